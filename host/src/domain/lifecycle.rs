@@ -1,0 +1,1 @@
+//! How a task may change.

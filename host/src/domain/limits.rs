@@ -1,0 +1,54 @@
+//! What a requestor, a tenant and one call may use, in plain numbers.
+//!
+//! The names are those of the configuration; defaults and maxima live there.
+
+/// `[limits]`: for one requestor unless the name says tenant or total.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Running calls, plain ones and tasks together.
+    pub calls_running_per_requestor: u32,
+    pub calls_running_per_tenant: u32,
+    /// Also the size of the instance pool.
+    pub calls_running_total: u32,
+    /// How long a plain call waits for a permit.
+    pub call_queue_ms_max: u64,
+    pub tasks_running_per_requestor: u32,
+    pub tasks_queued_per_requestor: u32,
+    /// Tasks that hold an instance without running: asked, sleeping or parked.
+    pub tasks_waiting_per_requestor: u32,
+    pub tasks_paused_per_requestor: u32,
+    pub tasks_stored_per_requestor: u32,
+    pub tasks_stored_bytes_per_requestor: u64,
+    pub tasks_stored_per_tenant: u32,
+    pub tasks_stored_bytes_per_tenant: u64,
+    /// With a burst of twice this.
+    pub requests_per_second: u32,
+    pub task_creations_per_second: u32,
+    pub ttl_ms_default: u64,
+    pub ttl_ms_max: u64,
+    /// Whether a client may ask for a task that never expires.
+    pub ttl_unlimited: bool,
+    /// Messages waiting for one task.
+    pub steer_queue: u32,
+    pub steer_bytes_max: u32,
+}
+
+/// `[call]`: for one call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CallLimits {
+    /// Counts while the guest computes.
+    pub cpu_ms: u64,
+    /// Stops while the call waits or is paused.
+    pub wall_ms: u64,
+    /// Sum of all linear memories.
+    pub memory_bytes: u64,
+    pub arguments_bytes: u64,
+    pub result_bytes: u64,
+    pub log_bytes: u64,
+    /// Progress, status and log together; more are merged.
+    pub events_per_second: u32,
+    pub promote_after_ms: u64,
+    /// Between the cancel signal and the end of the sandbox, for a guest that has ever asked for signals.
+    pub cancel_grace_ms: u64,
+    pub epoch_tick_ms: u64,
+}

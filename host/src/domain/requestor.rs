@@ -1,0 +1,53 @@
+//! Who is calling, as far as anything below the transport may know: two random ids.
+//!
+//! Names, tokens and claims stay in `transport/auth`; a changed mapping there orphans nothing here.
+
+use std::fmt;
+
+use super::{read_hex, write_hex};
+
+macro_rules! random_id {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub struct $name(pub [u8; 16]);
+
+        impl $name {
+            /// Reads the one spelling of an id: 32 lower-case hexadecimal digits.
+            pub fn parse(text: &str) -> Option<Self> {
+                read_hex(text).map(Self)
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write_hex(&self.0, f)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write_hex(&self.0, f)
+            }
+        }
+    };
+}
+pub(crate) use random_id;
+
+random_id! {
+    /// One authenticated principal.
+    RequestorId
+}
+random_id! {
+    /// The group that quotas and plugin grants are set for.
+    TenantId
+}
+
+/// The authenticated principal of a request. A requestor belongs to exactly one tenant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Requestor {
+    /// Its tenant.
+    pub tenant: TenantId,
+    /// Itself.
+    pub id: RequestorId,
+}

@@ -1,0 +1,188 @@
+//! The task record: everything that outlives a run.
+
+use super::call::{Answer, CallError, ClientFeatures, InputRequest, LogLevel};
+use super::requestor::{Requestor, random_id};
+use super::{Json, UnixMs, read_hex, write_hex};
+
+use std::fmt;
+
+random_id! {
+    /// A task's id: 128 bits from the operating system, so that it can be neither guessed nor counted through.
+    TaskId
+}
+random_id! {
+    /// A run's id, for logs and upstream services.
+    CallId
+}
+random_id! {
+    /// A host process, as the holder of a lease.
+    NodeId
+}
+
+/// The protocol era of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Era {
+    /// 2025-11-25 and older: sessions.
+    Legacy,
+    /// 2026-07-28: stateless.
+    Modern,
+}
+
+/// Which task design created a task; it keeps that design's face in every session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Design {
+    /// Tasks of the 2025-11-25 core.
+    Core2025,
+    /// SEP-1686 as it was written.
+    Sep1686,
+    /// The tasks extension (SEP-2663).
+    Extension2026,
+}
+
+/// Where a task came from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Origin {
+    pub era: Era,
+    pub design: Design,
+    /// The legacy session, as its digest (never the bearer id itself).
+    pub session: Option<[u8; 16]>,
+    /// What the creating client declared.
+    pub features: ClientFeatures,
+    /// The lowest level it wants to see.
+    pub log_level: Option<LogLevel>,
+    /// Its progress token, as JSON.
+    pub progress_token: Option<Json>,
+}
+
+/// How long a task is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Retention {
+    /// Until this long after creation, whatever its status.
+    FromCreation { ttl_ms: u64 },
+    /// Until this long after its end.
+    FromCompletion { keep_alive_ms: u64 },
+    /// For ever.
+    Unlimited,
+}
+
+/// Which code runs: a plugin by name and by the SHA-256 of its component.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct PluginVersion {
+    pub name: String,
+    pub digest: [u8; 32],
+}
+
+/// Where a task that is not over stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Active {
+    /// Waits for its turn.
+    Queued,
+    /// Runs (or sleeps).
+    Running,
+    /// Waits for answers.
+    InputRequired,
+}
+
+/// Where a task stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Phase {
+    Active(Active),
+    /// Stopped for a while; `before` comes back with resume.
+    Paused {
+        before: Active,
+    },
+    /// Over. Never changes again.
+    Ended(Outcome),
+}
+
+/// How a task ended. What clients call `failed` depends on their era, so it is not stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The tool ran; its output is stored beside the record.
+    Output { is_error: bool },
+    /// The call broke.
+    Error(CallError),
+    /// Somebody cancelled it.
+    Cancelled,
+}
+
+/// One question that a task asked, with its answer once it is there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Input {
+    /// The key on the wire: unique over the task's lifetime.
+    pub issued_key: String,
+    pub request: InputRequest,
+    pub answer: Option<Answer>,
+}
+
+/// The right to run a task, until it runs out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lease {
+    pub node: NodeId,
+    pub until: UnixMs,
+}
+
+/// A task.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Task {
+    pub id: TaskId,
+    pub requestor: Requestor,
+    /// Grows by one with each commit.
+    pub revision: u64,
+    pub tool: String,
+    pub plugin: PluginVersion,
+    /// The engine that compiled the plugin, for replays.
+    pub engine_hash: u64,
+    pub origin: Origin,
+    /// SHA-256 of the arguments as they arrived; the arguments are stored beside the record.
+    pub arguments_digest: [u8; 32],
+    pub created_at: UnixMs,
+    /// Never goes back.
+    pub updated_at: UnixMs,
+    pub retention: Retention,
+    pub poll_interval_ms: u32,
+    pub phase: Phase,
+    pub status_message: Option<String>,
+    /// Every question ever asked, in order: keys are never used again.
+    pub inputs: Vec<Input>,
+    /// Messages not yet delivered.
+    pub steering: Vec<String>,
+    /// How many were delivered before.
+    pub steering_delivered: u64,
+    /// A client-chosen id (SEP-1686) or idempotency key.
+    pub alias: Option<String>,
+    /// Seeds everything random that the guest sees.
+    pub seed: [u8; 32],
+    pub call_id: CallId,
+    /// Held by the host process that runs it.
+    pub lease: Option<Lease>,
+    /// Runs so far; also the fencing token of a run's writes.
+    pub attempt: u32,
+    pub related: Vec<TaskId>,
+}
+
+impl Task {
+    /// When it stops being readable; `None`: not yet known, or never.
+    pub fn expires_at(&self) -> Option<UnixMs> {
+        match self.retention {
+            Retention::FromCreation { ttl_ms } => Some(self.created_at.saturating_add(ttl_ms)),
+            Retention::FromCompletion { keep_alive_ms } => {
+                self.outcome().map(|_| self.updated_at.saturating_add(keep_alive_ms))
+            }
+            Retention::Unlimited => None,
+        }
+    }
+
+    /// How it ended, once it has.
+    pub fn outcome(&self) -> Option<&Outcome> {
+        match &self.phase {
+            Phase::Ended(outcome) => Some(outcome),
+            Phase::Active(_) | Phase::Paused { .. } => None,
+        }
+    }
+
+    /// The questions that nobody has answered yet.
+    pub fn outstanding(&self) -> impl Iterator<Item = &Input> {
+        self.inputs.iter().filter(|input| input.answer.is_none())
+    }
+}

@@ -1,0 +1,19 @@
+//! Bulkhead: a WebAssembly plugin host for sandboxed task tools.
+//!
+//! Data flows one way: `transport → protocol → tasks → {runtime, store} → domain`. `ARCHITECTURE.md` beside this crate has
+//! the map; each module's own documentation says what it owns and what it must not do.
+
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, clippy::print_stdout)]
+
+pub mod domain;
+
+pub mod runtime;
+pub mod store;
+
+pub mod tasks;
+
+pub mod protocol;
+
+pub mod transport;
+
+pub mod config;

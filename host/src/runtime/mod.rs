@@ -1,0 +1,151 @@
+//! PORT: run one call in a sandbox.
+//!
+//! Owns wasmtime: the engine, the plugins by name and digest, one fresh store and instance per call, every limit of a guest and
+//! every grant. Must not learn whose call it runs, nor know what a task is. Invariant: a call sends exactly one
+//! [`CallEvent::Finished`], always last, and once its [`Running`] is dropped nothing of it goes on.
+
+pub mod bindings;
+pub mod cache;
+pub mod catalog;
+pub mod egress;
+pub mod inspect;
+pub mod policy;
+pub mod sandbox;
+pub mod schema;
+
+use std::sync::Arc;
+
+use tokio::sync::{mpsc, oneshot};
+
+use crate::domain::Json;
+use crate::domain::call::{Answer, AskError, CallError, ClientFeatures, InputRequest, LogLevel};
+use crate::domain::limits::CallLimits;
+use crate::domain::task::{CallId, PluginVersion};
+use crate::domain::tool::ToolOutput;
+
+pub use catalog::{Catalog, ToolEntry};
+
+/// Everything that a call is, before it starts. Nothing in it names the requestor.
+#[derive(Clone, Debug)]
+pub struct CallSpec {
+    pub plugin: PluginVersion,
+    /// The name that the plugin knows: without the configured prefix.
+    pub tool: String,
+    pub arguments: Json,
+    pub limits: CallLimits,
+    pub facts: CallFacts,
+}
+
+/// What a guest may know about its own call.
+#[derive(Clone, Debug)]
+pub struct CallFacts {
+    pub call_id: CallId,
+    /// Set from the start for a call that is a task from the start; see [`Control::promoted`].
+    pub task_id: Option<String>,
+    pub attempt: u32,
+    pub idempotency_key: String,
+    /// A tenant-scoped random id.
+    pub requestor_alias: String,
+    pub features: ClientFeatures,
+    pub log_level: Option<LogLevel>,
+    pub related_tasks: Vec<String>,
+    /// Seeds every random byte that the guest sees.
+    pub seed: [u8; 32],
+    /// Whether anybody listens to progress; without, reports are dropped at the door.
+    pub wants_progress: bool,
+}
+
+/// What a running call says. Waiting is always the receiver's business: it sends the reply when the wait is over, after it has
+/// taken a running permit again.
+#[derive(Debug)]
+pub enum CallEvent {
+    Progress {
+        progress: f64,
+        total: Option<f64>,
+        message: Option<String>,
+    },
+    Status(String),
+    Log {
+        level: LogLevel,
+        logger: Option<String>,
+        data: Json,
+    },
+    /// Features, keys and schemas have been checked.
+    Ask {
+        requests: Vec<InputRequest>,
+        reply: oneshot::Sender<Result<Vec<Answer>, AskError>>,
+    },
+    /// Become a task, if that can be.
+    Detach {
+        reply: oneshot::Sender<Option<String>>,
+    },
+    /// Fetch the waiting messages; they count as delivered once replied.
+    Steering {
+        reply: oneshot::Sender<Vec<String>>,
+    },
+    Sleep {
+        ms: u64,
+        reply: oneshot::Sender<()>,
+    },
+    ListsChanged(ListKind),
+    ResourceUpdated(String),
+    /// Always the last event.
+    Finished(Result<ToolOutput, CallError>),
+}
+
+/// A list of a plugin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ListKind {
+    Tools,
+    Resources,
+    Prompts,
+}
+
+/// A call that runs. Dropping it stops the guest at once, wherever it is.
+#[derive(Debug)]
+pub struct Running {
+    /// Bounded: progress, status and logs that come too fast are merged before they get here.
+    pub events: mpsc::Receiver<CallEvent>,
+    pub control: Control,
+    /// Dropped with the call: stops the guest.
+    pub stop: StopOnDrop,
+}
+
+/// Stops a guest when it is dropped.
+#[derive(Debug)]
+pub struct StopOnDrop(pub tokio::task::JoinHandle<()>);
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// The levers on a running call; cheap to clone, harmless once the call is over.
+#[derive(Clone, Debug)]
+pub struct Control {
+    pub(crate) shared: Arc<sandbox::Shared>,
+}
+
+/// Why a call could not even start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    #[error("plugin {0} is not loaded")]
+    UnknownPlugin(String),
+    #[error("the instance pool is full")]
+    PoolFull,
+    #[error("instantiation failed: {0}")]
+    Instantiate(String),
+}
+
+/// Starts calls. The real one is [`sandbox::Sandbox`]; tests of the task engine script their own.
+pub trait Executor: Send + Sync + 'static {
+    /// The tools at this moment; a caller keeps one snapshot from begin to end.
+    fn catalog(&self) -> Arc<Catalog>;
+
+    /// Starts a call on the guests' own threads. Everything that goes wrong from here on is a `Finished` event.
+    fn start(&self, spec: CallSpec) -> Result<Running, StartError>;
+
+    /// The hash of engine and settings that compiled code depends on.
+    fn engine_hash(&self) -> u64;
+}

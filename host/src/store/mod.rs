@@ -1,0 +1,190 @@
+//! PORT: where tasks and everything else that must survive live.
+//!
+//! Owns durability and atomicity: when a write returns `Ok`, it is on disk, record, payloads and indexes together. Must not
+//! know the rules of the task life cycle: it compares revisions and counts, nothing more. Invariant: what was acknowledged is
+//! found again, and a key never answers for another requestor.
+//!
+//! The trait takes data, not closures, so that an engine across machines can stand behind it: nothing here assumes that there
+//! is only one process.
+
+pub mod memory;
+pub mod record;
+pub mod sled;
+
+use async_trait::async_trait;
+
+use crate::domain::requestor::Requestor;
+use crate::domain::task::{Lease, NodeId, Task, TaskId};
+use crate::domain::tool::ToolOutput;
+use crate::domain::{Json, UnixMs};
+
+/// Why a store refused or failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Somebody else changed the record first: read again and decide again.
+    #[error("the record is at another revision")]
+    Conflict,
+    /// The id or the alias is taken.
+    #[error("the key is taken")]
+    Exists,
+    /// A stored-tasks or stored-bytes quota is full.
+    #[error("{limit} is at its limit of {value}")]
+    Quota { limit: &'static str, value: u64 },
+    /// Writes are refused until there is room again; what was acknowledged stays readable.
+    #[error("the store is read-only: {0}")]
+    ReadOnly(String),
+    /// A record cannot be understood.
+    #[error("corrupt data: {0}")]
+    Corrupt(String),
+    /// The engine failed.
+    #[error("storage failed: {0}")]
+    Engine(String),
+    /// The data directory belongs to another process.
+    #[error("the data directory is in use: {0}")]
+    Locked(String),
+}
+
+/// Caps that a create is checked against, in the same atomic step as the write.
+#[derive(Clone, Copy, Debug)]
+pub struct StoredCaps {
+    pub tasks_per_requestor: u32,
+    pub bytes_per_requestor: u64,
+    pub tasks_per_tenant: u32,
+    pub bytes_per_tenant: u64,
+}
+
+/// What a requestor or tenant has stored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    pub tasks: u64,
+    /// Records, arguments, outputs, and the bytes reserved for outputs that are not there yet.
+    pub bytes: u64,
+}
+
+/// A new task with what belongs to it.
+#[derive(Clone, Debug)]
+pub struct Creation {
+    /// `revision` is 0; the store makes it 1.
+    pub task: Task,
+    pub arguments: Json,
+    /// Counted against the bytes quota until the output is there (or the task ends without one).
+    pub reserved_bytes: u64,
+    pub caps: StoredCaps,
+}
+
+/// One change of one task.
+#[derive(Clone, Debug)]
+pub struct Change {
+    /// The whole new record; its `revision` is the one it was read at, which is the precondition.
+    pub task: Task,
+    /// Set with the change that ends the task with an output.
+    pub output: Option<ToolOutput>,
+}
+
+/// A place in a requestor's list of tasks, newest first: strictly after this one comes the next page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ListPosition {
+    pub created_at: UnixMs,
+    pub id: TaskId,
+}
+
+/// Tasks.
+#[async_trait]
+pub trait TaskStore: Send + Sync + 'static {
+    /// Writes a new task, its arguments, its indexes and (when `task.alias` is set) its alias, if the caps allow.
+    async fn create(&self, creation: Creation) -> Result<Task, Error>;
+
+    /// Replaces a record if it is still at the revision it was read at; gives the record with its new revision.
+    async fn commit(&self, change: Change) -> Result<Task, Error>;
+
+    /// The record; `None` when this requestor has no such task. Expiry is the caller's business.
+    async fn get(&self, requestor: &Requestor, id: TaskId) -> Result<Option<Task>, Error>;
+
+    /// The arguments as they arrived.
+    async fn arguments(&self, requestor: &Requestor, id: TaskId) -> Result<Option<Json>, Error>;
+
+    /// The output, once there is one.
+    async fn output(&self, requestor: &Requestor, id: TaskId) -> Result<Option<ToolOutput>, Error>;
+
+    /// The task behind an alias.
+    async fn by_alias(&self, requestor: &Requestor, alias: &str) -> Result<Option<TaskId>, Error>;
+
+    /// Tasks of one requestor, newest first, at most `count_max`.
+    async fn list(
+        &self,
+        requestor: &Requestor,
+        after: Option<ListPosition>,
+        count_max: usize,
+    ) -> Result<Vec<Task>, Error>;
+
+    /// Takes over tasks that are not over and whose lease is absent or ran out before `now`: each gets `lease` in the same
+    /// atomic step. Gives at most `count_max`, in a stable order. Paused and queued tasks are claimed too.
+    async fn claim(&self, now: UnixMs, lease: Lease, count_max: usize) -> Result<Vec<Task>, Error>;
+
+    /// Extends every lease that `node` holds, without a revision: what it holds is what it claimed or created.
+    async fn heartbeat(&self, node: NodeId, until: UnixMs) -> Result<(), Error>;
+
+    /// The ids of tasks whose expiry is at or before `now`, oldest first, at most `count_max`. Walks the expiry index only.
+    async fn expired(&self, now: UnixMs, count_max: usize) -> Result<Vec<(Requestor, TaskId)>, Error>;
+
+    /// When the next task expires.
+    async fn next_expiry(&self) -> Result<Option<UnixMs>, Error>;
+
+    /// Removes a task with everything that belongs to it. Removing what is not there is fine.
+    async fn remove(&self, requestor: &Requestor, id: TaskId) -> Result<(), Error>;
+
+    /// What the requestor and its tenant have stored.
+    async fn usage(&self, requestor: &Requestor) -> Result<(Usage, Usage), Error>;
+
+    /// Every task in the store, in key order, for the operator's commands: strictly after `after`.
+    async fn scan(&self, after: Option<(Requestor, TaskId)>, count_max: usize) -> Result<Vec<Task>, Error>;
+
+    /// Why writes are refused at the moment, for readiness checks.
+    fn read_only(&self) -> Option<String>;
+
+    /// Makes everything durable and gives the files back. Nothing may be called afterwards.
+    async fn close(&self) -> Result<(), Error>;
+}
+
+/// The kinds of small rows that live beside tasks. The numbers are key bytes on disk: never reuse one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum RowKind {
+    /// Legacy sessions: digest of the session id → state.
+    Session = b'S',
+    /// Bearer tokens: digest of the token → principal, name, expiry.
+    Token = b'B',
+    /// Principals: digest of (verifier, issuer, subject, client) → requestor and tenant.
+    Principal = b'N',
+    /// Secrets of the host itself: cursor keys, cache keys.
+    Secret = b'Z',
+    /// Plugin versions: name → digests.
+    Plugin = b'G',
+    /// How long a tool usually takes: tool name → milliseconds.
+    Duration = b'D',
+}
+
+/// Small rows (values of at most 4,000 bytes) by kind and key.
+#[async_trait]
+pub trait RowStore: Send + Sync + 'static {
+    /// The value.
+    async fn row(&self, kind: RowKind, key: &[u8]) -> Result<Option<Vec<u8>>, Error>;
+
+    /// Writes a row, durable on return. With `absent_only` an existing row is [`Error::Exists`].
+    async fn put_row(&self, kind: RowKind, key: &[u8], value: Vec<u8>, absent_only: bool) -> Result<(), Error>;
+
+    /// Removes a row; an absent one is fine.
+    async fn remove_row(&self, kind: RowKind, key: &[u8]) -> Result<(), Error>;
+
+    /// Rows of a kind in key order, strictly after `after`, at most `count_max`.
+    async fn rows(
+        &self,
+        kind: RowKind,
+        after: Option<&[u8]>,
+        count_max: usize,
+    ) -> Result<Vec<(Vec<u8>, Vec<u8>)>, Error>;
+}
+
+/// Both halves of a store.
+pub trait Store: TaskStore + RowStore {}
+impl<T: TaskStore + RowStore> Store for T {}

@@ -1,0 +1,1 @@
+//! EDGE: HTTP and stdio, sessions, credentials.
