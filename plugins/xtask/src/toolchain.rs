@@ -1,0 +1,186 @@
+//! Finds a compiler for `wasm32-wasip2` in one of three ways and says which one and why.
+//!
+//! The result is a set of arguments and variables for Cargo; nothing is installed outside the repository's target folder,
+//! except by rustup when that way is taken.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, bail};
+
+use crate::{layout, steps};
+
+/// The guests' target.
+pub(crate) const TARGET: &str = "wasm32-wasip2";
+
+const FORCE: &str = "XTASK_GUEST_TOOLCHAIN";
+
+/// How to call Cargo so that it can build a guest.
+#[derive(Default)]
+pub(crate) struct Toolchain {
+    arguments: Vec<String>,
+    variables: Vec<(&'static str, String)>,
+}
+
+impl Toolchain {
+    /// Adds what this toolchain needs to a Cargo command.
+    pub(crate) fn apply(&self, cargo: &mut Command) {
+        cargo.args(&self.arguments).envs(self.variables.iter().map(|(key, value)| (key, value)));
+    }
+}
+
+/// Takes the first way that works, or the one that `XTASK_GUEST_TOOLCHAIN` names.
+pub(crate) fn find() -> anyhow::Result<Toolchain> {
+    match std::env::var(FORCE).ok().as_deref() {
+        None | Some("") => {}
+        Some("installed") => return announce("installed", &format!("{FORCE} asks for it"), installed()),
+        Some("rustup") => return announce("rustup", &format!("{FORCE} asks for it"), rustup()),
+        Some("debian") => return announce("debian", &format!("{FORCE} asks for it"), debian()),
+        Some(other) => bail!("{FORCE}={other}: it must be `installed`, `rustup` or `debian`"),
+    }
+    let mut refusals = Vec::new();
+    match installed() {
+        Ok(toolchain) => return announce("installed", "the target is there", Ok(toolchain)),
+        Err(error) => refusals.push(format!("installed: {error:#}")),
+    }
+    if std::env::var("RUSTUP_AUTO_INSTALL").as_deref() == Ok("0") {
+        refusals.push("rustup: not tried, RUSTUP_AUTO_INSTALL=0 says that it must not download".to_owned());
+    } else {
+        match rustup() {
+            Ok(toolchain) => return announce("rustup", &refusals.join("; "), Ok(toolchain)),
+            Err(error) => refusals.push(format!("rustup: {error:#}")),
+        }
+    }
+    match debian() {
+        Ok(toolchain) => announce("debian", &refusals.join("; "), Ok(toolchain)),
+        Err(error) => {
+            refusals.push(format!("debian: {error:#}"));
+            bail!(
+                "no compiler for {TARGET}. The easiest way to get one is `rustup target add {TARGET}`.\n  {}",
+                refusals.join("\n  ")
+            )
+        }
+    }
+}
+
+fn announce(way: &str, reason: &str, toolchain: anyhow::Result<Toolchain>) -> anyhow::Result<Toolchain> {
+    let toolchain = toolchain.with_context(|| format!("guest toolchain `{way}` ({reason})"))?;
+    eprintln!("xtask: guest toolchain: {way} ({reason})");
+    Ok(toolchain)
+}
+
+fn rustc() -> Command {
+    let mut rustc = Command::new("rustc");
+    rustc.current_dir(layout::root());
+    rustc
+}
+
+fn installed() -> anyhow::Result<Toolchain> {
+    let folder = steps::output(rustc().args(["--print", "target-libdir", "--target", TARGET]))?;
+    if !Path::new(folder.trim()).is_dir() {
+        bail!("the standard library for {TARGET} is not installed");
+    }
+    Ok(Toolchain::default())
+}
+
+fn rustup() -> anyhow::Result<Toolchain> {
+    steps::output(Command::new("rustup").args(["target", "add", TARGET]).current_dir(layout::root()))?;
+    installed()
+}
+
+/// Debian's compiler with the standard library built from its sources. rustup's Cargo and linkers are still used: Debian's
+/// Cargo lacks what a build of the standard library needs.
+fn debian() -> anyhow::Result<Toolchain> {
+    let folder = unpacked()?;
+    let compiler = folder.join("usr/bin/rustc");
+    let libraries = format!(
+        "{}:{}",
+        one_match(&folder.join("usr/lib"), "", "-linux-gnu")?.display(),
+        one_match(&folder.join("usr/lib"), "llvm-", "")?.join("lib").display()
+    );
+    steps::output(Command::new(&compiler).arg("-vV").env("LD_LIBRARY_PATH", &libraries)).with_context(
+        || "Debian's compiler does not start; `apt-get install` the library that it misses (libllvm's dependencies)",
+    )?;
+
+    let facts = steps::output(rustc().arg("-vV"))?;
+    let host = facts.lines().find_map(|line| line.strip_prefix("host: ")).context("rustc -vV names no host")?;
+    let sysroot = PathBuf::from(steps::output(rustc().args(["--print", "sysroot"]))?.trim());
+    let linkers = sysroot.join("lib/rustlib").join(host).join("bin");
+    if !linkers.join("wasm-component-ld").is_file() {
+        bail!("{} holds no wasm-component-ld; rustup's toolchain has one", linkers.display());
+    }
+    let path = format!(
+        "{}:{}:{}",
+        linkers.display(),
+        linkers.join("gcc-ld").display(),
+        std::env::var("PATH").context("PATH is not set")?
+    );
+    Ok(Toolchain {
+        arguments: vec!["-Zbuild-std=std,panic_abort".to_owned()],
+        variables: vec![
+            ("RUSTC", compiler.display().to_string()),
+            ("RUSTC_BOOTSTRAP", "1".to_owned()),
+            ("LD_LIBRARY_PATH", libraries),
+            ("PATH", path),
+            (
+                "CARGO_TARGET_WASM32_WASIP2_RUSTFLAGS",
+                format!("-L native={}", folder.join("usr/lib/wasm32-wasi").display()),
+            ),
+        ],
+    })
+}
+
+/// Downloads and unpacks the Debian packages once; `complete` marks a folder that was not interrupted.
+fn unpacked() -> anyhow::Result<PathBuf> {
+    let folder = layout::guest_toolchain();
+    let complete = folder.join("complete");
+    if complete.is_file() {
+        return Ok(folder);
+    }
+    let packages = packages()?;
+    eprintln!("xtask: unpacking {} into {}", packages.join(" "), folder.display());
+    if folder.exists() {
+        std::fs::remove_dir_all(&folder)?;
+    }
+    let downloads = folder.join("packages");
+    std::fs::create_dir_all(&downloads)?;
+    steps::output(Command::new("apt-get").arg("download").args(&packages).current_dir(&downloads))
+        .context("apt cannot download the packages; does `apt-get update` work?")?;
+    for entry in std::fs::read_dir(&downloads)? {
+        steps::output(Command::new("dpkg").arg("-x").arg(entry?.path()).arg(&folder))?;
+    }
+    std::fs::remove_dir_all(&downloads)?;
+    std::fs::write(complete, packages.join("\n"))?;
+    Ok(folder)
+}
+
+/// The packages by their current names: two of them carry a version in the name, which apt knows.
+fn packages() -> anyhow::Result<Vec<String>> {
+    let mut packages: Vec<String> =
+        ["rustc-web", "libstd-rust-web-dev", "rust-web-src", "wasi-libc"].map(str::to_owned).to_vec();
+    let standard_library = dependency("libstd-rust-web-dev", "libstd-rust-web-")?;
+    packages.push(dependency(&standard_library, "libllvm")?);
+    packages.push(standard_library);
+    Ok(packages)
+}
+
+fn dependency(package: &str, prefix: &str) -> anyhow::Result<String> {
+    let listing = steps::output(Command::new("apt-cache").args(["depends", "--no-recommends", "--no-suggests", package]))
+        .with_context(|| format!("apt knows no package {package}; run `apt-get update` first"))?;
+    listing
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("Depends: "))
+        .find(|name| name.starts_with(prefix))
+        .map(str::to_owned)
+        .with_context(|| format!("{package} depends on no {prefix}*; run `apt-get update` first"))
+}
+
+fn one_match(folder: &Path, prefix: &str, suffix: &str) -> anyhow::Result<PathBuf> {
+    for entry in std::fs::read_dir(folder).with_context(|| format!("{} cannot be read", folder.display()))? {
+        let entry = entry?;
+        if entry.file_name().to_str().is_some_and(|name| name.starts_with(prefix) && name.ends_with(suffix)) {
+            return Ok(entry.path());
+        }
+    }
+    bail!("{} holds no {prefix}*{suffix}; remove {} and try again", folder.display(), layout::guest_toolchain().display())
+}
