@@ -1,1 +1,134 @@
-//! SHELL: the task engine: create, get, answer, cancel, watch, recover, drain; admission, runs, sweep.
+//! SHELL: the task engine.
+//!
+//! Owns the running of calls: admission, runs, answers, cancellation, expiry, recovery and drain, and who is told about what.
+//! Must not know a wire name or a transport, nor hold anything that the store does not, except what a running call needs (its
+//! levers, its watchers). Invariant: what changes a task goes through `domain::lifecycle::step` inside one store commit; the
+//! first terminal state wins, and watchers are told after the commit.
+
+use std::sync::Arc;
+
+use tokio::sync::{broadcast, oneshot, watch};
+
+use crate::domain::Json;
+use crate::domain::call::{Answer, AskError, CallError, ClientFeatures, InputRequest, LogLevel};
+use crate::domain::requestor::Requestor;
+use crate::domain::task::{Origin, Task, TaskId};
+use crate::domain::tool::ToolOutput;
+use crate::runtime::{Catalog, ToolEntry};
+use crate::store::ListPosition;
+
+/// Why the engine refused or failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Absent, expired or somebody else's: nobody can tell which.
+    #[error("no such task")]
+    NotFound,
+    /// The task is over.
+    #[error("the task is over")]
+    Ended,
+    /// Not allowed in the task's present phase; says what is.
+    #[error("{0}")]
+    Illegal(&'static str),
+    /// A limit is reached: which one, its value, and when to try again.
+    #[error("{limit} is at its limit of {value}")]
+    Quota { limit: &'static str, value: u64, retry_after_ms: Option<u64> },
+    /// Too many requests or task creations per second.
+    #[error("{limit} is at its limit of {value} per second")]
+    Rate { limit: &'static str, value: u64, retry_after_ms: u64 },
+    /// The input itself is wrong; the text may be shown.
+    #[error("{0}")]
+    Invalid(String),
+    /// The host is shutting down.
+    #[error("the host is shutting down")]
+    Draining,
+    /// Something broke; it was logged under this id.
+    #[error("host failure {incident}")]
+    Host { incident: String },
+}
+
+/// What a client declared with its request.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Client {
+    pub features: ClientFeatures,
+    /// The lowest level it wants to see.
+    pub log_level: Option<LogLevel>,
+    pub wants_progress: bool,
+}
+
+/// A call to be made. The arguments have been checked against the tool's input schema.
+#[derive(Clone, Debug)]
+pub struct CallRequest {
+    pub tool: Arc<ToolEntry>,
+    pub arguments: Json,
+    pub client: Client,
+    /// Earlier tasks that this call continues; unknown ones are dropped.
+    pub related: Vec<TaskId>,
+}
+
+/// How long a client would like its task to be kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RequestedTtl {
+    Default,
+    Ms(u64),
+    Unlimited,
+}
+
+/// A call to be made as a task.
+#[derive(Clone, Debug)]
+pub struct TaskRequest {
+    pub call: CallRequest,
+    pub origin: Origin,
+    pub ttl: RequestedTtl,
+}
+
+/// What a plain call says while it runs.
+#[derive(Debug)]
+pub enum CallNews {
+    Progress { progress: f64, total: Option<f64>, message: Option<String> },
+    Log { level: LogLevel, logger: Option<String>, data: Json },
+    /// Must be replied to; dropping the reply tells the guest that nobody can be reached.
+    Ask { requests: Vec<InputRequest>, reply: oneshot::Sender<Result<Vec<Answer>, AskError>> },
+    /// Always last.
+    Finished(Result<ToolOutput, CallError>),
+}
+
+/// What happens to tasks, for watchers. What comes too fast is dropped, oldest first (`broadcast` says so): read the task again.
+#[derive(Clone, Debug)]
+pub enum TaskNews {
+    /// The record after a commit.
+    Changed(Arc<Task>),
+    /// Expired or removed.
+    Gone(TaskId),
+    Progress { id: TaskId, progress: f64, total: Option<f64>, message: Option<String> },
+    Log { id: TaskId, level: LogLevel, logger: Option<String>, data: Json },
+}
+
+/*
+The engine's interface (tasks/engine.rs):
+
+impl Tasks (cheap Clone) {
+    pub fn catalog(&self) -> Arc<Catalog>;
+    /// Changes whenever a list changed (generation counter).
+    pub fn catalog_changes(&self) -> watch::Receiver<u64>;
+    /// Waits at most call_queue_ms_max for a permit. Dropping the PlainCall stops the guest at once.
+    pub async fn call(&self, requestor: &Requestor, request: CallRequest) -> Result<PlainCall, Error>;
+    /// Durable when it returns.
+    pub async fn create(&self, requestor: &Requestor, request: TaskRequest) -> Result<Task, Error>;
+    pub async fn get(&self, requestor: &Requestor, id: TaskId) -> Result<Task, Error>;
+    /// The output of a task that ended with one.
+    pub async fn output(&self, requestor: &Requestor, id: TaskId) -> Result<ToolOutput, Error>;
+    pub async fn list(&self, requestor: &Requestor, after: Option<ListPosition>, count_max: usize) -> Result<Vec<Task>, Error>;
+    pub async fn cancel(&self, requestor: &Requestor, id: TaskId) -> Result<Task, Error>;   // Ended if terminal
+    /// Answers one outstanding question by its issued key; a key that is not outstanding is ignored (Ok).
+    pub async fn answer(&self, requestor: &Requestor, id: TaskId, issued_key: &str, answer: Answer) -> Result<Task, Error>;
+    /// Subscribe first, then the current record: nothing is missed.
+    pub async fn watch(&self, requestor: &Requestor, id: TaskId) -> Result<(Task, broadcast::Receiver<TaskNews>), Error>;
+    /// Everything about all tasks of one requestor.
+    pub fn feed(&self, requestor: &Requestor) -> broadcast::Receiver<TaskNews>;
+    pub async fn steer(..), pause(..), resume(..)
+}
+impl PlainCall {
+    pub async fn next(&mut self) -> CallNews;    // cancel-safe
+    pub fn cancel(&self);                        // signal, grace, stop; Finished follows
+}
+*/
