@@ -115,6 +115,22 @@ mod tests {
         travellers: u32,
         class: Option<Class>,
         note: Option<String>,
+        seat: Option<Seat>,
+    }
+
+    #[derive(Deserialize, Serialize, JsonSchema)]
+    enum Seat {
+        /// With a view.
+        Window,
+        /// With space.
+        Aisle,
+    }
+
+    fn seat() -> Value {
+        json!({ "oneOf": [
+            { "type": "string", "const": "Window", "description": "With a view." },
+            { "type": "string", "const": "Aisle", "description": "With space." }
+        ] })
     }
 
     #[test]
@@ -126,8 +142,9 @@ mod tests {
                 "properties": {
                     "city": { "type": "string", "description": "Where to." },
                     "travellers": { "type": "integer", "minimum": 1, "maximum": 9 },
-                    "class": { "anyOf": [{ "type": "string", "enum": ["economy", "business"] }, { "type": "null" }] },
-                    "note": { "type": ["string", "null"] }
+                    "class": { "type": ["string", "null"], "enum": ["economy", "business", null] },
+                    "note": { "type": ["string", "null"] },
+                    "seat": { "anyOf": [seat(), { "type": "null" }] }
                 },
                 "required": ["city", "travellers"],
                 "additionalProperties": false
@@ -143,7 +160,8 @@ mod tests {
                 "city": { "type": "string", "description": "Where to." },
                 "travellers": { "type": "integer", "minimum": 1, "maximum": 9 },
                 "class": { "type": "string", "enum": ["economy", "business"] },
-                "note": { "type": "string" }
+                "note": { "type": "string" },
+                "seat": seat()
             })
         );
     }
