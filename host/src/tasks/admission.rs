@@ -391,3 +391,6 @@ impl State {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
