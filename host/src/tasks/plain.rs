@@ -1,0 +1,152 @@
+//! A plain call: no record, no disk; it lives as long as somebody holds it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::admission::Hold;
+use super::engine::Inner;
+use super::identity::{host_failure, incident};
+use super::occupancy::Occupancy;
+use super::{CallNews, Error};
+use crate::domain::call::{Answer, AskError, CallError};
+use crate::runtime::{CallEvent, CallSpec, Running};
+
+/// A call that runs. Dropping it stops the guest at once.
+pub struct PlainCall {
+    inner: Arc<Inner>,
+    running: Running,
+    occupancy: Occupancy,
+    wait: Wait,
+}
+
+enum Wait {
+    Nothing,
+    Answers { answers: oneshot::Receiver<Result<Vec<Answer>, AskError>>, reply: AnswersReply },
+    Morning { at: Instant, reply: oneshot::Sender<()> },
+    Permit(Reply),
+}
+
+type AnswersReply = oneshot::Sender<Result<Vec<Answer>, AskError>>;
+
+enum Reply {
+    Answers(AnswersReply, Result<Vec<Answer>, AskError>),
+    Slept(oneshot::Sender<()>),
+}
+
+impl PlainCall {
+    pub(super) fn start(inner: Arc<Inner>, spec: CallSpec, occupancy: Occupancy) -> Result<Self, Error> {
+        let running = inner.executor.start(spec).map_err(|error| host_failure("starting a call", &error))?;
+        Ok(Self { inner, running, occupancy, wait: Wait::Nothing })
+    }
+
+    /// What happens next; after `Finished` nothing does. Cancel-safe.
+    pub async fn next(&mut self) -> CallNews {
+        loop {
+            self.wait_over().await;
+            let event = match &self.wait {
+                // The guest stands still until its answers are there; only its end can come before.
+                Wait::Answers { .. } => tokio::select! {
+                    () = answers_ready(&mut self.wait) => continue,
+                    event = self.running.events.recv() => event,
+                },
+                _ => self.running.events.recv().await,
+            };
+            if let Some(news) = self.take(event) {
+                return news;
+            }
+        }
+    }
+
+    /// Tells the guest, gives it its grace period if it looks for signals, and stops it.
+    pub fn cancel(mut self) {
+        let control = self.running.control.clone();
+        control.signal_cancel();
+        if !control.is_cooperative() {
+            return;
+        }
+        self.wait = match std::mem::replace(&mut self.wait, Wait::Nothing) {
+            Wait::Answers { reply, .. } => Wait::Permit(Reply::Answers(reply, Err(AskError::Cancelled))),
+            Wait::Morning { reply, .. } => Wait::Permit(Reply::Slept(reply)),
+            other => other,
+        };
+        tokio::spawn(async move {
+            let over = async { while !matches!(self.next().await, CallNews::Finished(_)) {} };
+            // Over or not, the guest stops here.
+            let _ = tokio::time::timeout(Duration::from_millis(control.cancel_grace_ms()), over).await;
+        });
+    }
+
+    /// Ends a wait whose time has come: sleeps to their end, takes a permit again, and replies.
+    async fn wait_over(&mut self) {
+        if let Wait::Morning { at, .. } = &self.wait {
+            tokio::time::sleep_until(*at).await;
+            if let Wait::Morning { reply, .. } = std::mem::replace(&mut self.wait, Wait::Nothing) {
+                self.wait = Wait::Permit(Reply::Slept(reply));
+            }
+        }
+        if matches!(self.wait, Wait::Permit(_)) {
+            self.occupancy.run().await;
+            match std::mem::replace(&mut self.wait, Wait::Nothing) {
+                Wait::Permit(Reply::Answers(reply, answers)) => drop(reply.send(answers)),
+                Wait::Permit(Reply::Slept(reply)) => {
+                    let _ = reply.send(());
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn take(&mut self, event: Option<CallEvent>) -> Option<CallNews> {
+        match event {
+            Some(CallEvent::Progress { progress, total, message }) => {
+                Some(CallNews::Progress { progress, total, message })
+            }
+            Some(CallEvent::Log { level, logger, data }) => Some(CallNews::Log { level, logger, data }),
+            Some(CallEvent::Ask { requests, reply }) => {
+                let (answer, answers) = oneshot::channel();
+                self.occupancy.rest(Hold::Waiting);
+                self.wait = Wait::Answers { answers, reply };
+                Some(CallNews::Ask { requests, reply: answer })
+            }
+            Some(CallEvent::Sleep { ms, reply }) => {
+                self.occupancy.rest(Hold::Waiting);
+                let at = Instant::now().checked_add(Duration::from_millis(ms));
+                let at = at.unwrap_or_else(|| Instant::now() + Duration::from_secs(86_400 * 365));
+                self.wait = Wait::Morning { at, reply };
+                None
+            }
+            Some(CallEvent::Detach { reply }) => {
+                drop(reply.send(None));
+                None
+            }
+            Some(CallEvent::Steering { reply }) => {
+                drop(reply.send(Vec::new()));
+                None
+            }
+            Some(CallEvent::ListsChanged(_)) => {
+                self.inner.lists.send_modify(|generation| *generation += 1);
+                None
+            }
+            Some(CallEvent::Status(_) | CallEvent::ResourceUpdated(_)) => None,
+            Some(CallEvent::Finished(result)) => Some(CallNews::Finished(result)),
+            None => {
+                let incident = incident();
+                tracing::error!(incident, "a call ended without saying how");
+                Some(CallNews::Finished(Err(CallError::Internal { incident })))
+            }
+        }
+    }
+}
+
+/// Moves on once the answers (or the news that there will be none) are there.
+async fn answers_ready(wait: &mut Wait) {
+    let Wait::Answers { answers, .. } = wait else { return };
+    let result = answers.await;
+    let result = result.unwrap_or_else(|_| Err(AskError::Unreachable("the client is gone".into())));
+    if let Wait::Answers { reply, .. } = std::mem::replace(wait, Wait::Nothing) {
+        *wait = Wait::Permit(Reply::Answers(reply, result));
+    }
+}
