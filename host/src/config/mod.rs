@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 
 use crate::domain::limits::{CallLimits, Limits};
 
+pub(crate) use document::check_name;
 pub use keys::{Key, Kind, LogFormat, Scope, Unit, all as all_keys};
 pub use plugin::{DirectoryGrant, Grants, OnRestart, PluginConfig, ToolConfig};
 pub use reference::{keys_help, limits_table_markdown};

@@ -36,7 +36,9 @@ impl Address {
 pub(super) fn listen(path: &Path) -> io::Result<UnixListener> {
     match std::fs::symlink_metadata(path) {
         Ok(found) if found.file_type().is_socket() => std::fs::remove_file(path)?,
-        Ok(_) => return Err(io::Error::new(io::ErrorKind::AlreadyExists, "something that is not a socket is in the way")),
+        Ok(_) => {
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, "something that is not a socket is in the way"));
+        }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(error),
     }

@@ -1,1 +1,3 @@
 //! EDGE: HTTP and stdio, sessions, credentials.
+
+pub mod principal;

@@ -356,3 +356,88 @@ fn decode<R: for<'de> Deserialize<'de>>(kind: RowKind, bytes: &[u8]) -> Result<R
 fn corrupt(kind: RowKind, reason: &str) -> Error {
     Error::Corrupt { kind, reason: reason.to_owned() }
 }
+
+#[cfg(test)]
+mod unit {
+    use super::*;
+    use crate::store::memory::MemoryStore;
+
+    fn principals() -> Principals {
+        Principals::new(Arc::new(MemoryStore::new()))
+    }
+
+    #[tokio::test]
+    async fn a_token_names_its_requestor_and_is_not_stored() {
+        let store = Arc::new(MemoryStore::new());
+        let principals = Principals::new(store.clone());
+        let new = principals.create_token("alice", "acme", None, 1).await.unwrap();
+        assert!(new.token.starts_with("bh_") && new.token.len() == 46);
+        let resolved = principals.resolve_token(&new.token, 2).await.unwrap().unwrap();
+        assert_eq!(resolved.requestor.tenant, principals.tenant("acme").await.unwrap());
+        let second = principals.create_token("alice", "acme", None, 3).await.unwrap();
+        assert_ne!(second.token, new.token);
+        assert_eq!(principals.resolve_token(&second.token, 4).await.unwrap().unwrap(), resolved);
+        for (key, value) in crate::store::RowStore::rows(&*store, RowKind::Token, None, 10).await.unwrap() {
+            let secret = new.token.trim_start_matches("bh_").as_bytes();
+            assert!(!value.windows(secret.len()).any(|bytes| bytes == secret) && key.len() == 32);
+        }
+    }
+
+    #[tokio::test]
+    async fn unknown_expired_and_revoked_tokens_read_the_same() {
+        let principals = principals();
+        let expiring = principals.create_token("alice", "acme", Some(100), 1).await.unwrap();
+        assert!(principals.resolve_token(&expiring.token, 99).await.unwrap().is_some());
+        assert_eq!(principals.resolve_token(&expiring.token, 100).await.unwrap(), None);
+        let revoked = principals.create_token("alice", "acme", None, 1).await.unwrap();
+        principals.revoke_token(&revoked.info.id, 5).await.unwrap();
+        assert_eq!(principals.revoke_token(&revoked.info.id, 9).await.unwrap().revoked_at, Some(5));
+        assert_eq!(principals.resolve_token(&revoked.token, 6).await.unwrap(), None);
+        for unknown in ["", "bh_", "x", &format!("bh_{}", "A".repeat(43)), &format!("bh_{}", "A".repeat(9000))] {
+            assert_eq!(principals.resolve_token(unknown, 6).await.unwrap(), None);
+        }
+        assert!(!principals.any_active_token(100).await.unwrap());
+        assert!(principals.any_active_token(99).await.unwrap());
+        assert!(matches!(principals.revoke_token("0", 1).await, Err(Error::UnknownToken(_))));
+    }
+
+    #[tokio::test]
+    async fn one_name_in_two_tenants_is_two_requestors() {
+        let principals = principals();
+        let mut seen = vec![principals.local_requestor().await.unwrap()];
+        for (name, tenant) in [("alice", "acme"), ("alice", "other"), ("local", "default"), ("bob", "acme")] {
+            let token = principals.create_token(name, tenant, None, 1).await.unwrap().token;
+            seen.push(principals.resolve_token(&token, 1).await.unwrap().unwrap().requestor);
+        }
+        let mut ids: Vec<_> = seen.iter().map(|requestor| requestor.id).collect();
+        ids.sort();
+        ids.dedup();
+        assert_eq!(ids.len(), seen.len());
+        assert_eq!(seen[1].tenant, seen[4].tenant);
+        assert_ne!(seen[1].tenant, seen[2].tenant);
+        assert_eq!(principals.names().await.unwrap().len(), seen.len());
+        assert_eq!(principals.local_requestor().await.unwrap(), seen[0]);
+    }
+
+    #[tokio::test]
+    async fn many_at_once_agree_on_one_id() {
+        let principals = principals();
+        let made = futures::future::join_all((0..32).map(|_| principals.local_requestor())).await;
+        let first = *made[0].as_ref().unwrap();
+        assert!(made.into_iter().all(|one| one.unwrap() == first));
+    }
+
+    #[tokio::test]
+    async fn names_that_need_quoting_are_refused() {
+        for name in ["", "a b", "a/b", "ä", &"a".repeat(65)] {
+            assert!(matches!(principals().create_token(name, "t", None, 1).await, Err(Error::Name { .. })), "{name}");
+            assert!(matches!(principals().create_token("t", name, None, 1).await, Err(Error::Name { .. })), "{name}");
+        }
+    }
+
+    #[test]
+    fn identities_do_not_run_together() {
+        let key = |issuer, subject| Identity { verifier: "v", issuer, subject, client: "" }.key();
+        assert_ne!(key("ab", "c"), key("a", "bc"));
+    }
+}
