@@ -7,6 +7,7 @@
 pub mod auth;
 pub mod http;
 pub mod mcp;
+pub mod principal;
 pub mod rate;
 pub mod session;
 pub mod stdio;
