@@ -173,7 +173,9 @@ pub(crate) struct OperateArguments {
 #[derive(Debug, ClapSubcommand)]
 pub(crate) enum TokenCommand {
     /// Make a bearer token and print it, this once; only its hash is kept
-    #[command(after_long_help = "Example:\n  TOKEN=$(bulkhead token create --requestor alice --tenant acme --expires 90d)")]
+    #[command(
+        after_long_help = "Example:\n  TOKEN=$(bulkhead token create --requestor alice --tenant acme --expires 90d)"
+    )]
     Create {
         /// Whose token it is: 1 to 64 characters of A-Z a-z 0-9 _ - .
         #[arg(long, value_name = "NAME")]
@@ -218,8 +220,11 @@ pub(crate) enum StoreCommand {
         #[command(flatten)]
         operate: OperateArguments,
     },
-    /// Put everything that can be read into a new database in the place of a damaged one, which is kept beside it
+    /// Make a new database of an export, or of what can be read of the present one, which is kept beside it (needs the host stopped)
     Rebuild {
+        /// The export to restore
+        #[arg(long, value_name = "FILE")]
+        from: Option<PathBuf>,
         #[command(flatten)]
         operate: OperateArguments,
     },

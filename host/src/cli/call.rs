@@ -58,7 +58,11 @@ pub(crate) async fn run(arguments: CallArguments) -> anyhow::Result<ExitCode> {
     let running = sandbox.start(spec(tool, &arguments.arguments)?)?;
     match converse(running, &mut answers).await {
         Ok(End::Finished(Ok(output))) => {
-            if arguments.json { say(output_json(&output)?) } else { say(text(&output)) }
+            if arguments.json {
+                say(output_json(&output)?)
+            } else {
+                say(text(&output))
+            }
             Ok(if output.is_error { ExitCode::from(EXIT_FAILED) } else { ExitCode::SUCCESS })
         }
         Ok(End::Finished(Err(error))) => {
@@ -115,7 +119,9 @@ fn check(tool: &ToolEntry, arguments: &str) -> anyhow::Result<()> {
     if let Err(violations) = tool.input.check(&value) {
         let lines: Vec<_> = violations
             .iter()
-            .map(|violation| format!("{}: {}", if violation.path.is_empty() { "/" } else { &violation.path }, violation.message))
+            .map(|violation| {
+                format!("{}: {}", if violation.path.is_empty() { "/" } else { &violation.path }, violation.message)
+            })
             .collect();
         anyhow::bail!("the arguments do not fit the tool's schema: {}", lines.join("; "));
     }
@@ -126,12 +132,8 @@ fn spec(tool: &ToolEntry, arguments: &str) -> anyhow::Result<CallSpec> {
     let (mut id, mut seed) = ([0; 16], [0; 32]);
     getrandom::fill(&mut id)?;
     getrandom::fill(&mut seed)?;
-    let features = [
-        ClientFeature::ElicitationForm,
-        ClientFeature::ElicitationUrl,
-        ClientFeature::Sampling,
-        ClientFeature::Roots,
-    ];
+    let features =
+        [ClientFeature::ElicitationForm, ClientFeature::ElicitationUrl, ClientFeature::Sampling, ClientFeature::Roots];
     Ok(CallSpec {
         plugin: tool.plugin.clone(),
         tool: tool.plugin_tool.clone(),
@@ -228,7 +230,9 @@ fn text(output: &ToolOutput) -> String {
             ContentKind::Resource(resource) => format!("[resource {}, embedded]", plain(&resource.uri)),
         })
         .collect();
-    if parts.is_empty() && let Some(structured) = &output.structured {
+    if parts.is_empty()
+        && let Some(structured) = &output.structured
+    {
         parts.push(structured.as_str().to_owned());
     }
     parts.join("\n")

@@ -115,7 +115,12 @@ impl Host {
             tenant_limits: tenants.clone(),
         })?;
         let recovered = tasks.recover().await?;
-        tracing::info!(recovered.queued, recovered.interrupted, recovered.paused, "took over what an earlier host left");
+        tracing::info!(
+            recovered.queued,
+            recovered.interrupted,
+            recovered.paused,
+            "took over what an earlier host left"
+        );
         let tending = tokio::spawn({
             let tasks = tasks.clone();
             async move { tasks.tend().await }
@@ -126,7 +131,19 @@ impl Host {
             move || clock.now()
         });
         let line_bytes_max = usize::try_from(config.server.body_bytes_max).unwrap_or(usize::MAX);
-        Ok(Self { store, principals, tasks, protocol, rate, tenants, now, clock, line_bytes_max, tending, control: None })
+        Ok(Self {
+            store,
+            principals,
+            tasks,
+            protocol,
+            rate,
+            tenants,
+            now,
+            clock,
+            line_bytes_max,
+            tending,
+            control: None,
+        })
     }
 
     /// Opens the control socket in the data directory.

@@ -21,7 +21,11 @@ pub(crate) async fn run(arguments: InspectArguments) -> anyhow::Result<ExitCode>
     match inspected {
         Ok(inspection) => {
             let value = describe(&inspection)?;
-            if arguments.json { say(serde_json::to_string_pretty(&value)?) } else { say(text(&inspection, &value)) }
+            if arguments.json {
+                say(serde_json::to_string_pretty(&value)?)
+            } else {
+                say(text(&inspection, &value))
+            }
             Ok(ExitCode::SUCCESS)
         }
         Err(error) => Ok(refuse(&error)),
@@ -83,6 +87,7 @@ fn text(inspection: &Inspection, value: &Value) -> String {
 
 /// A plugin's text, without what would act on a terminal.
 fn plain_lines(text: &str) -> Vec<String> {
-    let plain = |line: &str| line.chars().map(|character| if character.is_control() { ' ' } else { character }).collect();
+    let plain =
+        |line: &str| line.chars().map(|character| if character.is_control() { ' ' } else { character }).collect();
     text.lines().map(plain).collect()
 }

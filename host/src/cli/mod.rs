@@ -11,6 +11,7 @@ mod serve;
 mod show;
 mod sources;
 mod stdio;
+mod upkeep;
 
 use std::io::Write as _;
 use std::process::ExitCode;

@@ -13,13 +13,14 @@ use serde_json::Value;
 
 use super::args::{OperateArguments, SourceArguments, StoreCommand, TasksCommand, TokenCommand};
 use super::show::{cell, fields, now, table, when};
-use super::{complain, say, sources};
+use super::{EXIT_FAILED, complain, say, sources};
 
 pub(crate) async fn token(command: TokenCommand) -> anyhow::Result<ExitCode> {
     match command {
         TokenCommand::Create { requestor, tenant, expires, operate } => {
             let expires_at = expires.map(|ms| now().saturating_add(ms));
-            let value = execute(&operate, Command::TokenCreate { requestor, tenant, expires_at }, Absent::Create).await?;
+            let value =
+                execute(&operate, Command::TokenCreate { requestor, tenant, expires_at }, Absent::Create).await?;
             show(&operate, &value, || {
                 complain("this token is not stored and will not be shown again");
                 cell(value.get("token").unwrap_or(&Value::Null))
@@ -41,14 +42,18 @@ pub(crate) async fn store(command: StoreCommand) -> anyhow::Result<ExitCode> {
     let (command, operate) = match command {
         StoreCommand::Check { operate } => (Command::StoreCheck, operate),
         StoreCommand::Export { file, operate } => (Command::StoreExport { file: absolute(&file)? }, operate),
-        StoreCommand::Rebuild { operate } => (Command::StoreRebuild, operate),
+        StoreCommand::Rebuild { from, operate } => {
+            let from = from.as_deref().map(absolute).transpose()?;
+            (Command::StoreRebuild { from }, operate)
+        }
         StoreCommand::Backup { directory, operate } => {
             (Command::StoreBackup { directory: absolute(&directory)? }, operate)
         }
     };
     let value = execute(&operate, command, Absent::Refuse).await?;
     show(&operate, &value, || fields(&value));
-    Ok(ExitCode::SUCCESS)
+    // A check that found something has done its work, but scripts must see it.
+    Ok(if value["sound"] == Value::Bool(false) { ExitCode::from(EXIT_FAILED) } else { ExitCode::SUCCESS })
 }
 
 pub(crate) async fn tasks(command: TasksCommand) -> anyhow::Result<ExitCode> {
@@ -83,18 +88,19 @@ async fn execute(operate: &OperateArguments, command: Command, absent: Absent) -
         SourceArguments { config: operate.config.clone(), data: operate.data.clone(), ..SourceArguments::default() };
     let config = sources::load(&sources, None)?;
     let data = config.server.data.as_path();
-    let client = Client::connect(data).await.with_context(|| format!("the host at {} cannot be reached", data.display()))?;
+    let client =
+        Client::connect(data).await.with_context(|| format!("the host at {} cannot be reached", data.display()))?;
     if let Some(host) = client {
         return Ok(host.execute(command).await?);
     }
     if absent == Absent::Refuse && !data.join("store").exists() {
         anyhow::bail!("there is no store in {}: name the data directory with --data", data.display());
     }
-    if let Some(done) = without_opening(data, &command).await {
-        return done;
+    if let Some(done) = super::upkeep::on_files(data, &command).await {
+        return Ok(done?);
     }
     let store = super::host::open_store(data).await?;
-    let upkeep = Arc::new(super::host::SledUpkeep { store: Arc::clone(&store) });
+    let upkeep = Arc::new(super::upkeep::SledUpkeep { store: Arc::clone(&store) });
     let clock = Arc::new(SystemClock::default());
     let canceller = Arc::new(Unattended { store: store.clone(), clock: clock.clone() });
     let operator = HostOperator::new(store.clone(), upkeep, canceller, clock);

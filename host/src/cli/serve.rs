@@ -1,8 +1,8 @@
 //! `bulkhead serve`.
 
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use bulkhead::config::Config;

@@ -35,7 +35,9 @@ pub(crate) fn load(sources: &SourceArguments, listen: Option<&str>) -> anyhow::R
 pub(crate) fn plugins(config: &Config) -> anyhow::Result<Vec<PluginConfig>> {
     let mut plugins = config.plugins.clone();
     for folder in &config.plugin_dirs {
-        for file in components(folder).with_context(|| format!("the plugin folder {} cannot be read", folder.display()))? {
+        for file in
+            components(folder).with_context(|| format!("the plugin folder {} cannot be read", folder.display()))?
+        {
             let known = plugins.iter().any(|plugin| same_file(&plugin.file, &file));
             if !known {
                 plugins.push(PluginConfig::found(file, config.call.clone()));

@@ -25,7 +25,10 @@ pub(crate) async fn run(arguments: SourceArguments) -> anyhow::Result<ExitCode> 
         let client = Client::connect(data).await;
         if let Some(client) = client.with_context(|| format!("the host at {} cannot be reached", data.display()))? {
             if names_plugins {
-                complain(format_args!("the host at {} is used with its own plugins; those of the flags are not", data.display()));
+                complain(format_args!(
+                    "the host at {} is used with its own plugins; those of the flags are not",
+                    data.display()
+                ));
             }
             return forward(client).await;
         }
@@ -67,13 +70,8 @@ async fn own(config: &Config, data: &Path) -> anyhow::Result<ExitCode> {
     let mut host = Host::start(config, data).await?;
     host.listen_to_operators(data)?;
     let requestor = host.principals.local_requestor().await?;
-    let serving = stdio::serve(
-        host.protocol.clone(),
-        requestor,
-        tokio::io::stdin(),
-        tokio::io::stdout(),
-        host.stdio_options(),
-    );
+    let serving =
+        stdio::serve(host.protocol.clone(), requestor, tokio::io::stdin(), tokio::io::stdout(), host.stdio_options());
     tokio::select! {
         served = serving => served?,
         () = stop => {}
