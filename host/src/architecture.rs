@@ -86,7 +86,9 @@ fn each_library_has_one_importer() {
 fn no_wire_name_is_known_below_the_protocol() {
     for name in ["domain", "store", "runtime", "tasks"] {
         for (path, text) in room(name) {
-            for wire in ["\"taskId\"", "\"inputRequests\"", "\"isError\"", "\"pollInterval\"", "rename_all = \"camelCase\""] {
+            for wire in
+                ["\"taskId\"", "\"inputRequests\"", "\"isError\"", "\"pollInterval\"", "rename_all = \"camelCase\""]
+            {
                 assert!(!code(&text).contains(wire), "{} names {wire}", path.display());
             }
         }

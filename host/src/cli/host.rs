@@ -107,7 +107,9 @@ impl Host {
         let per_second = config.limits.requests_per_second.try_into().context("limits.requests_per_second is 0")?;
         let rate = Arc::new(RequestRate::new(per_second, rates));
 
+        let instances_max = u32::try_from(sandbox.instances_max()).unwrap_or(u32::MAX);
         let tasks = Tasks::new(Options {
+            instances_max,
             store: store.clone(),
             executor: sandbox,
             clock: Arc::clone(&clock),
