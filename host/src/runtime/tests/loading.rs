@@ -29,7 +29,7 @@ async fn what_is_no_component_is_refused_with_the_reason() {
     assert!(error.contains("plugin x:") && !error.is_empty(), "{error}");
     let asynchronous = "(component (core module $m (func (export \"f\") (result i32) unreachable) (func (export \"cb\") (param i32 i32 i32) (result i32) unreachable))
         (core instance $i (instantiate $m))
-        (func (export \"f\") async (canon lift (core func $i \"f\") async (callback (func $i \"cb\")))))";
+        (func (export \"f\") async (canon lift (core func $i \"f\") async (callback (core func $i \"cb\")))))";
     let error = problems(&house, bytes(wat::parse_str(asynchronous).unwrap())).await;
     assert!(error.contains("component-model async"), "{error}");
 }
@@ -79,8 +79,10 @@ async fn the_operator_narrows_and_never_widens() {
     plugin.tools = BTreeMap::from([("no_such_tool".to_owned(), ToolPolicy { task_support: None, limits: limits() })]);
     assert!(problems(&house, plugin).await.contains("no_such_tool"));
     let mut text_plugin = sample("text").unwrap();
-    text_plugin.tools =
-        BTreeMap::from([("echo".to_owned(), ToolPolicy { task_support: Some(TaskSupport::Optional), limits: limits() })]);
+    text_plugin.tools = BTreeMap::from([(
+        "echo".to_owned(),
+        ToolPolicy { task_support: Some(TaskSupport::Optional), limits: limits() },
+    )]);
     assert!(problems(&house, text_plugin).await.contains("task support"));
 }
 
@@ -120,7 +122,9 @@ async fn compiled_code_survives_the_host_and_a_tampered_file_is_compiled_again()
     house.publish(plugin.clone()).await;
     let House { sandbox, data } = house;
     drop(sandbox);
-    let cached = || -> Vec<_> { std::fs::read_dir(data.path().join("cache")).unwrap().map(|file| file.unwrap().path()).collect() };
+    let cached = || -> Vec<_> {
+        std::fs::read_dir(data.path().join("cache")).unwrap().map(|file| file.unwrap().path()).collect()
+    };
     let [file] = cached().try_into().unwrap();
     let good = std::fs::read(&file).unwrap();
     let mut bad = good.clone();

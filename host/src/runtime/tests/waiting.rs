@@ -14,9 +14,7 @@ async fn next(running: &mut Running) -> CallEvent {
     tokio::time::timeout(Duration::from_secs(20), running.events.recv()).await.unwrap().unwrap()
 }
 
-async fn next_question(
-    running: &mut Running,
-) -> (Vec<InputRequest>, oneshot::Sender<Result<Vec<Answer>, AskError>>) {
+async fn next_question(running: &mut Running) -> (Vec<InputRequest>, oneshot::Sender<Result<Vec<Answer>, AskError>>) {
     loop {
         match next(running).await {
             CallEvent::Ask { requests, reply } => return (requests, reply),
@@ -29,7 +27,8 @@ async fn next_question(
 #[tokio::test(flavor = "multi_thread")]
 async fn a_guest_asks_waits_and_goes_on_with_the_answer() {
     let Some(house) = desk().await else { return };
-    let with_forms = |spec: &mut CallSpec| spec.facts.features = spec.facts.features.with(ClientFeature::ElicitationForm);
+    let with_forms =
+        |spec: &mut CallSpec| spec.facts.features = spec.facts.features.with(ClientFeature::ElicitationForm);
     let mut running = house.start_with("book_trip", "{}", with_forms);
     let (requests, reply) = next_question(&mut running).await;
     let Question::Form { requested_schema, .. } = &requests[0].question else { panic!("{requests:?}") };
