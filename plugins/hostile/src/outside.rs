@@ -1,12 +1,16 @@
 //! Reaches for what lies outside the sandbox.
 
+use std::net::IpAddr;
+
 use bulkhead_plugin::Error;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use wasip2::clocks::monotonic_clock;
 use wasip2::sockets::instance_network::instance_network;
 use wasip2::sockets::ip_name_lookup::resolve_addresses;
-use wasip2::sockets::network::{IpAddress, IpAddressFamily, IpSocketAddress, Ipv4SocketAddress, Ipv6SocketAddress};
+use wasip2::sockets::network::{
+    ErrorCode, IpAddress, IpAddressFamily, IpSocketAddress, Ipv4SocketAddress, Ipv6SocketAddress, Network,
+};
 use wasip2::sockets::tcp_create_socket::create_tcp_socket;
 
 #[derive(Deserialize, JsonSchema)]
@@ -17,6 +21,19 @@ pub(crate) struct Path {
 
 pub(crate) fn read_file(Path { path }: Path) -> Result<String, Error> {
     Ok(std::fs::read_to_string(path)?)
+}
+
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct File {
+    /// The file's path.
+    path: String,
+    /// What it will hold.
+    text: String,
+}
+
+pub(crate) fn write_file(File { path, text }: File) -> Result<String, Error> {
+    std::fs::write(&path, &text)?;
+    Ok(format!("{} bytes written to {path}", text.len()))
 }
 
 pub(crate) fn environment() -> String {
@@ -42,12 +59,10 @@ pub(crate) struct Peer {
 
 pub(crate) fn connect(Peer { host, port }: Peer) -> Result<String, Error> {
     let network = instance_network();
-    let names = resolve_addresses(&network, &host).map_err(|code| Error::new(format!("resolve: {code:?}")))?;
-    names.subscribe().block();
-    let address = match names.resolve_next_address() {
-        Ok(Some(address)) => address,
-        Ok(None) => return Err(Error::new("resolve: no address")),
-        Err(code) => return Err(Error::new(format!("resolve: {code:?}"))),
+    let address = match host.parse() {
+        Ok(IpAddr::V4(address)) => IpAddress::Ipv4(address.octets().into()),
+        Ok(IpAddr::V6(address)) => IpAddress::Ipv6(address.segments().into()),
+        Err(_) => resolve(&network, &host)?,
     };
     let (family, remote) = match address {
         IpAddress::Ipv4(address) => (IpAddressFamily::Ipv4, IpSocketAddress::Ipv4(Ipv4SocketAddress { port, address })),
@@ -56,9 +71,23 @@ pub(crate) fn connect(Peer { host, port }: Peer) -> Result<String, Error> {
             IpSocketAddress::Ipv6(Ipv6SocketAddress { port, flow_info: 0, address, scope_id: 0 }),
         ),
     };
-    let socket = create_tcp_socket(family).map_err(|code| Error::new(format!("socket: {code:?}")))?;
-    socket.start_connect(&network, remote).map_err(|code| Error::new(format!("connect: {code:?}")))?;
+    let socket = create_tcp_socket(family).map_err(|code| failed("socket", code))?;
+    socket.start_connect(&network, remote).map_err(|code| failed("connect", code))?;
     socket.subscribe().block();
-    socket.finish_connect().map_err(|code| Error::new(format!("connect: {code:?}")))?;
+    socket.finish_connect().map_err(|code| failed("connect", code))?;
     Ok(format!("connected to {host}:{port}"))
+}
+
+fn resolve(network: &Network, host: &str) -> Result<IpAddress, Error> {
+    let names = resolve_addresses(network, host).map_err(|code| failed("resolve", code))?;
+    names.subscribe().block();
+    match names.resolve_next_address() {
+        Ok(Some(address)) => Ok(address),
+        Ok(None) => Err(Error::new("resolve: no address")),
+        Err(code) => Err(failed("resolve", code)),
+    }
+}
+
+fn failed(step: &str, code: ErrorCode) -> Error {
+    Error::new(format!("{step}: {}", code.name()))
 }
