@@ -1,7 +1,6 @@
 //! What is accepted, what is refused, and what the refusal says.
 
 use super::*;
-use crate::domain::task::PluginVersion;
 use crate::domain::tool::TaskSupport;
 use crate::runtime::load::{LoadError, Source, ToolPolicy};
 
@@ -105,14 +104,17 @@ async fn an_older_version_can_run_after_it_was_replaced() {
     let start = || house.sandbox.start(spec());
     assert_eq!(text(&finished(start().unwrap()).await.unwrap()), "still here");
 
+    // Its compiled code is forgotten, the component is not.
     house.sandbox.retain(&std::collections::HashSet::new());
-    assert!(matches!(start(), Err(StartError::UnknownPlugin(name)) if name == "tools"));
-    house.sandbox.load_version(&before.version).await.unwrap();
     assert_eq!(text(&finished(start().unwrap()).await.unwrap()), "still here");
     assert!(house.sandbox.catalog().get("echo").is_none());
 
-    let never = PluginVersion { name: "tools".to_owned(), digest: [0; 32] };
-    assert!(house.sandbox.load_version(&never).await.is_err());
+    house.sandbox.retain(&std::collections::HashSet::new());
+    let kept = house.data.path().join("components").join(format!("{}.wasm", inspect::hex(&before.version.digest)));
+    std::fs::write(&kept, std::fs::read(&kept).unwrap().split_at(1000).0).unwrap();
+    assert!(matches!(finished(start().unwrap()).await, Err(CallError::Internal { .. })));
+    std::fs::remove_file(&kept).unwrap();
+    assert!(matches!(start(), Err(StartError::UnknownPlugin(name)) if name == "tools"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -135,4 +137,43 @@ async fn compiled_code_survives_the_host_and_a_tampered_file_is_compiled_again()
     house.publish(plugin).await;
     assert_eq!(text(&house.call("echo", r#"{"text":"a"}"#).await.unwrap()), "a");
     assert_ne!(std::fs::read(&file).unwrap(), bad, "the file was written anew");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_bad_component_is_refused_and_stops_no_other() {
+    let house = House::new();
+    for (name, reasons) in [
+        ("bad_panic", &["list-tools", "crashed"][..]),
+        ("bad_spin", &["list-tools", "1 s of CPU time"]),
+        ("bad_utf8", &["list-tools", "UTF-8"]),
+        ("bad_import", &["nobody:has/this"]),
+        ("bad_twins", &["\"twin\"", "used twice"]),
+        ("bad_many", &["list-tools", "too much data"]),
+        ("bad_schema_json", &["input schema: not well-formed JSON"]),
+        ("bad_schema", &["\"unknown_type\"", "\"keyword_of_the_wrong_type\"", "\"no_object\""]),
+        ("bad_name", &["\"line\\\\r\\\\nbreak\"", "escape", "two words", "is empty", "129 characters"]),
+    ] {
+        let Some(plugin) = sample(name) else { return };
+        let error = problems(&house, plugin).await;
+        assert!(error.starts_with(&format!("plugin {name}: ")), "{error}");
+        for reason in reasons {
+            assert!(error.contains(reason), "{name}: {error}");
+        }
+        assert!(!error.contains(|character: char| character.is_control()), "{error:?}");
+    }
+    house.publish(sample("text").unwrap()).await;
+    assert_eq!(text(&house.call("echo", r#"{"text":"a"}"#).await.unwrap()), "a");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn everything_wrong_is_said_at_once() {
+    let house = House::new();
+    let mut plugin = bytes(wat::parse_str("(component (import \"x:y/z@1.0.0\" (instance (export \"f\" (func)))))").unwrap());
+    plugin.name = Some("no good".to_owned());
+    plugin.grants.directories =
+        vec![policy::DirGrant { host: "/no/such/place".into(), guest: "/data".to_owned(), write: false }];
+    let error = problems(&house, plugin).await;
+    for wrong in ["no good", "/no/such/place", "x:y/z@1.0.0"] {
+        assert!(error.contains(wrong), "{error}");
+    }
 }
