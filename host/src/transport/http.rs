@@ -62,7 +62,9 @@ pub struct HttpOptions {
 /// Why nothing can be listened on.
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
-    #[error("cannot listen on {0}: another process does already; stop it or choose another port with --listen (port 0 picks a free one)")]
+    #[error(
+        "cannot listen on {0}: another process does already; stop it or choose another port with --listen (port 0 picks a free one)"
+    )]
     InUse(SocketAddr),
     #[error(
         "refusing to listen on {0}, which other machines can reach, without authentication: create a token first \
