@@ -23,12 +23,21 @@ async fn headers_decide_about_the_status() {
         ("anything is acceptable", &[("content-type", "application/json"), ("accept", "*/*")], 200),
         ("no JSON", &[("content-type", "text/plain"), ("accept", both)], 415),
         ("nothing acceptable", &[("content-type", "application/json"), ("accept", "text/html")], 406),
-        ("a foreign origin", &[("content-type", "application/json"), ("accept", both), ("origin", "http://evil.example")], 403),
-        ("our own origin", &[("content-type", "application/json"), ("accept", both), ("origin", "http://localhost:1")], 200),
+        (
+            "a foreign origin",
+            &[("content-type", "application/json"), ("accept", both), ("origin", "http://evil.example")],
+            403,
+        ),
+        (
+            "our own origin",
+            &[("content-type", "application/json"), ("accept", both), ("origin", "http://localhost:1")],
+            200,
+        ),
         ("a rebound name", &[("content-type", "application/json"), ("accept", both), ("host", "evil.example")], 403),
     ];
     for (what, headers, status) in rows {
-        let request = headers.iter().fold(client.request(Method::POST), |request, (key, value)| request.header(*key, *value));
+        let request =
+            headers.iter().fold(client.request(Method::POST), |request, (key, value)| request.header(*key, *value));
         let reply = client.exchange(request.body(PING)).await;
         assert_eq!(reply.status.as_u16(), *status, "{what}: {}", reply.text);
     }
@@ -110,7 +119,8 @@ async fn a_broken_stream_is_resumed_where_it_broke_also_after_the_end() {
     let client = Client::connect(&host).await;
     let params = json!({"name": "wait", "arguments": {"ms": 700}, "_meta": {"progressToken": 1}});
     let mut reply = client.send("tools/call", params).await;
-    let first = soon("progress", reply.next()).await.expect("progress")["params"]["progress"].as_f64().expect("a number");
+    let first =
+        soon("progress", reply.next()).await.expect("progress")["params"]["progress"].as_f64().expect("a number");
     let seen = reply.last_event_id.clone().expect("an event id");
     drop(reply);
 
@@ -138,7 +148,8 @@ async fn a_stream_of_another_session_is_not_resumed() {
     if stolen.is_stream() {
         let next = tokio::time::timeout(std::time::Duration::from_millis(500), stolen.next()).await;
         assert!(
-            next.is_err() || next.as_ref().is_ok_and(|message| message.as_ref().is_none_or(|m| m.get("result").is_none())),
+            next.is_err()
+                || next.as_ref().is_ok_and(|message| message.as_ref().is_none_or(|m| m.get("result").is_none())),
             "another session's messages: {next:?}"
         );
     } else {

@@ -18,7 +18,10 @@ async fn initialize_offers_tools_logging_and_tasks() {
     let host = host().await;
     let client = Client::connect(&host).await;
     assert_eq!(client.server["protocolVersion"], "2025-11-25");
-    assert_eq!(client.server["capabilities"]["tasks"], json!({"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}));
+    assert_eq!(
+        client.server["capabilities"]["tasks"],
+        json!({"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}})
+    );
     assert_eq!(client.server["capabilities"]["tools"], json!({"listChanged": true}));
     assert_eq!(client.server["capabilities"]["logging"], json!({}));
     assert_eq!(client.server["serverInfo"]["name"], "bulkhead");
@@ -130,10 +133,7 @@ async fn structured_content_comes_with_its_text() {
 async fn wrong_arguments_are_a_tool_error_that_names_the_field() {
     let host = host().await;
     let client = Client::connect(&host).await;
-    for (arguments, field) in [
-        (json!({"text": 7}), "text"),
-        (json!({}), "text"),
-    ] {
+    for (arguments, field) in [(json!({"text": 7}), "text"), (json!({}), "text")] {
         let result = client.tool("echo", arguments.clone()).await.expect("a result, not an error");
         assert_eq!(result["isError"], true, "{arguments}");
         assert!(text(&result).contains(field), "{arguments}: {result}");

@@ -12,6 +12,5 @@ pub mod stdio;
 pub mod stream;
 pub mod wait;
 
-
 pub use client::{Client, Failure};
 pub use host::{Host, Setup};

@@ -18,7 +18,8 @@ pub fn host_binary() -> &'static Path {
         }
         let here = std::env::current_exe().expect("the running program has a path");
         let found = here.ancestors().skip(1).take(2).map(|folder| folder.join("bulkhead")).find(|path| path.is_file());
-        let binary = found.unwrap_or_else(|| panic!("there is no `bulkhead` near {}: run `cargo build`", here.display()));
+        let binary =
+            found.unwrap_or_else(|| panic!("there is no `bulkhead` near {}: run `cargo build`", here.display()));
         refuse_stale(&binary);
         binary
     })

@@ -70,8 +70,8 @@ impl Pipe {
         let message: Value =
             serde_json::from_str(&line).unwrap_or_else(|error| panic!("not MCP on stdout ({error}): {line}"));
         let response_to = message.get("id").filter(|_| message.get("method").is_none());
-        let expected = response_to
-            .and_then(|id| Some(Expected { id: id.clone(), method: self.open.remove(&id.to_string())? }));
+        let expected =
+            response_to.and_then(|id| Some(Expected { id: id.clone(), method: self.open.remove(&id.to_string())? }));
         schema::check(&message, expected.as_ref());
         Some(message)
     }
