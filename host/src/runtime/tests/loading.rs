@@ -168,7 +168,8 @@ async fn every_bad_component_is_refused_and_stops_no_other() {
 #[tokio::test(flavor = "multi_thread")]
 async fn everything_wrong_is_said_at_once() {
     let house = House::new();
-    let mut plugin = bytes(wat::parse_str("(component (import \"x:y/z@1.0.0\" (instance (export \"f\" (func)))))").unwrap());
+    let mut plugin =
+        bytes(wat::parse_str("(component (import \"x:y/z@1.0.0\" (instance (export \"f\" (func)))))").unwrap());
     plugin.name = Some("no good".to_owned());
     plugin.grants.directories =
         vec![policy::DirGrant { host: "/no/such/place".into(), guest: "/data".to_owned(), write: false }];
