@@ -27,8 +27,8 @@ use super::sse::one_line;
 const REQUESTS_OPEN_MAX: usize = 1024;
 /// Messages between the requests and the writer; a client that does not read makes its own requests wait.
 const QUEUE_MESSAGES: usize = 64;
-/// How long open requests may take after the input has ended: enough to answer `printf ... | bulkhead stdio`.
-const EOF_GRACE_MS: u64 = 5_000;
+/// What to give open requests after the input has ended: enough to answer `printf ... | bulkhead stdio`.
+pub const EOF_GRACE_MS: u64 = 5_000;
 const READ_BYTES: usize = 16 * 1024;
 
 /// What a connection is served with.
@@ -36,6 +36,8 @@ pub struct StdioOptions {
     /// `server.body_bytes_max`, for a line.
     pub line_bytes_max: usize,
     pub rate: Option<Arc<RequestRate>>,
+    /// How long open requests may take after the input has ended; usually [`EOF_GRACE_MS`].
+    pub eof_grace_ms: u64,
 }
 
 /// Serves one client until its input ends. There is one session at most, which `initialize` opens and the end closes.
@@ -53,7 +55,16 @@ pub async fn serve<M: Mcp>(
     let mut writing = tokio::spawn(write_lines(writer, queue));
     let reader = pin!(reader);
     let mut lines = Lines::new(reader, options.line_bytes_max);
-    let mut connection = Connection { mcp, requestor, options, session: None, requests: JoinSet::new(), standalone: JoinSet::new(), out };
+    let grace = Duration::from_millis(options.eof_grace_ms);
+    let mut connection = Connection {
+        mcp,
+        requestor,
+        options,
+        session: None,
+        requests: JoinSet::new(),
+        standalone: JoinSet::new(),
+        out,
+    };
     let read = tokio::select! {
         read = connection.read_all(&mut lines) => read,
         // Nobody can be answered any more.
@@ -63,7 +74,7 @@ pub async fn serve<M: Mcp>(
         connection.finish().await;
         writing.await.unwrap_or_else(|error| Err(io::Error::other(error)))
     };
-    match tokio::time::timeout(Duration::from_millis(EOF_GRACE_MS), finishing).await {
+    match tokio::time::timeout(grace, finishing).await {
         Ok(written) => read.and(written),
         Err(_) => read,
     }
@@ -127,9 +138,9 @@ impl<M: Mcp> Connection<M> {
             return Err(Refusal::quota("requests_open", REQUESTS_OPEN_MAX as u64));
         }
         match &self.options.rate {
-            Some(rate) => {
-                rate.admit(&self.requestor).map_err(|exceeded| Refusal::rate(exceeded.per_second, exceeded.retry_after_ms))
-            }
+            Some(rate) => rate
+                .admit(&self.requestor)
+                .map_err(|exceeded| Refusal::rate(exceeded.per_second, exceeded.retry_after_ms)),
             None => Ok(()),
         }
     }

