@@ -28,7 +28,7 @@ const REQUESTS_OPEN_MAX: usize = 1024;
 /// Messages between the requests and the writer; a client that does not read makes its own requests wait.
 const QUEUE_MESSAGES: usize = 64;
 /// What to give open requests after the input has ended: enough to answer `printf ... | bulkhead stdio`.
-pub const EOF_GRACE_MS: u64 = 5_000;
+const EOF_GRACE_MS: u64 = 5_000;
 const READ_BYTES: usize = 16 * 1024;
 
 /// What a connection is served with.
@@ -36,8 +36,6 @@ pub struct StdioOptions {
     /// `server.body_bytes_max`, for a line.
     pub line_bytes_max: usize,
     pub rate: Option<Arc<RequestRate>>,
-    /// How long open requests may take after the input has ended; usually [`EOF_GRACE_MS`].
-    pub eof_grace_ms: u64,
 }
 
 /// Serves one client until its input ends. There is one session at most, which `initialize` opens and the end closes.
@@ -51,11 +49,22 @@ pub async fn serve<M: Mcp>(
     writer: impl AsyncWrite + Send + 'static,
     options: StdioOptions,
 ) -> io::Result<()> {
+    serve_with(mcp, requestor, reader, writer, options, Duration::from_millis(EOF_GRACE_MS)).await
+}
+
+/// Like [`serve`]; open requests may take up to `grace` after the input has ended.
+pub(super) async fn serve_with<M: Mcp>(
+    mcp: Arc<M>,
+    requestor: Requestor,
+    reader: impl AsyncRead + Send,
+    writer: impl AsyncWrite + Send + 'static,
+    options: StdioOptions,
+    grace: Duration,
+) -> io::Result<()> {
     let (out, queue) = mpsc::channel(QUEUE_MESSAGES);
     let mut writing = tokio::spawn(write_lines(writer, queue));
     let reader = pin!(reader);
     let mut lines = Lines::new(reader, options.line_bytes_max);
-    let grace = Duration::from_millis(options.eof_grace_ms);
     let mut connection = Connection {
         mcp,
         requestor,

@@ -11,7 +11,7 @@ use tokio::io::{
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use crate::transport::stdio::{StdioOptions, serve};
+use crate::transport::stdio::{StdioOptions, serve_with};
 
 use super::requestor;
 use super::scripted::Script;
@@ -28,8 +28,8 @@ impl Pipe {
         let script = Arc::new(Script::default());
         let (ours, theirs) = duplex(64 * 1024);
         let (reader, writer) = split(theirs);
-        let options = StdioOptions { line_bytes_max: 1000, rate: None, eof_grace_ms: 2000 };
-        let served = tokio::spawn(serve(script.clone(), requestor(0), reader, writer, options));
+        let options = StdioOptions { line_bytes_max: 1000, rate: None };
+        let served = tokio::spawn(serve_with(script.clone(), requestor(0), reader, writer, options, Duration::from_secs(2)));
         let (read, write) = split(ours);
         Self { script, write, read: BufReader::new(read), served }
     }
