@@ -17,3 +17,8 @@ pub mod protocol;
 pub mod transport;
 
 pub mod config;
+
+pub mod control;
+
+#[cfg(test)]
+mod architecture;

@@ -153,3 +153,31 @@ pub enum CallError {
     /// The host went away while the call ran.
     Interrupted,
 }
+
+impl std::fmt::Display for ClientFeature {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::ElicitationForm => "elicitation by form",
+            Self::ElicitationUrl => "elicitation by URL",
+            Self::Sampling => "sampling",
+            Self::SamplingTools => "tools in sampling",
+            Self::SamplingContext => "context in sampling",
+            Self::Roots => "roots",
+            Self::Tasks => "tasks",
+        })
+    }
+}
+
+/// What the requestor may read.
+impl std::fmt::Display for CallError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::InvalidParams(text) | Self::NotFound(text) => f.write_str(text),
+            Self::MissingCapability(feature) => write!(f, "the call needs {feature}, which the client did not declare"),
+            Self::Custom { message, .. } => f.write_str(message),
+            Self::Fault { reason, .. } => f.write_str(reason),
+            Self::Internal { incident } => write!(f, "internal error (incident {incident})"),
+            Self::Interrupted => f.write_str("the host was restarted while the call ran"),
+        }
+    }
+}

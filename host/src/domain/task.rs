@@ -173,6 +173,11 @@ impl Task {
         }
     }
 
+    /// Whether its expiry became known only when it ended.
+    pub fn retention_starts_with_end(&self) -> bool {
+        matches!(self.retention, Retention::FromCompletion { .. }) && self.outcome().is_some()
+    }
+
     /// How it ended, once it has.
     pub fn outcome(&self) -> Option<&Outcome> {
         match &self.phase {

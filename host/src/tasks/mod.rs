@@ -5,17 +5,32 @@
 //! levers, its watchers). Invariant: what changes a task goes through `domain::lifecycle::step` inside one store commit; the
 //! first terminal state wins, and watchers are told after the commit.
 
+mod admission;
+pub mod clock;
+mod durations;
+mod engine;
+mod feed;
+mod identity;
+mod live;
+mod occupancy;
+mod plain;
+pub mod rate;
+mod run;
+mod tend;
+
 use std::sync::Arc;
 
-use tokio::sync::{broadcast, oneshot, watch};
+use tokio::sync::oneshot;
 
 use crate::domain::Json;
 use crate::domain::call::{Answer, AskError, CallError, ClientFeatures, InputRequest, LogLevel};
-use crate::domain::requestor::Requestor;
 use crate::domain::task::{Origin, Task, TaskId};
 use crate::domain::tool::ToolOutput;
-use crate::runtime::{Catalog, ToolEntry};
-use crate::store::ListPosition;
+use crate::runtime::ToolEntry;
+
+pub use engine::{Options, Tasks};
+pub use plain::PlainCall;
+pub use tend::Recovered;
 
 /// Why the engine refused or failed.
 #[derive(Debug, thiserror::Error)]
@@ -84,10 +99,23 @@ pub struct TaskRequest {
 /// What a plain call says while it runs.
 #[derive(Debug)]
 pub enum CallNews {
-    Progress { progress: f64, total: Option<f64>, message: Option<String> },
-    Log { level: LogLevel, logger: Option<String>, data: Json },
+    Progress {
+        progress: f64,
+        total: Option<f64>,
+        message: Option<String>,
+    },
+    Log {
+        level: LogLevel,
+        logger: Option<String>,
+        data: Json,
+    },
+    /// The guest would rather be a task: [`PlainCall::promote`] it, or go on.
+    Detach,
     /// Must be replied to; dropping the reply tells the guest that nobody can be reached.
-    Ask { requests: Vec<InputRequest>, reply: oneshot::Sender<Result<Vec<Answer>, AskError>> },
+    Ask {
+        requests: Vec<InputRequest>,
+        reply: oneshot::Sender<Result<Vec<Answer>, AskError>>,
+    },
     /// Always last.
     Finished(Result<ToolOutput, CallError>),
 }
@@ -99,36 +127,19 @@ pub enum TaskNews {
     Changed(Arc<Task>),
     /// Expired or removed.
     Gone(TaskId),
-    Progress { id: TaskId, progress: f64, total: Option<f64>, message: Option<String> },
-    Log { id: TaskId, level: LogLevel, logger: Option<String>, data: Json },
+    Progress {
+        id: TaskId,
+        progress: f64,
+        total: Option<f64>,
+        message: Option<String>,
+    },
+    Log {
+        id: TaskId,
+        level: LogLevel,
+        logger: Option<String>,
+        data: Json,
+    },
 }
 
-/*
-The engine's interface (tasks/engine.rs):
-
-impl Tasks (cheap Clone) {
-    pub fn catalog(&self) -> Arc<Catalog>;
-    /// Changes whenever a list changed (generation counter).
-    pub fn catalog_changes(&self) -> watch::Receiver<u64>;
-    /// Waits at most call_queue_ms_max for a permit. Dropping the PlainCall stops the guest at once.
-    pub async fn call(&self, requestor: &Requestor, request: CallRequest) -> Result<PlainCall, Error>;
-    /// Durable when it returns.
-    pub async fn create(&self, requestor: &Requestor, request: TaskRequest) -> Result<Task, Error>;
-    pub async fn get(&self, requestor: &Requestor, id: TaskId) -> Result<Task, Error>;
-    /// The output of a task that ended with one.
-    pub async fn output(&self, requestor: &Requestor, id: TaskId) -> Result<ToolOutput, Error>;
-    pub async fn list(&self, requestor: &Requestor, after: Option<ListPosition>, count_max: usize) -> Result<Vec<Task>, Error>;
-    pub async fn cancel(&self, requestor: &Requestor, id: TaskId) -> Result<Task, Error>;   // Ended if terminal
-    /// Answers one outstanding question by its issued key; a key that is not outstanding is ignored (Ok).
-    pub async fn answer(&self, requestor: &Requestor, id: TaskId, issued_key: &str, answer: Answer) -> Result<Task, Error>;
-    /// Subscribe first, then the current record: nothing is missed.
-    pub async fn watch(&self, requestor: &Requestor, id: TaskId) -> Result<(Task, broadcast::Receiver<TaskNews>), Error>;
-    /// Everything about all tasks of one requestor.
-    pub fn feed(&self, requestor: &Requestor) -> broadcast::Receiver<TaskNews>;
-    pub async fn steer(..), pause(..), resume(..)
-}
-impl PlainCall {
-    pub async fn next(&mut self) -> CallNews;    // cancel-safe
-    pub fn cancel(&self);                        // signal, grace, stop; Finished follows
-}
-*/
+#[cfg(test)]
+mod tests;

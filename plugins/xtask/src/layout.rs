@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 /// The repository.
 pub(crate) fn root() -> PathBuf {
     // `cargo run` sets the variable to plugins/xtask; the compile-time value serves a binary that is started directly.
-    let here = std::env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
+    let here =
+        std::env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
     here.ancestors().nth(2).map_or(here.clone(), Path::to_path_buf)
 }
 

@@ -93,11 +93,7 @@ fn rustup() -> anyhow::Result<Toolchain> {
 fn debian() -> anyhow::Result<Toolchain> {
     let folder = unpacked()?;
     let compiler = folder.join("usr/bin/rustc");
-    let libraries = format!(
-        "{}:{}",
-        one_match(&folder.join("usr/lib"), "", "-linux-gnu")?.display(),
-        one_match(&folder.join("usr/lib"), "llvm-", "")?.join("lib").display()
-    );
+    let libraries = library_path(&folder.join("usr/lib"))?;
     steps::output(Command::new(&compiler).arg("-vV").env("LD_LIBRARY_PATH", &libraries)).with_context(
         || "Debian's compiler does not start; `apt-get install` the library that it misses (libllvm's dependencies)",
     )?;
@@ -165,8 +161,9 @@ fn packages() -> anyhow::Result<Vec<String>> {
 }
 
 fn dependency(package: &str, prefix: &str) -> anyhow::Result<String> {
-    let listing = steps::output(Command::new("apt-cache").args(["depends", "--no-recommends", "--no-suggests", package]))
-        .with_context(|| format!("apt knows no package {package}; run `apt-get update` first"))?;
+    let listing =
+        steps::output(Command::new("apt-cache").args(["depends", "--no-recommends", "--no-suggests", package]))
+            .with_context(|| format!("apt knows no package {package}; run `apt-get update` first"))?;
     listing
         .lines()
         .filter_map(|line| line.trim().strip_prefix("Depends: "))
@@ -175,12 +172,17 @@ fn dependency(package: &str, prefix: &str) -> anyhow::Result<String> {
         .with_context(|| format!("{package} depends on no {prefix}*; run `apt-get update` first"))
 }
 
-fn one_match(folder: &Path, prefix: &str, suffix: &str) -> anyhow::Result<PathBuf> {
+/// The folders that hold the compiler's shared libraries. LLVM's is beside the others or in a folder of its own, depending on
+/// the package's version.
+fn library_path(folder: &Path) -> anyhow::Result<String> {
+    let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).with_context(|| format!("{} cannot be read", folder.display()))? {
-        let entry = entry?;
-        if entry.file_name().to_str().is_some_and(|name| name.starts_with(prefix) && name.ends_with(suffix)) {
-            return Ok(entry.path());
+        let path = entry?.path();
+        match path.file_name().and_then(|name| name.to_str()) {
+            Some(name) if name.ends_with("-linux-gnu") => found.push(path.display().to_string()),
+            Some(name) if name.starts_with("llvm-") => found.push(path.join("lib").display().to_string()),
+            _ => {}
         }
     }
-    bail!("{} holds no {prefix}*{suffix}; remove {} and try again", folder.display(), layout::guest_toolchain().display())
+    Ok(found.join(":"))
 }

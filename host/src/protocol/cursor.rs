@@ -1,0 +1,64 @@
+//! Opaque, authenticated places in lists.
+//!
+//! A cursor is a position with a tag over it, its method and its requestor: nobody can make one, or use one of another list or
+//! of another requestor. It holds no session, so that it survives a restart.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+
+use crate::domain::requestor::Requestor;
+
+const TAG_BYTES: usize = 16;
+
+/// Seals a position in the list of `method`.
+pub(crate) fn seal(key: &[u8; 32], method: &str, requestor: &Requestor, position: &[u8]) -> Option<String> {
+    let tag = mac(key, method, requestor, position)?.finalize().into_bytes();
+    let mut bytes = Vec::with_capacity(TAG_BYTES + position.len());
+    bytes.extend(tag.iter().take(TAG_BYTES));
+    bytes.extend(position);
+    Some(URL_SAFE_NO_PAD.encode(bytes))
+}
+
+/// Gives the position back if the cursor was sealed for this method and requestor.
+pub(crate) fn open(key: &[u8; 32], method: &str, requestor: &Requestor, cursor: &str) -> Option<Vec<u8>> {
+    let bytes = URL_SAFE_NO_PAD.decode(cursor).ok()?;
+    let (tag, position) = bytes.split_at_checked(TAG_BYTES)?;
+    mac(key, method, requestor, position)?.verify_truncated_left(tag).ok()?;
+    Some(position.to_vec())
+}
+
+fn mac(key: &[u8; 32], method: &str, requestor: &Requestor, position: &[u8]) -> Option<Hmac<Sha256>> {
+    let mut mac = Hmac::<Sha256>::new_from_slice(key).ok()?;
+    mac.update(&(method.len() as u64).to_be_bytes());
+    mac.update(method.as_bytes());
+    mac.update(&requestor.tenant.0);
+    mac.update(&requestor.id.0);
+    mac.update(position);
+    Some(mac)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::requestor::{RequestorId, TenantId};
+
+    #[test]
+    fn a_cursor_opens_only_where_it_was_sealed() {
+        let key = [7; 32];
+        let anna = Requestor { tenant: TenantId([1; 16]), id: RequestorId([2; 16]) };
+        let bob = Requestor { tenant: TenantId([1; 16]), id: RequestorId([3; 16]) };
+        let cursor = seal(&key, "tools/list", &anna, b"echo").unwrap();
+        assert_eq!(open(&key, "tools/list", &anna, &cursor).unwrap(), b"echo");
+        assert!(open(&key, "tools/list", &bob, &cursor).is_none());
+        assert!(open(&key, "tasks/list", &anna, &cursor).is_none());
+        assert!(open(&[8; 32], "tools/list", &anna, &cursor).is_none());
+        for at in 0..cursor.len() {
+            let mut broken = cursor.clone().into_bytes();
+            broken[at] = if broken[at] == b'A' { b'B' } else { b'A' };
+            assert!(open(&key, "tools/list", &anna, &String::from_utf8(broken).unwrap()).is_none());
+        }
+        assert!(open(&key, "tools/list", &anna, "").is_none());
+    }
+}

@@ -1,0 +1,235 @@
+//! Every code that leaves the host is written here, and only here.
+//!
+//! Owns the way from the kinds of failure (a refused request, a guest fault, a host failure) to JSON-RPC errors. A tool's own
+//! failure is no error and never gets here. Invariant: the text of a host failure is fixed; what happened is logged under the
+//! incident id that the client sees.
+
+use std::fmt;
+
+use serde::Serialize;
+use serde_json::value::{RawValue, to_raw_value};
+
+use super::wire::single_line;
+use crate::domain::Json;
+use crate::domain::call::{CallError, ClientFeature, FaultKind};
+use crate::domain::task::TaskId;
+use crate::tasks;
+
+const PARSE_ERROR: i32 = -32700;
+const INVALID_REQUEST: i32 = -32600;
+const METHOD_NOT_FOUND: i32 = -32601;
+const INVALID_PARAMS: i32 = -32602;
+const INTERNAL_ERROR: i32 = -32603;
+/// Revision 2026-07-28: `UnsupportedProtocolVersionError`.
+const UNSUPPORTED_PROTOCOL_VERSION: i32 = -32022;
+/// Codes of this host, outside the range that JSON-RPC and MCP keep for themselves.
+const TRAP: i32 = 1001;
+const GUEST_LIMIT: i32 = 1002;
+const DEADLINE: i32 = 1003;
+const INVALID_OUTPUT: i32 = 1004;
+const QUOTA: i32 = 1010;
+const RATE: i32 = 1011;
+
+/// The `error` member of a response.
+#[derive(Debug, Serialize)]
+pub(crate) struct RpcError {
+    pub(crate) code: i32,
+    pub(crate) message: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) data: Option<Box<RawValue>>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct LimitData {
+    limit: &'static str,
+    value: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry_after_ms: Option<u64>,
+}
+
+impl RpcError {
+    fn new(code: i32, message: impl Into<String>) -> Self {
+        Self { code, message: message.into(), data: None }
+    }
+
+    fn with(mut self, data: &impl Serialize) -> Self {
+        self.data = to_raw_value(data).ok();
+        self
+    }
+
+    /// Not JSON.
+    pub(crate) fn parse(message: impl Into<String>) -> Self {
+        Self::new(PARSE_ERROR, message)
+    }
+
+    /// Not a request that can be served at all.
+    pub(crate) fn invalid_request(message: impl Into<String>) -> Self {
+        Self::new(INVALID_REQUEST, message)
+    }
+
+    /// No such method, for this request.
+    pub(crate) fn method_not_found(message: impl Into<String>) -> Self {
+        Self::new(METHOD_NOT_FOUND, message)
+    }
+
+    /// The params are wrong.
+    pub(crate) fn invalid_params(message: impl Into<String>) -> Self {
+        Self::new(INVALID_PARAMS, message)
+    }
+
+    /// The arguments are larger than a call may take.
+    pub(crate) fn too_large(limit: &'static str, value: u64) -> Self {
+        Self::new(INVALID_PARAMS, format!("the arguments are larger than {value} bytes")).with(&LimitData {
+            limit,
+            value,
+            retry_after_ms: None,
+        })
+    }
+
+    /// A protocol version that is not spoken.
+    pub(crate) fn unsupported_version(supported: &[&str], requested: &str) -> Self {
+        Self::new(UNSUPPORTED_PROTOCOL_VERSION, "Unsupported protocol version")
+            .with(&serde_json::json!({"supported": supported, "requested": requested}))
+    }
+
+    /// What `tasks/result` says about a task that was cancelled: there is nothing that the call would have returned. Errors
+    /// have no `_meta`, so the task is named in the data.
+    pub(crate) fn task_cancelled(id: TaskId) -> Self {
+        Self::new(INTERNAL_ERROR, "The task was cancelled")
+            .with(&serde_json::json!({super::wire::RELATED_TASK: {"taskId": id.to_string()}}))
+    }
+
+    /// A failure of the host: logged here, under the id that the client gets to see.
+    pub(crate) fn host_failure(cause: fmt::Arguments<'_>) -> Self {
+        let mut bytes = [0; 8];
+        let incident = match getrandom::fill(&mut bytes) {
+            Ok(()) => format!("{:016x}", u64::from_be_bytes(bytes)),
+            Err(_) => "unnumbered".to_owned(),
+        };
+        tracing::error!(incident, "{cause}");
+        Self::incident(&incident)
+    }
+
+    fn incident(incident: &str) -> Self {
+        Self::new(INTERNAL_ERROR, "Internal error").with(&serde_json::json!({"incident": incident}))
+    }
+}
+
+impl From<&tasks::Error> for RpcError {
+    fn from(error: &tasks::Error) -> Self {
+        use tasks::Error;
+        match error {
+            Error::NotFound => Self::invalid_params("Task not found"),
+            Error::Ended => Self::invalid_params("The task is over; this can only be done to a task that is not"),
+            Error::Illegal(text) => Self::invalid_params(*text),
+            Error::Quota { limit, value, retry_after_ms } => {
+                let data = LimitData { limit, value: *value, retry_after_ms: *retry_after_ms };
+                Self::new(QUOTA, format!("{limit} is at its limit of {value}")).with(&data)
+            }
+            Error::Rate { limit, value, retry_after_ms } => {
+                let data = LimitData { limit, value: *value, retry_after_ms: Some(*retry_after_ms) };
+                Self::new(RATE, format!("{limit} is at its limit of {value} per second")).with(&data)
+            }
+            Error::Invalid(text) => Self::invalid_params(text.as_str()),
+            Error::Draining => Self::new(INTERNAL_ERROR, "The host is shutting down; try again later"),
+            Error::Host { incident } => Self::incident(incident),
+        }
+    }
+}
+
+impl From<&CallError> for RpcError {
+    fn from(error: &CallError) -> Self {
+        match error {
+            CallError::InvalidParams(text) | CallError::NotFound(text) => Self::invalid_params(text.as_str()),
+            CallError::MissingCapability(feature) => {
+                let (name, required) = required_capability(*feature);
+                Self::invalid_request(format!("This call needs a client that declares {name}"))
+                    .with(&serde_json::json!({"requiredCapabilities": required}))
+            }
+            CallError::Custom { code, .. } if (-32768..=-32000).contains(code) => {
+                Self::host_failure(format_args!("a plugin's error code {code} lies in the reserved range"))
+            }
+            CallError::Custom { code, message, data } => {
+                Self { code: *code, message: message.clone(), data: data.as_ref().and_then(raw) }
+            }
+            CallError::Fault { kind, reason } => {
+                let code = match kind {
+                    FaultKind::Trap => TRAP,
+                    FaultKind::Limit => GUEST_LIMIT,
+                    FaultKind::Deadline => DEADLINE,
+                    FaultKind::InvalidOutput => INVALID_OUTPUT,
+                };
+                Self::new(code, reason.as_str())
+            }
+            CallError::Internal { incident } => Self::incident(incident),
+            CallError::Interrupted => {
+                Self::new(INTERNAL_ERROR, "The host stopped while this call ran; the call was not finished")
+            }
+        }
+    }
+}
+
+fn raw(json: &Json) -> Option<Box<RawValue>> {
+    RawValue::from_string(single_line(json.as_str()).into_owned()).ok()
+}
+
+/// The name of a feature, and the client capability that would declare it.
+fn required_capability(feature: ClientFeature) -> (&'static str, serde_json::Value) {
+    use serde_json::json;
+    match feature {
+        ClientFeature::ElicitationForm => ("elicitation.form", json!({"elicitation": {"form": {}}})),
+        ClientFeature::ElicitationUrl => ("elicitation.url", json!({"elicitation": {"url": {}}})),
+        ClientFeature::Sampling => ("sampling", json!({"sampling": {}})),
+        ClientFeature::SamplingTools => ("sampling.tools", json!({"sampling": {"tools": {}}})),
+        ClientFeature::SamplingContext => ("sampling.context", json!({"sampling": {"context": {}}})),
+        ClientFeature::Roots => ("roots", json!({"roots": {}})),
+        ClientFeature::Tasks => ("tasks", json!({"tasks": {}})),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn json(error: &RpcError) -> serde_json::Value {
+        serde_json::to_value(error).unwrap()
+    }
+
+    #[test]
+    fn quota_and_rate_say_limit_value_and_when_to_come_back() {
+        let quota = tasks::Error::Quota { limit: "tasks_queued_per_requestor", value: 256, retry_after_ms: Some(1000) };
+        let expected = serde_json::json!({"code": 1010, "message": "tasks_queued_per_requestor is at its limit of 256",
+            "data": {"limit": "tasks_queued_per_requestor", "value": 256, "retryAfterMs": 1000}});
+        assert_eq!(json(&RpcError::from(&quota)), expected);
+        let rate = tasks::Error::Rate { limit: "requests_per_second", value: 200, retry_after_ms: 5 };
+        assert_eq!(json(&RpcError::from(&rate))["code"], 1011);
+    }
+
+    #[test]
+    fn host_failures_show_a_fixed_text_and_an_incident() {
+        let expected =
+            serde_json::json!({"code": -32603, "message": "Internal error", "data": {"incident": "0badcafe"}});
+        assert_eq!(json(&RpcError::from(&tasks::Error::Host { incident: "0badcafe".into() })), expected);
+        assert_eq!(json(&RpcError::from(&CallError::Internal { incident: "0badcafe".into() })), expected);
+    }
+
+    #[test]
+    fn a_plugin_cannot_speak_with_a_reserved_code() {
+        let custom = |code| CallError::Custom { code, message: "x".into(), data: Some(Json::new("[1,\n2]")) };
+        assert_eq!(json(&RpcError::from(&custom(-32601)))["code"], -32603);
+        assert_eq!(json(&RpcError::from(&custom(42))), serde_json::json!({"code": 42, "message": "x", "data": [1, 2]}));
+    }
+
+    #[test]
+    fn each_fault_has_its_code() {
+        for (kind, code) in [
+            (FaultKind::Trap, 1001),
+            (FaultKind::Limit, 1002),
+            (FaultKind::Deadline, 1003),
+            (FaultKind::InvalidOutput, 1004),
+        ] {
+            assert_eq!(RpcError::from(&CallError::Fault { kind, reason: "r".into() }).code, code);
+        }
+    }
+}

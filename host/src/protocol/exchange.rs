@@ -1,0 +1,110 @@
+//! A request as a stream of frames, without a task of the scheduler behind it.
+//!
+//! The work is a future that says messages on its way and returns the response. It makes progress only while somebody polls
+//! the stream, and only when everything said so far was taken: that is the whole flow control.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+
+use futures::Stream;
+
+use super::{Exchange, Frame};
+
+/// Where the work of an exchange says messages before its response. Cheap to clone; what is said after the end is dropped.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Outlet(Arc<Mutex<VecDeque<String>>>);
+
+impl Outlet {
+    /// Says a message; `None` (it could not be written) says nothing.
+    pub(crate) fn say(&self, message: impl Into<Option<String>>) {
+        if let Some(message) = message.into() {
+            self.0.lock().unwrap_or_else(PoisonError::into_inner).push_back(message);
+        }
+    }
+
+    /// Whether everything that was said has been taken.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+
+    fn next(&self) -> Option<String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
+    }
+}
+
+type Work = Pin<Box<dyn Future<Output = Option<String>> + Send>>;
+
+struct Talk {
+    outlet: Outlet,
+    work: Option<Work>,
+    response: Option<String>,
+}
+
+impl Stream for Talk {
+    type Item = Frame;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Frame>> {
+        loop {
+            if let Some(message) = self.outlet.next() {
+                return Poll::Ready(Some(Frame { message, last: false }));
+            }
+            let Some(work) = &mut self.work else {
+                return Poll::Ready(self.response.take().map(|message| Frame { message, last: true }));
+            };
+            match work.as_mut().poll(context) {
+                Poll::Ready(response) => (self.work, self.response) = (None, response),
+                Poll::Pending => match self.outlet.next() {
+                    Some(message) => return Poll::Ready(Some(Frame { message, last: false })),
+                    None => return Poll::Pending,
+                },
+            }
+        }
+    }
+}
+
+/// An exchange whose work may say messages first. `None` as response: the request was cancelled, nothing ends it.
+pub(crate) fn talk<W>(work: impl FnOnce(Outlet) -> W) -> Exchange
+where
+    W: Future<Output = Option<String>> + Send + 'static,
+{
+    let outlet = Outlet::default();
+    let work: Work = Box::pin(work(outlet.clone()));
+    Box::pin(Talk { outlet, work: Some(work), response: None })
+}
+
+/// An exchange that is answered already.
+pub(crate) fn answered(response: String) -> Exchange {
+    Box::pin(futures::stream::iter([Frame { message: response, last: true }]))
+}
+
+/// An exchange of one frame that takes some waiting.
+pub(crate) fn single(response: impl Future<Output = String> + Send + 'static) -> Exchange {
+    Box::pin(futures::stream::once(async { Frame { message: response.await, last: true } }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::StreamExt as _;
+
+    #[tokio::test]
+    async fn frames_come_in_order_and_the_response_last() {
+        let exchange = talk(|outlet| async move {
+            outlet.say("a".to_owned());
+            outlet.say("b".to_owned());
+            tokio::task::yield_now().await;
+            outlet.say("c".to_owned());
+            Some("end".to_owned())
+        });
+        let frames: Vec<_> = exchange.map(|frame| (frame.message, frame.last)).collect().await;
+        let said: Vec<_> = frames.iter().map(|(message, last)| (message.as_str(), *last)).collect();
+        assert_eq!(said, [("a", false), ("b", false), ("c", false), ("end", true)]);
+    }
+
+    #[tokio::test]
+    async fn a_cancelled_exchange_ends_without_a_response() {
+        assert!(talk(|_| async { None }).next().await.is_none());
+    }
+}

@@ -1,0 +1,303 @@
+//! Questions to a client, as requests; and its answers.
+//!
+//! Owns the shapes of `elicitation/create`, `sampling/createMessage` and `roots/list` in both directions. An answer that does
+//! not fit its question is told to the guest as refused, with the reason: it is a decision of the client like any other.
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+
+use crate::domain::Json;
+use crate::domain::call::{Answer, ClientFeature, ClientFeatures, ElicitationAction, InputRequest, Question, Root};
+use crate::domain::task::TaskId;
+use crate::protocol::jsonrpc::{self, params, strict_value};
+use crate::protocol::session::{ClientTasks, Reply, Version};
+use crate::protocol::wire::{MetaView, Raw};
+use crate::runtime::schema::Validator;
+
+/// What of a client's error text a guest gets to read.
+const REFUSAL_CHARS_MAX: usize = 500;
+
+/// Whether a client that declared these features can be asked this.
+pub(crate) fn can_answer(features: ClientFeatures, question: &Question) -> bool {
+    #[derive(Default, Deserialize)]
+    #[serde(default, rename_all = "camelCase")]
+    struct Wants<'a> {
+        #[serde(borrow)]
+        tools: Option<&'a RawValue>,
+        #[serde(borrow)]
+        tool_choice: Option<&'a RawValue>,
+        include_context: Option<String>,
+    }
+    let mut able = features.contains(question.feature());
+    if let Question::Sampling(text) = question {
+        let wants: Wants<'_> = serde_json::from_str(text.as_str()).unwrap_or_default();
+        let tools = wants.tools.is_some() || wants.tool_choice.is_some();
+        let context = wants.include_context.is_some_and(|context| context != "none");
+        able &= !tools || features.contains(ClientFeature::SamplingTools);
+        able &= !context || features.contains(ClientFeature::SamplingContext);
+    }
+    able
+}
+
+/// The request's method.
+pub(crate) fn method(question: &Question) -> &'static str {
+    match question {
+        Question::Form { .. } | Question::Url { .. } => "elicitation/create",
+        Question::Sampling(_) => "sampling/createMessage",
+        Question::Roots => "roots/list",
+    }
+}
+
+/// Whether the client takes this request as a task of its own.
+pub(crate) fn as_client_task(client: ClientTasks, question: &Question) -> bool {
+    match question {
+        Question::Form { .. } | Question::Url { .. } => client.elicitation,
+        Question::Sampling(_) => client.sampling,
+        Question::Roots => false,
+    }
+}
+
+#[derive(Serialize)]
+struct Ttl {
+    ttl: u64,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Ask<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mode: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    requested_schema: Option<Raw<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    url: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    elicitation_id: Option<&'a str>,
+    /// Members of a sampling request.
+    #[serde(flatten)]
+    other: Map<String, Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    task: Option<Ttl>,
+    #[serde(rename = "_meta", skip_serializing_if = "Option::is_none")]
+    meta: Option<MetaView<'a>>,
+}
+
+/// How a question is to be asked.
+#[derive(Clone, Copy)]
+pub(crate) struct Manner {
+    pub(crate) version: Version,
+    pub(crate) related: Option<TaskId>,
+    /// Set: as a task of the client that is kept this long.
+    pub(crate) task_ttl_ms: Option<u64>,
+}
+
+/// The request as a line; `None` when what the guest asks is no JSON.
+pub(crate) fn request(id: &str, asked: &InputRequest, manner: Manner) -> Option<String> {
+    let mut ask = Ask {
+        mode: None,
+        message: None,
+        requested_schema: None,
+        url: None,
+        elicitation_id: None,
+        other: Map::new(),
+        task: manner.task_ttl_ms.map(|ttl| Ttl { ttl }),
+        meta: MetaView::new(&asked.meta, manner.related),
+    };
+    match &asked.question {
+        Question::Form { message, requested_schema } => {
+            ask.mode = manner.version.has_tasks().then_some("form");
+            ask.message = Some(message.as_str());
+            ask.requested_schema = Some(Raw(requested_schema));
+        }
+        Question::Url { message, url, elicitation_id } => {
+            (ask.mode, ask.message) = (Some("url"), Some(message.as_str()));
+            (ask.url, ask.elicitation_id) = (Some(url.as_str()), Some(elicitation_id.as_str()));
+        }
+        Question::Sampling(text) => {
+            ask.other = serde_json::from_str(text.as_str()).ok()?;
+            ask.other.remove("task");
+            ask.other.remove("_meta");
+        }
+        Question::Roots => {}
+    }
+    jsonrpc::request(id, method(&asked.question), &ask)
+}
+
+/// The answer in a client's response.
+pub(crate) fn answer(question: &Question, reply: &Reply) -> Answer {
+    let result = match reply {
+        Ok(result) => result,
+        Err(error) => return Answer::Refused(error.message.chars().take(REFUSAL_CHARS_MAX).collect()),
+    };
+    let read = match question {
+        Question::Form { requested_schema, .. } => elicited(result, Some(requested_schema)),
+        Question::Url { .. } => elicited(result, None),
+        Question::Sampling(_) => sampled(result),
+        Question::Roots => roots(result),
+    };
+    read.unwrap_or_else(|reason| Answer::Refused(format!("the client's answer cannot be used: {reason}")))
+}
+
+fn read<'a, T: Deserialize<'a>>(result: &'a RawValue) -> Result<T, String> {
+    params(Some(result)).map_err(|error| error.message)
+}
+
+fn elicited(result: &RawValue, schema: Option<&Json>) -> Result<Answer, String> {
+    #[derive(Deserialize)]
+    struct Elicited<'a> {
+        action: String,
+        #[serde(borrow)]
+        content: Option<&'a RawValue>,
+    }
+    let elicited: Elicited<'_> = read(result)?;
+    let action = match elicited.action.as_str() {
+        "accept" => ElicitationAction::Accept,
+        "decline" => ElicitationAction::Decline,
+        "cancel" => ElicitationAction::Cancel,
+        _ => return Err("action must be accept, decline or cancel".to_owned()),
+    };
+    let content = match schema {
+        Some(schema) if action == ElicitationAction::Accept => Some(form_content(elicited.content, schema)?),
+        _ => None,
+    };
+    Ok(Answer::Elicitation { action, content })
+}
+
+fn form_content(content: Option<&RawValue>, schema: &Json) -> Result<Json, String> {
+    let text = content.map_or("{}", RawValue::get);
+    let value = strict_value(text)?;
+    if !value.is_object() {
+        return Err("content must be an object".to_owned());
+    }
+    let schema = serde_json::from_str(schema.as_str()).map_err(|_| "the requested schema is no JSON".to_owned())?;
+    let compiled = jsonschema::validator_for(&schema).map_err(|_| "the requested schema is no schema".to_owned())?;
+    Validator { compiled }.check(&value).map_err(|violations| {
+        let texts: Vec<_> = violations.iter().map(|violation| violation.message.as_str()).collect();
+        texts.join("; ").chars().take(REFUSAL_CHARS_MAX).collect::<String>()
+    })?;
+    Ok(Json::new(text))
+}
+
+fn sampled(result: &RawValue) -> Result<Answer, String> {
+    #[derive(Deserialize)]
+    #[expect(dead_code, reason = "only their presence is asked for")]
+    struct Sampled<'a> {
+        role: String,
+        model: String,
+        #[serde(borrow)]
+        content: &'a RawValue,
+    }
+    read::<Sampled<'_>>(result)?;
+    strict_value(result.get())?;
+    Ok(Answer::Sampling(Json::new(result.get())))
+}
+
+fn roots(result: &RawValue) -> Result<Answer, String> {
+    #[derive(Deserialize)]
+    struct Listed {
+        roots: Vec<Entry>,
+    }
+    #[derive(Deserialize)]
+    struct Entry {
+        uri: String,
+        name: Option<String>,
+    }
+    let listed: Listed = read(result)?;
+    Ok(Answer::Roots(listed.roots.into_iter().map(|entry| Root { uri: entry.uri, name: entry.name }).collect()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::jsonrpc::PeerError;
+    use serde_json::json;
+
+    fn reply(value: &Value) -> Reply {
+        Ok(serde_json::value::to_raw_value(value).unwrap())
+    }
+
+    fn form() -> Question {
+        let schema = json!({"type": "object", "properties": {"age": {"type": "integer"}}, "required": ["age"]});
+        Question::Form { message: "How old?".into(), requested_schema: Json::new(schema.to_string()) }
+    }
+
+    fn asked(question: Question) -> InputRequest {
+        InputRequest { key: "k".into(), question, meta: Vec::new() }
+    }
+
+    fn line(question: Question, manner: Manner) -> Value {
+        serde_json::from_str(&request("a-1", &asked(question), manner).unwrap()).unwrap()
+    }
+
+    const PLAIN: Manner = Manner { version: Version::V2025_11_25, related: None, task_ttl_ms: None };
+
+    #[test]
+    fn requests_have_the_shape_of_their_revision() {
+        let Value::Object(mut expected) = json!({"mode": "form", "message": "How old?", "requestedSchema":
+            {"type": "object", "properties": {"age": {"type": "integer"}}, "required": ["age"]}})
+        else {
+            unreachable!()
+        };
+        assert_eq!(line(form(), PLAIN)["params"], Value::Object(expected.clone()));
+        expected.remove("mode");
+        let older = Manner { version: Version::V2025_06_18, ..PLAIN };
+        assert_eq!(line(form(), older)["params"], Value::Object(expected));
+
+        let url = Question::Url { message: "Go".into(), url: "https://a.example".into(), elicitation_id: "e1".into() };
+        let related = Manner { related: Some(TaskId([0x11; 16])), task_ttl_ms: Some(5000), ..PLAIN };
+        let expected = json!({"jsonrpc": "2.0", "id": "a-1", "method": "elicitation/create", "params": {"mode": "url",
+            "message": "Go", "url": "https://a.example", "elicitationId": "e1", "task": {"ttl": 5000},
+            "_meta": {"io.modelcontextprotocol/related-task": {"taskId": "11".repeat(16)}}}});
+        assert_eq!(line(url, related), expected);
+
+        let sampling =
+            Question::Sampling(Json::new(r#"{"messages":[],"maxTokens":5,"task":{"ttl":1},"_meta":{"a":1}}"#));
+        assert_eq!(line(sampling, PLAIN)["params"], json!({"messages": [], "maxTokens": 5}));
+        assert_eq!(line(Question::Roots, PLAIN)["method"], "roots/list");
+    }
+
+    #[test]
+    fn a_form_is_checked_against_what_was_asked() {
+        let accept = |content: Value| answer(&form(), &reply(&json!({"action": "accept", "content": content})));
+        let accepted =
+            Answer::Elicitation { action: ElicitationAction::Accept, content: Some(Json::new(r#"{"age":7}"#)) };
+        assert_eq!(accept(json!({"age": 7})), accepted);
+        for wrong in [json!({"age": "x"}), json!({}), json!(null), json!([])] {
+            assert!(matches!(accept(wrong), Answer::Refused(_)));
+        }
+        let declined = answer(&form(), &reply(&json!({"action": "decline", "content": {"age": "x"}})));
+        assert_eq!(declined, Answer::Elicitation { action: ElicitationAction::Decline, content: None });
+        assert!(matches!(answer(&form(), &reply(&json!({"action": "maybe"}))), Answer::Refused(_)));
+    }
+
+    #[test]
+    fn errors_and_nonsense_are_refusals() {
+        let error = Err(PeerError { message: "User rejected".into() });
+        assert_eq!(answer(&Question::Roots, &error), Answer::Refused("User rejected".into()));
+        assert!(matches!(answer(&Question::Roots, &reply(&json!([]))), Answer::Refused(_)));
+        assert!(matches!(
+            answer(&Question::Sampling(Json::new("{}")), &reply(&json!({"role": "x"}))),
+            Answer::Refused(_)
+        ));
+    }
+
+    #[test]
+    fn roots_and_samples_are_passed_on() {
+        let listed = answer(&Question::Roots, &reply(&json!({"roots": [{"uri": "file:///a", "name": "A"}]})));
+        assert_eq!(listed, Answer::Roots(vec![Root { uri: "file:///a".into(), name: Some("A".into()) }]));
+        let message = json!({"role": "assistant", "model": "m", "content": {"type": "text", "text": "hi"}});
+        let sampled = answer(&Question::Sampling(Json::new("{}")), &reply(&message));
+        assert_eq!(sampled, Answer::Sampling(Json::new(message.to_string())));
+    }
+
+    #[test]
+    fn sampling_with_tools_needs_a_client_with_tools() {
+        let question = Question::Sampling(Json::new(r#"{"messages":[],"maxTokens":5,"tools":[]}"#));
+        let sampling = ClientFeatures::default().with(ClientFeature::Sampling);
+        assert!(!can_answer(sampling, &question));
+        assert!(can_answer(sampling.with(ClientFeature::SamplingTools), &question));
+    }
+}

@@ -1,0 +1,461 @@
+//! One legacy session.
+//!
+//! Owns what `initialize` settled, the log level, the host's requests that wait for the client's answer and the client's
+//! requests that can still be cancelled. Must not know which transport carries it. Invariant: its state survives a restart
+//! (see [`Session::state`]); what waits does not, and is asked again.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use sha2::{Digest, Sha256};
+use tokio::sync::{Notify, oneshot, watch};
+
+use super::jsonrpc::{PeerError, RequestId};
+use super::wire::{level, level_name};
+use crate::domain::call::{ClientFeatures, LogLevel, Question};
+use crate::domain::requestor::{Requestor, RequestorId, TenantId};
+use crate::domain::task::TaskId;
+
+/// What of a client's name and version is kept.
+const CLIENT_TEXT_CHARS_MAX: usize = 200;
+/// Requests to one client that may wait at once; a client that answers nothing loses the oldest.
+const EXPECTED_MAX: usize = 256;
+
+/// A negotiated revision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Version {
+    V2025_06_18,
+    V2025_11_25,
+}
+
+impl Version {
+    const ALL: [Self; 2] = [Self::V2025_11_25, Self::V2025_06_18];
+
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::V2025_06_18 => "2025-06-18",
+            Self::V2025_11_25 => "2025-11-25",
+        }
+    }
+
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|version| version.name() == name)
+    }
+
+    /// Tasks, icons and URL elicitation came with 2025-11-25.
+    pub(crate) fn has_tasks(self) -> bool {
+        self >= Self::V2025_11_25
+    }
+}
+
+/// Which requests the client takes as tasks of its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ClientTasks {
+    pub(crate) elicitation: bool,
+    pub(crate) sampling: bool,
+    pub(crate) cancel: bool,
+}
+
+/// What `initialize` settles.
+#[derive(Clone, Debug)]
+pub(crate) struct Settled {
+    pub(crate) requestor: Requestor,
+    pub(crate) version: Version,
+    pub(crate) features: ClientFeatures,
+    pub(crate) client_tasks: ClientTasks,
+    pub(crate) client_name: String,
+    pub(crate) client_version: String,
+}
+
+/// What a client answered.
+pub(crate) type Reply = Result<Box<RawValue>, PeerError>;
+
+/// A question of a task, as it was sent to a client. Whoever gets the answer can pass it on.
+#[derive(Clone, Debug)]
+pub(crate) struct TaskQuestion {
+    pub(crate) task: TaskId,
+    pub(crate) issued_key: String,
+    pub(crate) question: Question,
+}
+
+/// A request of the host that waits for its response.
+pub(crate) struct Expected {
+    pub(crate) reply: oneshot::Sender<Reply>,
+    /// Set when the answer is of use even if nobody listens to `reply` any more.
+    pub(crate) question: Option<TaskQuestion>,
+}
+
+/// One legacy session of one requestor.
+pub struct Session {
+    id: String,
+    digest: [u8; 16],
+    pub(crate) settled: Settled,
+    initialized: watch::Sender<bool>,
+    /// Makes request ids differ from those before a restart.
+    birth: u32,
+    changes: AtomicU64,
+    live: Mutex<Live>,
+}
+
+struct Live {
+    log_level: LogLevel,
+    /// The host's requests, by their number.
+    expected: BTreeMap<u64, Expected>,
+    requests: u64,
+    /// The client's requests that can be cancelled.
+    in_flight: HashMap<RequestId, Arc<Notify>>,
+    /// Open standalone streams, oldest first.
+    listeners: Vec<u64>,
+    /// The generation of the tool list that the client knows.
+    tools_seen: Option<u64>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct State {
+    v: u8,
+    tenant: String,
+    requestor: String,
+    version: String,
+    features: u16,
+    client_tasks: ClientTasks,
+    client_name: String,
+    client_version: String,
+    log_level: String,
+    initialized: bool,
+}
+
+impl Session {
+    /// A session under a new random id.
+    pub(crate) fn open(settled: Settled, tools_seen: u64) -> Result<Self, getrandom::Error> {
+        let mut bytes = [0; 24];
+        getrandom::fill(&mut bytes)?;
+        let session = Self::new(URL_SAFE_NO_PAD.encode(bytes), settled, LogLevel::Info, false)?;
+        session.live().tools_seen = Some(tools_seen);
+        Ok(session)
+    }
+
+    fn new(id: String, mut settled: Settled, log_level: LogLevel, initialized: bool) -> Result<Self, getrandom::Error> {
+        for text in [&mut settled.client_name, &mut settled.client_version] {
+            *text = text.chars().filter(|c| !c.is_control()).take(CLIENT_TEXT_CHARS_MAX).collect();
+        }
+        let mut birth = [0; 4];
+        getrandom::fill(&mut birth)?;
+        let live = Live {
+            log_level,
+            expected: BTreeMap::new(),
+            requests: 0,
+            in_flight: HashMap::new(),
+            listeners: Vec::new(),
+            tools_seen: None,
+        };
+        Ok(Self {
+            digest: Self::digest_of(&id),
+            id,
+            settled,
+            initialized: watch::Sender::new(initialized),
+            birth: u32::from_be_bytes(birth),
+            changes: AtomicU64::new(0),
+            live: Mutex::new(live),
+        })
+    }
+
+    /// The id that the client shows: 192 random bits in visible ASCII. A bearer secret: keep only its digest.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// The first 16 bytes of the SHA-256 of the id.
+    pub fn digest(&self) -> [u8; 16] {
+        self.digest
+    }
+
+    /// The digest of an id that a client shows.
+    pub fn digest_of(id: &str) -> [u8; 16] {
+        let mut digest = [0; 16];
+        digest.iter_mut().zip(Sha256::digest(id.as_bytes())).for_each(|(to, from)| *to = from);
+        digest
+    }
+
+    /// Whose session it is. Nobody else may use it.
+    pub fn requestor(&self) -> &Requestor {
+        &self.settled.requestor
+    }
+
+    /// The negotiated revision, such as `2025-11-25`.
+    pub fn protocol_version(&self) -> &'static str {
+        self.settled.version.name()
+    }
+
+    /// Name and version that the client gave for itself, cut to a readable length; not to be trusted.
+    pub fn client(&self) -> (&str, &str) {
+        (&self.settled.client_name, &self.settled.client_version)
+    }
+
+    /// Grows whenever [`Session::state`] is different from before.
+    pub fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Acquire)
+    }
+
+    /// Everything that has to survive a restart, without the id; at most 4,000 bytes.
+    pub fn state(&self) -> Vec<u8> {
+        let state = State {
+            v: 1,
+            tenant: self.settled.requestor.tenant.to_string(),
+            requestor: self.settled.requestor.id.to_string(),
+            version: self.settled.version.name().to_owned(),
+            features: self.settled.features.0,
+            client_tasks: self.settled.client_tasks,
+            client_name: self.settled.client_name.clone(),
+            client_version: self.settled.client_version.clone(),
+            log_level: level_name(self.log_level()).to_owned(),
+            initialized: *self.initialized.borrow(),
+        };
+        serde_json::to_vec(&state).unwrap_or_default()
+    }
+
+    /// Revives a session under the id that the client showed; `None` when the bytes make no sense.
+    pub fn restore(id: &str, state: &[u8]) -> Option<Self> {
+        let state: State = serde_json::from_slice(state).ok()?;
+        let requestor =
+            Requestor { tenant: TenantId::parse(&state.tenant)?, id: RequestorId::parse(&state.requestor)? };
+        let settled = Settled {
+            requestor,
+            version: Version::named(&state.version)?,
+            features: ClientFeatures(state.features),
+            client_tasks: state.client_tasks,
+            client_name: state.client_name,
+            client_version: state.client_version,
+        };
+        if state.v != 1 {
+            return None;
+        }
+        Self::new(id.to_owned(), settled, level(&state.log_level)?, state.initialized).ok()
+    }
+
+    /// The session is over: its plain calls are cancelled, and nothing is expected of its client any more. Tasks go on.
+    pub fn close(&self) {
+        let mut live = self.live();
+        live.in_flight.values().for_each(|cancelled| cancelled.notify_one());
+        live.expected.clear();
+    }
+
+    fn live(&self) -> MutexGuard<'_, Live> {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn log_level(&self) -> LogLevel {
+        self.live().log_level
+    }
+
+    pub(crate) fn set_log_level(&self, level: LogLevel) {
+        self.live().log_level = level;
+        self.changes.fetch_add(1, Ordering::AcqRel);
+    }
+
+    pub(crate) fn set_initialized(&self) {
+        if !self.initialized.send_replace(true) {
+            self.changes.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
+    /// Returns once the client said `notifications/initialized`: nothing is sent on our own before that.
+    pub(crate) async fn ready(&self) {
+        // Fails only when the sender is gone, and that is ours.
+        let _ = self.initialized.subscribe().wait_for(|initialized| *initialized).await;
+    }
+
+    /// A new request to the client: its number, and where its reply will come.
+    pub(crate) fn expect(&self, question: Option<TaskQuestion>) -> (u64, oneshot::Receiver<Reply>) {
+        let (reply, receiver) = oneshot::channel();
+        let mut live = self.live();
+        live.requests += 1;
+        let number = live.requests;
+        live.expected.insert(number, Expected { reply, question });
+        if live.expected.len() > EXPECTED_MAX {
+            live.expected.pop_first();
+        }
+        (number, receiver)
+    }
+
+    /// The id of a request on the wire.
+    pub(crate) fn request_id(&self, number: u64) -> String {
+        format!("{:08x}-{number}", self.birth)
+    }
+
+    /// The request that a response belongs to; each only once.
+    pub(crate) fn take_expected(&self, id: &RequestId) -> Option<Expected> {
+        let RequestId::Text(text) = id else { return None };
+        let (birth, number) = text.split_once('-')?;
+        if birth != format!("{:08x}", self.birth) {
+            return None;
+        }
+        self.live().expected.remove(&number.parse().ok()?)
+    }
+
+    /// Gives up on a request; whether it still waited.
+    pub(crate) fn forget(&self, number: u64) -> bool {
+        self.live().expected.remove(&number).is_some()
+    }
+
+    /// Gives up on every request for one question of a task.
+    pub(crate) fn forget_question(&self, task: TaskId, issued_key: &str) {
+        self.live().expected.retain(|_, expected| {
+            expected.question.as_ref().is_none_or(|asked| asked.task != task || asked.issued_key != issued_key)
+        });
+    }
+
+    /// Notes a request that can be cancelled; `None` when its id is in use.
+    pub(crate) fn begin(self: &Arc<Self>, id: &RequestId) -> Option<InFlight> {
+        let cancelled = Arc::new(Notify::new());
+        let mut live = self.live();
+        if live.in_flight.contains_key(id) {
+            return None;
+        }
+        live.in_flight.insert(id.clone(), Arc::clone(&cancelled));
+        Some(InFlight { session: Arc::clone(self), id: id.clone(), cancelled })
+    }
+
+    /// The client cancels a request; one that is unknown or over is ignored.
+    pub(crate) fn cancel(&self, id: &RequestId) {
+        if let Some(cancelled) = self.live().in_flight.get(id) {
+            cancelled.notify_one();
+        }
+    }
+
+    /// Notes an open standalone stream.
+    pub(crate) fn listen(self: &Arc<Self>, stream: u64) -> Listener {
+        self.live().listeners.push(stream);
+        Listener { session: Arc::clone(self), stream }
+    }
+
+    /// The standalone stream that carries messages: the newest.
+    pub(crate) fn speaks_on(&self) -> Option<u64> {
+        self.live().listeners.last().copied()
+    }
+
+    /// Forgets which tool list the client knows.
+    pub(crate) fn unsee_tools(&self) {
+        self.live().tools_seen = None;
+    }
+
+    /// Notes that the client knows this generation of the tool list; whether that is news.
+    pub(crate) fn saw_tools(&self, generation: u64) -> bool {
+        self.live().tools_seen.replace(generation) != Some(generation)
+    }
+}
+
+/// A request of the client, until this is dropped.
+pub(crate) struct InFlight {
+    session: Arc<Session>,
+    id: RequestId,
+    cancelled: Arc<Notify>,
+}
+
+impl InFlight {
+    /// Returns when the client cancels the request.
+    pub(crate) async fn cancelled(&self) {
+        self.cancelled.notified().await;
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.session.live().in_flight.remove(&self.id);
+    }
+}
+
+/// An open standalone stream, until this is dropped.
+pub(crate) struct Listener {
+    session: Arc<Session>,
+    pub(crate) stream: u64,
+}
+
+impl Listener {
+    /// Whether messages go to this stream and not to another one of the session.
+    pub(crate) fn speaks(&self) -> bool {
+        self.session.speaks_on() == Some(self.stream)
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.session.live().listeners.retain(|stream| *stream != self.stream);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::call::ClientFeature;
+
+    fn session() -> Arc<Session> {
+        let settled = Settled {
+            requestor: Requestor { tenant: TenantId([1; 16]), id: RequestorId([2; 16]) },
+            version: Version::V2025_11_25,
+            features: ClientFeatures::default().with(ClientFeature::Roots),
+            client_tasks: ClientTasks { elicitation: true, ..ClientTasks::default() },
+            client_name: "\u{1F600}".repeat(1000),
+            client_version: "\"".repeat(1000),
+        };
+        Arc::new(Session::open(settled, 1).unwrap())
+    }
+
+    #[test]
+    fn a_session_comes_back_from_its_state() {
+        let session = session();
+        session.set_log_level(LogLevel::Alert);
+        session.set_initialized();
+        assert_eq!(session.changes(), 2);
+        let state = session.state();
+        assert!(state.len() <= 4000, "{}", state.len());
+        assert!(!String::from_utf8_lossy(&state).contains(session.id()));
+        let again = Session::restore(session.id(), &state).unwrap();
+        assert_eq!(again.digest(), session.digest());
+        assert_eq!(again.log_level(), LogLevel::Alert);
+        assert_eq!(again.state(), state);
+        assert!(Session::restore(session.id(), b"{}").is_none());
+    }
+
+    #[test]
+    fn ids_are_long_visible_and_different() {
+        let (one, two) = (session(), session());
+        assert_ne!(one.id(), two.id());
+        assert_eq!(one.id().len(), 32);
+        assert!(one.id().bytes().all(|byte| (0x21..=0x7e).contains(&byte)));
+    }
+
+    #[test]
+    fn a_reply_belongs_to_one_request_and_counts_once() {
+        let session = session();
+        let (number, _reply) = session.expect(None);
+        let id = RequestId::Text(session.request_id(number));
+        assert!(session.take_expected(&RequestId::Text(format!("00000000-{number}"))).is_none() || session.birth == 0);
+        assert!(session.take_expected(&id).is_some());
+        assert!(session.take_expected(&id).is_none());
+    }
+
+    #[test]
+    fn an_id_in_use_is_refused_and_free_afterwards() {
+        let session = session();
+        let id = RequestId::Integer(1);
+        let first = session.begin(&id).unwrap();
+        assert!(session.begin(&id).is_none());
+        drop(first);
+        assert!(session.begin(&id).is_some());
+    }
+
+    #[test]
+    fn the_published_revisions_are_those_that_can_be_settled() {
+        assert_eq!(Version::ALL.map(Version::name), super::super::PROTOCOL_VERSIONS);
+    }
+
+    #[test]
+    fn an_idle_session_is_small() {
+        assert!(size_of::<Session>() < 1024, "{}", size_of::<Session>());
+    }
+}

@@ -1,0 +1,78 @@
+//! Times as the wire writes them: ISO 8601, UTC, milliseconds.
+
+use crate::domain::UnixMs;
+
+const DAY_MS: u64 = 86_400_000;
+
+/// `2026-11-21T02:03:39.123Z`.
+pub(crate) fn iso8601(at: UnixMs) -> String {
+    let (year, month, day) = date(at / DAY_MS);
+    let ms = at % DAY_MS;
+    let (hour, minute, second) = (ms / 3_600_000, ms / 60_000 % 60, ms / 1000 % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{:03}Z", ms % 1000)
+}
+
+/// The Gregorian date of a day counted from 1970-01-01.
+///
+/// Counts from 1 March of year 0, so that the leap day is the last day of a year and of each longer cycle.
+fn date(days: u64) -> (u64, u64, u64) {
+    let days = days + 719_468;
+    let (era, day_of_era) = (days / 146_097, days % 146_097);
+    let centuries = (day_of_era / 36_524).min(3);
+    let day_of_century = day_of_era - centuries * 36_524;
+    let fours = day_of_century / 1461;
+    let day_of_four = day_of_century % 1461;
+    let years = (day_of_four / 365).min(3);
+    let mut day = day_of_four - years * 365;
+    let mut year = era * 400 + centuries * 100 + fours * 4 + years;
+    let mut month = 3;
+    for length in [31, 30, 31, 30, 31, 31, 30, 31, 30, 31, 31] {
+        if day < length {
+            break;
+        }
+        day -= length;
+        month += 1;
+    }
+    if month > 12 {
+        month -= 12;
+        year += 1;
+    }
+    (year, month, day + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn known_moments_are_written_right() {
+        assert_eq!(iso8601(0), "1970-01-01T00:00:00.000Z");
+        assert_eq!(iso8601(951_782_400_000), "2000-02-29T00:00:00.000Z");
+        assert_eq!(iso8601(951_868_799_999), "2000-02-29T23:59:59.999Z");
+        assert_eq!(iso8601(951_868_800_000), "2000-03-01T00:00:00.000Z");
+        assert_eq!(iso8601(1_709_164_800_000), "2024-02-29T00:00:00.000Z");
+        assert_eq!(iso8601(1_795_226_619_007), "2026-11-21T02:03:39.007Z");
+        assert_eq!(iso8601(4_107_542_400_000), "2100-03-01T00:00:00.000Z");
+    }
+
+    #[test]
+    fn each_day_of_four_centuries_follows_the_day_before() {
+        let leap = |year: u64| year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+        let (mut year, mut month, mut day) = (1970, 1, 1);
+        for days in 0..146_097 {
+            assert_eq!(date(days), (year, month, day));
+            let length = match month {
+                2 => 28 + u64::from(leap(year)),
+                4 | 6 | 9 | 11 => 30,
+                _ => 31,
+            };
+            day += 1;
+            if day > length {
+                (day, month) = (1, month + 1);
+            }
+            if month > 12 {
+                (month, year) = (1, year + 1);
+            }
+        }
+    }
+}

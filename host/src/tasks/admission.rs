@@ -1,0 +1,445 @@
+//! Who may run: permits for calls, fair between tenants and requestors, first come first served within one requestor.
+//!
+//! Owns the counts of running calls (plain ones and tasks together), queued, waiting and paused tasks. Must not know what a call
+//! does. Invariant: a [`Permit`] is a running call; counts are below their limits at every moment, and a permit that is given back
+//! goes to whoever has waited longest among those that still have room.
+//!
+//! What may wait and what must not: a task waits in its requestor's queue for as long as its TTL; a plain call waits for
+//! `call_queue_ms_max`, because a client is holding a connection open for it; a call that already holds an instance (it slept or
+//! asked) goes before new ones of the same requestor, because its memory is taken anyway.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex};
+
+use tokio::sync::oneshot;
+
+use super::feed::lock;
+use crate::domain::limits::Limits;
+use crate::domain::requestor::{Requestor, TenantId};
+
+/// Plain calls of one requestor that may wait for a permit, as a multiple of those that may run: each holds a connection.
+const PLAIN_WAITING_FACTOR: usize = 4;
+
+/// What a permit is wanted for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    Plain,
+    Task,
+    /// A call that holds an instance goes on; `task` says which running limits it counts against.
+    Again {
+        task: bool,
+    },
+}
+
+impl Purpose {
+    fn is_task(self) -> bool {
+        matches!(self, Self::Task | Self::Again { task: true })
+    }
+
+    /// Its place in `Counts::queues`.
+    fn queue(self) -> usize {
+        match self {
+            Self::Again { .. } => 0,
+            Self::Plain => 1,
+            Self::Task => 2,
+        }
+    }
+}
+
+/// A limit that refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Full {
+    pub(super) limit: &'static str,
+    pub(super) value: u64,
+}
+
+/// Limits by tenant: those of the configuration, and what a tenant's own section says.
+#[derive(Debug)]
+pub(super) struct LimitsTable {
+    pub(super) base: Arc<Limits>,
+    pub(super) tenants: HashMap<TenantId, Arc<Limits>>,
+}
+
+impl LimitsTable {
+    pub(super) fn of(&self, requestor: &Requestor) -> &Arc<Limits> {
+        self.tenants.get(&requestor.tenant).unwrap_or(&self.base)
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Admission {
+    limits: LimitsTable,
+    /// Calls that may rest at the same time, in all. Each holds an instance of the pool; more of them would take the instances
+    /// that running calls have a permit for. One tenant gets at most half.
+    resting_max: u32,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    running: u32,
+    resting: u32,
+    next_ticket: u64,
+    tenants: HashMap<TenantId, TenantCounts>,
+    requestors: HashMap<Requestor, Counts>,
+    /// Requestors with waiters, in the order of their turns, per tenant; and the tenants in the order of theirs.
+    turns: VecDeque<(TenantId, VecDeque<Requestor>)>,
+}
+
+#[derive(Debug, Default)]
+struct TenantCounts {
+    running: u32,
+    resting: u32,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    running: u32,
+    running_tasks: u32,
+    queued: u32,
+    waiting: u32,
+    paused: u32,
+    /// Served in this order: calls that go on, plain calls (somebody holds a connection open for each), new tasks.
+    queues: [VecDeque<Waiter>; 3],
+}
+
+#[derive(Debug)]
+struct Waiter {
+    ticket: u64,
+    purpose: Purpose,
+    grant: oneshot::Sender<Permit>,
+}
+
+/// The right to run, given back when dropped.
+#[derive(Debug)]
+pub(super) struct Permit {
+    /// None once it was given back by other means.
+    admission: Option<Arc<Admission>>,
+    requestor: Requestor,
+    task: bool,
+}
+
+impl Permit {
+    /// Counts from now on as a task, if there is room for one more.
+    pub(super) fn become_task(&mut self) -> Result<(), Full> {
+        let Some(admission) = self.admission.as_ref().filter(|_| !self.task) else { return Ok(()) };
+        let running_tasks_max = admission.limits.of(&self.requestor).tasks_running_per_requestor;
+        let mut state = lock(&admission.state);
+        let counts = state.requestors.entry(self.requestor).or_default();
+        if counts.running_tasks >= running_tasks_max {
+            return Err(Full { limit: "tasks_running_per_requestor", value: running_tasks_max.into() });
+        }
+        counts.running_tasks += 1;
+        self.task = true;
+        Ok(())
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        if let Some(admission) = self.admission.take() {
+            admission.release(&self.requestor, self.task);
+        }
+    }
+}
+
+/// A place in the queue; dropping it leaves the queue.
+#[derive(Debug)]
+pub(super) struct Ticket {
+    admission: Arc<Admission>,
+    requestor: Requestor,
+    number: u64,
+    granted: oneshot::Receiver<Permit>,
+}
+
+impl Ticket {
+    /// Resolves when it is this call's turn. Cancel-safe.
+    pub(super) async fn permit(&mut self) -> Option<Permit> {
+        (&mut self.granted).await.ok()
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        self.granted.close();
+        self.admission.leave(&self.requestor, self.number);
+    }
+}
+
+/// One of the counted states that hold no permit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Hold {
+    Queued,
+    Waiting,
+    Paused,
+}
+
+/// A place in one of them, given back when dropped.
+#[derive(Debug)]
+pub(super) struct Held {
+    admission: Arc<Admission>,
+    requestor: Requestor,
+    hold: Hold,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let mut state = lock(&self.admission.state);
+        if let Some(counts) = state.requestors.get_mut(&self.requestor) {
+            let count = counts.held(self.hold);
+            *count = count.saturating_sub(1);
+        }
+        if self.hold.rests() {
+            state.resting = state.resting.saturating_sub(1);
+            state.tenant(&self.requestor, |counts| counts.resting = counts.resting.saturating_sub(1));
+        }
+        state.forget_if_idle(&self.requestor);
+    }
+}
+
+impl Hold {
+    /// Whether it holds an instance.
+    fn rests(self) -> bool {
+        matches!(self, Self::Waiting | Self::Paused)
+    }
+}
+
+impl Counts {
+    fn held(&mut self, hold: Hold) -> &mut u32 {
+        match hold {
+            Hold::Queued => &mut self.queued,
+            Hold::Waiting => &mut self.waiting,
+            Hold::Paused => &mut self.paused,
+        }
+    }
+
+    fn is_idle(&self) -> bool {
+        self.running == 0
+            && self.queued == 0
+            && self.waiting == 0
+            && self.paused == 0
+            && self.queues.iter().all(VecDeque::is_empty)
+    }
+
+    /// Whether a call for this purpose would stand behind somebody.
+    fn has_waiters_before(&self, purpose: Purpose) -> bool {
+        self.queues.iter().take(purpose.queue() + 1).any(|queue| !queue.is_empty())
+    }
+}
+
+impl Admission {
+    pub(super) fn new(limits: LimitsTable, resting_max: u32) -> Arc<Self> {
+        Arc::new(Self { limits, resting_max, state: Mutex::default() })
+    }
+
+    pub(super) fn limits(&self, requestor: &Requestor) -> &Arc<Limits> {
+        self.limits.of(requestor)
+    }
+
+    /// Calls that hold a permit, for metrics and drain.
+    pub(super) fn running(&self) -> u32 {
+        lock(&self.state).running
+    }
+
+    /// A permit at once, if nobody waits before and there is room.
+    pub(super) fn try_permit(self: &Arc<Self>, requestor: &Requestor, purpose: Purpose) -> Option<Permit> {
+        let mut state = lock(&self.state);
+        let counts = state.requestors.entry(*requestor).or_default();
+        let first = !counts.has_waiters_before(purpose);
+        let granted = first && self.refusal(&state, requestor, purpose).is_none();
+        if granted {
+            state.take(requestor, purpose.is_task());
+        } else {
+            state.forget_if_idle(requestor);
+        }
+        drop(state);
+        granted.then(|| Permit { admission: Some(self.clone()), requestor: *requestor, task: purpose.is_task() })
+    }
+
+    /// A place in the queue of this requestor.
+    pub(super) fn enqueue(self: &Arc<Self>, requestor: &Requestor, purpose: Purpose) -> Result<Ticket, Full> {
+        let (grant, granted) = oneshot::channel();
+        let mut state = lock(&self.state);
+        let number = state.next_ticket;
+        let limits = self.limits.of(requestor);
+        let counts = state.requestors.entry(*requestor).or_default();
+        let [again, plain, task] = &mut counts.queues;
+        let queue = match purpose {
+            Purpose::Again { .. } => again,
+            Purpose::Plain => plain,
+            Purpose::Task => task,
+        };
+        if purpose == Purpose::Plain
+            && queue.len() >= PLAIN_WAITING_FACTOR * limits.calls_running_per_requestor as usize
+        {
+            let value = limits.calls_running_per_requestor.into();
+            return Err(Full { limit: "calls_running_per_requestor", value });
+        }
+        queue.push_back(Waiter { ticket: number, purpose, grant });
+        state.next_ticket += 1;
+        state.add_turn(requestor);
+        self.dispatch(state);
+        Ok(Ticket { admission: self.clone(), requestor: *requestor, number, granted })
+    }
+
+    /// A place among the queued, waiting or paused tasks of this requestor, if there is one.
+    pub(super) fn hold(self: &Arc<Self>, requestor: &Requestor, hold: Hold) -> Result<Held, Full> {
+        let limits = self.limits.of(requestor);
+        let (limit, value) = match hold {
+            Hold::Queued => ("tasks_queued_per_requestor", limits.tasks_queued_per_requestor),
+            Hold::Waiting => ("tasks_waiting_per_requestor", limits.tasks_waiting_per_requestor),
+            Hold::Paused => ("tasks_paused_per_requestor", limits.tasks_paused_per_requestor),
+        };
+        let mut state = lock(&self.state);
+        let tenant_resting = state.tenants.get(&requestor.tenant).map_or(0, |counts| counts.resting);
+        if hold.rests() && (state.resting >= self.resting_max || tenant_resting >= self.resting_max.div_ceil(2)) {
+            return Err(Full { limit: "calls_resting_total", value: self.resting_max.into() });
+        }
+        let count = state.requestors.entry(*requestor).or_default().held(hold);
+        if *count >= value {
+            return Err(Full { limit, value: value.into() });
+        }
+        *count += 1;
+        if hold.rests() {
+            state.resting += 1;
+            state.tenant(requestor, |counts| counts.resting += 1);
+        }
+        Ok(Held { admission: self.clone(), requestor: *requestor, hold })
+    }
+
+    /// Which limit keeps this requestor from running one more call; the narrow ones first.
+    pub(super) fn blocked(&self, requestor: &Requestor, purpose: Purpose) -> Option<Full> {
+        self.refusal(&lock(&self.state), requestor, purpose)
+    }
+
+    fn refusal(&self, state: &State, requestor: &Requestor, purpose: Purpose) -> Option<Full> {
+        let limits = self.limits.of(requestor);
+        let (running, running_tasks) =
+            state.requestors.get(requestor).map_or((0, 0), |counts| (counts.running, counts.running_tasks));
+        let tenant = state.tenants.get(&requestor.tenant).map_or(0, |counts| counts.running);
+        let checks = [
+            (purpose.is_task(), running_tasks, limits.tasks_running_per_requestor, "tasks_running_per_requestor"),
+            (true, running, limits.calls_running_per_requestor, "calls_running_per_requestor"),
+            (true, tenant, limits.calls_running_per_tenant, "calls_running_per_tenant"),
+            (true, state.running, self.limits.base.calls_running_total, "calls_running_total"),
+        ];
+        let full = checks.into_iter().find(|(applies, count, max, _)| *applies && count >= max);
+        full.map(|(_, _, max, limit)| Full { limit, value: max.into() })
+    }
+
+    fn release(self: &Arc<Self>, requestor: &Requestor, task: bool) {
+        let mut state = lock(&self.state);
+        state.give_back(requestor, task);
+        self.dispatch(state);
+    }
+
+    fn leave(self: &Arc<Self>, requestor: &Requestor, number: u64) {
+        let mut state = lock(&self.state);
+        if let Some(counts) = state.requestors.get_mut(requestor) {
+            counts.queues.iter_mut().for_each(|queue| queue.retain(|waiter| waiter.ticket != number));
+        }
+        state.forget_if_idle(requestor);
+        // Whoever stood behind the one that left may have room where it had none.
+        self.dispatch(state);
+    }
+
+    /// Gives permits for as long as somebody waits who has room.
+    fn dispatch(self: &Arc<Self>, mut state: std::sync::MutexGuard<'_, State>) {
+        while state.running < self.limits.base.calls_running_total {
+            let Some((requestor, waiter)) = self.next_turn(&mut state) else { break };
+            let task = waiter.purpose.is_task();
+            state.take(&requestor, task);
+            let permit = Permit { admission: Some(self.clone()), requestor, task };
+            if let Err(mut permit) = waiter.grant.send(permit) {
+                // The waiter left at this very moment. The lock is held here, so its permit must not be given back by its drop.
+                permit.admission = None;
+                state.give_back(&requestor, task);
+                drop(permit);
+            }
+        }
+    }
+
+    /// Whose turn it is: tenants in turn, within a tenant requestors in turn; a turn that cannot be used is kept.
+    fn next_turn(&self, state: &mut State) -> Option<(Requestor, Waiter)> {
+        for _ in 0..state.turns.len() {
+            let (tenant, mut requestors) = state.turns.pop_front()?;
+            let mut found = None;
+            for _ in 0..requestors.len() {
+                let Some(requestor) = requestors.pop_front() else { break };
+                let fronts = state.requestors.get(&requestor).map(Counts::fronts).unwrap_or_default();
+                if fronts == [None; 3] {
+                    continue;
+                }
+                requestors.push_back(requestor);
+                let runnable = |purpose: &Purpose| self.refusal(state, &requestor, *purpose).is_none();
+                found = fronts.into_iter().flatten().find(runnable).map(|purpose| (requestor, purpose));
+                if found.is_some() {
+                    break;
+                }
+            }
+            if !requestors.is_empty() {
+                state.turns.push_back((tenant, requestors));
+            }
+            if let Some((requestor, purpose)) = found {
+                let counts = state.requestors.get_mut(&requestor)?;
+                return counts.queues.get_mut(purpose.queue())?.pop_front().map(|waiter| (requestor, waiter));
+            }
+        }
+        None
+    }
+}
+
+impl Counts {
+    /// What the first of each queue wants.
+    fn fronts(&self) -> [Option<Purpose>; 3] {
+        self.queues.each_ref().map(|queue| queue.front().map(|waiter| waiter.purpose))
+    }
+}
+
+impl State {
+    fn take(&mut self, requestor: &Requestor, task: bool) {
+        self.running += 1;
+        self.tenant(requestor, |counts| counts.running += 1);
+        let counts = self.requestors.entry(*requestor).or_default();
+        counts.running += 1;
+        counts.running_tasks += u32::from(task);
+    }
+
+    /// Changes a tenant's counts; they are kept only while something counts.
+    fn tenant(&mut self, requestor: &Requestor, change: impl FnOnce(&mut TenantCounts)) {
+        let counts = self.tenants.entry(requestor.tenant).or_default();
+        change(counts);
+        if counts.running == 0 && counts.resting == 0 {
+            self.tenants.remove(&requestor.tenant);
+        }
+    }
+
+    fn give_back(&mut self, requestor: &Requestor, task: bool) {
+        self.running = self.running.saturating_sub(1);
+        self.tenant(requestor, |counts| counts.running = counts.running.saturating_sub(1));
+        if let Some(counts) = self.requestors.get_mut(requestor) {
+            counts.running = counts.running.saturating_sub(1);
+            counts.running_tasks = counts.running_tasks.saturating_sub(u32::from(task));
+        }
+        self.forget_if_idle(requestor);
+    }
+
+    /// Takes a turn for this requestor, once.
+    fn add_turn(&mut self, requestor: &Requestor) {
+        match self.turns.iter_mut().find(|(tenant, _)| *tenant == requestor.tenant) {
+            Some((_, requestors)) if requestors.contains(requestor) => {}
+            Some((_, requestors)) => requestors.push_back(*requestor),
+            None => self.turns.push_back((requestor.tenant, VecDeque::from([*requestor]))),
+        }
+    }
+
+    /// Counts are kept only for those who use something: the map must not grow with everybody who ever called.
+    fn forget_if_idle(&mut self, requestor: &Requestor) {
+        if self.requestors.get(requestor).is_some_and(Counts::is_idle) {
+            self.requestors.remove(requestor);
+        }
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests;

@@ -1,0 +1,540 @@
+//! The engine itself: what callers can do with tasks and plain calls.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use sha2::{Digest, Sha256};
+use tokio::sync::{Notify, broadcast, watch};
+
+use super::admission::{Admission, Full, Held, Hold, LimitsTable, Purpose};
+use super::clock::Clock;
+use super::durations::Durations;
+use super::feed::{Feeds, lock};
+use super::identity::{host_failure, random};
+use super::occupancy::Occupancy;
+use super::plain::PlainCall;
+use super::rate::Rates;
+use super::run::{Begin, Run};
+use super::{CallRequest, Error, RequestedTtl, TaskNews, TaskRequest};
+use crate::domain::call::Answer;
+use crate::domain::lifecycle::{self, Event, Refusal};
+use crate::domain::limits::Limits;
+use crate::domain::requestor::{Requestor, TenantId};
+use crate::domain::task::{Active, CallId, Lease, NodeId, Phase, Retention, Task, TaskId};
+use crate::domain::tool::ToolOutput;
+use crate::domain::{Json, UnixMs};
+use crate::runtime::{CallFacts, CallSpec, Catalog, Executor, ToolEntry};
+use crate::store::{self, Change, Creation, ListPosition, Store, StoredCaps};
+
+/// A lease is extended every [`HEARTBEAT`], so that two may be missed.
+pub(super) const LEASE_MS: u64 = 30_000;
+pub(super) const HEARTBEAT: Duration = Duration::from_secs(10);
+
+/// Related tasks that one call may name; more are ignored.
+const RELATED_MAX: usize = 16;
+
+/// Writers of one record that may get in each other's way before something is wrong: every retry means that another one won.
+const CONFLICTS_MAX: u32 = 1_000;
+
+/// What the engine works with.
+pub struct Options {
+    pub store: Arc<dyn Store>,
+    pub executor: Arc<dyn Executor>,
+    pub clock: Arc<dyn Clock>,
+    pub limits: Limits,
+    /// Tenants with limits of their own.
+    pub tenant_limits: HashMap<TenantId, Limits>,
+    /// Calls that can hold an instance at the same time: those that run, and those that wait or are paused.
+    pub instances_max: u32,
+}
+
+/// The task engine; cheap to clone.
+#[derive(Clone)]
+pub struct Tasks {
+    pub(super) inner: Arc<Inner>,
+}
+
+pub(super) struct Inner {
+    pub(super) store: Arc<dyn Store>,
+    pub(super) executor: Arc<dyn Executor>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) admission: Arc<Admission>,
+    pub(super) feeds: Feeds,
+    pub(super) runs: Mutex<HashMap<TaskId, Arc<Run>>>,
+    pub(super) durations: Durations,
+    pub(super) creations: Rates,
+    pub(super) node: NodeId,
+    pub(super) lists: watch::Sender<u64>,
+    pub(super) draining: AtomicBool,
+    /// A task was created that may expire before the sweeper's next look.
+    pub(super) sooner: Notify,
+}
+
+/// A change that was made: the record before and after.
+pub(super) struct Applied {
+    pub(super) before: Task,
+    pub(super) after: Arc<Task>,
+}
+
+/// Why a change was not made.
+#[derive(Debug)]
+pub(super) enum ApplyError {
+    NotFound,
+    Refused(Refusal),
+    Store(store::Error),
+}
+
+impl Tasks {
+    /// An engine that runs nothing yet: see [`Tasks::recover`] and [`Tasks::tend`].
+    pub fn new(options: Options) -> Result<Self, Error> {
+        let Options { store, executor, clock, limits, tenant_limits, instances_max } = options;
+        let resting_max = instances_max.saturating_sub(limits.calls_running_total);
+        let base = Arc::new(limits);
+        let tenants: HashMap<_, _> = tenant_limits.into_iter().map(|(id, limits)| (id, Arc::new(limits))).collect();
+        let creations =
+            Rates::new("task_creations_per_second", &base, &tenants, |limits| limits.task_creations_per_second);
+        let inner = Inner {
+            store,
+            executor,
+            clock,
+            admission: Admission::new(LimitsTable { base, tenants }, resting_max),
+            feeds: Feeds::default(),
+            runs: Mutex::default(),
+            durations: Durations::default(),
+            creations,
+            node: NodeId(random()?),
+            lists: watch::channel(0).0,
+            draining: AtomicBool::new(false),
+            sooner: Notify::new(),
+        };
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// The tools at this moment.
+    pub fn catalog(&self) -> Arc<Catalog> {
+        self.inner.executor.catalog()
+    }
+
+    /// Counts up whenever the catalog was exchanged or a plugin said that a list changed.
+    pub fn catalog_changes(&self) -> watch::Receiver<u64> {
+        self.inner.lists.subscribe()
+    }
+
+    /// Tells everybody who listens that the catalog was exchanged.
+    pub fn catalog_changed(&self) {
+        self.inner.lists.send_modify(|generation| *generation += 1);
+    }
+
+    /// The limits that hold for a requestor.
+    pub fn limits(&self, requestor: &Requestor) -> Arc<Limits> {
+        self.inner.admission.limits(requestor).clone()
+    }
+
+    /// Starts a plain call, after waiting at most `call_queue_ms_max` for a permit. It lives as long as what is returned.
+    pub async fn call(&self, requestor: &Requestor, request: CallRequest) -> Result<PlainCall, Error> {
+        let inner = &self.inner;
+        inner.refuse_if_draining()?;
+        let permit = match inner.admission.try_permit(requestor, Purpose::Plain) {
+            Some(permit) => permit,
+            None => {
+                let queue_ms_max = inner.admission.limits(requestor).call_queue_ms_max;
+                let mut ticket =
+                    inner.admission.enqueue(requestor, Purpose::Plain).map_err(|full| refused(full, None))?;
+                match tokio::time::timeout(Duration::from_millis(queue_ms_max), ticket.permit()).await {
+                    Ok(Some(permit)) => permit,
+                    Ok(None) | Err(_) => return Err(inner.no_permit(requestor, queue_ms_max)),
+                }
+            }
+        };
+        let occupancy = Occupancy::new(inner.admission.clone(), *requestor, false, permit);
+        let related = inner.known(requestor, &request.related).await?;
+        let (seed, call_id) = (random()?, CallId(random()?));
+        let spec = inner.spec(requestor, &request, Identity { seed, call_id, task_id: None, attempt: 1 }, &related);
+        PlainCall::start(inner.clone(), *requestor, request, spec, occupancy)
+    }
+
+    /// Creates a task: durable when this returns, and running or queued.
+    pub async fn create(&self, requestor: &Requestor, request: TaskRequest) -> Result<Task, Error> {
+        let inner = &self.inner;
+        inner.refuse_if_draining()?;
+        inner.creations.check(requestor)?;
+        let permit = inner.admission.try_permit(requestor, Purpose::Task);
+        let place = match &permit {
+            Some(_) => None,
+            None => Some(inner.admission.hold(requestor, Hold::Queued).map_err(|full| refused(full, Some(1_000)))?),
+        };
+        let active = if permit.is_some() { Active::Running } else { Active::Queued };
+        let (seed, call_id) = (random()?, CallId(random()?));
+        let task = Arc::new(inner.record(requestor, &request, active, seed, call_id).await?);
+        let begin = match (permit, place) {
+            (Some(permit), _) => Begin::Running(permit),
+            (None, place) => inner.queue(requestor, place),
+        };
+        inner.start_run(task.clone(), begin, Some((request.call.tool, request.call.arguments)));
+        inner.sooner.notify_one();
+        Ok(Task::clone(&task))
+    }
+
+    /// The record, with what the run last said about itself.
+    pub async fn get(&self, requestor: &Requestor, id: TaskId) -> Result<Task, Error> {
+        let inner = &self.inner;
+        let task = inner.store.get(requestor, id).await.map_err(|error| inner.store_error(error))?;
+        let task = task.filter(|task| !inner.is_expired(task)).ok_or(Error::NotFound)?;
+        Ok(inner.with_live_status(task))
+    }
+
+    /// The output of a task that ended with one.
+    pub async fn output(&self, requestor: &Requestor, id: TaskId) -> Result<ToolOutput, Error> {
+        let output = self.inner.store.output(requestor, id).await.map_err(|error| self.inner.store_error(error))?;
+        output.ok_or(Error::NotFound)
+    }
+
+    /// Tasks of this requestor, newest first. Fewer than `count_max` means that there are no more.
+    pub async fn list(
+        &self,
+        requestor: &Requestor,
+        after: Option<ListPosition>,
+        count_max: usize,
+    ) -> Result<Vec<Task>, Error> {
+        let inner = &self.inner;
+        let (mut after, mut found) = (after, Vec::new());
+        while found.len() < count_max {
+            let wanted = count_max - found.len();
+            let page = inner.store.list(requestor, after, wanted).await.map_err(|error| inner.store_error(error))?;
+            let exhausted = page.len() < wanted;
+            after = page.last().map(|task| ListPosition { created_at: task.created_at, id: task.id }).or(after);
+            found.extend(
+                page.into_iter().filter(|task| !inner.is_expired(task)).map(|task| inner.with_live_status(task)),
+            );
+            if exhausted {
+                break;
+            }
+        }
+        Ok(found)
+    }
+
+    /// Cancels. The record says so when this returns; the guest gets its grace period.
+    pub async fn cancel(&self, requestor: &Requestor, id: TaskId) -> Result<Task, Error> {
+        self.change(requestor, id, Event::Cancel).await
+    }
+
+    /// Answers one question by its issued key. A key that is not outstanding is ignored: repeats are harmless.
+    pub async fn answer(&self, requestor: &Requestor, id: TaskId, key: &str, answer: Answer) -> Result<Task, Error> {
+        match self.change(requestor, id, Event::Answer { key: key.to_owned(), answer }).await {
+            Err(Error::Illegal(NOT_OUTSTANDING)) => self.get(requestor, id).await,
+            result => result,
+        }
+    }
+
+    /// Queues a message for the run.
+    pub async fn steer(&self, requestor: &Requestor, id: TaskId, message: String) -> Result<Task, Error> {
+        let limits = self.limits(requestor);
+        if message.len() > limits.steer_bytes_max as usize {
+            return Err(Error::Invalid(format!("a message may have at most {} bytes", limits.steer_bytes_max)));
+        }
+        self.change(requestor, id, Event::Steer { message, queue_max: limits.steer_queue }).await
+    }
+
+    /// Stops the run for a while, wherever it is. `message` is shown as the status.
+    pub async fn pause(&self, requestor: &Requestor, id: TaskId, message: Option<String>) -> Result<Task, Error> {
+        // The place is taken for good by the run itself; this look keeps the count honest for everybody who behaves.
+        drop(self.inner.admission.hold(requestor, Hold::Paused).map_err(|full| refused(full, None))?);
+        self.change(requestor, id, Event::Pause { message }).await
+    }
+
+    /// Lets a paused run go on.
+    pub async fn resume(&self, requestor: &Requestor, id: TaskId) -> Result<Task, Error> {
+        self.change(requestor, id, Event::Resume).await
+    }
+
+    /// Listens first and reads then: nothing is missed between.
+    pub async fn watch(
+        &self,
+        requestor: &Requestor,
+        id: TaskId,
+    ) -> Result<(Task, broadcast::Receiver<TaskNews>), Error> {
+        let news = self.inner.feeds.task(requestor, id);
+        Ok((self.get(requestor, id).await?, news))
+    }
+
+    /// Everything that happens to this requestor's tasks.
+    pub fn feed(&self, requestor: &Requestor) -> broadcast::Receiver<TaskNews> {
+        self.inner.feeds.requestor(requestor)
+    }
+
+    async fn change(&self, requestor: &Requestor, id: TaskId, event: Event) -> Result<Task, Error> {
+        match self.inner.apply(requestor, id, event, None).await {
+            Ok(applied) => Ok(Task::clone(&applied.after)),
+            Err(error) => Err(self.inner.apply_error(error)),
+        }
+    }
+}
+
+const NOT_OUTSTANDING: &str = "no question with this key is waiting for an answer";
+
+/// What tells one run from another.
+pub(super) struct Identity {
+    pub(super) seed: [u8; 32],
+    pub(super) call_id: CallId,
+    pub(super) task_id: Option<TaskId>,
+    pub(super) attempt: u32,
+}
+
+impl Inner {
+    /// Reads, steps, commits, until nobody was faster; then tells the run and the watchers.
+    pub(super) async fn apply(
+        &self,
+        requestor: &Requestor,
+        id: TaskId,
+        event: Event,
+        output: Option<ToolOutput>,
+    ) -> Result<Applied, ApplyError> {
+        for _ in 0..CONFLICTS_MAX {
+            let before = self.store.get(requestor, id).await.map_err(ApplyError::Store)?;
+            let before = before.filter(|task| !self.is_expired(task)).ok_or(ApplyError::NotFound)?;
+            let task = lifecycle::step(&before, event.clone(), self.clock.now()).map_err(ApplyError::Refused)?;
+            match self.store.commit(Change { task, output: output.clone() }).await {
+                Ok(after) => {
+                    let after = Arc::new(after);
+                    self.tell(&after);
+                    return Ok(Applied { before, after });
+                }
+                Err(store::Error::Conflict) => {}
+                Err(error) => return Err(ApplyError::Store(error)),
+            }
+        }
+        Err(ApplyError::Store(store::Error::Conflict))
+    }
+
+    fn tell(&self, task: &Arc<Task>) {
+        let run = lock(&self.runs).get(&task.id).cloned();
+        if run.is_none_or(|run| run.see(task)) {
+            if task.retention_starts_with_end() {
+                self.sooner.notify_one();
+            }
+            self.feeds.publish(&task.requestor, task.id, &TaskNews::Changed(task.clone()));
+        }
+    }
+
+    /// Removes a task that is over its time, and stops its run.
+    pub(super) async fn expire(&self, requestor: &Requestor, id: TaskId) -> Result<(), store::Error> {
+        let run = lock(&self.runs).get(&id).cloned();
+        if let Some(run) = run {
+            run.gone();
+        }
+        self.store.remove(requestor, id).await?;
+        self.feeds.publish(requestor, id, &TaskNews::Gone(id));
+        Ok(())
+    }
+
+    pub(super) fn start_run(self: &Arc<Self>, task: Arc<Task>, begin: Begin, known: Option<(Arc<ToolEntry>, Json)>) {
+        let run = Arc::new(Run::new(task.clone()));
+        lock(&self.runs).insert(task.id, run.clone());
+        super::run::spawn(self.clone(), run, task, begin, known);
+    }
+
+    /// A place at the end of this requestor's queue.
+    pub(super) fn queue(&self, requestor: &Requestor, place: Option<Held>) -> Begin {
+        Begin::Queued(place, self.admission.enqueue(requestor, Purpose::Task).ok())
+    }
+
+    pub(super) fn is_expired(&self, task: &Task) -> bool {
+        task.expires_at().is_some_and(|at| at <= self.clock.now())
+    }
+
+    pub(super) fn lease(&self, now: UnixMs) -> Lease {
+        Lease { node: self.node, until: now.saturating_add(LEASE_MS) }
+    }
+
+    fn with_live_status(&self, mut task: Task) -> Task {
+        if let Phase::Active(_) = task.phase
+            && let Some(run) = lock(&self.runs).get(&task.id)
+            && let Some(status) = run.status()
+        {
+            task.status_message = Some(status);
+        }
+        task
+    }
+
+    /// Writes the record of a call that runs already.
+    pub(super) async fn record_running(
+        &self,
+        requestor: &Requestor,
+        request: TaskRequest,
+        seed: [u8; 32],
+        call_id: CallId,
+    ) -> Result<Task, Error> {
+        self.refuse_if_draining()?;
+        self.creations.check(requestor)?;
+        let task = self.record(requestor, &request, Active::Running, seed, call_id).await?;
+        self.sooner.notify_one();
+        Ok(task)
+    }
+
+    /// Writes a new record, durable and counted when this returns.
+    async fn record(
+        &self,
+        requestor: &Requestor,
+        request: &TaskRequest,
+        active: Active,
+        seed: [u8; 32],
+        call_id: CallId,
+    ) -> Result<Task, Error> {
+        let limits = self.admission.limits(requestor);
+        let now = self.clock.now();
+        let tool = &request.call.tool;
+        let starts = active == Active::Running;
+        let task = Task {
+            id: TaskId(random()?),
+            requestor: *requestor,
+            revision: 0,
+            tool: tool.tool.name.clone(),
+            plugin: tool.plugin.clone(),
+            engine_hash: self.executor.engine_hash(),
+            origin: request.origin.clone(),
+            arguments_digest: Sha256::digest(request.call.arguments.as_str()).into(),
+            created_at: now,
+            updated_at: now,
+            retention: retention(request.ttl, limits),
+            poll_interval_ms: self.durations.poll_interval_ms(requestor, &tool.tool.name),
+            phase: Phase::Active(active),
+            status_message: (!starts).then(|| "queued".to_owned()),
+            inputs: Vec::new(),
+            steering: Vec::new(),
+            steering_delivered: 0,
+            alias: None,
+            seed,
+            call_id,
+            lease: Some(self.lease(now)),
+            attempt: u32::from(starts),
+            related: self.known(requestor, &request.call.related).await?,
+        };
+        let creation = Creation {
+            task,
+            arguments: request.call.arguments.clone(),
+            reserved_bytes: self.reserved_bytes(requestor, tool),
+            caps: self.stored_caps(requestor),
+        };
+        self.store.create(creation).await.map_err(|error| self.store_error(error))
+    }
+
+    /// Those of the named tasks that this requestor may read; the others are dropped without a word.
+    async fn known(&self, requestor: &Requestor, ids: &[TaskId]) -> Result<Vec<TaskId>, Error> {
+        let mut known = Vec::new();
+        for id in ids.iter().take(RELATED_MAX) {
+            let task = self.store.get(requestor, *id).await.map_err(|error| self.store_error(error))?;
+            if task.is_some_and(|task| !self.is_expired(&task)) && !known.contains(id) {
+                known.push(*id);
+            }
+        }
+        Ok(known)
+    }
+
+    pub(super) fn spec(
+        &self,
+        requestor: &Requestor,
+        request: &CallRequest,
+        identity: Identity,
+        related: &[TaskId],
+    ) -> CallSpec {
+        let Identity { seed, call_id, task_id, attempt } = identity;
+        let facts = CallFacts {
+            call_id,
+            task_id: task_id.map(|id| id.to_string()),
+            attempt,
+            idempotency_key: derived(b"bulkhead idempotency key", &[&seed]),
+            requestor_alias: derived(b"bulkhead requestor alias", &[&requestor.tenant.0, &requestor.id.0]),
+            features: request.client.features,
+            log_level: request.client.log_level,
+            related_tasks: related.iter().map(TaskId::to_string).collect(),
+            seed,
+            wants_progress: request.client.wants_progress,
+        };
+        CallSpec {
+            plugin: request.tool.plugin.clone(),
+            tool: request.tool.plugin_tool.clone(),
+            arguments: request.arguments.clone(),
+            limits: request.tool.limits.clone(),
+            facts,
+        }
+    }
+
+    /// What a task reserves for its output: never more than its share when every place for an unfinished task is taken, so that
+    /// the numbers of the configuration can all be reached. A larger output (up to `result_bytes`) is stored all the same and
+    /// blocks new tasks until there is room.
+    fn reserved_bytes(&self, requestor: &Requestor, tool: &ToolEntry) -> u64 {
+        let limits = self.admission.limits(requestor);
+        let places = u64::from(limits.tasks_running_per_requestor)
+            + u64::from(limits.tasks_queued_per_requestor)
+            + u64::from(limits.tasks_waiting_per_requestor)
+            + u64::from(limits.tasks_paused_per_requestor);
+        tool.limits.result_bytes.min(limits.tasks_stored_bytes_per_requestor / 2 / places.max(1))
+    }
+
+    fn stored_caps(&self, requestor: &Requestor) -> StoredCaps {
+        let limits = self.admission.limits(requestor);
+        StoredCaps {
+            tasks_per_requestor: limits.tasks_stored_per_requestor,
+            bytes_per_requestor: limits.tasks_stored_bytes_per_requestor,
+            tasks_per_tenant: limits.tasks_stored_per_tenant,
+            bytes_per_tenant: limits.tasks_stored_bytes_per_tenant,
+        }
+    }
+
+    fn refuse_if_draining(&self) -> Result<(), Error> {
+        if self.draining.load(Ordering::Acquire) { Err(Error::Draining) } else { Ok(()) }
+    }
+
+    fn no_permit(&self, requestor: &Requestor, queue_ms_max: u64) -> Error {
+        let limits = self.admission.limits(requestor);
+        let otherwise = Full { limit: "calls_running_per_requestor", value: limits.calls_running_per_requestor.into() };
+        refused(self.admission.blocked(requestor, Purpose::Plain).unwrap_or(otherwise), Some(queue_ms_max))
+    }
+
+    pub(super) fn store_error(&self, error: store::Error) -> Error {
+        match error {
+            store::Error::Quota { limit, value } => Error::Quota { limit, value, retry_after_ms: None },
+            other => host_failure("the store", &other),
+        }
+    }
+
+    pub(super) fn apply_error(&self, error: ApplyError) -> Error {
+        match error {
+            ApplyError::NotFound => Error::NotFound,
+            ApplyError::Store(error) => self.store_error(error),
+            ApplyError::Refused(Refusal::Ended) => Error::Ended,
+            ApplyError::Refused(Refusal::NotOutstanding) => Error::Illegal(NOT_OUTSTANDING),
+            ApplyError::Refused(Refusal::Illegal(why)) => Error::Illegal(why),
+            ApplyError::Refused(Refusal::QueueFull { queue_max }) => Error::Invalid(format!(
+                "the task already has {queue_max} messages waiting; try again when it has taken them"
+            )),
+            ApplyError::Refused(Refusal::Stale) => Error::Illegal("the run was given up"),
+            ApplyError::Refused(Refusal::TooManyInputs) => Error::Illegal("the task has asked too many questions"),
+        }
+    }
+}
+
+fn refused(full: Full, retry_after_ms: Option<u64>) -> Error {
+    Error::Quota { limit: full.limit, value: full.value, retry_after_ms }
+}
+
+fn retention(ttl: RequestedTtl, limits: &Limits) -> Retention {
+    match ttl {
+        RequestedTtl::Default => Retention::FromCreation { ttl_ms: limits.ttl_ms_default.min(limits.ttl_ms_max) },
+        RequestedTtl::Ms(ttl_ms) => Retention::FromCreation { ttl_ms: ttl_ms.min(limits.ttl_ms_max) },
+        RequestedTtl::Unlimited if limits.ttl_unlimited => Retention::Unlimited,
+        RequestedTtl::Unlimited => Retention::FromCreation { ttl_ms: limits.ttl_ms_max },
+    }
+}
+
+/// 128 bits that say nothing about what they were made from, in hexadecimal.
+fn derived(purpose: &[u8], parts: &[&[u8]]) -> String {
+    let mut hash = Sha256::new();
+    for part in std::iter::once(&purpose).chain(parts) {
+        hash.update((part.len() as u64).to_be_bytes());
+        hash.update(part);
+    }
+    hash.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+}

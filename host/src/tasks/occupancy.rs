@@ -1,0 +1,67 @@
+//! The place that one call takes up: running (a permit) or resting (waiting or paused), never neither.
+
+use std::sync::Arc;
+
+use super::admission::{Admission, Full, Held, Hold, Permit, Purpose, Ticket};
+use crate::domain::requestor::Requestor;
+
+/// Starts as running, with the permit that was granted.
+#[derive(Debug)]
+pub(super) struct Occupancy {
+    admission: Arc<Admission>,
+    requestor: Requestor,
+    task: bool,
+    permit: Option<Permit>,
+    resting: Option<Held>,
+    /// In the queue for a permit again, still counted as resting.
+    returning: Option<Ticket>,
+}
+
+impl Occupancy {
+    pub(super) fn new(admission: Arc<Admission>, requestor: Requestor, task: bool, permit: Permit) -> Self {
+        Self { admission, requestor, task, permit: Some(permit), resting: None, returning: None }
+    }
+
+    /// Counts from now on as a task, if there is room for one more.
+    pub(super) fn become_task(&mut self) -> Result<(), Full> {
+        if let Some(permit) = &mut self.permit {
+            permit.become_task()?;
+        }
+        self.task = true;
+        Ok(())
+    }
+
+    /// Gives the running permit back for as long as the call rests. Where there is no room to rest, the call keeps its permit:
+    /// it then takes one of its own requestor's places and nobody else's.
+    pub(super) fn rest(&mut self, hold: Hold) {
+        if let Ok(held) = self.admission.hold(&self.requestor, hold) {
+            self.resting = Some(held);
+            self.returning = None;
+            self.permit = None;
+        }
+    }
+
+    /// The call is over: whatever it held is free.
+    pub(super) fn leave(&mut self) {
+        self.permit = None;
+        self.resting = None;
+        self.returning = None;
+    }
+
+    /// Waits for a running permit. Cancel-safe: the place in the queue is kept.
+    pub(super) async fn run(&mut self) {
+        while self.permit.is_none() {
+            let ticket = match self.returning.take() {
+                Some(ticket) => ticket,
+                // Calls that go on are never refused a place in the queue.
+                None => match self.admission.enqueue(&self.requestor, Purpose::Again { task: self.task }) {
+                    Ok(ticket) => ticket,
+                    Err(_) => return,
+                },
+            };
+            self.permit = self.returning.insert(ticket).permit().await;
+            self.returning = None;
+        }
+        self.resting = None;
+    }
+}

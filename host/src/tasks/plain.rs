@@ -1,0 +1,223 @@
+//! A plain call: no record, no disk; it lives as long as somebody holds it, or becomes a task on the way.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::admission::Hold;
+use super::engine::Inner;
+use super::identity::{host_failure, incident};
+use super::live::{Reply as LiveReply, Wait as LiveWait};
+use super::occupancy::Occupancy;
+use super::run::{Begin, Started};
+use super::{CallNews, CallRequest, Error, RequestedTtl, TaskRequest};
+use crate::domain::call::{Answer, AskError, CallError};
+use crate::domain::requestor::Requestor;
+use crate::domain::task::{CallId, Origin, Task};
+use crate::runtime::{CallEvent, CallSpec, Running};
+
+/// A call that runs. Dropping it stops the guest at once.
+pub struct PlainCall {
+    inner: Arc<Inner>,
+    requestor: Requestor,
+    request: CallRequest,
+    seed: [u8; 32],
+    call_id: CallId,
+    running: Running,
+    occupancy: Occupancy,
+    wait: Wait,
+}
+
+enum Wait {
+    Nothing,
+    Answers {
+        answers: oneshot::Receiver<Result<Vec<Answer>, AskError>>,
+        reply: AnswersReply,
+    },
+    Morning {
+        at: Instant,
+        reply: oneshot::Sender<()>,
+    },
+    Permit(Reply),
+    /// For the word whether it is a task now.
+    Detach(oneshot::Sender<Option<String>>),
+}
+
+type AnswersReply = oneshot::Sender<Result<Vec<Answer>, AskError>>;
+
+enum Reply {
+    Answers(AnswersReply, Result<Vec<Answer>, AskError>),
+    Slept(oneshot::Sender<()>),
+}
+
+impl PlainCall {
+    pub(super) fn start(
+        inner: Arc<Inner>,
+        requestor: Requestor,
+        request: CallRequest,
+        spec: CallSpec,
+        occupancy: Occupancy,
+    ) -> Result<Self, Error> {
+        let (seed, call_id) = (spec.facts.seed, spec.facts.call_id);
+        let running = inner.executor.start(spec).map_err(|error| host_failure("starting a call", &error))?;
+        Ok(Self { inner, requestor, request, seed, call_id, running, occupancy, wait: Wait::Nothing })
+    }
+
+    /// Makes the running call a task, without running anything twice: the record is durable when this returns, and the guest
+    /// never notices. When a quota refuses, the call comes back with the reason and goes on plainly.
+    pub async fn promote(mut self, origin: Origin, ttl: RequestedTtl) -> Result<Task, (Self, Error)> {
+        if let Err(full) = self.occupancy.become_task() {
+            let error = Error::Quota { limit: full.limit, value: full.value, retry_after_ms: None };
+            return Err((self, error));
+        }
+        let request = TaskRequest { call: self.request.clone(), origin, ttl };
+        let task = match self.inner.record_running(&self.requestor, request, self.seed, self.call_id).await {
+            Ok(task) => Arc::new(task),
+            Err(error) => return Err((self, error)),
+        };
+        let cancel_grace = self.cancel_grace();
+        let Self { inner, running, occupancy, wait, .. } = self;
+        running.control.promoted(&task.id.to_string());
+        let wait = match wait {
+            Wait::Morning { at, reply } => LiveWait::Morning { at, reply },
+            Wait::Permit(Reply::Slept(reply)) => LiveWait::Permit(LiveReply::Slept(reply)),
+            Wait::Permit(Reply::Answers(reply, answers)) => LiveWait::Permit(LiveReply::Answers(reply, answers)),
+            Wait::Detach(reply) => {
+                drop(reply.send(Some(task.id.to_string())));
+                LiveWait::Nothing
+            }
+            // A question that was asked before the task existed is not the task's: the guest hears that nobody answers.
+            Wait::Answers { .. } | Wait::Nothing => LiveWait::Nothing,
+        };
+        inner.start_run(
+            task.clone(),
+            Begin::Promoted(Box::new((Started { running, cancel_grace }, occupancy, wait))),
+            None,
+        );
+        Ok(Task::clone(&task))
+    }
+
+    /// What happens next; after `Finished` nothing does. Cancel-safe.
+    pub async fn next(&mut self) -> CallNews {
+        loop {
+            self.wait_over().await;
+            let event = match &self.wait {
+                // The guest stands still until its answers are there; only its end can come before.
+                Wait::Answers { .. } => tokio::select! {
+                    () = answers_ready(&mut self.wait) => continue,
+                    event = self.running.events.recv() => event,
+                },
+                _ => self.running.events.recv().await,
+            };
+            if let Some(news) = self.take(event) {
+                return news;
+            }
+        }
+    }
+
+    /// Tells the guest, gives it its grace period if it looks for signals, and stops it.
+    pub fn cancel(mut self) {
+        let control = self.running.control.clone();
+        control.signal_cancel();
+        if !control.is_cooperative() {
+            return;
+        }
+        self.wait = match std::mem::replace(&mut self.wait, Wait::Nothing) {
+            Wait::Answers { reply, .. } => Wait::Permit(Reply::Answers(reply, Err(AskError::Cancelled))),
+            Wait::Morning { reply, .. } => Wait::Permit(Reply::Slept(reply)),
+            other => other,
+        };
+        let cancel_grace = self.cancel_grace();
+        tokio::spawn(async move {
+            let over = async { while !matches!(self.next().await, CallNews::Finished(_)) {} };
+            // Over or not, the guest stops here.
+            let _ = tokio::time::timeout(cancel_grace, over).await;
+        });
+    }
+
+    fn cancel_grace(&self) -> Duration {
+        Duration::from_millis(self.request.tool.limits.cancel_grace_ms)
+    }
+
+    /// Ends a wait whose time has come: sleeps to their end, takes a permit again, and replies.
+    async fn wait_over(&mut self) {
+        if matches!(self.wait, Wait::Detach(_))
+            && let Wait::Detach(reply) = std::mem::replace(&mut self.wait, Wait::Nothing)
+        {
+            drop(reply.send(None));
+        }
+        if let Wait::Morning { at, .. } = &self.wait {
+            tokio::time::sleep_until(*at).await;
+            if let Wait::Morning { reply, .. } = std::mem::replace(&mut self.wait, Wait::Nothing) {
+                self.wait = Wait::Permit(Reply::Slept(reply));
+            }
+        }
+        if matches!(self.wait, Wait::Permit(_)) {
+            self.occupancy.run().await;
+            match std::mem::replace(&mut self.wait, Wait::Nothing) {
+                Wait::Permit(Reply::Answers(reply, answers)) => drop(reply.send(answers)),
+                Wait::Permit(Reply::Slept(reply)) => {
+                    let _ = reply.send(());
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn take(&mut self, event: Option<CallEvent>) -> Option<CallNews> {
+        match event {
+            Some(CallEvent::Progress { progress, total, message }) => {
+                Some(CallNews::Progress { progress, total, message })
+            }
+            Some(CallEvent::Log { level, logger, data }) => Some(CallNews::Log { level, logger, data }),
+            Some(CallEvent::Ask { requests, reply }) => {
+                let (answer, answers) = oneshot::channel();
+                self.occupancy.rest(Hold::Waiting);
+                self.wait = Wait::Answers { answers, reply };
+                Some(CallNews::Ask { requests, reply: answer })
+            }
+            Some(CallEvent::Sleep { ms, reply }) => {
+                self.occupancy.rest(Hold::Waiting);
+                let at = Instant::now().checked_add(Duration::from_millis(ms));
+                let at = at.unwrap_or_else(|| Instant::now() + Duration::from_secs(86_400 * 365));
+                self.wait = Wait::Morning { at, reply };
+                None
+            }
+            Some(CallEvent::Detach { reply }) => {
+                self.wait = Wait::Detach(reply);
+                Some(CallNews::Detach)
+            }
+            Some(CallEvent::Steering { reply }) => {
+                drop(reply.send(Vec::new()));
+                None
+            }
+            Some(CallEvent::ListsChanged(_)) => {
+                self.inner.lists.send_modify(|generation| *generation += 1);
+                None
+            }
+            Some(CallEvent::Status(_) | CallEvent::ResourceUpdated(_)) => None,
+            Some(CallEvent::Finished(result)) => {
+                self.occupancy.leave();
+                Some(CallNews::Finished(result))
+            }
+            None => {
+                self.occupancy.leave();
+                let incident = incident();
+                tracing::error!(incident, "a call ended without saying how");
+                Some(CallNews::Finished(Err(CallError::Internal { incident })))
+            }
+        }
+    }
+}
+
+/// Moves on once the answers (or the news that there will be none) are there.
+async fn answers_ready(wait: &mut Wait) {
+    let Wait::Answers { answers, .. } = wait else { return };
+    let result = answers.await;
+    let result = result.unwrap_or_else(|_| Err(AskError::Unreachable("the client is gone".into())));
+    if let Wait::Answers { reply, .. } = std::mem::replace(wait, Wait::Nothing) {
+        *wait = Wait::Permit(Reply::Answers(reply, result));
+    }
+}

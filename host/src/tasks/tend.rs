@@ -1,0 +1,144 @@
+//! What the engine does by itself: recover at start, expire on time, keep leases, and drain at the end.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::Error;
+use super::admission::Hold;
+use super::engine::{HEARTBEAT, LEASE_MS, Tasks};
+use super::feed::lock;
+use super::run::{Begin, is_running, may_rerun};
+use crate::domain::lifecycle::Event;
+use crate::domain::task::{Active, Phase};
+
+/// Tasks that one look at the store takes on.
+const BATCH: usize = 256;
+
+/// The sweeper looks at least this often, whatever it knows of the next expiry: another process may share the store.
+const SWEEP_MS_MAX: u64 = 1_000;
+
+/// Idle rate-limit entries are forgotten this often.
+const FORGET_EVERY: Duration = Duration::from_secs(60);
+
+/// What a start found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Recovered {
+    /// Tasks that wait for their turn, again or still.
+    pub queued: usize,
+    /// Tasks that were running and can only be reported as lost.
+    pub interrupted: usize,
+    /// Paused tasks that had not started.
+    pub paused: usize,
+}
+
+impl Tasks {
+    /// Takes over what no living host runs: queued tasks keep their place, interrupted ones fail honestly or run again where
+    /// operator and tool allow it. To be called once, before the first request.
+    pub async fn recover(&self) -> Result<Recovered, Error> {
+        let inner = &self.inner;
+        let mut recovered = Recovered::default();
+        loop {
+            let now = inner.clock.now();
+            let claimed = inner.store.claim(now, inner.lease(now), BATCH).await;
+            let claimed = claimed.map_err(|error| inner.store_error(error))?;
+            let last = claimed.len() < BATCH;
+            for task in claimed {
+                let mut task = std::sync::Arc::new(task);
+                if is_running(&task) {
+                    let event = Event::Interrupt { rerun: may_rerun(inner, &task) };
+                    match inner.apply(&task.requestor, task.id, event, None).await {
+                        Ok(applied) => task = applied.after,
+                        Err(error) => {
+                            tracing::warn!(task.id = %task.id, "a task could not be recovered: {error:?}");
+                            continue;
+                        }
+                    }
+                }
+                match task.phase {
+                    Phase::Ended(_) => recovered.interrupted += 1,
+                    Phase::Paused { .. } => {
+                        recovered.paused += 1;
+                        inner.start_run(task, Begin::Queued(None, None), None);
+                    }
+                    Phase::Active(Active::Queued | Active::Running | Active::InputRequired) => {
+                        recovered.queued += 1;
+                        // What was acknowledged is taken even if the operator has lowered the limit since.
+                        let place = inner.admission.hold(&task.requestor, Hold::Queued).ok();
+                        let begin = inner.queue(&task.requestor, place);
+                        inner.start_run(task, begin, None);
+                    }
+                }
+            }
+            if last {
+                return Ok(recovered);
+            }
+        }
+    }
+
+    /// Expires tasks, keeps leases alive and forgets idle requestors, until dropped.
+    pub async fn tend(&self) {
+        let mut heartbeat = tokio::time::interval(HEARTBEAT);
+        let mut forget = tokio::time::interval(FORGET_EVERY);
+        loop {
+            let sweep_in = self.sweep().await;
+            tokio::select! {
+                () = tokio::time::sleep(sweep_in) => {}
+                () = self.inner.sooner.notified() => {}
+                _ = heartbeat.tick() => {
+                    let until = self.inner.clock.now().saturating_add(LEASE_MS);
+                    if let Err(error) = self.inner.store.heartbeat(self.inner.node, until).await {
+                        tracing::warn!("the lease could not be extended: {error}");
+                    }
+                }
+                _ = forget.tick() => self.inner.creations.forget_idle(),
+            }
+        }
+    }
+
+    /// Removes what is over its time; gives the time until the next look.
+    async fn sweep(&self) -> Duration {
+        let inner = &self.inner;
+        loop {
+            let expired = match inner.store.expired(inner.clock.now(), BATCH).await {
+                Ok(expired) => expired,
+                Err(error) => {
+                    tracing::warn!("expired tasks cannot be listed: {error}");
+                    return Duration::from_millis(SWEEP_MS_MAX);
+                }
+            };
+            for (requestor, id) in &expired {
+                if let Err(error) = inner.expire(requestor, *id).await {
+                    tracing::warn!(task.id = %id, "an expired task cannot be removed: {error}");
+                    return Duration::from_millis(SWEEP_MS_MAX);
+                }
+            }
+            if expired.len() < BATCH {
+                break;
+            }
+        }
+        let next = inner.store.next_expiry().await.ok().flatten();
+        let ms = next.map_or(SWEEP_MS_MAX, |at| at.saturating_sub(inner.clock.now()).clamp(1, SWEEP_MS_MAX));
+        Duration::from_millis(ms)
+    }
+
+    /// Refuses new calls, lets running ones end for up to `grace`, then marks what is left as interrupted and closes the store.
+    /// Queued tasks stay queued for the next start.
+    pub async fn drain(&self, grace: Duration) -> Result<(), Error> {
+        let inner = &self.inner;
+        inner.draining.store(true, Ordering::Release);
+        let over = async {
+            while inner.admission.running() > 0 {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        let _ = tokio::time::timeout(grace, over).await;
+        let left: Vec<_> = lock(&inner.runs).values().filter_map(|run| run.task()).collect();
+        for task in left.into_iter().filter(|task| is_running(task)) {
+            let event = Event::Interrupt { rerun: may_rerun(inner, &task) };
+            if let Err(error) = inner.apply(&task.requestor, task.id, event, None).await {
+                tracing::warn!(task.id = %task.id, "a running task could not be marked as interrupted: {error:?}");
+            }
+        }
+        inner.store.close().await.map_err(|error| inner.store_error(error))
+    }
+}

@@ -1,0 +1,168 @@
+//! Write tools for [Bulkhead](https://github.com/bulkhead-host/bulkhead), the WebAssembly plugin host for MCP.
+//!
+//! A plugin is a list of tools, and a tool is a Rust function. Its arguments are a type that says what clients may send,
+//! its result is a type that says what they get back; the JSON Schemas of both come from the types. This is a whole
+//! plugin:
+//!
+//! ```
+//! use bulkhead_plugin::{Plugin, Tool};
+//! use schemars::JsonSchema;
+//! use serde::Deserialize;
+//!
+//! #[derive(Deserialize, JsonSchema)]
+//! struct Greet {
+//!     /// Who is greeted.
+//!     name: String,
+//! }
+//!
+//! fn greet(who: Greet) -> String {
+//!     format!("Hello, {}!", who.name)
+//! }
+//!
+//! fn plugin() -> Plugin {
+//!     Plugin::new().tool(Tool::new("greet", "Greets someone by name.", greet).read_only())
+//! }
+//!
+//! bulkhead_plugin::manifest!(r#"name = "greeter""#);
+//! bulkhead_plugin::export!(plugin);
+//! ```
+//!
+//! Compile it with `crate-type = ["cdylib"]` for `wasm32-wasip2`, and give the file to `bulkhead serve --plugin FILE`.
+//!
+//! # Results
+//!
+//! What a tool returns decides what the client sees ([`IntoOutput`]):
+//!
+//! - `String` or `&'static str`: one text block.
+//! - [`Json<T>`]: structured content with an output schema, and a text block with the same JSON for clients that only
+//!   read text.
+//! - [`Output`]: anything else, such as images or links.
+//! - `Result` of one of them with [`Error`]: `?` works on every error, and turns it into a result that says `isError`,
+//!   which a model can read and react to.
+//!
+//! # Talking to the host
+//!
+//! [`task`] reports progress, waits and looks whether to stop; [`ask`] puts questions to the user or the client's model;
+//! [`call`] tells what is known about the call; [`config`] reads the operator's settings for the plugin. All of it works
+//! in a plain call and in a task alike.
+//!
+//! ```no_run
+//! use bulkhead_plugin::{Error, Json, task};
+//! use schemars::JsonSchema;
+//! use serde::Serialize;
+//!
+//! #[derive(Serialize, JsonSchema)]
+//! struct Total {
+//!     /// Bytes in all files.
+//!     bytes: u64,
+//! }
+//!
+//! fn total_size() -> Result<Json<Total>, Error> {
+//!     let names: Vec<_> = std::fs::read_dir("/data")?.collect();
+//!     let mut bytes = 0;
+//!     for (done, name) in (0u32..).zip(&names) {
+//!         task::checkpoint()?;
+//!         bytes += name.as_ref().map_err(Error::new)?.metadata()?.len();
+//!         task::progress(f64::from(done) + 1.0, Some(names.len() as f64), None);
+//!     }
+//!     Ok(Json(Total { bytes }))
+//! }
+//! ```
+//!
+//! # Outside a host
+//!
+//! Tools are plain functions, so `cargo test` can call them natively as long as they stay away from the four modules
+//! above: those need a host and panic without one.
+
+pub mod ask;
+pub mod bindings;
+pub mod call;
+pub mod config;
+mod error;
+mod output;
+mod plugin;
+mod schema;
+pub mod task;
+
+pub use bindings::bulkhead::plugin::types::{Annotations, CallError, ClientFeature, Icon, Role};
+pub use bindings::exports::bulkhead::plugin::tools::TaskSupport;
+pub use error::Error;
+pub use output::{IntoOutput, Json, Output};
+pub use plugin::{Handler, Plugin, Tool};
+
+/// Makes a function that returns a [`Plugin`] the plugin of this component. Once in a crate, at its root.
+#[macro_export]
+macro_rules! export {
+    ($plugin:path) => {
+        const _: fn() -> $crate::Plugin = $plugin;
+
+        #[cfg(target_family = "wasm")]
+        const _: () = {
+            use $crate::bindings::exports::bulkhead::plugin::tools;
+
+            struct Exported;
+
+            impl tools::Guest for Exported {
+                fn list_tools() -> ::std::vec::Vec<tools::Tool> {
+                    $plugin().list()
+                }
+
+                fn call_tool(
+                    name: ::std::string::String,
+                    arguments: ::std::string::String,
+                ) -> ::std::result::Result<tools::ToolOutput, tools::CallError> {
+                    $plugin().call(&name, &arguments)
+                }
+            }
+
+    $crate::bindings::export_tools!(Exported with_types_in $crate::bindings);
+        };
+    };
+}
+
+/// Says what the plugin is called and what it would like to be allowed, in TOML. Once in a crate, at its root.
+///
+/// The text becomes the custom section `bulkhead:manifest` of the core module, survives linking and stripping, and is what
+/// `bulkhead plugin inspect` shows. It asks; it does not grant: what a plugin may do is the operator's decision, and a plugin
+/// never gets more than both agree on. The tables have the names of the operator's configuration:
+///
+/// ```
+/// bulkhead_plugin::manifest!(
+///     r#"
+///     name = "reports"
+///     description = "Turns folders of numbers into reports."
+///
+///     [grants]
+///     directories = [{ guest = "/data", write = false, reason = "the numbers" }]
+///     http = ["https://api.example.com"]
+///     env = ["REPORTS_REGION"]
+///
+///     [call]
+///     cpu_ms = 60000
+///     "#
+/// );
+/// ```
+///
+/// `manifest!(include_str!("../manifest.toml"))` keeps it in a file of its own.
+#[macro_export]
+macro_rules! manifest {
+    ($text:expr) => {
+        const _: () = {
+            const TEXT: &str = $text;
+
+            #[cfg(target_family = "wasm")]
+            #[used]
+            #[unsafe(link_section = "bulkhead:manifest")]
+            static MANIFEST: [u8; TEXT.len()] = $crate::__bytes(TEXT);
+        };
+    };
+}
+
+/// The bytes of a text as an array, which is the only shape that a custom section can be written from.
+#[doc(hidden)]
+#[must_use]
+pub const fn __bytes<const N: usize>(text: &str) -> [u8; N] {
+    let mut bytes = [0; N];
+    bytes.copy_from_slice(text.as_bytes());
+    bytes
+}

@@ -1,0 +1,118 @@
+//! Builds the guests: every folder under `plugins/` with a `plugin-NAME` crate becomes `target/plugins/NAME.wasm`.
+//!
+//! The crate `broken` is the exception: each of its examples is one component that a host must refuse, so that a dozen
+//! of them need no folder each.
+//!
+//! A finished component is written only if its bytes changed, so that whatever is derived from it stays valid.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, bail};
+
+use crate::{layout, manifest, steps, toolchain};
+
+const BROKEN: &str = "broken";
+
+/// Compiles the guests and publishes the named ones, or all of them.
+pub(crate) fn build(names: &[String]) -> anyhow::Result<()> {
+    let known = folders()?;
+    for name in names {
+        if !known.contains(name) {
+            bail!("there is no guest `{name}`; there are: {}", known.join(", "));
+        }
+    }
+    let chosen = if names.is_empty() { &known[..] } else { names };
+    compile(&known)?;
+
+    let built = layout::guest_target().join(toolchain::TARGET).join("guest");
+    let mut finished = Vec::new();
+    for name in chosen {
+        if name == BROKEN {
+            for example in examples()? {
+                finished.push(publish(&built.join("examples").join(format!("{example}.wasm")), &example)?);
+            }
+        } else {
+            let component = built.join(format!("{}.wasm", package(name).replace('-', "_")));
+            manifest::check(&component).with_context(|| format!("plugins/{name}"))?;
+            finished.push(publish(&component, name)?);
+        }
+    }
+    if names.is_empty() { remove_others(&finished) } else { Ok(()) }
+}
+
+/// The guests' names: the folders under `plugins/`, without the two crates that are no guests.
+fn folders() -> anyhow::Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(layout::guest_sources())? {
+        let entry = entry?;
+        let Ok(name) = entry.file_name().into_string() else { continue };
+        if !["sdk", "xtask"].contains(&name.as_str()) && entry.path().join("Cargo.toml").is_file() {
+            names.push(name);
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
+fn examples() -> anyhow::Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(layout::guest_sources().join(BROKEN).join("examples"))? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "rs")
+            && let Some(name) = path.file_stem().and_then(|stem| stem.to_str())
+        {
+            names.push(name.to_owned());
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
+fn package(name: &str) -> String {
+    format!("plugin-{name}")
+}
+
+/// Always compiles all of them: Cargo unites the features that the packages of one build ask of a dependency, so a guest that
+/// is built alone would have other bytes, and a digest that changes with the command is none. What did not change is not
+/// compiled again.
+fn compile(names: &[String]) -> anyhow::Result<()> {
+    let toolchain = toolchain::find()?;
+    let mut cargo: Command = steps::cargo();
+    cargo.args(["build", "--profile", "guest", "--target", toolchain::TARGET, "--target-dir"]);
+    cargo.arg(layout::guest_target());
+    cargo.args(["--lib", "--examples"]);
+    for name in names {
+        cargo.arg("--package").arg(package(name));
+    }
+    toolchain.apply(&mut cargo);
+    steps::run(&format!("compile the guests for {}", toolchain::TARGET), &mut cargo)
+}
+
+/// Puts a component where hosts and tests look for it.
+fn publish(built: &Path, name: &str) -> anyhow::Result<PathBuf> {
+    let destination = layout::components().join(format!("{name}.wasm"));
+    let bytes = std::fs::read(built).with_context(|| format!("{} was not built", built.display()))?;
+    if std::fs::read(&destination).is_ok_and(|present| present == bytes) {
+        return Ok(destination);
+    }
+    std::fs::create_dir_all(layout::components())?;
+    // Written aside and renamed: a host that watches the folder never sees half a component.
+    let aside = destination.with_extension("part");
+    std::fs::write(&aside, &bytes)?;
+    std::fs::rename(&aside, &destination)?;
+    eprintln!("xtask: target/plugins/{name}.wasm: {} bytes", bytes.len());
+    Ok(destination)
+}
+
+/// Removes components whose sources are gone.
+fn remove_others(finished: &[PathBuf]) -> anyhow::Result<()> {
+    for entry in std::fs::read_dir(layout::components())? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "wasm") && !finished.contains(&path) {
+            eprintln!("xtask: {} has no source any more and is removed", path.display());
+            std::fs::remove_file(path)?;
+        }
+    }
+    Ok(())
+}

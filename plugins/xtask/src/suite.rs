@@ -1,0 +1,33 @@
+//! `cargo xtask test`: what a change must pass, cheapest first.
+
+use std::process::Command;
+
+use crate::{guests, steps};
+
+/// What to leave out and what to pass on.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Only build the guests and run the tests: no format check, no clippy, no documentation.
+    #[arg(long)]
+    quick: bool,
+    /// Passed on to `cargo test --workspace`, such as a part of a test's name.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    arguments: Vec<String>,
+}
+
+/// Runs the steps and stops at the first that fails.
+pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
+    if !options.quick {
+        steps::run("format", steps::cargo().args(["fmt", "--all", "--check"]))?;
+    }
+    guests::build(&[])?;
+    if !options.quick {
+        let mut clippy = steps::cargo();
+        clippy.args(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]);
+        steps::run("clippy", &mut clippy)?;
+        let mut doc: Command = steps::cargo();
+        doc.args(["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings");
+        steps::run("documentation", &mut doc)?;
+    }
+    steps::run("tests", steps::cargo().args(["test", "--workspace"]).args(&options.arguments))
+}
