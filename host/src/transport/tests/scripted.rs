@@ -198,6 +198,8 @@ impl Mcp for Script {
                 session.revision.fetch_add(1, Ordering::Relaxed);
                 Received::Accepted
             }
+            // As if the client had cancelled it.
+            ("cancelled", Some(_)) => Received::Exchange(stream::empty().boxed()),
             ("state", Some(session)) => {
                 let state = String::from_utf8(session.state()).unwrap();
                 let frame = Frame { message: answer(&message["id"], json!(state)), last: true };
