@@ -223,10 +223,12 @@ impl Mcp for Script {
     }
 }
 
+type RowKey = (RowKind, Vec<u8>);
+
 /// Rows in memory; writes can be made to fail.
 #[derive(Default)]
 pub(super) struct Rows {
-    pub(super) rows: Mutex<BTreeMap<(RowKind, Vec<u8>), Vec<u8>>>,
+    pub(super) rows: Mutex<BTreeMap<RowKey, Vec<u8>>>,
     pub(super) read_only: AtomicBool,
 }
 
