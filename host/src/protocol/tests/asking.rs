@@ -40,7 +40,10 @@ async fn refusals_reach_the_guest() {
         (json!({"result": {"action": "decline"}}), "Decline nothing"),
         (json!({"result": {"action": "cancel"}}), "Cancel nothing"),
         (json!({"error": {"code": -1, "message": "User rejected it"}}), "refused: User rejected it"),
-        (json!({"result": {"action": "accept", "content": {"name": 7}}}), "refused: the client's answer cannot be used"),
+        (
+            json!({"result": {"action": "accept", "content": {"name": 7}}}),
+            "refused: the client's answer cannot be used",
+        ),
     ] {
         let mut talk = anna.open(1, "tools/call", json!({"name": "form"})).await;
         let mut message = json!({"jsonrpc": "2.0", "id": talk.next().await["id"]});
@@ -51,8 +54,7 @@ async fn refusals_reach_the_guest() {
     }
     let mut talk = anna.open(1, "tools/call", json!({"name": "url"})).await;
     let url = talk.next().await;
-    let params =
-        json!({"mode": "url", "message": "Sign in", "url": "https://example.com/in", "elicitationId": "e-1"});
+    let params = json!({"mode": "url", "message": "Sign in", "url": "https://example.com/in", "elicitationId": "e-1"});
     assert_eq!(url["params"], params);
     anna.answer(&url, json!({"action": "accept"})).await;
     assert_eq!(talk.next().await["result"]["content"][0]["text"], "Accept nothing");
@@ -151,8 +153,10 @@ async fn an_unanswered_question_is_asked_again_and_the_first_answer_wins() {
     anna.answer(&first, accept("first")).await;
     // Who is still asked hears that it is over.
     let withdrawn = result.next().await;
-    assert_eq!((&withdrawn["method"], &withdrawn["params"]["requestId"]),
-        (&json!("notifications/cancelled"), &second["id"]));
+    assert_eq!(
+        (&withdrawn["method"], &withdrawn["params"]["requestId"]),
+        (&json!("notifications/cancelled"), &second["id"])
+    );
     other.answer(&second, accept("second")).await;
     assert_eq!(result.next().await["result"]["content"][0]["text"], "Accept {\"name\":\"first\"}");
 }
@@ -190,8 +194,7 @@ async fn cancelling_a_task_withdraws_its_question() {
 #[tokio::test]
 async fn a_client_may_answer_with_a_task_of_its_own() {
     let world = world();
-    let capabilities =
-        json!({"elicitation": {}, "tasks": {"cancel": {}, "requests": {"elicitation": {"create": {}}}}});
+    let capabilities = json!({"elicitation": {}, "tasks": {"cancel": {}, "requests": {"elicitation": {"create": {}}}}});
     let anna = world.client(ANNA, "2025-11-25", capabilities).await;
     let task = |status: &str| {
         json!({"taskId": "c1", "status": status, "createdAt": NOW_TEXT, "lastUpdatedAt": NOW_TEXT, "ttl": null,
@@ -213,7 +216,8 @@ async fn a_client_may_answer_with_a_task_of_its_own() {
         let fetch = talk.next().await;
         assert_eq!((&fetch["method"], &fetch["params"]), (&json!("tasks/result"), &json!({"taskId": "c1"})));
         anna.answer(&fetch, accept("A")).await;
-        assert_eq!(talk.next().await["result"]["content"][0]["text"], "Accept {\"name\":\"A\"}");
+        let response = talk.next().await;
+        assert_eq!(response["result"]["content"][0]["text"], "Accept {\"name\":\"A\"}", "{response}");
     }
 
     // A call that ends meanwhile cancels the client's task.

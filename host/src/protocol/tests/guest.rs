@@ -136,7 +136,8 @@ async fn play(spec: &CallSpec, events: &mpsc::Sender<CallEvent>) -> Result<ToolO
             Ok(text(format!("{first:?} {second:?}")))
         }
         "all" => {
-            let sampling = json!({"messages": [{"role": "user", "content": {"type": "text", "text": "hi"}}], "maxTokens": 9});
+            let sampling =
+                json!({"messages": [{"role": "user", "content": {"type": "text", "text": "hi"}}], "maxTokens": 9});
             let requests = vec![
                 form("name"),
                 asked("sample", Question::Sampling(Json::new(sampling.to_string()))),

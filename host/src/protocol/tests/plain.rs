@@ -46,8 +46,7 @@ async fn nothing_but_ping_and_initialize_works_without_a_session_of_ones_own() {
     let world = world();
     let anna = world.anna().await;
     let list = r#"{"jsonrpc":"2.0","id":5,"method":"tools/list"}"#;
-    for peer in
-        [Peer { requestor: ANNA, session: None }, Peer { requestor: BOB, session: Some(anna.session.clone()) }]
+    for peer in [Peer { requestor: ANNA, session: None }, Peer { requestor: BOB, session: Some(anna.session.clone()) }]
     {
         let received = world.receive(peer.clone(), list).await;
         let Received::Rejected { rejection: Rejection::SessionRequired, body } = received else { panic!("taken") };
@@ -152,10 +151,7 @@ async fn failures_have_their_codes() {
     let world = world();
     let anna = world.anna().await;
     let call = |name: &str| json!({"name": name});
-    assert_eq!(
-        anna.error("tools/call", call("nope")).await,
-        json!({"code": -32602, "message": "Unknown tool: nope"})
-    );
+    assert_eq!(anna.error("tools/call", call("nope")).await, json!({"code": -32602, "message": "Unknown tool: nope"}));
     let faulty = anna.error("tools/call", call("faulty")).await;
     assert_eq!(faulty, json!({"code": 1001, "message": "the tool trapped"}));
     let custom = anna.error("tools/call", call("custom")).await;
@@ -193,8 +189,7 @@ async fn arguments_that_do_not_fit_are_a_tool_error_that_names_the_field() {
         let text = result["content"][0]["text"].as_str().unwrap();
         assert!(text.contains(field) && text.len() < 1000, "{text}");
     }
-    let twice =
-        r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":{"text":"a","text":"b"}}}"#;
+    let twice = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":{"text":"a","text":"b"}}}"#;
     let Received::Exchange(mut exchange) = world.receive(anna.peer(), twice).await else { panic!("rejected") };
     assert!(exchange.next().await.unwrap().message.contains("-32602"));
 }
@@ -232,7 +227,8 @@ async fn a_cancelled_call_gets_no_response() {
     let mut talk = anna.open(4, "tools/call", json!({"name": "forever"})).await;
     assert!(talk.is_silent().await);
     assert_eq!(anna.open(4, "tools/call", json!({"name": "forever"})).await.next().await["error"]["code"], -32600);
-    let cancel = |id: Value| json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}});
+    let cancel =
+        |id: Value| json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}});
     anna.tell(cancel(json!("4"))).await;
     anna.tell(cancel(json!(null))).await;
     assert!(talk.is_silent().await);
@@ -260,10 +256,7 @@ async fn a_changed_tool_list_is_told_once_to_who_listens() {
     assert!(stream.is_silent().await);
     world.tasks.catalog_changed();
     world.tasks.catalog_changed();
-    assert_eq!(
-        stream.next().await,
-        json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
-    );
+    assert_eq!(stream.next().await, json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}));
     assert!(stream.is_silent().await);
     drop(stream);
     world.tasks.catalog_changed();
