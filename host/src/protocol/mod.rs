@@ -25,6 +25,7 @@ use serde_json::value::RawValue;
 
 use crate::domain::requestor::Requestor;
 use crate::domain::task::Era;
+use crate::domain::tool::{Tool, ToolOutput};
 use crate::tasks::Tasks;
 use jsonrpc::Message;
 
@@ -80,6 +81,19 @@ pub enum Rejection {
     UnknownMethod,
     /// A rate or quota is exhausted, in the modern era.
     TooMany,
+}
+
+/// Revisions that a client may name in a header, newest first.
+pub const VERSIONS: &[&str] = &[session::Version::V2025_11_25.name(), session::Version::V2025_06_18.name()];
+
+/// A tool's output as clients see it, for tools that show one without a client.
+pub fn output_json(output: &ToolOutput) -> serde_json::Result<String> {
+    serde_json::to_string(&wire::OutputView { output, related: None })
+}
+
+/// A tool as clients see it in a list.
+pub fn tool_json(tool: &Tool) -> serde_json::Result<serde_json::Value> {
+    serde_json::to_value(wire::ToolView { tool, modern_fields: true })
 }
 
 /// How the host presents itself, and what it needs to speak.

@@ -36,7 +36,7 @@ pub(crate) enum Version {
 impl Version {
     const ALL: [Self; 2] = [Self::V2025_11_25, Self::V2025_06_18];
 
-    pub(crate) fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::V2025_06_18 => "2025-06-18",
             Self::V2025_11_25 => "2025-11-25",

@@ -54,8 +54,11 @@ pub trait Mcp: Send + Sync + 'static {
 
     /// Takes one message. Long work belongs into the exchange that is returned, not here: stdio reads its next line only when
     /// this is done.
-    fn receive(&self, peer: Peer<Self::Session>, message: Bytes)
-    -> impl Future<Output = Received<Self::Session>> + Send;
+    fn receive(
+        &self,
+        peer: Peer<Self::Session>,
+        message: Bytes,
+    ) -> impl Future<Output = Received<Self::Session>> + Send;
 
     /// A session as it was when its state was saved; `None` if the state cannot be understood.
     fn restore(&self, requestor: Requestor, id: &str, state: &[u8]) -> Option<Arc<Self::Session>>;

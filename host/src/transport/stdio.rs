@@ -53,7 +53,15 @@ pub async fn serve<M: Mcp>(
     let mut writing = tokio::spawn(write_lines(writer, queue));
     let reader = pin!(reader);
     let mut lines = Lines::new(reader, options.line_bytes_max);
-    let mut connection = Connection { mcp, requestor, options, session: None, requests: JoinSet::new(), standalone: JoinSet::new(), out };
+    let mut connection = Connection {
+        mcp,
+        requestor,
+        options,
+        session: None,
+        requests: JoinSet::new(),
+        standalone: JoinSet::new(),
+        out,
+    };
     let read = tokio::select! {
         read = connection.read_all(&mut lines) => read,
         // Nobody can be answered any more.
@@ -127,9 +135,9 @@ impl<M: Mcp> Connection<M> {
             return Err(Refusal::quota("requests_open", REQUESTS_OPEN_MAX as u64));
         }
         match &self.options.rate {
-            Some(rate) => {
-                rate.admit(&self.requestor).map_err(|exceeded| Refusal::rate(exceeded.per_second, exceeded.retry_after_ms))
-            }
+            Some(rate) => rate
+                .admit(&self.requestor)
+                .map_err(|exceeded| Refusal::rate(exceeded.per_second, exceeded.retry_after_ms)),
             None => Ok(()),
         }
     }

@@ -178,7 +178,8 @@ pub(super) fn accepts(headers: &HeaderMap) -> Accepts {
         let mut parts = range.split(';').map(str::trim);
         let media = parts.next().unwrap_or_default().to_ascii_lowercase();
         let refused = parts.any(|part| {
-            part.strip_prefix("q=").is_some_and(|quality| quality.trim().parse::<f32>().is_ok_and(|quality| quality <= 0.0))
+            part.strip_prefix("q=")
+                .is_some_and(|quality| quality.trim().parse::<f32>().is_ok_and(|quality| quality <= 0.0))
         });
         if !refused {
             accepts.json |= matches!(media.as_str(), "*/*" | "application/*" | "application/json");
@@ -200,7 +201,8 @@ pub(super) fn check_content_type(headers: &HeaderMap) -> Result<(), Refusal> {
 fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, Refusal> {
     let mut values = headers.get_all(name).iter();
     let Some(value) = values.next() else { return Ok(None) };
-    let wrong = || Refusal::new(StatusCode::BAD_REQUEST, format!("The header {name} must be sent once, in visible ASCII"));
+    let wrong =
+        || Refusal::new(StatusCode::BAD_REQUEST, format!("The header {name} must be sent once, in visible ASCII"));
     if values.next().is_some() {
         return Err(wrong());
     }

@@ -219,19 +219,15 @@ impl<M: Mcp> Drop for Work<M> {
         let stage = mem::replace(&mut self.stage, Stage::Over);
         let Some(open) = self.open.take() else { return };
         // When the runtime is going down, nothing can be driven any more.
-        if let (Stage::Receiving(_) | Stage::Running(_), Ok(runtime)) = (&stage, tokio::runtime::Handle::try_current()) {
+        if let (Stage::Receiving(_) | Stage::Running(_), Ok(runtime)) = (&stage, tokio::runtime::Handle::try_current())
+        {
             runtime.spawn(pump(self.server.clone(), stage, open, self.log.take()));
         }
     }
 }
 
 /// Drives a request of a session to its end, whether anybody reads it or not. Ends early with the session.
-async fn pump<M: Mcp>(
-    server: Arc<Server<M>>,
-    stage: Stage<M::Session>,
-    open: Open<M::Session>,
-    log: Option<Arc<Log>>,
-) {
+async fn pump<M: Mcp>(server: Arc<Server<M>>, stage: Stage<M::Session>, open: Open<M::Session>, log: Option<Arc<Log>>) {
     let mut ended = open.live.ended();
     tokio::select! {
         _ = ended.wait_for(|ended| *ended) => {}

@@ -193,7 +193,9 @@ impl Mcp for Script {
         let method = message["method"].as_str().unwrap_or("").to_owned();
         match (method.as_str(), &peer.session) {
             ("initialize", None) => self.open(&message["params"], &message["id"]),
-            ("modern", _) => Received::Exchange(self.exchange(&method, message["id"].clone(), message["params"].clone())),
+            ("modern", _) => {
+                Received::Exchange(self.exchange(&method, message["id"].clone(), message["params"].clone()))
+            }
             (_, None) => rejected(Rejection::SessionRequired, -32600),
             ("set", Some(session)) => {
                 *session.state.lock().unwrap() = message["params"].to_string().into_bytes();
@@ -205,7 +207,9 @@ impl Mcp for Script {
                 let frame = Frame { message: answer(&message["id"], json!(state)), last: true };
                 Received::Exchange(stream::iter([frame]).boxed())
             }
-            ("do", Some(_)) => Received::Exchange(self.exchange(&method, message["id"].clone(), message["params"].clone())),
+            ("do", Some(_)) => {
+                Received::Exchange(self.exchange(&method, message["id"].clone(), message["params"].clone()))
+            }
             _ => Received::Accepted,
         }
     }
@@ -258,7 +262,8 @@ impl RowStore for Rows {
         count_max: usize,
     ) -> Result<Vec<(Vec<u8>, Vec<u8>)>, Error> {
         let rows = self.rows.lock().unwrap();
-        let later = rows.iter().filter(|((other, key), _)| *other == kind && after.is_none_or(|after| key.as_slice() > after));
+        let later =
+            rows.iter().filter(|((other, key), _)| *other == kind && after.is_none_or(|after| key.as_slice() > after));
         Ok(later.take(count_max).map(|((_, key), value)| (key.clone(), value.clone())).collect())
     }
 }
