@@ -11,6 +11,8 @@ mod jsonrpc;
 mod legacy;
 mod modern;
 mod session;
+#[cfg(test)]
+mod tests;
 mod timestamp;
 mod wire;
 
@@ -23,11 +25,15 @@ use serde_json::value::RawValue;
 
 use crate::domain::requestor::Requestor;
 use crate::domain::task::Era;
+use crate::domain::tool::{Tool, ToolOutput};
 use crate::tasks::Tasks;
 use jsonrpc::Message;
 
 pub use legacy::METHODS;
 pub use session::Session;
+
+/// The revisions that a client can speak, newest first.
+pub const PROTOCOL_VERSIONS: [&str; 2] = ["2025-11-25", "2025-06-18"];
 
 /// One JSON-RPC message for the client, on one line.
 #[derive(Clone, Debug)]
@@ -75,6 +81,19 @@ pub enum Rejection {
     UnknownMethod,
     /// A rate or quota is exhausted, in the modern era.
     TooMany,
+}
+
+/// Revisions that a client may name in a header, newest first.
+pub const VERSIONS: &[&str] = &[session::Version::V2025_11_25.name(), session::Version::V2025_06_18.name()];
+
+/// A tool's output as clients see it, for tools that show one without a client.
+pub fn output_json(output: &ToolOutput) -> serde_json::Result<String> {
+    serde_json::to_string(&wire::OutputView { output, related: None })
+}
+
+/// A tool as clients see it in a list.
+pub fn tool_json(tool: &Tool) -> serde_json::Result<serde_json::Value> {
+    serde_json::to_value(wire::ToolView { tool, modern_fields: true })
 }
 
 /// How the host presents itself, and what it needs to speak.

@@ -98,7 +98,7 @@ pub struct Parts<M: Mcp> {
     pub mcp: Arc<M>,
     pub sessions: Arc<Registry<M>>,
     pub authenticator: Authenticator,
-    pub rate: RequestRate,
+    pub rate: Arc<RequestRate>,
     /// Why the host should get no traffic at the moment.
     pub unready: Box<dyn Fn() -> Option<String> + Send + Sync>,
     pub now: Now,
@@ -110,7 +110,7 @@ pub struct Server<M: Mcp> {
     mcp: Arc<M>,
     sessions: Arc<Registry<M>>,
     authenticator: Authenticator,
-    rate: RequestRate,
+    rate: Arc<RequestRate>,
     unready: Box<dyn Fn() -> Option<String> + Send + Sync>,
     now: Now,
     options: HttpOptions,

@@ -1,5 +1,6 @@
 //! The sandbox from outside: plugins in, events out.
 
+mod egress;
 mod guests;
 mod limits;
 mod loading;
