@@ -11,6 +11,8 @@ mod jsonrpc;
 mod legacy;
 mod modern;
 mod session;
+#[cfg(test)]
+mod tests;
 mod timestamp;
 mod wire;
 
@@ -29,6 +31,9 @@ use jsonrpc::Message;
 
 pub use legacy::METHODS;
 pub use session::Session;
+
+/// The revisions that a client can speak, newest first.
+pub const PROTOCOL_VERSIONS: [&str; 2] = ["2025-11-25", "2025-06-18"];
 
 /// One JSON-RPC message for the client, on one line.
 #[derive(Clone, Debug)]

@@ -57,8 +57,7 @@ impl Cache {
             tracing::warn!(file = name, "cached code is cut off; compiling");
             return None;
         };
-        let Some(mac) = self.mac(&name, code) else { return None };
-        if mac.verify_slice(tag).is_err() {
+        if self.mac(&name, code)?.verify_slice(tag).is_err() {
             tracing::warn!(
                 file = name,
                 "cached code was not written by this host or has been changed; refused, compiling"

@@ -137,6 +137,9 @@ fn wasi(plugin: &Arc<str>, granted: &Granted, facts: &CallFacts) -> Result<WasiC
         .max_random_size(RANDOM_BYTES_MAX)
         .stdout(Printed::new(Arc::clone(plugin), "stdout"))
         .stderr(Printed::new(Arc::clone(plugin), "stderr"))
+        .allow_tcp(false)
+        .allow_udp(false)
+        .allow_ip_name_lookup(false)
         .envs(&granted.environment);
     for directory in &granted.directories {
         let permissions = if directory.write { FsPerms::ReadWrite } else { FsPerms::ReadOnly };

@@ -20,6 +20,7 @@ use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, Sleep, timeout};
 use tokio_rustls::TlsConnector;
 use wasmtime_wasi_http::{Error, RequestOptions, WasiBody, WasiHttpHooks};
@@ -34,6 +35,8 @@ const FIRST_BYTE_MAX: Duration = Duration::from_secs(60);
 const TOTAL_MAX: Duration = Duration::from_secs(300);
 /// Bytes of a response body. Stops a guest from making the host read for ever.
 const RESPONSE_BYTES_MAX: u64 = 64 << 20;
+/// Requests of one call at the same time. Stops a guest from opening a thousand sockets.
+const REQUESTS_MAX: usize = 16;
 /// Bytes of a response's headers.
 const HEADER_BYTES_MAX: usize = 64 << 10;
 
@@ -43,11 +46,13 @@ type Driver = Box<dyn Future<Output = Result<(), Error>> + Send>;
 /// The hooks of one call.
 pub(super) struct Egress {
     granted: Arc<Granted>,
+    /// Made at the first request.
+    slots: Option<Arc<Semaphore>>,
 }
 
 impl Egress {
     pub(super) fn new(granted: Arc<Granted>) -> Self {
-        Self { granted }
+        Self { granted, slots: None }
     }
 }
 
@@ -59,7 +64,12 @@ impl WasiHttpHooks for Egress {
         _sent: Box<dyn Future<Output = Result<(), Error>> + Send>,
     ) -> Box<dyn Future<Output = Result<(Response, Driver), Error>> + Send> {
         let granted = Arc::clone(&self.granted);
-        Box::new(async move { send(&granted.http, request, options.unwrap_or_default()).await })
+        let slots = self.slots.get_or_insert_with(|| Arc::new(Semaphore::new(REQUESTS_MAX)));
+        let slot = Arc::clone(slots).try_acquire_owned();
+        Box::new(async move {
+            let slot = slot.map_err(|_| Error::ConnectionLimitReached)?;
+            send(&granted.http, request, options.unwrap_or_default(), slot).await
+        })
     }
 
     fn p2_error_from_hyper(&mut self, _: &hyper::Error) -> wasmtime_wasi_http::p2::bindings::http::types::ErrorCode {
@@ -82,6 +92,7 @@ async fn send(
     grants: &[HttpGrant],
     mut request: http::Request<WasiBody>,
     options: RequestOptions,
+    slot: OwnedSemaphorePermit,
 ) -> Result<(Response, Driver), Error> {
     let until = Instant::now() + TOTAL_MAX;
     let tls = match request.uri().scheme() {
@@ -117,7 +128,7 @@ async fn send(
         .map_err(|_| Error::ConnectionReadTimeout)?
         .map_err(Error::Hyper)?;
     let between = clamp(options.between_bytes_timeout, FIRST_BYTE_MAX);
-    let response = response.map(|body| Bounded::new(body, until, between).boxed_unsync());
+    let response = response.map(|body| Bounded::new(body, until, between, slot).boxed_unsync());
     Ok((response, Box::new(driver.finished())))
 }
 
@@ -228,12 +239,13 @@ struct Bounded {
     until: Instant,
     between: Duration,
     timer: Pin<Box<Sleep>>,
+    _slot: OwnedSemaphorePermit,
 }
 
 impl Bounded {
-    fn new(body: hyper::body::Incoming, until: Instant, between: Duration) -> Self {
+    fn new(body: hyper::body::Incoming, until: Instant, between: Duration, slot: OwnedSemaphorePermit) -> Self {
         let timer = Box::pin(tokio::time::sleep_until(until.min(Instant::now() + between)));
-        Self { body, bytes_left: RESPONSE_BYTES_MAX, until, between, timer }
+        Self { body, bytes_left: RESPONSE_BYTES_MAX, until, between, timer, _slot: slot }
     }
 }
 
@@ -269,5 +281,20 @@ impl Body for Bounded {
 
     fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_public_name_that_resolves_to_loopback_is_refused() {
+        let public: HttpGrant = "http://example.com".parse().unwrap();
+        let refused = resolve(&[&public], "localhost", 80).await;
+        assert!(matches!(refused, Err(Error::DestinationIpProhibited)), "{refused:?}");
+        let written: HttpGrant = "http://localhost".parse().unwrap();
+        let allowed = resolve(&[&written], "localhost", 80).await.unwrap();
+        assert!(allowed.iter().all(|address| address.ip().is_loopback() && address.port() == 80), "{allowed:?}");
     }
 }

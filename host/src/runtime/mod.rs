@@ -149,12 +149,9 @@ pub struct Control {
 /// Why a call could not even start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
+    /// Neither ready nor kept: it was never accepted, or its plugin is not configured any more.
     #[error("plugin {0} is not loaded")]
     UnknownPlugin(String),
-    #[error("the instance pool is full")]
-    PoolFull,
-    #[error("instantiation failed: {0}")]
-    Instantiate(String),
 }
 
 /// Starts calls. The real one is [`sandbox::Sandbox`]; tests of the task engine script their own.

@@ -8,7 +8,7 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -20,11 +20,13 @@ use super::cache::{Cache, write_new};
 use super::call::{self, Call, Ground, Plugin};
 use super::engine;
 use super::events::Outbox;
+use super::fault;
 use super::inspect::{self, Inspection, hex};
 use super::limits::EVENTS_QUEUED_MAX;
 use super::load::{self, LoadError, LoadedPlugin, PluginSource, Raw, Source};
 use super::policy::Granted;
-use super::{CallSpec, Catalog, Control, Executor, Running, Shared, StartError, StopOnDrop};
+use super::{CallEvent, CallSpec, Catalog, Control, Executor, Running, Shared, StartError, StopOnDrop};
+use crate::domain::call::CallError;
 use crate::domain::task::PluginVersion;
 
 /// Instances beside the running ones: calls that wait for answers or sleep keep theirs.
@@ -58,6 +60,8 @@ pub enum SandboxError {
 
 /// Runs plugins.
 pub struct Sandbox {
+    /// For calls that must load their version first.
+    me: Weak<Self>,
     ground: Ground,
     engine_hash: u64,
     instances: usize,
@@ -96,7 +100,8 @@ impl Sandbox {
         let cache = Cache::open(&config.data).map_err(SandboxError::Data)?;
         let threads = engine::guest_threads().map_err(SandboxError::Threads)?;
         engine::tick(&engine, Duration::from_millis(config.epoch_tick_ms.max(1))).map_err(SandboxError::Threads)?;
-        Ok(Arc::new(Self {
+        Ok(Arc::new_cyclic(|me| Self {
+            me: me.clone(),
             engine_hash: engine::compatibility_hash(&engine),
             instances: instances as usize,
             ground: Ground { engine, io: config.io, slots: Arc::new(Semaphore::new(instances as usize)) },
@@ -141,10 +146,19 @@ impl Sandbox {
         let host = Arc::clone(self);
         let compiled = tokio::task::spawn_blocking(move || {
             let raw = load::read(&source.component)?;
-            let name = load::name(&source, raw.manifest.as_ref()).map_err(|wrong| vec![wrong])?;
-            let component = host.compile(&raw).map_err(|wrong| vec![wrong])?;
-            let (instance, indices) = load::link(&host.linker, &component)?;
-            let granted = host.grant(&source)?;
+            let mut problems = Vec::new();
+            let name = load::name(&source, raw.manifest.as_ref()).map_err(|wrong| problems.push(wrong));
+            let granted = host.grant(&source).map_err(|wrong| problems.extend(wrong));
+            let linked = match host.compile(&raw) {
+                Ok(component) => load::link(&host.linker, &component).map_err(|wrong| problems.extend(wrong)),
+                Err(wrong) => {
+                    problems.push(wrong);
+                    Err(())
+                }
+            };
+            let (Ok(name), Ok(granted), Ok((instance, indices))) = (name, granted, linked) else {
+                return Err(problems);
+            };
             let version = PluginVersion { name, digest: raw.digest };
             Ok((source, version, granted, instance, indices, raw.bytes))
         });
@@ -239,35 +253,36 @@ impl Sandbox {
         refused
     }
 
-    /// Makes an older version of a published plugin ready to be started again, under the plugin's present grants and limits.
-    ///
-    /// # Errors
-    ///
-    /// When the plugin is not configured any more, or its component was not kept.
-    pub async fn load_version(self: &Arc<Self>, version: &PluginVersion) -> Result<(), LoadError> {
+    /// Makes an older version of a published plugin ready again, under the plugin's present grants and limits.
+    async fn load_version(self: &Arc<Self>, version: &PluginVersion) -> Result<Arc<Plugin>, LoadError> {
         let published = self.published.load_full();
-        if published.versions.contains_key(version) {
-            return Ok(());
+        if let Some(plugin) = published.versions.get(version) {
+            return Ok(Arc::clone(plugin));
         }
-        let refuse = |problem: String| LoadError { plugin: version.name.clone(), problems: vec![problem] };
+        let refuse = |problem: &str| LoadError { plugin: version.name.clone(), problems: vec![problem.to_owned()] };
         let Some(source) = published.sources.get(&version.name) else {
-            return Err(refuse("it is not configured any more".to_owned()));
+            return Err(refuse("it is not configured any more"));
         };
-        let file = self.components.join(component_file(&version.digest));
-        let mut source =
-            PluginSource { component: Source::File(file), name: Some(version.name.clone()), ..source.clone() };
+        let component = Source::File(self.components.join(component_file(&version.digest)));
+        let mut source = PluginSource { component, name: Some(version.name.clone()), ..source.clone() };
         // The configuration is about the present version's tools.
         source.tools.clear();
         let loaded = self.load(source).await?;
         if loaded.version != *version {
-            return Err(refuse("its kept component has been changed".to_owned()));
+            return Err(refuse("its kept component has been changed"));
         }
         self.published.rcu(|published| {
             let mut versions = published.versions.clone();
             versions.insert(version.clone(), Arc::clone(&loaded.plugin));
             Published { catalog: Arc::clone(&published.catalog), versions, sources: published.sources.clone() }
         });
-        Ok(())
+        Ok(loaded.plugin)
+    }
+
+    /// Whether a version that is not ready could be made so.
+    fn is_kept(&self, version: &PluginVersion) -> bool {
+        self.published.load().sources.contains_key(&version.name)
+            && self.components.join(component_file(&version.digest)).exists()
     }
 
     /// Forgets compiled versions that are neither published nor in this set.
@@ -328,19 +343,40 @@ impl Executor for Sandbox {
     }
 
     fn start(&self, spec: CallSpec) -> Result<Running, StartError> {
-        let published = self.published.load();
-        let plugin =
-            published.versions.get(&spec.plugin).ok_or_else(|| StartError::UnknownPlugin(spec.plugin.name.clone()))?;
+        let ready = self.published.load().versions.get(&spec.plugin).map(Arc::clone);
+        if ready.is_none() && !self.is_kept(&spec.plugin) {
+            return Err(StartError::UnknownPlugin(spec.plugin.name));
+        }
         let (sender, events) = mpsc::channel(EVENTS_QUEUED_MAX);
         let outbox = Outbox::new(sender, spec.limits.events_per_second, spec.limits.log_bytes);
         let shared = Arc::new(Shared::default());
-        let run = call::run(self.ground.clone(), Arc::clone(plugin), spec, Arc::clone(&shared), outbox);
-        let guest = self.guests.spawn(run);
-        Ok(Running { events, control: Control { shared }, stop: StopOnDrop(guest) })
+        let control = Control { shared: Arc::clone(&shared) };
+        let ground = self.ground.clone();
+        let guest = match ready {
+            Some(plugin) => self.guests.spawn(call::run(ground, plugin, spec, shared, outbox)),
+            None => self.guests.spawn(run_kept(self.me.clone(), ground, spec, shared, outbox)),
+        };
+        Ok(Running { events, control, stop: StopOnDrop(guest) })
     }
 
     fn engine_hash(&self) -> u64 {
         self.engine_hash
+    }
+}
+
+/// Makes a kept version ready, then runs the call.
+async fn run_kept(host: Weak<Sandbox>, ground: Ground, spec: CallSpec, shared: Arc<Shared>, outbox: Outbox) {
+    let loaded = match host.upgrade() {
+        Some(host) => host
+            .load_version(&spec.plugin)
+            .await
+            .map_err(|error| fault::internal(&spec.plugin.name, &error.to_string())),
+        None => Err(CallError::Interrupted),
+    };
+    drop(host);
+    match loaded {
+        Ok(plugin) => call::run(ground, plugin, spec, shared, outbox).await,
+        Err(error) => outbox.finish(CallEvent::Finished(Err(error))).await,
     }
 }
 

@@ -55,7 +55,7 @@ impl Validator {
             wrong.push("its root does not say \"type\": \"object\"".to_owned());
         }
         if let Some(dialect) = schema.get("$schema")
-            && !dialect.as_str().is_some_and(|uri| uri.trim_end_matches('#') == DIALECT)
+            && dialect.as_str().is_none_or(|uri| uri.trim_end_matches('#') != DIALECT)
         {
             wrong.push(format!("its dialect is {dialect}; the host knows {DIALECT}"));
         }

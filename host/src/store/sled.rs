@@ -486,3 +486,6 @@ impl RowStore for SledStore {
         rows.iter().map(|(key, value)| Ok((key.iter().skip(1).copied().collect(), head::open_row(value)?))).collect()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -74,6 +74,8 @@ impl Standalone {
         let mut list_due: Option<Instant> = None;
         loop {
             let next = tokio::select! {
+                // News first: the rest must not act on a record that is older than what was said.
+                biased;
                 news = feed.recv() => Next::News(news),
                 () = self.offers.settle() => Next::Settled,
                 Ok(()) = lists.changed() => Next::ListChanged,
@@ -216,6 +218,10 @@ impl Standalone {
 
 impl Drop for Standalone {
     fn drop(&mut self) {
+        if !self.outlet.is_empty() {
+            // What was said last may never have left; hearing of a changed list once too often does no harm.
+            self.session.unsee_tools();
+        }
         self.shared.carriers.closed_standalone(self.listener.stream);
     }
 }

@@ -1,6 +1,8 @@
 //! The sandbox from outside: plugins in, events out.
 
+mod egress;
 mod guests;
+mod imports;
 mod limits;
 mod loading;
 mod waiting;

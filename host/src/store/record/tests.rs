@@ -26,7 +26,6 @@ fn full_output_has_the_golden_bytes_of_version_1() {
     assert_eq!(decode_output(&bytes).unwrap(), full_output());
 }
 
-/// The body begins with ids and texts of known length; the phase and the retention are checked by their effect on the length.
 #[test]
 fn every_phase_and_retention_comes_back() {
     let custom = CallError::Custom { code: -7, message: "m".to_owned(), data: Some(Json::new("1")) };
