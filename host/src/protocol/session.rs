@@ -451,7 +451,7 @@ mod tests {
 
     #[test]
     fn the_published_revisions_are_those_that_can_be_settled() {
-        assert_eq!(Version::ALL.map(Version::name), super::super::PROTOCOL_VERSIONS);
+        assert_eq!(Version::ALL.map(Version::name), super::super::VERSIONS);
     }
 
     #[test]

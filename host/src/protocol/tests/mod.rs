@@ -67,6 +67,7 @@ fn world_with(request_timeout_ms: u64) -> World {
         clock: clock.clone(),
         limits: limits(),
         tenant_limits: std::collections::HashMap::new(),
+        instances_max: 100,
     })
     .unwrap();
     let options = ProtocolOptions {
