@@ -1,6 +1,6 @@
 //! A host put together: store, sandbox, engine, protocol. Serving it over HTTP or stdio is somebody else's business.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use bulkhead::domain::requestor::TenantId;
 use bulkhead::protocol::{Protocol, ProtocolOptions};
 use bulkhead::runtime::{LoadError, Sandbox, SandboxConfig};
 use bulkhead::store::sled::{SledOptions, SledStore};
-use bulkhead::store::{self, RowKind, RowStore as _, TaskStore as _};
+use bulkhead::store::{self, RowKind, RowStore as _};
 use bulkhead::tasks::clock::{Clock, SystemClock};
 use bulkhead::tasks::{Options, Tasks};
 use bulkhead::transport::Now;
@@ -30,7 +30,6 @@ use super::upkeep::SledUpkeep;
 
 /// How long a question to a client waits for its answer.
 const REQUEST_TIMEOUT_MS: u64 = 600_000;
-const PAGE_TASKS: usize = 256;
 
 /// A running host without a transport.
 pub(crate) struct Host {
@@ -95,7 +94,6 @@ impl Host {
         for refused in load_plugins(&sandbox, config).await? {
             tracing::error!(plugin.name = refused.plugin, problems = ?refused.problems, "a plugin was not loaded");
         }
-        load_versions_in_use(&sandbox, &store).await?;
 
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
         let principals = Principals::new(store.clone());
@@ -178,24 +176,6 @@ impl Host {
         self.tending.abort();
         Ok(())
     }
-}
-
-/// Tasks go on with the version of the plugin that they started with.
-async fn load_versions_in_use(sandbox: &Arc<Sandbox>, store: &SledStore) -> anyhow::Result<()> {
-    let mut versions = HashSet::new();
-    let mut after = None;
-    loop {
-        let page = store.scan(after, PAGE_TASKS).await?;
-        let Some(last) = page.last() else { break };
-        after = Some((last.requestor, last.id));
-        versions.extend(page.into_iter().filter(|task| task.outcome().is_none()).map(|task| task.plugin));
-    }
-    for version in versions {
-        if let Err(error) = sandbox.load_version(&version).await {
-            tracing::warn!(plugin.name = version.name, error = %error, "a plugin that unfinished tasks need was not loaded");
-        }
-    }
-    Ok(())
 }
 
 async fn options(store: &SledStore) -> anyhow::Result<ProtocolOptions> {

@@ -156,7 +156,9 @@ impl Sandbox {
                     Err(())
                 }
             };
-            let (Ok(name), Ok(granted), Ok((instance, indices))) = (name, granted, linked) else { return Err(problems) };
+            let (Ok(name), Ok(granted), Ok((instance, indices))) = (name, granted, linked) else {
+                return Err(problems);
+            };
             let version = PluginVersion { name, digest: raw.digest };
             Ok((source, version, granted, instance, indices, raw.bytes))
         });
@@ -365,7 +367,10 @@ impl Executor for Sandbox {
 /// Makes a kept version ready, then runs the call.
 async fn run_kept(host: Weak<Sandbox>, ground: Ground, spec: CallSpec, shared: Arc<Shared>, outbox: Outbox) {
     let loaded = match host.upgrade() {
-        Some(host) => host.load_version(&spec.plugin).await.map_err(|error| fault::internal(&spec.plugin.name, &error.to_string())),
+        Some(host) => host
+            .load_version(&spec.plugin)
+            .await
+            .map_err(|error| fault::internal(&spec.plugin.name, &error.to_string())),
         None => Err(CallError::Interrupted),
     };
     drop(host);

@@ -81,7 +81,9 @@ async fn a_granted_host_sees_one_request_with_exactly_one_host_header() {
 async fn what_is_not_granted_is_never_connected_to() {
     let server = Server::answering(HELLO).await;
     let port = server.port;
-    let Some(house) = house(&[format!("http://127.0.0.2:{port}"), "https://example.com".to_owned()]).await else { return };
+    let Some(house) = house(&[format!("http://127.0.0.2:{port}"), "https://example.com".to_owned()]).await else {
+        return;
+    };
     for url in [
         format!("http://127.0.0.1:{port}/"),
         format!("http://localhost:{port}/"),
