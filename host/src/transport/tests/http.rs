@@ -181,8 +181,17 @@ async fn draining_finishes_open_requests_and_cuts_what_takes_too_long() {
     while edge.script.begun() < 2 {
         tokio::time::sleep(std::time::Duration::from_millis(5)).await;
     }
-    let address = edge.address;
+    let (address, late) = (edge.address, client.clone());
+    let told = tokio::spawn(async move {
+        loop {
+            let (status, body) = status_and_body(late.send("GET", "/readyz", "").await).await;
+            if status == 503 {
+                return (body["reason"].clone(), late.rpc(9, "do", json!({})).await.status);
+            }
+        }
+    });
     edge.stop().await;
+    assert_eq!(told.await.unwrap(), (json!("draining"), 503));
     assert!(quick.await.unwrap().contains("\"result\""));
     assert!(endless.await.unwrap().is_empty());
     assert!(tokio::net::TcpStream::connect(address).await.is_err());
