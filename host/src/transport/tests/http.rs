@@ -161,7 +161,9 @@ async fn health_needs_nothing_and_readiness_says_why_not() {
 
 #[tokio::test]
 async fn draining_finishes_open_requests_and_cuts_what_takes_too_long() {
-    let edge = Edge::usual().await;
+    let mut setup = Setup::default();
+    setup.options.drain_ms = 4000;
+    let edge = Edge::start(setup).await;
     let client = edge.session().await;
     let (quick, endless) = (client.clone(), client.clone());
     let quick = tokio::spawn(async move { quick.rpc(1, "do", json!({ "ms": 200 })).await.body().await });
