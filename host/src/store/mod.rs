@@ -124,8 +124,10 @@ pub trait TaskStore: Send + Sync + 'static {
         count_max: usize,
     ) -> Result<Vec<Task>, Error>;
 
-    /// Takes over tasks that are not over and whose lease is absent or ran out before `now`: each gets `lease` in the same
-    /// atomic step. Gives at most `count_max`, in a stable order. Paused and queued tasks are claimed too.
+    /// Takes over tasks that are not over and whose lease is absent or not alive (a lease is alive while its end, or its node's
+    /// last heartbeat, is after `now`): each gets `lease` and a new revision in the same atomic step. Gives at most
+    /// `count_max`, in a stable order. Paused and queued tasks are claimed too. A store that only one process can have open
+    /// counts leases from before it was opened as not alive, so recovery after a restart does not wait for them.
     async fn claim(&self, now: UnixMs, lease: Lease, count_max: usize) -> Result<Vec<Task>, Error>;
 
     /// Extends every lease that `node` holds, without a revision: what it holds is what it claimed or created.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::super::super::{Error, TaskStore};
 use super::super::{SledOptions, SledStore, check};
-use super::{options, runtime};
+use super::{not_run, options, runtime};
 use crate::store::samples::{completion, creation, output, requestor, task, task_id};
 
 async fn until_writable(store: &SledStore) {
@@ -79,7 +79,7 @@ impl Drop for Mount {
 #[test]
 fn a_failed_write_hides_what_was_not_acknowledged_and_the_store_recovers() {
     let Some(mount) = Mount::tmpfs(24 << 20) else {
-        eprintln!("NOT RUN: mounting a file system needs more rights");
+        not_run("mounting a file system needs more rights");
         return;
     };
     let dir = mount.0.path().to_owned();
