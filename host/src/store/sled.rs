@@ -1,7 +1,7 @@
 //! The store on one machine: sled 0.34, by the rules under which it loses nothing.
 //!
 //! Owns the data directory's folder `store`. Only this module and its children import sled. Must not let anybody but the
-//! [`committer`](self) thread write. Invariant: an acknowledged write is on disk (not merely with the operating system), and
+//! committer's thread write. Invariant: an acknowledged write is on disk (not merely with the operating system), and
 //! a reader sees nothing that is not.
 //!
 //! The rules, each of which stands for a way in which sled loses data or hangs: one thread writes, a batch per group; `flush`
@@ -48,7 +48,7 @@ use self::state::{State, StateFile};
 use self::view::View;
 use super::leases::Leases;
 use super::ledger::Ledger;
-use super::{Change, Creation, Error, ListPosition, ROW_BYTES_MAX, RowKind, RowStore, TaskStore, Usage, record};
+use super::{Change, Creation, Error, ListPosition, RowKind, RowStore, TaskStore, Usage, record};
 use crate::domain::requestor::Requestor;
 use crate::domain::task::{Lease, NodeId, Task, TaskId};
 use crate::domain::tool::ToolOutput;
@@ -237,6 +237,27 @@ impl SledStore {
         }
     }
 
+    /// The tasks that the keys of an index point to, in its order. One that goes away meanwhile does not shorten the page.
+    fn read_tasks(
+        &self,
+        prefix: &[u8],
+        after: Option<Vec<u8>>,
+        count_max: usize,
+        task: impl Fn(&[u8]) -> Option<TaskKey>,
+    ) -> Result<Vec<Task>, Error> {
+        let mut start = after.unwrap_or_else(|| prefix.to_vec());
+        let mut tasks = Vec::new();
+        while tasks.len() < count_max {
+            let rows = self.shared.view.scan(prefix, &start, count_max - tasks.len())?;
+            let Some((last, _)) = rows.last() else { break };
+            start = keys::successor(last);
+            for key in rows.iter().filter_map(|(key, _)| task(key)) {
+                tasks.extend(self.read_task(&key)?);
+            }
+        }
+        Ok(tasks)
+    }
+
     fn read_task(&self, key: &TaskKey) -> Result<Option<Task>, Error> {
         let record = self.shared.view.payload(&self.files, key, Part::Record, |head| Some(head.record))?;
         record.map(|bytes| record::decode_task(&bytes)).transpose()
@@ -272,7 +293,7 @@ fn create(layout: &Layout, cache_bytes: u64) -> Result<(Database, StateFile), Er
     db.flush().map_err(engine_error)?;
     drop(db);
     let database = open::unchecked(layout, cache_bytes)?;
-    for folder in [&layout.database, &layout.store] {
+    for folder in [Some(layout.database.as_path()), Some(&layout.store), layout.store.parent()].into_iter().flatten() {
         files::sync_folder(folder).map_err(|error| files::io_error("sync", folder, &error))?;
     }
     database.file.sync_all().map_err(|error| Error::Engine(format!("the database cannot be synced: {error}")))?;
@@ -377,18 +398,8 @@ impl TaskStore for SledStore {
     ) -> Result<Vec<Task>, Error> {
         let prefix = keys::list_prefix(requestor);
         let after = after.map(|position| keys::successor(&keys::list_position(requestor, position)));
-        let mut start = after.unwrap_or_else(|| prefix.clone());
-        let mut tasks = Vec::new();
-        while tasks.len() < count_max {
-            let rows = self.shared.view.scan(&prefix, &start, count_max - tasks.len())?;
-            let Some((last, _)) = rows.last() else { break };
-            start = keys::successor(last);
-            for id in rows.iter().filter_map(|(key, _)| keys::parse_list(key)) {
-                // One that went since the scan does not shorten the page: the loop fetches more.
-                tasks.extend(self.read_task(&TaskKey::new(requestor, id))?);
-            }
-        }
-        Ok(tasks)
+        let task = |key: &[u8]| keys::parse_list(key).map(|id| TaskKey::new(requestor, id));
+        self.read_tasks(&prefix, after, count_max, task)
     }
 
     async fn claim(&self, now: UnixMs, lease: Lease, count_max: usize) -> Result<Vec<Task>, Error> {
@@ -436,10 +447,7 @@ impl TaskStore for SledStore {
 
     async fn scan(&self, after: Option<(Requestor, TaskId)>, count_max: usize) -> Result<Vec<Task>, Error> {
         let after = after.map(|(requestor, id)| keys::successor(&TaskKey::new(&requestor, id).task()));
-        let start = after.unwrap_or_else(|| vec![kind::TASK]);
-        let rows = self.shared.view.scan(&[kind::TASK], &start, count_max)?;
-        let tasks = rows.iter().filter_map(|(key, _)| keys::parse_task(key)).map(|key| self.read_task(&key));
-        tasks.filter_map(Result::transpose).collect()
+        self.read_tasks(&[kind::TASK], after, count_max, keys::parse_task)
     }
 
     fn read_only(&self) -> Option<String> {
@@ -469,9 +477,7 @@ impl RowStore for SledStore {
     }
 
     async fn put_row(&self, kind: RowKind, key: &[u8], value: Vec<u8>, absent_only: bool) -> Result<(), Error> {
-        if value.len() > ROW_BYTES_MAX {
-            return Err(Error::Quota { limit: "row_bytes", value: ROW_BYTES_MAX as u64 });
-        }
+        super::check_row(key, &value)?;
         let (key, value) = (keys::row(kind, key), head::seal_row(value));
         self.ask(|reply| Operation::PutRow { key, value, absent_only, reply }).await
     }
