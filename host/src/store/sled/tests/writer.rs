@@ -7,13 +7,14 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::super::check;
-use super::super::{super::TaskStore, SledStore};
 use super::{open, runtime};
 use crate::domain::Json;
 use crate::domain::task::Task;
 use crate::store::Creation;
+use crate::store::TaskStore;
 use crate::store::samples::{completion, creation, output, requestor, task, task_id};
+use crate::store::sled::SledStore;
+use crate::store::sled::check;
 
 const DIR: &str = "BULKHEAD_TEST_STORE_DIR";
 const BYTES: &str = "BULKHEAD_TEST_OUTPUT_BYTES";
