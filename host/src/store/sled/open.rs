@@ -26,6 +26,10 @@ use super::{engine_error, salvage};
 const ENGINE_LOCK_TRIES: u32 = 500;
 const ENGINE_LOCK_WAIT: Duration = Duration::from_millis(10);
 
+/// A process that was just started from the last holder keeps the lock until it runs its own program.
+const DIRECTORY_LOCK_TRIES: u32 = 25;
+const DIRECTORY_LOCK_WAIT: Duration = Duration::from_millis(10);
+
 /// Where things lie below the data directory.
 #[derive(Clone)]
 pub(super) struct Layout {
@@ -72,7 +76,17 @@ pub(super) fn lock(layout: &Layout) -> Result<DirectoryLock, Error> {
     fs::create_dir_all(&layout.store).map_err(|error| io_error("create", &layout.store, &error))?;
     let mut file =
         File::options().create(true).truncate(false).read(true).write(true).open(&layout.lock).map_err(cannot)?;
-    match file.try_lock() {
+    let mut tries = 0;
+    let locked = loop {
+        match file.try_lock() {
+            Err(fs::TryLockError::WouldBlock) if tries < DIRECTORY_LOCK_TRIES => {
+                tries += 1;
+                std::thread::sleep(DIRECTORY_LOCK_WAIT);
+            }
+            other => break other,
+        }
+    };
+    match locked {
         Ok(()) => {}
         Err(fs::TryLockError::WouldBlock) => {
             let mut holder = String::new();
