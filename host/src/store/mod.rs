@@ -9,6 +9,7 @@
 
 mod leases;
 mod ledger;
+pub mod measure;
 pub mod memory;
 pub mod record;
 #[cfg(test)]

@@ -18,6 +18,7 @@ mod open;
 mod operation;
 mod operator;
 mod probe;
+mod salvage;
 mod space;
 mod state;
 mod view;
@@ -260,6 +261,11 @@ fn create(layout: &Layout, cache_bytes: u64) -> Result<(Database, StateFile), Er
     let mut id = [0; 16];
     getrandom::fill(&mut id).map_err(|error| Error::Engine(format!("no random bytes: {error}")))?;
     let mut state = StateFile::open(&layout.state, State::new(id))?;
+    if layout.database.exists() {
+        // An earlier creation did not come to its end.
+        std::fs::remove_dir_all(&layout.database)
+            .map_err(|error| files::io_error("remove", &layout.database, &error))?;
+    }
     let db = open::engine(&layout.database, cache_bytes)?;
     let first = GroupRow { id, group: 1, rows: 0, sum: 0 };
     db.insert(keys::GROUP, first.encode()?).map_err(engine_error)?;

@@ -95,14 +95,16 @@ pub fn bind(address: SocketAddr, authenticated: bool) -> Result<TcpListener, Bin
     })
 }
 
+/// Says why the host should get no traffic at the moment.
+pub type Unready = Box<dyn Fn() -> Option<String> + Send + Sync>;
+
 /// What the edge serves with.
 pub struct Parts<M: Mcp> {
     pub mcp: Arc<M>,
     pub sessions: Arc<Registry<M>>,
     pub authenticator: Authenticator,
     pub rate: Arc<RequestRate>,
-    /// Why the host should get no traffic at the moment.
-    pub unready: Box<dyn Fn() -> Option<String> + Send + Sync>,
+    pub unready: Unready,
     pub now: Now,
     pub options: HttpOptions,
 }
@@ -113,7 +115,7 @@ pub struct Server<M: Mcp> {
     sessions: Arc<Registry<M>>,
     authenticator: Authenticator,
     rate: Arc<RequestRate>,
-    unready: Box<dyn Fn() -> Option<String> + Send + Sync>,
+    unready: Unready,
     now: Now,
     options: HttpOptions,
     /// Lower case, as they compare.

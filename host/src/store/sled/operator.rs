@@ -7,7 +7,6 @@
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::io::{BufRead, Write};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
@@ -21,6 +20,7 @@ use super::group::Census;
 use super::head::{Head, Place, open_row};
 use super::keys::{self, Part, TaskKey, kind};
 use super::open::{self, GroupRow, Layout};
+use super::salvage::{each_readable, guarded, on_a_copy, on_what_opens};
 use super::view::View;
 use super::{SledStore, engine_error};
 use crate::store::record::unseal;
@@ -53,6 +53,14 @@ impl Report {
     }
 }
 
+/// Takes a data directory that has a store; nothing is created where there is none.
+fn lock_existing(layout: &Layout) -> Result<open::DirectoryLock, Error> {
+    if !layout.store.exists() {
+        return Err(Error::Engine(format!("there is no store at {}", layout.store.display())));
+    }
+    open::lock(layout)
+}
+
 /// Checks the store of a data directory that no host uses: every record, payload and index.
 ///
 /// # Errors
@@ -60,19 +68,20 @@ impl Report {
 /// [`Error::Locked`] when a host runs on it. Damage is not an error but part of the report.
 pub fn check(data: &Path) -> Result<Report, Error> {
     let layout = Layout::new(data);
-    let _lock = open::lock(&layout)?;
+    let _lock = lock_existing(&layout)?;
     let mut report = Report::default();
-    let examined = guarded(|| open::examine(&layout));
-    if let Err(error) = &examined {
+    if !layout.database_file().exists() && !layout.state.exists() {
+        return Ok(report);
+    }
+    if let Err(error) = guarded(|| open::examine(&layout)) {
         report.problem(error.to_string());
     }
     let rest = guarded(|| {
-        if !layout.database_file().exists() {
-            return Ok(());
-        }
-        let view = View::default();
-        view.set_tree(Some((*open::engine(&layout.database, CACHE_BYTES)?).clone()));
-        examine_rows(&view, &open::files(&layout)?, &mut report)
+        on_a_copy(&layout, |copied| {
+            let view = View::default();
+            view.set_tree(Some((*open::engine(&copied.database, CACHE_BYTES)?).clone()));
+            examine_rows(&view, &open::files(&layout)?, &mut report)
+        })
     });
     if let Err(error) = rest {
         report.problem(error.to_string());
@@ -85,11 +94,6 @@ pub fn check_running(store: &SledStore) -> Result<Report, Error> {
     let mut report = Report::default();
     examine_rows(&store.shared.view, &store.files, &mut report)?;
     Ok(report)
-}
-
-/// Runs what may panic on damaged bytes.
-fn guarded<R>(act: impl FnOnce() -> Result<R, Error>) -> Result<R, Error> {
-    catch_unwind(AssertUnwindSafe(act)).unwrap_or_else(|_| Err(open::refuse("the engine stopped while reading")))
 }
 
 /// Index rows and payload chunks, as the heads say they must be.
@@ -257,35 +261,69 @@ pub struct Moved {
 /// Writes everything readable of a store that no host uses, damaged or not, as lines of JSON.
 pub fn export(data: &Path, out: &mut dyn Write) -> Result<Moved, Error> {
     let layout = Layout::new(data);
-    let _lock = open::lock(&layout)?;
+    let _lock = lock_existing(&layout)?;
     export_layout(&layout, out)
 }
 
 /// Writes everything of a store that is in use.
 pub fn export_running(store: &SledStore, out: &mut dyn Write) -> Result<Moved, Error> {
-    export_view(&store.shared.view, &store.files, out)
+    Export { view: &store.shared.view, files: &store.files, out, moved: Moved::default() }.whole()
 }
 
 fn export_layout(layout: &Layout, out: &mut dyn Write) -> Result<Moved, Error> {
     if !layout.database_file().exists() {
         return Err(Error::Engine(format!("there is no database at {}", layout.database.display())));
     }
-    guarded(|| {
+    let damage = guarded(|| open::examine(layout)).err();
+    on_what_opens(layout, |layout, tree| {
         let view = View::default();
-        view.set_tree(Some((*open::engine(&layout.database, CACHE_BYTES)?).clone()));
-        export_view(&view, &open::files(layout)?, out)
+        view.set_tree(Some(tree.clone()));
+        let export = Export { view: &view, files: &open::files(layout)?, out, moved: Moved::default() };
+        match damage {
+            None => export.whole(),
+            Some(damage) => export.readable(tree, &damage),
+        }
     })
 }
 
-fn export_view(view: &View, files: &Files, out: &mut dyn Write) -> Result<Moved, Error> {
-    let group = view.get(keys::GROUP)?.and_then(|row| unseal::<GroupRow>(&row, "database").ok());
-    let id = group.map_or(String::new(), |row| BASE64.encode(row.id));
-    let mut moved = Moved::default();
-    write_line(out, &Line::Store { format: EXPORT_FORMAT, id })?;
-    each_row(view, &[], |key, value| {
+/// An export under way.
+struct Export<'a> {
+    view: &'a View,
+    files: &'a Files,
+    out: &'a mut dyn Write,
+    moved: Moved,
+}
+
+impl Export<'_> {
+    /// All of a sound database, in key order.
+    fn whole(mut self) -> Result<Moved, Error> {
+        self.header()?;
+        each_row(self.view, &[], |key, value| self.row(key, value))?;
+        self.finish()
+    }
+
+    /// What can be read of a damaged one.
+    fn readable(mut self, tree: &::sled::Tree, damage: &Error) -> Result<Moved, Error> {
+        self.header()?;
+        self.lost("database", damage.to_string())?;
+        let gaps = each_readable(tree, &mut |key, value| self.row(key, value))?;
+        if gaps > 0 {
+            self.lost("rows", format!("unreadable in {gaps} places"))?;
+        }
+        self.finish()
+    }
+
+    fn header(&mut self) -> Result<(), Error> {
+        let row = self.view.get(keys::GROUP).ok().flatten();
+        let group = row.and_then(|row| unseal::<GroupRow>(&row, "database").ok());
+        let id = group.map_or(String::new(), |row| BASE64.encode(row.id));
+        self.line(&Line::Store { format: EXPORT_FORMAT, id })
+    }
+
+    fn row(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error> {
         let line = match key.first() {
             Some(&kind::TASK) => match keys::parse_task(key) {
-                Some(task) => export_task(view, files, &task, value),
+                Some(task) => export_task(self.view, self.files, &task, value),
                 None => Err(Error::Corrupt("its key is unreadable".to_owned())),
             },
             Some(&(kind::LIST | kind::EXPIRY | kind::UNFINISHED | kind::ALIAS | kind::PAYLOAD)) => return Ok(()),
@@ -296,20 +334,37 @@ fn export_view(view: &View, files: &Files, out: &mut dyn Write) -> Result<Moved,
                 value: BASE64.encode(value),
             }),
         };
-        let line = line.unwrap_or_else(|error| {
-            let what = keys::parse_task(key).map_or_else(|| format!("row {}", label(key)), |key| key.id.to_string());
-            moved.lost.push(format!("{what}: {error}"));
-            Line::Unreadable { what, reason: error.to_string() }
-        });
         match line {
-            Line::Task { .. } => moved.tasks += 1,
-            Line::Row { .. } => moved.rows += 1,
-            Line::Store { .. } | Line::Unreadable { .. } => {}
+            Ok(line) => {
+                match line {
+                    Line::Task { .. } => self.moved.tasks += 1,
+                    _ => self.moved.rows += 1,
+                }
+                self.line(&line)
+            }
+            Err(error) => {
+                let task = keys::parse_task(key).map(|key| format!("task {}", key.id));
+                self.lost(&task.unwrap_or_else(|| format!("row of kind {}", label(key))), error.to_string())
+            }
         }
-        write_line(out, &line)
-    })?;
-    out.flush().map_err(|error| Error::Engine(format!("the export cannot be written: {error}")))?;
-    Ok(moved)
+    }
+
+    fn lost(&mut self, what: &str, reason: String) -> Result<(), Error> {
+        self.moved.lost.push(format!("{what}: {reason}"));
+        self.line(&Line::Unreadable { what: what.to_owned(), reason })
+    }
+
+    fn line(&mut self, line: &Line) -> Result<(), Error> {
+        let cannot = |error: std::io::Error| Error::Engine(format!("the export cannot be written: {error}"));
+        let mut text = serde_json::to_vec(line).map_err(|error| cannot(error.into()))?;
+        text.push(b'\n');
+        self.out.write_all(&text).map_err(cannot)
+    }
+
+    fn finish(self) -> Result<Moved, Error> {
+        self.out.flush().map_err(|error| Error::Engine(format!("the export cannot be written: {error}")))?;
+        Ok(self.moved)
+    }
 }
 
 fn export_task(view: &View, files: &Files, key: &TaskKey, value: &[u8]) -> Result<Line, Error> {
@@ -327,13 +382,6 @@ fn export_task(view: &View, files: &Files, key: &TaskKey, value: &[u8]) -> Resul
     })
 }
 
-fn write_line(out: &mut dyn Write, line: &Line) -> Result<(), Error> {
-    let mut text =
-        serde_json::to_vec(line).map_err(|error| Error::Engine(format!("a line cannot be written: {error}")))?;
-    text.push(b'\n');
-    out.write_all(&text).map_err(|error| Error::Engine(format!("the export cannot be written: {error}")))
-}
-
 /// Makes a new database from an export, or (without one) from what is still readable of the present database. The old folder
 /// stays beside the new one, under the name that is returned.
 ///
@@ -344,7 +392,7 @@ fn write_line(out: &mut dyn Write, line: &Line) -> Result<(), Error> {
 pub fn rebuild(data: &Path, from: Option<&mut dyn BufRead>) -> Result<(Moved, Option<PathBuf>), Error> {
     let layout = Layout::new(data);
     let _lock = open::lock(&layout)?;
-    let fresh = Layout::at(data, data.join("store.new"));
+    let fresh = Layout::at(data, layout.rebuilt());
     remove_folder(&fresh.store)?;
     fs::create_dir_all(&fresh.store).map_err(|error| io_error("create", &fresh.store, &error))?;
     let moved = match from {

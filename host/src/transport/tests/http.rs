@@ -50,6 +50,17 @@ async fn what_the_endpoint_does_not_take_has_its_status() {
 }
 
 #[tokio::test]
+async fn a_cancelled_request_is_answered_with_nothing() {
+    let edge = Edge::usual().await;
+    let client = edge.session().await;
+    let reply = client.rpc(1, "cancelled", json!({})).await;
+    assert_eq!((reply.status, reply.header("content-type")), (200, Some("text/event-stream")));
+    assert_eq!(reply.body().await, "");
+    let reply = client.with("Accept", "application/json").rpc(1, "cancelled", json!({})).await;
+    assert_eq!((reply.status, reply.body().await.as_str()), (202, ""));
+}
+
+#[tokio::test]
 async fn unsupported_versions_are_told_what_is_supported() {
     let edge = Edge::usual().await;
     let reply = edge.client().with("MCP-Protocol-Version", "2024-11-05").post("{}").await;

@@ -251,5 +251,5 @@ async fn a_stream_ends_when_the_host_drains() {
     reply.event().await.unwrap();
     edge.stop().await;
     assert!(reply.event().await.is_none());
-    assert!(reply.is_closed().await);
+    assert!(reply.closed().await);
 }

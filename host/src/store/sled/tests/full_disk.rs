@@ -110,7 +110,12 @@ fn a_failed_write_hides_what_was_not_acknowledged_and_the_store_recovers() {
                 break;
             }
         }
-        assert!(store.read_only().is_some() && !failed.is_empty(), "{} writes fitted", acknowledged.len());
+        let reason = store.read_only().unwrap();
+        assert!(
+            reason.contains("a write failed") && !failed.is_empty(),
+            "{} writes fitted: {reason}",
+            acknowledged.len()
+        );
         present(&store, &acknowledged, &failed).await;
         std::fs::remove_file(&hog).unwrap();
         until_writable(&store).await;

@@ -40,7 +40,7 @@ fn after_the_cut(disk: &Path) -> tempfile::TempDir {
         match kind {
             "d" => fs::create_dir_all(path).unwrap(),
             // A file that was never synced has its name and nothing in it.
-            _ if disk.join(number).exists() => drop(fs::copy(disk.join(number), path).map(drop).unwrap()),
+            _ if disk.join(number).exists() => fs::copy(disk.join(number), path).map(drop).unwrap(),
             _ => fs::write(path, "").unwrap(),
         }
     }
