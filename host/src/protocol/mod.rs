@@ -32,9 +32,6 @@ use jsonrpc::Message;
 pub use legacy::METHODS;
 pub use session::Session;
 
-/// The revisions that a client can speak, newest first.
-pub const PROTOCOL_VERSIONS: [&str; 2] = ["2025-11-25", "2025-06-18"];
-
 /// One JSON-RPC message for the client, on one line.
 #[derive(Clone, Debug)]
 pub struct Frame {

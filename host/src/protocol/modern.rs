@@ -2,7 +2,7 @@
 
 use super::error::RpcError;
 use super::jsonrpc::{Message, error_response};
-use super::{PROTOCOL_VERSION, PROTOCOL_VERSIONS, Received, Rejection, declared_version};
+use super::{PROTOCOL_VERSION, Received, Rejection, VERSIONS, declared_version};
 
 /// Refuses a modern message, with the revisions that can be had.
 pub(super) fn receive(message: &Message<'_>) -> Received {
@@ -12,7 +12,7 @@ pub(super) fn receive(message: &Message<'_>) -> Received {
         Message::Response { id, .. } => (Some(id), None),
     };
     let error = match params.and_then(declared_version) {
-        Some(requested) => RpcError::unsupported_version(&PROTOCOL_VERSIONS, &requested),
+        Some(requested) => RpcError::unsupported_version(VERSIONS, &requested),
         None => RpcError::invalid_params(format!("params._meta must have {PROTOCOL_VERSION}")),
     };
     Received::Rejected { rejection: Rejection::Malformed, body: error_response(id, &error) }

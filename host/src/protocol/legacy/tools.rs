@@ -22,8 +22,6 @@ use crate::tasks::{CallRequest, Client, RequestedTtl};
 pub(super) const PAGE: usize = 50;
 /// Larger arguments are validated where that does not hold up anybody else.
 const INLINE_BYTES_MAX: usize = 64 * 1024;
-/// What of one violation is shown.
-const VIOLATION_CHARS_MAX: usize = 300;
 
 #[derive(Default, Deserialize)]
 pub(super) struct Paged {
@@ -212,9 +210,8 @@ fn fits(tool: &ToolEntry, arguments: &str) -> Result<(), Misfit> {
     tool.input.check(&value).map_err(|violations| {
         let mut text = format!("The arguments do not fit the input schema of {}:", tool.tool.name);
         for violation in violations {
-            let message: String = violation.message.chars().take(VIOLATION_CHARS_MAX).collect();
-            let place = if violation.path.is_empty() { "(arguments)" } else { &violation.path };
-            text.push_str(&format!("\n{place}: {message}"));
+            text.push('\n');
+            text.push_str(&violation.to_string());
         }
         Misfit::Schema(text)
     })
