@@ -54,7 +54,7 @@ pub(crate) async fn store(command: StoreCommand) -> anyhow::Result<ExitCode> {
     let value = execute(&operate, command, Absent::Refuse).await?;
     show(&operate, &value, || fields(&value));
     // A check that found something has done its work, but scripts must see it.
-    Ok(if value["sound"] == Value::Bool(false) { ExitCode::from(EXIT_FAILED) } else { ExitCode::SUCCESS })
+    Ok(if value.get("sound") == Some(&Value::Bool(false)) { ExitCode::from(EXIT_FAILED) } else { ExitCode::SUCCESS })
 }
 
 pub(crate) async fn tasks(command: TasksCommand) -> anyhow::Result<ExitCode> {
@@ -96,7 +96,7 @@ pub(super) async fn any_active_token(data: &Path) -> anyhow::Result<bool> {
         return Ok(false);
     }
     let value = execute_at(data, Command::TokenList, Absent::Refuse).await?;
-    let tokens = value["tokens"].as_array().cloned().unwrap_or_default();
+    let tokens = value.get("tokens").and_then(Value::as_array).cloned().unwrap_or_default();
     let tokens = tokens.into_iter().map(serde_json::from_value).collect::<Result<Vec<TokenInfo>, _>>()?;
     Ok(tokens.iter().any(|token| token.is_active(now())))
 }
