@@ -388,6 +388,20 @@ async fn a_plain_call_is_promoted_where_it_stands() {
 }
 
 #[tokio::test]
+async fn a_drain_waits_for_what_sleeps_and_not_for_what_is_asked() {
+    let world = world();
+    let sleepy = world.create(&ANNA, "sleepy").await.unwrap();
+    let asked = world.create(&ANNA, "ask").await.unwrap();
+    world.until(asked.id, |task| task.phase == Phase::Active(Active::InputRequired)).await;
+    let drain = world.tasks.drain(Duration::from_secs(60));
+    tokio::time::timeout(Duration::from_secs(10), drain).await.unwrap().unwrap();
+    world.store.restart();
+    let outcome = async |id| crate::store::TaskStore::get(&*world.store, &ANNA, id).await.unwrap().unwrap().phase;
+    assert_eq!(outcome(sleepy.id).await, Phase::Ended(Outcome::Output { is_error: false }));
+    assert_eq!(outcome(asked.id).await, Phase::Ended(Outcome::Error(CallError::Interrupted)));
+}
+
+#[tokio::test]
 async fn a_draining_host_takes_nothing_new() {
     let world = world();
     let task = world.create(&ANNA, "forever").await.unwrap();
