@@ -1,7 +1,9 @@
-//! A plain call of a tool, or another request to a plugin: no record, no disk; it lives as long as somebody holds it, or becomes a task on the way.
+//! A plain call of a tool, or another request to a plugin: no record, no disk; it lives as long as somebody holds it. A call may
+//! become a task on the way.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
@@ -34,6 +36,24 @@ pub struct PlainCall<T = ToolOutput> {
     occupancy: Occupancy,
     wait: Wait,
     gives_back: PhantomData<fn() -> T>,
+    #[expect(dead_code, reason = "held for its drop")]
+    counted: Counted,
+}
+
+/// Counts a plain call for as long as somebody holds it: a drain waits for these.
+struct Counted(Arc<Inner>);
+
+impl Counted {
+    fn new(inner: &Arc<Inner>) -> Self {
+        inner.plain_calls.fetch_add(1, Ordering::AcqRel);
+        Self(Arc::clone(inner))
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.plain_calls.fetch_sub(1, Ordering::AcqRel);
+    }
 }
 
 enum Wait {
@@ -109,8 +129,20 @@ impl<T: TryFrom<Returned>> PlainCall<T> {
         let plugin = spec.plugin.name.clone();
         let cancel_grace = Duration::from_millis(spec.limits.cancel_grace_ms);
         let running = inner.executor.start(spec).map_err(|error| host_failure("starting a call", &error))?;
-        let (wait, gives_back) = (Wait::Nothing, PhantomData);
-        Ok(Self { inner, requestor, request, plugin, cancel_grace, seed, call_id, running, occupancy, wait, gives_back })
+        Ok(Self {
+            counted: Counted::new(&inner),
+            inner,
+            requestor,
+            request,
+            plugin,
+            cancel_grace,
+            seed,
+            call_id,
+            running,
+            occupancy,
+            wait: Wait::Nothing,
+            gives_back: PhantomData,
+        })
     }
 
     /// What happens next; after `Finished` nothing does. Cancel-safe.
