@@ -12,6 +12,7 @@ impl super::Control {
     pub fn cancel_grace_ms(&self) -> u64 {
         0
     }
+    pub fn promoted(&self, _task_id: String) {}
     pub fn pause(&self) {}
     pub fn resume(&self) {}
     pub fn steering_pending(&self, _pending: bool) {}

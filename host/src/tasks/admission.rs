@@ -109,6 +109,22 @@ pub(super) struct Permit {
     task: bool,
 }
 
+impl Permit {
+    /// Counts from now on as a task, if there is room for one more.
+    pub(super) fn become_task(&mut self) -> Result<(), Full> {
+        let Some(admission) = self.admission.as_ref().filter(|_| !self.task) else { return Ok(()) };
+        let running_tasks_max = admission.limits.of(&self.requestor).tasks_running_per_requestor;
+        let mut state = lock(&admission.state);
+        let counts = state.requestors.entry(self.requestor).or_default();
+        if counts.running_tasks >= running_tasks_max {
+            return Err(Full { limit: "tasks_running_per_requestor", value: running_tasks_max.into() });
+        }
+        counts.running_tasks += 1;
+        self.task = true;
+        Ok(())
+    }
+}
+
 impl Drop for Permit {
     fn drop(&mut self) {
         if let Some(admission) = self.admission.take() {
@@ -391,3 +407,6 @@ impl State {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

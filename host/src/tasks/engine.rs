@@ -149,7 +149,7 @@ impl Tasks {
         let related = inner.known(requestor, &request.related).await?;
         let (seed, call_id) = (random()?, CallId(random()?));
         let spec = inner.spec(requestor, &request, Identity { seed, call_id, task_id: None, attempt: 1 }, &related);
-        PlainCall::start(inner.clone(), spec, occupancy)
+        PlainCall::start(inner.clone(), *requestor, request, spec, occupancy)
     }
 
     /// Creates a task: durable when this returns, and running or queued.
@@ -162,19 +162,14 @@ impl Tasks {
             Some(_) => None,
             None => Some(inner.admission.hold(requestor, Hold::Queued).map_err(|full| refused(full, Some(1_000)))?),
         };
-        let task = inner.new_task(requestor, &request, permit.is_some()).await?;
-        let creation = Creation {
-            task,
-            arguments: request.call.arguments.clone(),
-            reserved_bytes: inner.reserved_bytes(requestor, &request.call.tool),
-            caps: inner.stored_caps(requestor),
-        };
-        let task = Arc::new(inner.store.create(creation).await.map_err(|error| inner.store_error(error))?);
+        let active = if permit.is_some() { Active::Running } else { Active::Queued };
+        let (seed, call_id) = (random()?, CallId(random()?));
+        let task = Arc::new(inner.record(requestor, &request, active, seed, call_id).await?);
         let begin = match (permit, place) {
             (Some(permit), _) => Begin::Running(permit),
             (None, place) => inner.queue(requestor, place),
         };
-        inner.start_run(task.clone(), begin, Some((request.call.tool.clone(), request.call.arguments)));
+        inner.start_run(task.clone(), begin, Some((request.call.tool, request.call.arguments)));
         inner.sooner.notify_one();
         Ok(Task::clone(&task))
     }
@@ -360,11 +355,35 @@ impl Inner {
         task
     }
 
-    async fn new_task(&self, requestor: &Requestor, request: &TaskRequest, starts: bool) -> Result<Task, Error> {
+    /// Writes the record of a call that runs already.
+    pub(super) async fn record_running(
+        &self,
+        requestor: &Requestor,
+        request: TaskRequest,
+        seed: [u8; 32],
+        call_id: CallId,
+    ) -> Result<Task, Error> {
+        self.refuse_if_draining()?;
+        self.creations.check(requestor)?;
+        let task = self.record(requestor, &request, Active::Running, seed, call_id).await?;
+        self.sooner.notify_one();
+        Ok(task)
+    }
+
+    /// Writes a new record, durable and counted when this returns.
+    async fn record(
+        &self,
+        requestor: &Requestor,
+        request: &TaskRequest,
+        active: Active,
+        seed: [u8; 32],
+        call_id: CallId,
+    ) -> Result<Task, Error> {
         let limits = self.admission.limits(requestor);
         let now = self.clock.now();
         let tool = &request.call.tool;
-        Ok(Task {
+        let starts = active == Active::Running;
+        let task = Task {
             id: TaskId(random()?),
             requestor: *requestor,
             revision: 0,
@@ -377,18 +396,25 @@ impl Inner {
             updated_at: now,
             retention: retention(request.ttl, limits),
             poll_interval_ms: self.durations.poll_interval_ms(requestor, &tool.tool.name),
-            phase: Phase::Active(if starts { Active::Running } else { Active::Queued }),
+            phase: Phase::Active(active),
             status_message: (!starts).then(|| "queued".to_owned()),
             inputs: Vec::new(),
             steering: Vec::new(),
             steering_delivered: 0,
             alias: None,
-            seed: random()?,
-            call_id: CallId(random()?),
+            seed,
+            call_id,
             lease: Some(self.lease(now)),
             attempt: u32::from(starts),
             related: self.known(requestor, &request.call.related).await?,
-        })
+        };
+        let creation = Creation {
+            task,
+            arguments: request.call.arguments.clone(),
+            reserved_bytes: self.reserved_bytes(requestor, tool),
+            caps: self.stored_caps(requestor),
+        };
+        self.store.create(creation).await.map_err(|error| self.store_error(error))
     }
 
     /// Those of the named tasks that this requestor may read; the others are dropped without a word.

@@ -35,7 +35,7 @@ pub(super) struct Live {
 }
 
 /// What the guest waits for. Its imports are synchronous, so there is at most one such thing.
-enum Wait {
+pub(super) enum Wait {
     Nothing,
     Answers {
         keys: Vec<String>,
@@ -49,8 +49,8 @@ enum Wait {
     Permit(Reply),
 }
 
-enum Reply {
-    Answers(oneshot::Sender<Result<Vec<Answer>, AskError>>, Vec<Answer>),
+pub(super) enum Reply {
+    Answers(oneshot::Sender<Result<Vec<Answer>, AskError>>, Result<Vec<Answer>, AskError>),
     Slept(oneshot::Sender<()>),
     /// Only the pause is over.
     Nothing,
@@ -72,11 +72,11 @@ impl Live {
         task: Arc<Task>,
         running: Running,
         occupancy: Occupancy,
+        wait: Wait,
     ) -> Self {
         let mut seen = run.watch();
         seen.mark_changed();
-        let (wait, grace_until) = (Wait::Nothing, None);
-        Self { inner, run, seen, task, running, occupancy, wait, paused: false, grace_until }
+        Self { inner, run, seen, task, running, occupancy, wait, paused: false, grace_until: None }
     }
 
     /// The guest's result, or `None` when the record is over before the guest is. The guest is stopped either way.
@@ -189,7 +189,7 @@ impl Live {
         };
         let Some(answers) = keys.iter().map(answer).collect::<Option<Vec<_>>>() else { return };
         if let Wait::Answers { reply, .. } = std::mem::replace(&mut self.wait, Wait::Nothing) {
-            self.wait = Wait::Permit(Reply::Answers(reply, answers));
+            self.wait = Wait::Permit(Reply::Answers(reply, Ok(answers)));
         }
     }
 
@@ -203,7 +203,7 @@ impl Live {
         self.running.control.resume();
         if let Wait::Permit(reply) = std::mem::replace(&mut self.wait, Wait::Nothing) {
             match reply {
-                Reply::Answers(reply, answers) => drop(reply.send(Ok(answers))),
+                Reply::Answers(reply, answers) => drop(reply.send(answers)),
                 Reply::Slept(reply) => {
                     let _ = reply.send(());
                 }

@@ -109,6 +109,8 @@ pub enum CallNews {
         logger: Option<String>,
         data: Json,
     },
+    /// The guest would rather be a task: [`PlainCall::promote`] it, or go on.
+    Detach,
     /// Must be replied to; dropping the reply tells the guest that nobody can be reached.
     Ask {
         requests: Vec<InputRequest>,

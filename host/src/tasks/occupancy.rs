@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::admission::{Admission, Held, Hold, Permit, Purpose, Ticket};
+use super::admission::{Admission, Full, Held, Hold, Permit, Purpose, Ticket};
 use crate::domain::requestor::Requestor;
 
 /// Starts as running, with the permit that was granted.
@@ -20,6 +20,15 @@ pub(super) struct Occupancy {
 impl Occupancy {
     pub(super) fn new(admission: Arc<Admission>, requestor: Requestor, task: bool, permit: Permit) -> Self {
         Self { admission, requestor, task, permit: Some(permit), resting: None, returning: None }
+    }
+
+    /// Counts from now on as a task, if there is room for one more.
+    pub(super) fn become_task(&mut self) -> Result<(), Full> {
+        if let Some(permit) = &mut self.permit {
+            permit.become_task()?;
+        }
+        self.task = true;
+        Ok(())
     }
 
     /// Gives the running permit back for as long as the call rests. Where there is no room to rest, the call keeps its permit:

@@ -1,4 +1,4 @@
-//! A plain call: no record, no disk; it lives as long as somebody holds it.
+//! A plain call: no record, no disk; it lives as long as somebody holds it, or becomes a task on the way.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,14 +9,22 @@ use tokio::time::Instant;
 use super::admission::Hold;
 use super::engine::Inner;
 use super::identity::{host_failure, incident};
+use super::live::{Reply as LiveReply, Wait as LiveWait};
 use super::occupancy::Occupancy;
-use super::{CallNews, Error};
+use super::run::Begin;
+use super::{CallNews, CallRequest, Error, RequestedTtl, TaskRequest};
 use crate::domain::call::{Answer, AskError, CallError};
+use crate::domain::requestor::Requestor;
+use crate::domain::task::{CallId, Origin, Task};
 use crate::runtime::{CallEvent, CallSpec, Running};
 
 /// A call that runs. Dropping it stops the guest at once.
 pub struct PlainCall {
     inner: Arc<Inner>,
+    requestor: Requestor,
+    request: CallRequest,
+    seed: [u8; 32],
+    call_id: CallId,
     running: Running,
     occupancy: Occupancy,
     wait: Wait,
@@ -24,9 +32,17 @@ pub struct PlainCall {
 
 enum Wait {
     Nothing,
-    Answers { answers: oneshot::Receiver<Result<Vec<Answer>, AskError>>, reply: AnswersReply },
-    Morning { at: Instant, reply: oneshot::Sender<()> },
+    Answers {
+        answers: oneshot::Receiver<Result<Vec<Answer>, AskError>>,
+        reply: AnswersReply,
+    },
+    Morning {
+        at: Instant,
+        reply: oneshot::Sender<()>,
+    },
     Permit(Reply),
+    /// For the word whether it is a task now.
+    Detach(oneshot::Sender<Option<String>>),
 }
 
 type AnswersReply = oneshot::Sender<Result<Vec<Answer>, AskError>>;
@@ -37,9 +53,45 @@ enum Reply {
 }
 
 impl PlainCall {
-    pub(super) fn start(inner: Arc<Inner>, spec: CallSpec, occupancy: Occupancy) -> Result<Self, Error> {
+    pub(super) fn start(
+        inner: Arc<Inner>,
+        requestor: Requestor,
+        request: CallRequest,
+        spec: CallSpec,
+        occupancy: Occupancy,
+    ) -> Result<Self, Error> {
+        let (seed, call_id) = (spec.facts.seed, spec.facts.call_id);
         let running = inner.executor.start(spec).map_err(|error| host_failure("starting a call", &error))?;
-        Ok(Self { inner, running, occupancy, wait: Wait::Nothing })
+        Ok(Self { inner, requestor, request, seed, call_id, running, occupancy, wait: Wait::Nothing })
+    }
+
+    /// Makes the running call a task, without running anything twice: the record is durable when this returns, and the guest
+    /// never notices. When a quota refuses, the call comes back with the reason and goes on plainly.
+    pub async fn promote(mut self, origin: Origin, ttl: RequestedTtl) -> Result<Task, (Self, Error)> {
+        if let Err(full) = self.occupancy.become_task() {
+            let error = Error::Quota { limit: full.limit, value: full.value, retry_after_ms: None };
+            return Err((self, error));
+        }
+        let request = TaskRequest { call: self.request.clone(), origin, ttl };
+        let task = match self.inner.record_running(&self.requestor, request, self.seed, self.call_id).await {
+            Ok(task) => Arc::new(task),
+            Err(error) => return Err((self, error)),
+        };
+        let Self { inner, running, occupancy, wait, .. } = self;
+        running.control.promoted(task.id.to_string());
+        let wait = match wait {
+            Wait::Morning { at, reply } => LiveWait::Morning { at, reply },
+            Wait::Permit(Reply::Slept(reply)) => LiveWait::Permit(LiveReply::Slept(reply)),
+            Wait::Permit(Reply::Answers(reply, answers)) => LiveWait::Permit(LiveReply::Answers(reply, answers)),
+            Wait::Detach(reply) => {
+                drop(reply.send(Some(task.id.to_string())));
+                LiveWait::Nothing
+            }
+            // A question that was asked before the task existed is not the task's: the guest hears that nobody answers.
+            Wait::Answers { .. } | Wait::Nothing => LiveWait::Nothing,
+        };
+        inner.start_run(task.clone(), Begin::Promoted(Box::new((running, occupancy, wait))), None);
+        Ok(Task::clone(&task))
     }
 
     /// What happens next; after `Finished` nothing does. Cancel-safe.
@@ -81,6 +133,11 @@ impl PlainCall {
 
     /// Ends a wait whose time has come: sleeps to their end, takes a permit again, and replies.
     async fn wait_over(&mut self) {
+        if matches!(self.wait, Wait::Detach(_))
+            && let Wait::Detach(reply) = std::mem::replace(&mut self.wait, Wait::Nothing)
+        {
+            drop(reply.send(None));
+        }
         if let Wait::Morning { at, .. } = &self.wait {
             tokio::time::sleep_until(*at).await;
             if let Wait::Morning { reply, .. } = std::mem::replace(&mut self.wait, Wait::Nothing) {
@@ -119,8 +176,8 @@ impl PlainCall {
                 None
             }
             Some(CallEvent::Detach { reply }) => {
-                drop(reply.send(None));
-                None
+                self.wait = Wait::Detach(reply);
+                Some(CallNews::Detach)
             }
             Some(CallEvent::Steering { reply }) => {
                 drop(reply.send(Vec::new()));

@@ -14,7 +14,7 @@ use super::admission::{Held, Permit, Purpose, Ticket};
 use super::engine::{ApplyError, Identity, Inner};
 use super::feed::lock;
 use super::identity::{host_failure, incident};
-use super::live::Live;
+use super::live::{Live, Wait};
 use super::occupancy::Occupancy;
 use super::{CallRequest, Client, Error};
 use crate::domain::Json;
@@ -51,6 +51,8 @@ pub(super) enum Begin {
     Running(Permit),
     /// It waits for its turn; the place counts as queued. A paused task has no ticket yet.
     Queued(Option<Held>, Option<Ticket>),
+    /// A plain call that became a task on the way.
+    Promoted(Box<(Running, Occupancy, Wait)>),
 }
 
 impl Run {
@@ -122,6 +124,10 @@ async fn drive(
     known: Option<(Arc<ToolEntry>, Json)>,
 ) {
     let (permit, task) = match begin {
+        Begin::Promoted(call) => {
+            let (running, occupancy, wait) = *call;
+            return live(inner, run, task, running, occupancy, wait).await;
+        }
         Begin::Running(permit) => (permit, task.clone()),
         Begin::Queued(place, ticket) => {
             let Some(started) = wait_for_turn(inner, run, task, ticket).await else { return };
@@ -130,17 +136,25 @@ async fn drive(
         }
     };
     let occupancy = Occupancy::new(inner.admission.clone(), task.requestor, true, permit);
-    let started_at = inner.clock.now();
     match begin_call(inner, &task, known).await {
-        Ok(running) => {
-            let live = Live::new(inner.clone(), run.clone(), task.clone(), running, occupancy);
-            let Some(result) = live.until_over().await else { return };
-            let took_ms = inner.clock.now().saturating_sub(started_at);
-            inner.durations.learn(&task.requestor, &task.tool, took_ms);
-            finish(inner, &task, task.attempt, result).await;
-        }
+        Ok(running) => live(inner, run, &task, running, occupancy, Wait::Nothing).await,
         Err(error) => finish(inner, &task, task.attempt, Err(error)).await,
     }
+}
+
+async fn live(
+    inner: &Arc<Inner>,
+    run: &Arc<Run>,
+    task: &Arc<Task>,
+    running: Running,
+    occupancy: Occupancy,
+    wait: Wait,
+) {
+    let started_at = inner.clock.now();
+    let live = Live::new(inner.clone(), run.clone(), task.clone(), running, occupancy, wait);
+    let Some(result) = live.until_over().await else { return };
+    inner.durations.learn(&task.requestor, &task.tool, inner.clock.now().saturating_sub(started_at));
+    finish(inner, task, task.attempt, result).await;
 }
 
 /// Waits in the queue, and marks the record as running when it is this task's turn. `None`: the task is over.

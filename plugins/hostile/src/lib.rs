@@ -9,7 +9,7 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use bulkhead_plugin::task::{self, LogLevel};
-use bulkhead_plugin::{Plugin, Tool};
+use bulkhead_plugin::{Handler, Plugin, Tool};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -90,26 +90,30 @@ fn ignore_cancel() -> String {
     }
 }
 
+/// Every attack may run as a task, so that plain calls and tasks are tested with the same ones.
+fn attack<Marker, H: Handler<Marker>>(name: &str, description: &str, handler: H) -> Tool {
+    Tool::new(name, description, handler).task_optional()
+}
+
 fn plugin() -> Plugin {
     Plugin::new()
-        .tool(Tool::new("spin", "Loops forever without calling the host.", spin).task_optional())
-        .tool(Tool::new("recurse", "Recurses until the stack is full.", recurse))
-        .tool(Tool::new("grow", "Takes memory until there is none.", grow))
-        .tool(Tool::new("flood_result", "Returns one huge text.", results::flood))
-        .tool(Tool::new("flood_log", "Sends a kilobyte to the log, over and over.", flood_log).task_optional())
-        .tool(Tool::new("flood_progress", "Reports progress as fast as it can.", flood_progress).task_optional())
-        .tool(Tool::new("flood_stdout", "Prints to stdout and stderr, over and over.", flood_stdout).task_optional())
-        .tool(Tool::new("flood_handles", "Takes host resources and never returns them.", outside::flood_handles))
-        .tool(Tool::new("trap", "Executes an unreachable instruction.", trap).task_optional())
-        .tool(Tool::new("read_file", "Reads a file and returns its text.", outside::read_file))
-        .tool(Tool::new("environment", "Lists the environment variables that it sees.", outside::environment))
-        .tool(Tool::new("connect", "Opens a TCP connection.", outside::connect))
-        .tool(Tool::new("ignore_cancel", "Sees that it was cancelled and goes on.", ignore_cancel).task_optional())
-        .tool(
-            Tool::new("bad_output", "Returns what its own output schema forbids.", results::bad_output).task_optional(),
-        )
-        .tool(Tool::new("bad_json", "Returns structured content that is not JSON.", results::bad_json).task_optional())
-        .tool(Tool::new("bad_utf8", "Returns a text that is not UTF-8.", results::bad_utf8).task_optional())
+        .tool(attack("spin", "Loops forever without calling the host.", spin))
+        .tool(attack("recurse", "Recurses until the stack is full.", recurse))
+        .tool(attack("grow", "Takes memory until there is none.", grow))
+        .tool(attack("flood_result", "Returns one huge text.", results::flood))
+        .tool(attack("flood_log", "Sends a kilobyte to the log, over and over.", flood_log))
+        .tool(attack("flood_progress", "Reports progress as fast as it can.", flood_progress))
+        .tool(attack("flood_stdout", "Prints to stdout and stderr, over and over.", flood_stdout))
+        .tool(attack("flood_handles", "Takes host resources and never returns them.", outside::flood_handles))
+        .tool(attack("trap", "Executes an unreachable instruction.", trap))
+        .tool(attack("read_file", "Reads a file and returns its text.", outside::read_file))
+        .tool(attack("write_file", "Writes a file.", outside::write_file))
+        .tool(attack("environment", "Lists the environment variables that it sees.", outside::environment))
+        .tool(attack("connect", "Opens a TCP connection.", outside::connect))
+        .tool(attack("ignore_cancel", "Sees that it was cancelled and goes on.", ignore_cancel))
+        .tool(attack("bad_output", "Returns what its own output schema forbids.", results::bad_output))
+        .tool(attack("bad_json", "Returns structured content that is not JSON.", results::bad_json))
+        .tool(attack("bad_utf8", "Returns a text that is not UTF-8.", results::bad_utf8))
 }
 
 bulkhead_plugin::manifest!(

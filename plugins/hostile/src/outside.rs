@@ -23,6 +23,19 @@ pub(crate) fn read_file(Path { path }: Path) -> Result<String, Error> {
     Ok(std::fs::read_to_string(path)?)
 }
 
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct File {
+    /// The file's path.
+    path: String,
+    /// What it will hold.
+    text: String,
+}
+
+pub(crate) fn write_file(File { path, text }: File) -> Result<String, Error> {
+    std::fs::write(&path, &text)?;
+    Ok(format!("{} bytes written to {path}", text.len()))
+}
+
 pub(crate) fn environment() -> String {
     std::env::vars().map(|(key, value)| format!("{key}={value}\n")).collect()
 }

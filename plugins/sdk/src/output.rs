@@ -39,20 +39,13 @@ pub struct Json<T>(pub T);
 /// let png: &[u8] = b"\x89PNG";
 /// let output = Output::text("The chart of last week").image(png, "image/png");
 /// ```
-#[derive(Default)]
 pub struct Output(ToolOutput);
-
-impl Default for ToolOutput {
-    fn default() -> Self {
-        Self { content: Vec::new(), structured: None, is_error: false, meta: Vec::new() }
-    }
-}
 
 impl Output {
     /// An output without content.
     #[must_use]
     pub fn new() -> Self {
-        Self::default()
+        Self(ToolOutput { content: Vec::new(), structured: None, is_error: false, meta: Vec::new() })
     }
 
     /// An output with one text block.
@@ -144,6 +137,12 @@ impl Output {
 
 fn media(data: Vec<u8>, mime_type: String) -> MediaContent {
     MediaContent { data, mime_type, annotations: None, meta: Vec::new() }
+}
+
+impl Default for Output {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 impl From<Output> for ToolOutput {

@@ -40,7 +40,10 @@ pub(crate) fn of_form<T: JsonSchema>() -> Value {
     schema.remove("additionalProperties");
     schema.entry("properties").or_insert(json!({}));
     if let Some(Value::Object(properties)) = schema.get_mut("properties") {
-        properties.values_mut().for_each(without_null);
+        for property in properties.values_mut() {
+            without_null(property);
+            titled_choice(property);
+        }
     }
     Value::Object(schema)
 }
@@ -70,6 +73,16 @@ impl Transform for Portable {
         }
         transform_subschemas(self, schema);
     }
+}
+
+/// Writes an enum whose variants have doc comments as MCP's forms do: constants with titles.
+fn titled_choice(property: &mut Value) {
+    let Some(Value::Array(choices)) = property.get_mut("oneOf") else { return };
+    for choice in choices {
+        let title = choice.get("description").unwrap_or(&choice["const"]).clone();
+        *choice = json!({ "const": choice["const"], "title": title });
+    }
+    property["type"] = json!("string");
 }
 
 /// Turns "this or null" into "this".
@@ -115,6 +128,15 @@ mod tests {
         travellers: u32,
         class: Option<Class>,
         note: Option<String>,
+        seat: Option<Seat>,
+    }
+
+    #[derive(Deserialize, Serialize, JsonSchema)]
+    enum Seat {
+        /// With a view.
+        Window,
+        /// With space.
+        Aisle,
     }
 
     #[test]
@@ -126,8 +148,15 @@ mod tests {
                 "properties": {
                     "city": { "type": "string", "description": "Where to." },
                     "travellers": { "type": "integer", "minimum": 1, "maximum": 9 },
-                    "class": { "anyOf": [{ "type": "string", "enum": ["economy", "business"] }, { "type": "null" }] },
-                    "note": { "type": ["string", "null"] }
+                    "class": { "type": ["string", "null"], "enum": ["economy", "business", null] },
+                    "note": { "type": ["string", "null"] },
+                    "seat": { "anyOf": [
+                        { "oneOf": [
+                            { "type": "string", "const": "Window", "description": "With a view." },
+                            { "type": "string", "const": "Aisle", "description": "With space." }
+                        ] },
+                        { "type": "null" }
+                    ] }
                 },
                 "required": ["city", "travellers"],
                 "additionalProperties": false
@@ -143,7 +172,11 @@ mod tests {
                 "city": { "type": "string", "description": "Where to." },
                 "travellers": { "type": "integer", "minimum": 1, "maximum": 9 },
                 "class": { "type": "string", "enum": ["economy", "business"] },
-                "note": { "type": "string" }
+                "note": { "type": "string" },
+                "seat": { "type": "string", "oneOf": [
+                    { "const": "Window", "title": "With a view." },
+                    { "const": "Aisle", "title": "With space." }
+                ] }
             })
         );
     }

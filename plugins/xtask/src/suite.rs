@@ -10,7 +10,7 @@ pub(crate) struct Options {
     /// Only build the guests and run the tests: no format check, no clippy, no documentation.
     #[arg(long)]
     quick: bool,
-    /// Passed on to `cargo test --workspace`, such as a part of a test's name, or `-p tests`.
+    /// Passed on to `cargo test --workspace`, such as a part of a test's name.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     arguments: Vec<String>,
 }
