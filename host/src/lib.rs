@@ -17,3 +17,5 @@ pub mod protocol;
 pub mod transport;
 
 pub mod config;
+
+pub mod control;

@@ -80,8 +80,11 @@ impl RpcError {
 
     /// The arguments are larger than a call may take.
     pub(crate) fn too_large(limit: &'static str, value: u64) -> Self {
-        Self::new(INVALID_PARAMS, format!("the arguments are larger than {value} bytes"))
-            .with(&LimitData { limit, value, retry_after_ms: None })
+        Self::new(INVALID_PARAMS, format!("the arguments are larger than {value} bytes")).with(&LimitData {
+            limit,
+            value,
+            retry_after_ms: None,
+        })
     }
 
     /// A protocol version that is not spoken.
@@ -195,8 +198,7 @@ mod tests {
 
     #[test]
     fn quota_and_rate_say_limit_value_and_when_to_come_back() {
-        let quota =
-            tasks::Error::Quota { limit: "tasks_queued_per_requestor", value: 256, retry_after_ms: Some(1000) };
+        let quota = tasks::Error::Quota { limit: "tasks_queued_per_requestor", value: 256, retry_after_ms: Some(1000) };
         let expected = serde_json::json!({"code": 1010, "message": "tasks_queued_per_requestor is at its limit of 256",
             "data": {"limit": "tasks_queued_per_requestor", "value": 256, "retryAfterMs": 1000}});
         assert_eq!(json(&RpcError::from(&quota)), expected);
@@ -216,10 +218,7 @@ mod tests {
     fn a_plugin_cannot_speak_with_a_reserved_code() {
         let custom = |code| CallError::Custom { code, message: "x".into(), data: Some(Json::new("[1,\n2]")) };
         assert_eq!(json(&RpcError::from(&custom(-32601)))["code"], -32603);
-        assert_eq!(
-            json(&RpcError::from(&custom(42))),
-            serde_json::json!({"code": 42, "message": "x", "data": [1, 2]})
-        );
+        assert_eq!(json(&RpcError::from(&custom(42))), serde_json::json!({"code": 42, "message": "x", "data": [1, 2]}));
     }
 
     #[test]

@@ -140,12 +140,7 @@ impl Session {
         Ok(session)
     }
 
-    fn new(
-        id: String,
-        mut settled: Settled,
-        log_level: LogLevel,
-        initialized: bool,
-    ) -> Result<Self, getrandom::Error> {
+    fn new(id: String, mut settled: Settled, log_level: LogLevel, initialized: bool) -> Result<Self, getrandom::Error> {
         for text in [&mut settled.client_name, &mut settled.client_version] {
             *text = text.chars().filter(|c| !c.is_control()).take(CLIENT_TEXT_CHARS_MAX).collect();
         }

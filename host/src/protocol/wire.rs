@@ -103,7 +103,8 @@ impl Serialize for OutputView<'_> {
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("content", &Blocks(output))?;
         // These revisions allow objects only; anything else stays readable as text.
-        if let Some(structured) = output.structured.as_ref().filter(|json| json.as_str().trim_start().starts_with('{')) {
+        if let Some(structured) = output.structured.as_ref().filter(|json| json.as_str().trim_start().starts_with('{'))
+        {
             map.serialize_entry("structuredContent", &Raw(structured))?;
         }
         if output.is_error {
@@ -310,12 +311,7 @@ struct IconView<'a> {
 
 impl<'a> From<&'a Icon> for IconView<'a> {
     fn from(icon: &'a Icon) -> Self {
-        Self {
-            src: &icon.src,
-            mime_type: icon.mime_type.as_deref(),
-            sizes: &icon.sizes,
-            theme: icon.theme.as_deref(),
-        }
+        Self { src: &icon.src, mime_type: icon.mime_type.as_deref(), sizes: &icon.sizes, theme: icon.theme.as_deref() }
     }
 }
 
@@ -357,7 +353,7 @@ impl From<&Task> for TaskView {
 fn status(task: &Task) -> (&'static str, Option<String>) {
     let said = || task.status_message.clone();
     match &task.phase {
-        Phase::Active(Active::Queued) => ("working", Some("queued: waits for its turn".to_owned())),
+        Phase::Active(Active::Queued) => ("working", said().or_else(|| Some("queued".to_owned()))),
         Phase::Active(active) => (active_name(*active), said()),
         Phase::Paused { before } => (active_name(*before), Some("paused".to_owned())),
         Phase::Ended(Outcome::Output { is_error: false }) => ("completed", said()),
@@ -380,18 +376,18 @@ fn active_name(active: Active) -> &'static str {
 
 /// A `CreateTaskResult`.
 #[derive(Serialize)]
-pub(crate) struct Created<'a> {
+pub(crate) struct Created {
     pub(crate) task: TaskView,
     #[serde(rename = "_meta")]
-    pub(crate) meta: ImmediateResponse<'a>,
+    pub(crate) meta: ImmediateResponse,
 }
 
 /// What a model may read while the task runs.
-pub(crate) struct ImmediateResponse<'a> {
-    pub(crate) tool: &'a str,
+pub(crate) struct ImmediateResponse {
+    pub(crate) tool: String,
 }
 
-impl Serialize for ImmediateResponse<'_> {
+impl Serialize for ImmediateResponse {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let text = format!("{} was started as a task; its result will be there later.", self.tool);
         let mut map = serializer.serialize_map(Some(1))?;

@@ -1,7 +1,7 @@
 //! One call in one fresh instance.
 
 /// What a running call and its levers share.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Shared {}
 
 impl super::Control {

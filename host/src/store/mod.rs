@@ -7,6 +7,8 @@
 //! The trait takes data, not closures, so that an engine across machines can stand behind it: nothing here assumes that there
 //! is only one process.
 
+mod leases;
+mod ledger;
 pub mod memory;
 pub mod record;
 pub mod sled;
@@ -164,7 +166,10 @@ pub enum RowKind {
     Duration = b'D',
 }
 
-/// Small rows (values of at most 4,000 bytes) by kind and key.
+/// The largest value of a row.
+pub const ROW_BYTES_MAX: usize = 4_000;
+
+/// Small rows (values of at most [`ROW_BYTES_MAX`]) by kind and key.
 #[async_trait]
 pub trait RowStore: Send + Sync + 'static {
     /// The value.

@@ -1,1 +1,471 @@
-//! (to be written)
+//! The store on one machine: sled 0.34, by the rules under which it loses nothing.
+//!
+//! Owns the data directory's folder `store`. Only this module and its children import sled. Must not let anybody but the
+//! [`committer`](self) thread write. Invariant: an acknowledged write is on disk (not merely with the operating system), and
+//! a reader sees nothing that is not.
+//!
+//! The rules, each of which stands for a way in which sled loses data or hangs: one thread writes, a batch per group; `flush`
+//! and then `sync_data` on the database file, before anybody is told; no `flush_async`, `watch_prefix` or merge operator; one
+//! tree; values of at most 4,000 bytes; a probe before opening; free space before writing.
+
+mod backup;
+mod committer;
+mod files;
+mod group;
+mod head;
+mod keys;
+mod open;
+mod operation;
+mod probe;
+mod space;
+mod state;
+mod view;
+
+use std::path::PathBuf;
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::sync::{Semaphore, oneshot};
+
+pub use self::backup::backup;
+pub use self::probe::{PROBE_ARGUMENT, ProbeMode, probe_main};
+pub use self::space::FreeSpace;
+
+use self::committer::Committer;
+use self::files::{FILE_BYTES_MIN, Files};
+use self::head::{Head, PAYLOAD_INLINE_BYTES, Place, RECORD_INLINE_BYTES};
+use self::keys::{Part, TaskKey, kind};
+use self::open::{Database, Found, GroupRow, Layout};
+use self::operation::{Chunked, Envelope, Operation, Payloads, Reply};
+use self::space::Space;
+use self::state::{State, StateFile};
+use self::view::View;
+use super::leases::Leases;
+use super::ledger::Ledger;
+use super::{Change, Creation, Error, ListPosition, ROW_BYTES_MAX, RowKind, RowStore, TaskStore, Usage, record};
+use crate::domain::requestor::Requestor;
+use crate::domain::task::{Lease, NodeId, Task, TaskId};
+use crate::domain::tool::ToolOutput;
+use crate::domain::{Json, UnixMs};
+
+/// Operations that wait for the committer; more wait outside.
+const OPERATIONS_WAITING_MAX: usize = 1_024;
+
+/// How to open a store.
+#[derive(Clone)]
+pub struct SledOptions {
+    /// The data directory; the database goes to the folder `store` in it.
+    pub dir: PathBuf,
+    pub probe: ProbeMode,
+    /// sled's cache of pages.
+    pub cache_bytes: u64,
+    /// Below this much free space nothing is written; below half of it nothing is removed either.
+    pub free_bytes_min: u64,
+    /// Given up after a failed write, so that there is room for opening again.
+    pub ballast_bytes: u64,
+    /// How often a read-only store looks whether it may write again.
+    pub retry_every: Duration,
+    /// Another answer to "how much is free?", for tests.
+    pub free_space: Option<FreeSpace>,
+}
+
+impl SledOptions {
+    /// The defaults for a data directory.
+    pub fn new(dir: impl Into<PathBuf>) -> Self {
+        Self {
+            dir: dir.into(),
+            probe: ProbeMode::default(),
+            cache_bytes: 64 << 20,
+            free_bytes_min: 64 << 20,
+            ballast_bytes: 16 << 20,
+            retry_every: Duration::from_secs(1),
+            free_space: None,
+        }
+    }
+}
+
+/// What readers, writers and the committer share.
+#[derive(Default)]
+struct Shared {
+    view: Arc<View>,
+    tap: Arc<backup::Tap>,
+    ledger: Mutex<Ledger>,
+    leases: Mutex<Leases>,
+    read_only: Mutex<Option<String>>,
+}
+
+impl Shared {
+    fn with_ledger<R>(&self, act: impl FnOnce(&mut Ledger) -> R) -> R {
+        act(&mut self.ledger.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn with_leases<R>(&self, act: impl FnOnce(&mut Leases) -> R) -> R {
+        act(&mut self.leases.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn read_only(&self) -> Option<String> {
+        self.read_only.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set_read_only(&self, reason: Option<String>) {
+        *self.read_only.lock().unwrap_or_else(PoisonError::into_inner) = reason;
+    }
+}
+
+/// The store. Dropping it closes it, and waits for that.
+pub struct SledStore {
+    shared: Arc<Shared>,
+    files: Files,
+    permits: Arc<Semaphore>,
+    operations: Mutex<Option<Sender<Envelope>>>,
+    committer: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl SledStore {
+    /// Opens the store of a data directory, creating it if there is none. Takes as long as reading the database once: call it
+    /// where blocking is fine.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Locked`] when another process has the directory, [`Error::Corrupt`] when the database is damaged, older than
+    /// what was acknowledged, or not the one that belongs here.
+    pub fn open(options: SledOptions) -> Result<Arc<Self>, Error> {
+        let layout = Layout::new(&options.dir);
+        let lock = open::lock(&layout)?;
+        let (database, state) = match open::find(&layout)? {
+            Found::Fresh => create(&layout, options.cache_bytes)?,
+            Found::Database(state) => {
+                probe::probe(options.probe, &options.dir)?;
+                let database = open::database(&layout, options.cache_bytes, &state)?;
+                let state = StateFile::open(&layout.state, state.at(database.last.group))?;
+                (database, state)
+            }
+        };
+        let (ledger, named) = open::take_stock(&database.tree)?;
+        let files = open::files(&layout)?;
+        let orphans = files.remove_orphans(&named)?;
+        if orphans > 0 {
+            tracing::info!(orphans, "removed payload files that no task names");
+        }
+        let shared = Arc::new(Shared { ledger: Mutex::new(ledger), ..Shared::default() });
+        shared.view.set_tree(Some(database.tree.clone()));
+        let free_space = options.free_space.unwrap_or_else(space::statvfs);
+        let mut space = Space::new(&layout.store, free_space, options.free_bytes_min, options.ballast_bytes);
+        if space.room() == space::Room::Enough {
+            space.put_ballast();
+        }
+        let committer = Committer::new(
+            Arc::clone(&shared),
+            layout,
+            options.cache_bytes,
+            options.retry_every,
+            files.clone(),
+            space,
+            database,
+            state,
+            lock,
+        );
+        let (operations, waiting) = std::sync::mpsc::channel();
+        let thread = std::thread::Builder::new().name("store".to_owned()).spawn(move || committer.run(&waiting));
+        let thread = thread.map_err(|error| Error::Engine(format!("no thread for the store: {error}")))?;
+        Ok(Arc::new(Self {
+            shared,
+            files,
+            permits: Arc::new(Semaphore::new(OPERATIONS_WAITING_MAX)),
+            operations: Mutex::new(Some(operations)),
+            committer: Mutex::new(Some(thread)),
+        }))
+    }
+
+    /// Gives the committer an operation and waits for its answer.
+    async fn ask<T>(&self, operation: impl FnOnce(Reply<T>) -> Operation) -> Result<T, Error> {
+        let permit = Arc::clone(&self.permits).acquire_owned().await.map_err(|_| closed())?;
+        let (reply, answer) = oneshot::channel();
+        let envelope = Envelope { operation: operation(reply), permit };
+        let sent = match &*self.operations.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some(operations) => operations.send(envelope).is_ok(),
+            None => false,
+        };
+        if !sent {
+            return Err(closed());
+        }
+        answer.await.map_err(|_| closed())?
+    }
+
+    /// Finds places for the payloads of a task; large ones are on disk when this returns.
+    async fn place(&self, part: Part, bytes: Vec<u8>, payloads: &mut Payloads) -> Result<Place, Error> {
+        if bytes.len() <= PAYLOAD_INLINE_BYTES {
+            return Ok(Place::Inline(bytes));
+        }
+        let (length, checksum) = (bytes.len() as u64, crc32fast::hash(&bytes));
+        if bytes.len() < FILE_BYTES_MIN {
+            payloads.chunks.push(Chunked { part, bytes });
+            return Ok(Place::Chunks { bytes: length, checksum });
+        }
+        if let Some(reason) = self.shared.read_only() {
+            return Err(Error::ReadOnly(reason));
+        }
+        let files = self.files.clone();
+        let written = tokio::task::spawn_blocking(move || files.write(&bytes)).await;
+        let (name, file) = written.map_err(|error| Error::Engine(format!("a file was not written: {error}")))??;
+        payloads.files.push(file);
+        Ok(Place::File { name, bytes: length, checksum })
+    }
+
+    /// Reads a payload, off the asynchronous threads when it lies in a file.
+    async fn payload(
+        &self,
+        key: TaskKey,
+        part: Part,
+        place: fn(Head) -> Option<Place>,
+    ) -> Result<Option<Vec<u8>>, Error> {
+        let Some(found) = self.shared.view.head(&key)?.and_then(place) else { return Ok(None) };
+        match found {
+            Place::Inline(bytes) => Ok(Some(bytes)),
+            Place::Chunks { .. } => self.shared.view.payload(&self.files, &key, part, place),
+            Place::File { .. } => {
+                let (view, files) = (Arc::clone(&self.shared.view), self.files.clone());
+                let read = tokio::task::spawn_blocking(move || view.payload(&files, &key, part, place)).await;
+                read.map_err(|error| Error::Engine(format!("a file was not read: {error}")))?
+            }
+        }
+    }
+
+    fn read_task(&self, key: &TaskKey) -> Result<Option<Task>, Error> {
+        let record = self.shared.view.payload(&self.files, key, Part::Record, |head| Some(head.record))?;
+        record.map(|bytes| record::decode_task(&bytes)).transpose()
+    }
+}
+
+impl Drop for SledStore {
+    fn drop(&mut self) {
+        // Without senders the thread closes the store; the directory is free again once it has ended.
+        self.operations.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let thread = self.committer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread
+            && thread.join().is_err()
+        {
+            tracing::error!("the store's thread had broken");
+        }
+    }
+}
+
+/// Makes a new database. Group 1 is its own row; until the state file knows of it, nothing was ever acknowledged.
+fn create(layout: &Layout, cache_bytes: u64) -> Result<(Database, StateFile), Error> {
+    let mut id = [0; 16];
+    getrandom::fill(&mut id).map_err(|error| Error::Engine(format!("no random bytes: {error}")))?;
+    let mut state = StateFile::open(&layout.state, State::new(id))?;
+    let db = open::engine(&layout.database, cache_bytes)?;
+    let first = GroupRow { id, group: 1, rows: 0, sum: 0 };
+    db.insert(keys::GROUP, first.encode()?).map_err(engine_error)?;
+    db.flush().map_err(engine_error)?;
+    drop(db);
+    let database = open::unchecked(layout, cache_bytes)?;
+    for folder in [&layout.database, &layout.store] {
+        files::sync_folder(folder).map_err(|error| files::io_error("sync", folder, &error))?;
+    }
+    database.file.sync_all().map_err(|error| Error::Engine(format!("the database cannot be synced: {error}")))?;
+    state.write(1, false)?;
+    Ok((database, state))
+}
+
+/// Splits a record into what stays in the task's row and what does not fit there.
+fn place_record(bytes: Vec<u8>) -> (Place, Option<Chunked>) {
+    if bytes.len() <= RECORD_INLINE_BYTES {
+        return (Place::Inline(bytes), None);
+    }
+    let place = Place::Chunks { bytes: bytes.len() as u64, checksum: crc32fast::hash(&bytes) };
+    (place, Some(Chunked { part: Part::Record, bytes }))
+}
+
+fn engine_error(error: ::sled::Error) -> Error {
+    match error {
+        ::sled::Error::Corruption { .. } => Error::Corrupt(error.to_string()),
+        other => Error::Engine(other.to_string()),
+    }
+}
+
+fn closed() -> Error {
+    Error::Engine("the store is closed, or being opened again".to_owned())
+}
+
+#[async_trait]
+impl TaskStore for SledStore {
+    async fn create(&self, creation: Creation) -> Result<Task, Error> {
+        let Creation { mut task, arguments, reserved_bytes, caps } = creation;
+        task.revision = 1;
+        let key = TaskKey::new(&task.requestor, task.id);
+        let mut payloads = Payloads::default();
+        let (record, chunked) = place_record(record::encode_task(&task)?);
+        payloads.chunks.extend(chunked);
+        let arguments = self.place(Part::Arguments, arguments.as_str().into(), &mut payloads).await?;
+        let head = Box::new(Head::new(&task, record, arguments, reserved_bytes));
+        self.ask(|reply| Operation::Create { key, head, payloads, caps, reply }).await?;
+        Ok(task)
+    }
+
+    async fn commit(&self, change: Change) -> Result<Task, Error> {
+        let Change { mut task, output } = change;
+        task.revision = task.revision.saturating_add(1);
+        let key = TaskKey::new(&task.requestor, task.id);
+        let mut payloads = Payloads::default();
+        let (record, chunked) = place_record(record::encode_task(&task)?);
+        payloads.chunks.extend(chunked);
+        let mut head = Box::new(Head::new(&task, record, Place::Inline(Vec::new()), 0));
+        if let Some(output) = output {
+            let bytes = record::encode_output(&output)?;
+            head.output = Some(self.place(Part::Output, bytes, &mut payloads).await?);
+        }
+        self.ask(|reply| Operation::Commit { key, head, payloads, reply }).await?;
+        Ok(task)
+    }
+
+    async fn get(&self, requestor: &Requestor, id: TaskId) -> Result<Option<Task>, Error> {
+        self.read_task(&TaskKey::new(requestor, id))
+    }
+
+    async fn arguments(&self, requestor: &Requestor, id: TaskId) -> Result<Option<Json>, Error> {
+        let key = TaskKey::new(requestor, id);
+        let bytes = self.payload(key, Part::Arguments, |head| Some(head.arguments)).await?;
+        let text = bytes.map(String::from_utf8).transpose();
+        text.map(|text| text.map(Json::new))
+            .map_err(|_| Error::Corrupt(format!("the arguments of task {id} are not text")))
+    }
+
+    async fn output(&self, requestor: &Requestor, id: TaskId) -> Result<Option<ToolOutput>, Error> {
+        let bytes = self.payload(TaskKey::new(requestor, id), Part::Output, |head| head.output).await?;
+        bytes.map(|bytes| record::decode_output(&bytes)).transpose()
+    }
+
+    async fn by_alias(&self, requestor: &Requestor, alias: &str) -> Result<Option<TaskId>, Error> {
+        let row = self.shared.view.get(&keys::alias(requestor, &head::alias_digest(alias)))?;
+        let id = row.map(|row| <[u8; 16]>::try_from(row.as_ref()).map(TaskId)).transpose();
+        id.map_err(|_| Error::Corrupt("an alias does not point to a task".to_owned()))
+    }
+
+    async fn list(
+        &self,
+        requestor: &Requestor,
+        after: Option<ListPosition>,
+        count_max: usize,
+    ) -> Result<Vec<Task>, Error> {
+        let prefix = keys::list_prefix(requestor);
+        let after = after.map(|position| keys::successor(&keys::list_position(requestor, position)));
+        let mut start = after.unwrap_or_else(|| prefix.clone());
+        let mut tasks = Vec::new();
+        while tasks.len() < count_max {
+            let rows = self.shared.view.scan(&prefix, &start, count_max - tasks.len())?;
+            let Some((last, _)) = rows.last() else { break };
+            start = keys::successor(last);
+            for id in rows.iter().filter_map(|(key, _)| keys::parse_list(key)) {
+                // One that went since the scan does not shorten the page: the loop fetches more.
+                tasks.extend(self.read_task(&TaskKey::new(requestor, id))?);
+            }
+        }
+        Ok(tasks)
+    }
+
+    async fn claim(&self, now: UnixMs, lease: Lease, count_max: usize) -> Result<Vec<Task>, Error> {
+        let mut candidates = Vec::new();
+        let mut start = vec![kind::UNFINISHED];
+        while candidates.len() < count_max {
+            let rows = self.shared.view.scan(&[kind::UNFINISHED], &start, CLAIM_PAGE_ROWS)?;
+            let Some((last, _)) = rows.last() else { break };
+            start = keys::successor(last);
+            let free =
+                |row: &::sled::IVec| self.shared.with_leases(|leases| !leases.alive(head::parse_lease_row(row), now));
+            let keys = rows.iter().filter(|(_, row)| free(row)).filter_map(|(key, _)| keys::parse_task(key));
+            candidates.extend(keys.take(count_max - candidates.len()));
+        }
+        if candidates.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.ask(|reply| Operation::Claim { candidates, now, lease, reply }).await
+    }
+
+    async fn heartbeat(&self, node: NodeId, until: UnixMs) -> Result<(), Error> {
+        self.shared.with_leases(|leases| leases.heartbeat(node, until));
+        Ok(())
+    }
+
+    async fn expired(&self, now: UnixMs, count_max: usize) -> Result<Vec<(Requestor, TaskId)>, Error> {
+        let rows = self.shared.view.scan(&[kind::EXPIRY], &[kind::EXPIRY], count_max)?;
+        let keys = rows.iter().filter_map(|(key, _)| keys::parse_expiry(key));
+        Ok(keys.take_while(|(at, _)| *at <= now).map(|(_, key)| (key.requestor, key.id)).collect())
+    }
+
+    async fn next_expiry(&self) -> Result<Option<UnixMs>, Error> {
+        let rows = self.shared.view.scan(&[kind::EXPIRY], &[kind::EXPIRY], 1)?;
+        Ok(rows.first().and_then(|(key, _)| keys::parse_expiry(key)).map(|(at, _)| at))
+    }
+
+    async fn remove(&self, requestor: &Requestor, id: TaskId) -> Result<(), Error> {
+        let key = TaskKey::new(requestor, id);
+        self.ask(|reply| Operation::Remove { key, reply }).await
+    }
+
+    async fn usage(&self, requestor: &Requestor) -> Result<(Usage, Usage), Error> {
+        Ok(self.shared.with_ledger(|ledger| ledger.of(requestor)))
+    }
+
+    async fn scan(&self, after: Option<(Requestor, TaskId)>, count_max: usize) -> Result<Vec<Task>, Error> {
+        let after = after.map(|(requestor, id)| keys::successor(&TaskKey::new(&requestor, id).task()));
+        let start = after.unwrap_or_else(|| vec![kind::TASK]);
+        let rows = self.shared.view.scan(&[kind::TASK], &start, count_max)?;
+        let tasks = rows.iter().filter_map(|(key, _)| keys::parse_task(key)).map(|key| self.read_task(&key));
+        tasks.filter_map(Result::transpose).collect()
+    }
+
+    fn read_only(&self) -> Option<String> {
+        self.shared.read_only()
+    }
+
+    async fn close(&self) -> Result<(), Error> {
+        let closed = self.ask(|reply| Operation::Close { reply }).await;
+        let thread = self.committer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread {
+            let joined = tokio::task::spawn_blocking(move || thread.join().is_ok()).await;
+            if !joined.unwrap_or(false) {
+                return Err(Error::Engine("the store's thread had broken".to_owned()));
+            }
+        }
+        closed
+    }
+}
+
+/// Rows that a claim looks at in one step.
+const CLAIM_PAGE_ROWS: usize = 1_024;
+
+#[async_trait]
+impl RowStore for SledStore {
+    async fn row(&self, kind: RowKind, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
+        self.shared.view.get(&keys::row(kind, key))?.map(|row| head::open_row(&row)).transpose()
+    }
+
+    async fn put_row(&self, kind: RowKind, key: &[u8], value: Vec<u8>, absent_only: bool) -> Result<(), Error> {
+        if value.len() > ROW_BYTES_MAX {
+            return Err(Error::Quota { limit: "row_bytes", value: ROW_BYTES_MAX as u64 });
+        }
+        let (key, value) = (keys::row(kind, key), head::seal_row(value));
+        self.ask(|reply| Operation::PutRow { key, value, absent_only, reply }).await
+    }
+
+    async fn remove_row(&self, kind: RowKind, key: &[u8]) -> Result<(), Error> {
+        let key = keys::row(kind, key);
+        self.ask(|reply| Operation::RemoveRow { key, reply }).await
+    }
+
+    async fn rows(
+        &self,
+        kind: RowKind,
+        after: Option<&[u8]>,
+        count_max: usize,
+    ) -> Result<Vec<(Vec<u8>, Vec<u8>)>, Error> {
+        let start = after.map_or_else(|| keys::row(kind, &[]), |after| keys::successor(&keys::row(kind, after)));
+        let rows = self.shared.view.scan(&[kind as u8], &start, count_max)?;
+        rows.iter().map(|(key, value)| Ok((key.iter().skip(1).copied().collect(), head::open_row(value)?))).collect()
+    }
+}

@@ -10,7 +10,7 @@ use super::TaskNews;
 use super::admission::Hold;
 use super::engine::{ApplyError, Inner};
 use super::occupancy::Occupancy;
-use super::run::{Run, Seen, is_running};
+use super::run::{Run, Seen, Started, is_running};
 use crate::domain::call::{Answer, AskError, CallError, InputRequest};
 use crate::domain::lifecycle::{Event, Refusal};
 use crate::domain::task::{Outcome, Phase, Task};
@@ -27,6 +27,7 @@ pub(super) struct Live {
     /// The record as it was seen last.
     task: Arc<Task>,
     running: Running,
+    cancel_grace: Duration,
     occupancy: Occupancy,
     wait: Wait,
     paused: bool,
@@ -70,13 +71,14 @@ impl Live {
         inner: Arc<Inner>,
         run: Arc<Run>,
         task: Arc<Task>,
-        running: Running,
+        started: Started,
         occupancy: Occupancy,
         wait: Wait,
     ) -> Self {
+        let Started { running, cancel_grace } = started;
         let mut seen = run.watch();
         seen.mark_changed();
-        Self { inner, run, seen, task, running, occupancy, wait, paused: false, grace_until: None }
+        Self { inner, run, seen, task, running, cancel_grace, occupancy, wait, paused: false, grace_until: None }
     }
 
     /// The guest's result, or `None` when the record is over before the guest is. The guest is stopped either way.
@@ -155,8 +157,7 @@ impl Live {
             return None;
         }
         control.resume();
-        let grace_ms = self.running.control.cancel_grace_ms();
-        self.grace_until = Some(Instant::now() + Duration::from_millis(grace_ms));
+        self.grace_until = Some(Instant::now() + self.cancel_grace);
         match std::mem::replace(&mut self.wait, Wait::Nothing) {
             Wait::Answers { reply, .. } | Wait::Permit(Reply::Answers(reply, _)) => {
                 let _ = reply.send(Err(AskError::Cancelled));

@@ -140,3 +140,6 @@ pub enum TaskNews {
         data: Json,
     },
 }
+
+#[cfg(test)]
+mod tests;

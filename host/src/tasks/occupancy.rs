@@ -41,6 +41,13 @@ impl Occupancy {
         }
     }
 
+    /// The call is over: whatever it held is free.
+    pub(super) fn leave(&mut self) {
+        self.permit = None;
+        self.resting = None;
+        self.returning = None;
+    }
+
     /// Waits for a running permit. Cancel-safe: the place in the queue is kept.
     pub(super) async fn run(&mut self) {
         while self.permit.is_none() {

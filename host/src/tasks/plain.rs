@@ -11,7 +11,7 @@ use super::engine::Inner;
 use super::identity::{host_failure, incident};
 use super::live::{Reply as LiveReply, Wait as LiveWait};
 use super::occupancy::Occupancy;
-use super::run::Begin;
+use super::run::{Begin, Started};
 use super::{CallNews, CallRequest, Error, RequestedTtl, TaskRequest};
 use crate::domain::call::{Answer, AskError, CallError};
 use crate::domain::requestor::Requestor;
@@ -77,6 +77,7 @@ impl PlainCall {
             Ok(task) => Arc::new(task),
             Err(error) => return Err((self, error)),
         };
+        let cancel_grace = self.cancel_grace();
         let Self { inner, running, occupancy, wait, .. } = self;
         running.control.promoted(task.id.to_string());
         let wait = match wait {
@@ -90,7 +91,11 @@ impl PlainCall {
             // A question that was asked before the task existed is not the task's: the guest hears that nobody answers.
             Wait::Answers { .. } | Wait::Nothing => LiveWait::Nothing,
         };
-        inner.start_run(task.clone(), Begin::Promoted(Box::new((running, occupancy, wait))), None);
+        inner.start_run(
+            task.clone(),
+            Begin::Promoted(Box::new((Started { running, cancel_grace }, occupancy, wait))),
+            None,
+        );
         Ok(Task::clone(&task))
     }
 
@@ -124,11 +129,16 @@ impl PlainCall {
             Wait::Morning { reply, .. } => Wait::Permit(Reply::Slept(reply)),
             other => other,
         };
+        let cancel_grace = self.cancel_grace();
         tokio::spawn(async move {
             let over = async { while !matches!(self.next().await, CallNews::Finished(_)) {} };
             // Over or not, the guest stops here.
-            let _ = tokio::time::timeout(Duration::from_millis(control.cancel_grace_ms()), over).await;
+            let _ = tokio::time::timeout(cancel_grace, over).await;
         });
+    }
+
+    fn cancel_grace(&self) -> Duration {
+        Duration::from_millis(self.request.tool.limits.cancel_grace_ms)
     }
 
     /// Ends a wait whose time has come: sleeps to their end, takes a permit again, and replies.
@@ -188,8 +198,12 @@ impl PlainCall {
                 None
             }
             Some(CallEvent::Status(_) | CallEvent::ResourceUpdated(_)) => None,
-            Some(CallEvent::Finished(result)) => Some(CallNews::Finished(result)),
+            Some(CallEvent::Finished(result)) => {
+                self.occupancy.leave();
+                Some(CallNews::Finished(result))
+            }
             None => {
+                self.occupancy.leave();
                 let incident = incident();
                 tracing::error!(incident, "a call ended without saying how");
                 Some(CallNews::Finished(Err(CallError::Internal { incident })))

@@ -45,6 +45,12 @@ pub(super) struct Run {
     status: Mutex<Option<String>>,
 }
 
+/// A call that runs, and what it gets when it is cancelled.
+pub(super) struct Started {
+    pub(super) running: Running,
+    pub(super) cancel_grace: Duration,
+}
+
 /// How a run begins.
 pub(super) enum Begin {
     /// The record already says that it runs.
@@ -52,7 +58,7 @@ pub(super) enum Begin {
     /// It waits for its turn; the place counts as queued. A paused task has no ticket yet.
     Queued(Option<Held>, Option<Ticket>),
     /// A plain call that became a task on the way.
-    Promoted(Box<(Running, Occupancy, Wait)>),
+    Promoted(Box<(Started, Occupancy, Wait)>),
 }
 
 impl Run {
@@ -125,8 +131,8 @@ async fn drive(
 ) {
     let (permit, task) = match begin {
         Begin::Promoted(call) => {
-            let (running, occupancy, wait) = *call;
-            return live(inner, run, task, running, occupancy, wait).await;
+            let (started, occupancy, wait) = *call;
+            return live(inner, run, task, started, occupancy, wait).await;
         }
         Begin::Running(permit) => (permit, task.clone()),
         Begin::Queued(place, ticket) => {
@@ -137,7 +143,7 @@ async fn drive(
     };
     let occupancy = Occupancy::new(inner.admission.clone(), task.requestor, true, permit);
     match begin_call(inner, &task, known).await {
-        Ok(running) => live(inner, run, &task, running, occupancy, Wait::Nothing).await,
+        Ok(started) => live(inner, run, &task, started, occupancy, Wait::Nothing).await,
         Err(error) => finish(inner, &task, task.attempt, Err(error)).await,
     }
 }
@@ -146,12 +152,12 @@ async fn live(
     inner: &Arc<Inner>,
     run: &Arc<Run>,
     task: &Arc<Task>,
-    running: Running,
+    started: Started,
     occupancy: Occupancy,
     wait: Wait,
 ) {
     let started_at = inner.clock.now();
-    let live = Live::new(inner.clone(), run.clone(), task.clone(), running, occupancy, wait);
+    let live = Live::new(inner.clone(), run.clone(), task.clone(), started, occupancy, wait);
     let Some(result) = live.until_over().await else { return };
     inner.durations.learn(&task.requestor, &task.tool, inner.clock.now().saturating_sub(started_at));
     finish(inner, task, task.attempt, result).await;
@@ -206,7 +212,7 @@ async fn begin_call(
     inner: &Arc<Inner>,
     task: &Task,
     known: Option<(Arc<ToolEntry>, Json)>,
-) -> Result<Running, CallError> {
+) -> Result<Started, CallError> {
     let (tool, arguments) = match known {
         Some(known) => known,
         None => recall(inner, task).await?,
@@ -217,11 +223,13 @@ async fn begin_call(
         log_level: origin.log_level,
         wants_progress: origin.progress_token.is_some(),
     };
+    let cancel_grace = Duration::from_millis(tool.limits.cancel_grace_ms);
     let request = CallRequest { tool, arguments, client, related: Vec::new() };
     let identity = Identity { seed: task.seed, call_id: task.call_id, task_id: Some(task.id), attempt: task.attempt };
     let spec =
         CallSpec { plugin: task.plugin.clone(), ..inner.spec(&task.requestor, &request, identity, &task.related) };
-    inner.executor.start(spec).map_err(|error| broken("starting a call", &error))
+    let running = inner.executor.start(spec).map_err(|error| broken("starting a call", &error))?;
+    Ok(Started { running, cancel_grace })
 }
 
 /// What a task from before a restart needs to run.

@@ -1,1 +1,22 @@
 //! EDGE: HTTP and stdio, sessions, credentials.
+//!
+//! Owns everything that is a connection, a header, a stream or a token: what arrives becomes a [`mcp::Peer`] and the bytes of
+//! one message, and what comes back becomes a status, a body or an event stream. Must not read a message further than to echo
+//! its id in a refusal. Invariant: nothing reaches the protocol before its sender is known and its size is checked.
+
+pub mod auth;
+pub mod http;
+pub mod mcp;
+pub mod principal;
+pub mod rate;
+pub mod session;
+pub mod stdio;
+
+mod refusal;
+mod sse;
+
+/// Reads the clock; a plain function value, so that tests can move it.
+pub type Now = std::sync::Arc<dyn Fn() -> crate::domain::UnixMs + Send + Sync>;
+
+#[cfg(test)]
+mod tests;

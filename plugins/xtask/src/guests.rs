@@ -14,7 +14,7 @@ use crate::{layout, manifest, steps, toolchain};
 
 const BROKEN: &str = "broken";
 
-/// Builds the named guests, or all of them.
+/// Compiles the guests and publishes the named ones, or all of them.
 pub(crate) fn build(names: &[String]) -> anyhow::Result<()> {
     let known = folders()?;
     for name in names {
@@ -23,7 +23,7 @@ pub(crate) fn build(names: &[String]) -> anyhow::Result<()> {
         }
     }
     let chosen = if names.is_empty() { &known[..] } else { names };
-    compile(chosen)?;
+    compile(&known)?;
 
     let built = layout::guest_target().join(toolchain::TARGET).join("guest");
     let mut finished = Vec::new();
@@ -73,22 +73,20 @@ fn package(name: &str) -> String {
     format!("plugin-{name}")
 }
 
+/// Always compiles all of them: Cargo unites the features that the packages of one build ask of a dependency, so a guest that
+/// is built alone would have other bytes, and a digest that changes with the command is none. What did not change is not
+/// compiled again.
 fn compile(names: &[String]) -> anyhow::Result<()> {
     let toolchain = toolchain::find()?;
     let mut cargo: Command = steps::cargo();
     cargo.args(["build", "--profile", "guest", "--target", toolchain::TARGET, "--target-dir"]);
     cargo.arg(layout::guest_target());
-    if names.iter().any(|name| name != BROKEN) {
-        cargo.arg("--lib");
-    }
-    if names.iter().any(|name| name == BROKEN) {
-        cargo.arg("--examples");
-    }
+    cargo.args(["--lib", "--examples"]);
     for name in names {
         cargo.arg("--package").arg(package(name));
     }
     toolchain.apply(&mut cargo);
-    steps::run(&format!("build {} for {}", names.join(", "), toolchain::TARGET), &mut cargo)
+    steps::run(&format!("compile the guests for {}", toolchain::TARGET), &mut cargo)
 }
 
 /// Puts a component where hosts and tests look for it.

@@ -35,7 +35,7 @@ Set XTASK_GUEST_TOOLCHAIN to one of the three words to force it.
 
 Examples:
   cargo xtask run                     build everything, serve the sample plugins on 127.0.0.1:8808
-  cargo xtask plugins text csv        build two guests
+  cargo xtask plugins text csv        put two guests into target/plugins
   cargo xtask test                    format, clippy, docs, guests, every test
   cargo xtask test --quick -- csv     guests and the tests whose names contain `csv`";
 
@@ -43,7 +43,8 @@ Examples:
 enum Command {
     /// Build the guests into target/plugins/NAME.wasm.
     Plugins {
-        /// Which ones, by folder under plugins/ (`broken` stands for every bad_* component); all of them if none is named.
+        /// Which ones to put there, by folder under plugins/ (`broken` stands for every component that must be refused); all of
+        /// them if none is named.
         names: Vec<String>,
     },
     /// Build guests and host, then serve the sample plugins.

@@ -23,7 +23,7 @@ const TASKS_MAX: usize = 4096;
 pub(crate) struct Carriers {
     tasks: Mutex<HashMap<TaskId, Streams>>,
     ids: AtomicU64,
-    /// Counts up when a `tasks/result` closes: what it did not send may now go elsewhere.
+    /// Counts up when a `tasks/result` closes to which questions were left: they may now go elsewhere.
     closings: watch::Sender<u64>,
 }
 
@@ -33,6 +33,8 @@ struct Streams {
     waiters: Vec<WaiterEntry>,
     /// Questions that were sent, by issued key.
     sent: HashMap<String, Sent>,
+    /// Somebody else left a question to a waiter.
+    deferred: bool,
 }
 
 struct WaiterEntry {
@@ -92,6 +94,7 @@ impl Carriers {
         let mut tasks = self.tasks();
         let streams = tasks.entry(task).or_default();
         if streams.waiters.iter().any(|waiter| can_answer(waiter.features, question)) {
+            streams.deferred = true;
             return false;
         }
         let free = match streams.sent.get(issued_key) {
@@ -107,15 +110,20 @@ impl Carriers {
 
     /// Whether a `tasks/result` of this session is open: then it carries progress and logs, not the standalone stream.
     pub(crate) fn has_waiter(&self, task: TaskId, session: [u8; 16]) -> bool {
-        self.tasks()
-            .get(&task)
-            .is_some_and(|streams| streams.waiters.iter().any(|waiter| waiter.session == session))
+        self.tasks().get(&task).is_some_and(|streams| streams.waiters.iter().any(|waiter| waiter.session == session))
     }
 
     /// Forgets a question that was answered.
     pub(crate) fn answered(&self, task: TaskId, issued_key: &str) {
         if let Some(streams) = self.tasks().get_mut(&task) {
             streams.sent.remove(issued_key);
+        }
+    }
+
+    /// A question was withdrawn unanswered: it may be sent again.
+    pub(crate) fn lost(&self, task: TaskId, issued_key: &str) {
+        if let Some(sent) = self.tasks().get_mut(&task).and_then(|streams| streams.sent.get_mut(issued_key)) {
+            *sent = Sent::Lost;
         }
     }
 
@@ -156,6 +164,7 @@ impl Waiter {
         let streams = tasks.entry(self.task).or_default();
         let newest = streams.waiters.iter().rev().find(|waiter| can_answer(waiter.features, question));
         if newest.is_none_or(|waiter| waiter.stream != self.stream) {
+            streams.deferred = true;
             return false;
         }
         let free = match streams.sent.get(issued_key) {
@@ -188,11 +197,14 @@ impl Drop for Waiter {
                 *sent = Sent::Lost;
             }
         }
+        let deferred = std::mem::take(&mut streams.deferred);
         if streams.waiters.is_empty() && streams.sent.is_empty() {
             tasks.remove(&self.task);
         }
         drop(tasks);
-        self.carriers.closings.send_modify(|closings| *closings += 1);
+        if deferred {
+            self.carriers.closings.send_modify(|closings| *closings += 1);
+        }
     }
 }
 
@@ -216,7 +228,11 @@ mod tests {
         let waiter = carriers.wait(TASK, SESSION, roots());
         assert!(!waiter.claim("a", &Question::Roots, true), "it is on the standalone stream");
         assert!(waiter.claim("b", &Question::Roots, false));
+        let closings = carriers.closings();
         assert!(!carriers.claim_standalone(7, TASK, "c", &Question::Roots, false), "a waiter can answer it");
+        drop(waiter);
+        assert!(closings.has_changed().unwrap());
+        assert!(carriers.claim_standalone(7, TASK, "c", &Question::Roots, false));
     }
 
     #[test]
@@ -224,9 +240,7 @@ mod tests {
         let carriers = Arc::new(Carriers::default());
         let first = carriers.wait(TASK, SESSION, roots());
         assert!(first.claim("a", &Question::Roots, true));
-        let closings = carriers.closings();
         drop(first);
-        assert!(closings.has_changed().unwrap());
         assert!(!carriers.claim_standalone(7, TASK, "a", &Question::Roots, false), "it may still be on the screen");
         assert!(carriers.wait(TASK, SESSION, roots()).claim("a", &Question::Roots, true));
         assert!(carriers.claim_standalone(8, TASK, "a", &Question::Roots, true));

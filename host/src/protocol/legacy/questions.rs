@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use crate::domain::Json;
 use crate::domain::call::{Answer, ClientFeature, ClientFeatures, ElicitationAction, InputRequest, Question, Root};
 use crate::domain::task::TaskId;
-use crate::protocol::jsonrpc::{params, strict_value};
+use crate::protocol::jsonrpc::{self, params, strict_value};
 use crate::protocol::session::{ClientTasks, Reply, Version};
 use crate::protocol::wire::{MetaView, Raw};
 use crate::runtime::schema::Validator;
@@ -109,12 +109,12 @@ pub(crate) fn request(id: &str, asked: &InputRequest, manner: Manner) -> Option<
     match &asked.question {
         Question::Form { message, requested_schema } => {
             ask.mode = manner.version.has_tasks().then_some("form");
-            ask.message = Some(message);
+            ask.message = Some(message.as_str());
             ask.requested_schema = Some(Raw(requested_schema));
         }
         Question::Url { message, url, elicitation_id } => {
-            (ask.mode, ask.message) = (Some("url"), Some(message));
-            (ask.url, ask.elicitation_id) = (Some(url), Some(elicitation_id));
+            (ask.mode, ask.message) = (Some("url"), Some(message.as_str()));
+            (ask.url, ask.elicitation_id) = (Some(url.as_str()), Some(elicitation_id.as_str()));
         }
         Question::Sampling(text) => {
             ask.other = serde_json::from_str(text.as_str()).ok()?;
@@ -123,7 +123,7 @@ pub(crate) fn request(id: &str, asked: &InputRequest, manner: Manner) -> Option<
         }
         Question::Roots => {}
     }
-    super::super::jsonrpc::request(id, method(&asked.question), &ask)
+    jsonrpc::request(id, method(&asked.question), &ask)
 }
 
 /// The answer in a client's response.

@@ -3,7 +3,7 @@ use futures::FutureExt;
 use super::*;
 use crate::domain::requestor::RequestorId;
 
-fn limits() -> Limits {
+pub(in crate::tasks) fn limits() -> Limits {
     Limits {
         calls_running_per_requestor: 2,
         calls_running_per_tenant: 3,

@@ -1,0 +1,225 @@
+//! The configuration file as a tree with places: sections into layers, everything unknown into the report.
+
+use std::path::{Path, PathBuf};
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::keys::{self, Scope, Value};
+use super::layer::{self, Layer, Values};
+use super::plugin::{self, PluginEntry};
+use super::{File, Place, Report};
+
+/// What the file says beside the fixed sections.
+#[derive(Debug, Default)]
+pub(super) struct Parsed {
+    pub(super) tenants: Vec<TenantEntry>,
+    pub(super) plugins: Vec<PluginEntry>,
+}
+
+/// `[tenant.NAME]`.
+#[derive(Debug)]
+pub(super) struct TenantEntry {
+    pub(super) name: String,
+    pub(super) values: Values,
+}
+
+/// Reads parts of the tree; knows where each part was written and where to complain.
+pub(super) struct Reader<'a> {
+    file: File<'a>,
+    pub(super) report: &'a mut Report,
+}
+
+/// A table that no key may be left over in.
+pub(super) type Table<'i> = DeTable<'i>;
+/// A value with its span.
+pub(super) type Node<'i> = Spanned<DeValue<'i>>;
+
+/// Reads the file: the fixed sections into `base`, the rest into the answer.
+pub(super) fn read(file: File<'_>, base: &mut Layer<'_>, report: &mut Report) -> Parsed {
+    let mut reader = Reader { file, report };
+    let (tree, errors) = DeTable::parse_recoverable(file.text);
+    if !errors.is_empty() {
+        for error in errors {
+            let place = reader.place(error.span().map_or(0, |span| span.start));
+            reader.report.add(&place, format!("not valid TOML: {}", error.message().trim_end()));
+        }
+        return Parsed::default();
+    }
+    let mut parsed = Parsed::default();
+    for (name, node) in tree.get_ref() {
+        match name.get_ref().as_ref() {
+            "server" | "limits" | "call" | "log" => reader.fixed_section(name.get_ref(), node, base),
+            "plugin" => parsed.plugins = plugin::read(&mut reader, node),
+            "tenant" => parsed.tenants = reader.tenants(node),
+            "token" => reader.refuse(
+                node,
+                "token: tokens are not kept in the configuration; `bulkhead token create --requestor NAME` makes one",
+            ),
+            other => {
+                let place = reader.place(name.span().start);
+                let known = "[server], [limits], [call], [log], [[plugin]] and [tenant.NAME]";
+                reader.report.add(&place, format!("{other}: no such section; there are {known}"));
+            }
+        }
+    }
+    parsed
+}
+
+impl Reader<'_> {
+    /// The line of a byte offset.
+    fn place(&self, offset: usize) -> Place {
+        let before = self.file.text.as_bytes().get(..offset).unwrap_or_default();
+        let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
+        Place::File { file: self.file.path.display().to_string(), line }
+    }
+
+    /// Where a node was written.
+    pub(super) fn place_of<T>(&self, node: &Spanned<T>) -> Place {
+        self.place(node.span().start)
+    }
+
+    /// Complains about a node.
+    pub(super) fn refuse<T>(&mut self, node: &Spanned<T>, message: impl Into<String>) {
+        let place = self.place_of(node);
+        self.report.add(&place, message);
+    }
+
+    /// A path of the file starts at the file's folder.
+    pub(super) fn path(&self, text: &str) -> PathBuf {
+        self.file.path.parent().unwrap_or(Path::new("")).join(text)
+    }
+
+    /// The node as a table; complains otherwise.
+    pub(super) fn table<'n, 'i>(&mut self, name: &str, node: &'n Node<'i>) -> Option<&'n Table<'i>> {
+        let table = node.get_ref().as_table();
+        if table.is_none() {
+            self.refuse(node, format!("{name}: must be a table, not {}", node.get_ref().type_str()));
+        }
+        table
+    }
+
+    /// The node as a text; complains otherwise.
+    pub(super) fn text(&mut self, name: &str, node: &Node<'_>) -> Option<String> {
+        let text = node.get_ref().as_str().map(str::to_owned);
+        if text.is_none() {
+            self.refuse(node, format!("{name}: must be a string, not {}", node.get_ref().type_str()));
+        }
+        text
+    }
+
+    /// The node as a list; complains otherwise.
+    pub(super) fn list<'n, 'i>(&mut self, name: &str, node: &'n Node<'i>) -> &'n [Node<'i>] {
+        match node.get_ref().as_array() {
+            Some(array) => array,
+            None => {
+                self.refuse(node, format!("{name}: must be a list, not {}", node.get_ref().type_str()));
+                &[]
+            }
+        }
+    }
+
+    /// `[server]`, `[limits]`, `[call]`, `[log]`.
+    fn fixed_section(&mut self, section: &str, node: &Node<'_>, base: &mut Layer<'_>) {
+        let Some(table) = self.table(section, node) else { return };
+        for (name, node) in table {
+            let Some(key) = keys::find(section, name.get_ref()) else {
+                self.refuse(name, format!("{section}.{}: no such key in [{section}]", name.get_ref()));
+                continue;
+            };
+            let place = self.place_of(node);
+            let mut value = self.value(node);
+            if key.section == "server" && key.name == "data" {
+                if let Value::Text(text) = &value {
+                    if !text.is_empty() {
+                        value = Value::Text(self.path(text).to_string_lossy().into_owned());
+                    }
+                }
+            }
+            base.set(key, value, &place, self.report);
+        }
+    }
+
+    /// Overrides of `[limits]` or `[call]`; `prefix` is what stands in front of the section in messages.
+    pub(super) fn overrides(&mut self, prefix: &str, section: &str, node: &Node<'_>) -> Values {
+        let mut values = Values::new();
+        let Some(table) = self.table(&format!("{prefix}{section}"), node) else { return values };
+        for (name, node) in table {
+            self.override_value(prefix, section, name, node, &mut values);
+        }
+        values
+    }
+
+    /// One override.
+    pub(super) fn override_value(
+        &mut self,
+        prefix: &str,
+        section: &str,
+        name: &Spanned<std::borrow::Cow<'_, str>>,
+        node: &Node<'_>,
+        values: &mut Values,
+    ) {
+        match keys::find(section, name.get_ref()) {
+            None => self.refuse(name, format!("{prefix}{section}.{}: no such key in [{section}]", name.get_ref())),
+            Some(key) if key.scope == Scope::Host => {
+                self.refuse(name, format!("{prefix}{}: holds for the whole host; set it in [{section}]", key.path()))
+            }
+            Some(key) => {
+                let place = self.place_of(node);
+                let value = self.value(node);
+                layer::set(values, key, value, prefix, &place, self.report);
+            }
+        }
+    }
+
+    /// `[tenant.NAME]`.
+    fn tenants(&mut self, node: &Node<'_>) -> Vec<TenantEntry> {
+        let mut tenants = Vec::new();
+        let Some(table) = self.table("tenant", node) else { return tenants };
+        for (name, node) in table {
+            let tenant = name.get_ref().to_string();
+            if let Err(message) = check_name(&tenant) {
+                self.refuse(name, format!("tenant.{tenant}: {message}"));
+            }
+            let prefix = format!("tenant.{tenant}.");
+            let Some(table) = self.table(&format!("tenant.{tenant}"), node) else { continue };
+            let mut values = Values::new();
+            for (key, node) in table {
+                match key.get_ref().as_ref() {
+                    "limits" => values = self.overrides(&prefix, "limits", node),
+                    other => self
+                        .refuse(key, format!("{prefix}{other}: no such key; a tenant has only [tenant.NAME.limits]")),
+                }
+            }
+            tenants.push(TenantEntry { name: tenant, values });
+        }
+        tenants
+    }
+
+    /// A scalar or a list of texts.
+    fn value(&mut self, node: &Node<'_>) -> Value {
+        match node.get_ref() {
+            DeValue::Integer(integer) => u64::from_str_radix(integer.as_str(), integer.radix())
+                .map_or(Value::Other("a negative or too large number"), Value::Number),
+            DeValue::Boolean(switch) => Value::Switch(*switch),
+            DeValue::String(text) => Value::Text(text.to_string()),
+            DeValue::Array(array) => {
+                let texts: Option<Vec<_>> =
+                    array.iter().map(|item| item.get_ref().as_str().map(str::to_owned)).collect();
+                texts.map_or(Value::Other("a list of something else"), Value::List)
+            }
+            DeValue::Float(_) => Value::Other("a number with a fraction"),
+            DeValue::Datetime(_) => Value::Other("a date"),
+            DeValue::Table(_) => Value::Other("a table"),
+        }
+    }
+}
+
+/// Names of tenants, plugins and requestors: what fits in a log line, a path and a command line without quoting.
+pub(crate) fn check_name(name: &str) -> Result<(), &'static str> {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
+    if name.is_empty() || name.len() > 64 || !name.bytes().all(allowed) {
+        return Err("a name has 1 to 64 characters of A-Z a-z 0-9 _ - .");
+    }
+    Ok(())
+}

@@ -1,0 +1,164 @@
+//! Values as they were set, one layer over another, and the rules between them.
+
+use std::collections::BTreeMap;
+
+use super::keys::{self, Bound, Key, Value};
+use super::{Place, Report};
+
+/// (section, name)
+type Path = (&'static str, &'static str);
+
+/// What one source set.
+pub(super) type Values = BTreeMap<Path, (Value, Place)>;
+
+/// The values of the host, or those of a tenant, a plugin or a tool over them.
+#[derive(Debug)]
+pub(super) struct Layer<'a> {
+    below: Option<&'a Layer<'a>>,
+    /// In front of `section.name` in messages.
+    prefix: String,
+    values: Values,
+}
+
+/// The first may not be larger than the second, and why.
+const NOT_OVER: &[(Path, Path, &str)] = &[
+    // From the outside in: a value that nobody set follows the one above it down.
+    (
+        ("limits", "calls_running_per_tenant"),
+        ("limits", "calls_running_total"),
+        "a tenant cannot run more than the whole host",
+    ),
+    (
+        ("limits", "calls_running_per_requestor"),
+        ("limits", "calls_running_per_tenant"),
+        "a requestor cannot run more than its tenant",
+    ),
+    (
+        ("limits", "tasks_running_per_requestor"),
+        ("limits", "calls_running_per_requestor"),
+        "a running task is a running call",
+    ),
+    (
+        ("limits", "tasks_stored_per_requestor"),
+        ("limits", "tasks_stored_per_tenant"),
+        "a requestor cannot store more than its tenant",
+    ),
+    (
+        ("limits", "tasks_stored_bytes_per_requestor"),
+        ("limits", "tasks_stored_bytes_per_tenant"),
+        "a requestor cannot store more than its tenant",
+    ),
+    (
+        ("limits", "ttl_ms_default"),
+        ("limits", "ttl_ms_max"),
+        "a task that says nothing cannot be kept longer than any other",
+    ),
+    (("limits", "steer_bytes_max"), ("server", "body_bytes_max"), "a message arrives in one request body"),
+    (("call", "arguments_bytes"), ("server", "body_bytes_max"), "arguments arrive in one request body"),
+    (("call", "arguments_bytes"), ("limits", "tasks_stored_bytes_per_requestor"), "the arguments of a task are stored"),
+    (
+        ("call", "result_bytes"),
+        ("limits", "tasks_stored_bytes_per_requestor"),
+        "the room for a result is reserved when a task is created, so no task could ever start",
+    ),
+];
+
+impl<'a> Layer<'a> {
+    /// The host's own, empty.
+    pub(super) fn base() -> Self {
+        Self { below: None, prefix: String::new(), values: Values::new() }
+    }
+
+    /// A checked layer above this one.
+    pub(super) fn overlaid(&'a self, prefix: String, values: Values, report: &mut Report) -> Layer<'a> {
+        let mut layer = Layer { below: Some(self), prefix, values };
+        layer.settle(report);
+        layer
+    }
+
+    /// Takes a text from a variable or a flag.
+    pub(super) fn set_text(
+        &mut self,
+        section: &'static str,
+        name: &'static str,
+        text: &str,
+        place: &Place,
+        report: &mut Report,
+    ) {
+        let Some(key) = keys::find(section, name) else { return };
+        match key.parse(text) {
+            Ok(value) => set(&mut self.values, key, value, &self.prefix, place, report),
+            Err(message) => report.add(place, format!("{}: {message}", key.path())),
+        }
+    }
+
+    /// Takes a value from the file.
+    pub(super) fn set(&mut self, key: &'static Key, value: Value, place: &Place, report: &mut Report) {
+        set(&mut self.values, key, value, &self.prefix, place, report);
+    }
+
+    /// The value that holds here.
+    fn get(&self, path: Path) -> (Value, Place) {
+        match (self.values.get(&path), self.below) {
+            (Some(found), _) => found.clone(),
+            (None, Some(below)) => below.get(path),
+            (None, None) => {
+                let default = keys::find(path.0, path.1).map_or(Value::Other("nothing"), Key::default);
+                (default, Place::Default)
+            }
+        }
+    }
+
+    /// Applies the rules between limits. What this layer set itself must keep them; what it did not set follows down, so that
+    /// lowering one limit does not oblige anybody to lower everything below it.
+    pub(super) fn settle(&mut self, report: &mut Report) {
+        for &(low, high, why) in NOT_OVER {
+            let ((Value::Number(low_value), low_place), (Value::Number(high_value), high_place)) =
+                (self.get(low), self.get(high))
+            else {
+                continue;
+            };
+            if low_value <= high_value {
+                continue;
+            }
+            if self.values.get(&low).is_some_and(|(_, place)| *place != Place::Default) {
+                report.add(
+                    &low_place,
+                    format!(
+                        "{}{}.{} = {low_value} contradicts {}.{} = {high_value} ({high_place}): {why}",
+                        self.prefix, low.0, low.1, high.0, high.1
+                    ),
+                );
+            } else {
+                self.values.insert(low, (Value::Number(high_value), Place::Default));
+            }
+        }
+    }
+
+    /// Writes the values that hold here into a section's struct.
+    pub(super) fn fill<S>(&self, bounds: &[Bound<S>], section: &mut S, report: &mut Report) {
+        for bound in bounds {
+            let (value, place) = self.get((bound.key.section, bound.key.name));
+            if let Err(message) = (bound.field)(section).set(&value) {
+                report.add(&place, format!("{}{}: {message}", self.prefix, bound.key.path()));
+            }
+        }
+    }
+}
+
+/// Keeps a value that is within its bounds.
+pub(super) fn set(
+    values: &mut Values,
+    key: &'static Key,
+    value: Value,
+    prefix: &str,
+    place: &Place,
+    report: &mut Report,
+) {
+    match key.check(&value) {
+        Ok(()) => {
+            values.insert((key.section, key.name), (value, place.clone()));
+        }
+        Err(message) => report.add(place, format!("{prefix}{}: {message}", key.path())),
+    }
+}

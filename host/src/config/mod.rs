@@ -1,0 +1,239 @@
+//! Typed configuration: what an operator may set, from a file, the environment and flags.
+//!
+//! Owns the names, units, defaults and bounds of every key (one table, [`keys`]) and the rules between them. Must not touch the
+//! file system, the environment or the clock: it is handed texts and pairs. Invariant: a [`Config`] that exists has every value
+//! within its bounds and contradicts nothing; everything wrong with the sources is reported at once, each with its place.
+
+mod document;
+mod keys;
+mod layer;
+mod plugin;
+mod reference;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use crate::domain::limits::{CallLimits, Limits};
+
+pub(crate) use document::check_name;
+pub use keys::{Key, Kind, LogFormat, Scope, Unit, all as all_keys};
+pub use plugin::{DirectoryGrant, Grants, OnRestart, PluginConfig, ToolConfig};
+pub use reference::{keys_help, limits_table_markdown};
+
+/// Everything that an operator decided.
+#[derive(Clone, Debug)]
+pub struct Config {
+    pub server: ServerConfig,
+    pub limits: Limits,
+    pub call: CallLimits,
+    pub log: LogConfig,
+    /// In the order of the file, then those of the flags.
+    pub plugins: Vec<PluginConfig>,
+    /// Folders whose `*.wasm` files are plugins too.
+    pub plugin_dirs: Vec<PathBuf>,
+    /// By tenant name: the limits of that tenant's requestors, complete.
+    pub tenants: BTreeMap<String, Limits>,
+}
+
+/// `[server]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerConfig {
+    pub listen: SocketAddr,
+    pub data: PathBuf,
+    pub allowed_hosts: Vec<String>,
+    pub allowed_origins: Vec<String>,
+    pub drain_ms: u64,
+    pub connections_max: u32,
+    pub header_bytes_max: u32,
+    pub header_read_ms_max: u64,
+    pub body_bytes_max: u64,
+    pub sse_after_ms: u64,
+    pub sse_keepalive_ms: u64,
+    pub session_idle_ms_max: u64,
+    pub sessions_per_requestor: u32,
+}
+
+/// `[log]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogConfig {
+    pub level: String,
+    pub format: LogFormat,
+}
+
+/// The configuration file, read by somebody else.
+#[derive(Clone, Copy, Debug)]
+pub struct File<'a> {
+    /// As the operator wrote it; names the place of problems, and relative paths in the file start at its folder.
+    pub path: &'a Path,
+    pub text: &'a str,
+}
+
+/// What the command line said; flags win over everything.
+#[derive(Clone, Debug, Default)]
+pub struct Flags {
+    pub listen: Option<String>,
+    pub data: Option<PathBuf>,
+    pub plugins: Vec<PathBuf>,
+    pub plugin_dirs: Vec<PathBuf>,
+}
+
+/// Where a value was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    Default,
+    File { file: String, line: usize },
+    Variable(String),
+    Flag(&'static str),
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => write!(f, "default"),
+            Self::File { file, line } => write!(f, "{file}:{line}"),
+            Self::Variable(name) => write!(f, "environment variable {name}"),
+            Self::Flag(flag) => write!(f, "{flag}"),
+        }
+    }
+}
+
+/// One thing that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    pub place: Place,
+    /// Names the key and says what to do.
+    pub message: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.place, self.message)
+    }
+}
+
+/// Everything that is wrong with a configuration, one line each.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problems(pub Vec<Problem>);
+
+impl fmt::Display for Problems {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the configuration is wrong in {} place(s):", self.0.len())?;
+        self.0.iter().try_for_each(|problem| write!(f, "\n  {problem}"))
+    }
+}
+
+impl std::error::Error for Problems {}
+
+/// Collects problems while reading goes on.
+#[derive(Debug, Default)]
+struct Report(Vec<Problem>);
+
+impl Report {
+    fn add(&mut self, place: &Place, message: impl Into<String>) {
+        self.0.push(Problem { place: place.clone(), message: message.into() });
+    }
+}
+
+impl Config {
+    /// Reads all sources: flags win over the environment, the environment over the file, the file over the defaults.
+    ///
+    /// `variables` is the whole environment; only names that begin with `BULKHEAD_` are looked at, and each of those must be
+    /// the name of a key.
+    ///
+    /// # Errors
+    /// Every problem of every source, none left out because of another.
+    pub fn load(
+        file: Option<File<'_>>,
+        variables: impl IntoIterator<Item = (String, String)>,
+        flags: &Flags,
+    ) -> Result<Self, Problems> {
+        let mut report = Report::default();
+        let mut base = layer::Layer::base();
+        let parsed = file.map(|file| document::read(file, &mut base, &mut report)).unwrap_or_default();
+        read_variables(variables, &mut base, &mut report);
+        if let Some(listen) = &flags.listen {
+            base.set_text("server", "listen", listen, &Place::Flag("--listen"), &mut report);
+        }
+        if let Some(data) = &flags.data {
+            base.set_text("server", "data", &data.to_string_lossy(), &Place::Flag("--data"), &mut report);
+        }
+        base.settle(&mut report);
+
+        let mut server = keys::blank_server();
+        base.fill(keys::SERVER, &mut server, &mut report);
+        let mut limits = keys::blank_limits();
+        base.fill(keys::LIMITS, &mut limits, &mut report);
+        let mut call = keys::blank_call();
+        base.fill(keys::CALL, &mut call, &mut report);
+        let mut log = keys::blank_log();
+        base.fill(keys::LOG, &mut log, &mut report);
+
+        let mut tenants = BTreeMap::new();
+        for tenant in parsed.tenants {
+            let layer = base.overlaid(format!("tenant.{}.", tenant.name), tenant.values, &mut report);
+            let mut limits = keys::blank_limits();
+            layer.fill(keys::LIMITS, &mut limits, &mut report);
+            tenants.insert(tenant.name, limits);
+        }
+        let mut plugins: Vec<_> =
+            parsed.plugins.into_iter().map(|entry| entry.resolve(&base, &call, &mut report)).collect();
+        plugin::add_pinned(&mut plugins, &flags.plugins, &call);
+        plugin::refuse_same_names(&plugins, &mut report);
+
+        let Report(problems) = report;
+        if problems.is_empty() {
+            Ok(Self { server, limits, call, log, plugins, plugin_dirs: flags.plugin_dirs.clone(), tenants })
+        } else {
+            Err(Problems(problems))
+        }
+    }
+
+    /// Refuses to listen where strangers can connect while nobody can authenticate.
+    ///
+    /// # Errors
+    /// The address is not a loopback address and there is no token.
+    pub fn check_exposure(&self, any_token: bool) -> Result<(), Problem> {
+        let listen = self.server.listen;
+        if any_token || listen.ip().to_canonical().is_loopback() {
+            return Ok(());
+        }
+        let message = format!(
+            "server.listen = \"{listen}\" is reachable from other machines, but no bearer token exists: \
+             run `bulkhead token create --requestor NAME --data {}` first, or listen on 127.0.0.1",
+            self.server.data.display()
+        );
+        Err(Problem { place: Place::Default, message })
+    }
+}
+
+/// Every `BULKHEAD_*` variable is a key, or a mistake.
+fn read_variables(
+    variables: impl IntoIterator<Item = (String, String)>,
+    base: &mut layer::Layer<'_>,
+    report: &mut Report,
+) {
+    for (name, text) in variables {
+        if !name.starts_with("BULKHEAD_") {
+            continue;
+        }
+        let place = Place::Variable(name.clone());
+        match keys::all().find(|key| key.variable().as_deref() == Some(name.as_str())) {
+            Some(key) => base.set_text(key.section, key.name, &text, &place, report),
+            None => {
+                let list = keys::all().find(|key| key.variable_name() == name);
+                match list {
+                    Some(key) => report.add(&place, format!("{} is a list: set it in the file", key.path())),
+                    None => report.add(
+                        &place,
+                        "no such key: variables are BULKHEAD_SECTION_KEY, for the scalar keys of [server], [limits], \
+                         [call] and [log] (see `bulkhead serve --help`)",
+                    ),
+                }
+            }
+        }
+    }
+}

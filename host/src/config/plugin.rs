@@ -1,0 +1,356 @@
+//! `[[plugin]]`: which components are loaded, what they are granted, and how their calls differ from the rest.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use toml::de::DeValue;
+
+use super::document::{Node, Reader, check_name};
+use super::layer::{Layer, Values};
+use super::{Place, Report, keys};
+use crate::domain::limits::CallLimits;
+use crate::domain::tool::TaskSupport;
+
+/// One plugin to load.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PluginConfig {
+    /// `None`: as the component says.
+    pub name: Option<String>,
+    pub file: PathBuf,
+    /// Put before the names of its tools.
+    pub prefix: String,
+    pub on_restart: OnRestart,
+    /// What the guest reads through the `config` import.
+    pub settings: BTreeMap<String, String>,
+    pub grants: Grants,
+    pub call: CallLimits,
+    /// By the name inside the plugin, without the prefix.
+    pub tools: BTreeMap<String, ToolConfig>,
+    /// Named by `--plugin`: this file is what runs, whatever the store remembers.
+    pub pinned: bool,
+    /// Where it was asked for.
+    pub place: Place,
+}
+
+/// What becomes of a task that ran when the host died.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnRestart {
+    #[default]
+    Fail,
+    /// Runs again, if the tool says that it is idempotent.
+    Rerun,
+}
+
+/// What a plugin may reach. Nothing unless listed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Grants {
+    pub directories: Vec<DirectoryGrant>,
+    /// `scheme://host[:port]`; the host may begin with `*.`.
+    pub http: Vec<String>,
+    /// Names of the host's environment variables.
+    pub env: Vec<String>,
+}
+
+/// A folder that a plugin sees.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DirectoryGrant {
+    pub host: PathBuf,
+    /// Absolute, as the guest names it.
+    pub guest: String,
+    pub write: bool,
+}
+
+/// `[plugin.tool.NAME]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ToolConfig {
+    /// May narrow what the plugin says, never widen.
+    pub task_support: Option<TaskSupport>,
+    pub call: CallLimits,
+}
+
+/// A plugin as the file has it, before the layers below are known.
+#[derive(Debug)]
+pub(super) struct PluginEntry {
+    plugin: PluginConfig,
+    call: Values,
+    tools: BTreeMap<String, (Option<TaskSupport>, Values)>,
+}
+
+impl PluginConfig {
+    /// A component with nothing but the host's settings.
+    fn of_file(file: PathBuf, call: CallLimits, place: Place) -> Self {
+        Self {
+            name: None,
+            file,
+            prefix: String::new(),
+            on_restart: OnRestart::Fail,
+            settings: BTreeMap::new(),
+            grants: Grants::default(),
+            call,
+            tools: BTreeMap::new(),
+            pinned: false,
+            place,
+        }
+    }
+
+    /// A component found in a folder of plugins.
+    pub fn found(file: PathBuf, call: CallLimits) -> Self {
+        Self::of_file(file, call, Place::Flag("--plugins"))
+    }
+
+    /// For messages: the configured name, else the file.
+    pub fn label(&self) -> String {
+        self.name.clone().unwrap_or_else(|| self.file.display().to_string())
+    }
+}
+
+impl PluginEntry {
+    /// Puts the plugin's and its tools' overrides over the host's values.
+    pub(super) fn resolve(self, base: &Layer<'_>, call: &CallLimits, report: &mut Report) -> PluginConfig {
+        let Self { mut plugin, call: values, tools } = self;
+        plugin.call = call.clone();
+        let prefix = format!("plugin.{}.", plugin.label());
+        let layer = base.overlaid(prefix.clone(), values, report);
+        layer.fill(keys::CALL, &mut plugin.call, report);
+        for (name, (task_support, values)) in tools {
+            let mut call = plugin.call.clone();
+            layer.overlaid(format!("{prefix}tool.{name}."), values, report).fill(keys::CALL, &mut call, report);
+            plugin.tools.insert(name, ToolConfig { task_support, call });
+        }
+        plugin
+    }
+}
+
+/// Adds the files of `--plugin`: an entry of the file that names the same component is that entry, pinned.
+pub(super) fn add_pinned(plugins: &mut Vec<PluginConfig>, files: &[PathBuf], call: &CallLimits) {
+    for file in files {
+        match plugins.iter_mut().find(|plugin| same_file(&plugin.file, file)) {
+            Some(plugin) => plugin.pinned = true,
+            None => {
+                let plugin = PluginConfig::of_file(file.clone(), call.clone(), Place::Flag("--plugin"));
+                plugins.push(PluginConfig { pinned: true, ..plugin });
+            }
+        }
+    }
+}
+
+/// Compares spellings: `./a.wasm` is `a.wasm`.
+fn same_file(a: &Path, b: &Path) -> bool {
+    let plain = |path: &Path| path.components().filter(|part| part.as_os_str() != ".").collect::<PathBuf>();
+    plain(a) == plain(b)
+}
+
+/// A name stands for one plugin.
+pub(super) fn refuse_same_names(plugins: &[PluginConfig], report: &mut Report) {
+    for (at, plugin) in plugins.iter().enumerate() {
+        let Some(name) = &plugin.name else { continue };
+        if let Some(first) = plugins.iter().take(at).find(|earlier| earlier.name.as_ref() == Some(name)) {
+            report.add(&plugin.place, format!("plugin.name: {name:?} is already the plugin at {}", first.place));
+        }
+    }
+}
+
+/// Reads every `[[plugin]]`.
+pub(super) fn read(reader: &mut Reader<'_>, node: &Node<'_>) -> Vec<PluginEntry> {
+    let Some(array) = node.get_ref().as_array() else {
+        reader.refuse(node, "plugin: write [[plugin]] with two brackets, once for each plugin");
+        return Vec::new();
+    };
+    array.iter().filter_map(|node| read_one(reader, node)).collect()
+}
+
+fn read_one(reader: &mut Reader<'_>, node: &Node<'_>) -> Option<PluginEntry> {
+    let table = reader.table("plugin", node)?;
+    let place = reader.place_of(node);
+    let plugin = PluginConfig::of_file(PathBuf::new(), keys::blank_call(), place);
+    let mut entry = PluginEntry { plugin, call: Values::new(), tools: BTreeMap::new() };
+    let name = table.get("name").and_then(|node| node.get_ref().as_str()).unwrap_or("?").to_owned();
+    let prefix = format!("plugin.{name}.");
+    for (key, node) in table {
+        let path = format!("{prefix}{}", key.get_ref());
+        match key.get_ref().as_ref() {
+            "name" => entry.plugin.name = read_name(reader, &path, node),
+            "file" => entry.plugin.file = read_file(reader, &path, node),
+            "prefix" => entry.plugin.prefix = read_prefix(reader, &path, node),
+            "on_restart" => {
+                let choices = [("fail", OnRestart::Fail), ("rerun", OnRestart::Rerun)];
+                entry.plugin.on_restart = choice(reader, &path, node, &choices).unwrap_or_default();
+            }
+            "config" => entry.plugin.settings = read_settings(reader, &path, node),
+            "grants" => entry.plugin.grants = read_grants(reader, &path, node),
+            "call" => entry.call = reader.overrides(&prefix, "call", node),
+            "tool" => entry.tools = read_tools(reader, &path, node),
+            _ => reader.refuse(
+                key,
+                format!("{path}: no such key; there are name, file, prefix, on_restart, config, grants, call and tool"),
+            ),
+        }
+    }
+    if !table.contains_key("file") {
+        reader.refuse(node, format!("{prefix}file: missing; name the component's file"));
+    }
+    Some(entry)
+}
+
+fn read_name(reader: &mut Reader<'_>, path: &str, node: &Node<'_>) -> Option<String> {
+    let name = reader.text(path, node)?;
+    if let Err(message) = check_name(&name) {
+        reader.refuse(node, format!("{path}: {message}"));
+    }
+    Some(name)
+}
+
+fn read_file(reader: &mut Reader<'_>, path: &str, node: &Node<'_>) -> PathBuf {
+    let text = reader.text(path, node).unwrap_or_else(|| "?".to_owned());
+    if text.is_empty() {
+        reader.refuse(node, format!("{path}: must not be empty"));
+    }
+    reader.path(&text)
+}
+
+fn read_prefix(reader: &mut Reader<'_>, path: &str, node: &Node<'_>) -> String {
+    let prefix = reader.text(path, node).unwrap_or_default();
+    if !prefix.is_empty() {
+        if let Err(message) = check_name(&prefix) {
+            reader.refuse(node, format!("{path}: {message}"));
+        }
+    }
+    prefix
+}
+
+/// One of a few words.
+fn choice<T: Copy>(reader: &mut Reader<'_>, path: &str, node: &Node<'_>, choices: &[(&str, T)]) -> Option<T> {
+    let text = reader.text(path, node)?;
+    let found = choices.iter().find(|(word, _)| *word == text).map(|(_, value)| *value);
+    if found.is_none() {
+        let words: Vec<_> = choices.iter().map(|(word, _)| *word).collect();
+        reader.refuse(node, format!("{path}: {text:?} is not one of {}", words.join(", ")));
+    }
+    found
+}
+
+/// Settings are texts for the guest; numbers and booleans are taken as they are written.
+fn read_settings(reader: &mut Reader<'_>, path: &str, node: &Node<'_>) -> BTreeMap<String, String> {
+    let mut settings = BTreeMap::new();
+    let Some(table) = reader.table(path, node) else { return settings };
+    for (key, node) in table {
+        let text = match node.get_ref() {
+            DeValue::String(text) => text.to_string(),
+            DeValue::Integer(number) => number.to_string(),
+            DeValue::Float(number) => number.to_string(),
+            DeValue::Boolean(switch) => switch.to_string(),
+            other => {
+                let message = format!("{path}.{}: must be a string, not {}", key.get_ref(), other.type_str());
+                reader.refuse(node, message);
+                continue;
+            }
+        };
+        settings.insert(key.get_ref().to_string(), text);
+    }
+    settings
+}
+
+fn read_tools(reader: &mut Reader<'_>, path: &str, node: &Node<'_>) -> BTreeMap<String, (Option<TaskSupport>, Values)> {
+    let mut tools = BTreeMap::new();
+    let Some(table) = reader.table(path, node) else { return tools };
+    for (tool, node) in table {
+        let path = format!("{path}.{}", tool.get_ref());
+        let Some(table) = reader.table(&path, node) else { continue };
+        let (mut support, mut values) = (None, Values::new());
+        for (key, node) in table {
+            if key.get_ref() == "task_support" {
+                let choices = [
+                    ("forbidden", TaskSupport::Forbidden),
+                    ("optional", TaskSupport::Optional),
+                    ("required", TaskSupport::Required),
+                ];
+                support = choice(reader, &format!("{path}.task_support"), node, &choices);
+            } else {
+                reader.override_value(&format!("{path}."), "call", key, node, &mut values);
+            }
+        }
+        tools.insert(tool.get_ref().to_string(), (support, values));
+    }
+    tools
+}
+
+fn read_grants(reader: &mut Reader<'_>, path: &str, node: &Node<'_>) -> Grants {
+    let mut grants = Grants::default();
+    let Some(table) = reader.table(path, node) else { return grants };
+    for (key, node) in table {
+        let path = format!("{path}.{}", key.get_ref());
+        match key.get_ref().as_ref() {
+            "directories" => {
+                let nodes = reader.list(&path, node);
+                grants.directories = nodes.iter().filter_map(|node| read_directory(reader, &path, node)).collect();
+            }
+            "http" => grants.http = read_texts(reader, &path, node, check_http_pattern),
+            "env" => grants.env = read_texts(reader, &path, node, check_variable),
+            _ => reader.refuse(key, format!("{path}: no such grant; there are directories, http and env")),
+        }
+    }
+    grants
+}
+
+fn read_texts(
+    reader: &mut Reader<'_>,
+    path: &str,
+    node: &Node<'_>,
+    check: fn(&str) -> Result<(), &'static str>,
+) -> Vec<String> {
+    let mut texts = Vec::new();
+    for node in reader.list(path, node) {
+        let Some(text) = reader.text(path, node) else { continue };
+        if let Err(message) = check(&text) {
+            reader.refuse(node, format!("{path}: {text:?} {message}"));
+        }
+        texts.push(text);
+    }
+    texts
+}
+
+fn read_directory(reader: &mut Reader<'_>, path: &str, node: &Node<'_>) -> Option<DirectoryGrant> {
+    let table = reader.table(path, node)?;
+    let (mut host, mut guest, mut write) = (None, None, false);
+    for (key, node) in table {
+        let path = format!("{path}.{}", key.get_ref());
+        match key.get_ref().as_ref() {
+            "host" => host = reader.text(&path, node).map(|text| reader.path(&text)),
+            "guest" => guest = reader.text(&path, node),
+            "write" => match node.get_ref().as_bool() {
+                Some(value) => write = value,
+                None => reader.refuse(node, format!("{path}: must be true or false")),
+            },
+            _ => reader.refuse(key, format!("{path}: no such key; there are host, guest and write")),
+        }
+    }
+    let (Some(host), Some(guest)) = (host, guest) else {
+        reader.refuse(
+            node,
+            format!("{path}: each directory needs `host` (the folder) and `guest` (its name in the sandbox)"),
+        );
+        return None;
+    };
+    if !guest.starts_with('/') || guest.split('/').any(|part| part == "..") {
+        reader.refuse(node, format!("{path}.guest: {guest:?} must be an absolute path without \"..\""));
+    }
+    Some(DirectoryGrant { host, guest, write })
+}
+
+/// `scheme://host[:port]` with an optional `*.` before the host.
+fn check_http_pattern(pattern: &str) -> Result<(), &'static str> {
+    const FORM: &str =
+        "must look like https://api.example.com, http://host:8080 or https://*.example.org, without a path";
+    let rest = pattern.strip_prefix("https://").or_else(|| pattern.strip_prefix("http://")).ok_or(FORM)?;
+    let authority: http::uri::Authority = rest.strip_prefix("*.").unwrap_or(rest).parse().map_err(|_| FORM)?;
+    let port_is_number = authority.port().is_none() || authority.port_u16().is_some();
+    let plain = !authority.as_str().contains(['@', '*']) && !authority.host().is_empty() && port_is_number;
+    if plain { Ok(()) } else { Err(FORM) }
+}
+
+fn check_variable(name: &str) -> Result<(), &'static str> {
+    if name.is_empty() || name.contains(['=', '\0']) {
+        return Err("must be the name of an environment variable");
+    }
+    Ok(())
+}

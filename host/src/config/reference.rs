@@ -1,0 +1,66 @@
+//! The table of keys as documents: for `--help` and for the README.
+
+use std::fmt::Write as _;
+
+use super::keys::{self, Key, Kind, Scope};
+
+/// The README's table of limits: every number, with unit, default and bounds.
+pub fn limits_table_markdown() -> String {
+    let mut table =
+        String::from("| key | unit | default | maximum | what it bounds |\n| --- | --- | --- | --- | --- |\n");
+    for key in keys::all() {
+        let (unit, default, max) = match key.kind {
+            Kind::Number { unit, default, max, .. } => (unit.name(), grouped(default), grouped(max)),
+            Kind::Switch { default } => ("switch", default.to_string(), "".to_owned()),
+            Kind::Text { .. } | Kind::List => continue,
+        };
+        let doc = key.doc;
+        // Writing to a String cannot fail.
+        let _ = writeln!(table, "| `{}` | {unit} | {default} | {max} | {doc} |", key.path());
+    }
+    table
+}
+
+/// Every key with its variable, for the long help.
+pub fn keys_help() -> String {
+    let mut help = String::from(
+        "Configuration keys. A key is set in the file as [SECTION] KEY, or by the variable BULKHEAD_SECTION_KEY\n\
+         (limits.ttl_ms_max is BULKHEAD_LIMITS_TTL_MS_MAX; lists only in the file). Flags win over the environment,\n\
+         the environment over the file. A default that is over a limit that you lowered follows it down.\n\
+         [tenant.NAME.limits] takes the keys of [limits], [plugin.call] and [plugin.tool.NAME] those of [call], except\n\
+         the ones marked (host).\n",
+    );
+    let mut section = "";
+    for key in keys::all() {
+        if key.section != section {
+            section = key.section;
+            let _ = write!(help, "\n[{section}]\n");
+        }
+        let _ = writeln!(help, "  {} = {}\n      {}", key.name, bounds(key), key.doc);
+    }
+    help
+}
+
+/// Default, unit and bounds in one line.
+fn bounds(key: &Key) -> String {
+    let host = if key.scope == Scope::Host && matches!(key.section, "limits" | "call") { " (host)" } else { "" };
+    match key.kind {
+        Kind::Number { unit, default, min, max } => format!("{default}  [{}, {min} to {max}]{host}", unit.name()),
+        Kind::Switch { default } => format!("{default}{host}"),
+        Kind::Text { default, .. } => format!("{default:?}{host}"),
+        Kind::List => "[]".to_owned(),
+    }
+}
+
+/// 86400000 as 86,400,000.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at) % 3 == 0 {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}

@@ -1,0 +1,346 @@
+use std::path::Path;
+
+use super::*;
+use crate::domain::tool::TaskSupport;
+
+fn load(text: &str) -> Result<Config, Vec<String>> {
+    load_all(text, &[], &Flags::default())
+}
+
+fn load_all(text: &str, variables: &[(&str, &str)], flags: &Flags) -> Result<Config, Vec<String>> {
+    let file = File { path: Path::new("etc/bulkhead.toml"), text };
+    let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+    Config::load(Some(file), variables, flags).map_err(|problems| problems.0.iter().map(ToString::to_string).collect())
+}
+
+fn refused(text: &str) -> Vec<String> {
+    load(text).unwrap_err()
+}
+
+/// One refusal whose line begins and ends as given.
+#[track_caller]
+fn refused_once(text: &str, begins: &str, holds: &str) {
+    let problems = refused(text);
+    assert_eq!(problems.len(), 1, "{problems:?}");
+    assert!(problems[0].starts_with(begins), "{:?} does not begin with {begins:?}", problems[0]);
+    assert!(problems[0].contains(holds), "{:?} does not hold {holds:?}", problems[0]);
+}
+
+/// The configuration contract, with every key at its default and both optional sections in use.
+const CONTRACT: &str = r#"
+[server]
+listen = "127.0.0.1:8808"
+data = "./bulkhead-data"
+allowed_hosts = []
+allowed_origins = []
+drain_ms = 10000
+connections_max = 10000
+header_bytes_max = 32768
+header_read_ms_max = 10000
+body_bytes_max = 4194304
+sse_after_ms = 5000
+sse_keepalive_ms = 15000
+session_idle_ms_max = 3600000
+sessions_per_requestor = 1000
+
+[limits]
+calls_running_per_requestor = 16
+calls_running_per_tenant = 64
+calls_running_total = 256
+call_queue_ms_max = 2000
+tasks_running_per_requestor = 16
+tasks_queued_per_requestor = 256
+tasks_waiting_per_requestor = 256
+tasks_paused_per_requestor = 64
+tasks_stored_per_requestor = 10000
+tasks_stored_bytes_per_requestor = 268435456
+tasks_stored_per_tenant = 100000
+tasks_stored_bytes_per_tenant = 2147483648
+requests_per_second = 200
+task_creations_per_second = 50
+ttl_ms_default = 3600000
+ttl_ms_max = 86400000
+ttl_unlimited = false
+steer_queue = 16
+steer_bytes_max = 16384
+
+[call]
+cpu_ms = 30000
+wall_ms = 600000
+memory_bytes = 67108864
+arguments_bytes = 1048576
+result_bytes = 4194304
+log_bytes = 262144
+events_per_second = 50
+promote_after_ms = 1000
+cancel_grace_ms = 200
+epoch_tick_ms = 10
+
+[log]
+level = "info"
+format = "text"
+
+[tenant.acme.limits]
+calls_running_per_tenant = 128
+ttl_ms_default = 60_000
+
+[[plugin]]
+name = "csv"
+file = "plugins/csv.wasm"
+prefix = ""
+on_restart = "rerun"
+config = { delimiter = ",", rows = 10, header = true }
+[plugin.grants]
+directories = [ { host = "/srv/data", guest = "/data", write = false } ]
+http = [ "https://api.example.com", "https://*.example.org:8443" ]
+env = ["TZ"]
+[plugin.call]
+cpu_ms = 120000
+[plugin.tool.csv_profile]
+task_support = "optional"
+promote_after_ms = 500
+"#;
+
+#[test]
+fn contract_loads_and_its_fixed_sections_are_the_defaults() {
+    let config = load(CONTRACT).unwrap();
+    let defaults = Config::load(None, [], &Flags::default()).unwrap();
+    assert_eq!(config.limits, defaults.limits);
+    assert_eq!(config.call, defaults.call);
+    assert_eq!(config.log, defaults.log);
+    assert_eq!(config.server.data, Path::new("etc/./bulkhead-data"));
+    assert_eq!(ServerConfig { data: defaults.server.data.clone(), ..config.server.clone() }, defaults.server);
+
+    let acme = &config.tenants["acme"];
+    assert_eq!((acme.calls_running_per_tenant, acme.ttl_ms_default, acme.ttl_ms_max), (128, 60_000, 86_400_000));
+
+    let plugin = &config.plugins[0];
+    assert_eq!(plugin.file, Path::new("etc/plugins/csv.wasm"));
+    assert_eq!(plugin.on_restart, OnRestart::Rerun);
+    assert_eq!(plugin.settings["rows"], "10");
+    assert_eq!(plugin.grants.directories[0].host, Path::new("/srv/data"));
+    assert_eq!(plugin.call.cpu_ms, 120_000);
+    let tool = &plugin.tools["csv_profile"];
+    assert_eq!(tool.task_support, Some(TaskSupport::Optional));
+    assert_eq!((tool.call.cpu_ms, tool.call.promote_after_ms, tool.call.wall_ms), (120_000, 500, 600_000));
+}
+
+#[test]
+fn contract_names_every_key() {
+    for key in all_keys() {
+        assert!(CONTRACT.contains(&format!("\n{} = ", key.name)), "{} is not in the contract", key.path());
+    }
+}
+
+#[test]
+fn every_default_is_within_its_bounds() {
+    for key in all_keys() {
+        key.check(&key.default()).unwrap();
+    }
+}
+
+#[test]
+fn unknown_names_are_refused_with_their_line() {
+    refused_once("[server]\nlisten_on = 1\n", "etc/bulkhead.toml:2: server.listen_on: no such key", "");
+    refused_once("\n\n[sever]\n", "etc/bulkhead.toml:3: sever: no such section", "[server]");
+    refused_once("[tenant.a]\nname = 1", "etc/bulkhead.toml:2: tenant.a.name: no such key", "");
+    refused_once("[tenant.a.limits]\nx = 1", "etc/bulkhead.toml:2: tenant.a.limits.x: no such key", "");
+    refused_once("[[plugin]]\nfile = 'a'\npath = 'b'", "etc/bulkhead.toml:3: plugin.?.path: no such key", "");
+    refused_once("[[plugin]]\nfile = 'a'\n[plugin.call]\nx = 1", "etc/bulkhead.toml:4: plugin.?.call.x: no such", "");
+    refused_once("[[plugin]]\nfile = 'a'\n[plugin.grants]\nnet = 1", "etc/bulkhead.toml:4: plugin.?.grants.net:", "");
+    refused_once("[[plugin]]\nfile = 'a'\n[plugin.tool.t]\nx = 1", "etc/bulkhead.toml:4: plugin.?.tool.t.call.x:", "");
+    refused_once("[token.a]\n", "etc/bulkhead.toml:1: token: ", "bulkhead token create");
+}
+
+#[test]
+fn wrong_types_are_refused() {
+    refused_once("[call]\ncpu_ms = '5'", "etc/bulkhead.toml:2: call.cpu_ms: must be an integer", "not a string");
+    refused_once("[call]\ncpu_ms = 1.5", "etc/bulkhead.toml:2: call.cpu_ms: must be an integer", "fraction");
+    refused_once("[call]\ncpu_ms = -5", "etc/bulkhead.toml:2: call.cpu_ms: must be an integer", "negative");
+    refused_once("[limits]\nttl_unlimited = 1", "etc/bulkhead.toml:2: limits.ttl_unlimited: must be true or", "");
+    refused_once("[server]\nlisten = 8808", "etc/bulkhead.toml:2: server.listen: must be a string", "");
+    refused_once("[server]\nallowed_hosts = ['a', 1]", "etc/bulkhead.toml:2: server.allowed_hosts: must be a list", "");
+    refused_once("server = 1", "etc/bulkhead.toml:1: server: must be a table", "");
+    refused_once("[plugin]\nfile = 'a'", "etc/bulkhead.toml:1: plugin: write [[plugin]]", "");
+}
+
+#[test]
+fn values_out_of_bounds_are_refused() {
+    refused_once(
+        "[limits]\nttl_ms_max = 2592000001",
+        "etc/bulkhead.toml:2: limits.ttl_ms_max:",
+        "maximum of 2592000000",
+    );
+    refused_once("[call]\ncpu_ms = 3600001", "etc/bulkhead.toml:2: call.cpu_ms:", "maximum of 3600000");
+    refused_once("[call]\nwall_ms = 86400001", "etc/bulkhead.toml:2: call.wall_ms:", "maximum of 86400000");
+    refused_once("[call]\nmemory_bytes = 4294967297", "etc/bulkhead.toml:2: call.memory_bytes:", "4294967296");
+    refused_once("[server]\ndrain_ms = 600001", "etc/bulkhead.toml:2: server.drain_ms:", "maximum of 600000");
+    refused_once("[server]\nbody_bytes_max = 67108865", "etc/bulkhead.toml:2: server.body_bytes_max:", "67108864");
+    refused_once("[limits]\ncalls_running_total = 0", "etc/bulkhead.toml:2: limits.calls_running_total:", "not be 0");
+    refused_once("[server]\ndata = ''", "etc/bulkhead.toml:2: server.data: must not be empty", "");
+    refused_once("[server]\nlisten = 'localhost'", "etc/bulkhead.toml:2: server.listen:", "ADDR:PORT");
+    refused_once("[log]\nlevel = 'loud'", "etc/bulkhead.toml:2: log.level:", "not one of off, error");
+}
+
+#[test]
+fn contradictions_name_both_places() {
+    let ttl = "[limits]\nttl_ms_max = 1000\nttl_ms_default = 2000";
+    refused_once(ttl, "etc/bulkhead.toml:3: limits.ttl_ms_default = 2000 contradicts", "etc/bulkhead.toml:2");
+    let default = "[limits]\nttl_ms_default = 86400001";
+    refused_once(default, "etc/bulkhead.toml:2: limits.ttl_ms_default", "limits.ttl_ms_max = 86400000 (default)");
+    for (low, high) in [
+        ("calls_running_per_requestor", "calls_running_per_tenant"),
+        ("calls_running_per_tenant", "calls_running_total"),
+        ("tasks_running_per_requestor", "calls_running_per_requestor"),
+        ("tasks_stored_per_requestor", "tasks_stored_per_tenant"),
+    ] {
+        let text = format!("[limits]\n{low} = 9\n{high} = 8");
+        refused_once(&text, &format!("etc/bulkhead.toml:2: limits.{low} = 9 contradicts limits.{high} = 8"), ":3)");
+    }
+    refused_once(
+        "[limits]\ntasks_stored_bytes_per_requestor = 2000\n[call]\nresult_bytes = 3000",
+        "etc/bulkhead.toml:4: call.result_bytes = 3000 contradicts limits.tasks_stored_bytes_per_requestor",
+        "etc/bulkhead.toml:2",
+    );
+    refused_once("[tenant.a.limits]\ncalls_running_per_tenant = 300", "etc/bulkhead.toml:2: tenant.a.limits.", "= 256");
+    refused_once(
+        "[limits]\nsteer_bytes_max = 4000\n[server]\nbody_bytes_max = 2000",
+        "etc/bulkhead.toml:2: limits.steer_bytes_max",
+        "etc/bulkhead.toml:4",
+    );
+    refused_once(
+        "[[plugin]]\nname='a'\nfile='a'\n[plugin.call]\nresult_bytes = 5000\n[limits]\ntasks_stored_bytes_per_requestor = 4096",
+        "etc/bulkhead.toml:5: plugin.a.call.result_bytes",
+        "",
+    );
+}
+
+#[test]
+fn what_nobody_set_follows_a_lowered_limit_down() {
+    let config =
+        load("[limits]\ncalls_running_total = 4\nttl_ms_max = 1000\n[tenant.a.limits]\nttl_ms_max = 500").unwrap();
+    let limits = &config.limits;
+    assert_eq!((limits.calls_running_per_tenant, limits.tasks_running_per_requestor), (4, 4));
+    assert_eq!(limits.ttl_ms_default, 1000);
+    assert_eq!(config.tenants["a"].ttl_ms_default, 500);
+}
+
+#[test]
+fn host_wide_keys_have_no_overrides() {
+    refused_once("[tenant.a.limits]\ncalls_running_total = 1", "etc/bulkhead.toml:2: tenant.a.limits.", "whole host");
+    refused_once(
+        "[[plugin]]\nfile='a'\n[plugin.call]\nepoch_tick_ms = 1",
+        "etc/bulkhead.toml:4: plugin.?.call.",
+        "whole host",
+    );
+}
+
+#[test]
+fn variables_win_over_the_file_and_flags_over_variables() {
+    let flags = Flags { listen: Some("127.0.0.1:0".to_owned()), ..Flags::default() };
+    let variables = [("BULKHEAD_LIMITS_TTL_MS_MAX", "5000"), ("BULKHEAD_SERVER_LISTEN", "127.0.0.1:1"), ("HOME", "/x")];
+    let config = load_all("[limits]\nttl_ms_max = 7000\n[server]\nlisten = '127.0.0.1:2'", &variables, &flags).unwrap();
+    assert_eq!((config.limits.ttl_ms_max, config.server.listen.port()), (5000, 0));
+}
+
+#[test]
+fn every_scalar_key_has_a_variable() {
+    for key in all_keys() {
+        let Some(variable) = key.variable() else { continue };
+        let text = match key.kind {
+            Kind::Number { default, .. } => default.to_string(),
+            Kind::Switch { default } => default.to_string(),
+            Kind::Text { default, .. } => default.to_owned(),
+            Kind::List => continue,
+        };
+        load_all("", &[(&variable, &text)], &Flags::default()).unwrap();
+    }
+}
+
+#[test]
+fn bad_variables_and_flags_are_refused_by_name() {
+    let refused = |name: &str, value: &str| load_all("", &[(name, value)], &Flags::default()).unwrap_err().join("\n");
+    assert!(refused("BULKHEAD_LIMIT_TTL", "1").starts_with("environment variable BULKHEAD_LIMIT_TTL: no such key"));
+    assert!(refused("BULKHEAD_CALL_CPU_MS", "many").contains("BULKHEAD_CALL_CPU_MS: call.cpu_ms: \"many\" is not"));
+    assert!(refused("BULKHEAD_CALL_CPU_MS", "3600001").contains("maximum of 3600000"));
+    assert!(refused("BULKHEAD_SERVER_ALLOWED_HOSTS", "a").contains("is a list: set it in the file"));
+    let flags = Flags { listen: Some("nowhere".to_owned()), ..Flags::default() };
+    assert!(load_all("", &[], &flags).unwrap_err()[0].starts_with("--listen: server.listen:"));
+}
+
+#[test]
+fn everything_wrong_is_reported_at_once() {
+    let text = "[server]\nx = 1\n[call]\ncpu_ms = 0\n[[plugin]]\nname = 'a b'\non_restart = 'never'\n";
+    let problems = load_all(text, &[("BULKHEAD_X", "1")], &Flags::default()).unwrap_err();
+    assert_eq!(problems.len(), 6, "{problems:#?}");
+}
+
+#[test]
+fn broken_toml_is_refused_with_its_line() {
+    let problems = refused("[server]\nlisten = \n");
+    assert!(problems[0].starts_with("etc/bulkhead.toml:2: not valid TOML:"), "{problems:?}");
+    let problems = refused("[log]\nlevel = 'info'\nlevel = 'debug'\n");
+    assert!(problems[0].starts_with("etc/bulkhead.toml:3: not valid TOML:"), "{problems:?}");
+}
+
+#[test]
+fn plugin_entries_are_checked() {
+    refused_once("[[plugin]]\nname = 'a'", "etc/bulkhead.toml:1: plugin.a.file: missing", "");
+    let same = "[[plugin]]\nname = 'a'\nfile = 'a'\n[[plugin]]\nname = 'a'\nfile = 'b'";
+    refused_once(same, "etc/bulkhead.toml:4: plugin.name: \"a\" is already the plugin at etc/bulkhead.toml:1", "");
+    let grant = |line: &str| format!("[[plugin]]\nfile = 'a'\n[plugin.grants]\n{line}");
+    for pattern in ["example.com", "https://example.com/path", "ftp://a", "https://a.*.b", "https://user@a", "https://"]
+    {
+        refused_once(&grant(&format!("http = ['{pattern}']")), "etc/bulkhead.toml:4: plugin.?.grants.http:", pattern);
+    }
+    refused_once(&grant("env = ['A=B']"), "etc/bulkhead.toml:4: plugin.?.grants.env:", "name of an environment");
+    refused_once(&grant("directories = [{ host = '/x' }]"), "etc/bulkhead.toml:4:", "needs `host`");
+    refused_once(&grant("directories = [{ host = '/x', guest = '../y' }]"), "etc/bulkhead.toml:4:", "absolute");
+    refused_once("[[plugin]]\nfile='a'\n[plugin.tool.t]\ntask_support = 'maybe'", "etc/bulkhead.toml:4:", "not one of");
+}
+
+#[test]
+fn plugin_flags_pin_what_they_name() {
+    let flags = Flags { plugins: vec!["etc/a.wasm".into(), "b.wasm".into()], ..Flags::default() };
+    let config =
+        load_all("[[plugin]]\nname = 'a'\nfile = './a.wasm'\n[[plugin]]\nfile = 'c.wasm'", &[], &flags).unwrap();
+    let plugins: Vec<_> = config.plugins.iter().map(|plugin| (plugin.label(), plugin.pinned)).collect();
+    assert_eq!(plugins, [("a".to_owned(), true), ("etc/c.wasm".to_owned(), false), ("b.wasm".to_owned(), true)]);
+}
+
+#[test]
+fn open_addresses_need_a_token() {
+    let flags = Flags { listen: Some("0.0.0.0:8808".to_owned()), ..Flags::default() };
+    let config = Config::load(None, [], &flags).unwrap();
+    assert!(config.check_exposure(false).unwrap_err().message.contains("bulkhead token create"));
+    config.check_exposure(true).unwrap();
+    Config::load(None, [], &Flags::default()).unwrap().check_exposure(false).unwrap();
+}
+
+#[test]
+fn documents_name_every_key() {
+    let (table, help) = (limits_table_markdown(), keys_help());
+    for key in all_keys() {
+        assert!(help.contains(key.name));
+        if matches!(key.kind, Kind::Number { .. }) {
+            assert!(table.contains(&key.path()));
+        }
+    }
+    assert!(table.contains("| `limits.ttl_ms_max` | ms | 86,400,000 | 2,592,000,000 |"));
+}
+
+/// The README carries the generated table between two markers.
+#[test]
+fn readme_has_the_table_of_limits() {
+    let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../README.md");
+    let Ok(readme) = std::fs::read_to_string(readme) else { return };
+    let table = readme
+        .split_once("<!-- limits: generated from host/src/config/keys.rs -->\n")
+        .and_then(|(_, rest)| rest.split_once("<!-- /limits -->"))
+        .map(|(table, _)| table.trim());
+    assert_eq!(
+        table,
+        Some(limits_table_markdown().trim()),
+        "replace the section by the output of limits_table_markdown()"
+    );
+}

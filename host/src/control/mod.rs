@@ -1,0 +1,107 @@
+//! What operators do to a host, and the socket over which they do it while the host runs.
+//!
+//! Owns the commands, the socket `DATA/control.sock` and its framing. Must not be reachable by anybody but the user that the
+//! host runs as. Invariant: a command does the same whether it arrives over the socket or is executed by the command line
+//! itself, because both go through one [`Operator`].
+
+pub mod client;
+pub mod operator;
+pub mod server;
+mod socket;
+#[cfg(test)]
+mod tests;
+
+use std::path::{Path, PathBuf};
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+
+use crate::domain::UnixMs;
+
+/// The socket's name in the data directory.
+pub const SOCKET_NAME: &str = "control.sock";
+
+/// Where a data directory has its socket.
+pub fn socket_path(data: &Path) -> PathBuf {
+    data.join(SOCKET_NAME)
+}
+
+/// Requests are a few names; a longer line is not one.
+const REQUEST_BYTES_MAX: u64 = 64 << 10;
+/// Replies are bounded by the page sizes of the commands.
+const REPLY_BYTES_MAX: u64 = 64 << 20;
+
+/// One thing to do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "command", rename_all = "snake_case")]
+pub enum Command {
+    /// Makes a bearer token; the reply is the only place where it ever shows.
+    TokenCreate {
+        requestor: String,
+        tenant: String,
+        expires_at: Option<UnixMs>,
+    },
+    TokenList,
+    TokenRevoke {
+        id: String,
+    },
+    /// Reads everything and says what is wrong.
+    StoreCheck,
+    /// Writes every task and row as JSON lines to a new file.
+    StoreExport {
+        file: PathBuf,
+    },
+    /// Puts what can be read into a new database.
+    StoreRebuild,
+    /// Copies the store into a new data directory.
+    StoreBackup {
+        directory: PathBuf,
+    },
+    TasksList {
+        /// Only tasks of the requestor of this name.
+        requestor: Option<String>,
+        tenant: Option<String>,
+        count_max: usize,
+    },
+    TasksShow {
+        id: String,
+    },
+    TasksCancel {
+        id: String,
+    },
+    /// From here on the connection carries MCP over stdio.
+    StdioAttach,
+}
+
+/// Why a command was not done. Operators may read all of it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
+#[serde(tag = "kind", content = "message", rename_all = "snake_case")]
+pub enum ControlError {
+    /// What it names does not exist, or is over.
+    #[error("{0}")]
+    NotFound(String),
+    /// It makes no sense as it stands.
+    #[error("{0}")]
+    Invalid(String),
+    /// The host could not do it.
+    #[error("{0}")]
+    Failed(String),
+    /// The connection broke.
+    #[error("the control connection broke: {0}")]
+    Connection(String),
+}
+
+/// A line in answer to a command.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Reply {
+    Ok(serde_json::Value),
+    Error(ControlError),
+}
+
+/// Executes commands: in a running host, or in the command line when no host runs.
+#[async_trait]
+pub trait Operator: Send + Sync + 'static {
+    /// Does it, and gives what there is to show.
+    async fn execute(&self, command: Command) -> Result<serde_json::Value, ControlError>;
+}

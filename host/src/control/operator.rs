@@ -1,0 +1,294 @@
+//! What each command does.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use serde_json::{Value, json};
+
+use super::{Command, ControlError, Operator};
+use crate::domain::lifecycle::{self, Event, Refusal};
+use crate::domain::requestor::Requestor;
+use crate::domain::task::{Active, Outcome, Phase, Task, TaskId};
+use crate::store::{self, Change, Store};
+use crate::tasks::clock::Clock;
+use crate::tasks::{self, Tasks};
+use crate::transport::principal::{self, Named, Principals};
+
+/// Tasks in one reply.
+const TASKS_MAX: usize = 10_000;
+const PAGE_TASKS: usize = 256;
+/// Writers of one record that may come between; every retry means that another one won.
+const CONFLICTS_MAX: u32 = 100;
+
+/// What only the engine behind the store can do for itself.
+#[async_trait]
+pub trait Upkeep: Send + Sync + 'static {
+    /// Reads everything; what is there, or the first thing that is wrong.
+    async fn check(&self) -> Result<Value, store::Error>;
+    /// Writes everything that can be read to a new file.
+    async fn export(&self, file: &Path) -> Result<Value, store::Error>;
+    /// Puts everything that can be read into a new database in the place of the old one.
+    async fn rebuild(&self) -> Result<Value, store::Error>;
+    /// Copies the store into a new data directory.
+    async fn backup(&self, directory: &Path) -> Result<Value, store::Error>;
+}
+
+/// Ends tasks.
+#[async_trait]
+pub trait Canceller: Send + Sync + 'static {
+    async fn cancel(&self, requestor: &Requestor, id: TaskId) -> Result<Task, tasks::Error>;
+}
+
+#[async_trait]
+impl Canceller for Tasks {
+    async fn cancel(&self, requestor: &Requestor, id: TaskId) -> Result<Task, tasks::Error> {
+        Self::cancel(self, requestor, id).await
+    }
+}
+
+/// Ends tasks of a store that no host runs: there is nothing to stop, only a record to change.
+pub struct Unattended {
+    pub store: Arc<dyn Store>,
+    pub clock: Arc<dyn Clock>,
+}
+
+#[async_trait]
+impl Canceller for Unattended {
+    async fn cancel(&self, requestor: &Requestor, id: TaskId) -> Result<Task, tasks::Error> {
+        let failed = |error: store::Error| {
+            tracing::error!(task.id = %id, error = %error, "a task was not cancelled");
+            tasks::Error::Host { incident: "offline".to_owned() }
+        };
+        for _ in 0..CONFLICTS_MAX {
+            let task = self.store.get(requestor, id).await.map_err(failed)?.ok_or(tasks::Error::NotFound)?;
+            let task = match lifecycle::step(&task, Event::Cancel, self.clock.now()) {
+                Ok(task) => task,
+                Err(Refusal::Ended) => return Err(tasks::Error::Ended),
+                Err(_) => return Err(tasks::Error::Illegal("the task cannot be cancelled now")),
+            };
+            match self.store.commit(Change { task, output: None }).await {
+                Err(store::Error::Conflict) => {}
+                done => return done.map_err(failed),
+            }
+        }
+        Err(failed(store::Error::Conflict))
+    }
+}
+
+/// Everything that commands work on.
+pub struct HostOperator {
+    store: Arc<dyn Store>,
+    upkeep: Arc<dyn Upkeep>,
+    canceller: Arc<dyn Canceller>,
+    clock: Arc<dyn Clock>,
+    principals: Principals,
+}
+
+impl HostOperator {
+    pub fn new(
+        store: Arc<dyn Store>,
+        upkeep: Arc<dyn Upkeep>,
+        canceller: Arc<dyn Canceller>,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        let principals = Principals::new(Arc::clone(&store));
+        Self { store, upkeep, canceller, clock, principals }
+    }
+
+    async fn create_token(&self, name: &str, tenant: &str, expires_at: Option<u64>) -> Result<Value, ControlError> {
+        let now = self.clock.now();
+        if expires_at.is_some_and(|at| at <= now) {
+            return Err(ControlError::Invalid("the token would have expired already".to_owned()));
+        }
+        let new = self.principals.create_token(name, tenant, expires_at, now).await?;
+        tracing::info!(token.id = new.info.id, "a token was made");
+        let mut value = json!(new.info);
+        if let Some(fields) = value.as_object_mut() {
+            fields.insert("token".to_owned(), Value::String(new.token));
+        }
+        Ok(value)
+    }
+
+    async fn list_tasks(
+        &self,
+        requestor: Option<&str>,
+        tenant: Option<&str>,
+        count_max: usize,
+    ) -> Result<Value, ControlError> {
+        let count_max = count_max.min(TASKS_MAX);
+        let names = self.principals.names().await?;
+        let wanted = |named: &Named| {
+            requestor.is_none_or(|name| named.name == name) && tenant.is_none_or(|name| named.tenant == name)
+        };
+        let mut tasks = Vec::new();
+        if requestor.is_none() && tenant.is_none() {
+            // Also finds tasks whose requestor has no name here.
+            tasks = self.scan(count_max + 1).await?;
+        } else {
+            for named in names.iter().filter(|named| wanted(named)) {
+                let room = (count_max + 1).saturating_sub(tasks.len());
+                tasks.extend(self.store.list(&named.requestor, None, room).await?);
+            }
+        }
+        let more = tasks.len() > count_max;
+        tasks.truncate(count_max);
+        let now = self.clock.now();
+        let tasks: Vec<_> =
+            tasks.iter().filter(|task| !is_expired(task, now)).map(|task| summary(task, &names)).collect();
+        Ok(json!({ "tasks": tasks, "more": more }))
+    }
+
+    async fn scan(&self, count_max: usize) -> Result<Vec<Task>, ControlError> {
+        let mut tasks: Vec<Task> = Vec::new();
+        while tasks.len() < count_max {
+            let after = tasks.last().map(|task| (task.requestor, task.id));
+            let page = self.store.scan(after, PAGE_TASKS.min(count_max - tasks.len())).await?;
+            if page.is_empty() {
+                break;
+            }
+            tasks.extend(page);
+        }
+        Ok(tasks)
+    }
+
+    /// A task by its id alone, which is an operator's privilege.
+    async fn find(&self, id: &str) -> Result<Task, ControlError> {
+        let absent = || ControlError::NotFound(format!("there is no task {id:?}; `bulkhead tasks list` shows the ids"));
+        let task_id = TaskId::parse(id).ok_or_else(absent)?;
+        for named in self.principals.names().await? {
+            if let Some(task) = self.store.get(&named.requestor, task_id).await? {
+                return if is_expired(&task, self.clock.now()) { Err(absent()) } else { Ok(task) };
+            }
+        }
+        Err(absent())
+    }
+
+    async fn show(&self, id: &str) -> Result<Value, ControlError> {
+        let task = self.find(id).await?;
+        Ok(details(&task, &self.principals.names().await?))
+    }
+
+    async fn cancel(&self, id: &str) -> Result<Value, ControlError> {
+        let task = self.find(id).await?;
+        let cancelled = self.canceller.cancel(&task.requestor, task.id).await.map_err(|error| match error {
+            tasks::Error::NotFound => ControlError::NotFound(format!("there is no task {id:?}")),
+            tasks::Error::Ended => ControlError::Invalid(format!("task {id} is over already")),
+            other => ControlError::Failed(other.to_string()),
+        })?;
+        tracing::info!(task.id = %cancelled.id, "an operator cancelled a task");
+        Ok(details(&cancelled, &self.principals.names().await?))
+    }
+}
+
+#[async_trait]
+impl Operator for HostOperator {
+    async fn execute(&self, command: Command) -> Result<Value, ControlError> {
+        match command {
+            Command::TokenCreate { requestor, tenant, expires_at } => {
+                self.create_token(&requestor, &tenant, expires_at).await
+            }
+            Command::TokenList => Ok(json!({ "tokens": self.principals.tokens().await? })),
+            Command::TokenRevoke { id } => {
+                let revoked = self.principals.revoke_token(&id, self.clock.now()).await?;
+                tracing::info!(token.id = revoked.id, "a token was revoked");
+                Ok(json!(revoked))
+            }
+            Command::StoreCheck => Ok(self.upkeep.check().await?),
+            Command::StoreExport { file } => Ok(self.upkeep.export(&file).await?),
+            Command::StoreRebuild => Ok(self.upkeep.rebuild().await?),
+            Command::StoreBackup { directory } => Ok(self.upkeep.backup(&directory).await?),
+            Command::TasksList { requestor, tenant, count_max } => {
+                self.list_tasks(requestor.as_deref(), tenant.as_deref(), count_max).await
+            }
+            Command::TasksShow { id } => self.show(&id).await,
+            Command::TasksCancel { id } => self.cancel(&id).await,
+            Command::StdioAttach => Err(ControlError::Invalid("only a running host can be attached to".to_owned())),
+        }
+    }
+}
+
+fn is_expired(task: &Task, now: u64) -> bool {
+    task.expires_at().is_some_and(|at| at <= now)
+}
+
+/// One line of a list.
+fn summary(task: &Task, names: &[Named]) -> Value {
+    let named = names.iter().find(|named| named.requestor == task.requestor);
+    json!({
+        "id": task.id.to_string(),
+        "status": status(task),
+        "tool": task.tool,
+        "requestor": named.map(|named| named.name.as_str()),
+        "tenant": named.map(|named| named.tenant.as_str()),
+        "created_at": task.created_at,
+        "updated_at": task.updated_at,
+        "expires_at": task.expires_at(),
+        "status_message": task.status_message,
+    })
+}
+
+/// Everything but what belongs to the requestor alone: arguments, answers and results.
+fn details(task: &Task, names: &[Named]) -> Value {
+    let inputs: Vec<_> = task
+        .inputs
+        .iter()
+        .map(|input| json!({ "key": input.issued_key, "answered": input.answer.is_some() }))
+        .collect();
+    let mut value = summary(task, names);
+    if let (Some(fields), Value::Object(more)) = (
+        value.as_object_mut(),
+        json!({
+            "plugin": task.plugin.name,
+            "plugin_sha256": task.plugin.digest.iter().map(|byte| format!("{byte:02x}")).collect::<String>(),
+            "call_id": task.call_id.to_string(),
+            "attempt": task.attempt,
+            "revision": task.revision,
+            "inputs": inputs,
+            "steering_waiting": task.steering.len(),
+            "error": error_text(task),
+        }),
+    ) {
+        fields.extend(more);
+    }
+    value
+}
+
+fn status(task: &Task) -> &'static str {
+    match &task.phase {
+        Phase::Active(Active::Queued) => "queued",
+        Phase::Active(Active::Running) => "running",
+        Phase::Active(Active::InputRequired) => "input_required",
+        Phase::Paused { .. } => "paused",
+        Phase::Ended(Outcome::Output { is_error: false }) => "succeeded",
+        Phase::Ended(Outcome::Output { is_error: true }) => "tool_error",
+        Phase::Ended(Outcome::Error(_)) => "failed",
+        Phase::Ended(Outcome::Cancelled) => "cancelled",
+    }
+}
+
+fn error_text(task: &Task) -> Option<String> {
+    match task.outcome() {
+        Some(Outcome::Error(error)) => Some(format!("{error:?}")),
+        _ => None,
+    }
+}
+
+impl From<store::Error> for ControlError {
+    fn from(error: store::Error) -> Self {
+        match error {
+            store::Error::Exists => Self::Invalid("there is something in its place already".to_owned()),
+            other => Self::Failed(other.to_string()),
+        }
+    }
+}
+
+impl From<principal::Error> for ControlError {
+    fn from(error: principal::Error) -> Self {
+        match error {
+            principal::Error::Name { .. } => Self::Invalid(error.to_string()),
+            principal::Error::UnknownToken(_) => Self::NotFound(error.to_string()),
+            other => Self::Failed(other.to_string()),
+        }
+    }
+}

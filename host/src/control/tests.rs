@@ -1,0 +1,214 @@
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::UnixStream;
+
+use super::client::Client;
+use super::operator::{HostOperator, Unattended, Upkeep};
+use super::server::{Attach, AttachedReader, AttachedWriter, Server};
+use super::*;
+use crate::domain::Json;
+use crate::domain::call::ClientFeatures;
+use crate::domain::requestor::Requestor;
+use crate::domain::task::*;
+use crate::store::memory::MemoryStore;
+use crate::store::{self, Creation, Store, StoredCaps, TaskStore};
+use crate::tasks::clock::ManualClock;
+use crate::transport::principal::Principals;
+
+/// The memory store has nothing to keep up.
+struct NoUpkeep;
+
+#[async_trait]
+impl Upkeep for NoUpkeep {
+    async fn check(&self) -> Result<Value, store::Error> {
+        Ok(json!({ "sound": true }))
+    }
+    async fn export(&self, _: &Path) -> Result<Value, store::Error> {
+        Err(store::Error::Exists)
+    }
+    async fn rebuild(&self) -> Result<Value, store::Error> {
+        Err(store::Error::Engine("no".to_owned()))
+    }
+    async fn backup(&self, _: &Path) -> Result<Value, store::Error> {
+        Err(store::Error::Locked("x".to_owned()))
+    }
+}
+
+/// Says what it reads back in capitals.
+struct Shouting;
+
+#[async_trait]
+impl Attach for Shouting {
+    async fn attach(&self, mut reader: AttachedReader, mut writer: AttachedWriter) {
+        let mut line = String::new();
+        while reader.read_line(&mut line).await.is_ok_and(|bytes| bytes > 0) {
+            writer.write_all(line.to_uppercase().as_bytes()).await.unwrap();
+            line.clear();
+        }
+    }
+}
+
+fn operator(store: &Arc<MemoryStore>) -> HostOperator {
+    let clock = Arc::new(ManualClock::at(1_000));
+    let store: Arc<dyn Store> = store.clone();
+    let canceller = Arc::new(Unattended { store: store.clone(), clock: clock.clone() });
+    HostOperator::new(store, Arc::new(NoUpkeep), canceller, clock)
+}
+
+async fn put_task(store: &MemoryStore, requestor: Requestor, id: u8) -> Task {
+    let task = Task {
+        id: TaskId([id; 16]),
+        requestor,
+        revision: 0,
+        tool: "count_primes".to_owned(),
+        plugin: PluginVersion { name: "primes".to_owned(), digest: [1; 32] },
+        engine_hash: 0,
+        origin: Origin {
+            era: Era::Legacy,
+            design: Design::Core2025,
+            session: None,
+            features: ClientFeatures::default(),
+            log_level: None,
+            progress_token: None,
+        },
+        arguments_digest: [0; 32],
+        created_at: 900 + u64::from(id),
+        updated_at: 900 + u64::from(id),
+        retention: Retention::FromCreation { ttl_ms: if id == 9 { 10 } else { 60_000 } },
+        poll_interval_ms: 500,
+        phase: Phase::Active(Active::Queued),
+        status_message: None,
+        inputs: Vec::new(),
+        steering: Vec::new(),
+        steering_delivered: 0,
+        alias: None,
+        seed: [0; 32],
+        call_id: CallId([id; 16]),
+        lease: None,
+        attempt: 0,
+        related: Vec::new(),
+    };
+    let caps = StoredCaps {
+        tasks_per_requestor: 99,
+        bytes_per_requestor: 1 << 20,
+        tasks_per_tenant: 99,
+        bytes_per_tenant: 1 << 20,
+    };
+    let arguments = Json::new(r#"{"secret":"argument"}"#);
+    store.create(Creation { task, arguments, reserved_bytes: 0, caps }).await.unwrap()
+}
+
+async fn listed(operator: &dyn Operator, requestor: Option<&str>, tenant: Option<&str>) -> Vec<String> {
+    let (requestor, tenant) = (requestor.map(str::to_owned), tenant.map(str::to_owned));
+    let reply = operator.execute(Command::TasksList { requestor, tenant, count_max: 100 }).await.unwrap();
+    reply["tasks"].as_array().unwrap().iter().map(|task| task["id"].as_str().unwrap().to_owned()).collect()
+}
+
+#[tokio::test]
+async fn operators_see_and_end_tasks_of_everybody() {
+    let store = Arc::new(MemoryStore::new());
+    let principals = Principals::new(store.clone());
+    let local = principals.local_requestor().await.unwrap();
+    let token = principals.create_token("alice", "acme", None, 1).await.unwrap().token;
+    let alice = principals.resolve_token(&token, 1).await.unwrap().unwrap().requestor;
+    let first = put_task(&store, local, 1).await.id.to_string();
+    let second = put_task(&store, alice, 2).await.id.to_string();
+    let expired = put_task(&store, alice, 9).await.id.to_string();
+    let operator = operator(&store);
+
+    assert_eq!(listed(&operator, None, None).await.len(), 2);
+    assert_eq!(listed(&operator, Some("alice"), None).await, [second.clone()]);
+    assert_eq!(listed(&operator, None, Some("default")).await, [first.clone()]);
+    assert!(listed(&operator, Some("nobody"), None).await.is_empty());
+
+    let shown = operator.execute(Command::TasksShow { id: second.clone() }).await.unwrap();
+    assert_eq!((&shown["requestor"], &shown["status"]), (&json!("alice"), &json!("queued")));
+    assert!(!shown.to_string().contains("argument"));
+    for id in [expired, "00".repeat(16), "x".to_owned()] {
+        let refused = operator.execute(Command::TasksShow { id }).await.unwrap_err();
+        assert!(matches!(refused, ControlError::NotFound(_)), "{refused:?}");
+    }
+    let cancelled = operator.execute(Command::TasksCancel { id: second.clone() }).await.unwrap();
+    assert_eq!(cancelled["status"], json!("cancelled"));
+    let again = operator.execute(Command::TasksCancel { id: second }).await.unwrap_err();
+    assert!(matches!(again, ControlError::Invalid(_)), "{again:?}");
+}
+
+#[tokio::test]
+async fn tokens_over_the_socket_are_those_of_the_store() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Arc::new(MemoryStore::new());
+    assert!(Client::connect(folder.path()).await.unwrap().is_none());
+    let server = Server::spawn(&socket_path(folder.path()), Arc::new(operator(&store)), Arc::new(Shouting)).unwrap();
+    let client = Client::connect(folder.path()).await.unwrap().unwrap();
+    let create =
+        |expires_at| Command::TokenCreate { requestor: "bob".to_owned(), tenant: "acme".to_owned(), expires_at };
+    let made = client.execute(create(None)).await.unwrap();
+    let token = made["token"].as_str().unwrap();
+    assert!(Principals::new(store).resolve_token(token, 1).await.unwrap().is_some());
+    let listed = client.execute(Command::TokenList).await.unwrap();
+    assert!(!listed.to_string().contains(token) && listed["tokens"][0]["requestor"] == "bob");
+    assert!(matches!(client.execute(create(Some(1_000))).await, Err(ControlError::Invalid(_))));
+    client.execute(Command::TokenRevoke { id: made["id"].as_str().unwrap().to_owned() }).await.unwrap();
+    drop(server);
+    assert!(!socket_path(folder.path()).exists());
+}
+
+#[tokio::test]
+async fn the_socket_is_private_and_a_dead_one_is_replaced() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let deep = folder.path().join("d".repeat(120));
+    std::fs::create_dir(&deep).unwrap();
+    for data in [folder.path(), deep.as_path()] {
+        let path = socket_path(data);
+        // Closing a listener leaves its file, as a killed host does.
+        drop(super::socket::listen(&path).unwrap());
+        assert!(path.exists() && Client::connect(data).await.unwrap().is_none());
+        let server =
+            Server::spawn(&path, Arc::new(operator(&Arc::new(MemoryStore::new()))), Arc::new(Shouting)).unwrap();
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        let client = Client::connect(data).await.unwrap().unwrap();
+        assert_eq!(client.execute(Command::StoreCheck).await.unwrap(), json!({ "sound": true }));
+        drop(server);
+    }
+    std::fs::write(socket_path(folder.path()), "mine").unwrap();
+    let operator = Arc::new(operator(&Arc::new(MemoryStore::new())));
+    assert!(Server::spawn(&socket_path(folder.path()), operator, Arc::new(Shouting)).is_err());
+    assert_eq!(std::fs::read(socket_path(folder.path())).unwrap(), b"mine");
+}
+
+#[tokio::test]
+async fn bad_requests_are_answered_and_long_ones_end_the_connection() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = socket_path(folder.path());
+    let operator = Arc::new(operator(&Arc::new(MemoryStore::new())));
+    let _server = Server::spawn(&path, operator, Arc::new(Shouting)).unwrap();
+    let mut stream = BufReader::new(UnixStream::connect(&path).await.unwrap());
+    for bad in ["{\n", "{\"command\":\"fly\"}\n", "[]\n", "\n"] {
+        stream.write_all(bad.as_bytes()).await.unwrap();
+        let mut line = String::new();
+        stream.read_line(&mut line).await.unwrap();
+        assert!(line.contains("\"invalid\""), "{line}");
+    }
+    let long = vec![b'x'; usize::try_from(REQUEST_BYTES_MAX).unwrap()];
+    stream.write_all(&long).await.unwrap();
+    let mut rest = String::new();
+    stream.read_to_string(&mut rest).await.unwrap();
+    assert!(rest.contains("at most"), "{rest}");
+}
+
+#[tokio::test]
+async fn an_attached_connection_carries_raw_bytes() {
+    let folder = tempfile::tempdir().unwrap();
+    let operator = Arc::new(operator(&Arc::new(MemoryStore::new())));
+    let _server = Server::spawn(&socket_path(folder.path()), operator, Arc::new(Shouting)).unwrap();
+    let client = Client::connect(folder.path()).await.unwrap().unwrap();
+    let (mut reader, mut writer) = client.attach().await.unwrap();
+    writer.write_all(b"hello\n").await.unwrap();
+    let mut line = String::new();
+    reader.read_line(&mut line).await.unwrap();
+    assert_eq!(line, "HELLO\n");
+}

@@ -1,0 +1,275 @@
+//! Requests of the host to a client, from sending to the final answer.
+//!
+//! Owns the waiting: time limits, withdrawal, and clients that answer with a task of their own, which is then polled and
+//! fetched. Two users: a plain call waits for its answers itself ([`ask`]); a task's questions are offered on a stream
+//! ([`Offers`]) and answered whenever and wherever the response arrives.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tokio::sync::oneshot;
+
+use super::questions::{self, Manner};
+use crate::domain::call::{Answer, AskError, InputRequest, Question};
+use crate::domain::task::{Task, TaskId};
+use crate::protocol::exchange::Outlet;
+use crate::protocol::jsonrpc;
+use crate::protocol::session::{Reply, Session, TaskQuestion};
+use crate::protocol::{Shared, error};
+
+/// How often a client's own task is looked at, whatever it suggests.
+const POLL_MS_MIN: u64 = 50;
+const POLL_MS_MAX: u64 = 30_000;
+const POLL_MS_DEFAULT: u64 = 1_000;
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ClientTask {
+    task_id: String,
+    status: String,
+    poll_interval: Option<u64>,
+}
+
+impl ClientTask {
+    fn is_over(&self) -> bool {
+        matches!(self.status.as_str(), "completed" | "failed" | "cancelled")
+    }
+}
+
+/// The task that a client made of a request, if that was allowed and is what it answered.
+pub(super) fn client_task(session: &Session, question: &Question, reply: &Reply) -> Option<ClientTask> {
+    #[derive(Deserialize)]
+    struct Created {
+        task: ClientTask,
+    }
+    let result = reply.as_ref().ok().filter(|_| questions::as_client_task(session.settled.client_tasks, question))?;
+    serde_json::from_str::<Created>(result.get()).ok().map(|created| created.task)
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct TaskParams<'a> {
+    task_id: &'a str,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Cancelled<'a> {
+    request_id: &'a str,
+    reason: &'a str,
+}
+
+/// A request that was sent.
+struct Sent {
+    session: Arc<Session>,
+    outlet: Outlet,
+    /// The request that waits now: the question itself, or a look at the client's task.
+    number: u64,
+    client_task: Option<String>,
+    /// Whether the client is told when this is dropped unanswered.
+    withdraw: Arc<AtomicBool>,
+}
+
+impl Sent {
+    /// Sends a question; `None` when it cannot be written.
+    fn new(
+        shared: &Shared,
+        session: &Arc<Session>,
+        outlet: &Outlet,
+        asked: &InputRequest,
+        question: Option<TaskQuestion>,
+    ) -> Option<(Self, oneshot::Receiver<Reply>)> {
+        let as_task = questions::as_client_task(session.settled.client_tasks, &asked.question);
+        let manner = Manner {
+            version: session.settled.version,
+            related: question.as_ref().map(|question| question.task),
+            task_ttl_ms: as_task.then_some(shared.options.request_timeout_ms),
+        };
+        let withdraw = Arc::new(AtomicBool::new(question.is_none()));
+        let (number, reply) = session.expect(question);
+        let Some(line) = questions::request(&session.request_id(number), asked, manner) else {
+            session.forget(number);
+            return None;
+        };
+        outlet.say(line);
+        let (session, outlet) = (Arc::clone(session), outlet.clone());
+        Some((Self { session, outlet, number, client_task: None, withdraw }, reply))
+    }
+
+    /// The final response: of the request, or of the task that the client made of it. `None`: somebody else took the answer.
+    async fn outcome(&mut self, question: &Question, reply: oneshot::Receiver<Reply>) -> Option<Reply> {
+        let reply = reply.await.ok()?;
+        let Some(mut task) = client_task(&self.session, question, &reply) else { return Some(reply) };
+        let id = task.task_id.clone();
+        self.client_task = Some(id.clone());
+        while !task.is_over() {
+            let poll_ms = task.poll_interval.unwrap_or(POLL_MS_DEFAULT).clamp(POLL_MS_MIN, POLL_MS_MAX);
+            tokio::time::sleep(Duration::from_millis(poll_ms)).await;
+            let looked = self.call("tasks/get", &id).await?;
+            task = match looked.as_ref().map(|result| serde_json::from_str(result.get())) {
+                Ok(Ok(task)) => task,
+                Ok(Err(_)) | Err(_) => return Some(looked),
+            };
+        }
+        let result = self.call("tasks/result", &id).await;
+        self.client_task = None;
+        result
+    }
+
+    async fn call(&mut self, method: &str, task_id: &str) -> Option<Reply> {
+        let (number, reply) = self.session.expect(None);
+        self.number = number;
+        self.outlet.say(jsonrpc::request(&self.session.request_id(number), method, &TaskParams { task_id }));
+        reply.await.ok()
+    }
+}
+
+impl Drop for Sent {
+    fn drop(&mut self) {
+        if !self.withdraw.load(Ordering::Acquire) {
+            return;
+        }
+        let waited = self.session.forget(self.number);
+        match self.client_task.take() {
+            Some(task_id) if self.session.settled.client_tasks.cancel => {
+                let (number, _) = self.session.expect(None);
+                let id = self.session.request_id(number);
+                self.session.forget(number);
+                self.outlet.say(jsonrpc::request(&id, "tasks/cancel", &TaskParams { task_id: &task_id }));
+            }
+            Some(_) => {}
+            None if waited => {
+                let request_id = self.session.request_id(self.number);
+                let params = Cancelled { request_id: &request_id, reason: "the answer is not needed any more" };
+                self.outlet.say(jsonrpc::notification("notifications/cancelled", Some(&params)));
+            }
+            None => {}
+        }
+    }
+}
+
+/// Asks the client on the stream of a plain call, all questions at once, and waits for every answer. Dropping this tells the
+/// client that they are not needed any more.
+pub(super) async fn ask(
+    shared: Arc<Shared>,
+    session: Arc<Session>,
+    outlet: Outlet,
+    requests: Vec<InputRequest>,
+) -> Result<Vec<Answer>, AskError> {
+    let asks = requests.iter().map(|request| ask_one(&shared, &session, &outlet, request));
+    futures::future::try_join_all(asks).await
+}
+
+async fn ask_one(
+    shared: &Shared,
+    session: &Arc<Session>,
+    outlet: &Outlet,
+    request: &InputRequest,
+) -> Result<Answer, AskError> {
+    if !questions::can_answer(session.settled.features, &request.question) {
+        return Err(AskError::Unsupported(request.question.feature()));
+    }
+    let (mut sent, reply) = Sent::new(shared, session, outlet, request, None)
+        .ok_or_else(|| AskError::Invalid("the request is not valid JSON".to_owned()))?;
+    let limit = Duration::from_millis(shared.options.request_timeout_ms);
+    match tokio::time::timeout(limit, sent.outcome(&request.question, reply)).await {
+        Ok(Some(reply)) => Ok(questions::answer(&request.question, &reply)),
+        Ok(None) => Err(AskError::Unreachable("too many questions wait for this client".to_owned())),
+        Err(_) => Err(AskError::Unreachable("the client did not answer in time".to_owned())),
+    }
+}
+
+/// The questions of tasks that were sent on one stream.
+pub(super) struct Offers {
+    shared: Arc<Shared>,
+    session: Arc<Session>,
+    outlet: Outlet,
+    open: Vec<Offer>,
+}
+
+struct Offer {
+    task: TaskId,
+    issued_key: String,
+    withdraw: Arc<AtomicBool>,
+    work: Pin<Box<dyn Future<Output = ()> + Send>>,
+}
+
+impl Offer {
+    /// The client is told that the answer is not needed any more.
+    fn withdraw(self) {
+        self.withdraw.store(true, Ordering::Release);
+    }
+}
+
+impl Offers {
+    pub(super) fn new(shared: &Arc<Shared>, session: &Arc<Session>, outlet: Outlet) -> Self {
+        Self { shared: Arc::clone(shared), session: Arc::clone(session), outlet, open: Vec::new() }
+    }
+
+    /// Withdraws what was answered elsewhere, and sends the outstanding questions that `claim` says are for this stream.
+    pub(super) fn update(&mut self, task: &Task, claim: impl Fn(&str, &Question) -> bool) {
+        self.withdraw(task.id, |key| !task.outstanding().any(|input| input.issued_key == key));
+        for input in task.outstanding() {
+            let question = &input.request.question;
+            let is_open = self.open.iter().any(|offer| offer.task == task.id && offer.issued_key == input.issued_key);
+            if is_open
+                || !questions::can_answer(self.session.settled.features, question)
+                || !claim(&input.issued_key, question)
+            {
+                continue;
+            }
+            let asked =
+                TaskQuestion { task: task.id, issued_key: input.issued_key.clone(), question: question.clone() };
+            self.send(&input.request, asked);
+        }
+    }
+
+    /// Withdraws what was sent for a task that is over.
+    pub(super) fn close(&mut self, task: TaskId) {
+        self.withdraw(task, |_| true);
+    }
+
+    fn withdraw(&mut self, task: TaskId, which: impl Fn(&str) -> bool) {
+        self.open.extract_if(.., |offer| offer.task == task && which(&offer.issued_key)).for_each(Offer::withdraw);
+    }
+
+    fn send(&mut self, request: &InputRequest, asked: TaskQuestion) {
+        let sent = Sent::new(&self.shared, &self.session, &self.outlet, request, Some(asked.clone()));
+        let Some((sent, reply)) = sent else {
+            let _ = error::RpcError::host_failure(format_args!("a question of task {} is not JSON", asked.task));
+            return;
+        };
+        let (task, issued_key, withdraw) = (asked.task, asked.issued_key.clone(), Arc::clone(&sent.withdraw));
+        let work = pursue(Arc::clone(&self.shared), sent, reply, asked);
+        self.open.push(Offer { task, issued_key, withdraw, work: Box::pin(work) });
+    }
+
+    /// Drives the open offers; returns when one of them is done. Cancel-safe.
+    pub(super) async fn settle(&mut self) {
+        futures::future::poll_fn(|context| {
+            let before = self.open.len();
+            self.open.retain_mut(|offer| offer.work.as_mut().poll(context).is_pending());
+            if self.open.len() < before { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+    }
+}
+
+/// Waits for what becomes of a question. Responses that are answers were passed on where they arrived; what comes here is the
+/// result of a client's task.
+async fn pursue(shared: Arc<Shared>, mut sent: Sent, reply: oneshot::Receiver<Reply>, asked: TaskQuestion) {
+    let limit = Duration::from_millis(shared.options.request_timeout_ms);
+    match tokio::time::timeout(limit, sent.outcome(&asked.question, reply)).await {
+        Ok(Some(reply)) => super::settle(&shared, &sent.session, &asked, &reply).await,
+        Ok(None) => {}
+        Err(_) => {
+            // The task keeps its question: it is sent again when a stream opens.
+            sent.withdraw.store(true, Ordering::Release);
+            shared.carriers.lost(asked.task, &asked.issued_key);
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! A plain `tools/call`: the call's news on its own stream, its output as the response.
+
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use tokio::sync::oneshot;
+
+use super::Request;
+use super::asking::ask;
+use super::notices::{self, ProgressReports};
+use super::tools::{Call, Misfit};
+use crate::domain::call::{Answer, AskError, CallError};
+use crate::domain::tool::ToolOutput;
+use crate::protocol::error::RpcError;
+use crate::protocol::exchange::{Outlet, talk};
+use crate::protocol::jsonrpc::{RequestId, error_response, response};
+use crate::protocol::session::{InFlight, Session};
+use crate::protocol::wire::OutputView;
+use crate::protocol::{Exchange, Shared};
+use crate::tasks::{CallNews, PlainCall};
+
+/// Starts the exchange of a plain call.
+pub(super) fn plain(request: Request<'_>, call: Call) -> Result<Exchange, RpcError> {
+    let in_flight = in_flight(&request)?;
+    let shared = Arc::clone(request.shared);
+    let id = request.id;
+    Ok(talk(|outlet| async move {
+        let work = Conversation { shared, session: Arc::clone(&call.session), outlet };
+        work.run(&id, call, &in_flight).await
+    }))
+}
+
+/// Notes the request as one that can be cancelled.
+pub(super) fn in_flight(request: &Request<'_>) -> Result<InFlight, RpcError> {
+    request
+        .session
+        .begin(&request.id)
+        .ok_or_else(|| RpcError::invalid_request("a request with this id is still being served"))
+}
+
+/// A tool error as a response.
+pub(super) fn failure(id: &RequestId, text: String) -> String {
+    response(id, &OutputView { output: &ToolOutput::failure(text), related: None })
+}
+
+struct Conversation {
+    shared: Arc<Shared>,
+    session: Arc<Session>,
+    outlet: Outlet,
+}
+
+/// Questions that wait for their answers, and where those go.
+struct Asking {
+    answers: BoxFuture<'static, Result<Vec<Answer>, AskError>>,
+    reply: oneshot::Sender<Result<Vec<Answer>, AskError>>,
+}
+
+enum Next {
+    News(CallNews),
+    Answers(Result<Vec<Answer>, AskError>),
+    Cancelled,
+}
+
+impl Conversation {
+    async fn run(self, id: &RequestId, mut call: Call, in_flight: &InFlight) -> Option<String> {
+        let progress = ProgressReports::new(call.progress_token.take(), None);
+        let started = tokio::select! {
+            biased;
+            () = in_flight.cancelled() => return None,
+            started = self.start(id, call) => started,
+        };
+        match started {
+            Ok(running) => self.converse(id, running, progress, in_flight).await,
+            Err(response) => Some(response),
+        }
+    }
+
+    /// The running call, or the response that says why there is none.
+    async fn start(&self, id: &RequestId, mut call: Call) -> Result<PlainCall, String> {
+        match call.check().await {
+            Ok(()) => {}
+            Err(Misfit::Malformed(error)) => return Err(error_response(Some(id), &error)),
+            Err(Misfit::Schema(text)) => return Err(failure(id, text)),
+        }
+        let call = self.shared.tasks.call(self.session.requestor(), call.request).await;
+        call.map_err(|error| error_response(Some(id), &RpcError::from(&error)))
+    }
+
+    async fn converse(
+        &self,
+        id: &RequestId,
+        mut call: PlainCall,
+        mut progress: ProgressReports,
+        in_flight: &InFlight,
+    ) -> Option<String> {
+        let mut asking: Option<Asking> = None;
+        loop {
+            let next = tokio::select! {
+                biased;
+                () = in_flight.cancelled() => Next::Cancelled,
+                answers = answers(&mut asking) => Next::Answers(answers),
+                news = call.next() => Next::News(news),
+            };
+            match next {
+                Next::Cancelled => {
+                    call.cancel();
+                    return None;
+                }
+                Next::Answers(answers) => {
+                    if let Some(asked) = asking.take() {
+                        // The call may be over by now.
+                        let _ = asked.reply.send(answers);
+                    }
+                }
+                Next::News(CallNews::Progress { progress: at, total, message }) => {
+                    self.outlet.say(progress.report(at, total, message.as_deref()));
+                }
+                Next::News(CallNews::Log { level, logger, data }) if level >= self.session.log_level() => {
+                    self.outlet.say(notices::log(level, logger.as_deref(), &data, None));
+                }
+                Next::News(CallNews::Log { .. }) => {}
+                Next::News(CallNews::Ask { requests, reply }) => {
+                    let (shared, session) = (Arc::clone(&self.shared), Arc::clone(&self.session));
+                    let answers = Box::pin(ask(shared, session, self.outlet.clone(), requests));
+                    asking = Some(Asking { answers, reply });
+                }
+                Next::News(CallNews::Finished(result)) => return Some(finished(id, &result)),
+            }
+        }
+    }
+}
+
+async fn answers(asking: &mut Option<Asking>) -> Result<Vec<Answer>, AskError> {
+    match asking {
+        Some(asking) => (&mut asking.answers).await,
+        None => std::future::pending().await,
+    }
+}
+
+fn finished(id: &RequestId, result: &Result<ToolOutput, CallError>) -> String {
+    match result {
+        Ok(output) => response(id, &OutputView { output, related: None }),
+        Err(error) => error_response(Some(id), &RpcError::from(error)),
+    }
+}

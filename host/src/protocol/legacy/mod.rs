@@ -1,0 +1,202 @@
+//! The legacy era: sessions, `initialize`, and tasks as the 2025-11-25 core has them.
+//!
+//! Owns which methods there are and what a session may do. Invariant: one table names every method.
+
+mod asking;
+mod call;
+mod carriers;
+mod initialize;
+mod notices;
+mod questions;
+mod results;
+mod standalone;
+mod tasks;
+mod tools;
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use super::error::RpcError;
+use super::exchange::answered;
+use super::jsonrpc::{self, PeerError, RequestId, error_response};
+use super::session::{Reply, Session, TaskQuestion};
+use super::wire::level;
+use super::{Exchange, Peer, Received, Rejection, Shared};
+
+pub(super) use carriers::Carriers;
+pub(super) use standalone::standalone;
+
+/// A method of the legacy era.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    Initialize,
+    Ping,
+    SetLevel,
+    ToolsList,
+    ToolsCall,
+    TasksGet,
+    TasksResult,
+    TasksList,
+    TasksCancel,
+}
+
+/// Every method that a client may call.
+pub const METHODS: [(&str, Method); 9] = [
+    ("initialize", Method::Initialize),
+    ("ping", Method::Ping),
+    ("logging/setLevel", Method::SetLevel),
+    ("tools/list", Method::ToolsList),
+    ("tools/call", Method::ToolsCall),
+    ("tasks/get", Method::TasksGet),
+    ("tasks/result", Method::TasksResult),
+    ("tasks/list", Method::TasksList),
+    ("tasks/cancel", Method::TasksCancel),
+];
+
+impl Method {
+    fn named(name: &str) -> Option<Self> {
+        METHODS.iter().find(|(known, _)| *known == name).map(|(_, method)| *method)
+    }
+
+    /// Came with 2025-11-25.
+    fn is_about_tasks(self) -> bool {
+        matches!(self, Self::TasksGet | Self::TasksResult | Self::TasksList | Self::TasksCancel)
+    }
+}
+
+/// A request in its session.
+struct Request<'a> {
+    shared: &'a Arc<Shared>,
+    session: &'a Arc<Session>,
+    id: RequestId,
+    params: Option<&'a RawValue>,
+}
+
+#[derive(Serialize)]
+struct Empty {}
+
+/// Takes a request.
+pub(super) fn request(
+    shared: &Arc<Shared>,
+    peer: &Peer,
+    id: RequestId,
+    name: &str,
+    params: Option<&RawValue>,
+) -> Received {
+    let answer = |id: &RequestId, error: &RpcError| Received::Exchange(answered(error_response(Some(id), error)));
+    let method = Method::named(name);
+    if method == Some(Method::Initialize) {
+        return initialize::initialize(shared, peer, &id, params).unwrap_or_else(|error| answer(&id, &error));
+    }
+    let Some(session) = session_of(peer) else {
+        return match method {
+            Some(Method::Ping) => Received::Exchange(answered(jsonrpc::response(&id, &Empty {}))),
+            _ => session_required(Some(&id)),
+        };
+    };
+    let Some(method) = method.filter(|method| session.settled.version.has_tasks() || !method.is_about_tasks()) else {
+        return answer(&id, &RpcError::method_not_found(format!("Method not found: {}", readable(name))));
+    };
+    let request = Request { shared, session, id: id.clone(), params };
+    dispatch(method, request).map_or_else(|error| answer(&id, &error), Received::Exchange)
+}
+
+fn dispatch(method: Method, request: Request<'_>) -> Result<Exchange, RpcError> {
+    match method {
+        Method::Initialize | Method::Ping => Ok(answered(jsonrpc::response(&request.id, &Empty {}))),
+        Method::SetLevel => set_level(&request),
+        Method::ToolsList => tools::list(&request),
+        Method::ToolsCall => tools::call(request),
+        Method::TasksGet => tasks::get(request),
+        Method::TasksResult => results::result(request),
+        Method::TasksList => tasks::list(request),
+        Method::TasksCancel => tasks::cancel(request),
+    }
+}
+
+/// Takes a notification. What is unknown, malformed or too late is ignored.
+pub(super) fn notification(peer: &Peer, name: &str, params: Option<&RawValue>) -> Received {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Cancelled {
+        request_id: RequestId,
+    }
+    let Some(session) = session_of(peer) else { return session_required(None) };
+    match name {
+        "notifications/initialized" => session.set_initialized(),
+        "notifications/cancelled" => {
+            if let Ok(cancelled) = jsonrpc::params::<Cancelled>(params) {
+                session.cancel(&cancelled.request_id);
+            }
+        }
+        // Roots are asked for anew each time, progress of our own requests is not followed, client tasks are polled.
+        _ => {}
+    }
+    Received::Accepted
+}
+
+/// Takes the response to a request of ours. One that is unknown or late is ignored.
+pub(super) async fn response(
+    shared: &Arc<Shared>,
+    peer: &Peer,
+    id: &RequestId,
+    outcome: Result<&RawValue, PeerError>,
+) -> Received {
+    let Some(session) = session_of(peer) else { return session_required(None) };
+    if let Some(expected) = session.take_expected(id) {
+        let reply: Reply = outcome.map(ToOwned::to_owned);
+        match expected.question {
+            Some(asked) if asking::client_task(session, &asked.question, &reply).is_none() => {
+                settle(shared, session, &asked, &reply).await;
+            }
+            // Nobody waits any more: the question will be asked again.
+            _ => drop(expected.reply.send(reply)),
+        }
+    }
+    Received::Accepted
+}
+
+/// Hands the answer to a task's question on. The first one wins: the engine ignores what comes later.
+async fn settle(shared: &Shared, session: &Session, asked: &TaskQuestion, reply: &Reply) {
+    let answer = questions::answer(&asked.question, reply);
+    match shared.tasks.answer(session.requestor(), asked.task, &asked.issued_key, answer).await {
+        Ok(_) => {
+            session.forget_question(asked.task, &asked.issued_key);
+            shared.carriers.answered(asked.task, &asked.issued_key);
+        }
+        // The task is over or gone, or the failure was logged where it happened; the question stays open in that case.
+        Err(error) => tracing::debug!(task = %asked.task, %error, "an answer came to nothing"),
+    }
+}
+
+fn set_level(request: &Request<'_>) -> Result<Exchange, RpcError> {
+    #[derive(Deserialize)]
+    struct SetLevel {
+        level: String,
+    }
+    let wanted: SetLevel = jsonrpc::params(request.params)?;
+    let level = level(&wanted.level).ok_or_else(|| {
+        RpcError::invalid_params(
+            "level must be one of debug, info, notice, warning, error, critical, alert and emergency",
+        )
+    })?;
+    request.session.set_log_level(level);
+    Ok(answered(jsonrpc::response(&request.id, &Empty {})))
+}
+
+/// The session, if it is this requestor's.
+fn session_of(peer: &Peer) -> Option<&Arc<Session>> {
+    peer.session.as_ref().filter(|session| *session.requestor() == peer.requestor)
+}
+
+fn session_required(id: Option<&RequestId>) -> Received {
+    let error = RpcError::invalid_request("there is no session: send initialize first");
+    Received::Rejected { rejection: Rejection::SessionRequired, body: error_response(id, &error) }
+}
+
+/// What a caller sent, cut to a length that can be sent back.
+fn readable(text: &str) -> String {
+    text.chars().take(128).collect()
+}

@@ -1,0 +1,112 @@
+//! Notifications of the host: progress, logs, a task's status, a changed list.
+
+use serde::Serialize;
+
+use crate::domain::Json;
+use crate::domain::call::LogLevel;
+use crate::domain::task::{Task, TaskId};
+use crate::protocol::jsonrpc::notification;
+use crate::protocol::wire::{MetaView, Number, Raw, TaskView, level_name};
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Progress<'a> {
+    progress_token: Raw<'a>,
+    progress: Number,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    total: Option<Number>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<&'a str>,
+    #[serde(rename = "_meta", skip_serializing_if = "Option::is_none")]
+    meta: Option<MetaView<'a>>,
+}
+
+/// The progress of one request, under the token that it came with.
+#[derive(Debug)]
+pub(super) struct ProgressReports {
+    token: Option<Json>,
+    related: Option<TaskId>,
+    last: Option<f64>,
+}
+
+impl ProgressReports {
+    /// Without a token nothing is ever reported.
+    pub(super) fn new(token: Option<Json>, related: Option<TaskId>) -> Self {
+        Self { token, related, last: None }
+    }
+
+    /// The next report; `None` when nobody asked for it, or when it does not go forward.
+    pub(super) fn report(&mut self, progress: f64, total: Option<f64>, message: Option<&str>) -> Option<String> {
+        let token = self.token.as_ref()?;
+        if !progress.is_finite() || self.last.is_some_and(|last| progress <= last) {
+            return None;
+        }
+        self.last = Some(progress);
+        let params = Progress {
+            progress_token: Raw(token),
+            progress: Number(progress),
+            total: total.filter(|total| total.is_finite()).map(Number),
+            message,
+            meta: related(self.related),
+        };
+        notification("notifications/progress", Some(&params))
+    }
+}
+
+#[derive(Serialize)]
+struct Log<'a> {
+    level: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    logger: Option<&'a str>,
+    data: Raw<'a>,
+    #[serde(rename = "_meta", skip_serializing_if = "Option::is_none")]
+    meta: Option<MetaView<'a>>,
+}
+
+/// A log record.
+pub(super) fn log(level: LogLevel, logger: Option<&str>, data: &Json, task: Option<TaskId>) -> Option<String> {
+    let params = Log { level: level_name(level), logger, data: Raw(data), meta: related(task) };
+    notification("notifications/message", Some(&params))
+}
+
+/// A task's whole state; without the metadata that would name it once more.
+pub(super) fn status(task: &Task) -> Option<String> {
+    notification("notifications/tasks/status", Some(&TaskView::from(task)))
+}
+
+/// The list of tools is different now.
+pub(super) fn tools_changed() -> Option<String> {
+    notification::<()>("notifications/tools/list_changed", None)
+}
+
+fn related(task: Option<TaskId>) -> Option<MetaView<'static>> {
+    task.map(|_| MetaView { meta: &[], related: task })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    #[test]
+    fn progress_only_grows_and_keeps_its_token() {
+        let mut reports = ProgressReports::new(Some(Json::new("\"t\"")), Some(TaskId([0xcd; 16])));
+        let first: Value = serde_json::from_str(&reports.report(1.0, Some(4.0), Some("one")).unwrap()).unwrap();
+        let expected = json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": {
+            "progressToken": "t", "progress": 1, "total": 4, "message": "one",
+            "_meta": {"io.modelcontextprotocol/related-task": {"taskId": "cd".repeat(16)}}}});
+        assert_eq!(first, expected);
+        assert!(reports.report(1.0, None, None).is_none());
+        assert!(reports.report(f64::NAN, None, None).is_none());
+        assert!(reports.report(1.5, None, None).is_some());
+        assert!(ProgressReports::new(None, None).report(1.0, None, None).is_none());
+    }
+
+    #[test]
+    fn a_log_record_that_is_no_json_is_dropped() {
+        assert!(log(LogLevel::Info, None, &Json::new("{"), None).is_none());
+        let line = log(LogLevel::Warning, Some("l"), &Json::new("{\"a\":\n1}"), None).unwrap();
+        let expected = r#"{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"warning","logger":"l","data":{"a": 1}}}"#;
+        assert_eq!(line, expected);
+    }
+}

@@ -1,0 +1,228 @@
+//! What the host says to a session outside of any request: the GET stream, or stdout.
+//!
+//! It watches the session's tasks while somebody listens, and keeps nothing when nobody does: on opening it looks at what is
+//! outstanding. Invariant: of several open ones only the newest speaks.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::broadcast::error::RecvError;
+use tokio::time::Instant;
+
+use super::asking::Offers;
+use super::notices::{self, ProgressReports};
+use crate::domain::task::{Task, TaskId};
+use crate::protocol::exchange::{Outlet, talk};
+use crate::protocol::session::{Listener, Session};
+use crate::protocol::wire::TaskView;
+use crate::protocol::{Exchange, Shared};
+use crate::tasks::TaskNews;
+
+/// A plugin that is replaced changes its list several times in a row.
+const LIST_CHANGED_AFTER: Duration = Duration::from_millis(100);
+/// Tasks that are looked at on opening, newest first.
+const LOOKED_AT_MAX: usize = 500;
+/// Tasks of other sessions that are remembered as such.
+const KNOWN_MAX: usize = 2048;
+
+/// The standalone stream of a session. It never ends by itself, except with the host.
+pub(crate) fn standalone(shared: &Arc<Shared>, session: &Arc<Session>) -> Exchange {
+    let (shared, session) = (Arc::clone(shared), Arc::clone(session));
+    // Counts as listening from the moment it exists, not from the first look at it.
+    let listener = session.listen(shared.carriers.stream_id());
+    talk(|outlet| async move {
+        session.ready().await;
+        let offers = Offers::new(&shared, &session, outlet.clone());
+        Standalone { shared, session, outlet, listener, offers, known: HashMap::new() }.run().await;
+        None
+    })
+}
+
+struct Standalone {
+    shared: Arc<Shared>,
+    session: Arc<Session>,
+    outlet: Outlet,
+    listener: Listener,
+    offers: Offers,
+    /// The tasks seen so far; `None`: of another session.
+    known: HashMap<TaskId, Option<Known>>,
+}
+
+struct Known {
+    task: Arc<Task>,
+    progress: ProgressReports,
+    /// Status and message that the client was told last.
+    told: Option<(&'static str, Option<String>)>,
+}
+
+enum Next {
+    News(Result<TaskNews, RecvError>),
+    Settled,
+    ListChanged,
+    ListDue,
+    Closing,
+}
+
+impl Standalone {
+    async fn run(&mut self) {
+        let mut feed = self.shared.tasks.feed(self.session.requestor());
+        let mut lists = self.shared.tasks.catalog_changes();
+        let mut closings = self.shared.carriers.closings();
+        self.tell_tools_changed(*lists.borrow_and_update());
+        self.look(true).await;
+        let mut list_due: Option<Instant> = None;
+        loop {
+            let next = tokio::select! {
+                news = feed.recv() => Next::News(news),
+                () = self.offers.settle() => Next::Settled,
+                Ok(()) = lists.changed() => Next::ListChanged,
+                () = at(list_due) => Next::ListDue,
+                Ok(()) = closings.changed() => Next::Closing,
+            };
+            match next {
+                Next::News(Ok(news)) => self.take(news).await,
+                Next::News(Err(RecvError::Lagged(_))) => self.look(false).await,
+                Next::News(Err(RecvError::Closed)) => return,
+                Next::Settled => {}
+                Next::ListChanged => list_due = list_due.or(Some(Instant::now() + LIST_CHANGED_AFTER)),
+                Next::ListDue => {
+                    list_due = None;
+                    self.tell_tools_changed(*lists.borrow_and_update());
+                }
+                Next::Closing => self.offer_again(),
+            }
+        }
+    }
+
+    fn tell_tools_changed(&self, generation: u64) {
+        if self.listener.speaks() && self.session.saw_tools(generation) {
+            self.outlet.say(notices::tools_changed());
+        }
+    }
+
+    /// Looks at the stored tasks for questions that nobody was sent.
+    async fn look(&mut self, opening: bool) {
+        if !self.session.settled.version.has_tasks() {
+            return;
+        }
+        let Ok(tasks) = self.shared.tasks.list(self.session.requestor(), None, LOOKED_AT_MAX).await else { return };
+        for task in tasks.into_iter().filter(|task| task.outcome().is_none()) {
+            self.changed(Arc::new(task), opening, false);
+        }
+    }
+
+    async fn take(&mut self, news: TaskNews) {
+        match news {
+            TaskNews::Changed(task) => self.changed(task, false, true),
+            TaskNews::Gone(id) => self.forget(id),
+            TaskNews::Progress { id, progress, total, message } => {
+                let line =
+                    self.know(id).await.and_then(|known| known.progress.report(progress, total, message.as_deref()));
+                self.say_of(id, line);
+            }
+            TaskNews::Log { id, level, logger, data } => {
+                if level >= self.session.log_level() && self.know(id).await.is_some() {
+                    self.say_of(id, notices::log(level, logger.as_deref(), &data, Some(id)));
+                }
+            }
+        }
+    }
+
+    /// Says a report of a task, unless a `tasks/result` of this session carries those.
+    fn say_of(&self, id: TaskId, line: Option<String>) {
+        if self.listener.speaks() && !self.shared.carriers.has_waiter(id, self.session.digest()) {
+            self.outlet.say(line);
+        }
+    }
+
+    /// The task, if it is this session's and not over.
+    async fn know(&mut self, id: TaskId) -> Option<&mut Known> {
+        if !self.known.contains_key(&id) {
+            let task = self.shared.tasks.get(self.session.requestor(), id).await.ok()?;
+            self.note(Arc::new(task));
+        }
+        self.known.get_mut(&id)?.as_mut()
+    }
+
+    fn note(&mut self, task: Arc<Task>) {
+        if self.known.len() >= KNOWN_MAX {
+            self.known.retain(|_, known| known.is_some());
+        }
+        let ours = task.origin.session == Some(self.session.digest()) && task.outcome().is_none();
+        let known = self.known.entry(task.id).or_default();
+        match known {
+            Some(known) => known.task = task,
+            None if ours => {
+                let progress = ProgressReports::new(task.origin.progress_token.clone(), Some(task.id));
+                *known = Some(Known { task, progress, told: None });
+            }
+            None => {}
+        }
+    }
+
+    fn changed(&mut self, task: Arc<Task>, opening: bool, tell: bool) {
+        if task.origin.session != Some(self.session.digest()) {
+            return;
+        }
+        self.note(Arc::clone(&task));
+        if self.listener.speaks() {
+            if tell {
+                self.tell_status(&task);
+            }
+            if task.outcome().is_none() {
+                self.offer(&task, opening);
+            }
+        }
+        if task.outcome().is_some() {
+            self.forget(task.id);
+        }
+    }
+
+    fn tell_status(&mut self, task: &Task) {
+        let view = TaskView::from(task);
+        let now = Some((view.status, view.status_message));
+        match self.known.get_mut(&task.id) {
+            Some(Some(known)) if known.told == now => return,
+            Some(Some(known)) => known.told = now,
+            _ => {}
+        }
+        self.outlet.say(notices::status(task));
+    }
+
+    fn offer(&mut self, task: &Task, opening: bool) {
+        let (carriers, stream) = (&self.shared.carriers, self.listener.stream);
+        self.offers.update(task, |key, question| carriers.claim_standalone(stream, task.id, key, question, opening));
+    }
+
+    /// What was left to a `tasks/result` that closed without sending it.
+    fn offer_again(&mut self) {
+        if !self.listener.speaks() {
+            return;
+        }
+        let tasks: Vec<_> = self.known.values().flatten().map(|known| Arc::clone(&known.task)).collect();
+        for task in tasks.iter().filter(|task| task.outstanding().next().is_some()) {
+            self.offer(task, false);
+        }
+    }
+
+    fn forget(&mut self, id: TaskId) {
+        self.offers.close(id);
+        if self.known.remove(&id).is_some_and(|known| known.is_some()) {
+            self.shared.carriers.over(id);
+        }
+    }
+}
+
+impl Drop for Standalone {
+    fn drop(&mut self) {
+        self.shared.carriers.closed_standalone(self.listener.stream);
+    }
+}
+
+async fn at(due: Option<Instant>) {
+    match due {
+        Some(due) => tokio::time::sleep_until(due).await,
+        None => std::future::pending().await,
+    }
+}

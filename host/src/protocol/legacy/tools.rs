@@ -1,0 +1,221 @@
+//! `tools/list`, and `tools/call` up to the point where it is known to be a plain call or a task.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::value::RawValue;
+
+use super::{Request, call, readable, tasks};
+use crate::domain::Json;
+use crate::domain::call::ClientFeature;
+use crate::domain::tool::TaskSupport;
+use crate::protocol::error::RpcError;
+use crate::protocol::exchange::answered;
+use crate::protocol::jsonrpc::{self, RequestId, strict_value};
+use crate::protocol::session::Session;
+use crate::protocol::wire::ToolView;
+use crate::protocol::{Exchange, cursor};
+use crate::runtime::ToolEntry;
+use crate::tasks::{CallRequest, Client, RequestedTtl};
+
+/// Entries of a page of any list.
+pub(super) const PAGE: usize = 50;
+/// Larger arguments are validated where that does not hold up anybody else.
+const INLINE_BYTES_MAX: usize = 64 * 1024;
+/// What of one violation is shown.
+const VIOLATION_CHARS_MAX: usize = 300;
+
+#[derive(Default, Deserialize)]
+pub(super) struct Paged {
+    pub(super) cursor: Option<String>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Page<'a> {
+    tools: Vec<ToolView<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next_cursor: Option<String>,
+}
+
+pub(super) fn bad_cursor() -> RpcError {
+    RpcError::invalid_params("this cursor is not one of this list; begin without one")
+}
+
+/// `tools/list`.
+pub(super) fn list(request: &Request<'_>) -> Result<Exchange, RpcError> {
+    const METHOD: &str = "tools/list";
+    let paged: Paged = jsonrpc::params(request.params)?;
+    let (shared, session) = (request.shared, request.session);
+    let (key, requestor) = (&shared.options.cursor_key, session.requestor());
+    let after = match paged.cursor {
+        Some(cursor) => Some(cursor::open(key, METHOD, requestor, &cursor).ok_or_else(bad_cursor)?),
+        None => None,
+    };
+    session.saw_tools(*shared.tasks.catalog_changes().borrow());
+    let catalog = shared.tasks.catalog();
+    let modern_fields = session.settled.version.has_tasks();
+    // A tool that runs only as a task cannot be called where there are no tasks.
+    let mut left = catalog
+        .tools()
+        .iter()
+        .map(|entry| &entry.tool)
+        .filter(|tool| after.as_ref().is_none_or(|after| tool.name.as_bytes() > after.as_slice()))
+        .filter(|tool| modern_fields || tool.task_support != TaskSupport::Required);
+    let tools: Vec<_> = left.by_ref().take(PAGE).map(|tool| ToolView { tool, modern_fields }).collect();
+    let next_cursor = match (left.next(), tools.last()) {
+        (Some(_), Some(last)) => cursor::seal(key, METHOD, requestor, last.tool.name.as_bytes()),
+        _ => None,
+    };
+    Ok(answered(jsonrpc::response(&request.id, &Page { tools, next_cursor })))
+}
+
+#[derive(Deserialize)]
+struct CallParams<'a> {
+    name: String,
+    #[serde(borrow)]
+    arguments: Option<&'a RawValue>,
+    #[serde(borrow)]
+    task: Option<&'a RawValue>,
+    #[serde(rename = "_meta", default)]
+    meta: CallMeta,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct CallMeta {
+    progress_token: Option<RequestId>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct TaskParams {
+    #[serde(deserialize_with = "some")]
+    ttl: Option<Option<u64>>,
+}
+
+/// Keeps `null` (for ever) apart from an absent member (the default).
+fn some<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<u64>>, D::Error> {
+    Option::deserialize(deserializer).map(Some)
+}
+
+/// A `tools/call` whose shape was checked; its arguments were, unless they are large.
+pub(super) struct Call {
+    pub(super) request: CallRequest,
+    pub(super) progress_token: Option<Json>,
+    pub(super) session: Arc<Session>,
+    unchecked: bool,
+}
+
+/// Why arguments cannot be used.
+pub(super) enum Misfit {
+    /// They are no usable JSON.
+    Malformed(RpcError),
+    /// They do not fit the tool's schema: a tool error, which a model can read and react to.
+    Schema(String),
+}
+
+impl Misfit {
+    fn error(self) -> RpcError {
+        match self {
+            Self::Malformed(error) => error,
+            Self::Schema(text) => RpcError::invalid_params(text),
+        }
+    }
+}
+
+impl Call {
+    /// Checks large arguments, off the threads that serve other requests.
+    pub(super) async fn check(&mut self) -> Result<(), Misfit> {
+        if !std::mem::take(&mut self.unchecked) {
+            return Ok(());
+        }
+        let (tool, arguments) = (Arc::clone(&self.request.tool), self.request.arguments.clone());
+        let checked = tokio::task::spawn_blocking(move || fits(&tool, arguments.as_str())).await;
+        checked.unwrap_or_else(|cause| {
+            Err(Misfit::Malformed(RpcError::host_failure(format_args!("arguments could not be checked: {cause}"))))
+        })
+    }
+
+    /// The same for a call that must not have a tool error: one that was to be a task.
+    pub(super) async fn check_strictly(&mut self) -> Result<(), RpcError> {
+        self.check().await.map_err(Misfit::error)
+    }
+}
+
+/// `tools/call`.
+pub(super) fn call(request: Request<'_>) -> Result<Exchange, RpcError> {
+    let params: CallParams<'_> = jsonrpc::params(request.params)?;
+    let session = request.session;
+    let tool = request.shared.tasks.catalog();
+    let tool = tool
+        .get(&params.name)
+        .ok_or_else(|| RpcError::invalid_params(format!("Unknown tool: {}", readable(&params.name))))?;
+    // Where tasks were not negotiated, the wish for one is not understood: the call is a plain one.
+    let task = params.task.filter(|_| session.settled.version.has_tasks());
+    match (tool.tool.task_support, task) {
+        (TaskSupport::Forbidden, Some(_)) => {
+            return Err(RpcError::method_not_found(format!("{} cannot be called as a task", tool.tool.name)));
+        }
+        (TaskSupport::Required, None) => {
+            return Err(RpcError::method_not_found(format!("{} can only be called as a task", tool.tool.name)));
+        }
+        _ => {}
+    }
+    let ttl = match task {
+        Some(task) => Some(match jsonrpc::params::<TaskParams>(Some(task))?.ttl {
+            None => RequestedTtl::Default,
+            Some(None) => RequestedTtl::Unlimited,
+            Some(Some(ms)) => RequestedTtl::Ms(ms),
+        }),
+        None => None,
+    };
+    let arguments = params.arguments.map_or("{}", RawValue::get);
+    if !arguments.starts_with('{') {
+        return Err(RpcError::invalid_params("arguments must be an object"));
+    }
+    let bytes_max = tool.limits.arguments_bytes;
+    if arguments.len() as u64 > bytes_max {
+        return Err(RpcError::too_large("arguments_bytes", bytes_max));
+    }
+    let unchecked = arguments.len() > INLINE_BYTES_MAX;
+    if !unchecked {
+        match fits(tool, arguments) {
+            Ok(()) => {}
+            Err(Misfit::Schema(text)) if ttl.is_none() => {
+                return Ok(answered(call::failure(&request.id, text)));
+            }
+            Err(misfit) => return Err(misfit.error()),
+        }
+    }
+    let mut features = session.settled.features;
+    if ttl.is_some() {
+        features = features.with(ClientFeature::Tasks);
+    }
+    let client =
+        Client { features, log_level: Some(session.log_level()), wants_progress: params.meta.progress_token.is_some() };
+    let call = Call {
+        request: CallRequest { tool: Arc::clone(tool), arguments: Json::new(arguments), client, related: Vec::new() },
+        progress_token: params.meta.progress_token.and_then(|token| serde_json::to_string(&token).ok()).map(Json::new),
+        session: Arc::clone(session),
+        unchecked,
+    };
+    match ttl {
+        Some(ttl) => Ok(tasks::create(request, call, ttl)),
+        None => call::plain(request, call),
+    }
+}
+
+fn fits(tool: &ToolEntry, arguments: &str) -> Result<(), Misfit> {
+    let value = strict_value(arguments)
+        .map_err(|reason| Misfit::Malformed(RpcError::invalid_params(format!("arguments: {reason}"))))?;
+    tool.input.check(&value).map_err(|violations| {
+        let mut text = format!("The arguments do not fit the input schema of {}:", tool.tool.name);
+        for violation in violations {
+            let message: String = violation.message.chars().take(VIOLATION_CHARS_MAX).collect();
+            let place = if violation.path.is_empty() { "(arguments)" } else { &violation.path };
+            text.push_str(&format!("\n{place}: {message}"));
+        }
+        Misfit::Schema(text)
+    })
+}

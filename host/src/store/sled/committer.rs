@@ -1,0 +1,362 @@
+//! The one thread that writes.
+//!
+//! Owns the order of a group commit: drain what waits, check each operation against the tree and the group so far, apply one
+//! batch, flush, sync the database file, then acknowledge. Must not be called by anybody but through its channel. Invariant: an
+//! operation is acknowledged after it is on disk, or refused without a trace.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use super::super::{Error, Usage};
+use super::files::{FileName, Files, NewFile};
+use super::group::{Census, Group};
+use super::open::{self, Database, DirectoryLock, GroupRow, Layout};
+use super::operation::{Envelope, Operation};
+use super::space::{Room, Space};
+use super::state::StateFile;
+use super::{Shared, engine_error, keys};
+use crate::domain::requestor::Requestor;
+
+/// Operations in a group. More would make the first ones wait for the last ones.
+const GROUP_OPERATIONS_MAX: usize = 512;
+/// Bytes in a group, roughly: bounds what a group may need of the free space that was just looked at.
+const GROUP_BYTES_MAX: u64 = 8 << 20;
+/// How far the state file may be behind.
+const STATE_EVERY: Duration = Duration::from_millis(900);
+
+/// What a group is made of, beside its writes.
+#[derive(Default)]
+pub(super) struct Plan {
+    pub(super) group: Group,
+    /// Files that belong to a record once the group is durable.
+    pub(super) files_new: Vec<NewFile>,
+    /// Files that no record names any more once the group is durable.
+    pub(super) files_gone: Vec<FileName>,
+    /// What was counted, to be taken back if the group fails: who, more, less.
+    pub(super) counted: Vec<(Requestor, Usage, Usage)>,
+    /// Answers, given when the group is durable; refusals too, because they may rest on the group's own writes.
+    pub(super) answers: Vec<Answer>,
+}
+
+/// Sends one reply: what was decided, or why nothing could be written.
+pub(super) type Answer = Box<dyn FnOnce(Result<(), Error>) + Send>;
+
+/// Why nothing is written at the moment.
+enum Trouble {
+    /// Too little room; the engine is sound.
+    Space,
+    /// A write failed; the engine has to be opened again.
+    Failed(Failed),
+}
+
+/// A group of which nobody knows whether the disk holds it. Its writers were told that it does not.
+#[derive(Clone)]
+struct Failed {
+    /// The number of the last group that is certainly there.
+    acknowledged: u64,
+    group: Arc<Group>,
+}
+
+pub(super) struct Committer {
+    pub(super) shared: Arc<Shared>,
+    pub(super) layout: Layout,
+    pub(super) cache_bytes: u64,
+    pub(super) retry_every: Duration,
+    pub(super) files: Files,
+    pub(super) space: Space,
+    /// `None` between a failed write and the next opening.
+    pub(super) database: Option<Database>,
+    pub(super) state: StateFile,
+    pub(super) last: GroupRow,
+    trouble: Option<Trouble>,
+    state_written_at: Instant,
+    retried_at: Instant,
+    /// Held until the thread ends.
+    _lock: DirectoryLock,
+}
+
+impl Committer {
+    #[expect(clippy::too_many_arguments, reason = "called once, by the opening, which owns all of these")]
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        layout: Layout,
+        cache_bytes: u64,
+        retry_every: Duration,
+        files: Files,
+        space: Space,
+        database: Database,
+        state: StateFile,
+        lock: DirectoryLock,
+    ) -> Self {
+        let last = database.last;
+        let now = Instant::now();
+        let database = Some(database);
+        Self {
+            shared,
+            layout,
+            cache_bytes,
+            retry_every,
+            files,
+            space,
+            database,
+            state,
+            last,
+            trouble: None,
+            state_written_at: now,
+            retried_at: now,
+            _lock: lock,
+        }
+    }
+
+    /// Works until every sender is gone or somebody closes the store.
+    pub(super) fn run(mut self, operations: &Receiver<Envelope>) {
+        // A panic in the engine ends this thread: then the store says so instead of waiting for ever.
+        let stopped = Stopped(Arc::clone(&self.shared));
+        let mut close = None;
+        while close.is_none() {
+            match operations.recv_timeout(self.patience()) {
+                Ok(first) => close = self.turn(first, operations),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+            self.housekeeping();
+        }
+        let closed = self.close();
+        drop(self);
+        drop(stopped);
+        if let Some(reply) = close {
+            // The caller may have gone away.
+            let _ = reply.send(closed);
+        }
+    }
+
+    fn patience(&self) -> Duration {
+        if self.trouble.is_some() { self.retry_every } else { STATE_EVERY }
+    }
+
+    /// One group: what waits, from the first operation on. Gives the reply of a close.
+    fn turn(
+        &mut self,
+        first: Envelope,
+        operations: &Receiver<Envelope>,
+    ) -> Option<tokio::sync::oneshot::Sender<Result<(), Error>>> {
+        let room = self.room();
+        let mut plan = Plan::default();
+        let mut permits = Vec::new();
+        let mut next = Some(first);
+        let mut close = None;
+        let mut failure = None;
+        while let Some(Envelope { operation, permit }) = next.take() {
+            permits.push(permit);
+            if let Operation::Close { reply } = operation {
+                close = Some(reply);
+                break;
+            }
+            failure = self.plan(operation, room, &mut plan).err();
+            if failure.is_some() || permits.len() >= GROUP_OPERATIONS_MAX || plan.group.bytes() >= GROUP_BYTES_MAX {
+                break;
+            }
+            next = operations.try_recv().ok();
+        }
+        match failure {
+            None => self.settle(plan),
+            Some(error) => {
+                tracing::error!(%error, "the store could not be read");
+                self.give_up(plan, || Error::Engine(error.to_string()));
+            }
+        }
+        close
+    }
+
+    /// Adds one operation to the plan. An error here is the engine's and ends the group.
+    fn plan(&mut self, operation: Operation, room: Room, plan: &mut Plan) -> Result<(), Error> {
+        let allowed = match room {
+            Room::Enough => true,
+            Room::Removals => operation.gives_room(),
+            Room::None => false,
+        };
+        match &self.database {
+            Some(database) if allowed => operation.plan(&database.tree, &self.shared, plan),
+            _ => {
+                operation.refuse(Error::ReadOnly(self.shared.read_only().unwrap_or_default()));
+                Ok(())
+            }
+        }
+    }
+
+    /// Makes a plan durable and answers.
+    fn settle(&mut self, mut plan: Plan) {
+        if plan.group.is_empty() {
+            answer(plan.answers, || Ok(()));
+            return;
+        }
+        let group = Arc::new(std::mem::take(&mut plan.group));
+        match self.commit(&group) {
+            Ok(()) => {
+                plan.files_new.into_iter().for_each(NewFile::keep);
+                self.remove_files(plan.files_gone);
+                answer(plan.answers, || Ok(()));
+            }
+            Err(error) => {
+                tracing::error!(%error, "a write failed: the store is read-only until it could be opened again");
+                self.trouble = Some(Trouble::Failed(Failed { acknowledged: self.last.group, group }));
+                self.retried_at = Instant::now();
+                let reason = format!("a write failed ({error}); it is tried again");
+                self.shared.set_read_only(Some(reason.clone()));
+                self.space.drop_ballast();
+                self.give_up(plan, || Error::ReadOnly(reason.clone()));
+            }
+        }
+    }
+
+    /// Applies a group and returns when it is on disk. Afterwards it is visible; after an error it stays hidden.
+    fn commit(&mut self, group: &Arc<Group>) -> Result<(), Error> {
+        let Some(database) = &self.database else { return Err(super::closed()) };
+        let Census { rows, sum } = group.recount(self.last.census());
+        let last = GroupRow { group: self.last.group + 1, rows, sum, ..self.last };
+        let mut batch = group.batch();
+        batch.insert(keys::GROUP, last.encode()?);
+        self.shared.view.hide(Some(Arc::clone(group)));
+        database.tree.apply_batch(batch).map_err(engine_error)?;
+        database.tree.flush().map_err(engine_error)?;
+        // sled's flush does not reach the disk by itself.
+        database.file.sync_data().map_err(|error| Error::Engine(format!("the database cannot be synced: {error}")))?;
+        self.shared.view.hide(None);
+        self.shared.tap.note(group);
+        self.last = last;
+        Ok(())
+    }
+
+    /// Takes back what a plan counted and tells everybody that nothing was written.
+    fn give_up(&self, plan: Plan, error: impl Fn() -> Error) {
+        self.shared.with_ledger(|ledger| {
+            for (requestor, more, less) in plan.counted {
+                ledger.take(&requestor, more);
+                ledger.add(&requestor, less);
+            }
+        });
+        // Whether the disk holds the group is not known yet, so neither file may go; the next opening sorts them out.
+        plan.files_new.into_iter().for_each(NewFile::keep);
+        answer(plan.answers, || Err(error()));
+    }
+
+    fn remove_files(&self, gone: Vec<FileName>) {
+        for name in gone {
+            if !self.shared.tap.keeps_file(name) {
+                self.files.remove(&name);
+            }
+        }
+    }
+
+    /// Whether there is room for a group; says so when that changes.
+    fn room(&mut self) -> Room {
+        if let Some(Trouble::Failed(_)) = self.trouble {
+            return Room::None;
+        }
+        let room = self.space.room();
+        match (room, &self.trouble) {
+            (Room::Enough, Some(_)) => {
+                self.trouble = None;
+                self.shared.set_read_only(None);
+                tracing::info!("there is room on the disk again: the store accepts writes");
+            }
+            (Room::Removals | Room::None, None) => {
+                self.trouble = Some(Trouble::Space);
+                let reason = self.space.reason();
+                tracing::error!(reason, "the store is read-only");
+                self.shared.set_read_only(Some(reason));
+            }
+            _ => {}
+        }
+        room
+    }
+
+    /// What has to happen now and then, whether anybody writes or not.
+    fn housekeeping(&mut self) {
+        if self.trouble.is_some() && self.retried_at.elapsed() >= self.retry_every {
+            self.retried_at = Instant::now();
+            self.recover();
+        }
+        let behind = self.state.group() < self.last.group && self.database.is_some();
+        if behind && self.state_written_at.elapsed() >= STATE_EVERY {
+            self.state_written_at = Instant::now();
+            if let Err(error) = self.state.write(self.last.group, false) {
+                tracing::error!(%error, "the state file could not be written");
+            }
+        }
+    }
+
+    fn recover(&mut self) {
+        let Some(Trouble::Failed(failed)) = &self.trouble else {
+            self.room();
+            return;
+        };
+        let failed = failed.clone();
+        if self.space.room() != Room::Enough {
+            return;
+        }
+        match self.reopen(&failed) {
+            Ok(()) => {
+                self.trouble = None;
+                self.space.put_ballast();
+                self.shared.set_read_only(None);
+                tracing::info!("the store was opened again and accepts writes");
+            }
+            Err(error) => tracing::error!(%error, "the store could not be opened again"),
+        }
+    }
+
+    /// Opens the engine again after a failed write, and takes back the group of that write if the disk does hold it: its
+    /// writers were told that it does not.
+    fn reopen(&mut self, failed: &Failed) -> Result<(), Error> {
+        // Readers get the tree back at the end: sled does not open what is still open.
+        self.shared.view.set_tree(None);
+        self.database = None;
+        let database = open::unchecked(&self.layout, self.cache_bytes)?;
+        let landed = database.last.group.checked_sub(failed.acknowledged);
+        // 0: the group is not there. 1: it is. 2: it was taken back, by an attempt that failed after that.
+        if database.last.id != self.last.id || !landed.is_some_and(|groups| groups <= 2) {
+            return Err(open::refuse("the database is not the one that was open before the failed write"));
+        }
+        self.last = database.last;
+        let tree = database.tree.clone();
+        self.database = Some(database);
+        if landed == Some(1) {
+            self.commit(&Arc::new(failed.group.undo()))?;
+        }
+        self.shared.view.hide(None);
+        self.shared.view.set_tree(Some(tree));
+        Ok(())
+    }
+
+    /// Leaves everything exact on disk.
+    fn close(&mut self) -> Result<(), Error> {
+        self.shared.view.set_tree(None);
+        match self.database.take() {
+            Some(database) if self.trouble.as_ref().is_none_or(|trouble| matches!(trouble, Trouble::Space)) => {
+                database.tree.flush().map_err(engine_error)?;
+                let synced = database.file.sync_data();
+                synced.map_err(|error| Error::Engine(format!("the database cannot be synced: {error}")))?;
+                drop(database);
+                self.state.write(self.last.group, true)
+            }
+            _ => Err(Error::ReadOnly("a write had failed before the store was closed".to_owned())),
+        }
+    }
+}
+
+fn answer(answers: Vec<Answer>, result: impl Fn() -> Result<(), Error>) {
+    for answer in answers {
+        answer(result());
+    }
+}
+
+/// Says that nobody writes any more, however the thread ends.
+struct Stopped(Arc<Shared>);
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        self.0.set_read_only(Some("the store is closed".to_owned()));
+    }
+}

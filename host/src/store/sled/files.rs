@@ -1,0 +1,128 @@
+//! Payloads in files of their own, for what is too large for the tree.
+//!
+//! Owns the folder `files`: a file is complete and synced before a record can name it, and goes after the record is gone. Must
+//! not know what is in them. Invariant: a file without a record is left over from a crash, never the other way round.
+
+use std::collections::HashSet;
+use std::fs::{self, File};
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+use super::super::Error;
+
+/// Larger payloads go to files: a batch of thousands of chunks would make every other writer wait.
+pub(super) const FILE_BYTES_MIN: usize = 64 * 1024;
+const UNFINISHED_SUFFIX: &str = "part";
+
+pub(super) type FileName = [u8; 16];
+
+/// The folder.
+#[derive(Clone)]
+pub(super) struct Files {
+    folder: PathBuf,
+}
+
+/// A file that no record names yet: goes when it is dropped, unless it is kept.
+pub(super) struct NewFile {
+    files: Files,
+    name: Option<FileName>,
+}
+
+impl NewFile {
+    /// The file now belongs to a record.
+    pub(super) fn keep(mut self) {
+        self.name = None;
+    }
+}
+
+impl Drop for NewFile {
+    fn drop(&mut self) {
+        if let Some(name) = self.name {
+            self.files.remove(&name);
+        }
+    }
+}
+
+impl Files {
+    /// Opens the folder, creating it if needed.
+    pub(super) fn open(folder: PathBuf) -> Result<Self, Error> {
+        fs::create_dir_all(&folder).map_err(|error| io_error("create", &folder, &error))?;
+        Ok(Self { folder })
+    }
+
+    fn path(&self, name: &FileName) -> PathBuf {
+        self.folder.join(hex(name))
+    }
+
+    /// Writes a new file; on return it is on disk under its name.
+    pub(super) fn write(&self, bytes: &[u8]) -> Result<(FileName, NewFile), Error> {
+        let mut name = [0; 16];
+        getrandom::fill(&mut name).map_err(|error| Error::Engine(format!("no random bytes: {error}")))?;
+        self.put(&name, bytes)?;
+        Ok((name, NewFile { files: self.clone(), name: Some(name) }))
+    }
+
+    /// Writes a file under a name that is known already.
+    pub(super) fn put(&self, name: &FileName, bytes: &[u8]) -> Result<(), Error> {
+        let path = self.path(name);
+        let unfinished = path.with_extension(UNFINISHED_SUFFIX);
+        let written = || -> std::io::Result<()> {
+            let mut file = File::create(&unfinished)?;
+            file.write_all(bytes)?;
+            file.sync_all()?;
+            fs::rename(&unfinished, &path)?;
+            sync_folder(&self.folder)
+        };
+        written().map_err(|error| {
+            // Best effort: what stays is removed at the next opening.
+            let _ = fs::remove_file(&unfinished);
+            io_error("write", &path, &error)
+        })
+    }
+
+    /// The contents; `None` when the file is gone.
+    pub(super) fn read(&self, name: &FileName) -> Result<Option<Vec<u8>>, Error> {
+        let path = self.path(name);
+        match fs::read(&path) {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(io_error("read", &path, &error)),
+        }
+    }
+
+    /// Removes a file. One that stays behind is removed at the next opening.
+    pub(super) fn remove(&self, name: &FileName) {
+        if let Err(error) = fs::remove_file(self.path(name))
+            && error.kind() != ErrorKind::NotFound
+        {
+            tracing::warn!(%error, "a payload file could not be removed");
+        }
+    }
+
+    /// Removes every file that no record names.
+    pub(super) fn remove_orphans(&self, named: &HashSet<FileName>) -> Result<u64, Error> {
+        let named: HashSet<String> = named.iter().map(hex).collect();
+        let entries = fs::read_dir(&self.folder).map_err(|error| io_error("list", &self.folder, &error))?;
+        let mut removed = 0;
+        for entry in entries.flatten() {
+            if !entry.file_name().to_str().is_some_and(|name| named.contains(name)) {
+                fs::remove_file(entry.path()).map_err(|error| io_error("remove", &entry.path(), &error))?;
+                removed += 1;
+            }
+        }
+        Ok(removed)
+    }
+}
+
+/// Makes new names in a folder durable.
+pub(super) fn sync_folder(folder: &Path) -> std::io::Result<()> {
+    File::open(folder)?.sync_all()
+}
+
+pub(super) fn io_error(verb: &str, path: &Path, error: &std::io::Error) -> Error {
+    Error::Engine(format!("cannot {verb} {}: {error}", path.display()))
+}
+
+fn hex(name: &FileName) -> String {
+    crate::domain::task::TaskId(*name).to_string()
+}

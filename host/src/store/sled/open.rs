@@ -1,0 +1,260 @@
+//! Opening a database, and the checks that stand before it.
+//!
+//! Owns the layout of the data directory, the directory lock, the creation of a new database and the examination of an old one.
+//! Must not write to a database that it has doubts about. Invariant: a database that lost acknowledged writes, or is not the one
+//! that the state file belongs to, is refused, never used and never recreated.
+
+use std::collections::HashSet;
+use std::fs::{self, File};
+use std::io::{Read, Seek, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::super::Error;
+use super::super::ledger::Ledger;
+use super::super::record::{self, seal, unseal};
+use super::engine_error;
+use super::files::{FileName, Files, io_error};
+use super::group::Census;
+use super::head::{Head, Place};
+use super::keys::{self, kind};
+use super::state::{self, DatabaseId, State};
+
+/// How long to wait for the threads of a database that was just closed: they hold sled's own lock a little longer.
+const ENGINE_LOCK_TRIES: u32 = 500;
+const ENGINE_LOCK_WAIT: Duration = Duration::from_millis(10);
+
+/// Where things lie below the data directory.
+#[derive(Clone)]
+pub(super) struct Layout {
+    pub(super) lock: PathBuf,
+    pub(super) store: PathBuf,
+    pub(super) database: PathBuf,
+    pub(super) files: PathBuf,
+    pub(super) state: PathBuf,
+}
+
+impl Layout {
+    pub(super) fn new(data: &Path) -> Self {
+        let store = data.join("store");
+        Self {
+            lock: data.join("lock"),
+            database: store.join("sled"),
+            files: store.join("files"),
+            state: store.join("state"),
+            store,
+        }
+    }
+
+    /// The one file that has to be synced for a group to be durable.
+    pub(super) fn database_file(&self) -> PathBuf {
+        self.database.join("db")
+    }
+}
+
+/// Holds the data directory until it is dropped.
+pub(super) struct DirectoryLock(#[expect(dead_code, reason = "the lock lasts as long as the file is open")] File);
+
+/// Takes the data directory for this process.
+pub(super) fn lock(layout: &Layout) -> Result<DirectoryLock, Error> {
+    let cannot = |error: std::io::Error| io_error("open", &layout.lock, &error);
+    fs::create_dir_all(&layout.store).map_err(|error| io_error("create", &layout.store, &error))?;
+    let mut file =
+        File::options().create(true).truncate(false).read(true).write(true).open(&layout.lock).map_err(cannot)?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(fs::TryLockError::WouldBlock) => {
+            let mut holder = String::new();
+            // Only for the message.
+            let _ = file.read_to_string(&mut holder);
+            let path = layout.lock.display();
+            return Err(Error::Locked(format!("{path} is held by process {}", holder.trim())));
+        }
+        Err(fs::TryLockError::Error(error)) => return Err(cannot(error)),
+    }
+    let named = file.set_len(0).and_then(|()| file.rewind()).and_then(|()| writeln!(file, "{}", std::process::id()));
+    named.map_err(cannot)?;
+    Ok(DirectoryLock(file))
+}
+
+/// The row that is written with every group.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(super) struct GroupRow {
+    pub(super) id: DatabaseId,
+    pub(super) group: u64,
+    pub(super) rows: u64,
+    pub(super) sum: u64,
+}
+
+impl GroupRow {
+    pub(super) fn census(&self) -> Census {
+        Census { rows: self.rows, sum: self.sum }
+    }
+
+    pub(super) fn encode(&self) -> Result<Vec<u8>, Error> {
+        seal(self)
+    }
+}
+
+/// An open database.
+pub(super) struct Database {
+    pub(super) tree: ::sled::Tree,
+    /// For `sync_data`.
+    pub(super) file: File,
+    pub(super) last: GroupRow,
+}
+
+/// What there is in a data directory.
+pub(super) enum Found {
+    /// Nothing that was ever used.
+    Fresh,
+    Database(State),
+}
+
+/// Looks at the files, without opening the database.
+pub(super) fn find(layout: &Layout) -> Result<Found, Error> {
+    let exists = layout.database_file().exists();
+    match state::read(&layout.state).map_err(|error| refuse(&error.to_string()))? {
+        Some(State { group: 0, .. }) => {
+            // A creation that never got as far as acknowledging anything.
+            if layout.database.exists() {
+                fs::remove_dir_all(&layout.database).map_err(|error| io_error("remove", &layout.database, &error))?;
+            }
+            Ok(Found::Fresh)
+        }
+        Some(state) if exists => Ok(Found::Database(state)),
+        Some(_) => Err(refuse(&format!("{} is missing", layout.database_file().display()))),
+        None if exists => Err(refuse(&format!("{} is missing", layout.state.display()))),
+        None => Ok(Found::Fresh),
+    }
+}
+
+/// The refusal of a damaged database, with what can be done about it.
+pub(super) fn refuse(damage: &str) -> Error {
+    Error::Corrupt(format!(
+        "{damage}. Nothing is served from a damaged database. Save what can still be read with `bulkhead store export`, \
+         make a sound database of it with `bulkhead store rebuild`, or put a backup of the whole folder back"
+    ))
+}
+
+/// Opens the engine.
+pub(super) fn engine(path: &Path, cache_bytes: u64) -> Result<::sled::Db, Error> {
+    let mut tries = 0;
+    loop {
+        let config = ::sled::Config::new().path(path).cache_capacity(cache_bytes).flush_every_ms(Some(500));
+        match config.open() {
+            Err(::sled::Error::Io(error))
+                if tries < ENGINE_LOCK_TRIES && error.to_string().contains("acquire lock") =>
+            {
+                tries += 1;
+                std::thread::sleep(ENGINE_LOCK_WAIT);
+            }
+            other => return other.map_err(open_error),
+        }
+    }
+}
+
+/// A database that cannot be opened for a reason that has nothing to do with its bytes is not damaged.
+fn open_error(error: ::sled::Error) -> Error {
+    use std::io::ErrorKind::{NotFound, PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull, WouldBlock};
+    match &error {
+        ::sled::Error::Io(io)
+            if matches!(
+                io.kind(),
+                NotFound | PermissionDenied | QuotaExceeded | ReadOnlyFilesystem | StorageFull | WouldBlock
+            ) || io.to_string().contains("acquire lock") =>
+        {
+            Error::Engine(error.to_string())
+        }
+        _ => refuse(&error.to_string()),
+    }
+}
+
+/// Opens a database that exists, and compares it with its state.
+pub(super) fn database(layout: &Layout, cache_bytes: u64, state: &State) -> Result<Database, Error> {
+    let opened = unchecked(layout, cache_bytes)?;
+    compare(&opened.last, state)?;
+    Ok(opened)
+}
+
+/// Opens a database that exists.
+pub(super) fn unchecked(layout: &Layout, cache_bytes: u64) -> Result<Database, Error> {
+    let tree = (*engine(&layout.database, cache_bytes)?).clone();
+    let path = layout.database_file();
+    let file = File::options().write(true).open(&path).map_err(|error| io_error("open", &path, &error))?;
+    let last = tree.get(keys::GROUP).map_err(engine_error)?;
+    let last = last.ok_or_else(|| refuse("the database has lost its own row"))?;
+    let last = unseal::<GroupRow>(&last, "database").map_err(|error| refuse(&error.to_string()))?;
+    Ok(Database { tree, file, last })
+}
+
+fn compare(last: &GroupRow, state: &State) -> Result<(), Error> {
+    if last.id != state.id {
+        return Err(refuse("the database and the file `state` beside it belong to different stores"));
+    }
+    let (is, was) = (last.group, state.group);
+    if is < was {
+        return Err(refuse(&format!("the database is at group {is}, but group {was} was acknowledged: it is older")));
+    }
+    if state.clean && is > was {
+        return Err(refuse(&format!(
+            "the database is at group {is}, but was closed at group {was}: it is another copy"
+        )));
+    }
+    Ok(())
+}
+
+/// Reads every row of a database and compares it with what was counted while writing.
+pub(super) fn examine(layout: &Layout) -> Result<(), Error> {
+    let Found::Database(state) = find(layout)? else { return Ok(()) };
+    let opened = database(layout, PROBE_CACHE_BYTES, &state)?;
+    let mut census = Census::default();
+    for row in opened.tree.iter() {
+        let (key, value) = row.map_err(engine_error)?;
+        if key.as_ref() == keys::GROUP {
+            continue;
+        }
+        census.count(&key, &value);
+        if key.first() == Some(&kind::TASK) {
+            let head = Head::decode(&value).map_err(|error| refuse(&error.to_string()))?;
+            if let Place::Inline(bytes) = &head.record {
+                record::decode_task(bytes).map_err(|error| refuse(&error.to_string()))?;
+            }
+        }
+    }
+    let expected = opened.last.census();
+    if census.rows != expected.rows {
+        return Err(refuse(&format!("the database holds {} rows of {}", census.rows, expected.rows)));
+    }
+    if census != expected {
+        return Err(refuse("the sum over all rows is wrong"));
+    }
+    Ok(())
+}
+
+const PROBE_CACHE_BYTES: u64 = 16 << 20;
+
+/// What the open database says about usage and files.
+pub(super) fn take_stock(tree: &::sled::Tree) -> Result<(Ledger, HashSet<FileName>), Error> {
+    let mut ledger = Ledger::default();
+    let mut named = HashSet::new();
+    for row in tree.scan_prefix([kind::TASK]) {
+        let (key, value) = row.map_err(engine_error)?;
+        let head = Head::decode(&value)?;
+        let key = keys::parse_task(&key).ok_or_else(|| refuse("a task has an unreadable key"))?;
+        ledger.add(&key.requestor, head.usage());
+        for place in [Some(&head.arguments), Some(&head.record), head.output.as_ref()].into_iter().flatten() {
+            if let Place::File { name, .. } = place {
+                named.insert(*name);
+            }
+        }
+    }
+    Ok((ledger, named))
+}
+
+/// The folder of payload files.
+pub(super) fn files(layout: &Layout) -> Result<Files, Error> {
+    Files::open(layout.files.clone())
+}

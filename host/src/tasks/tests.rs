@@ -1,0 +1,391 @@
+//! The engine with a scripted executor and the store in memory.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot};
+
+use super::admission::tests::limits;
+use super::clock::ManualClock;
+use super::*;
+use crate::domain::call::{ElicitationAction, FaultKind, Question};
+use crate::domain::limits::{CallLimits, Limits};
+use crate::domain::requestor::{Requestor, RequestorId, TenantId};
+use crate::domain::task::{Active, Design, Era, Outcome, Phase, PluginVersion};
+use crate::domain::tool::{TaskSupport, Tool};
+use crate::runtime::schema::Validator;
+use crate::runtime::{CallEvent, CallSpec, Catalog, Control, Executor, Running, StartError, StopOnDrop};
+use crate::store::memory::MemoryStore;
+
+type Events = mpsc::Sender<CallEvent>;
+
+/// Plays the guest: what it does depends on the tool's name.
+struct Scripted {
+    catalog: Arc<Catalog>,
+    /// Calls that were started, by attempt.
+    started: Arc<Mutex<Vec<u32>>>,
+}
+
+const TOOLS: [&str; 8] = ["quick", "forever", "ask", "steered", "sleepy", "failing", "panics", "faulty"];
+
+impl Executor for Scripted {
+    fn catalog(&self) -> Arc<Catalog> {
+        self.catalog.clone()
+    }
+
+    fn start(&self, spec: CallSpec) -> Result<Running, StartError> {
+        assert_ne!(spec.tool, "panics", "scripted");
+        self.started.lock().unwrap().push(spec.facts.attempt);
+        let (sender, events) = mpsc::channel(16);
+        let guest = tokio::spawn(guest(spec, sender));
+        Ok(Running { events, control: Control { shared: Arc::default() }, stop: StopOnDrop(guest) })
+    }
+
+    fn engine_hash(&self) -> u64 {
+        1
+    }
+}
+
+async fn guest(spec: CallSpec, events: Events) {
+    let output = |text: &str| {
+        let mut output = ToolOutput::failure(text);
+        output.is_error = false;
+        output
+    };
+    let finished = match spec.tool.as_str() {
+        "quick" => Ok(output("done")),
+        "failing" => Ok(ToolOutput::failure("no such city")),
+        "faulty" => Err(CallError::Fault { kind: FaultKind::Trap, reason: "the tool trapped".into() }),
+        "ask" => match ask(&events, &["name", "name"]).await {
+            Ok(answers) => Ok(output(&format!("{} answers", answers.len()))),
+            Err(error) => Ok(ToolOutput::failure(format!("{error:?}"))),
+        },
+        "sleepy" => {
+            let (reply, slept) = oneshot::channel();
+            events.send(CallEvent::Sleep { ms: 50, reply }).await.unwrap();
+            slept.await.unwrap();
+            Ok(output("slept"))
+        }
+        "steered" => loop {
+            let (reply, messages) = oneshot::channel();
+            events.send(CallEvent::Steering { reply }).await.unwrap();
+            let messages = messages.await.unwrap();
+            if !messages.is_empty() {
+                break Ok(output(&messages.join(" ")));
+            }
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        },
+        _ => std::future::pending().await,
+    };
+    let _ = events.send(CallEvent::Finished(finished)).await;
+}
+
+async fn ask(events: &Events, keys: &[&str]) -> Result<Vec<Answer>, AskError> {
+    let question = Question::Form { message: "who?".into(), requested_schema: Json::new("{}") };
+    let request = |key: &&str| InputRequest { key: (*key).into(), question: question.clone(), meta: Vec::new() };
+    let (reply, answers) = oneshot::channel();
+    events.send(CallEvent::Ask { requests: keys.iter().map(request).collect(), reply }).await.unwrap();
+    answers.await.unwrap_or(Err(AskError::Cancelled))
+}
+
+fn entry(name: &str) -> Arc<ToolEntry> {
+    let tool = Tool {
+        name: name.into(),
+        title: None,
+        description: String::new(),
+        input_schema: Json::new("{}"),
+        output_schema: None,
+        annotations: None,
+        task_support: TaskSupport::Optional,
+        icons: Vec::new(),
+        meta: Vec::new(),
+    };
+    let limits = CallLimits {
+        cpu_ms: 1_000,
+        wall_ms: 1_000,
+        memory_bytes: 1 << 20,
+        arguments_bytes: 1 << 20,
+        result_bytes: 1 << 20,
+        log_bytes: 1 << 10,
+        events_per_second: 50,
+        promote_after_ms: 10,
+        cancel_grace_ms: 20,
+        epoch_tick_ms: 10,
+    };
+    let compiled = jsonschema::validator_for(&serde_json::json!({})).unwrap();
+    Arc::new(ToolEntry {
+        tool,
+        plugin: PluginVersion { name: "scripted".into(), digest: [1; 32] },
+        plugin_tool: name.into(),
+        limits,
+        rerun_on_restart: name == "sleepy",
+        input: Validator { compiled },
+        output: None,
+    })
+}
+
+struct World {
+    tasks: Tasks,
+    store: Arc<MemoryStore>,
+    clock: Arc<ManualClock>,
+    started: Arc<Mutex<Vec<u32>>>,
+}
+
+const ANNA: Requestor = Requestor { tenant: TenantId([1; 16]), id: RequestorId([1; 16]) };
+const BOB: Requestor = Requestor { tenant: TenantId([1; 16]), id: RequestorId([2; 16]) };
+
+fn world() -> World {
+    world_on(Arc::new(MemoryStore::new()), limits())
+}
+
+fn world_on(store: Arc<MemoryStore>, limits: Limits) -> World {
+    let started = Arc::default();
+    let catalog = Arc::new(Catalog::new(TOOLS.into_iter().map(entry).collect()));
+    let executor = Arc::new(Scripted { catalog, started: Arc::clone(&started) });
+    let clock = Arc::new(ManualClock::at(1_000_000));
+    let options =
+        Options { store: store.clone(), executor, clock: clock.clone(), limits, tenant_limits: HashMap::new() };
+    World { tasks: Tasks::new(options).unwrap(), store, clock, started }
+}
+
+impl World {
+    fn call(&self, tool: &str) -> CallRequest {
+        let tool = self.tasks.catalog().get(tool).unwrap().clone();
+        CallRequest { tool, arguments: Json::new("{}"), client: Client::default(), related: Vec::new() }
+    }
+
+    async fn create(&self, requestor: &Requestor, tool: &str) -> Result<Task, Error> {
+        let request = TaskRequest { call: self.call(tool), origin: origin(), ttl: RequestedTtl::Ms(5_000) };
+        self.tasks.create(requestor, request).await
+    }
+
+    /// Waits until the record satisfies `wanted`; the time of day stands still meanwhile.
+    async fn until(&self, id: TaskId, wanted: impl Fn(&Task) -> bool) -> Task {
+        for _ in 0..2_000 {
+            let task = self.tasks.get(&ANNA, id).await.unwrap();
+            if wanted(&task) {
+                return task;
+            }
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        panic!("the task did not get there: {:?}", self.tasks.get(&ANNA, id).await.unwrap().phase);
+    }
+
+    async fn ended(&self, id: TaskId) -> Outcome {
+        let task = self.until(id, |task| task.outcome().is_some()).await;
+        task.outcome().unwrap().clone()
+    }
+}
+
+fn origin() -> Origin {
+    Origin {
+        era: Era::Legacy,
+        design: Design::Core2025,
+        session: None,
+        features: ClientFeatures::default(),
+        log_level: None,
+        progress_token: None,
+    }
+}
+
+fn accept() -> Answer {
+    Answer::Elicitation { action: ElicitationAction::Accept, content: Some(Json::new("{}")) }
+}
+
+#[tokio::test]
+async fn a_task_runs_and_keeps_its_output() {
+    let world = world();
+    let task = world.create(&ANNA, "quick").await.unwrap();
+    assert_eq!(world.ended(task.id).await, Outcome::Output { is_error: false });
+    assert_eq!(world.tasks.output(&ANNA, task.id).await.unwrap().content.len(), 1);
+    assert!(matches!(world.tasks.get(&BOB, task.id).await, Err(Error::NotFound)));
+    assert!(matches!(world.tasks.output(&BOB, task.id).await, Err(Error::NotFound)));
+}
+
+#[tokio::test]
+async fn failures_are_told_apart() {
+    let world = world();
+    let failing = world.create(&ANNA, "failing").await.unwrap();
+    assert_eq!(world.ended(failing.id).await, Outcome::Output { is_error: true });
+    assert_eq!(world.tasks.get(&ANNA, failing.id).await.unwrap().status_message.as_deref(), Some("no such city"));
+    let faulty = world.create(&ANNA, "faulty").await.unwrap();
+    assert!(matches!(world.ended(faulty.id).await, Outcome::Error(CallError::Fault { .. })));
+}
+
+#[tokio::test]
+async fn a_panic_fails_one_task_alone() {
+    let world = world();
+    let panics = world.create(&ANNA, "panics").await.unwrap();
+    let quick = world.create(&ANNA, "quick").await.unwrap();
+    assert!(matches!(world.ended(panics.id).await, Outcome::Error(CallError::Internal { .. })));
+    assert_eq!(world.ended(quick.id).await, Outcome::Output { is_error: false });
+}
+
+#[tokio::test]
+async fn a_queued_task_runs_when_there_is_room() {
+    let world = world();
+    let running = [world.create(&ANNA, "forever").await.unwrap(), world.create(&ANNA, "forever").await.unwrap()];
+    let queued = world.create(&ANNA, "quick").await.unwrap();
+    assert_eq!(queued.phase, Phase::Active(Active::Queued));
+    assert_eq!(queued.status_message.as_deref(), Some("queued"));
+    world.tasks.cancel(&ANNA, running[0].id).await.unwrap();
+    assert_eq!(world.ended(queued.id).await, Outcome::Output { is_error: false });
+}
+
+#[tokio::test]
+async fn above_the_queue_limit_nothing_is_written() {
+    let world = world();
+    for _ in 0..5 {
+        world.create(&ANNA, "forever").await.unwrap();
+    }
+    let refused = world.create(&ANNA, "forever").await;
+    assert!(matches!(refused, Err(Error::Quota { limit: "tasks_queued_per_requestor", value: 3, .. })));
+    assert_eq!(world.tasks.list(&ANNA, None, 100).await.unwrap().len(), 5);
+    // Somebody else's place is not touched.
+    let other = world.create(&BOB, "quick").await.unwrap();
+    assert_eq!(other.phase, Phase::Active(Active::Running));
+}
+
+#[tokio::test]
+async fn a_question_waits_for_all_its_answers_and_frees_the_place() {
+    let world = world();
+    let task = world.create(&ANNA, "ask").await.unwrap();
+    let asked = world.until(task.id, |task| task.phase == Phase::Active(Active::InputRequired)).await;
+    let keys: Vec<_> = asked.outstanding().map(|input| input.issued_key.clone()).collect();
+    assert_eq!(keys, ["name", "name-2"]);
+    world.tasks.answer(&ANNA, task.id, "name", accept()).await.unwrap();
+    let late = world.tasks.answer(&ANNA, task.id, "name", Answer::Refused("late".into())).await.unwrap();
+    assert_eq!(late.inputs[0].answer, Some(accept()), "the first answer stays");
+    assert!(matches!(world.tasks.answer(&BOB, task.id, "name-2", accept()).await, Err(Error::NotFound)));
+    world.tasks.answer(&ANNA, task.id, "name-2", accept()).await.unwrap();
+    assert_eq!(world.ended(task.id).await, Outcome::Output { is_error: false });
+}
+
+#[tokio::test]
+async fn cancel_is_final_and_said_once() {
+    let world = world();
+    let task = world.create(&ANNA, "forever").await.unwrap();
+    let cancelled = world.tasks.cancel(&ANNA, task.id).await.unwrap();
+    assert_eq!(cancelled.outcome(), Some(&Outcome::Cancelled));
+    assert!(matches!(world.tasks.cancel(&ANNA, task.id).await, Err(Error::Ended)));
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    assert_eq!(world.tasks.inner.admission.running(), 0, "the place is free again");
+}
+
+#[tokio::test]
+async fn a_paused_task_keeps_still_and_goes_on() {
+    let world = world();
+    let task = world.create(&ANNA, "sleepy").await.unwrap();
+    world.tasks.pause(&ANNA, task.id, Some("lunch".into())).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let paused = world.tasks.get(&ANNA, task.id).await.unwrap();
+    assert_eq!(paused.phase, Phase::Paused { before: Active::Running });
+    assert_eq!(world.tasks.inner.admission.running(), 0);
+    world.tasks.resume(&ANNA, task.id).await.unwrap();
+    assert_eq!(world.ended(task.id).await, Outcome::Output { is_error: false });
+}
+
+#[tokio::test]
+async fn steering_reaches_the_guest_in_order() {
+    let world = world();
+    let task = world.create(&ANNA, "forever").await.unwrap();
+    for message in ["a", "b", "c", "d"] {
+        world.tasks.steer(&ANNA, task.id, message.into()).await.unwrap();
+    }
+    let full = world.tasks.steer(&ANNA, task.id, "e".into()).await;
+    assert!(matches!(full, Err(Error::Invalid(text)) if text.contains('4')));
+    let steered = world.create(&ANNA, "steered").await.unwrap();
+    world.tasks.steer(&ANNA, steered.id, "left".into()).await.unwrap();
+    assert_eq!(world.ended(steered.id).await, Outcome::Output { is_error: false });
+}
+
+#[tokio::test]
+async fn an_expired_task_is_gone_even_while_it_runs() {
+    let world = world();
+    let task = world.create(&ANNA, "forever").await.unwrap();
+    world.clock.advance(5_000);
+    assert!(matches!(world.tasks.get(&ANNA, task.id).await, Err(Error::NotFound)));
+    assert!(matches!(world.tasks.cancel(&ANNA, task.id).await, Err(Error::NotFound)));
+    let tasks = world.tasks.clone();
+    let tending = tokio::spawn(async move { tasks.tend().await });
+    for _ in 0..1_000 {
+        if world.tasks.inner.admission.running() == 0 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    assert_eq!(world.tasks.inner.admission.running(), 0, "the guest was stopped");
+    tending.abort();
+    let (mine, _) = crate::store::TaskStore::usage(&*world.store, &ANNA).await.unwrap();
+    assert_eq!(mine.tasks, 0);
+}
+
+#[tokio::test]
+async fn a_restart_fails_what_ran_and_keeps_what_waited() {
+    let first = world();
+    let ran = first.create(&ANNA, "forever").await.unwrap();
+    let reruns = first.create(&ANNA, "sleepy").await.unwrap();
+    let waited = first.create(&ANNA, "quick").await.unwrap();
+    assert_eq!(waited.phase, Phase::Active(Active::Queued));
+    first.store.restart();
+    let second = world_on(first.store.clone(), limits());
+    drop(first);
+    let recovered = second.tasks.recover().await.unwrap();
+    assert_eq!((recovered.interrupted, recovered.queued), (1, 2));
+    assert_eq!(second.ended(ran.id).await, Outcome::Error(CallError::Interrupted));
+    assert_eq!(second.ended(reruns.id).await, Outcome::Output { is_error: false });
+    assert_eq!(second.ended(waited.id).await, Outcome::Output { is_error: false });
+    let mut attempts = second.started.lock().unwrap().clone();
+    attempts.sort_unstable();
+    assert_eq!(attempts, [1, 2]);
+}
+
+#[tokio::test]
+async fn an_outcome_waits_for_a_store_that_refuses() {
+    let world = world();
+    let task = world.create(&ANNA, "sleepy").await.unwrap();
+    world.store.fail_next_writes(1);
+    assert_eq!(world.ended(task.id).await, Outcome::Output { is_error: false });
+}
+
+#[tokio::test]
+async fn a_plain_call_writes_nothing_and_waits_its_turn() {
+    let world = world();
+    let mut call = world.tasks.call(&ANNA, world.call("sleepy")).await.unwrap();
+    assert!(matches!(call.next().await, CallNews::Finished(Ok(_))));
+    assert!(world.tasks.list(&ANNA, None, 10).await.unwrap().is_empty());
+    let held = [
+        world.tasks.call(&ANNA, world.call("forever")).await.unwrap(),
+        world.tasks.call(&ANNA, world.call("forever")).await.unwrap(),
+    ];
+    let refused = world.tasks.call(&ANNA, world.call("quick")).await.err().unwrap();
+    assert!(matches!(
+        refused,
+        Error::Quota { limit: "calls_running_per_requestor", value: 2, retry_after_ms: Some(_) }
+    ));
+    drop(held);
+    assert!(world.tasks.call(&ANNA, world.call("quick")).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_plain_call_is_promoted_where_it_stands() {
+    let world = world();
+    let mut call = world.tasks.call(&ANNA, world.call("sleepy")).await.unwrap();
+    let early = tokio::time::timeout(Duration::from_millis(10), call.next()).await;
+    assert!(early.is_err());
+    let Ok(task) = call.promote(origin(), RequestedTtl::Default).await else { panic!("there is room") };
+    assert_eq!(world.ended(task.id).await, Outcome::Output { is_error: false });
+    assert_eq!(world.started.lock().unwrap().len(), 1, "nothing ran twice");
+}
+
+#[tokio::test]
+async fn a_draining_host_takes_nothing_new() {
+    let world = world();
+    let task = world.create(&ANNA, "forever").await.unwrap();
+    world.tasks.drain(Duration::from_millis(10)).await.unwrap();
+    assert!(matches!(world.create(&ANNA, "quick").await, Err(Error::Draining)));
+    world.store.restart();
+    let after = crate::store::TaskStore::get(&*world.store, &ANNA, task.id).await.unwrap().unwrap();
+    assert_eq!(after.outcome(), Some(&Outcome::Error(CallError::Interrupted)));
+}

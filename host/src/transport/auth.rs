@@ -1,0 +1,162 @@
+//! Who is calling.
+//!
+//! Owns credentials: the only file that sees a token. Must not log one, keep one, or accept one from anywhere but the
+//! `Authorization` header. Invariant: unknown, expired and revoked tokens get the same answer.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use http::{HeaderMap, StatusCode, header};
+
+use crate::domain::requestor::Requestor;
+
+use super::refusal::Refusal;
+
+/// More than any issuer's tokens need; a longer one is refused before it is hashed.
+const TOKEN_BYTES_MAX: usize = 8192;
+
+/// Why a credential gives no requestor.
+#[derive(Debug, thiserror::Error)]
+pub enum Denied {
+    /// Unknown, expired, revoked or meant for somebody else.
+    #[error("the token is not valid")]
+    Invalid,
+    /// It could not be checked; the reason was logged under this id.
+    #[error("the token cannot be checked at the moment (incident {incident})")]
+    Unavailable { incident: String },
+}
+
+/// Knows one kind of token.
+#[async_trait]
+pub trait Verifier: Send + Sync + 'static {
+    /// Whose token this is.
+    async fn verify(&self, token: &str) -> Result<Requestor, Denied>;
+
+    /// Who a request without a credential comes from, if there may be such requests at all. Asked only when the host listens
+    /// on nothing but loopback.
+    async fn anonymous(&self) -> Result<Option<Requestor>, Denied> {
+        Ok(None)
+    }
+}
+
+/// Checks the credential of each request.
+pub struct Authenticator {
+    verifiers: Vec<Arc<dyn Verifier>>,
+    anonymous_allowed: bool,
+}
+
+impl Authenticator {
+    /// The verifiers are asked in this order. Without `loopback_only`, nobody gets in without a token.
+    pub fn new(verifiers: Vec<Arc<dyn Verifier>>, loopback_only: bool) -> Self {
+        Self { verifiers, anonymous_allowed: loopback_only }
+    }
+
+    /// The requestor behind a request, or what to answer instead.
+    pub(super) async fn requestor(&self, headers: &HeaderMap) -> Result<Requestor, Unauthorized> {
+        match bearer(headers)? {
+            Some(token) => self.verified(token).await,
+            None => self.anonymous().await,
+        }
+    }
+
+    async fn verified(&self, token: &str) -> Result<Requestor, Unauthorized> {
+        for verifier in &self.verifiers {
+            match verifier.verify(token).await {
+                Ok(requestor) => return Ok(requestor),
+                Err(Denied::Invalid) => {}
+                Err(Denied::Unavailable { incident }) => return Err(Unauthorized::Unavailable { incident }),
+            }
+        }
+        Err(Unauthorized::Invalid)
+    }
+
+    async fn anonymous(&self) -> Result<Requestor, Unauthorized> {
+        if self.anonymous_allowed {
+            for verifier in &self.verifiers {
+                match verifier.anonymous().await {
+                    Ok(Some(requestor)) => return Ok(requestor),
+                    Ok(None) | Err(Denied::Invalid) => {}
+                    Err(Denied::Unavailable { incident }) => return Err(Unauthorized::Unavailable { incident }),
+                }
+            }
+        }
+        Err(Unauthorized::Missing)
+    }
+}
+
+/// Why a request is not let in.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Unauthorized {
+    Missing,
+    Malformed,
+    Invalid,
+    Unavailable { incident: String },
+}
+
+impl Unauthorized {
+    /// The value of `WWW-Authenticate`, where one belongs into the answer.
+    pub(super) fn challenge(&self) -> Option<&'static str> {
+        match self {
+            Self::Missing => Some(r#"Bearer realm="bulkhead""#),
+            Self::Malformed => Some(r#"Bearer realm="bulkhead", error="invalid_request""#),
+            Self::Invalid => Some(r#"Bearer realm="bulkhead", error="invalid_token""#),
+            Self::Unavailable { .. } => None,
+        }
+    }
+
+    pub(super) fn refusal(&self) -> Refusal {
+        match self {
+            Self::Missing => Refusal::new(
+                StatusCode::UNAUTHORIZED,
+                "A bearer token is required: send Authorization: Bearer TOKEN (bulkhead token create makes one)",
+            ),
+            Self::Malformed => Refusal::new(
+                StatusCode::BAD_REQUEST,
+                "The Authorization header is malformed: send exactly one, as Bearer TOKEN",
+            ),
+            Self::Invalid => Refusal::new(StatusCode::UNAUTHORIZED, "The bearer token is not valid"),
+            Self::Unavailable { incident } => Refusal::host_failure(incident),
+        }
+    }
+}
+
+/// The token of a request. Another scheme than Bearer counts as no token at all.
+fn bearer(headers: &HeaderMap) -> Result<Option<&str>, Unauthorized> {
+    let mut values = headers.get_all(header::AUTHORIZATION).iter();
+    let Some(value) = values.next() else { return Ok(None) };
+    if values.next().is_some() {
+        return Err(Unauthorized::Malformed);
+    }
+    let value = value.to_str().map_err(|_| Unauthorized::Malformed)?;
+    let (scheme, token) = value.split_once(' ').unwrap_or((value, ""));
+    if !scheme.eq_ignore_ascii_case("bearer") {
+        return Err(Unauthorized::Missing);
+    }
+    let token = token.trim();
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~+/=".contains(&byte);
+    if token.is_empty() || token.len() > TOKEN_BYTES_MAX || !token.bytes().all(plain) {
+        return Err(Unauthorized::Malformed);
+    }
+    Ok(Some(token))
+}
+
+#[cfg(test)]
+mod unit {
+    use super::*;
+
+    fn headers(values: &[&str]) -> HeaderMap {
+        values.iter().map(|value| (header::AUTHORIZATION, value.parse().unwrap())).collect()
+    }
+
+    #[test]
+    fn only_one_well_formed_bearer_header_is_a_token() {
+        assert_eq!(bearer(&headers(&[])), Ok(None));
+        assert_eq!(bearer(&headers(&["Bearer abc"])), Ok(Some("abc")));
+        assert_eq!(bearer(&headers(&["bearer  a-b._~+/="])), Ok(Some("a-b._~+/=")));
+        assert_eq!(bearer(&headers(&["Basic abc"])), Err(Unauthorized::Missing));
+        for bad in [&["Bearer"][..], &["Bearer a b"], &["Bearer a,b"], &["Bearer a", "Bearer b"]] {
+            assert_eq!(bearer(&headers(bad)), Err(Unauthorized::Malformed), "{bad:?}");
+        }
+        assert_eq!(bearer(&headers(&[&format!("Bearer {}", "a".repeat(9000))])), Err(Unauthorized::Malformed));
+    }
+}

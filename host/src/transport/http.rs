@@ -1,0 +1,261 @@
+//! The HTTP edge.
+//!
+//! Owns the socket, the connections, the routes and the health endpoints. Must not read a message. Invariant: a connection costs
+//! a permit, time to send its headers and bytes for them, all of them bounded, before anything is done for it.
+
+mod checks;
+mod endpoint;
+mod post;
+mod stall;
+mod stream;
+
+use std::collections::HashSet;
+use std::future::poll_fn;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::State;
+use axum::response::Response;
+use axum::routing::{any, get};
+use http::{HeaderValue, StatusCode, header};
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+
+use super::Now;
+use super::auth::Authenticator;
+use super::mcp::Mcp;
+use super::rate::RequestRate;
+use super::refusal::Refusal;
+use super::session::Registry;
+
+/// Connections that the kernel holds while all permits are taken.
+const BACKLOG: u32 = 1024;
+/// Accepting fails when descriptors run out; trying again at once would only burn the CPU.
+const ACCEPT_RETRY_MS: u64 = 50;
+/// One buffer of a connection; more would only help single large bodies.
+const BUFFER_BYTES: usize = 128 * 1024;
+/// hyper's own minimum.
+const BUFFER_BYTES_MIN: usize = 8192;
+
+/// `[server]`, as far as HTTP is concerned; the names and units are those of the configuration.
+#[derive(Clone, Debug)]
+pub struct HttpOptions {
+    pub allowed_hosts: Vec<String>,
+    pub allowed_origins: Vec<String>,
+    pub drain_ms: u64,
+    pub connections_max: u32,
+    pub header_bytes_max: usize,
+    pub header_read_ms_max: u64,
+    pub body_bytes_max: usize,
+    pub sse_after_ms: u64,
+    pub sse_keepalive_ms: u64,
+}
+
+/// Why nothing can be listened on.
+#[derive(Debug, thiserror::Error)]
+pub enum BindError {
+    #[error("cannot listen on {0}: another process does already; stop it or choose another port with --listen (port 0 picks a free one)")]
+    InUse(SocketAddr),
+    #[error(
+        "refusing to listen on {0}, which other machines can reach, without authentication: create a token first \
+         (bulkhead token create) or listen on 127.0.0.1"
+    )]
+    Open(SocketAddr),
+    #[error("cannot listen on {address}: {source}")]
+    Failed { address: SocketAddr, source: io::Error },
+}
+
+/// Opens the listening socket. Without authentication only loopback addresses are allowed.
+pub fn bind(address: SocketAddr, authenticated: bool) -> Result<TcpListener, BindError> {
+    if !authenticated && !address.ip().is_loopback() {
+        return Err(BindError::Open(address));
+    }
+    let listen = || {
+        let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+        // A host that is started again must not wait for the connections of the former one to time out.
+        socket.set_reuseaddr(true)?;
+        socket.bind(address)?;
+        socket.listen(BACKLOG)
+    };
+    listen().map_err(|source| match source.kind() {
+        io::ErrorKind::AddrInUse => BindError::InUse(address),
+        _ => BindError::Failed { address, source },
+    })
+}
+
+/// What the edge serves with.
+pub struct Parts<M: Mcp> {
+    pub mcp: Arc<M>,
+    pub sessions: Arc<Registry<M>>,
+    pub authenticator: Authenticator,
+    pub rate: RequestRate,
+    /// Why the host should get no traffic at the moment.
+    pub unready: Box<dyn Fn() -> Option<String> + Send + Sync>,
+    pub now: Now,
+    pub options: HttpOptions,
+}
+
+/// The edge.
+pub struct Server<M: Mcp> {
+    mcp: Arc<M>,
+    sessions: Arc<Registry<M>>,
+    authenticator: Authenticator,
+    rate: RequestRate,
+    unready: Box<dyn Fn() -> Option<String> + Send + Sync>,
+    now: Now,
+    options: HttpOptions,
+    /// Lower case, as they compare.
+    hosts: HashSet<String>,
+    phase: watch::Sender<Phase>,
+}
+
+/// Where the edge is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Phase {
+    Serving,
+    /// Open requests may finish; nothing new begins.
+    Draining,
+    /// Whatever is left is cut.
+    Cut,
+}
+
+impl<M: Mcp> Server<M> {
+    pub fn new(parts: Parts<M>) -> Arc<Self> {
+        let Parts { mcp, sessions, authenticator, rate, unready, now, options } = parts;
+        let hosts = options.allowed_hosts.iter().map(|host| host.to_ascii_lowercase()).collect();
+        let phase = watch::Sender::new(Phase::Serving);
+        Arc::new(Self { mcp, sessions, authenticator, rate, unready, now, options, hosts, phase })
+    }
+
+    /// Accepts and serves until `shutdown` is done, then lets open requests finish for `drain_ms`.
+    pub async fn serve(self: Arc<Self>, listener: TcpListener, shutdown: impl Future<Output = ()> + Send) {
+        let permits = Arc::new(Semaphore::new(self.options.connections_max as usize));
+        let router = router(self.clone());
+        let sweeper = tokio::spawn(self.clone().sweep());
+        let mut shutdown = pin!(shutdown);
+        loop {
+            tokio::select! {
+                () = &mut shutdown => break,
+                (stream, permit) = accept(&listener, &permits) => {
+                    tokio::spawn(self.clone().connection(stream, permit, router.clone()));
+                }
+            }
+        }
+        drop(listener);
+        self.phase.send_replace(Phase::Draining);
+        sweeper.abort();
+        let all = permits.acquire_many(self.options.connections_max);
+        if tokio::time::timeout(Duration::from_millis(self.options.drain_ms), all).await.is_err() {
+            self.phase.send_replace(Phase::Cut);
+            let _ = permits.acquire_many(self.options.connections_max).await;
+        }
+        self.sessions.sweep().await;
+    }
+
+    async fn sweep(self: Arc<Self>) {
+        let mut tick = tokio::time::interval(Duration::from_millis(self.sessions.sweep_ms()));
+        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            tick.tick().await;
+            self.sessions.sweep().await;
+            self.rate.forget_idle();
+        }
+    }
+
+    async fn connection(self: Arc<Self>, stream: TcpStream, permit: OwnedSemaphorePermit, router: Router) {
+        let options = &self.options;
+        let mut http = http1::Builder::new();
+        http.timer(TokioTimer::new())
+            .header_read_timeout(Duration::from_millis(options.header_read_ms_max))
+            .max_header_size(options.header_bytes_max)
+            .max_buf_size(BUFFER_BYTES.max(options.header_bytes_max).max(BUFFER_BYTES_MIN));
+        // Without this every event costs the 40 ms of a delayed acknowledgement. It fails only on a socket that is gone.
+        let _ = stream.set_nodelay(true);
+        let stream = TokioIo::new(stall::Stalling::new(stream));
+        let mut connection = pin!(http.serve_connection(stream, TowerToHyperService::new(router)));
+        let mut phase = self.phase.subscribe();
+        loop {
+            tokio::select! {
+                // What ends a connection is the client's doing: nothing that an operator could act on.
+                _ = connection.as_mut() => break,
+                _ = phase.changed() => match *phase.borrow_and_update() {
+                    Phase::Serving => {}
+                    Phase::Draining => connection.as_mut().graceful_shutdown(),
+                    Phase::Cut => break,
+                },
+            }
+        }
+        drop(permit);
+    }
+}
+
+/// The next connection. It takes its permit first: what has none waits in the kernel and costs nothing here.
+async fn accept(listener: &TcpListener, permits: &Arc<Semaphore>) -> (TcpStream, OwnedSemaphorePermit) {
+    let Ok(permit) = permits.clone().acquire_owned().await else {
+        // The semaphore is never closed.
+        return std::future::pending().await;
+    };
+    loop {
+        match poll_fn(|cx| listener.poll_accept(cx)).await {
+            Ok((stream, _)) => return (stream, permit),
+            Err(error) => {
+                tracing::warn!(%error, "a connection could not be accepted");
+                tokio::time::sleep(Duration::from_millis(ACCEPT_RETRY_MS)).await;
+            }
+        }
+    }
+}
+
+fn router<M: Mcp>(server: Arc<Server<M>>) -> Router {
+    Router::new()
+        .route("/mcp", any(endpoint::endpoint::<M>))
+        .route("/healthz", get(healthz))
+        .route("/readyz", get(readyz::<M>))
+        .fallback(unknown_path)
+        .method_not_allowed_fallback(method_not_allowed)
+        .with_state(server)
+}
+
+/// Alive: the process answers. No credentials and no Host check, since probes have neither.
+async fn healthz() -> Response {
+    json_response(StatusCode::OK, r#"{"status":"ok"}"#.to_owned())
+}
+
+/// Ready: the host can take new work.
+async fn readyz<M: Mcp>(State(server): State<Arc<Server<M>>>) -> Response {
+    let draining = (*server.phase.borrow() > Phase::Serving).then(|| "draining".to_owned());
+    match draining.or_else(|| (server.unready)()) {
+        None => json_response(StatusCode::OK, r#"{"status":"ready"}"#.to_owned()),
+        Some(reason) => {
+            let body = serde_json::json!({ "status": "unready", "reason": reason });
+            json_response(StatusCode::SERVICE_UNAVAILABLE, body.to_string())
+        }
+    }
+}
+
+async fn unknown_path() -> Response {
+    refuse(&Refusal::new(StatusCode::NOT_FOUND, "There is nothing at this path: the MCP endpoint is /mcp"))
+}
+
+async fn method_not_allowed() -> Response {
+    refuse(&Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "This path answers GET only"))
+}
+
+fn refuse(refusal: &Refusal) -> Response {
+    json_response(refusal.status, refusal.body())
+}
+
+fn json_response(status: StatusCode, body: String) -> Response {
+    let mut response = Response::new(Body::from(body));
+    *response.status_mut() = status;
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}

@@ -1,0 +1,199 @@
+//! The MCP endpoint: who asks, in which session, for what.
+//!
+//! Owns the order of checks: source, credential, headers, session, and only then the body. Invariant: a refusal says nothing about
+//! whether a session of somebody else exists.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::response::Response;
+use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
+
+use crate::domain::requestor::Requestor;
+use crate::transport::auth::Unauthorized;
+use crate::transport::mcp::{Mcp, Session as _};
+use crate::transport::refusal::Refusal;
+use crate::transport::session::{self, Live};
+use crate::transport::sse::{EventId, plain_event};
+
+use super::stream::{self, Reader, Source};
+use super::{Server, checks, refuse};
+
+/// The methods of the endpoint.
+pub(super) const METHODS: HeaderValue = HeaderValue::from_static("GET, POST, DELETE, OPTIONS");
+
+/// Standalone streams that one session may have open. One of them gets the messages, the others wait for it to go.
+const STANDALONE_MAX: usize = 8;
+
+/// Serves one request.
+pub(super) async fn endpoint<M: Mcp>(State(server): State<Arc<Server<M>>>, request: Request<Body>) -> Response {
+    let (parts, body) = request.into_parts();
+    if let Err(refusal) = server.check_source(&parts) {
+        return refuse(&refusal);
+    }
+    let mut response = if parts.method == Method::OPTIONS {
+        server.preflight(&parts.headers)
+    } else if checks::is_known_method(&parts.method) {
+        match server.authenticator.requestor(&parts.headers).await {
+            Ok(requestor) => server.answer(requestor, &parts.method, &parts.headers, body).await,
+            Err(unauthorized) => challenge(&unauthorized),
+        }
+    } else {
+        let message = "The endpoint answers POST, GET and DELETE";
+        let mut response = refuse(&Refusal::new(StatusCode::METHOD_NOT_ALLOWED, message));
+        response.headers_mut().insert(header::ALLOW, METHODS);
+        response
+    };
+    server.add_cors(&parts.headers, &mut response);
+    response
+}
+
+fn challenge(unauthorized: &Unauthorized) -> Response {
+    let mut response = refuse(&unauthorized.refusal());
+    if let Some(challenge) = unauthorized.challenge() {
+        response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
+    }
+    response
+}
+
+impl<M: Mcp> Server<M> {
+    async fn answer(
+        self: &Arc<Self>,
+        requestor: Requestor,
+        method: &Method,
+        headers: &HeaderMap,
+        body: Body,
+    ) -> Response {
+        let answer = match *method {
+            Method::POST => self.post(requestor, headers, body).await,
+            Method::DELETE => self.delete(&requestor, headers).await,
+            _ => self.get(&requestor, headers).await,
+        };
+        answer.unwrap_or_else(|refusal| refuse(&refusal))
+    }
+
+    /// The session that a request names; `None` if it names none.
+    pub(super) async fn session(
+        &self,
+        requestor: &Requestor,
+        headers: &HeaderMap,
+    ) -> Result<Option<Arc<Live<M::Session>>>, Refusal> {
+        let Some(id) = checks::session_id(headers)? else { return Ok(None) };
+        match self.sessions.find(requestor, id).await {
+            Ok(Some(live)) => Ok(Some(live)),
+            Ok(None) => Err(Refusal::session_unknown()),
+            Err(error) => Err(failure(&error)),
+        }
+    }
+
+    async fn required_session(
+        &self,
+        requestor: &Requestor,
+        headers: &HeaderMap,
+    ) -> Result<Arc<Live<M::Session>>, Refusal> {
+        let missing = || {
+            Refusal::new(StatusCode::BAD_REQUEST, "The Mcp-Session-Id header is missing: initialize gives a session its id")
+        };
+        self.session(requestor, headers).await?.ok_or_else(missing)
+    }
+
+    async fn delete(&self, requestor: &Requestor, headers: &HeaderMap) -> Result<Response, Refusal> {
+        self.check_version(headers)?;
+        let live = self.required_session(requestor, headers).await?;
+        self.sessions.end(&live).await;
+        let mut response = Response::default();
+        *response.status_mut() = StatusCode::NO_CONTENT;
+        Ok(response)
+    }
+
+    async fn get(self: &Arc<Self>, requestor: &Requestor, headers: &HeaderMap) -> Result<Response, Refusal> {
+        if !checks::accepts(headers).events {
+            return Err(Refusal::new(StatusCode::NOT_ACCEPTABLE, "GET answers with events: send Accept: text/event-stream"));
+        }
+        self.check_version(headers)?;
+        let live = self.required_session(requestor, headers).await?;
+        self.admit(requestor)?;
+        let last = match checks::last_event_id(headers)? {
+            None => None,
+            Some(text) => Some(EventId::parse(text).ok_or_else(|| {
+                Refusal::new(StatusCode::BAD_REQUEST, "The Last-Event-ID header is not the id of an event from this host")
+            })?),
+        };
+        match last {
+            None => self.standalone(&live, None),
+            Some(last) => self.resume(&live, &last),
+        }
+    }
+
+    /// Goes on with the stream that the event belongs to, and with no other.
+    fn resume(self: &Arc<Self>, live: &Arc<Live<M::Session>>, last: &EventId) -> Result<Response, Refusal> {
+        let log = live.streams.find(self.sessions.epoch, last);
+        if last.request.is_none() {
+            // What was missed of a standalone stream that is gone is gone; the stream itself goes on as a new one.
+            return self.standalone(live, log.map(|log| (log, last.number)));
+        }
+        let found = log.and_then(|log| Some((log.resume(last.number)?, log)));
+        let Some((after, log)) = found else {
+            let lost = Refusal::stream_lost().to(last.request.clone()).body();
+            return Ok(stream::response(Body::from(plain_event(&lost))));
+        };
+        let open = live.begin(&self.now).map_err(|error| refused(&error))?;
+        Ok(stream::response(Reader::new(log, after, None, open, self.keepalive()).into_body()))
+    }
+
+    /// Opens a stream for what belongs to no request, or goes on with one. The newest of them gets the messages.
+    fn standalone(
+        self: &Arc<Self>,
+        live: &Arc<Live<M::Session>>,
+        resumed: Option<(Arc<crate::transport::sse::Log>, u64)>,
+    ) -> Result<Response, Refusal> {
+        if live.standalone.borrow().len() >= STANDALONE_MAX {
+            return Err(Refusal::new(
+                StatusCode::CONFLICT,
+                format!("The session has {STANDALONE_MAX} standalone streams open already: close one first"),
+            ));
+        }
+        let open = live.begin(&self.now).map_err(|error| refused(&error))?;
+        let resumed = resumed.and_then(|(log, number)| Some((log.resume(number)?, log)));
+        let (after, log, opening) = match resumed {
+            Some((after, log)) => {
+                log.reopen();
+                (after, log, None)
+            }
+            None => {
+                let log = live.streams.open(self.sessions.epoch, None, live.kept());
+                let opening = stream::opening(&log, live.session.version());
+                (0, log, Some(opening))
+            }
+        };
+        let source = Source::new(live.clone(), self.phase.subscribe());
+        let reader = Reader::new(log, after, opening, open, self.keepalive()).with_source(source, self.now.clone());
+        Ok(stream::response(reader.into_body()))
+    }
+
+    pub(super) fn keepalive(&self) -> Duration {
+        Duration::from_millis(self.options.sse_keepalive_ms)
+    }
+
+    /// Takes one request from the requestor's rate.
+    pub(super) fn admit(&self, requestor: &Requestor) -> Result<(), Refusal> {
+        self.rate.admit(requestor).map_err(|exceeded| Refusal::rate(exceeded.per_second, exceeded.retry_after_ms))
+    }
+}
+
+/// A quota or a failure of the session table, as the requestor may see it.
+pub(super) fn refused(error: &session::Error) -> Refusal {
+    match error {
+        session::Error::Full { limit, value } => Refusal::quota(limit, *value),
+        session::Error::Store(error) => failure(error),
+    }
+}
+
+/// Logs what broke, and gives the requestor an id to ask the operator about.
+fn failure(error: &crate::store::Error) -> Refusal {
+    let incident = format!("{:08x}", getrandom::u32().unwrap_or_default());
+    tracing::error!(incident, %error, "a session could not be read");
+    Refusal::host_failure(&incident)
+}

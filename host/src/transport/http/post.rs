@@ -1,0 +1,322 @@
+//! POST: one message in, and what it leads to.
+//!
+//! Owns the choice between one JSON body and a stream, and what happens to a request whose client goes away. Invariant: a request of a
+//! session is driven to its end whoever is still there to read it; one without a session ends with its connection.
+
+use std::mem;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::response::Response;
+use bytes::{Bytes, BytesMut};
+use futures::StreamExt as _;
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+use http_body_util::BodyExt as _;
+
+use crate::domain::requestor::Requestor;
+use crate::protocol::{Exchange, Frame, Rejection};
+use crate::transport::mcp::{Mcp, Peer, Received, Session as _};
+use crate::transport::refusal::{Refusal, request_id};
+use crate::transport::session::{Live, Open};
+use crate::transport::sse::Log;
+
+use super::endpoint::refused;
+use super::stream::{self, Reader};
+use super::{Server, checks, json_response};
+
+/// How long a body may take: enough for the largest one at a tenth of a megabyte per second and for the usual one at much less.
+const BODY_MS_MAX: u64 = 60_000;
+/// What is read and thrown away of a body that is too large: a client that is still writing would see a reset, not the answer.
+const DISCARD_BYTES_MAX: usize = 64 << 20;
+const DISCARD_MS_MAX: u64 = 2_000;
+
+impl<M: Mcp> Server<M> {
+    pub(super) async fn post(
+        self: &Arc<Self>,
+        requestor: Requestor,
+        headers: &HeaderMap,
+        body: Body,
+    ) -> Result<Response, Refusal> {
+        checks::check_content_type(headers)?;
+        let accepts = checks::accepts(headers);
+        if !accepts.json {
+            return Err(Refusal::new(
+                StatusCode::NOT_ACCEPTABLE,
+                "Answers come as JSON or events: send Accept: application/json, text/event-stream",
+            ));
+        }
+        self.check_version(headers)?;
+        let live = self.session(&requestor, headers).await?;
+        let message = read(body, headers, self.options.body_bytes_max).await?;
+        let legacy = checks::is_legacy(headers);
+        let admitted = self.admit(&requestor).and_then(|()| match &live {
+            Some(live) => live.begin(&self.now).map(Some).map_err(|error| refused(&error)),
+            None => Ok(None),
+        });
+        let open = match admitted {
+            Ok(open) => open,
+            Err(refusal) => {
+                // Clients of the older revisions take a status for a broken connection.
+                let id = request_id(&message);
+                let status = if legacy && id.is_some() { StatusCode::OK } else { refusal.status };
+                return Ok(json_response(status, refusal.to(id).body()));
+            }
+        };
+        let peer = Peer { requestor, session: live.as_ref().map(|live| live.session.clone()) };
+        let mut work = Work::new(self.clone(), peer, message.clone(), open);
+        match work.received().await {
+            Received::Exchange(exchange) => {
+                work.stage = Stage::Running(exchange);
+                Ok(self.drive(work, live, &message, accepts.events).await)
+            }
+            Received::Opened { session, reply } => self.opened(requestor, session, reply, &message).await,
+            Received::Accepted => {
+                if let Some(live) = live {
+                    self.sessions.save(&live).await;
+                }
+                let mut response = Response::default();
+                *response.status_mut() = StatusCode::ACCEPTED;
+                Ok(response)
+            }
+            Received::Rejected { rejection, body } => Ok(json_response(status(rejection), body)),
+        }
+    }
+
+    async fn opened(
+        &self,
+        requestor: Requestor,
+        session: Arc<M::Session>,
+        reply: String,
+        message: &[u8],
+    ) -> Result<Response, Refusal> {
+        if let Err(error) = self.sessions.insert(requestor, session.clone()).await {
+            return Ok(json_response(StatusCode::OK, refused(&error).to(request_id(message)).body()));
+        }
+        let mut response = json_response(StatusCode::OK, reply);
+        match HeaderValue::from_str(session.id()) {
+            Ok(id) => response.headers_mut().insert(checks::SESSION_ID, id),
+            Err(_) => return Err(Refusal::host_failure("session id")),
+        };
+        Ok(response)
+    }
+
+    /// Waits for the first frame, and makes a body of it or a stream.
+    async fn drive(
+        self: &Arc<Self>,
+        mut work: Work<M>,
+        live: Option<Arc<Live<M::Session>>>,
+        message: &[u8],
+        events: bool,
+    ) -> Response {
+        let first = loop {
+            let patience = Duration::from_millis(self.options.sse_after_ms);
+            let frame = tokio::select! {
+                biased;
+                frame = work.frame() => frame,
+                () = tokio::time::sleep(patience), if events => break None,
+            };
+            match frame {
+                Some(frame) if frame.last => {
+                    work.stage = Stage::Over;
+                    if let Some(live) = &live {
+                        self.sessions.save(live).await;
+                    }
+                    return json_response(StatusCode::OK, frame.message);
+                }
+                Some(frame) if events => break Some(frame),
+                // Somebody who reads no events gets the answer and nothing before it.
+                Some(_) => {}
+                None => {
+                    work.stage = Stage::Over;
+                    let refusal = Refusal::host_failure("unanswered").to(request_id(message));
+                    return json_response(StatusCode::INTERNAL_SERVER_ERROR, refusal.body());
+                }
+            }
+        };
+        let Some(live) = live else {
+            return stream::response(stream::direct(first, work.take_exchange(), self.keepalive()));
+        };
+        let log = live.streams.open(self.sessions.epoch, request_id(message).as_deref(), live.kept());
+        let opening = stream::opening(&log, live.session.version());
+        if let Some(Frame { message, last }) = first {
+            log.push(&message, last);
+        }
+        match live.begin(&self.now) {
+            Ok(open) => {
+                let body = Reader::new(log.clone(), 0, Some(opening), open, self.keepalive()).into_body();
+                work.log = Some(log);
+                // Dropping it starts the pump, as it would if the client had gone.
+                drop(work);
+                stream::response(body)
+            }
+            Err(error) => json_response(StatusCode::OK, refused(&error).to(request_id(message)).body()),
+        }
+    }
+}
+
+fn status(rejection: Rejection) -> StatusCode {
+    match rejection {
+        Rejection::Malformed | Rejection::SessionRequired => StatusCode::BAD_REQUEST,
+        Rejection::UnknownMethod => StatusCode::NOT_FOUND,
+        Rejection::TooMany => StatusCode::TOO_MANY_REQUESTS,
+    }
+}
+
+type Receiving<S> = Pin<Box<dyn Future<Output = Received<S>> + Send>>;
+
+/// How far a message has come.
+enum Stage<S> {
+    Receiving(Receiving<S>),
+    Running(Exchange),
+    Over,
+}
+
+/// A message on its way. If it belongs to a session and is dropped before its end, a task of its own takes over; so nothing has to be
+/// spawned for the many requests whose client just waits for the answer.
+struct Work<M: Mcp> {
+    stage: Stage<M::Session>,
+    /// Set for a message of a session.
+    open: Option<Open<M::Session>>,
+    /// Where frames go when the request is no longer driven by its connection; nowhere if the client never saw an event id.
+    log: Option<Arc<Log>>,
+    server: Arc<Server<M>>,
+}
+
+impl<M: Mcp> Work<M> {
+    fn new(server: Arc<Server<M>>, peer: Peer<M::Session>, message: Bytes, open: Option<Open<M::Session>>) -> Self {
+        let mcp = server.mcp.clone();
+        let receiving = Box::pin(async move { mcp.receive(peer, message).await });
+        Self { stage: Stage::Receiving(receiving), open, log: None, server }
+    }
+
+    /// What became of the message. To be called once.
+    async fn received(&mut self) -> Received<M::Session> {
+        let Stage::Receiving(receiving) = &mut self.stage else { return Received::Accepted };
+        let received = receiving.await;
+        self.stage = Stage::Over;
+        received
+    }
+
+    async fn frame(&mut self) -> Option<Frame> {
+        match &mut self.stage {
+            Stage::Running(exchange) => exchange.next().await,
+            Stage::Receiving(_) | Stage::Over => None,
+        }
+    }
+
+    fn take_exchange(&mut self) -> Exchange {
+        match mem::replace(&mut self.stage, Stage::Over) {
+            Stage::Running(exchange) => exchange,
+            Stage::Receiving(_) | Stage::Over => futures::stream::empty().boxed(),
+        }
+    }
+}
+
+impl<M: Mcp> Drop for Work<M> {
+    fn drop(&mut self) {
+        let stage = mem::replace(&mut self.stage, Stage::Over);
+        let Some(open) = self.open.take() else { return };
+        // When the runtime is going down, nothing can be driven any more.
+        if let (Stage::Receiving(_) | Stage::Running(_), Ok(runtime)) = (&stage, tokio::runtime::Handle::try_current()) {
+            runtime.spawn(pump(self.server.clone(), stage, open, self.log.take()));
+        }
+    }
+}
+
+/// Drives a request of a session to its end, whether anybody reads it or not. Ends early with the session.
+async fn pump<M: Mcp>(
+    server: Arc<Server<M>>,
+    stage: Stage<M::Session>,
+    open: Open<M::Session>,
+    log: Option<Arc<Log>>,
+) {
+    let mut ended = open.live.ended();
+    tokio::select! {
+        _ = ended.wait_for(|ended| *ended) => {}
+        () = run_out(stage, log.as_deref()) => {}
+    }
+    if let Some(log) = log {
+        log.finish((server.now)());
+    }
+    server.sessions.save(&open.live).await;
+}
+
+async fn run_out<S>(stage: Stage<S>, log: Option<&Log>) {
+    let mut exchange = match stage {
+        Stage::Running(exchange) => exchange,
+        Stage::Receiving(receiving) => match receiving.await {
+            Received::Exchange(exchange) => exchange,
+            Received::Opened { .. } | Received::Accepted | Received::Rejected { .. } => return,
+        },
+        Stage::Over => return,
+    };
+    while let Some(frame) = exchange.next().await {
+        if let Some(log) = log {
+            log.push(&frame.message, frame.last);
+        }
+        if frame.last {
+            return;
+        }
+    }
+}
+
+/// Reads a body of at most so many bytes.
+async fn read(mut body: Body, headers: &HeaderMap, bytes_max: usize) -> Result<Bytes, Refusal> {
+    let too_large = || {
+        let message = format!("The body is larger than {bytes_max} bytes, which is the limit body_bytes_max");
+        Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, message)
+    };
+    let announced = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
+    if announced.is_some_and(|length| length > bytes_max as u64) {
+        // A client that waits to be told to go on has not sent anything yet.
+        if !headers.contains_key(header::EXPECT) {
+            discard(body).await;
+        }
+        return Err(too_large());
+    }
+    let broken = |_| Refusal::new(StatusCode::BAD_REQUEST, "The body ended early or is not encoded properly");
+    let reading = async {
+        let mut bytes = BytesMut::new();
+        let mut first: Option<Bytes> = None;
+        while let Some(frame) = body.frame().await {
+            let Ok(data) = frame.map_err(broken)?.into_data() else { continue };
+            let so_far = bytes.len() + first.as_ref().map_or(0, Bytes::len);
+            if so_far + data.len() > bytes_max {
+                return Ok(None);
+            }
+            // Most bodies come in one piece, which then need not be copied.
+            match first.take() {
+                None if bytes.is_empty() => first = Some(data),
+                former => {
+                    bytes.extend_from_slice(&former.unwrap_or_default());
+                    bytes.extend_from_slice(&data);
+                }
+            }
+        }
+        Ok(Some(first.unwrap_or_else(|| bytes.freeze())))
+    };
+    match tokio::time::timeout(Duration::from_millis(BODY_MS_MAX), reading).await {
+        Ok(Ok(Some(bytes))) => Ok(bytes),
+        Ok(Ok(None)) => {
+            discard(body).await;
+            Err(too_large())
+        }
+        Ok(Err(refusal)) => Err(refusal),
+        Err(_) => Err(Refusal::new(StatusCode::REQUEST_TIMEOUT, "The body took too long to arrive")),
+    }
+}
+
+async fn discard(mut body: Body) {
+    let discarding = async {
+        let mut left = DISCARD_BYTES_MAX;
+        while let Some(Ok(frame)) = body.frame().await {
+            left = left.saturating_sub(frame.data_ref().map_or(0, Bytes::len));
+            if left == 0 {
+                return;
+            }
+        }
+    };
+    let _ = tokio::time::timeout(Duration::from_millis(DISCARD_MS_MAX), discarding).await;
+}

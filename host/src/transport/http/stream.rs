@@ -1,0 +1,188 @@
+//! Event streams as response bodies.
+//!
+//! Owns what is written to a stream and when. Invariant: a body does something only when the connection has room for it, so that a client
+//! which does not read costs one connection and the bounded log behind it.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::response::Response;
+use bytes::Bytes;
+use futures::StreamExt as _;
+use futures::stream;
+use http::{HeaderValue, header};
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+use crate::protocol::{Exchange, Frame};
+use crate::transport::Now;
+use crate::transport::mcp::Session;
+use crate::transport::session::{Live, Open};
+use crate::transport::sse::{KEEPALIVE, Log, Next, plain_event};
+
+use super::Phase;
+
+/// The first revision whose clients know an event without data for what it is; older ones try to parse it.
+const PRIMING_SINCE: &str = "2025-11-25";
+
+/// A response that is a stream of events.
+pub(super) fn response(body: Body) -> Response {
+    let mut response = Response::new(body);
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform"));
+    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+    response
+}
+
+/// What a new stream begins with.
+pub(super) fn opening(log: &Log, version: &str) -> Bytes {
+    if version >= PRIMING_SINCE { log.priming() } else { KEEPALIVE }
+}
+
+/// A stream without a session: no ids, nothing to resume, and over with the connection.
+pub(super) fn direct(first: Option<Frame>, exchange: Exchange, keepalive: Duration) -> Body {
+    let frames = stream::iter(first).chain(exchange).boxed();
+    Body::from_stream(stream::unfold(Some(frames), move |frames| async move {
+        let mut frames = frames?;
+        tokio::select! {
+            biased;
+            frame = frames.next() => {
+                let Frame { message, last } = frame?;
+                Some((Ok::<_, Infallible>(plain_event(&message)), (!last).then_some(frames)))
+            }
+            () = sleep(keepalive) => Some((Ok(KEEPALIVE), Some(frames))),
+        }
+    }))
+}
+
+/// Reads a log to a connection.
+pub(super) struct Reader<S: Session> {
+    log: Arc<Log>,
+    number: u64,
+    after: u64,
+    opening: Option<Bytes>,
+    changed: watch::Receiver<()>,
+    ended: watch::Receiver<bool>,
+    keepalive: Duration,
+    /// For a standalone stream: where its messages come from. They are taken only when the connection has room.
+    source: Option<(Source<S>, Now)>,
+    _open: Open<S>,
+}
+
+impl<S: Session> Reader<S> {
+    pub(super) fn new(log: Arc<Log>, after: u64, opening: Option<Bytes>, open: Open<S>, keepalive: Duration) -> Self {
+        let (number, changed) = log.read();
+        let ended = open.live.ended();
+        Self { log, number, after, opening, changed, ended, keepalive, source: None, _open: open }
+    }
+
+    pub(super) fn with_source(mut self, source: Source<S>, now: Now) -> Self {
+        self.source = Some((source, now));
+        self
+    }
+
+    pub(super) fn into_body(self) -> Body {
+        Body::from_stream(stream::unfold(self, |mut reader| async move {
+            let bytes = reader.next().await?;
+            Some((Ok::<_, Infallible>(bytes), reader))
+        }))
+    }
+
+    async fn next(&mut self) -> Option<Bytes> {
+        if let Some(opening) = self.opening.take() {
+            return Some(opening);
+        }
+        let silence = sleep(self.keepalive);
+        tokio::pin!(silence);
+        loop {
+            match self.log.next(self.number, self.after) {
+                Next::Event { number, text } => {
+                    self.after = number;
+                    return Some(text);
+                }
+                Next::Over => return None,
+                Next::Wait => {}
+            }
+            tokio::select! {
+                biased;
+                _ = self.ended.wait_for(|ended| *ended) => return None,
+                _ = self.changed.changed() => {}
+                frame = next_of(&mut self.source) => self.log.push(&frame?.message, false),
+                () = &mut silence => return Some(KEEPALIVE),
+            }
+        }
+    }
+}
+
+impl<S: Session> Drop for Reader<S> {
+    fn drop(&mut self) {
+        if let Some((_, now)) = &self.source {
+            self.log.finish(now());
+        }
+        self.log.leave(self.number);
+    }
+}
+
+/// The next message of a standalone stream; for any other kind there never is one.
+async fn next_of<S: Session>(source: &mut Option<(Source<S>, Now)>) -> Option<Frame> {
+    match source {
+        Some((source, _)) => source.next().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// The messages of a session that belong to no request. Of several sources of a session the newest gives them, and when it goes the one
+/// before it: so each message is on exactly one stream.
+pub(super) struct Source<S: Session> {
+    live: Arc<Live<S>>,
+    place: u64,
+    places: watch::Receiver<Vec<u64>>,
+    frames: Option<Exchange>,
+    phase: watch::Receiver<Phase>,
+}
+
+impl<S: Session> Source<S> {
+    pub(super) fn new(live: Arc<Live<S>>, phase: watch::Receiver<Phase>) -> Self {
+        let mut place = 0;
+        live.standalone.send_modify(|places| {
+            place = places.last().map_or(0, |last| last + 1);
+            places.push(place);
+        });
+        let places = live.standalone.subscribe();
+        Self { live, place, places, frames: None, phase }
+    }
+
+    /// `None` when the session is over or the host is going down.
+    async fn next(&mut self) -> Option<Frame> {
+        loop {
+            let newest = self.places.borrow_and_update().last() == Some(&self.place);
+            if !newest {
+                self.frames = None;
+            }
+            let frame = async {
+                match newest {
+                    true => self.frames.get_or_insert_with(|| self.live.session.standalone()).next().await,
+                    false => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                _ = self.phase.wait_for(|phase| *phase > Phase::Serving) => return None,
+                _ = self.places.changed() => {}
+                frame = frame => return frame,
+            }
+        }
+    }
+}
+
+impl<S: Session> Drop for Source<S> {
+    fn drop(&mut self) {
+        // The stream goes first: the next one must find what it did not give.
+        self.frames = None;
+        let place = self.place;
+        self.live.standalone.send_modify(|places| places.retain(|other| *other != place));
+    }
+}

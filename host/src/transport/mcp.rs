@@ -1,0 +1,65 @@
+//! What the transports ask of the protocol.
+//!
+//! Owns the seam and nothing else: HTTP and stdio are written against it, so that their tests can script every frame.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::domain::requestor::Requestor;
+use crate::protocol::{Exchange, Rejection};
+
+/// A legacy session, as far as a transport needs to know it.
+pub trait Session: Send + Sync + 'static {
+    /// Visible ASCII, at least 128 random bits.
+    fn id(&self) -> &str;
+
+    /// The negotiated protocol version.
+    fn version(&self) -> &str;
+
+    /// What has to be kept to restore the session after a restart.
+    fn state(&self) -> Vec<u8>;
+
+    /// Moves whenever [`state`](Self::state) changes, so that unchanged sessions are not written again.
+    fn revision(&self) -> u64;
+
+    /// Messages that belong to no request. What nobody has taken out stays for the next stream; dropping one loses nothing.
+    fn standalone(&self) -> Exchange;
+
+    /// The session is over: whatever it holds may go.
+    fn close(&self);
+}
+
+/// Who sent a message.
+pub struct Peer<S> {
+    pub requestor: Requestor,
+    pub session: Option<Arc<S>>,
+}
+
+/// What became of a message.
+pub enum Received<S> {
+    /// A request: its frames.
+    Exchange(Exchange),
+    /// A new session and the reply to the request that opened it.
+    Opened { session: Arc<S>, reply: String },
+    /// Nothing to say.
+    Accepted,
+    /// Refused before it became a request.
+    Rejected { rejection: Rejection, body: String },
+}
+
+/// The protocol.
+pub trait Mcp: Send + Sync + 'static {
+    type Session: Session;
+
+    /// Takes one message. Long work belongs into the exchange that is returned, not here: stdio reads its next line only when
+    /// this is done.
+    fn receive(&self, peer: Peer<Self::Session>, message: Bytes)
+    -> impl Future<Output = Received<Self::Session>> + Send;
+
+    /// A session as it was when its state was saved; `None` if the state cannot be understood.
+    fn restore(&self, requestor: Requestor, id: &str, state: &[u8]) -> Option<Arc<Self::Session>>;
+
+    /// Protocol versions that a client may name in a header, newest first.
+    fn versions(&self) -> &[&str];
+}

@@ -1,0 +1,443 @@
+//! Principals and bearer tokens, as rows of the store.
+//!
+//! Owns the mapping from who somebody is outside (an issuer and a subject, a token) to the random ids that everything below
+//! works with, and the other way round for operators. Must not store or log a token: only its SHA-256 is kept. Invariant: an
+//! identity gets its ids once and keeps them, whatever becomes of its tokens.
+
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::domain::UnixMs;
+use crate::domain::requestor::{Requestor, RequestorId, TenantId};
+use crate::store::{self, RowKind, Store};
+
+/// The tenant of everybody who was not given another.
+pub const TENANT_DEFAULT: &str = "default";
+
+/// In front of every token, so that scanners for leaked secrets can know one.
+const TOKEN_PREFIX: &str = "bh_";
+/// Random bytes of a token: too many to guess.
+const TOKEN_BYTES: usize = 32;
+/// No token of ours is longer; a longer one is not even hashed.
+const TOKEN_CHARACTERS_MAX: usize = 64;
+
+const ISSUER_TOKEN: &str = "bulkhead:token";
+const ISSUER_LOCAL: &str = "bulkhead:local";
+
+/// First byte of a key: identities, and tenants by name.
+const KEY_IDENTITY: u8 = b'i';
+const KEY_TENANT: u8 = b't';
+/// First byte of every value: the layout of what follows.
+const ROW_VERSION: u8 = 1;
+const PAGE_ROWS: usize = 256;
+
+/// Why an operation on principals or tokens failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error(transparent)]
+    Store(#[from] store::Error),
+    #[error("{what} {name:?}: a name has 1 to 64 characters of A-Z a-z 0-9 _ - .")]
+    Name { what: &'static str, name: String },
+    #[error("there is no token {0:?}; `bulkhead token list` shows the ids")]
+    UnknownToken(String),
+    #[error("the system gives no random bytes: {0}")]
+    Random(String),
+    #[error("row of kind {kind:?} cannot be read: {reason}")]
+    Corrupt { kind: RowKind, reason: String },
+}
+
+/// Somebody outside, as a verifier knows them.
+#[derive(Clone, Copy, Debug)]
+pub struct Identity<'a> {
+    /// Which kind of proof.
+    pub verifier: &'a str,
+    pub issuer: &'a str,
+    pub subject: &'a str,
+    /// Empty unless the operator tells clients of one subject apart.
+    pub client: &'a str,
+}
+
+impl Identity<'_> {
+    /// Length-prefixed, so that no two identities run together.
+    fn key(&self) -> [u8; 33] {
+        let mut hash = Sha256::new();
+        for part in [self.verifier, self.issuer, self.subject, self.client] {
+            hash.update((part.len() as u64).to_be_bytes());
+            hash.update(part);
+        }
+        let mut key = [KEY_IDENTITY; 33];
+        if let Some(digest) = key.get_mut(1..) {
+            digest.copy_from_slice(&hash.finalize());
+        }
+        key
+    }
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct PrincipalRow {
+    requestor: [u8; 16],
+    tenant: [u8; 16],
+    /// For operators.
+    tenant_name: String,
+    issuer: String,
+    subject: String,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct TenantRow {
+    id: [u8; 16],
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct TokenRow {
+    id: [u8; 8],
+    requestor_name: String,
+    tenant_name: String,
+    principal: Vec<u8>,
+    created_at: UnixMs,
+    expires_at: Option<UnixMs>,
+    revoked_at: Option<UnixMs>,
+}
+
+/// What an operator may know of a token: everything but the token.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TokenInfo {
+    pub id: String,
+    pub requestor: String,
+    pub tenant: String,
+    pub created_at: UnixMs,
+    pub expires_at: Option<UnixMs>,
+    pub revoked_at: Option<UnixMs>,
+}
+
+impl TokenInfo {
+    /// Whether it opens the door at this moment.
+    pub fn is_active(&self, now: UnixMs) -> bool {
+        self.revoked_at.is_none() && self.expires_at.is_none_or(|at| now < at)
+    }
+}
+
+/// A token that was just made. There is no second look at it.
+pub struct NewToken {
+    pub token: String,
+    pub info: TokenInfo,
+}
+
+/// Whose token it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Resolved {
+    pub requestor: Requestor,
+    pub expires_at: Option<UnixMs>,
+}
+
+/// The names behind a requestor's ids.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Named {
+    pub requestor: Requestor,
+    pub name: String,
+    pub tenant: String,
+}
+
+/// Principals and tokens of one store; cheap to clone.
+#[derive(Clone)]
+pub struct Principals {
+    store: Arc<dyn Store>,
+}
+
+impl Principals {
+    pub fn new(store: Arc<dyn Store>) -> Self {
+        Self { store }
+    }
+
+    /// Makes a token for the requestor of this name in this tenant; both come into being with their first token.
+    pub async fn create_token(
+        &self,
+        name: &str,
+        tenant: &str,
+        expires_at: Option<UnixMs>,
+        now: UnixMs,
+    ) -> Result<NewToken, Error> {
+        check_name("requestor", name)?;
+        check_name("tenant", tenant)?;
+        // Two tenants may each have an "alice": they are two requestors.
+        let subject = format!("{tenant}/{name}");
+        let identity = Identity { verifier: "token", issuer: ISSUER_TOKEN, subject: &subject, client: "" };
+        self.requestor(identity, tenant).await?;
+        let token = format!("{TOKEN_PREFIX}{}", URL_SAFE_NO_PAD.encode(random::<TOKEN_BYTES>()?));
+        let row = TokenRow {
+            id: random()?,
+            requestor_name: name.to_owned(),
+            tenant_name: tenant.to_owned(),
+            principal: identity.key().to_vec(),
+            created_at: now,
+            expires_at,
+            revoked_at: None,
+        };
+        self.store.put_row(RowKind::Token, &digest(&token), encode(RowKind::Token, &row)?, true).await?;
+        Ok(NewToken { token, info: row.info() })
+    }
+
+    /// Every token, revoked and expired ones too, by age.
+    pub async fn tokens(&self) -> Result<Vec<TokenInfo>, Error> {
+        let rows = self.all::<TokenRow>(RowKind::Token, &[]).await?;
+        let mut tokens: Vec<_> = rows.iter().map(|(_, row)| row.info()).collect();
+        tokens.sort_by(|a, b| (a.created_at, &a.id).cmp(&(b.created_at, &b.id)));
+        Ok(tokens)
+    }
+
+    /// Whether anybody can authenticate.
+    pub async fn any_active_token(&self, now: UnixMs) -> Result<bool, Error> {
+        Ok(self.tokens().await?.iter().any(|token| token.is_active(now)))
+    }
+
+    /// Ends a token, now and for ever. Ending it twice keeps the first time.
+    pub async fn revoke_token(&self, id: &str, now: UnixMs) -> Result<TokenInfo, Error> {
+        let rows = self.all::<TokenRow>(RowKind::Token, &[]).await?;
+        let found = rows.into_iter().find(|(_, row)| hex(&row.id) == id);
+        let (key, mut row) = found.ok_or_else(|| Error::UnknownToken(id.to_owned()))?;
+        if row.revoked_at.is_none() {
+            row.revoked_at = Some(now);
+            self.store.put_row(RowKind::Token, &key, encode(RowKind::Token, &row)?, false).await?;
+        }
+        Ok(row.info())
+    }
+
+    /// Whose token this is; `None` for unknown, expired and revoked ones alike. What is compared is a hash of the secret, so
+    /// that the time it takes says nothing about the secret.
+    pub async fn resolve_token(&self, token: &str, now: UnixMs) -> Result<Option<Resolved>, Error> {
+        if !token.starts_with(TOKEN_PREFIX) || token.len() > TOKEN_CHARACTERS_MAX {
+            return Ok(None);
+        }
+        let Some(row) = self.get::<TokenRow>(RowKind::Token, &digest(token)).await? else { return Ok(None) };
+        if !row.info().is_active(now) {
+            return Ok(None);
+        }
+        let principal = self.get::<PrincipalRow>(RowKind::Principal, &row.principal).await?;
+        Ok(principal.map(|principal| Resolved { requestor: principal.requestor(), expires_at: row.expires_at }))
+    }
+
+    /// Who everybody is while no token is configured.
+    pub async fn local_requestor(&self) -> Result<Requestor, Error> {
+        let identity = Identity { verifier: "local", issuer: ISSUER_LOCAL, subject: "local", client: "" };
+        self.requestor(identity, TENANT_DEFAULT).await
+    }
+
+    /// The ids of an identity, made with its first appearance. The tenant counts only then.
+    pub async fn requestor(&self, identity: Identity<'_>, tenant: &str) -> Result<Requestor, Error> {
+        let key = identity.key();
+        if let Some(row) = self.get::<PrincipalRow>(RowKind::Principal, &key).await? {
+            return Ok(row.requestor());
+        }
+        let row = PrincipalRow {
+            requestor: random()?,
+            tenant: self.tenant(tenant).await?.0,
+            tenant_name: tenant.to_owned(),
+            issuer: identity.issuer.to_owned(),
+            subject: identity.subject.to_owned(),
+        };
+        let row = self.put_first(&key, row).await?;
+        Ok(row.requestor())
+    }
+
+    /// The id of a tenant, made with its first appearance.
+    pub async fn tenant(&self, name: &str) -> Result<TenantId, Error> {
+        check_name("tenant", name)?;
+        let mut key = vec![KEY_TENANT];
+        key.extend_from_slice(name.as_bytes());
+        if let Some(row) = self.get::<TenantRow>(RowKind::Principal, &key).await? {
+            return Ok(TenantId(row.id));
+        }
+        let row = self.put_first(&key, TenantRow { id: random()? }).await?;
+        Ok(TenantId(row.id))
+    }
+
+    /// The names of all requestors.
+    pub async fn names(&self) -> Result<Vec<Named>, Error> {
+        let rows = self.all::<PrincipalRow>(RowKind::Principal, &[KEY_IDENTITY]).await?;
+        let named = rows.into_iter().map(|(_, row)| Named {
+            requestor: row.requestor(),
+            name: row.subject.rsplit('/').next().unwrap_or_default().to_owned(),
+            tenant: row.tenant_name,
+        });
+        Ok(named.collect())
+    }
+
+    /// Writes a row that must keep what it first said: who comes second reads the first one's.
+    async fn put_first<R: Serialize + for<'de> Deserialize<'de>>(&self, key: &[u8], row: R) -> Result<R, Error> {
+        match self.store.put_row(RowKind::Principal, key, encode(RowKind::Principal, &row)?, true).await {
+            Ok(()) => Ok(row),
+            Err(store::Error::Exists) => {
+                let first = self.get(RowKind::Principal, key).await?;
+                first.ok_or_else(|| corrupt(RowKind::Principal, "a row is taken and absent at once"))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    async fn get<R: for<'de> Deserialize<'de>>(&self, kind: RowKind, key: &[u8]) -> Result<Option<R>, Error> {
+        self.store.row(kind, key).await?.map(|bytes| decode(kind, &bytes)).transpose()
+    }
+
+    /// Every row whose key begins so, with its key.
+    async fn all<R: for<'de> Deserialize<'de>>(
+        &self,
+        kind: RowKind,
+        prefix: &[u8],
+    ) -> Result<Vec<(Vec<u8>, R)>, Error> {
+        let mut found = Vec::new();
+        let mut after: Option<Vec<u8>> = None;
+        loop {
+            let page = self.store.rows(kind, after.as_deref(), PAGE_ROWS).await?;
+            let Some((last, _)) = page.last() else { return Ok(found) };
+            after = Some(last.clone());
+            for (key, bytes) in page {
+                if key.starts_with(prefix) {
+                    let row = decode(kind, &bytes)?;
+                    found.push((key, row));
+                }
+            }
+        }
+    }
+}
+
+impl PrincipalRow {
+    fn requestor(&self) -> Requestor {
+        Requestor { tenant: TenantId(self.tenant), id: RequestorId(self.requestor) }
+    }
+}
+
+impl TokenRow {
+    fn info(&self) -> TokenInfo {
+        TokenInfo {
+            id: hex(&self.id),
+            requestor: self.requestor_name.clone(),
+            tenant: self.tenant_name.clone(),
+            created_at: self.created_at,
+            expires_at: self.expires_at,
+            revoked_at: self.revoked_at,
+        }
+    }
+}
+
+fn check_name(what: &'static str, name: &str) -> Result<(), Error> {
+    crate::config::check_name(name).map_err(|_| Error::Name { what, name: name.to_owned() })
+}
+
+fn digest(token: &str) -> [u8; 32] {
+    Sha256::digest(token).into()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn random<const N: usize>() -> Result<[u8; N], Error> {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes).map_err(|error| Error::Random(error.to_string()))?;
+    Ok(bytes)
+}
+
+fn encode<R: Serialize>(kind: RowKind, row: &R) -> Result<Vec<u8>, Error> {
+    postcard::to_extend(row, vec![ROW_VERSION]).map_err(|error| corrupt(kind, &error.to_string()))
+}
+
+fn decode<R: for<'de> Deserialize<'de>>(kind: RowKind, bytes: &[u8]) -> Result<R, Error> {
+    match bytes.split_first() {
+        Some((&ROW_VERSION, rest)) => postcard::from_bytes(rest).map_err(|error| corrupt(kind, &error.to_string())),
+        Some((version, _)) => Err(corrupt(kind, &format!("layout {version} is of a newer host"))),
+        None => Err(corrupt(kind, "it is empty")),
+    }
+}
+
+fn corrupt(kind: RowKind, reason: &str) -> Error {
+    Error::Corrupt { kind, reason: reason.to_owned() }
+}
+
+#[cfg(test)]
+mod unit {
+    use super::*;
+    use crate::store::memory::MemoryStore;
+
+    fn principals() -> Principals {
+        Principals::new(Arc::new(MemoryStore::new()))
+    }
+
+    #[tokio::test]
+    async fn a_token_names_its_requestor_and_is_not_stored() {
+        let store = Arc::new(MemoryStore::new());
+        let principals = Principals::new(store.clone());
+        let new = principals.create_token("alice", "acme", None, 1).await.unwrap();
+        assert!(new.token.starts_with("bh_") && new.token.len() == 46);
+        let resolved = principals.resolve_token(&new.token, 2).await.unwrap().unwrap();
+        assert_eq!(resolved.requestor.tenant, principals.tenant("acme").await.unwrap());
+        let second = principals.create_token("alice", "acme", None, 3).await.unwrap();
+        assert_ne!(second.token, new.token);
+        assert_eq!(principals.resolve_token(&second.token, 4).await.unwrap().unwrap(), resolved);
+        for (key, value) in crate::store::RowStore::rows(&*store, RowKind::Token, None, 10).await.unwrap() {
+            let secret = new.token.trim_start_matches("bh_").as_bytes();
+            assert!(!value.windows(secret.len()).any(|bytes| bytes == secret) && key.len() == 32);
+        }
+    }
+
+    #[tokio::test]
+    async fn unknown_expired_and_revoked_tokens_read_the_same() {
+        let principals = principals();
+        let expiring = principals.create_token("alice", "acme", Some(100), 1).await.unwrap();
+        assert!(principals.resolve_token(&expiring.token, 99).await.unwrap().is_some());
+        assert_eq!(principals.resolve_token(&expiring.token, 100).await.unwrap(), None);
+        let revoked = principals.create_token("alice", "acme", None, 1).await.unwrap();
+        principals.revoke_token(&revoked.info.id, 5).await.unwrap();
+        assert_eq!(principals.revoke_token(&revoked.info.id, 9).await.unwrap().revoked_at, Some(5));
+        assert_eq!(principals.resolve_token(&revoked.token, 6).await.unwrap(), None);
+        for unknown in ["", "bh_", "x", &format!("bh_{}", "A".repeat(43)), &format!("bh_{}", "A".repeat(9000))] {
+            assert_eq!(principals.resolve_token(unknown, 6).await.unwrap(), None);
+        }
+        assert!(!principals.any_active_token(100).await.unwrap());
+        assert!(principals.any_active_token(99).await.unwrap());
+        assert!(matches!(principals.revoke_token("0", 1).await, Err(Error::UnknownToken(_))));
+    }
+
+    #[tokio::test]
+    async fn one_name_in_two_tenants_is_two_requestors() {
+        let principals = principals();
+        let mut seen = vec![principals.local_requestor().await.unwrap()];
+        for (name, tenant) in [("alice", "acme"), ("alice", "other"), ("local", "default"), ("bob", "acme")] {
+            let token = principals.create_token(name, tenant, None, 1).await.unwrap().token;
+            seen.push(principals.resolve_token(&token, 1).await.unwrap().unwrap().requestor);
+        }
+        let mut ids: Vec<_> = seen.iter().map(|requestor| requestor.id).collect();
+        ids.sort();
+        ids.dedup();
+        assert_eq!(ids.len(), seen.len());
+        assert_eq!(seen[1].tenant, seen[4].tenant);
+        assert_ne!(seen[1].tenant, seen[2].tenant);
+        assert_eq!(principals.names().await.unwrap().len(), seen.len());
+        assert_eq!(principals.local_requestor().await.unwrap(), seen[0]);
+    }
+
+    #[tokio::test]
+    async fn many_at_once_agree_on_one_id() {
+        let principals = principals();
+        let made = futures::future::join_all((0..32).map(|_| principals.local_requestor())).await;
+        let first = *made[0].as_ref().unwrap();
+        assert!(made.into_iter().all(|one| one.unwrap() == first));
+    }
+
+    #[tokio::test]
+    async fn names_that_need_quoting_are_refused() {
+        for name in ["", "a b", "a/b", "ä", &"a".repeat(65)] {
+            assert!(matches!(principals().create_token(name, "t", None, 1).await, Err(Error::Name { .. })), "{name}");
+            assert!(matches!(principals().create_token("t", name, None, 1).await, Err(Error::Name { .. })), "{name}");
+        }
+    }
+
+    #[test]
+    fn identities_do_not_run_together() {
+        let key = |issuer, subject| Identity { verifier: "v", issuer, subject, client: "" }.key();
+        assert_ne!(key("ab", "c"), key("a", "bc"));
+    }
+}

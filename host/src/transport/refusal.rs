@@ -1,0 +1,152 @@
+//! Refusals that the transports make themselves.
+//!
+//! Owns their JSON-RPC bodies. Must not contain anything that a client did not send or may not know. Invariant: `id` is there
+//! only when it could be read, since `null` is against the schemas of both revisions.
+
+use http::StatusCode;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+/// The message is not a valid request for this endpoint.
+const INVALID_REQUEST: i32 = -32600;
+/// The code that clients in the field know for a session that is gone.
+const SESSION_UNKNOWN: i32 = -32001;
+/// Something is wrong on our side.
+const INTERNAL: i32 = -32603;
+/// A quota of the requestor is full.
+const QUOTA: i32 = 1010;
+/// The requestor sends too fast.
+const RATE: i32 = 1011;
+
+/// An id that is longer is not echoed: it would grow headers and event ids.
+const ID_BYTES_MAX: usize = 256;
+
+/// A refusal: a status for HTTP and a JSON-RPC error for everybody.
+#[derive(Debug)]
+pub(super) struct Refusal {
+    pub(super) status: StatusCode,
+    code: i32,
+    message: String,
+    data: Option<Value>,
+    id: Option<String>,
+}
+
+impl Refusal {
+    pub(super) fn new(status: StatusCode, message: impl Into<String>) -> Self {
+        Self { status, code: INVALID_REQUEST, message: message.into(), data: None, id: None }
+    }
+
+    /// Unknown, ended, expired and somebody else's session: nobody can tell which.
+    pub(super) fn session_unknown() -> Self {
+        let message = "There is no such session: send initialize without a session header to open a new one";
+        Self { code: SESSION_UNKNOWN, ..Self::new(StatusCode::NOT_FOUND, message) }
+    }
+
+    /// The host cannot do it now; `incident` is what the log calls it.
+    pub(super) fn host_failure(incident: &str) -> Self {
+        let message = "The host failed; the operator finds the reason in the log under the incident id";
+        Self {
+            code: INTERNAL,
+            data: Some(json!({ "incident": incident })),
+            ..Self::new(StatusCode::INTERNAL_SERVER_ERROR, message)
+        }
+    }
+
+    pub(super) fn rate(value: u32, retry_after_ms: u64) -> Self {
+        Self {
+            code: RATE,
+            data: Some(json!({ "limit": "requests_per_second", "value": value, "retryAfterMs": retry_after_ms })),
+            ..Self::new(
+                StatusCode::TOO_MANY_REQUESTS,
+                format!("Too many requests: requests_per_second is at its limit of {value}"),
+            )
+        }
+    }
+
+    pub(super) fn quota(limit: &'static str, value: u64) -> Self {
+        Self {
+            code: QUOTA,
+            data: Some(json!({ "limit": limit, "value": value })),
+            ..Self::new(StatusCode::TOO_MANY_REQUESTS, format!("{limit} is at its limit of {value}"))
+        }
+    }
+
+    /// The stream cannot be continued: what it said is gone.
+    pub(super) fn stream_lost() -> Self {
+        let message = "The stream cannot be resumed because its messages are no longer kept; a task that it was about can \
+                       still be read with tasks/get";
+        Self { code: INTERNAL, ..Self::new(StatusCode::OK, message) }
+    }
+
+    pub(super) fn with_data(self, data: Value) -> Self {
+        Self { data: Some(data), ..self }
+    }
+
+    /// Answers the request with this id.
+    pub(super) fn to(self, id: Option<String>) -> Self {
+        Self { id, ..self }
+    }
+
+    /// The JSON-RPC error, on one line.
+    pub(super) fn body(&self) -> String {
+        let mut error = json!({ "code": self.code, "message": self.message });
+        if let (Some(data), Some(members)) = (&self.data, error.as_object_mut()) {
+            members.insert("data".into(), data.clone());
+        }
+        match &self.id {
+            Some(id) => format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#),
+            None => format!(r#"{{"jsonrpc":"2.0","error":{error}}}"#),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct Envelope<'a> {
+    #[serde(borrow, default)]
+    id: Option<&'a RawValue>,
+    #[serde(default)]
+    method: Option<serde::de::IgnoredAny>,
+}
+
+/// The id of a request as it was written; `None` for anything that is not a request with a usable id.
+pub(super) fn request_id(message: &[u8]) -> Option<String> {
+    let envelope: Envelope<'_> = serde_json::from_slice(message).ok()?;
+    envelope.method?;
+    usable_id(envelope.id?.get())
+}
+
+/// Checks that a text is one JSON string or integer of bearable length.
+pub(super) fn usable_id(text: &str) -> Option<String> {
+    let good = text.len() <= ID_BYTES_MAX
+        && match serde_json::from_str::<Value>(text).ok()? {
+            Value::String(_) => true,
+            Value::Number(number) => number.is_i64() || number.is_u64(),
+            _ => false,
+        };
+    good.then(|| text.to_owned())
+}
+
+#[cfg(test)]
+mod unit {
+    use super::*;
+
+    #[test]
+    fn ids_are_echoed_as_written_and_only_if_usable() {
+        assert_eq!(request_id(br#"{"id":7,"method":"ping"}"#).as_deref(), Some("7"));
+        assert_eq!(request_id(br#"{"id":"a\"b","method":"ping"}"#).as_deref(), Some(r#""a\"b""#));
+        for bad in [&br#"{"id":1.5,"method":"x"}"#[..], br#"{"id":null,"method":"x"}"#, br#"{"id":1}"#, b"[]", b"{"] {
+            assert_eq!(request_id(bad), None, "{}", String::from_utf8_lossy(bad));
+        }
+    }
+
+    #[test]
+    fn an_unknown_id_is_left_out() {
+        let body = Refusal::rate(200, 5).body();
+        let value: Value = serde_json::from_str(&body).unwrap();
+        assert!(value.get("id").is_none());
+        assert_eq!(value["error"]["code"], 1011);
+        assert_eq!(value["error"]["data"]["retryAfterMs"], 5);
+        assert!(Refusal::rate(200, 5).to(Some("3".into())).body().starts_with(r#"{"jsonrpc":"2.0","id":3,"#));
+    }
+}

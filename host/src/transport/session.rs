@@ -1,0 +1,439 @@
+//! Legacy sessions.
+//!
+//! Owns which sessions exist, whose they are, when they expire, and their rows. Must not know what a session's state means.
+//! Invariant: a session answers to the requestor that opened it and to nobody else, and is never taken for idle while a request of it
+//! is open. Only the digest of a session id is stored: who reads the database cannot take over a session.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use sha2::{Digest as _, Sha256};
+use tokio::sync::watch;
+
+use crate::domain::UnixMs;
+use crate::domain::requestor::{Requestor, RequestorId, TenantId};
+use crate::store::{self, RowKind, RowStore};
+
+use super::Now;
+use super::mcp::{Mcp, Session};
+use super::sse::{KeptBytes, Streams};
+
+/// Requests that one requestor may have open in its sessions, with those whose client went away: each holds memory until it ends.
+const REQUESTS_OPEN_MAX: u32 = 4096;
+/// Rows read at once.
+const PAGE_ROWS: usize = 256;
+/// A store refuses larger values.
+const ROW_BYTES_MAX: usize = 4000;
+/// The first byte of a row.
+const ROW_VERSION: u8 = 1;
+
+type Digest = [u8; 32];
+
+/// How many sessions, and for how long.
+#[derive(Clone, Copy, Debug)]
+pub struct SessionOptions {
+    /// `server.session_idle_ms_max`.
+    pub idle_ms_max: u64,
+    /// `server.sessions_per_requestor`. When it is reached, a new session takes the place of the one that was idle longest.
+    pub per_requestor: u32,
+}
+
+/// Why a session or a request in it was refused.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Every session of the requestor has a request open.
+    #[error("{limit} is at its limit of {value}")]
+    Full { limit: &'static str, value: u64 },
+    /// The rows cannot be read.
+    #[error(transparent)]
+    Store(#[from] store::Error),
+}
+
+/// What the sessions of one requestor share.
+#[derive(Default)]
+struct Share {
+    requests_open: AtomicU32,
+    kept: KeptBytes,
+}
+
+/// A session in memory.
+pub(super) struct Live<S> {
+    pub(super) session: Arc<S>,
+    pub(super) streams: Streams,
+    /// Who gets what belongs to no request: the last one in the list.
+    pub(super) standalone: watch::Sender<Vec<u64>>,
+    digest: Digest,
+    requestor: Requestor,
+    created_at: UnixMs,
+    used_at: AtomicU64,
+    requests_open: AtomicU32,
+    saved: Mutex<Saved>,
+    ended: watch::Sender<bool>,
+    share: Arc<Share>,
+}
+
+#[derive(Clone, Copy)]
+struct Saved {
+    revision: u64,
+    used_at: UnixMs,
+}
+
+impl<S> Live<S> {
+    /// Turns true when the session is over.
+    pub(super) fn ended(&self) -> watch::Receiver<bool> {
+        self.ended.subscribe()
+    }
+
+    pub(super) fn kept(&self) -> &KeptBytes {
+        &self.share.kept
+    }
+
+    /// Opens a request, which keeps the session from being idle until the guard goes.
+    pub(super) fn begin(self: &Arc<Self>, now: &Now) -> Result<Open<S>, Error> {
+        if self.share.requests_open.fetch_add(1, Ordering::Relaxed) >= REQUESTS_OPEN_MAX {
+            self.share.requests_open.fetch_sub(1, Ordering::Relaxed);
+            return Err(Error::Full { limit: "requests_open_per_requestor", value: REQUESTS_OPEN_MAX.into() });
+        }
+        self.requests_open.fetch_add(1, Ordering::Relaxed);
+        Ok(Open { live: self.clone(), now: now.clone() })
+    }
+
+    fn is_idle(&self, now: UnixMs, idle_ms_max: u64) -> bool {
+        self.requests_open.load(Ordering::Relaxed) == 0
+            && now > self.used_at.load(Ordering::Relaxed).saturating_add(idle_ms_max)
+    }
+}
+
+/// A request in a session, for as long as anything of it goes on.
+pub(super) struct Open<S> {
+    pub(super) live: Arc<Live<S>>,
+    now: Now,
+}
+
+impl<S> Drop for Open<S> {
+    fn drop(&mut self) {
+        self.live.used_at.store((self.now)(), Ordering::Relaxed);
+        self.live.requests_open.fetch_sub(1, Ordering::Relaxed);
+        self.live.share.requests_open.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+enum Entry<S> {
+    /// Known from its row only.
+    Dormant {
+        requestor: Requestor,
+        used_at: UnixMs,
+    },
+    Live(Arc<Live<S>>),
+}
+
+impl<S> Entry<S> {
+    fn requestor(&self) -> Requestor {
+        match self {
+            Self::Dormant { requestor, .. } => *requestor,
+            Self::Live(live) => live.requestor,
+        }
+    }
+
+    fn used_at(&self) -> UnixMs {
+        match self {
+            Self::Dormant { used_at, .. } => *used_at,
+            Self::Live(live) => live.used_at.load(Ordering::Relaxed),
+        }
+    }
+
+    fn has_requests_open(&self) -> bool {
+        matches!(self, Self::Live(live) if live.requests_open.load(Ordering::Relaxed) > 0)
+    }
+
+    fn is_idle(&self, now: UnixMs, idle_ms_max: u64) -> bool {
+        match self {
+            Self::Dormant { used_at, .. } => now > used_at.saturating_add(idle_ms_max),
+            Self::Live(live) => live.is_idle(now, idle_ms_max),
+        }
+    }
+}
+
+struct Owned {
+    share: Arc<Share>,
+    sessions: HashSet<Digest>,
+}
+
+struct Inner<S> {
+    entries: HashMap<Digest, Entry<S>>,
+    owners: HashMap<Requestor, Owned>,
+}
+
+impl<S: Session> Inner<S> {
+    fn owner(&mut self, requestor: Requestor) -> &mut Owned {
+        self.owners.entry(requestor).or_insert_with(|| Owned { share: Arc::default(), sessions: HashSet::new() })
+    }
+
+    fn put(&mut self, digest: Digest, entry: Entry<S>) {
+        self.owner(entry.requestor()).sessions.insert(digest);
+        self.entries.insert(digest, entry);
+    }
+
+    /// Ends a session in memory; the row is the caller's business.
+    fn take(&mut self, digest: &Digest) -> bool {
+        let Some(entry) = self.entries.remove(digest) else { return false };
+        if let Some(owned) = self.owners.get_mut(&entry.requestor()) {
+            owned.sessions.remove(digest);
+            // What still runs ends with its session and holds the share itself until then.
+            if owned.sessions.is_empty() {
+                self.owners.remove(&entry.requestor());
+            }
+        }
+        if let Entry::Live(live) = entry {
+            live.ended.send_replace(true);
+            live.session.close();
+        }
+        true
+    }
+}
+
+/// All sessions.
+pub struct Registry<M: Mcp> {
+    mcp: Arc<M>,
+    rows: Arc<dyn RowStore>,
+    options: SessionOptions,
+    now: Now,
+    /// Tells the event ids of this run of the host from those of earlier ones.
+    pub(super) epoch: u32,
+    inner: Mutex<Inner<M::Session>>,
+}
+
+impl<M: Mcp> Registry<M> {
+    /// Reads which sessions there are; each is restored when it is first used.
+    pub async fn open(
+        mcp: Arc<M>,
+        rows: Arc<dyn RowStore>,
+        options: SessionOptions,
+        now: Now,
+    ) -> Result<Self, store::Error> {
+        let epoch = getrandom::u32().map_err(|error| store::Error::Engine(format!("no randomness: {error}")))?;
+        let inner = Mutex::new(Inner { entries: HashMap::new(), owners: HashMap::new() });
+        let registry = Self { mcp, rows, options, now, epoch, inner };
+        let mut after: Option<Vec<u8>> = None;
+        loop {
+            let page = registry.rows.rows(RowKind::Session, after.as_deref(), PAGE_ROWS).await?;
+            let Some((last, _)) = page.last() else { return Ok(registry) };
+            after = Some(last.clone());
+            for (key, value) in &page {
+                match (Digest::try_from(key.as_slice()), Row::decode(value)) {
+                    (Ok(digest), Some(row)) => registry.lock().put(digest, row.dormant()),
+                    // Of another version or damaged: nobody can use it any more.
+                    _ => registry.rows.remove_row(RowKind::Session, key).await?,
+                }
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner<M::Session>> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes in a new session. It is on disk when this returns, unless the store refuses writes: then it lives in memory only,
+    /// so that what can still be read stays reachable.
+    pub(super) async fn insert(
+        &self,
+        requestor: Requestor,
+        session: Arc<M::Session>,
+    ) -> Result<Arc<Live<M::Session>>, Error> {
+        let digest = digest(session.id());
+        let now = (self.now)();
+        let (live, evicted) = {
+            let mut inner = self.lock();
+            let evicted = self.make_room(&mut inner, requestor)?;
+            let live = Arc::new(Live {
+                session,
+                streams: Streams::default(),
+                standalone: watch::Sender::new(Vec::new()),
+                digest,
+                requestor,
+                created_at: now,
+                used_at: AtomicU64::new(now),
+                requests_open: AtomicU32::new(0),
+                saved: Mutex::new(Saved { revision: u64::MAX, used_at: now }),
+                ended: watch::Sender::new(false),
+                share: inner.owner(requestor).share.clone(),
+            });
+            inner.put(digest, Entry::Live(live.clone()));
+            (live, evicted)
+        };
+        if let Some(digest) = evicted {
+            self.remove_row(&digest).await;
+        }
+        self.save(&live).await;
+        Ok(live)
+    }
+
+    /// Ends the session of this requestor that was idle longest if there are too many; says which.
+    fn make_room(&self, inner: &mut Inner<M::Session>, requestor: Requestor) -> Result<Option<Digest>, Error> {
+        let Some(Owned { sessions, .. }) = inner.owners.get(&requestor) else { return Ok(None) };
+        if sessions.len() < self.options.per_requestor as usize {
+            return Ok(None);
+        }
+        let idle = sessions.iter().filter_map(|digest| Some((digest, inner.entries.get(digest)?)));
+        let oldest = idle.filter(|(_, entry)| !entry.has_requests_open()).min_by_key(|(_, entry)| entry.used_at());
+        let full = Error::Full { limit: "sessions_per_requestor", value: self.options.per_requestor.into() };
+        let digest = *oldest.ok_or(full)?.0;
+        inner.take(&digest);
+        Ok(Some(digest))
+    }
+
+    /// The session with this id, if it is this requestor's and not over.
+    pub(super) async fn find(
+        &self,
+        requestor: &Requestor,
+        id: &str,
+    ) -> Result<Option<Arc<Live<M::Session>>>, store::Error> {
+        let digest = digest(id);
+        let now = (self.now)();
+        match self.lock().entries.get(&digest) {
+            Some(entry) if entry.requestor() != *requestor || entry.is_idle(now, self.options.idle_ms_max) => {
+                return Ok(None);
+            }
+            Some(Entry::Live(live)) => return Ok(Some(live.clone())),
+            // Another process on the same store may have opened it, so that a missing entry says nothing.
+            Some(Entry::Dormant { .. }) | None => {}
+        }
+        let Some(value) = self.rows.row(RowKind::Session, &digest).await? else { return Ok(None) };
+        let Some(row) = Row::decode(&value) else { return Ok(None) };
+        if row.requestor != *requestor || now > row.used_at.saturating_add(self.options.idle_ms_max) {
+            return Ok(None);
+        }
+        let Some(session) = self.mcp.restore(*requestor, id, row.state) else { return Ok(None) };
+        let mut inner = self.lock();
+        if let Some(Entry::Live(live)) = inner.entries.get(&digest) {
+            return Ok(Some(live.clone()));
+        }
+        let live = Arc::new(Live {
+            streams: Streams::default(),
+            standalone: watch::Sender::new(Vec::new()),
+            digest,
+            requestor: *requestor,
+            created_at: row.created_at,
+            used_at: AtomicU64::new(now),
+            requests_open: AtomicU32::new(0),
+            saved: Mutex::new(Saved { revision: session.revision(), used_at: row.used_at }),
+            ended: watch::Sender::new(false),
+            share: inner.owner(*requestor).share.clone(),
+            session,
+        });
+        inner.put(digest, Entry::Live(live.clone()));
+        Ok(Some(live))
+    }
+
+    /// Ends a session for good.
+    pub(super) async fn end(&self, live: &Live<M::Session>) {
+        self.lock().take(&live.digest);
+        self.remove_row(&live.digest).await;
+    }
+
+    /// Writes the session if its state changed.
+    pub(super) async fn save(&self, live: &Live<M::Session>) {
+        let used_at = live.used_at.load(Ordering::Relaxed);
+        let saved = *live.saved.lock().unwrap_or_else(PoisonError::into_inner);
+        // How long a session was idle need not be exact: a restart may cost it a quarter of its time, not a write a request.
+        let stale = used_at > saved.used_at.saturating_add(self.options.idle_ms_max / 4);
+        let revision = live.session.revision();
+        if (revision == saved.revision && !stale) || *live.ended.borrow() {
+            return;
+        }
+        let state = live.session.state();
+        let row = Row { requestor: live.requestor, created_at: live.created_at, used_at, state: &state };
+        let value = row.encode();
+        if value.len() > ROW_BYTES_MAX {
+            tracing::warn!(session.bytes = value.len(), "a session is too large to be kept over a restart");
+        } else if let Err(error) = self.rows.put_row(RowKind::Session, &live.digest, value, false).await {
+            tracing::warn!(%error, "a session could not be saved; it will not survive a restart");
+            return;
+        }
+        *live.saved.lock().unwrap_or_else(PoisonError::into_inner) = Saved { revision, used_at };
+        if *live.ended.borrow() {
+            // It ended while it was being written.
+            self.remove_row(&live.digest).await;
+        }
+    }
+
+    async fn remove_row(&self, digest: &Digest) {
+        if let Err(error) = self.rows.remove_row(RowKind::Session, digest).await {
+            tracing::warn!(%error, "the row of a session that is over could not be removed");
+        }
+    }
+
+    /// Ends sessions that were idle for too long, forgets old streams, and writes what changed.
+    pub async fn sweep(&self) {
+        let now = (self.now)();
+        let (expired, kept) = {
+            let mut inner = self.lock();
+            let idle = inner.entries.iter().filter(|(_, entry)| entry.is_idle(now, self.options.idle_ms_max));
+            let expired: Vec<Digest> = idle.map(|(digest, _)| *digest).collect();
+            expired.iter().for_each(|digest| {
+                inner.take(digest);
+            });
+            let live = inner.entries.values().filter_map(|entry| match entry {
+                Entry::Live(live) => Some(live.clone()),
+                Entry::Dormant { .. } => None,
+            });
+            (expired, live.collect::<Vec<_>>())
+        };
+        for digest in expired {
+            self.remove_row(&digest).await;
+        }
+        for live in kept {
+            live.streams.sweep(now);
+            self.save(&live).await;
+        }
+    }
+
+    /// How often [`sweep`](Self::sweep) is due.
+    pub(super) fn sweep_ms(&self) -> u64 {
+        (self.options.idle_ms_max / 4).clamp(100, 10_000)
+    }
+}
+
+fn digest(id: &str) -> Digest {
+    Sha256::digest(id.as_bytes()).into()
+}
+
+/// What a row holds: version, tenant, requestor, created, last used, state.
+struct Row<'a> {
+    requestor: Requestor,
+    created_at: UnixMs,
+    used_at: UnixMs,
+    state: &'a [u8],
+}
+
+impl<'a> Row<'a> {
+    fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(49 + self.state.len());
+        bytes.push(ROW_VERSION);
+        bytes.extend_from_slice(&self.requestor.tenant.0);
+        bytes.extend_from_slice(&self.requestor.id.0);
+        bytes.extend_from_slice(&self.created_at.to_be_bytes());
+        bytes.extend_from_slice(&self.used_at.to_be_bytes());
+        bytes.extend_from_slice(self.state);
+        bytes
+    }
+
+    fn decode(bytes: &'a [u8]) -> Option<Self> {
+        let (&version, rest) = bytes.split_first()?;
+        let (tenant, rest) = rest.split_first_chunk()?;
+        let (id, rest) = rest.split_first_chunk()?;
+        let (created_at, rest) = rest.split_first_chunk()?;
+        let (used_at, state) = rest.split_first_chunk()?;
+        (version == ROW_VERSION).then_some(Self {
+            requestor: Requestor { tenant: TenantId(*tenant), id: RequestorId(*id) },
+            created_at: u64::from_be_bytes(*created_at),
+            used_at: u64::from_be_bytes(*used_at),
+            state,
+        })
+    }
+
+    fn dormant<S>(&self) -> Entry<S> {
+        Entry::Dormant { requestor: self.requestor, used_at: self.used_at }
+    }
+}

@@ -1,0 +1,241 @@
+//! MCP over a pair of byte streams: standard input and output, or a socket.
+//!
+//! Owns the lines. Must not write anything but messages. Invariant: one task writes, so that lines never mix, and a line that is too
+//! long costs no more than its limit and leaves the stream in step.
+
+use std::io;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use futures::StreamExt as _;
+use http::StatusCode;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+use crate::domain::requestor::Requestor;
+use crate::protocol::Exchange;
+
+use super::mcp::{Mcp, Peer, Received, Session as _};
+use super::rate::RequestRate;
+use super::refusal::{Refusal, request_id};
+use super::sse::one_line;
+
+/// Requests that may be open at once: each holds memory until it ends.
+const REQUESTS_OPEN_MAX: usize = 1024;
+/// Messages between the requests and the writer; a client that does not read makes its own requests wait.
+const QUEUE_MESSAGES: usize = 64;
+/// How long open requests may take after the input has ended: enough to answer `printf ... | bulkhead stdio`.
+const EOF_GRACE_MS: u64 = 5_000;
+const READ_BYTES: usize = 16 * 1024;
+
+/// What a connection is served with.
+pub struct StdioOptions {
+    /// `server.body_bytes_max`, for a line.
+    pub line_bytes_max: usize,
+    pub rate: Option<Arc<RequestRate>>,
+}
+
+/// Serves one client until its input ends. There is one session at most, which `initialize` opens and the end closes.
+///
+/// # Errors
+/// Reading or writing failed; what a client does wrong is answered, not returned.
+pub async fn serve<M: Mcp>(
+    mcp: Arc<M>,
+    requestor: Requestor,
+    reader: impl AsyncRead + Send,
+    writer: impl AsyncWrite + Send + 'static,
+    options: StdioOptions,
+) -> io::Result<()> {
+    let (out, queue) = mpsc::channel(QUEUE_MESSAGES);
+    let mut writing = tokio::spawn(write_lines(writer, queue));
+    let reader = pin!(reader);
+    let mut lines = Lines::new(reader, options.line_bytes_max);
+    let mut connection = Connection { mcp, requestor, options, session: None, requests: JoinSet::new(), standalone: JoinSet::new(), out };
+    let read = tokio::select! {
+        read = connection.read_all(&mut lines) => read,
+        // Nobody can be answered any more.
+        written = &mut writing => return written.unwrap_or_else(|error| Err(io::Error::other(error))),
+    };
+    let finishing = async {
+        connection.finish().await;
+        writing.await.unwrap_or_else(|error| Err(io::Error::other(error)))
+    };
+    match tokio::time::timeout(Duration::from_millis(EOF_GRACE_MS), finishing).await {
+        Ok(written) => read.and(written),
+        Err(_) => read,
+    }
+}
+
+struct Connection<M: Mcp> {
+    mcp: Arc<M>,
+    requestor: Requestor,
+    options: StdioOptions,
+    session: Option<Arc<M::Session>>,
+    requests: JoinSet<()>,
+    standalone: JoinSet<()>,
+    out: mpsc::Sender<String>,
+}
+
+impl<M: Mcp> Connection<M> {
+    async fn read_all(&mut self, lines: &mut Lines<impl AsyncRead + Unpin>) -> io::Result<()> {
+        while let Some(line) = lines.next().await? {
+            while self.requests.try_join_next().is_some() {}
+            match line {
+                Line::Message(message) => self.receive(message).await,
+                Line::TooLong => {
+                    let limit = self.options.line_bytes_max;
+                    let text = format!("The line is longer than {limit} bytes, which is the limit body_bytes_max");
+                    self.say(Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, text).body()).await;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn receive(&mut self, message: Bytes) {
+        if let Err(refusal) = self.admit() {
+            // What is no request gets no answer.
+            if let Some(id) = request_id(&message) {
+                self.say(refusal.to(Some(id)).body()).await;
+            }
+            return;
+        }
+        let peer = Peer { requestor: self.requestor, session: self.session.clone() };
+        match self.mcp.receive(peer, message).await {
+            Received::Exchange(exchange) => {
+                self.requests.spawn(forward(exchange, self.out.clone()));
+            }
+            Received::Opened { session, reply } => {
+                self.standalone.shutdown().await;
+                if let Some(former) = self.session.take() {
+                    former.close();
+                }
+                self.say(reply).await;
+                self.standalone.spawn(forward(session.standalone(), self.out.clone()));
+                self.session = Some(session);
+            }
+            Received::Accepted => {}
+            Received::Rejected { body, .. } => self.say(body).await,
+        }
+    }
+
+    fn admit(&self) -> Result<(), Refusal> {
+        if self.requests.len() >= REQUESTS_OPEN_MAX {
+            return Err(Refusal::quota("requests_open", REQUESTS_OPEN_MAX as u64));
+        }
+        match &self.options.rate {
+            Some(rate) => {
+                rate.admit(&self.requestor).map_err(|exceeded| Refusal::rate(exceeded.per_second, exceeded.retry_after_ms))
+            }
+            None => Ok(()),
+        }
+    }
+
+    async fn say(&self, message: String) {
+        // The writer ends only when writing failed, which ends everything else too.
+        let _ = self.out.send(message).await;
+    }
+
+    /// Lets open requests end, then closes everything, the queue to the writer last.
+    async fn finish(mut self) {
+        while self.requests.join_next().await.is_some() {}
+    }
+}
+
+impl<M: Mcp> Drop for Connection<M> {
+    fn drop(&mut self) {
+        if let Some(session) = self.session.take() {
+            session.close();
+        }
+    }
+}
+
+async fn forward(mut exchange: Exchange, out: mpsc::Sender<String>) {
+    while let Some(frame) = exchange.next().await {
+        if out.send(frame.message).await.is_err() || frame.last {
+            return;
+        }
+    }
+}
+
+async fn write_lines(writer: impl AsyncWrite + Send, mut queue: mpsc::Receiver<String>) -> io::Result<()> {
+    let mut writer = pin!(writer);
+    while let Some(message) = queue.recv().await {
+        let mut line = one_line(&message).into_owned();
+        line.push('\n');
+        writer.write_all(line.as_bytes()).await?;
+        if queue.is_empty() {
+            writer.flush().await?;
+        }
+    }
+    writer.flush().await
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Line {
+    Message(Bytes),
+    TooLong,
+}
+
+/// Cuts what is read into lines of bounded length.
+struct Lines<R> {
+    reader: R,
+    buffer: BytesMut,
+    /// Bytes of the buffer that hold no line break.
+    searched: usize,
+    /// The rest of a line that was too long is on its way.
+    skipping: bool,
+    bytes_max: usize,
+}
+
+impl<R: AsyncRead + Unpin> Lines<R> {
+    fn new(reader: R, bytes_max: usize) -> Self {
+        Self { reader, buffer: BytesMut::new(), searched: 0, skipping: false, bytes_max }
+    }
+
+    /// The next line that is not empty; the last one may lack its line break.
+    async fn next(&mut self) -> io::Result<Option<Line>> {
+        loop {
+            let unsearched = self.buffer.get(self.searched..).unwrap_or_default();
+            if let Some(at) = unsearched.iter().position(|byte| *byte == b'\n') {
+                let mut line = self.buffer.split_to(self.searched + at + 1);
+                line.truncate(self.searched + at);
+                self.searched = 0;
+                if std::mem::take(&mut self.skipping) {
+                    continue;
+                }
+                if let Some(line) = self.checked(line) {
+                    return Ok(Some(line));
+                }
+                continue;
+            }
+            self.searched = self.buffer.len();
+            if self.searched > self.bytes_max || self.skipping {
+                // Give the memory back as well: the rest is only looked at for its end.
+                self.buffer = BytesMut::new();
+                self.searched = 0;
+                if !std::mem::replace(&mut self.skipping, true) {
+                    return Ok(Some(Line::TooLong));
+                }
+            }
+            self.buffer.reserve(READ_BYTES);
+            if self.reader.read_buf(&mut self.buffer).await? == 0 {
+                let line = std::mem::take(&mut self.buffer);
+                self.searched = 0;
+                let unread = if std::mem::take(&mut self.skipping) { None } else { self.checked(line) };
+                return Ok(unread);
+            }
+        }
+    }
+
+    fn checked(&self, line: BytesMut) -> Option<Line> {
+        match line.trim_ascii().is_empty() {
+            true => None,
+            false if line.len() > self.bytes_max => Some(Line::TooLong),
+            false => Some(Line::Message(line.freeze())),
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! What a client cannot do too much of.
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+use crate::transport::http::{BindError, bind};
+
+use super::client::Reply;
+use super::{Edge, Setup, status_and_body};
+
+fn with(change: impl FnOnce(&mut Setup)) -> Setup {
+    let mut setup = Setup::default();
+    change(&mut setup);
+    setup
+}
+
+#[tokio::test]
+async fn a_body_is_measured_while_it_arrives() {
+    let edge = Edge::usual().await;
+    let client = edge.session().await;
+    let id = client.header("mcp-session-id");
+    let head = format!(
+        "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nMcp-Session-Id: {id}\r\nTransfer-Encoding: chunked\r\n\r\n"
+    );
+    let mut stream = client.connect().await;
+    stream.write_all(head.as_bytes()).await.unwrap();
+    for _ in 0..20 {
+        stream.write_all(format!("400\r\n{}\r\n", " ".repeat(0x400)).as_bytes()).await.unwrap();
+    }
+    stream.write_all(b"0\r\n\r\n").await.unwrap();
+    let (status, body) = status_and_body(Reply::read(stream).await).await;
+    assert_eq!(status, 413);
+    assert!(body["error"]["message"].as_str().unwrap().contains("10000 bytes"));
+    // In pieces and within the limit.
+    let body = r#"{"jsonrpc":"2.0","id":1,"method":"do","params":{}}"#;
+    let mut stream = client.connect().await;
+    stream.write_all(head.as_bytes()).await.unwrap();
+    for part in [&body[..10], &body[10..20], &body[20..]] {
+        stream.write_all(format!("{:x}\r\n{part}\r\n", part.len()).as_bytes()).await.unwrap();
+        stream.flush().await.unwrap();
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    stream.write_all(b"0\r\n\r\n").await.unwrap();
+    assert_eq!(status_and_body(Reply::read(stream).await).await.0, 200);
+}
+
+#[tokio::test]
+async fn a_client_that_asks_first_is_refused_before_it_sends() {
+    let edge = Edge::usual().await;
+    let client = edge.session().await;
+    let id = client.header("mcp-session-id");
+    let reply = client
+        .raw(&format!(
+            "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nMcp-Session-Id: {id}\r\nExpect: 100-continue\r\nContent-Length: 999999999\r\n\r\n"
+        ))
+        .await;
+    assert_eq!(reply.status, 413);
+}
+
+#[tokio::test]
+async fn headers_are_bounded_in_bytes_and_number() {
+    let edge = Edge::usual().await;
+    let large = edge.client().with("X-Large", &"x".repeat(5000));
+    assert_eq!(large.send("GET", "/healthz", "").await.status, 431);
+    let many: String = (0..150).map(|number| format!("x{number}: y\r\n")).collect();
+    assert_eq!(edge.client().raw(&format!("GET /healthz HTTP/1.1\r\n{many}\r\n")).await.status, 431);
+}
+
+#[tokio::test]
+async fn slow_headers_end_the_connection() {
+    let edge = Edge::start(with(|setup| setup.options.header_read_ms_max = 200)).await;
+    let mut stream = edge.client().connect().await;
+    stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: loc").await.unwrap();
+    let begun = Instant::now();
+    let mut rest = Vec::new();
+    let _ = tokio::time::timeout(Duration::from_secs(20), stream.read_to_end(&mut rest)).await.expect("cut in time");
+    assert!(begun.elapsed() >= Duration::from_millis(150));
+    assert!(!rest.starts_with(b"HTTP/1.1 200"));
+}
+
+#[tokio::test]
+async fn a_connection_without_a_permit_waits_for_one() {
+    let edge = Edge::start(with(|setup| setup.options.connections_max = 1)).await;
+    let mut first = edge.client().connect().await;
+    first.write_all(b"GET /healthz HTTP/1.1\r\n\r\n").await.unwrap();
+    let mut buffer = [0; 512];
+    assert!(first.read(&mut buffer).await.unwrap() > 0);
+    let mut second = edge.client().connect().await;
+    second.write_all(b"GET /healthz HTTP/1.1\r\n\r\n").await.unwrap();
+    let early = tokio::time::timeout(Duration::from_millis(150), second.read(&mut buffer)).await;
+    assert!(early.is_err(), "it has to wait");
+    drop(first);
+    assert_eq!(Reply::read(second).await.status, 200);
+}
+
+#[tokio::test]
+async fn too_many_requests_are_told_when_to_come_back() {
+    let edge = Edge::start(with(|setup| setup.per_second = 2)).await;
+    let client = edge.session().await;
+    let mut refused = None;
+    for id in 2..20 {
+        let (status, body) = status_and_body(client.rpc(id, "state", json!({})).await).await;
+        assert_eq!((status, &body["id"]), (200, &json!(id)));
+        if body["error"]["code"] == 1011 {
+            refused = Some(body["error"]["data"].clone());
+            break;
+        }
+    }
+    let data = refused.expect("a refusal");
+    assert_eq!((&data["limit"], &data["value"]), (&json!("requests_per_second"), &json!(2)));
+    assert!(data["retryAfterMs"].as_u64().unwrap() <= 500);
+    // Somebody else is not touched, and a notification has no id to answer with.
+    let other = edge.client().with("Authorization", "Bearer bob");
+    assert_eq!(other.rpc(1, "initialize", json!({})).await.status, 200);
+    assert_eq!(client.post(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#).await.status, 429);
+}
+
+#[tokio::test]
+async fn the_socket_says_what_is_wrong() {
+    let taken = bind("127.0.0.1:0".parse().unwrap(), false).unwrap();
+    let address = taken.local_addr().unwrap();
+    let error = bind(address, false).unwrap_err();
+    assert!(matches!(error, BindError::InUse(_)) && error.to_string().contains("--listen"), "{error}");
+    let error = bind("0.0.0.0:0".parse().unwrap(), false).unwrap_err();
+    assert!(matches!(error, BindError::Open(_)), "{error}");
+    assert!(bind("0.0.0.0:0".parse().unwrap(), true).is_ok());
+    let error = bind("192.0.2.1:1".parse().unwrap(), true).unwrap_err();
+    assert!(matches!(error, BindError::Failed { .. }), "{error}");
+}

@@ -1,0 +1,152 @@
+//! The transports over real sockets, with a protocol whose every frame is scripted.
+
+mod client;
+mod http;
+mod limits;
+mod scripted;
+mod sessions;
+mod stdio;
+mod streams;
+
+use std::net::SocketAddr;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use async_trait::async_trait;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use crate::domain::requestor::{Requestor, RequestorId, TenantId};
+
+use super::auth::{Authenticator, Denied, Verifier};
+use super::http::{HttpOptions, Parts, Server, bind};
+use super::rate::RequestRate;
+use super::session::{Registry, SessionOptions};
+use client::{Client, Reply};
+use scripted::{Rows, Script};
+
+/// Two requestors by token, and `local` without one.
+struct Tokens;
+
+fn requestor(number: u8) -> Requestor {
+    Requestor { tenant: TenantId([number; 16]), id: RequestorId([number; 16]) }
+}
+
+#[async_trait]
+impl Verifier for Tokens {
+    async fn verify(&self, token: &str) -> Result<Requestor, Denied> {
+        match token {
+            "alice" => Ok(requestor(1)),
+            "bob" => Ok(requestor(2)),
+            "broken" => Err(Denied::Unavailable { incident: "abc".into() }),
+            _ => Err(Denied::Invalid),
+        }
+    }
+
+    async fn anonymous(&self) -> Result<Option<Requestor>, Denied> {
+        Ok(Some(requestor(0)))
+    }
+}
+
+/// How a test differs from the usual.
+struct Setup {
+    options: HttpOptions,
+    sessions: SessionOptions,
+    per_second: u32,
+    loopback_only: bool,
+    rows: Arc<Rows>,
+    unready: Option<String>,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Self {
+            options: HttpOptions {
+                allowed_hosts: vec!["bulkhead.example".into(), "exact.example:99".into()],
+                allowed_origins: vec!["https://app.example".into()],
+                drain_ms: 500,
+                connections_max: 64,
+                header_bytes_max: 4096,
+                header_read_ms_max: 5000,
+                body_bytes_max: 10_000,
+                sse_after_ms: 5000,
+                sse_keepalive_ms: 5000,
+            },
+            sessions: SessionOptions { idle_ms_max: 3_600_000, per_requestor: 100 },
+            per_second: 100_000,
+            loopback_only: true,
+            rows: Arc::default(),
+            unready: None,
+        }
+    }
+}
+
+/// A running edge.
+struct Edge {
+    address: SocketAddr,
+    script: Arc<Script>,
+    sessions: Arc<Registry<Script>>,
+    clock: Arc<AtomicU64>,
+    stop: Option<oneshot::Sender<()>>,
+    served: JoinHandle<()>,
+}
+
+impl Edge {
+    async fn start(setup: Setup) -> Self {
+        let script = Arc::new(Script::default());
+        let clock = Arc::new(AtomicU64::new(1_000_000));
+        let ticking = clock.clone();
+        let now: super::Now = Arc::new(move || ticking.load(Ordering::Relaxed));
+        let sessions = Registry::open(script.clone(), setup.rows, setup.sessions, now.clone()).await.unwrap();
+        let sessions = Arc::new(sessions);
+        let unready = setup.unready;
+        let server = Server::new(Parts {
+            mcp: script.clone(),
+            sessions: sessions.clone(),
+            authenticator: Authenticator::new(vec![Arc::new(Tokens)], setup.loopback_only),
+            rate: RequestRate::new(NonZeroU32::new(setup.per_second).unwrap(), []),
+            unready: Box::new(move || unready.clone()),
+            now,
+            options: setup.options,
+        });
+        let listener = bind("127.0.0.1:0".parse().unwrap(), false).unwrap();
+        let address = listener.local_addr().unwrap();
+        let (stop, stopped) = oneshot::channel();
+        let served = tokio::spawn(server.serve(listener, async {
+            let _ = stopped.await;
+        }));
+        Self { address, script, sessions, clock, stop: Some(stop), served }
+    }
+
+    async fn usual() -> Self {
+        Self::start(Setup::default()).await
+    }
+
+    fn client(&self) -> Client {
+        Client::new(self.address)
+    }
+
+    /// A client in a new session.
+    async fn session(&self) -> Client {
+        self.session_as(self.client(), "2025-11-25").await
+    }
+
+    async fn session_as(&self, client: Client, version: &str) -> Client {
+        let reply = client.rpc(1, "initialize", serde_json::json!({ "protocolVersion": version })).await;
+        assert_eq!(reply.status, 200);
+        let id = reply.header("mcp-session-id").expect("a session id").to_owned();
+        client.with("Mcp-Session-Id", &id)
+    }
+
+    async fn stop(mut self) {
+        let _ = self.stop.take().unwrap().send(());
+        self.served.await.unwrap();
+    }
+}
+
+/// The status and the JSON body of a reply.
+async fn status_and_body(reply: Reply) -> (u16, serde_json::Value) {
+    let status = reply.status;
+    (status, serde_json::from_str(&reply.body().await).unwrap())
+}

@@ -1,0 +1,264 @@
+//! A protocol that does what the message says.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures::{StreamExt as _, stream};
+use serde_json::{Value, json};
+use tokio::sync::Notify;
+use tokio::time::sleep;
+
+use crate::domain::requestor::Requestor;
+use crate::protocol::{Exchange, Frame, Rejection};
+use crate::store::{Error, RowKind, RowStore};
+use crate::transport::mcp::{Mcp, Peer, Received, Session};
+
+/// A session with a queue that a test fills.
+pub(super) struct Told {
+    id: String,
+    version: String,
+    state: Mutex<Vec<u8>>,
+    revision: AtomicU64,
+    queue: Arc<Queue>,
+    pub(super) closed: AtomicBool,
+}
+
+#[derive(Default)]
+struct Queue {
+    frames: Mutex<VecDeque<Frame>>,
+    filled: Notify,
+}
+
+impl Told {
+    fn new(id: String, version: String, state: Vec<u8>) -> Arc<Self> {
+        Arc::new(Self {
+            id,
+            version,
+            state: Mutex::new(state),
+            revision: AtomicU64::new(0),
+            queue: Arc::default(),
+            closed: AtomicBool::new(false),
+        })
+    }
+
+    /// Queues a message that belongs to no request.
+    pub(super) fn tell(&self, text: &str) {
+        let message = json!({ "jsonrpc": "2.0", "method": "notifications/told", "params": text }).to_string();
+        self.queue.frames.lock().unwrap().push_back(Frame { message, last: false });
+        self.queue.filled.notify_waiters();
+        self.queue.filled.notify_one();
+    }
+}
+
+impl Session for Told {
+    fn id(&self) -> &str {
+        &self.id
+    }
+
+    fn version(&self) -> &str {
+        &self.version
+    }
+
+    fn state(&self) -> Vec<u8> {
+        self.state.lock().unwrap().clone()
+    }
+
+    fn revision(&self) -> u64 {
+        self.revision.load(Ordering::Relaxed)
+    }
+
+    fn standalone(&self) -> Exchange {
+        let queue = self.queue.clone();
+        stream::unfold(queue, |queue| async move {
+            loop {
+                let filled = queue.filled.notified();
+                let frame = queue.frames.lock().unwrap().pop_front();
+                match frame {
+                    Some(frame) => return Some((frame, queue)),
+                    None => filled.await,
+                }
+            }
+        })
+        .boxed()
+    }
+
+    fn close(&self) {
+        self.closed.store(true, Ordering::Relaxed);
+    }
+}
+
+/// The protocol.
+#[derive(Default)]
+pub(super) struct Script {
+    count: AtomicU64,
+    pub(super) sessions: Mutex<BTreeMap<String, Arc<Told>>>,
+    /// Lets `hold` go on.
+    pub(super) release: Notify,
+    /// Requests that ran to their end.
+    pub(super) finished: Arc<AtomicU64>,
+    /// Requests that were dropped before their end.
+    pub(super) dropped: Arc<AtomicU64>,
+    /// Requests that were begun.
+    pub(super) begun: AtomicU64,
+}
+
+/// Counts how an exchange ended.
+struct Fate {
+    finished: Arc<AtomicU64>,
+    dropped: Arc<AtomicU64>,
+    done: bool,
+}
+
+impl Drop for Fate {
+    fn drop(&mut self) {
+        let count = if self.done { &self.finished } else { &self.dropped };
+        count.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+impl Script {
+    pub(super) fn told(&self, id: &str) -> Arc<Told> {
+        self.sessions.lock().unwrap()[id].clone()
+    }
+
+    pub(super) fn finished(&self) -> u64 {
+        self.finished.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn begun(&self) -> u64 {
+        self.begun.load(Ordering::SeqCst)
+    }
+
+    fn open(&self, params: &Value, id: &Value) -> Received<Told> {
+        let number = self.count.fetch_add(1, Ordering::Relaxed);
+        let version = params["protocolVersion"].as_str().unwrap_or("2025-11-25").to_owned();
+        let session = Told::new(format!("session-{number}"), version.clone(), version.into_bytes());
+        self.sessions.lock().unwrap().insert(session.id.clone(), session.clone());
+        Received::Opened { session, reply: answer(id, json!({ "opened": number })) }
+    }
+
+    fn exchange(&self, method: &str, id: Value, params: Value) -> Exchange {
+        self.begun.fetch_add(1, Ordering::SeqCst);
+        let fate = Fate { finished: self.finished.clone(), dropped: self.dropped.clone(), done: false };
+        let last = Frame { message: answer(&id, params.clone()), last: true };
+        let number = |name: &str| params[name].as_u64().unwrap_or(0);
+        // `steps` notifications of `bytes` each, `gap_ms` apart, then the answer after `ms`.
+        let (steps, gap_ms, ms) = (number("steps"), number("gap_ms"), number("ms"));
+        let padding = "x".repeat(number("bytes") as usize);
+        assert!(method == "do" || method == "modern");
+        stream::unfold((0, Some(fate)), move |(step, fate)| {
+            let (last, padding) = (last.clone(), padding.clone());
+            async move {
+                let mut fate = fate?;
+                if step < steps {
+                    sleep(Duration::from_millis(gap_ms)).await;
+                    let params = json!({ "step": step, "padding": padding });
+                    let message = json!({ "jsonrpc": "2.0", "method": "notifications/step", "params": params });
+                    return Some((Frame { message: message.to_string(), last: false }, (step + 1, Some(fate))));
+                }
+                sleep(Duration::from_millis(ms)).await;
+                fate.done = true;
+                drop(fate);
+                Some((last, (step, None)))
+            }
+        })
+        .boxed()
+    }
+}
+
+fn answer(id: &Value, result: Value) -> String {
+    json!({ "jsonrpc": "2.0", "id": id, "result": result }).to_string()
+}
+
+fn rejected(rejection: Rejection, code: i64) -> Received<Told> {
+    let body = json!({ "jsonrpc": "2.0", "error": { "code": code, "message": "no" } }).to_string();
+    Received::Rejected { rejection, body }
+}
+
+impl Mcp for Script {
+    type Session = Told;
+
+    async fn receive(&self, peer: Peer<Told>, message: Bytes) -> Received<Told> {
+        let Ok(message) = serde_json::from_slice::<Value>(&message) else {
+            return rejected(Rejection::Malformed, -32700);
+        };
+        let method = message["method"].as_str().unwrap_or("").to_owned();
+        match (method.as_str(), &peer.session) {
+            ("initialize", None) => self.open(&message["params"], &message["id"]),
+            ("modern", _) => Received::Exchange(self.exchange(&method, message["id"].clone(), message["params"].clone())),
+            (_, None) => rejected(Rejection::SessionRequired, -32600),
+            ("set", Some(session)) => {
+                *session.state.lock().unwrap() = message["params"].to_string().into_bytes();
+                session.revision.fetch_add(1, Ordering::Relaxed);
+                Received::Accepted
+            }
+            ("state", Some(session)) => {
+                let state = String::from_utf8(session.state()).unwrap();
+                let frame = Frame { message: answer(&message["id"], json!(state)), last: true };
+                Received::Exchange(stream::iter([frame]).boxed())
+            }
+            ("do", Some(_)) => Received::Exchange(self.exchange(&method, message["id"].clone(), message["params"].clone())),
+            _ => Received::Accepted,
+        }
+    }
+
+    fn restore(&self, _: Requestor, id: &str, state: &[u8]) -> Option<Arc<Told>> {
+        let session = Told::new(id.to_owned(), "2025-11-25".into(), state.to_vec());
+        self.sessions.lock().unwrap().insert(id.to_owned(), session.clone());
+        Some(session)
+    }
+
+    fn versions(&self) -> &[&str] {
+        &["2025-11-25", "2025-06-18"]
+    }
+}
+
+/// Rows in memory; writes can be made to fail.
+#[derive(Default)]
+pub(super) struct Rows {
+    pub(super) rows: Mutex<BTreeMap<(RowKind, Vec<u8>), Vec<u8>>>,
+    pub(super) read_only: AtomicBool,
+}
+
+#[async_trait]
+impl RowStore for Rows {
+    async fn row(&self, kind: RowKind, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
+        Ok(self.rows.lock().unwrap().get(&(kind, key.to_vec())).cloned())
+    }
+
+    async fn put_row(&self, kind: RowKind, key: &[u8], value: Vec<u8>, absent_only: bool) -> Result<(), Error> {
+        if self.read_only.load(Ordering::Relaxed) {
+            return Err(Error::ReadOnly("the disk is full".into()));
+        }
+        let mut rows = self.rows.lock().unwrap();
+        if absent_only && rows.contains_key(&(kind, key.to_vec())) {
+            return Err(Error::Exists);
+        }
+        rows.insert((kind, key.to_vec()), value);
+        Ok(())
+    }
+
+    async fn remove_row(&self, kind: RowKind, key: &[u8]) -> Result<(), Error> {
+        self.rows.lock().unwrap().remove(&(kind, key.to_vec()));
+        Ok(())
+    }
+
+    async fn rows(
+        &self,
+        kind: RowKind,
+        after: Option<&[u8]>,
+        count_max: usize,
+    ) -> Result<Vec<(Vec<u8>, Vec<u8>)>, Error> {
+        let rows = self.rows.lock().unwrap();
+        let later = rows.iter().filter(|((other, key), _)| *other == kind && after.is_none_or(|after| key.as_slice() > after));
+        Ok(later.take(count_max).map(|((_, key), value)| (key.clone(), value.clone())).collect())
+    }
+}
