@@ -27,6 +27,9 @@ pub(crate) const RELATED_TASK: &str = "io.modelcontextprotocol/related-task";
 /// `_meta` of a `CreateTaskResult`: what a model may be told meanwhile.
 pub(crate) const MODEL_IMMEDIATE_RESPONSE: &str = "io.modelcontextprotocol/model-immediate-response";
 
+/// The extension of tasks (SEP-2663).
+pub(crate) const TASKS_EXTENSION: &str = "io.modelcontextprotocol/tasks";
+
 /// The text without line breaks. In valid JSON they are only white space.
 pub(crate) fn single_line(text: &str) -> Cow<'_, str> {
     if text.bytes().any(|byte| byte == b'\n' || byte == b'\r') {
@@ -83,7 +86,7 @@ impl Serialize for MetaView<'_> {
 }
 
 /// Whether a `_meta` key has a prefix whose second label is `modelcontextprotocol` or `mcp`, or is a bare key with a meaning.
-fn reserved(key: &str) -> bool {
+pub(crate) fn reserved(key: &str) -> bool {
     match key.split_once('/') {
         Some((prefix, _)) => matches!(prefix.split('.').nth(1), Some("modelcontextprotocol" | "mcp")),
         None => key == "progressToken",
@@ -118,7 +121,7 @@ impl Serialize for OutputView<'_> {
 }
 
 /// The content blocks; structured content is also there as text, for clients that read nothing else.
-struct Blocks<'a>(&'a ToolOutput);
+pub(crate) struct Blocks<'a>(pub(crate) &'a ToolOutput);
 
 impl Serialize for Blocks<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -178,7 +181,7 @@ fn media<M: SerializeMap>(map: &mut M, kind: &str, data: &[u8], mime_type: &str)
     map.serialize_entry("mimeType", mime_type)
 }
 
-fn entry_if<M: SerializeMap>(map: &mut M, key: &str, value: Option<impl Serialize>) -> Result<(), M::Error> {
+pub(crate) fn entry_if<M: SerializeMap>(map: &mut M, key: &str, value: Option<impl Serialize>) -> Result<(), M::Error> {
     value.map_or(Ok(()), |value| map.serialize_entry(key, &value))
 }
 
@@ -272,7 +275,7 @@ fn support_name(support: TaskSupport) -> &'static str {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct HintsView<'a> {
+pub(crate) struct HintsView<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     title: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -299,7 +302,7 @@ impl<'a> From<&'a ToolAnnotations> for HintsView<'a> {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct IconView<'a> {
+pub(crate) struct IconView<'a> {
     src: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     mime_type: Option<&'a str>,
@@ -367,7 +370,7 @@ fn status(task: &Task) -> (&'static str, Option<String>) {
     }
 }
 
-fn active_name(active: Active) -> &'static str {
+pub(crate) fn active_name(active: Active) -> &'static str {
     match active {
         Active::Queued | Active::Running => "working",
         Active::InputRequired => "input_required",

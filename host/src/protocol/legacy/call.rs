@@ -7,13 +7,14 @@ use tokio::sync::oneshot;
 
 use super::Request;
 use super::asking::ask;
-use super::notices::{self, ProgressReports};
-use super::tools::{Call, Misfit};
+use super::tools::Call;
 use crate::domain::call::{Answer, AskError, CallError};
 use crate::domain::tool::ToolOutput;
+use crate::protocol::arguments::Misfit;
 use crate::protocol::error::RpcError;
 use crate::protocol::exchange::{Outlet, talk};
 use crate::protocol::jsonrpc::{RequestId, error_response, response};
+use crate::protocol::notices::{self, ProgressReports};
 use crate::protocol::session::{InFlight, Session};
 use crate::protocol::wire::OutputView;
 use crate::protocol::{Exchange, Shared};
@@ -118,7 +119,7 @@ impl Conversation {
                 Next::News(CallNews::Log { level, logger, data }) if level >= self.session.log_level() => {
                     self.outlet.say(notices::log(level, logger.as_deref(), &data, None));
                 }
-                Next::News(CallNews::Log { .. }) => {}
+                Next::News(CallNews::Log { .. } | CallNews::Detach) => {}
                 Next::News(CallNews::Ask { requests, reply }) => {
                     let (shared, session) = (Arc::clone(&self.shared), Arc::clone(&self.session));
                     let answers = Box::pin(ask(shared, session, self.outlet.clone(), requests));

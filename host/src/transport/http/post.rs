@@ -123,7 +123,7 @@ impl<M: Mcp> Server<M> {
                     if let Some(live) = &live {
                         self.sessions.save(live).await;
                     }
-                    return json_response(StatusCode::OK, frame.message);
+                    return json_response(frame.rejection.map_or(StatusCode::OK, status), frame.message);
                 }
                 Some(frame) if events => break Some(frame),
                 // Somebody who reads no events gets the answer and nothing before it.
@@ -140,7 +140,7 @@ impl<M: Mcp> Server<M> {
         };
         let log = live.streams.open(self.sessions.epoch, request_id(message).as_deref(), live.kept());
         let opening = stream::opening(&log, live.session.version());
-        if let Some(Frame { message, last }) = first {
+        if let Some(Frame { message, last, .. }) = first {
             log.push(&message, last);
         }
         match live.begin(&self.now) {
@@ -158,7 +158,7 @@ impl<M: Mcp> Server<M> {
 
 fn status(rejection: Rejection) -> StatusCode {
     match rejection {
-        Rejection::Malformed | Rejection::SessionRequired => StatusCode::BAD_REQUEST,
+        Rejection::Malformed | Rejection::Unserved | Rejection::SessionRequired => StatusCode::BAD_REQUEST,
         Rejection::UnknownMethod => StatusCode::NOT_FOUND,
         Rejection::TooMany => StatusCode::TOO_MANY_REQUESTS,
     }
