@@ -19,3 +19,6 @@ pub mod transport;
 pub mod config;
 
 pub mod control;
+
+#[cfg(test)]
+mod architecture;

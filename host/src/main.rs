@@ -1,1 +1,15 @@
-fn main() {}
+//! The command line: the only place that reads the environment, handles signals and may use `anyhow`.
+
+mod cli;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    // The store examines a database in a child process before it opens it.
+    let mut arguments = std::env::args_os().skip(1);
+    if arguments.next().is_some_and(|first| first == bulkhead::store::sled::PROBE_ARGUMENT) {
+        let Some(data) = arguments.next() else { return ExitCode::from(cli::EXIT_USAGE) };
+        return bulkhead::store::sled::probe_main(std::path::Path::new(&data));
+    }
+    cli::run()
+}

@@ -97,6 +97,11 @@ impl<'a> Layer<'a> {
         set(&mut self.values, key, value, &self.prefix, place, report);
     }
 
+    /// Whether anybody set it.
+    pub(super) fn is_set(&self, section: &'static str, name: &'static str) -> bool {
+        self.get((section, name)).1 != Place::Default
+    }
+
     /// The value that holds here.
     fn get(&self, path: Path) -> (Value, Place) {
         match (self.values.get(&path), self.below) {

@@ -21,7 +21,7 @@ use crate::domain::limits::{CallLimits, Limits};
 
 pub(crate) use document::check_name;
 pub use keys::{Key, Kind, LogFormat, Scope, Unit, all as all_keys};
-pub use plugin::{DirectoryGrant, Grants, OnRestart, PluginConfig, ToolConfig};
+pub use plugin::{OnRestart, PluginConfig, ToolConfig};
 pub use reference::{keys_help, limits_table_markdown};
 
 /// Everything that an operator decided.
@@ -35,6 +35,8 @@ pub struct Config {
     pub plugins: Vec<PluginConfig>,
     /// Folders whose `*.wasm` files are plugins too.
     pub plugin_dirs: Vec<PathBuf>,
+    /// Whether anybody said where the data is, or it is only the default.
+    pub data_named: bool,
     /// By tenant name: the limits of that tenant's requestors, complete.
     pub tenants: BTreeMap<String, Limits>,
 }
@@ -115,6 +117,8 @@ impl fmt::Display for Problem {
     }
 }
 
+impl std::error::Error for Problem {}
+
 /// Everything that is wrong with a configuration, one line each.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problems(pub Vec<Problem>);
@@ -163,6 +167,7 @@ impl Config {
         }
         base.settle(&mut report);
 
+        let data_named = base.is_set("server", "data");
         let mut server = keys::blank_server();
         base.fill(keys::SERVER, &mut server, &mut report);
         let mut limits = keys::blank_limits();
@@ -186,7 +191,7 @@ impl Config {
 
         let Report(problems) = report;
         if problems.is_empty() {
-            Ok(Self { server, limits, call, log, plugins, plugin_dirs: flags.plugin_dirs.clone(), tenants })
+            Ok(Self { server, limits, call, log, plugins, plugin_dirs: flags.plugin_dirs.clone(), data_named, tenants })
         } else {
             Err(Problems(problems))
         }

@@ -8,8 +8,10 @@ use toml::de::DeValue;
 use super::document::{Node, Reader, check_name};
 use super::layer::{Layer, Values};
 use super::{Place, Report, keys};
+use crate::domain::Json;
 use crate::domain::limits::CallLimits;
 use crate::domain::tool::TaskSupport;
+use crate::runtime::policy::{DirGrant, Grants, HttpGrant};
 
 /// One plugin to load.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,7 +23,7 @@ pub struct PluginConfig {
     pub prefix: String,
     pub on_restart: OnRestart,
     /// What the guest reads through the `config` import.
-    pub settings: BTreeMap<String, String>,
+    pub settings: BTreeMap<String, Json>,
     pub grants: Grants,
     pub call: CallLimits,
     /// By the name inside the plugin, without the prefix.
@@ -39,25 +41,6 @@ pub enum OnRestart {
     Fail,
     /// Runs again, if the tool says that it is idempotent.
     Rerun,
-}
-
-/// What a plugin may reach. Nothing unless listed.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Grants {
-    pub directories: Vec<DirectoryGrant>,
-    /// `scheme://host[:port]`; the host may begin with `*.`.
-    pub http: Vec<String>,
-    /// Names of the host's environment variables.
-    pub env: Vec<String>,
-}
-
-/// A folder that a plugin sees.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DirectoryGrant {
-    pub host: PathBuf,
-    /// Absolute, as the guest names it.
-    pub guest: String,
-    pub write: bool,
 }
 
 /// `[plugin.tool.NAME]`.
@@ -229,25 +212,45 @@ fn choice<T: Copy>(reader: &mut Reader<'_>, path: &str, node: &Node<'_>, choices
     found
 }
 
-/// Settings are texts for the guest; numbers and booleans are taken as they are written.
-fn read_settings(reader: &mut Reader<'_>, path: &str, node: &Node<'_>) -> BTreeMap<String, String> {
+/// Settings are any JSON for the guest.
+fn read_settings(reader: &mut Reader<'_>, path: &str, node: &Node<'_>) -> BTreeMap<String, Json> {
     let mut settings = BTreeMap::new();
     let Some(table) = reader.table(path, node) else { return settings };
     for (key, node) in table {
-        let text = match node.get_ref() {
-            DeValue::String(text) => text.to_string(),
-            DeValue::Integer(number) => number.to_string(),
-            DeValue::Float(number) => number.to_string(),
-            DeValue::Boolean(switch) => switch.to_string(),
-            other => {
-                let message = format!("{path}.{}: must be a string, not {}", key.get_ref(), other.type_str());
-                reader.refuse(node, message);
-                continue;
+        match json(node.get_ref()) {
+            Ok(value) => {
+                settings.insert(key.get_ref().to_string(), Json::new(value.to_string()));
             }
-        };
-        settings.insert(key.get_ref().to_string(), text);
+            Err(message) => reader.refuse(node, format!("{path}.{}: {message}", key.get_ref())),
+        }
     }
     settings
+}
+
+/// A TOML value as JSON. Depth is bounded by the TOML parser.
+fn json(value: &DeValue<'_>) -> Result<serde_json::Value, String> {
+    use serde_json::Value;
+    match value {
+        DeValue::String(text) => Ok(Value::String(text.to_string())),
+        DeValue::Boolean(switch) => Ok(Value::Bool(*switch)),
+        DeValue::Integer(number) => i64::from_str_radix(number.as_str(), number.radix())
+            .map(Value::from)
+            .map_err(|_| format!("{number} is too large")),
+        DeValue::Float(number) => {
+            let float: f64 = number.as_str().parse().map_err(|_| format!("{number} is not a number"))?;
+            serde_json::Number::from_f64(float).map(Value::Number).ok_or_else(|| format!("{number} is not in JSON"))
+        }
+        DeValue::Datetime(date) => Ok(Value::String(date.to_string())),
+        DeValue::Array(items) => {
+            items.iter().map(|item| json(item.get_ref())).collect::<Result<_, _>>().map(Value::Array)
+        }
+        DeValue::Table(table) => {
+            let member = |(key, node): (&toml::Spanned<std::borrow::Cow<'_, str>>, &Node<'_>)| {
+                Ok((key.get_ref().to_string(), json(node.get_ref())?))
+            };
+            table.iter().map(member).collect::<Result<_, String>>().map(Value::Object)
+        }
+    }
 }
 
 fn read_tools(reader: &mut Reader<'_>, path: &str, node: &Node<'_>) -> BTreeMap<String, (Option<TaskSupport>, Values)> {
@@ -284,32 +287,27 @@ fn read_grants(reader: &mut Reader<'_>, path: &str, node: &Node<'_>) -> Grants {
                 let nodes = reader.list(&path, node);
                 grants.directories = nodes.iter().filter_map(|node| read_directory(reader, &path, node)).collect();
             }
-            "http" => grants.http = read_texts(reader, &path, node, check_http_pattern),
-            "env" => grants.env = read_texts(reader, &path, node, check_variable),
+            "http" => grants.http = read_texts(reader, &path, node, destination),
+            "env" => grants.env = read_texts(reader, &path, node, variable),
             _ => reader.refuse(key, format!("{path}: no such grant; there are directories, http and env")),
         }
     }
     grants
 }
 
-fn read_texts(
-    reader: &mut Reader<'_>,
-    path: &str,
-    node: &Node<'_>,
-    check: fn(&str) -> Result<(), &'static str>,
-) -> Vec<String> {
-    let mut texts = Vec::new();
+fn read_texts<T>(reader: &mut Reader<'_>, path: &str, node: &Node<'_>, parse: fn(&str) -> Result<T, String>) -> Vec<T> {
+    let mut values = Vec::new();
     for node in reader.list(path, node) {
         let Some(text) = reader.text(path, node) else { continue };
-        if let Err(message) = check(&text) {
-            reader.refuse(node, format!("{path}: {text:?} {message}"));
+        match parse(&text) {
+            Ok(value) => values.push(value),
+            Err(message) => reader.refuse(node, format!("{path}: {message}")),
         }
-        texts.push(text);
     }
-    texts
+    values
 }
 
-fn read_directory(reader: &mut Reader<'_>, path: &str, node: &Node<'_>) -> Option<DirectoryGrant> {
+fn read_directory(reader: &mut Reader<'_>, path: &str, node: &Node<'_>) -> Option<DirGrant> {
     let table = reader.table(path, node)?;
     let (mut host, mut guest, mut write) = (None, None, false);
     for (key, node) in table {
@@ -334,23 +332,16 @@ fn read_directory(reader: &mut Reader<'_>, path: &str, node: &Node<'_>) -> Optio
     if !guest.starts_with('/') || guest.split('/').any(|part| part == "..") {
         reader.refuse(node, format!("{path}.guest: {guest:?} must be an absolute path without \"..\""));
     }
-    Some(DirectoryGrant { host, guest, write })
+    Some(DirGrant { host, guest, write })
 }
 
-/// `scheme://host[:port]` with an optional `*.` before the host.
-fn check_http_pattern(pattern: &str) -> Result<(), &'static str> {
-    const FORM: &str =
-        "must look like https://api.example.com, http://host:8080 or https://*.example.org, without a path";
-    let rest = pattern.strip_prefix("https://").or_else(|| pattern.strip_prefix("http://")).ok_or(FORM)?;
-    let authority: http::uri::Authority = rest.strip_prefix("*.").unwrap_or(rest).parse().map_err(|_| FORM)?;
-    let port_is_number = authority.port().is_none() || authority.port_u16().is_some();
-    let plain = !authority.as_str().contains(['@', '*']) && !authority.host().is_empty() && port_is_number;
-    if plain { Ok(()) } else { Err(FORM) }
+fn destination(text: &str) -> Result<HttpGrant, String> {
+    text.parse().map_err(|error: crate::runtime::policy::GrantError| error.to_string())
 }
 
-fn check_variable(name: &str) -> Result<(), &'static str> {
+fn variable(name: &str) -> Result<String, String> {
     if name.is_empty() || name.contains(['=', '\0']) {
-        return Err("must be the name of an environment variable");
+        return Err(format!("{name:?} must be the name of an environment variable"));
     }
-    Ok(())
+    Ok(name.to_owned())
 }

@@ -51,8 +51,10 @@ pub enum Command {
     StoreExport {
         file: PathBuf,
     },
-    /// Puts what can be read into a new database.
-    StoreRebuild,
+    /// Makes a new database of an export, or of what can be read of the present one.
+    StoreRebuild {
+        from: Option<PathBuf>,
+    },
     /// Copies the store into a new data directory.
     StoreBackup {
         directory: PathBuf,

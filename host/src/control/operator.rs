@@ -28,8 +28,8 @@ pub trait Upkeep: Send + Sync + 'static {
     async fn check(&self) -> Result<Value, store::Error>;
     /// Writes everything that can be read to a new file.
     async fn export(&self, file: &Path) -> Result<Value, store::Error>;
-    /// Puts everything that can be read into a new database in the place of the old one.
-    async fn rebuild(&self) -> Result<Value, store::Error>;
+    /// Puts a new database in the place of the old one, made of an export or of what can be read.
+    async fn rebuild(&self, from: Option<&Path>) -> Result<Value, store::Error>;
     /// Copies the store into a new data directory.
     async fn backup(&self, directory: &Path) -> Result<Value, store::Error>;
 }
@@ -196,7 +196,7 @@ impl Operator for HostOperator {
             }
             Command::StoreCheck => Ok(self.upkeep.check().await?),
             Command::StoreExport { file } => Ok(self.upkeep.export(&file).await?),
-            Command::StoreRebuild => Ok(self.upkeep.rebuild().await?),
+            Command::StoreRebuild { from } => Ok(self.upkeep.rebuild(from.as_deref()).await?),
             Command::StoreBackup { directory } => Ok(self.upkeep.backup(&directory).await?),
             Command::TasksList { requestor, tenant, count_max } => {
                 self.list_tasks(requestor.as_deref(), tenant.as_deref(), count_max).await

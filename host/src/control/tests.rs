@@ -28,7 +28,7 @@ impl Upkeep for NoUpkeep {
     async fn export(&self, _: &Path) -> Result<Value, store::Error> {
         Err(store::Error::Exists)
     }
-    async fn rebuild(&self) -> Result<Value, store::Error> {
+    async fn rebuild(&self, _: Option<&Path>) -> Result<Value, store::Error> {
         Err(store::Error::Engine("no".to_owned()))
     }
     async fn backup(&self, _: &Path) -> Result<Value, store::Error> {

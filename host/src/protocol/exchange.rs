@@ -24,6 +24,11 @@ impl Outlet {
         }
     }
 
+    /// Whether everything that was said has been taken.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+
     fn next(&self) -> Option<String> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
     }

@@ -15,6 +15,8 @@ mod modern;
 mod notices;
 mod questions;
 mod session;
+#[cfg(test)]
+mod tests;
 mod timestamp;
 mod wire;
 
@@ -26,6 +28,7 @@ use futures::Stream;
 
 use crate::domain::requestor::Requestor;
 use crate::domain::task::Era;
+use crate::domain::tool::{Tool, ToolOutput};
 use crate::tasks::Tasks;
 use jsonrpc::Message;
 
@@ -61,6 +64,14 @@ pub struct Peer {
     pub declared: Option<Declared>,
     /// Whose requests can be cancelled by a notification: where several messages share one connection (stdio).
     pub connection: Option<Arc<Connection>>,
+}
+
+impl Peer {
+    /// The sender of a message with nothing beside it.
+    #[cfg(test)]
+    fn unheralded(requestor: Requestor, session: Option<Arc<Session>>) -> Self {
+        Self { requestor, session, declared: None, connection: None }
+    }
 }
 
 /// What a modern client has to repeat beside its message, so that intermediaries need not read it. As it was read: the protocol
@@ -100,6 +111,31 @@ pub enum Rejection {
     UnknownMethod,
     /// A rate or quota is exhausted, in the modern era.
     TooMany,
+}
+
+/// The revisions that are spoken, newest first.
+pub const VERSIONS: [&str; 3] =
+    [modern::VERSION, session::Version::V2025_11_25.name(), session::Version::V2025_06_18.name()];
+
+/// Whether a name of a revision is that of one without sessions.
+pub fn is_modern_version(name: &str) -> bool {
+    modern::is_modern_version(name)
+}
+
+/// Whether a message may be one of a revision without sessions. Cheap; what it denies is certain.
+pub fn may_be_modern(message: &[u8]) -> bool {
+    // Names can be spelled with escapes.
+    std::str::from_utf8(message).is_ok_and(|text| text.contains("protocolVersion") || text.contains("\\u"))
+}
+
+/// A tool's output as clients see it, for tools that show one without a client.
+pub fn output_json(output: &ToolOutput) -> serde_json::Result<String> {
+    serde_json::to_string(&wire::OutputView { output, related: None })
+}
+
+/// A tool as clients see it in a list.
+pub fn tool_json(tool: &Tool) -> serde_json::Result<serde_json::Value> {
+    serde_json::to_value(wire::ToolView { tool, modern_fields: true })
 }
 
 /// How the host presents itself, and what it needs to speak.
@@ -151,7 +187,13 @@ impl Protocol {
         {
             return Received::Accepted;
         }
-        match (era_of(&message, peer.declared.as_ref()), message) {
+        let era = era_of(&message, peer.declared.as_ref());
+        if era == Era::Legacy
+            && let Some(refusal) = unspoken(peer.declared.as_ref())
+        {
+            return refusal;
+        }
+        match (era, message) {
             (Era::Modern, message) => modern::receive(&self.shared, &peer, message),
             (Era::Legacy, Message::Request { id, method, params }) => {
                 legacy::request(&self.shared, &peer, id, &method, params)
@@ -171,6 +213,17 @@ impl Protocol {
     pub fn standalone(&self, session: &Arc<Session>) -> Exchange {
         legacy::standalone(&self.shared, session)
     }
+}
+
+/// Refuses a message of the legacy era that is declared to be of a revision that is not spoken.
+fn unspoken(declared: Option<&Declared>) -> Option<Received> {
+    let version = declared?.protocol_version.as_deref()?.trim();
+    if VERSIONS.contains(&version) {
+        return None;
+    }
+    let requested: String = version.chars().take(64).collect();
+    let body = jsonrpc::error_response(None, &error::RpcError::unsupported_version(&VERSIONS, &requested));
+    Some(Received::Rejected { rejection: Rejection::Malformed, body })
 }
 
 /// Which era a message belongs to: what it says itself decides, then what was declared beside it, never the connection.

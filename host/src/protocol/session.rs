@@ -34,10 +34,9 @@ pub(crate) enum Version {
 }
 
 impl Version {
-    /// Newest first.
-    pub(crate) const ALL: [Self; 2] = [Self::V2025_11_25, Self::V2025_06_18];
+    const ALL: [Self; 2] = [Self::V2025_11_25, Self::V2025_06_18];
 
-    pub(crate) fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::V2025_06_18 => "2025-06-18",
             Self::V2025_11_25 => "2025-11-25",
@@ -238,6 +237,13 @@ impl Session {
         Self::new(id.to_owned(), settled, level(&state.log_level)?, state.initialized).ok()
     }
 
+    /// The session is over: its plain calls are cancelled, and nothing is expected of its client any more. Tasks go on.
+    pub fn close(&self) {
+        let mut live = self.live();
+        live.in_flight.values().for_each(|cancelled| cancelled.notify_one());
+        live.expected.clear();
+    }
+
     fn live(&self) -> MutexGuard<'_, Live> {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -330,6 +336,11 @@ impl Session {
     /// The standalone stream that carries messages: the newest.
     pub(crate) fn speaks_on(&self) -> Option<u64> {
         self.live().listeners.last().copied()
+    }
+
+    /// Forgets which tool list the client knows.
+    pub(crate) fn unsee_tools(&self) {
+        self.live().tools_seen = None;
     }
 
     /// Notes that the client knows this generation of the tool list; whether that is news.
@@ -436,6 +447,11 @@ mod tests {
         assert!(session.begin(&id).is_none());
         drop(first);
         assert!(session.begin(&id).is_some());
+    }
+
+    #[test]
+    fn the_published_revisions_are_those_that_can_be_settled() {
+        assert_eq!(Version::ALL.map(Version::name), super::super::VERSIONS[1..]);
     }
 
     #[test]

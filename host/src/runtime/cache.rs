@@ -1,1 +1,210 @@
-//! (to be written)
+//! Compiled code on disk.
+//!
+//! Owns the one place where bytes become machine code without the compiler. Invariant: only bytes that this host itself wrote, for
+//! this component and this engine, are ever given to wasmtime; anything else is refused, logged, and compiled anew.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+use wasmtime::Engine;
+use wasmtime::component::Component;
+
+use super::inspect::hex;
+
+const TAG_BYTES: usize = 32;
+const KEY_BYTES: usize = 32;
+
+/// `DATA/cache` with its key.
+#[derive(Debug)]
+pub(super) struct Cache {
+    folder: PathBuf,
+    key: [u8; KEY_BYTES],
+}
+
+impl Cache {
+    /// Opens the cache of a data directory; makes folder and key where they are missing.
+    ///
+    /// # Errors
+    ///
+    /// Where the data directory cannot be written.
+    pub(super) fn open(data: &Path) -> io::Result<Self> {
+        let folder = data.join("cache");
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
+        // Beside the folder, not inside: who can only write cache files cannot sign them.
+        let key = key(&data.join("cache.key"))?;
+        Ok(Self { folder, key })
+    }
+
+    /// The compiled component, if it is there and untouched.
+    pub(super) fn load(&self, engine: &Engine, digest: &[u8; 32], engine_hash: u64) -> Option<Component> {
+        let name = name(digest, engine_hash);
+        let path = self.folder.join(&name);
+        // Read once: what is checked is what is used, whatever happens to the file meanwhile.
+        let bytes = match fs::read(&path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
+            Err(error) => {
+                tracing::warn!(file = name, %error, "cached code cannot be read; compiling");
+                return None;
+            }
+        };
+        let Some((tag, code)) = bytes.split_at_checked(TAG_BYTES) else {
+            tracing::warn!(file = name, "cached code is cut off; compiling");
+            return None;
+        };
+        if self.mac(&name, code)?.verify_slice(tag).is_err() {
+            tracing::warn!(
+                file = name,
+                "cached code was not written by this host or has been changed; refused, compiling"
+            );
+            return None;
+        }
+        match deserialize(engine, code) {
+            Ok(component) => Some(component),
+            Err(error) => {
+                tracing::warn!(file = name, error = %error, "cached code does not fit this engine; compiling");
+                None
+            }
+        }
+    }
+
+    /// Keeps a compiled component. A failure costs only the next start some time.
+    pub(super) fn store(&self, component: &Component, digest: &[u8; 32], engine_hash: u64) {
+        let name = name(digest, engine_hash);
+        let written = component.serialize().map_err(io::Error::other).and_then(|code| self.write(&name, &code));
+        if let Err(error) = written {
+            tracing::warn!(file = name, %error, "compiled code is not kept");
+        }
+    }
+
+    fn write(&self, name: &str, code: &[u8]) -> io::Result<()> {
+        let tag = self.mac(name, code).ok_or_else(|| io::Error::other("no key"))?.finalize().into_bytes();
+        write_new(&self.folder, name, &[&tag, code])
+    }
+
+    /// Over the name too: a file must not stand in for another.
+    fn mac(&self, name: &str, code: &[u8]) -> Option<Hmac<Sha256>> {
+        let mut mac = Hmac::<Sha256>::new_from_slice(&self.key).ok()?;
+        mac.update(&(name.len() as u64).to_be_bytes());
+        mac.update(name.as_bytes());
+        mac.update(code);
+        Some(mac)
+    }
+}
+
+/// The component's digest and what its code depends on besides.
+fn name(digest: &[u8; 32], engine_hash: u64) -> String {
+    format!("{}-{engine_hash:016x}.cwasm", hex(digest))
+}
+
+/// Writes a file under a name of its own, then moves it into place: nobody sees half of it.
+pub(super) fn write_new(folder: &Path, name: &str, parts: &[&[u8]]) -> io::Result<()> {
+    static COUNTER: AtomicU64 = AtomicU64::new(0);
+    let own = COUNTER.fetch_add(1, Ordering::Relaxed);
+    let draft = folder.join(format!(".{name}.{}.{own}", std::process::id()));
+    let written = (|| {
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
+        parts.iter().try_for_each(|part| file.write_all(part))?;
+        file.sync_data()?;
+        fs::rename(&draft, folder.join(name))
+    })();
+    if written.is_err() {
+        // The draft may not even exist.
+        let _ = fs::remove_file(&draft);
+    }
+    written
+}
+
+/// The signing key: made once, readable by its owner only. A key that others could read is replaced.
+fn key(path: &Path) -> io::Result<[u8; KEY_BYTES]> {
+    let mut key = [0; KEY_BYTES];
+    match File::open(path) {
+        Ok(mut file) => {
+            let mode = file.metadata()?.mode() & 0o777;
+            if mode & 0o077 == 0 && file.read_exact(&mut key).is_ok() {
+                return Ok(key);
+            }
+            tracing::warn!(
+                mode = format!("{mode:o}"),
+                "the cache key was readable by others or cut off: replaced, code will be compiled anew"
+            );
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
+    }
+    getrandom::fill(&mut key).map_err(io::Error::other)?;
+    let folder = path.parent().unwrap_or(Path::new("."));
+    write_new(folder, "cache.key", &[&key])?;
+    Ok(key)
+}
+
+#[expect(
+    unsafe_code,
+    reason = "the one door for machine code; its only caller has just verified the signature of these very bytes"
+)]
+fn deserialize(engine: &Engine, code: &[u8]) -> wasmtime::Result<Component> {
+    // SAFETY: the bytes carry a valid HMAC under a key that only this host can read, so they are the unchanged output of
+    // `Component::serialize` in a host of this data directory; they are in memory of our own and cannot change any more.
+    unsafe { Component::deserialize(engine, code) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn compiled() -> (Engine, Component) {
+        let engine = Engine::default();
+        let component = Component::from_binary(
+            &engine,
+            &wat::parse_str("(component (core module (func (export \"f\"))))").unwrap(),
+        )
+        .unwrap();
+        (engine, component)
+    }
+
+    #[test]
+    fn what_was_stored_is_loaded_and_what_was_changed_is_not() {
+        let data = tempfile::tempdir().unwrap();
+        let (engine, component) = compiled();
+        let cache = Cache::open(data.path()).unwrap();
+        let digest = [1; 32];
+        assert!(cache.load(&engine, &digest, 7).is_none());
+        cache.store(&component, &digest, 7);
+        assert!(cache.load(&engine, &digest, 7).is_some());
+        assert!(cache.load(&engine, &digest, 8).is_none());
+
+        let path = data.path().join("cache").join(name(&digest, 7));
+        let good = fs::read(&path).unwrap();
+        for at in [0, TAG_BYTES, good.len() - 1] {
+            let mut bad = good.clone();
+            bad[at] ^= 1;
+            fs::write(&path, &bad).unwrap();
+            assert!(cache.load(&engine, &digest, 7).is_none(), "byte {at}");
+        }
+        fs::write(&path, &good[..10]).unwrap();
+        assert!(cache.load(&engine, &digest, 7).is_none());
+
+        // A good file under another name is no good file.
+        fs::write(data.path().join("cache").join(name(&[2; 32], 7)), &good).unwrap();
+        assert!(cache.load(&engine, &[2; 32], 7).is_none());
+    }
+
+    #[test]
+    fn files_are_private_and_an_exposed_key_is_replaced() {
+        let data = tempfile::tempdir().unwrap();
+        let first = Cache::open(data.path()).unwrap().key;
+        let path = data.path().join("cache.key");
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
+        assert_eq!(fs::metadata(data.path().join("cache")).unwrap().mode() & 0o777, 0o700);
+        assert_eq!(Cache::open(data.path()).unwrap().key, first);
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+        assert_ne!(Cache::open(data.path()).unwrap().key, first);
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
+    }
+}

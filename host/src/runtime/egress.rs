@@ -1,1 +1,285 @@
-//! (to be written)
+//! Outgoing HTTP: the only way from a guest into a network.
+//!
+//! Owns every step of a request: the allow-list, the name resolution, the check of each address, the connection to exactly that
+//! address, TLS, bounded times and sizes. Follows no redirect. Invariant: a request goes to a granted destination or nowhere, and
+//! carries exactly one `Host`.
+
+use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{HOST, HeaderValue};
+use http::uri::Scheme;
+use http_body::{Body, Frame, SizeHint};
+use http_body_util::BodyExt;
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use rustls::pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, Sleep, timeout};
+use tokio_rustls::TlsConnector;
+use wasmtime_wasi_http::{Error, RequestOptions, WasiBody, WasiHttpHooks};
+
+use super::policy::{Granted, HttpGrant, normal_host};
+
+/// Resolving, connecting and shaking hands. Stops a guest from holding sockets to hosts that never answer.
+const CONNECT_MAX: Duration = Duration::from_secs(10);
+/// Until the response's headers are there.
+const FIRST_BYTE_MAX: Duration = Duration::from_secs(60);
+/// The whole response. Stops an endless trickle.
+const TOTAL_MAX: Duration = Duration::from_secs(300);
+/// Bytes of a response body. Stops a guest from making the host read for ever.
+const RESPONSE_BYTES_MAX: u64 = 64 << 20;
+/// Requests of one call at the same time. Stops a guest from opening a thousand sockets.
+const REQUESTS_MAX: usize = 16;
+/// Bytes of a response's headers.
+const HEADER_BYTES_MAX: usize = 64 << 10;
+
+type Response = http::Response<WasiBody>;
+type Driver = Box<dyn Future<Output = Result<(), Error>> + Send>;
+
+/// The hooks of one call.
+pub(super) struct Egress {
+    granted: Arc<Granted>,
+    /// Made at the first request.
+    slots: Option<Arc<Semaphore>>,
+}
+
+impl Egress {
+    pub(super) fn new(granted: Arc<Granted>) -> Self {
+        Self { granted, slots: None }
+    }
+}
+
+impl WasiHttpHooks for Egress {
+    fn send_request(
+        &mut self,
+        request: http::Request<WasiBody>,
+        options: Option<RequestOptions>,
+        _sent: Box<dyn Future<Output = Result<(), Error>> + Send>,
+    ) -> Box<dyn Future<Output = Result<(Response, Driver), Error>> + Send> {
+        let granted = Arc::clone(&self.granted);
+        let slots = self.slots.get_or_insert_with(|| Arc::new(Semaphore::new(REQUESTS_MAX)));
+        let slot = Arc::clone(slots).try_acquire_owned();
+        Box::new(async move {
+            let slot = slot.map_err(|_| Error::ConnectionLimitReached)?;
+            send(&granted.http, request, options.unwrap_or_default(), slot).await
+        })
+    }
+
+    fn p2_error_from_hyper(&mut self, _: &hyper::Error) -> wasmtime_wasi_http::p2::bindings::http::types::ErrorCode {
+        wasmtime_wasi_http::p2::bindings::http::types::ErrorCode::HttpProtocolError
+    }
+
+    fn p2_error_from_connect(
+        &mut self,
+        _: &std::io::Error,
+    ) -> wasmtime_wasi_http::p2::bindings::http::types::ErrorCode {
+        wasmtime_wasi_http::p2::bindings::http::types::ErrorCode::ConnectionRefused
+    }
+
+    fn p2_error_from_tls(&mut self, _: &std::io::Error) -> wasmtime_wasi_http::p2::bindings::http::types::ErrorCode {
+        wasmtime_wasi_http::p2::bindings::http::types::ErrorCode::TlsProtocolError
+    }
+}
+
+async fn send(
+    grants: &[HttpGrant],
+    mut request: http::Request<WasiBody>,
+    options: RequestOptions,
+    slot: OwnedSemaphorePermit,
+) -> Result<(Response, Driver), Error> {
+    let until = Instant::now() + TOTAL_MAX;
+    let tls = match request.uri().scheme() {
+        Some(scheme) if *scheme == Scheme::HTTPS => true,
+        Some(scheme) if *scheme == Scheme::HTTP => false,
+        _ => return Err(Error::HttpRequestUriInvalid),
+    };
+    let authority = request.uri().authority().ok_or(Error::HttpRequestUriInvalid)?;
+    if authority.as_str().contains('@') {
+        return Err(Error::HttpRequestUriInvalid);
+    }
+    let host = normal_host(authority.host());
+    let port = authority.port_u16().unwrap_or(if tls { 443 } else { 80 });
+    let matching: Vec<_> = grants.iter().filter(|grant| grant.covers(tls, &host, port)).collect();
+    if matching.is_empty() {
+        return Err(Error::HttpRequestDenied);
+    }
+    // Inserted, never appended: a second `Host` would be read by one proxy and ignored by the next.
+    let value = HeaderValue::from_str(authority.as_str()).map_err(|_| Error::HttpRequestUriInvalid)?;
+    request.headers_mut().insert(HOST, value);
+    *request.uri_mut() = origin_form(request.uri())?;
+
+    let connect = clamp(options.connect_timeout, CONNECT_MAX);
+    let (mut sender, driver) =
+        timeout(connect, connect_to(&matching, &host, port, tls)).await.map_err(|_| Error::ConnectionTimeout)??;
+    let driver = tokio::spawn(driver);
+    // Dropped with the response or with this future: the connection ends with the call.
+    let driver = AbortOnDrop(driver);
+
+    let first_byte = clamp(options.first_byte_timeout, FIRST_BYTE_MAX);
+    let response = timeout(first_byte, sender.send_request(request))
+        .await
+        .map_err(|_| Error::ConnectionReadTimeout)?
+        .map_err(Error::Hyper)?;
+    let between = clamp(options.between_bytes_timeout, FIRST_BYTE_MAX);
+    let response = response.map(|body| Bounded::new(body, until, between, slot).boxed_unsync());
+    Ok((response, Box::new(driver.finished())))
+}
+
+fn clamp(wanted: Option<Duration>, most: Duration) -> Duration {
+    wanted.map_or(most, |wanted| wanted.min(most))
+}
+
+/// Path and query: scheme and authority go to proxies only.
+fn origin_form(uri: &http::Uri) -> Result<http::Uri, Error> {
+    let path = uri.path_and_query().map_or("/", |path| path.as_str());
+    path.parse().map_err(|_| Error::HttpRequestUriInvalid)
+}
+
+type Sender = http1::SendRequest<WasiBody>;
+
+async fn connect_to(
+    grants: &[&HttpGrant],
+    host: &str,
+    port: u16,
+    tls: bool,
+) -> Result<(Sender, impl Future<Output = Result<(), hyper::Error>> + Send + use<>), Error> {
+    let allowed = resolve(grants, host, port).await?;
+    let stream = connect_first(&allowed).await?;
+    // Small requests go out at once.
+    let _ = stream.set_nodelay(true);
+    let stream: Box<dyn Stream> = if tls {
+        let name = ServerName::try_from(host.to_owned()).map_err(|_| Error::HttpRequestUriInvalid)?;
+        Box::new(TlsConnector::from(tls_config()?).connect(name, stream).await.map_err(Error::Tls)?)
+    } else {
+        Box::new(stream)
+    };
+    http1::Builder::new().max_buf_size(HEADER_BYTES_MAX).handshake(TokioIo::new(stream)).await.map_err(Error::Hyper)
+}
+
+/// The addresses of a host that its grants may reach. One forbidden address makes none of the others wrong.
+async fn resolve(grants: &[&HttpGrant], host: &str, port: u16) -> Result<Vec<SocketAddr>, Error> {
+    let found: Vec<SocketAddr> = match host.parse::<IpAddr>() {
+        Ok(address) => vec![SocketAddr::new(address, port)],
+        Err(_) => tokio::net::lookup_host((host, port))
+            .await
+            .map_err(|_| Error::DnsError { rcode: None, info_code: None })?
+            .collect(),
+    };
+    if found.is_empty() {
+        return Err(Error::DestinationNotFound);
+    }
+    let allowed: Vec<_> =
+        found.into_iter().filter(|address| grants.iter().any(|grant| grant.may_reach(address.ip()))).collect();
+    if allowed.is_empty() {
+        tracing::warn!(host, "outgoing request refused: the name leads to addresses that are not public");
+        return Err(Error::DestinationIpProhibited);
+    }
+    Ok(allowed)
+}
+
+async fn connect_first(addresses: &[SocketAddr]) -> Result<TcpStream, Error> {
+    let mut last = Error::DestinationUnavailable;
+    for address in addresses {
+        match TcpStream::connect(address).await {
+            Ok(stream) => return Ok(stream),
+            Err(error) => last = Error::Connect(error),
+        }
+    }
+    Err(last)
+}
+
+/// Made at the first request; the roots are those of the browsers.
+fn tls_config() -> Result<Arc<rustls::ClientConfig>, Error> {
+    static CONFIG: OnceLock<Arc<rustls::ClientConfig>> = OnceLock::new();
+    if let Some(config) = CONFIG.get() {
+        return Ok(Arc::clone(config));
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let roots = rustls::RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
+    let config = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|_| Error::ConfigurationError)?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    Ok(Arc::clone(CONFIG.get_or_init(|| Arc::new(config))))
+}
+
+trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+
+/// The task that moves bytes between a connection and its body.
+struct AbortOnDrop(tokio::task::JoinHandle<Result<(), hyper::Error>>);
+
+impl AbortOnDrop {
+    async fn finished(mut self) -> Result<(), Error> {
+        match (&mut self.0).await {
+            Ok(result) => result.map_err(Error::Hyper),
+            Err(_) => Err(Error::ConnectionTerminated),
+        }
+    }
+}
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// A response body that ends in time and in size.
+struct Bounded {
+    body: hyper::body::Incoming,
+    bytes_left: u64,
+    until: Instant,
+    between: Duration,
+    timer: Pin<Box<Sleep>>,
+    _slot: OwnedSemaphorePermit,
+}
+
+impl Bounded {
+    fn new(body: hyper::body::Incoming, until: Instant, between: Duration, slot: OwnedSemaphorePermit) -> Self {
+        let timer = Box::pin(tokio::time::sleep_until(until.min(Instant::now() + between)));
+        Self { body, bytes_left: RESPONSE_BYTES_MAX, until, between, timer, _slot: slot }
+    }
+}
+
+impl Body for Bounded {
+    type Data = Bytes;
+    type Error = Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+        let this = &mut *self;
+        match Pin::new(&mut this.body).poll_frame(cx) {
+            Poll::Pending => match this.timer.as_mut().poll(cx) {
+                Poll::Ready(()) => Poll::Ready(Some(Err(Error::HttpResponseTimeout))),
+                Poll::Pending => Poll::Pending,
+            },
+            Poll::Ready(Some(Ok(frame))) => {
+                let bytes = frame.data_ref().map_or(0, Bytes::len) as u64;
+                let Some(left) = this.bytes_left.checked_sub(bytes) else {
+                    return Poll::Ready(Some(Err(Error::HttpResponseBodySize(Some(RESPONSE_BYTES_MAX)))));
+                };
+                this.bytes_left = left;
+                let next = this.until.min(Instant::now() + this.between);
+                this.timer.as_mut().reset(next);
+                Poll::Ready(Some(Ok(frame)))
+            }
+            Poll::Ready(Some(Err(error))) => Poll::Ready(Some(Err(Error::Hyper(error)))),
+            Poll::Ready(None) => Poll::Ready(None),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

@@ -4,14 +4,30 @@
 //! every grant. Must not learn whose call it runs, nor know what a task is. Invariant: a call sends exactly one
 //! [`CallEvent::Finished`], always last, and once its [`Running`] is dropped nothing of it goes on.
 
-pub mod bindings;
-pub mod cache;
+mod asking;
+mod bindings;
+mod cache;
+mod call;
 pub mod catalog;
-pub mod egress;
+mod declared;
+mod egress;
+mod engine;
+mod events;
+mod fault;
+mod gate;
+mod imports;
 pub mod inspect;
+mod json;
+mod limits;
+mod load;
+mod output;
 pub mod policy;
 pub mod sandbox;
 pub mod schema;
+mod supervise;
+#[cfg(test)]
+mod tests;
+mod world;
 
 use std::sync::Arc;
 
@@ -24,6 +40,9 @@ use crate::domain::task::{CallId, PluginVersion};
 use crate::domain::tool::ToolOutput;
 
 pub use catalog::{Catalog, ToolEntry};
+pub use gate::Shared;
+pub use load::{LoadError, LoadedPlugin, PluginSource, Source, ToolPolicy};
+pub use sandbox::{Sandbox, SandboxConfig, SandboxError};
 
 /// Everything that a call is, before it starts. Nothing in it names the requestor.
 #[derive(Clone, Debug)]
@@ -121,21 +140,18 @@ impl Drop for StopOnDrop {
     }
 }
 
-/// The levers on a running call; cheap to clone, harmless once the call is over.
-#[derive(Clone, Debug)]
+/// The levers on a running call; cheap to clone, harmless once the call is over. A default one moves nothing.
+#[derive(Clone, Debug, Default)]
 pub struct Control {
-    pub(crate) shared: Arc<sandbox::Shared>,
+    pub(crate) shared: Arc<Shared>,
 }
 
 /// Why a call could not even start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
+    /// Neither ready nor kept: it was never accepted, or its plugin is not configured any more.
     #[error("plugin {0} is not loaded")]
     UnknownPlugin(String),
-    #[error("the instance pool is full")]
-    PoolFull,
-    #[error("instantiation failed: {0}")]
-    Instantiate(String),
 }
 
 /// Starts calls. The real one is [`sandbox::Sandbox`]; tests of the task engine script their own.

@@ -7,12 +7,12 @@ use std::collections::HashMap;
 use std::hash::Hash;
 
 use super::{Error, StoredCaps, Usage};
-use crate::domain::requestor::{Requestor, RequestorId, TenantId};
+use crate::domain::requestor::{Requestor, TenantId};
 
 /// Counters of a requestor and its tenant.
 #[derive(Default)]
 pub(super) struct Ledger {
-    requestors: HashMap<RequestorId, Usage>,
+    requestors: HashMap<Requestor, Usage>,
     tenants: HashMap<TenantId, Usage>,
 }
 
@@ -37,8 +37,7 @@ impl Ledger {
 
     /// Counts more, without a check.
     pub(super) fn add(&mut self, requestor: &Requestor, more: Usage) {
-        for usage in
-            [self.requestors.entry(requestor.id).or_default(), self.tenants.entry(requestor.tenant).or_default()]
+        for usage in [self.requestors.entry(*requestor).or_default(), self.tenants.entry(requestor.tenant).or_default()]
         {
             usage.tasks = usage.tasks.saturating_add(more.tasks);
             usage.bytes = usage.bytes.saturating_add(more.bytes);
@@ -47,13 +46,13 @@ impl Ledger {
 
     /// Counts less. Who has nothing left is forgotten, so that the counters do not outgrow the tasks.
     pub(super) fn take(&mut self, requestor: &Requestor, less: Usage) {
-        take_from(&mut self.requestors, &requestor.id, less);
+        take_from(&mut self.requestors, requestor, less);
         take_from(&mut self.tenants, &requestor.tenant, less);
     }
 
     /// What the requestor and its tenant have.
     pub(super) fn of(&self, requestor: &Requestor) -> (Usage, Usage) {
-        let own = self.requestors.get(&requestor.id).copied().unwrap_or_default();
+        let own = self.requestors.get(requestor).copied().unwrap_or_default();
         let tenant = self.tenants.get(&requestor.tenant).copied().unwrap_or_default();
         (own, tenant)
     }

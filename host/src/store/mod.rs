@@ -11,7 +11,11 @@ mod leases;
 mod ledger;
 pub mod memory;
 pub mod record;
+#[cfg(test)]
+mod samples;
 pub mod sled;
+#[cfg(test)]
+mod suite;
 
 use async_trait::async_trait;
 

@@ -73,3 +73,6 @@ fn open_seal<'a>(bytes: &'a [u8], what: &str) -> Result<&'a [u8], Error> {
         None => Err(Error::Corrupt(format!("a {what} record is empty"))),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -16,6 +16,7 @@ mod head;
 mod keys;
 mod open;
 mod operation;
+mod operator;
 mod probe;
 mod space;
 mod state;
@@ -31,6 +32,7 @@ use async_trait::async_trait;
 use tokio::sync::{Semaphore, oneshot};
 
 pub use self::backup::backup;
+pub use self::operator::{Moved, PROBLEMS_MAX, Report, check, check_running, export, export_running, rebuild};
 pub use self::probe::{PROBE_ARGUMENT, ProbeMode, probe_main};
 pub use self::space::FreeSpace;
 
@@ -197,22 +199,22 @@ impl SledStore {
 
     /// Finds places for the payloads of a task; large ones are on disk when this returns.
     async fn place(&self, part: Part, bytes: Vec<u8>, payloads: &mut Payloads) -> Result<Place, Error> {
-        if bytes.len() <= PAYLOAD_INLINE_BYTES {
-            return Ok(Place::Inline(bytes));
-        }
-        let (length, checksum) = (bytes.len() as u64, crc32fast::hash(&bytes));
         if bytes.len() < FILE_BYTES_MIN {
-            payloads.chunks.push(Chunked { part, bytes });
-            return Ok(Place::Chunks { bytes: length, checksum });
+            return place_now(&self.files, part, bytes, payloads);
         }
         if let Some(reason) = self.shared.read_only() {
             return Err(Error::ReadOnly(reason));
         }
         let files = self.files.clone();
-        let written = tokio::task::spawn_blocking(move || files.write(&bytes)).await;
-        let (name, file) = written.map_err(|error| Error::Engine(format!("a file was not written: {error}")))??;
-        payloads.files.push(file);
-        Ok(Place::File { name, bytes: length, checksum })
+        let placed = tokio::task::spawn_blocking(move || {
+            let mut own = Payloads::default();
+            let place = place_now(&files, part, bytes, &mut own)?;
+            Ok((place, own.files))
+        });
+        let placed = placed.await.map_err(|error| Error::Engine(format!("a file was not written: {error}")))?;
+        let (place, written) = placed?;
+        payloads.files.extend(written);
+        Ok(place)
     }
 
     /// Reads a payload, off the asynchronous threads when it lies in a file.
@@ -270,6 +272,21 @@ fn create(layout: &Layout, cache_bytes: u64) -> Result<(Database, StateFile), Er
     database.file.sync_all().map_err(|error| Error::Engine(format!("the database cannot be synced: {error}")))?;
     state.write(1, false)?;
     Ok((database, state))
+}
+
+/// Finds a place for a payload; a file is on disk when this returns.
+fn place_now(files: &Files, part: Part, bytes: Vec<u8>, payloads: &mut Payloads) -> Result<Place, Error> {
+    if bytes.len() <= PAYLOAD_INLINE_BYTES {
+        return Ok(Place::Inline(bytes));
+    }
+    let (length, checksum) = (bytes.len() as u64, crc32fast::hash(&bytes));
+    if bytes.len() < FILE_BYTES_MIN {
+        payloads.chunks.push(Chunked { part, bytes });
+        return Ok(Place::Chunks { bytes: length, checksum });
+    }
+    let (name, file) = files.write(&bytes)?;
+    payloads.files.push(file);
+    Ok(Place::File { name, bytes: length, checksum })
 }
 
 /// Splits a record into what stays in the task's row and what does not fit there.
@@ -469,3 +486,6 @@ impl RowStore for SledStore {
         rows.iter().map(|(key, value)| Ok((key.iter().skip(1).copied().collect(), head::open_row(value)?))).collect()
     }
 }
+
+#[cfg(test)]
+mod tests;

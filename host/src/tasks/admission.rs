@@ -69,17 +69,27 @@ impl LimitsTable {
 #[derive(Debug)]
 pub(super) struct Admission {
     limits: LimitsTable,
+    /// Calls that may rest at the same time, in all. Each holds an instance of the pool; more of them would take the instances
+    /// that running calls have a permit for. One tenant gets at most half.
+    resting_max: u32,
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
     running: u32,
+    resting: u32,
     next_ticket: u64,
-    tenants: HashMap<TenantId, u32>,
+    tenants: HashMap<TenantId, TenantCounts>,
     requestors: HashMap<Requestor, Counts>,
     /// Requestors with waiters, in the order of their turns, per tenant; and the tenants in the order of theirs.
     turns: VecDeque<(TenantId, VecDeque<Requestor>)>,
+}
+
+#[derive(Debug, Default)]
+struct TenantCounts {
+    running: u32,
+    resting: u32,
 }
 
 #[derive(Debug, Default)]
@@ -179,7 +189,18 @@ impl Drop for Held {
             let count = counts.held(self.hold);
             *count = count.saturating_sub(1);
         }
+        if self.hold.rests() {
+            state.resting = state.resting.saturating_sub(1);
+            state.tenant(&self.requestor, |counts| counts.resting = counts.resting.saturating_sub(1));
+        }
         state.forget_if_idle(&self.requestor);
+    }
+}
+
+impl Hold {
+    /// Whether it holds an instance.
+    fn rests(self) -> bool {
+        matches!(self, Self::Waiting | Self::Paused)
     }
 }
 
@@ -207,8 +228,8 @@ impl Counts {
 }
 
 impl Admission {
-    pub(super) fn new(limits: LimitsTable) -> Arc<Self> {
-        Arc::new(Self { limits, state: Mutex::default() })
+    pub(super) fn new(limits: LimitsTable, resting_max: u32) -> Arc<Self> {
+        Arc::new(Self { limits, resting_max, state: Mutex::default() })
     }
 
     pub(super) fn limits(&self, requestor: &Requestor) -> &Arc<Limits> {
@@ -270,11 +291,19 @@ impl Admission {
             Hold::Paused => ("tasks_paused_per_requestor", limits.tasks_paused_per_requestor),
         };
         let mut state = lock(&self.state);
+        let tenant_resting = state.tenants.get(&requestor.tenant).map_or(0, |counts| counts.resting);
+        if hold.rests() && (state.resting >= self.resting_max || tenant_resting >= self.resting_max.div_ceil(2)) {
+            return Err(Full { limit: "calls_resting_total", value: self.resting_max.into() });
+        }
         let count = state.requestors.entry(*requestor).or_default().held(hold);
         if *count >= value {
             return Err(Full { limit, value: value.into() });
         }
         *count += 1;
+        if hold.rests() {
+            state.resting += 1;
+            state.tenant(requestor, |counts| counts.resting += 1);
+        }
         Ok(Held { admission: self.clone(), requestor: *requestor, hold })
     }
 
@@ -287,7 +316,7 @@ impl Admission {
         let limits = self.limits.of(requestor);
         let (running, running_tasks) =
             state.requestors.get(requestor).map_or((0, 0), |counts| (counts.running, counts.running_tasks));
-        let tenant = state.tenants.get(&requestor.tenant).copied().unwrap_or(0);
+        let tenant = state.tenants.get(&requestor.tenant).map_or(0, |counts| counts.running);
         let checks = [
             (purpose.is_task(), running_tasks, limits.tasks_running_per_requestor, "tasks_running_per_requestor"),
             (true, running, limits.calls_running_per_requestor, "calls_running_per_requestor"),
@@ -370,20 +399,24 @@ impl Counts {
 impl State {
     fn take(&mut self, requestor: &Requestor, task: bool) {
         self.running += 1;
-        *self.tenants.entry(requestor.tenant).or_default() += 1;
+        self.tenant(requestor, |counts| counts.running += 1);
         let counts = self.requestors.entry(*requestor).or_default();
         counts.running += 1;
         counts.running_tasks += u32::from(task);
     }
 
+    /// Changes a tenant's counts; they are kept only while something counts.
+    fn tenant(&mut self, requestor: &Requestor, change: impl FnOnce(&mut TenantCounts)) {
+        let counts = self.tenants.entry(requestor.tenant).or_default();
+        change(counts);
+        if counts.running == 0 && counts.resting == 0 {
+            self.tenants.remove(&requestor.tenant);
+        }
+    }
+
     fn give_back(&mut self, requestor: &Requestor, task: bool) {
         self.running = self.running.saturating_sub(1);
-        if let Some(running) = self.tenants.get_mut(&requestor.tenant) {
-            *running = running.saturating_sub(1);
-            if *running == 0 {
-                self.tenants.remove(&requestor.tenant);
-            }
-        }
+        self.tenant(requestor, |counts| counts.running = counts.running.saturating_sub(1));
         if let Some(counts) = self.requestors.get_mut(requestor) {
             counts.running = counts.running.saturating_sub(1);
             counts.running_tasks = counts.running_tasks.saturating_sub(u32::from(task));

@@ -46,6 +46,8 @@ pub struct Options {
     pub limits: Limits,
     /// Tenants with limits of their own.
     pub tenant_limits: HashMap<TenantId, Limits>,
+    /// Calls that can hold an instance at the same time: those that run, and those that wait or are paused.
+    pub instances_max: u32,
 }
 
 /// The task engine; cheap to clone.
@@ -87,7 +89,8 @@ pub(super) enum ApplyError {
 impl Tasks {
     /// An engine that runs nothing yet: see [`Tasks::recover`] and [`Tasks::tend`].
     pub fn new(options: Options) -> Result<Self, Error> {
-        let Options { store, executor, clock, limits, tenant_limits } = options;
+        let Options { store, executor, clock, limits, tenant_limits, instances_max } = options;
+        let resting_max = instances_max.saturating_sub(limits.calls_running_total);
         let base = Arc::new(limits);
         let tenants: HashMap<_, _> = tenant_limits.into_iter().map(|(id, limits)| (id, Arc::new(limits))).collect();
         let creations =
@@ -96,7 +99,7 @@ impl Tasks {
             store,
             executor,
             clock,
-            admission: Admission::new(LimitsTable { base, tenants }),
+            admission: Admission::new(LimitsTable { base, tenants }, resting_max),
             feeds: Feeds::default(),
             runs: Mutex::default(),
             durations: Durations::default(),

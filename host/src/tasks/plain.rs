@@ -79,7 +79,7 @@ impl PlainCall {
         };
         let cancel_grace = self.cancel_grace();
         let Self { inner, running, occupancy, wait, .. } = self;
-        running.control.promoted(task.id.to_string());
+        running.control.promoted(&task.id.to_string());
         let wait = match wait {
             Wait::Morning { at, reply } => LiveWait::Morning { at, reply },
             Wait::Permit(Reply::Slept(reply)) => LiveWait::Permit(LiveReply::Slept(reply)),

@@ -144,8 +144,14 @@ fn world_on(store: Arc<MemoryStore>, limits: Limits) -> World {
     let catalog = Arc::new(Catalog::new(TOOLS.into_iter().map(entry).collect()));
     let executor = Arc::new(Scripted { catalog, started: Arc::clone(&started) });
     let clock = Arc::new(ManualClock::at(1_000_000));
-    let options =
-        Options { store: store.clone(), executor, clock: clock.clone(), limits, tenant_limits: HashMap::new() };
+    let options = Options {
+        store: store.clone(),
+        executor,
+        clock: clock.clone(),
+        limits,
+        tenant_limits: HashMap::new(),
+        instances_max: 100,
+    };
     World { tasks: Tasks::new(options).unwrap(), store, clock, started }
 }
 

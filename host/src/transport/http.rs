@@ -62,7 +62,9 @@ pub struct HttpOptions {
 /// Why nothing can be listened on.
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
-    #[error("cannot listen on {0}: another process does already; stop it or choose another port with --listen (port 0 picks a free one)")]
+    #[error(
+        "cannot listen on {0}: another process does already; stop it or choose another port with --listen (port 0 picks a free one)"
+    )]
     InUse(SocketAddr),
     #[error(
         "refusing to listen on {0}, which other machines can reach, without authentication: create a token first \
@@ -96,7 +98,7 @@ pub struct Parts<M: Mcp> {
     pub mcp: Arc<M>,
     pub sessions: Arc<Registry<M>>,
     pub authenticator: Authenticator,
-    pub rate: RequestRate,
+    pub rate: Arc<RequestRate>,
     /// Why the host should get no traffic at the moment.
     pub unready: Box<dyn Fn() -> Option<String> + Send + Sync>,
     pub now: Now,
@@ -108,7 +110,7 @@ pub struct Server<M: Mcp> {
     mcp: Arc<M>,
     sessions: Arc<Registry<M>>,
     authenticator: Authenticator,
-    rate: RequestRate,
+    rate: Arc<RequestRate>,
     unready: Box<dyn Fn() -> Option<String> + Send + Sync>,
     now: Now,
     options: HttpOptions,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::domain::requestor::Requestor;
-use crate::protocol::{Exchange, Rejection};
+use crate::protocol::{Connection, Declared, Exchange, Rejection};
 
 /// A legacy session, as far as a transport needs to know it.
 pub trait Session: Send + Sync + 'static {
@@ -34,6 +34,10 @@ pub trait Session: Send + Sync + 'static {
 pub struct Peer<S> {
     pub requestor: Requestor,
     pub session: Option<Arc<S>>,
+    /// What the headers say about the message; `None` where there are none.
+    pub declared: Option<Declared>,
+    /// Set where several messages share one connection.
+    pub connection: Option<Arc<Connection>>,
 }
 
 /// What became of a message.
@@ -54,8 +58,11 @@ pub trait Mcp: Send + Sync + 'static {
 
     /// Takes one message. Long work belongs into the exchange that is returned, not here: stdio reads its next line only when
     /// this is done.
-    fn receive(&self, peer: Peer<Self::Session>, message: Bytes)
-    -> impl Future<Output = Received<Self::Session>> + Send;
+    fn receive(
+        &self,
+        peer: Peer<Self::Session>,
+        message: Bytes,
+    ) -> impl Future<Output = Received<Self::Session>> + Send;
 
     /// A session as it was when its state was saved; `None` if the state cannot be understood.
     fn restore(&self, requestor: Requestor, id: &str, state: &[u8]) -> Option<Arc<Self::Session>>;

@@ -8,6 +8,7 @@ pub mod auth;
 pub mod http;
 pub mod mcp;
 pub mod principal;
+pub mod protocol;
 pub mod rate;
 pub mod session;
 pub mod stdio;

@@ -6,11 +6,14 @@
 
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use super::Now;
+use super::auth::{Denied, Verifier};
 use crate::domain::UnixMs;
 use crate::domain::requestor::{Requestor, RequestorId, TenantId};
 use crate::store::{self, RowKind, Store};
@@ -194,6 +197,11 @@ impl Principals {
         Ok(self.tokens().await?.iter().any(|token| token.is_active(now)))
     }
 
+    /// Whether a token was ever made.
+    pub async fn any_token(&self) -> Result<bool, Error> {
+        Ok(!self.store.rows(RowKind::Token, None, 1).await?.is_empty())
+    }
+
     /// Ends a token, now and for ever. Ending it twice keeps the first time.
     pub async fn revoke_token(&self, id: &str, now: UnixMs) -> Result<TokenInfo, Error> {
         let rows = self.all::<TokenRow>(RowKind::Token, &[]).await?;
@@ -302,6 +310,41 @@ impl Principals {
             }
         }
     }
+}
+
+/// Bearer tokens of this host.
+pub struct TokenVerifier {
+    principals: Principals,
+    now: Now,
+}
+
+impl TokenVerifier {
+    pub fn new(principals: Principals, now: Now) -> Self {
+        Self { principals, now }
+    }
+}
+
+#[async_trait]
+impl Verifier for TokenVerifier {
+    async fn verify(&self, token: &str) -> Result<Requestor, Denied> {
+        let resolved = self.principals.resolve_token(token, (self.now)()).await.map_err(unavailable)?;
+        resolved.map(|resolved| resolved.requestor).ok_or(Denied::Invalid)
+    }
+
+    /// Everyone is the local requestor until the first token is made. Tokens that ended count: otherwise the door would open
+    /// by itself when the last one expires.
+    async fn anonymous(&self) -> Result<Option<Requestor>, Denied> {
+        if self.principals.any_token().await.map_err(unavailable)? {
+            return Ok(None);
+        }
+        self.principals.local_requestor().await.map(Some).map_err(unavailable)
+    }
+}
+
+fn unavailable(error: Error) -> Denied {
+    let incident = random::<8>().map_or_else(|_| "unknown".to_owned(), |bytes| hex(&bytes));
+    tracing::error!(incident, error = %error, "a credential could not be checked");
+    Denied::Unavailable { incident }
 }
 
 impl PrincipalRow {
@@ -417,6 +460,20 @@ mod unit {
         assert_ne!(seen[1].tenant, seen[2].tenant);
         assert_eq!(principals.names().await.unwrap().len(), seen.len());
         assert_eq!(principals.local_requestor().await.unwrap(), seen[0]);
+    }
+
+    #[tokio::test]
+    async fn the_first_token_ends_anonymous_access_for_good() {
+        let principals = principals();
+        let verifier = TokenVerifier::new(principals.clone(), Arc::new(|| 50));
+        assert_eq!(verifier.anonymous().await.unwrap(), Some(principals.local_requestor().await.unwrap()));
+        let new = principals.create_token("alice", "acme", Some(100), 1).await.unwrap();
+        assert_eq!(verifier.anonymous().await.unwrap(), None);
+        let alice = verifier.verify(&new.token).await.unwrap();
+        assert_ne!(alice, principals.local_requestor().await.unwrap());
+        principals.revoke_token(&new.info.id, 2).await.unwrap();
+        assert!(matches!(verifier.verify(&new.token).await, Err(Denied::Invalid)));
+        assert_eq!(verifier.anonymous().await.unwrap(), None);
     }
 
     #[tokio::test]

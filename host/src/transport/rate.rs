@@ -32,7 +32,8 @@ struct Buckets {
 
 impl Buckets {
     fn new(per_second: NonZeroU32) -> Self {
-        let quota = Quota::per_second(per_second).allow_burst(per_second.saturating_mul(NonZeroU32::MIN.saturating_add(1)));
+        let quota =
+            Quota::per_second(per_second).allow_burst(per_second.saturating_mul(NonZeroU32::MIN.saturating_add(1)));
         Self { per_second, limiter: RateLimiter::keyed(quota) }
     }
 }
@@ -52,7 +53,9 @@ impl RequestRate {
         let buckets = self.tenants.get(&requestor.tenant).unwrap_or(&self.usual);
         buckets.limiter.check_key(&requestor.id).map_err(|until| Exceeded {
             per_second: buckets.per_second.get(),
-            retry_after_ms: u64::try_from(until.wait_time_from(self.clock.now()).as_millis()).unwrap_or(u64::MAX).max(1),
+            retry_after_ms: u64::try_from(until.wait_time_from(self.clock.now()).as_millis())
+                .unwrap_or(u64::MAX)
+                .max(1),
         })
     }
 

@@ -83,7 +83,10 @@ pub(super) fn one_line(message: &str) -> Cow<'_, str> {
 /// What a reader gets.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Next {
-    Event { number: u64, text: Bytes },
+    Event {
+        number: u64,
+        text: Bytes,
+    },
     /// Nothing yet.
     Wait,
     /// Everything was read, another reader took over, or this one is too slow.
@@ -216,7 +219,8 @@ impl Log {
         let Some(first) = ring.events.front() else {
             return if ring.newest > after || ring.quiet_since.is_some() { Next::Over } else { Next::Wait };
         };
-        let event = (after + 1).checked_sub(first.number).and_then(|index| ring.events.get(usize::try_from(index).ok()?));
+        let event =
+            (after + 1).checked_sub(first.number).and_then(|index| ring.events.get(usize::try_from(index).ok()?));
         match event {
             Some(event) => Next::Event { number: event.number, text: event.text.clone() },
             None if after < ring.newest || ring.quiet_since.is_some() => Next::Over,
@@ -255,7 +259,8 @@ impl Streams {
         let request = request.map(|id| URL_SAFE_NO_PAD.encode(id)).unwrap_or_default();
         let log = Arc::new(Log::new(format!("{epoch:x}.{count}.{request}"), kept.clone()));
         if opened.logs.len() >= LOGS_MAX {
-            let finished = opened.logs.iter().find(|(_, log)| log.ring().quiet_since.is_some()).map(|(number, _)| *number);
+            let finished =
+                opened.logs.iter().find(|(_, log)| log.ring().quiet_since.is_some()).map(|(number, _)| *number);
             if let Some(number) = finished {
                 opened.logs.remove(&number);
             }

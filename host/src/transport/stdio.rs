@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use crate::domain::requestor::Requestor;
-use crate::protocol::Exchange;
+use crate::protocol::{self, Exchange};
 
 use super::mcp::{Mcp, Peer, Received, Session as _};
 use super::rate::RequestRate;
@@ -53,7 +53,16 @@ pub async fn serve<M: Mcp>(
     let mut writing = tokio::spawn(write_lines(writer, queue));
     let reader = pin!(reader);
     let mut lines = Lines::new(reader, options.line_bytes_max);
-    let mut connection = Connection { mcp, requestor, options, session: None, requests: JoinSet::new(), standalone: JoinSet::new(), out };
+    let mut connection = Connection {
+        mcp,
+        requestor,
+        options,
+        session: None,
+        in_flight: Arc::default(),
+        requests: JoinSet::new(),
+        standalone: JoinSet::new(),
+        out,
+    };
     let read = tokio::select! {
         read = connection.read_all(&mut lines) => read,
         // Nobody can be answered any more.
@@ -74,6 +83,8 @@ struct Connection<M: Mcp> {
     requestor: Requestor,
     options: StdioOptions,
     session: Option<Arc<M::Session>>,
+    /// The requests that belong to no session.
+    in_flight: Arc<protocol::Connection>,
     requests: JoinSet<()>,
     standalone: JoinSet<()>,
     out: mpsc::Sender<String>,
@@ -103,7 +114,12 @@ impl<M: Mcp> Connection<M> {
             }
             return;
         }
-        let peer = Peer { requestor: self.requestor, session: self.session.clone() };
+        let peer = Peer {
+            requestor: self.requestor,
+            session: self.session.clone(),
+            declared: None,
+            connection: Some(self.in_flight.clone()),
+        };
         match self.mcp.receive(peer, message).await {
             Received::Exchange(exchange) => {
                 self.requests.spawn(forward(exchange, self.out.clone()));
@@ -127,9 +143,9 @@ impl<M: Mcp> Connection<M> {
             return Err(Refusal::quota("requests_open", REQUESTS_OPEN_MAX as u64));
         }
         match &self.options.rate {
-            Some(rate) => {
-                rate.admit(&self.requestor).map_err(|exceeded| Refusal::rate(exceeded.per_second, exceeded.retry_after_ms))
-            }
+            Some(rate) => rate
+                .admit(&self.requestor)
+                .map_err(|exceeded| Refusal::rate(exceeded.per_second, exceeded.retry_after_ms)),
             None => Ok(()),
         }
     }

@@ -90,8 +90,8 @@ fn explain(listen: &str, config: &Path, data: &Path) {
     }
     eprintln!(
         r#"
-Look at it with MCP Inspector (Transport Type: Streamable HTTP):
-  npx @modelcontextprotocol/inspector --transport http --server-url http://{listen}/mcp
+Look at it with MCP Inspector; in its page choose Transport Type `Streamable HTTP` and URL `http://{listen}/mcp`:
+  npx @modelcontextprotocol/inspector
 
 Or with curl:
   MCP=http://{listen}/mcp

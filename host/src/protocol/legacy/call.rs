@@ -119,6 +119,7 @@ impl Conversation {
                 Next::News(CallNews::Log { level, logger, data }) if level >= self.session.log_level() => {
                     self.outlet.say(notices::log(level, logger.as_deref(), &data, None));
                 }
+                // In this era the client alone decides what becomes a task.
                 Next::News(CallNews::Log { .. } | CallNews::Detach) => {}
                 Next::News(CallNews::Ask { requests, reply }) => {
                     let (shared, session) = (Arc::clone(&self.shared), Arc::clone(&self.session));

@@ -216,6 +216,10 @@ impl Standalone {
 
 impl Drop for Standalone {
     fn drop(&mut self) {
+        if !self.outlet.is_empty() {
+            // What was said last may never have left; hearing of a changed list once too often does no harm.
+            self.session.unsee_tools();
+        }
         self.shared.carriers.closed_standalone(self.listener.stream);
     }
 }

@@ -4,8 +4,8 @@ use serde::ser::SerializeMap;
 use serde_json::{Value, json};
 
 use super::result::{Complete, Entries};
-use super::{INTERACTION_EXTENSION, Request, versions};
-use crate::protocol::Exchange;
+use super::{INTERACTION_EXTENSION, Request};
+use crate::protocol::{Exchange, VERSIONS};
 use crate::protocol::exchange::answered;
 use crate::protocol::jsonrpc::response;
 use crate::protocol::wire::TASKS_EXTENSION;
@@ -21,7 +21,7 @@ struct Discovered<'a> {
 
 impl Entries for Discovered<'_> {
     fn write<M: SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
-        map.serialize_entry("supportedVersions", &versions())?;
+        map.serialize_entry("supportedVersions", &VERSIONS)?;
         map.serialize_entry("capabilities", &self.capabilities)?;
         if let Some(instructions) = self.instructions {
             map.serialize_entry("instructions", instructions)?;

@@ -49,7 +49,7 @@ pub(in crate::protocol) fn names_a_version(params: &RawValue) -> bool {
         version: Option<&'a RawValue>,
     }
     // Nearly every legacy message is spared the reading.
-    params.get().contains(PROTOCOL_VERSION)
+    crate::protocol::may_be_modern(params.get().as_bytes())
         && serde_json::from_str::<Params<'_>>(params.get())
             .is_ok_and(|params| params.meta.is_some_and(|meta| meta.version.is_some()))
 }

@@ -20,9 +20,6 @@ mod task;
 mod tasks;
 mod tools;
 
-#[cfg(test)]
-mod tests;
-
 use std::sync::Arc;
 
 use futures::StreamExt as _;
@@ -33,8 +30,7 @@ use serde_json::value::{RawValue, to_raw_value};
 use super::error::RpcError;
 use super::exchange::answered;
 use super::jsonrpc::{Message, RequestId, error_response, response};
-use super::session::Version;
-use super::{Declared, Exchange, Frame, Peer, ProtocolOptions, Received, Rejection, Shared};
+use super::{Declared, Exchange, Frame, Peer, ProtocolOptions, Received, Rejection, Shared, VERSIONS};
 use crate::domain::requestor::Requestor;
 use connection::InFlight;
 use meta::Client;
@@ -44,7 +40,7 @@ pub use connection::Connection;
 pub(super) use meta::{is_modern_version, names_a_version};
 
 /// The revision that is spoken here.
-const VERSION: &str = "2026-07-28";
+pub(super) const VERSION: &str = "2026-07-28";
 /// The extension of steer, pause and resume: a name of our own, because the draft's place is checked strictly by clients.
 const INTERACTION_EXTENSION: &str = "dev.bulkhead/task-interaction";
 
@@ -165,7 +161,7 @@ fn request(
         declared::check(declared, &meta.version, name, method, params)?;
     }
     if meta.version != VERSION {
-        return Err(RpcError::unsupported_version(&versions(), &meta.version));
+        return Err(RpcError::unsupported_version(&VERSIONS, &meta.version));
     }
     let method = method.ok_or_else(|| RpcError::unknown_method(name))?;
     let client = meta.client()?;
@@ -196,11 +192,6 @@ fn request(
 /// Ends without a response when the client cancels the request; what is dropped then stops its call.
 fn until_cancelled(exchange: Exchange, in_flight: InFlight) -> Exchange {
     exchange.take_until(async move { in_flight.cancelled().await }).boxed()
-}
-
-/// Every revision that is spoken, newest first.
-fn versions() -> Vec<&'static str> {
-    std::iter::once(VERSION).chain(Version::ALL.map(Version::name)).collect()
 }
 
 /// A refusal as a response.

@@ -120,7 +120,7 @@ fn join<T>(joined: Result<Result<T, Error>, tokio::task::JoinError>) -> Result<T
 struct Copy {
     _lock: open::DirectoryLock,
     layout: Layout,
-    db: ::sled::Db,
+    tree: ::sled::Tree,
     from: Files,
     to: Files,
     copied: HashSet<FileName>,
@@ -130,9 +130,9 @@ impl Copy {
     fn begin(view: &View, from: Files, target: &Path) -> Result<Self, Error> {
         let layout = Layout::new(target);
         let lock = open::lock(&layout)?;
-        let db = open::engine(&layout.database, COPY_CACHE_BYTES)?;
+        let tree = (*open::engine(&layout.database, COPY_CACHE_BYTES)?).clone();
         let to = open::files(&layout)?;
-        let mut copy = Self { _lock: lock, layout, db, from, to, copied: HashSet::new() };
+        let mut copy = Self { _lock: lock, layout, tree, from, to, copied: HashSet::new() };
         let mut start = Vec::new();
         loop {
             let rows = view.scan(&[], &start, PAGE_ROWS)?;
@@ -156,7 +156,7 @@ impl Copy {
                 None => batch.remove(key),
             }
         }
-        self.db.apply_batch(batch).map_err(engine_error)
+        self.tree.apply_batch(batch).map_err(engine_error)
     }
 
     fn copy_files(&mut self, head: &Head) -> Result<(), Error> {
@@ -176,16 +176,16 @@ impl Copy {
             self.write(page.to_vec())?;
         }
         drop(guard);
-        let (_, named) = open::take_stock(&self.db)?;
+        let (_, named) = open::take_stock(&self.tree)?;
         self.to.remove_orphans(&named)?;
-        let row = self.db.get(keys::GROUP).map_err(engine_error)?;
+        let row = self.tree.get(keys::GROUP).map_err(engine_error)?;
         let last: GroupRow = unseal(&row.ok_or_else(|| open::refuse("the copy has no row of its own"))?, "database")?;
-        seal_database(self.db, &self.layout, &last)
+        seal_database(self.tree, &self.layout, &last)
     }
 }
 
 /// Makes a newly written database durable and writes the state that belongs to it.
-pub(super) fn seal_database(db: ::sled::Db, layout: &Layout, last: &GroupRow) -> Result<(), Error> {
+pub(super) fn seal_database(db: ::sled::Tree, layout: &Layout, last: &GroupRow) -> Result<(), Error> {
     db.flush().map_err(engine_error)?;
     drop(db);
     let path = layout.database_file();

@@ -38,7 +38,11 @@ pub(super) struct Layout {
 
 impl Layout {
     pub(super) fn new(data: &Path) -> Self {
-        let store = data.join("store");
+        Self::at(data, data.join("store"))
+    }
+
+    /// With another folder than the usual one.
+    pub(super) fn at(data: &Path, store: PathBuf) -> Self {
         Self {
             lock: data.join("lock"),
             database: store.join("sled"),

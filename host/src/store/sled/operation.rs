@@ -33,6 +33,14 @@ pub(super) struct Chunked {
     pub(super) bytes: Vec<u8>,
 }
 
+impl Chunked {
+    /// The rows that hold the bytes.
+    pub(super) fn rows(&self, key: &TaskKey) -> impl Iterator<Item = (Vec<u8>, Vec<u8>)> {
+        let chunks = (0..).zip(self.bytes.chunks(CHUNK_BYTES));
+        chunks.map(|(number, chunk)| (key.chunk(self.part, number), chunk.to_vec()))
+    }
+}
+
 /// A payload that is ready to be written.
 #[derive(Default)]
 pub(super) struct Payloads {
@@ -264,10 +272,8 @@ impl Writer<'_> {
     }
 
     fn write_payloads(&mut self, key: &TaskKey, payloads: Payloads) -> Result<(), Error> {
-        for Chunked { part, bytes } in payloads.chunks {
-            for (number, chunk) in (0..).zip(bytes.chunks(CHUNK_BYTES)) {
-                self.set(key.chunk(part, number), Some(chunk.to_vec()))?;
-            }
+        for (row, chunk) in payloads.chunks.iter().flat_map(|chunked| chunked.rows(key)) {
+            self.set(row, Some(chunk))?;
         }
         self.plan.files_new.extend(payloads.files);
         Ok(())

@@ -34,37 +34,42 @@ const EXIT_OTHER: u8 = 4;
 
 /// The probe: examines the store below the data directory; why it is refused is on standard output.
 pub fn probe_main(data: &Path) -> ExitCode {
-    let (reason, code) = match open::examine(&Layout::new(data)) {
-        Ok(()) => return ExitCode::SUCCESS,
-        Err(Error::Corrupt(reason)) => (reason, EXIT_CORRUPT),
-        Err(other) => (other.to_string(), EXIT_OTHER),
-    };
+    let Err((reason, code)) = examine(data) else { return ExitCode::SUCCESS };
     // If nobody listens, the exit code still says it.
     let _ = std::io::stdout().write_all(reason.as_bytes());
     ExitCode::from(code)
 }
 
+/// The examination, as what the probe prints and how it exits.
+fn examine(data: &Path) -> Result<(), (String, u8)> {
+    open::examine(&Layout::new(data)).map_err(|error| match error {
+        Error::Corrupt(reason) => (reason, EXIT_CORRUPT),
+        other => (other.to_string(), EXIT_OTHER),
+    })
+}
+
 /// Examines the database below `data`.
 pub(super) fn probe(mode: ProbeMode, data: &Path) -> Result<(), Error> {
     match mode {
-        ProbeMode::Child => in_child(data),
+        ProbeMode::Child => {
+            let program = std::env::current_exe().map_err(cannot)?;
+            let mut command = Command::new(program);
+            command.arg(PROBE_ARGUMENT).arg(data);
+            in_child(command)
+        }
         ProbeMode::InProcess => {
             std::panic::catch_unwind(|| open::examine(&Layout::new(data))).unwrap_or_else(|_| Err(panicked()))
         }
     }
 }
 
-fn in_child(data: &Path) -> Result<(), Error> {
-    let cannot = |error: std::io::Error| Error::Engine(format!("the database cannot be examined: {error}"));
-    let program = std::env::current_exe().map_err(cannot)?;
-    let mut child = Command::new(program)
-        .arg(PROBE_ARGUMENT)
-        .arg(data)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .map_err(cannot)?;
+fn cannot(error: std::io::Error) -> Error {
+    Error::Engine(format!("the database cannot be examined: {error}"))
+}
+
+fn in_child(mut command: Command) -> Result<(), Error> {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.spawn().map_err(cannot)?;
     let started = Instant::now();
     let status = loop {
         if let Some(status) = child.try_wait().map_err(cannot)? {
@@ -92,4 +97,48 @@ fn in_child(data: &Path) -> Result<(), Error> {
 
 fn panicked() -> Error {
     open::refuse("the database cannot be opened: the engine stopped while reading it")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::sled::{Layout, SledOptions, SledStore};
+
+    const DIR: &str = "BULKHEAD_TEST_PROBE_DIR";
+    const PANIC: &str = "panic";
+
+    #[test]
+    #[ignore = "the child process of the probe's tests"]
+    fn child() {
+        let dir = std::env::var(DIR).unwrap();
+        assert_ne!(dir, PANIC);
+        if let Err((reason, code)) = examine(Path::new(&dir)) {
+            std::io::stdout().write_all(reason.as_bytes()).unwrap();
+            std::process::exit(code.into());
+        }
+    }
+
+    fn probe_in_child(dir: &str) -> Result<(), Error> {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "store::sled::probe::tests::child", "--ignored", "--nocapture"]).env(DIR, dir);
+        in_child(command)
+    }
+
+    #[test]
+    fn a_child_says_whether_a_database_is_sound() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().to_str().unwrap();
+        let options = SledOptions { ballast_bytes: 0, free_bytes_min: 1, ..SledOptions::new(dir.path()) };
+        drop(SledStore::open(options).unwrap());
+        probe_in_child(path).unwrap();
+        std::fs::remove_file(Layout::new(dir.path()).state).unwrap();
+        let refused = probe_in_child(path).unwrap_err();
+        assert!(matches!(&refused, Error::Corrupt(reason) if reason.contains("state is missing")), "{refused}");
+    }
+
+    #[test]
+    fn a_panic_of_the_child_is_a_refusal() {
+        let refused = probe_in_child(PANIC).unwrap_err();
+        assert!(matches!(&refused, Error::Corrupt(reason) if reason.contains("stopped while reading")), "{refused}");
+    }
 }

@@ -32,7 +32,7 @@ fn requestor(tenant: u8, id: u8) -> Requestor {
 }
 
 fn admission() -> Arc<Admission> {
-    Admission::new(LimitsTable { base: Arc::new(limits()), tenants: HashMap::new() })
+    Admission::new(LimitsTable { base: Arc::new(limits()), tenants: HashMap::new() }, 4)
 }
 
 fn granted(ticket: &mut Ticket) -> Option<Permit> {
@@ -146,4 +146,17 @@ fn nothing_is_remembered_of_those_who_left() {
     let state = lock(&admission.state);
     assert_eq!((state.running, state.requestors.len(), state.tenants.len()), (0, 0, 0));
     assert!(state.turns.len() <= 1, "turns are cleared as they come up: {}", state.turns.len());
+}
+
+#[test]
+fn resting_calls_leave_instances_for_the_running() {
+    let admission = admission();
+    let one = [admission.hold(&requestor(1, 1), Hold::Waiting), admission.hold(&requestor(1, 2), Hold::Paused)];
+    assert!(one.iter().all(Result::is_ok));
+    let third = admission.hold(&requestor(1, 3), Hold::Waiting).unwrap_err();
+    assert_eq!(third.limit, "calls_resting_total", "one tenant gets half");
+    let other = [admission.hold(&requestor(2, 4), Hold::Waiting), admission.hold(&requestor(3, 5), Hold::Waiting)];
+    assert!(other.iter().all(Result::is_ok));
+    assert!(admission.hold(&requestor(4, 6), Hold::Waiting).is_err());
+    assert!(admission.hold(&requestor(4, 6), Hold::Queued).is_ok(), "a queued task holds no instance");
 }

@@ -94,7 +94,10 @@ impl<M: Mcp> Server<M> {
         headers: &HeaderMap,
     ) -> Result<Arc<Live<M::Session>>, Refusal> {
         let missing = || {
-            Refusal::new(StatusCode::BAD_REQUEST, "The Mcp-Session-Id header is missing: initialize gives a session its id")
+            Refusal::new(
+                StatusCode::BAD_REQUEST,
+                "The Mcp-Session-Id header is missing: initialize gives a session its id",
+            )
         };
         self.session(requestor, headers).await?.ok_or_else(missing)
     }
@@ -110,7 +113,10 @@ impl<M: Mcp> Server<M> {
 
     async fn get(self: &Arc<Self>, requestor: &Requestor, headers: &HeaderMap) -> Result<Response, Refusal> {
         if !checks::accepts(headers).events {
-            return Err(Refusal::new(StatusCode::NOT_ACCEPTABLE, "GET answers with events: send Accept: text/event-stream"));
+            return Err(Refusal::new(
+                StatusCode::NOT_ACCEPTABLE,
+                "GET answers with events: send Accept: text/event-stream",
+            ));
         }
         self.check_version(headers)?;
         let live = self.required_session(requestor, headers).await?;
@@ -118,7 +124,10 @@ impl<M: Mcp> Server<M> {
         let last = match checks::last_event_id(headers)? {
             None => None,
             Some(text) => Some(EventId::parse(text).ok_or_else(|| {
-                Refusal::new(StatusCode::BAD_REQUEST, "The Last-Event-ID header is not the id of an event from this host")
+                Refusal::new(
+                    StatusCode::BAD_REQUEST,
+                    "The Last-Event-ID header is not the id of an event from this host",
+                )
             })?),
         };
         match last {

@@ -16,7 +16,7 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 use http_body_util::BodyExt as _;
 
 use crate::domain::requestor::Requestor;
-use crate::protocol::{Exchange, Frame, Rejection};
+use crate::protocol::{self, Exchange, Frame, Rejection};
 use crate::transport::mcp::{Mcp, Peer, Received, Session as _};
 use crate::transport::refusal::{Refusal, request_id};
 use crate::transport::session::{Live, Open};
@@ -47,10 +47,13 @@ impl<M: Mcp> Server<M> {
                 "Answers come as JSON or events: send Accept: application/json, text/event-stream",
             ));
         }
-        self.check_version(headers)?;
-        let live = self.session(&requestor, headers).await?;
-        let message = read(body, headers, self.options.body_bytes_max).await?;
+        // What is modern by its headers knows no sessions; what is by its body alone is refused for that by the protocol.
         let legacy = checks::is_legacy(headers);
+        let live = if legacy { self.session(&requestor, headers).await? } else { None };
+        let message = read(body, headers, self.options.body_bytes_max).await?;
+        if legacy && !protocol::may_be_modern(&message) {
+            self.check_version(headers)?;
+        }
         let admitted = self.admit(&requestor).and_then(|()| match &live {
             Some(live) => live.begin(&self.now).map(Some).map_err(|error| refused(&error)),
             None => Ok(None),
@@ -64,7 +67,8 @@ impl<M: Mcp> Server<M> {
                 return Ok(json_response(status, refusal.to(id).body()));
             }
         };
-        let peer = Peer { requestor, session: live.as_ref().map(|live| live.session.clone()) };
+        let session = live.as_ref().map(|live| live.session.clone());
+        let peer = Peer { requestor, session, declared: Some(checks::declared(headers)), connection: None };
         let mut work = Work::new(self.clone(), peer, message.clone(), open);
         match work.received().await {
             Received::Exchange(exchange) => {
@@ -219,19 +223,15 @@ impl<M: Mcp> Drop for Work<M> {
         let stage = mem::replace(&mut self.stage, Stage::Over);
         let Some(open) = self.open.take() else { return };
         // When the runtime is going down, nothing can be driven any more.
-        if let (Stage::Receiving(_) | Stage::Running(_), Ok(runtime)) = (&stage, tokio::runtime::Handle::try_current()) {
+        if let (Stage::Receiving(_) | Stage::Running(_), Ok(runtime)) = (&stage, tokio::runtime::Handle::try_current())
+        {
             runtime.spawn(pump(self.server.clone(), stage, open, self.log.take()));
         }
     }
 }
 
 /// Drives a request of a session to its end, whether anybody reads it or not. Ends early with the session.
-async fn pump<M: Mcp>(
-    server: Arc<Server<M>>,
-    stage: Stage<M::Session>,
-    open: Open<M::Session>,
-    log: Option<Arc<Log>>,
-) {
+async fn pump<M: Mcp>(server: Arc<Server<M>>, stage: Stage<M::Session>, open: Open<M::Session>, log: Option<Arc<Log>>) {
     let mut ended = open.live.ended();
     tokio::select! {
         _ = ended.wait_for(|ended| *ended) => {}

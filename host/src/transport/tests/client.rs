@@ -42,7 +42,11 @@ impl Client {
     }
 
     pub(super) fn header(&self, name: &str) -> &str {
-        self.headers.iter().find(|(other, _)| other.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str()).unwrap()
+        self.headers
+            .iter()
+            .find(|(other, _)| other.eq_ignore_ascii_case(name))
+            .map(|(_, value)| value.as_str())
+            .unwrap()
     }
 
     pub(super) async fn rpc(&self, id: i64, method: &str, params: Value) -> Reply {

@@ -55,10 +55,7 @@ async fn unsupported_versions_are_told_what_is_supported() {
     let reply = edge.client().with("MCP-Protocol-Version", "2024-11-05").post("{}").await;
     let (status, body) = status_and_body(reply).await;
     assert_eq!(status, 400);
-    assert_eq!(
-        body["error"]["data"],
-        json!({ "supported": ["2025-11-25", "2025-06-18"], "requested": "2024-11-05" })
-    );
+    assert_eq!(body["error"]["data"], json!({ "supported": ["2025-11-25", "2025-06-18"], "requested": "2024-11-05" }));
 }
 
 #[tokio::test]
@@ -69,10 +66,13 @@ async fn foreign_hosts_and_origins_get_nowhere() {
     for host in ["evil.example", "localhost.evil.example", "exact.example", "127.0.0.1@evil.example", ""] {
         assert_eq!(client.with("Host", host).post(call).await.status, 403, "{host}");
     }
-    for host in ["LOCALHOST:9", "127.0.0.1", "[::1]:8808", "bulkhead.example", "Bulkhead.Example:1", "exact.example:99"] {
+    for host in ["LOCALHOST:9", "127.0.0.1", "[::1]:8808", "bulkhead.example", "Bulkhead.Example:1", "exact.example:99"]
+    {
         assert_eq!(client.with("Host", host).post(call).await.status, 200, "{host}");
     }
-    for origin in ["https://evil.example", "null", "http://localhost.evil.example", "http://a@localhost", "http://app.example"] {
+    for origin in
+        ["https://evil.example", "null", "http://localhost.evil.example", "http://a@localhost", "http://app.example"]
+    {
         assert_eq!(client.with("Origin", origin).post(call).await.status, 403, "{origin}");
     }
     for origin in ["https://app.example", "http://localhost:6274", "http://127.0.0.1"] {
@@ -132,7 +132,8 @@ async fn tokens_decide_and_bad_ones_read_the_same() {
     }
     assert_eq!(bodies[0], bodies[1]);
     assert_eq!(edge.client().with("Authorization", "Bearer a b").post(initialize).await.status, 400);
-    let (status, body) = status_and_body(edge.client().with("Authorization", "Bearer broken").post(initialize).await).await;
+    let (status, body) =
+        status_and_body(edge.client().with("Authorization", "Bearer broken").post(initialize).await).await;
     assert_eq!((status, &body["error"]["data"]), (500, &json!({ "incident": "abc" })));
 }
 
@@ -156,7 +157,11 @@ async fn draining_finishes_open_requests_and_cuts_what_takes_too_long() {
     let endless = tokio::spawn(async move {
         let mut stream = endless.connect().await;
         let body = r#"{"jsonrpc":"2.0","id":1,"method":"do","params":{"ms":600000}}"#;
-        let head = format!("POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nMcp-Session-Id: {}\r\nContent-Length: {}\r\n\r\n", endless.header("mcp-session-id"), body.len());
+        let head = format!(
+            "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nMcp-Session-Id: {}\r\nContent-Length: {}\r\n\r\n",
+            endless.header("mcp-session-id"),
+            body.len()
+        );
         tokio::io::AsyncWriteExt::write_all(&mut stream, format!("{head}{body}").as_bytes()).await.unwrap();
         let mut rest = Vec::new();
         let _ = tokio::io::AsyncReadExt::read_to_end(&mut stream, &mut rest).await;

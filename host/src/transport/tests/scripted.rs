@@ -48,7 +48,7 @@ impl Told {
     /// Queues a message that belongs to no request.
     pub(super) fn tell(&self, text: &str) {
         let message = json!({ "jsonrpc": "2.0", "method": "notifications/told", "params": text }).to_string();
-        self.queue.frames.lock().unwrap().push_back(Frame { message, last: false });
+        self.queue.frames.lock().unwrap().push_back(Frame { message, last: false, rejection: None });
         self.queue.filled.notify_waiters();
         self.queue.filled.notify_one();
     }
@@ -148,7 +148,7 @@ impl Script {
     fn exchange(&self, method: &str, id: Value, params: Value) -> Exchange {
         self.begun.fetch_add(1, Ordering::SeqCst);
         let fate = Fate { finished: self.finished.clone(), dropped: self.dropped.clone(), done: false };
-        let last = Frame { message: answer(&id, params.clone()), last: true };
+        let last = Frame::from(answer(&id, params.clone()));
         let number = |name: &str| params[name].as_u64().unwrap_or(0);
         // `steps` notifications of `bytes` each, `gap_ms` apart, then the answer after `ms`.
         let (steps, gap_ms, ms) = (number("steps"), number("gap_ms"), number("ms"));
@@ -162,7 +162,7 @@ impl Script {
                     sleep(Duration::from_millis(gap_ms)).await;
                     let params = json!({ "step": step, "padding": padding });
                     let message = json!({ "jsonrpc": "2.0", "method": "notifications/step", "params": params });
-                    return Some((Frame { message: message.to_string(), last: false }, (step + 1, Some(fate))));
+                    return Some((Frame { message: message.to_string(), last: false, rejection: None }, (step + 1, Some(fate))));
                 }
                 sleep(Duration::from_millis(ms)).await;
                 fate.done = true;
@@ -193,7 +193,9 @@ impl Mcp for Script {
         let method = message["method"].as_str().unwrap_or("").to_owned();
         match (method.as_str(), &peer.session) {
             ("initialize", None) => self.open(&message["params"], &message["id"]),
-            ("modern", _) => Received::Exchange(self.exchange(&method, message["id"].clone(), message["params"].clone())),
+            ("modern", _) => {
+                Received::Exchange(self.exchange(&method, message["id"].clone(), message["params"].clone()))
+            }
             (_, None) => rejected(Rejection::SessionRequired, -32600),
             ("set", Some(session)) => {
                 *session.state.lock().unwrap() = message["params"].to_string().into_bytes();
@@ -202,10 +204,12 @@ impl Mcp for Script {
             }
             ("state", Some(session)) => {
                 let state = String::from_utf8(session.state()).unwrap();
-                let frame = Frame { message: answer(&message["id"], json!(state)), last: true };
+                let frame = Frame::from(answer(&message["id"], json!(state)));
                 Received::Exchange(stream::iter([frame]).boxed())
             }
-            ("do", Some(_)) => Received::Exchange(self.exchange(&method, message["id"].clone(), message["params"].clone())),
+            ("do", Some(_)) => {
+                Received::Exchange(self.exchange(&method, message["id"].clone(), message["params"].clone()))
+            }
             _ => Received::Accepted,
         }
     }
@@ -258,7 +262,8 @@ impl RowStore for Rows {
         count_max: usize,
     ) -> Result<Vec<(Vec<u8>, Vec<u8>)>, Error> {
         let rows = self.rows.lock().unwrap();
-        let later = rows.iter().filter(|((other, key), _)| *other == kind && after.is_none_or(|after| key.as_slice() > after));
+        let later =
+            rows.iter().filter(|((other, key), _)| *other == kind && after.is_none_or(|after| key.as_slice() > after));
         Ok(later.take(count_max).map(|((_, key), value)| (key.clone(), value.clone())).collect())
     }
 }

@@ -61,7 +61,8 @@ async fn a_session_survives_a_restart_with_what_changed_in_it() {
     let edge = Edge::start(Setup { rows, ..Setup::default() }).await;
     let client = edge.client().with("mcp-session-id", &id);
     assert_eq!(client.with("Authorization", "Bearer bob").rpc(1, "state", json!({})).await.status, 404);
-    let (status, body) = status_and_body(client.with("Authorization", "Bearer alice").rpc(1, "state", json!({})).await).await;
+    let (status, body) =
+        status_and_body(client.with("Authorization", "Bearer alice").rpc(1, "state", json!({})).await).await;
     assert_eq!((status, &body["result"]), (200, &json!("\"changed\"")));
 }
 

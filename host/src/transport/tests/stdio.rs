@@ -5,7 +5,9 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream, ReadHalf, WriteHalf, duplex, split};
+use tokio::io::{
+    AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream, ReadHalf, WriteHalf, duplex, split,
+};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
@@ -43,7 +45,8 @@ impl Pipe {
 
     async fn line(&mut self) -> Option<Value> {
         let mut line = String::new();
-        let read = timeout(Duration::from_secs(20), self.read.read_line(&mut line)).await.expect("a line in time").unwrap();
+        let read =
+            timeout(Duration::from_secs(20), self.read.read_line(&mut line)).await.expect("a line in time").unwrap();
         (read > 0).then(|| serde_json::from_str(&line).unwrap())
     }
 

@@ -1,0 +1,322 @@
+//! The command line's words. These names are a contract; the help is where people learn them.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand as ClapSubcommand};
+
+/// A WebAssembly plugin host for sandboxed MCP task tools.
+#[derive(Debug, Parser)]
+#[command(
+    name = "bulkhead",
+    version,
+    max_term_width = 120,
+    after_help = "Examples:\n  \
+        bulkhead serve --plugins target/plugins\n  \
+        bulkhead plugin call target/plugins/text.wasm echo '{\"text\": \"hello\"}'\n  \
+        bulkhead token create --requestor alice"
+)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(crate) command: Subcommand,
+}
+
+#[derive(Debug, ClapSubcommand)]
+pub(crate) enum Subcommand {
+    /// Serve MCP over HTTP
+    Serve(ServeArguments),
+    /// Serve MCP on stdin and stdout
+    Stdio(SourceArguments),
+    /// Look into a component, or call one of its tools
+    Plugin {
+        #[command(subcommand)]
+        command: PluginCommand,
+    },
+    /// Make, list and revoke bearer tokens
+    Token {
+        #[command(subcommand)]
+        command: TokenCommand,
+    },
+    /// Check, export, rebuild and back up the store
+    Store {
+        #[command(subcommand)]
+        command: StoreCommand,
+    },
+    /// See and cancel everybody's tasks
+    Tasks {
+        #[command(subcommand)]
+        command: TasksCommand,
+    },
+}
+
+/// Where configuration, plugins and data come from.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct SourceArguments {
+    /// The configuration file; without one, everything has its default
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// The data directory [default: ./bulkhead-data]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: Option<PathBuf>,
+    /// A component to load; may be given more than once
+    #[arg(long = "plugin", value_name = "FILE")]
+    pub(crate) plugins: Vec<PathBuf>,
+    /// A folder whose *.wasm files are loaded; may be given more than once
+    #[arg(long = "plugins", value_name = "DIR")]
+    pub(crate) plugin_dirs: Vec<PathBuf>,
+}
+
+/// Serve MCP over HTTP.
+///
+/// Prints one line on stdout when it serves: `bulkhead: listening on http://ADDR:PORT/mcp`. Logs go to stderr. GET /healthz and
+/// GET /readyz answer without authentication. SIGTERM and SIGINT drain: no new calls, running ones get server.drain_ms, then exit
+/// code 0.
+///
+/// Without any token only loopback addresses may be listened on, and everyone is the requestor `local`. Once a token was made,
+/// every request needs one.
+#[derive(Args, Debug)]
+#[command(after_long_help = bulkhead::config::keys_help())]
+pub(crate) struct ServeArguments {
+    #[command(flatten)]
+    pub(crate) sources: SourceArguments,
+    /// The address to listen on; port 0 picks a free one [default: 127.0.0.1:8808]
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub(crate) listen: Option<String>,
+    /// Check the configuration and every plugin, say what is wrong, and exit
+    #[arg(long)]
+    pub(crate) check: bool,
+}
+
+#[derive(Debug, ClapSubcommand)]
+pub(crate) enum PluginCommand {
+    /// Show a component's tools, schemas, imports, wishes, digest and size
+    Inspect(InspectArguments),
+    /// Call one tool once, without a host
+    Call(CallArguments),
+}
+
+/// Show a component's tools, schemas, imports, wishes, digest and size.
+///
+/// The component is loaded as a host would load it, and everything wrong with it is reported. Exit code 4: a host would refuse it.
+#[derive(Args, Debug)]
+#[command(after_long_help = "Example:\n  bulkhead plugin inspect target/plugins/csv.wasm")]
+pub(crate) struct InspectArguments {
+    /// The component
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// One JSON object instead of text
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Call one tool once, without a host.
+///
+/// Progress, status and logs go to stderr, the result to stdout. Questions of the plugin are answered from the file of --answers,
+/// else asked on the terminal.
+///
+/// The file of --answers is a JSON object: the question's key gives the answer, or a list of answers when the key is asked more
+/// than once. A form or URL takes {"action": "accept", "content": {...}} (or "decline", "cancel"), sampling takes the result
+/// object of a sampling/createMessage request, roots take {"roots": [{"uri": "file:///..."}]}, and each takes {"error": "why"}.
+#[derive(Args, Debug)]
+#[command(after_long_help = "Exit codes:\n  \
+    0  the tool succeeded\n  \
+    1  the tool reported an error (isError), or the command itself failed\n  \
+    2  the command line, the configuration, the arguments or the answers are wrong\n  \
+    3  the call broke: a trap, a limit, a deadline, an error of the plugin\n  \
+    4  the component was refused\n  \
+    5  a question had no answer\n\n\
+    Examples:\n  \
+    bulkhead plugin call target/plugins/text.wasm echo '{\"text\": \"hello\"}'\n  \
+    bulkhead plugin call target/plugins/csv.wasm csv_profile '{\"path\": \"/data/airports.csv\"}' --dir ./data:/data\n  \
+    bulkhead plugin call target/plugins/desk.wasm book_trip '{}' --answers answers.json")]
+pub(crate) struct CallArguments {
+    /// The component
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// The tool's name
+    #[arg(value_name = "TOOL")]
+    pub(crate) tool: String,
+    /// The arguments, a JSON object
+    #[arg(value_name = "JSON", default_value = "{}")]
+    pub(crate) arguments: String,
+    /// Answers to the plugin's questions
+    #[arg(long, value_name = "FILE")]
+    pub(crate) answers: Option<PathBuf>,
+    /// The result as JSON, as an MCP client would see it
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Take limits, and grants and settings of the [[plugin]] with this FILE, from a configuration file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Grant a folder for reading, or with :rw for writing too; may be given more than once
+    #[arg(long = "dir", value_name = "HOST:GUEST[:rw]")]
+    pub(crate) directories: Vec<String>,
+    /// Grant a destination of outgoing HTTP; may be given more than once
+    #[arg(long = "http", value_name = "SCHEME://HOST[:PORT]")]
+    pub(crate) http: Vec<String>,
+}
+
+/// Which data directory, and how to answer.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct OperateArguments {
+    /// The data directory [default: ./bulkhead-data]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: Option<PathBuf>,
+    /// The configuration file, if it names the data directory
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// One JSON value instead of text
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Works with a running host (over DATA/control.sock) and without.
+#[derive(Debug, ClapSubcommand)]
+pub(crate) enum TokenCommand {
+    /// Make a bearer token and print it, this once; only its hash is kept
+    #[command(
+        after_long_help = "Example:\n  TOKEN=$(bulkhead token create --requestor alice --tenant acme --expires 90d)"
+    )]
+    Create {
+        /// Whose token it is: 1 to 64 characters of A-Z a-z 0-9 _ - .
+        #[arg(long, value_name = "NAME")]
+        requestor: String,
+        /// The group that limits are set for
+        #[arg(long, value_name = "NAME", default_value = bulkhead::transport::principal::TENANT_DEFAULT)]
+        tenant: String,
+        /// How long it is good for: a number and s, m, h or d [default: for ever]
+        #[arg(long, value_name = "TIME", value_parser = duration_ms)]
+        expires: Option<u64>,
+        #[command(flatten)]
+        operate: OperateArguments,
+    },
+    /// List tokens, without the tokens themselves
+    List {
+        #[command(flatten)]
+        operate: OperateArguments,
+    },
+    /// End a token at once
+    Revoke {
+        /// Its id, as `token list` shows it
+        #[arg(value_name = "ID")]
+        id: String,
+        #[command(flatten)]
+        operate: OperateArguments,
+    },
+}
+
+/// Works with a running host (over DATA/control.sock) and without.
+#[derive(Debug, ClapSubcommand)]
+pub(crate) enum StoreCommand {
+    /// Read everything and say what is wrong
+    Check {
+        #[command(flatten)]
+        operate: OperateArguments,
+    },
+    /// Write everything that can be read to a new file, as JSON lines
+    Export {
+        /// The file; it must not exist yet
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+        #[command(flatten)]
+        operate: OperateArguments,
+    },
+    /// Make a new database of an export, or of what can be read of the present one, which is kept beside it (needs the host stopped)
+    Rebuild {
+        /// The export to restore
+        #[arg(long, value_name = "FILE")]
+        from: Option<PathBuf>,
+        #[command(flatten)]
+        operate: OperateArguments,
+    },
+    /// Copy the store into a new data directory, also while it is in use
+    Backup {
+        /// The directory; it must be empty or not exist yet
+        #[arg(value_name = "DIR")]
+        directory: PathBuf,
+        #[command(flatten)]
+        operate: OperateArguments,
+    },
+}
+
+/// Works with a running host (over DATA/control.sock) and without.
+#[derive(Debug, ClapSubcommand)]
+pub(crate) enum TasksCommand {
+    /// List tasks
+    List {
+        /// Only those of the requestor of this name
+        #[arg(long, value_name = "NAME")]
+        requestor: Option<String>,
+        /// Only those of this tenant
+        #[arg(long, value_name = "NAME")]
+        tenant: Option<String>,
+        /// At most so many
+        #[arg(long, value_name = "COUNT", default_value_t = 100)]
+        max: usize,
+        #[command(flatten)]
+        operate: OperateArguments,
+    },
+    /// Show one task; arguments, answers and results stay with their requestor
+    Show {
+        /// Its id
+        #[arg(value_name = "ID")]
+        id: String,
+        #[command(flatten)]
+        operate: OperateArguments,
+    },
+    /// Cancel a task
+    Cancel {
+        /// Its id
+        #[arg(value_name = "ID")]
+        id: String,
+        #[command(flatten)]
+        operate: OperateArguments,
+    },
+}
+
+/// 30s, 15m, 12h, 90d.
+fn duration_ms(text: &str) -> Result<u64, String> {
+    let wrong = || format!("{text:?} is not a time: write a number and s, m, h or d, like 90d");
+    let unit_at = text.len().saturating_sub(1);
+    let (number, unit) = text.split_at_checked(unit_at).ok_or_else(wrong)?;
+    let unit_ms: u64 = match unit {
+        "s" => 1_000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        "d" => 86_400_000,
+        _ => return Err(wrong()),
+    };
+    let number: u64 = number.parse().map_err(|_| wrong())?;
+    let ms = number.checked_mul(unit_ms).ok_or_else(wrong)?;
+    if ms == 0 { Err("a token must be good for some time".to_owned()) } else { Ok(ms) }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn times_have_units() {
+        assert_eq!(duration_ms("90d"), Ok(7_776_000_000));
+        assert_eq!(duration_ms("1s"), Ok(1_000));
+        for wrong in ["", "d", "5", "5w", "-1d", "0h", "1.5h", "99999999999999999999d", "é"] {
+            assert!(duration_ms(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn long_help_names_every_key() {
+        let mut command = Arguments::command();
+        let serve = command.find_subcommand_mut("serve").unwrap();
+        let help = serve.render_long_help().to_string();
+        for key in bulkhead::config::all_keys() {
+            assert!(help.contains(key.name), "{}", key.name);
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! A host put together: store, sandbox, engine, protocol. Serving it over HTTP or stdio is somebody else's business.
+
+use std::collections::HashMap;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use bulkhead::config::Config;
+use bulkhead::control::operator::HostOperator;
+use bulkhead::control::server::{Attach, AttachedReader, AttachedWriter, Server};
+use bulkhead::control::socket_path;
+use bulkhead::domain::requestor::TenantId;
+use bulkhead::protocol::{Protocol, ProtocolOptions};
+use bulkhead::runtime::{LoadError, Sandbox, SandboxConfig};
+use bulkhead::store::sled::{SledOptions, SledStore};
+use bulkhead::store::{self, RowKind, RowStore as _};
+use bulkhead::tasks::clock::{Clock, SystemClock};
+use bulkhead::tasks::{Options, Tasks};
+use bulkhead::transport::Now;
+use bulkhead::transport::principal::Principals;
+use bulkhead::transport::rate::RequestRate;
+use bulkhead::transport::stdio::{self, StdioOptions};
+use futures::future::join_all;
+use tokio::task::JoinHandle;
+
+use super::sources;
+use super::upkeep::SledUpkeep;
+
+/// How long a question to a client waits for its answer.
+const REQUEST_TIMEOUT_MS: u64 = 600_000;
+
+/// A running host without a transport.
+pub(crate) struct Host {
+    pub(crate) store: Arc<SledStore>,
+    pub(crate) principals: Principals,
+    pub(crate) tasks: Tasks,
+    pub(crate) protocol: Arc<Protocol>,
+    pub(crate) rate: Arc<RequestRate>,
+    pub(crate) tenants: HashMap<TenantId, bulkhead::domain::limits::Limits>,
+    pub(crate) now: Now,
+    clock: Arc<dyn Clock>,
+    line_bytes_max: usize,
+    tending: JoinHandle<()>,
+    control: Option<Server>,
+}
+
+/// Opens the store of a data directory, making both if need be.
+pub(crate) async fn open_store(data: &Path) -> anyhow::Result<Arc<SledStore>> {
+    private_folder(data)?;
+    let options = SledOptions::new(data);
+    let opened = tokio::task::spawn_blocking(move || SledStore::open(options)).await?;
+    opened.with_context(|| format!("the store in {} cannot be opened", data.display()))
+}
+
+fn private_folder(data: &Path) -> anyhow::Result<()> {
+    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(data);
+    made.with_context(|| format!("the data directory {} cannot be made", data.display()))
+}
+
+/// A sandbox that keeps its compiled code below `data`.
+pub(crate) fn sandbox(config: &Config, data: &Path) -> anyhow::Result<Arc<Sandbox>> {
+    private_folder(data)?;
+    Ok(Sandbox::new(SandboxConfig {
+        data: data.to_owned(),
+        calls_running_total: config.limits.calls_running_total,
+        epoch_tick_ms: config.call.epoch_tick_ms,
+        io: tokio::runtime::Handle::current(),
+        environment: sources::variable,
+    })?)
+}
+
+/// Loads every plugin and publishes those that are sound; gives what is wrong with the others.
+pub(crate) async fn load_plugins(sandbox: &Arc<Sandbox>, config: &Config) -> anyhow::Result<Vec<LoadError>> {
+    let plugins = sources::plugins(config)?;
+    let loading = plugins.into_iter().map(|plugin| sandbox.load(sources::plugin_source(plugin)));
+    let (mut loaded, mut refused) = (Vec::new(), Vec::new());
+    for result in join_all(loading).await {
+        match result {
+            Ok(plugin) => loaded.push(plugin),
+            Err(error) => refused.push(error),
+        }
+    }
+    refused.extend(sandbox.publish(loaded));
+    Ok(refused)
+}
+
+impl Host {
+    /// Opens the data directory, loads the plugins, takes over what an earlier host left, and listens to operators.
+    pub(crate) async fn start(config: &Config, data: &Path) -> anyhow::Result<Self> {
+        let store = open_store(data).await?;
+        let sandbox = sandbox(config, data)?;
+        for refused in load_plugins(&sandbox, config).await? {
+            tracing::error!(plugin.name = refused.plugin, problems = ?refused.problems, "a plugin was not loaded");
+        }
+
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
+        let principals = Principals::new(store.clone());
+        let mut tenants = HashMap::new();
+        for (name, limits) in &config.tenants {
+            tenants.insert(principals.tenant(name).await?, limits.clone());
+        }
+        let rates = tenants.iter().filter_map(|(id, limits)| Some((*id, limits.requests_per_second.try_into().ok()?)));
+        let per_second = config.limits.requests_per_second.try_into().context("limits.requests_per_second is 0")?;
+        let rate = Arc::new(RequestRate::new(per_second, rates));
+
+        let instances_max = u32::try_from(sandbox.instances_max()).unwrap_or(u32::MAX);
+        let tasks = Tasks::new(Options {
+            instances_max,
+            store: store.clone(),
+            executor: sandbox,
+            clock: Arc::clone(&clock),
+            limits: config.limits.clone(),
+            tenant_limits: tenants.clone(),
+        })?;
+        let recovered = tasks.recover().await?;
+        tracing::info!(
+            recovered.queued,
+            recovered.interrupted,
+            recovered.paused,
+            "took over what an earlier host left"
+        );
+        let tending = tokio::spawn({
+            let tasks = tasks.clone();
+            async move { tasks.tend().await }
+        });
+        let protocol = Arc::new(Protocol::new(tasks.clone(), options(&store).await?));
+        let now: Now = Arc::new({
+            let clock = Arc::clone(&clock);
+            move || clock.now()
+        });
+        let line_bytes_max = usize::try_from(config.server.body_bytes_max).unwrap_or(usize::MAX);
+        Ok(Self {
+            store,
+            principals,
+            tasks,
+            protocol,
+            rate,
+            tenants,
+            now,
+            clock,
+            line_bytes_max,
+            tending,
+            control: None,
+        })
+    }
+
+    /// Opens the control socket in the data directory.
+    pub(crate) fn listen_to_operators(&mut self, data: &Path) -> anyhow::Result<()> {
+        let upkeep = Arc::new(SledUpkeep { store: Arc::clone(&self.store) });
+        let canceller = Arc::new(self.tasks.clone());
+        let operator = HostOperator::new(self.store.clone(), upkeep, canceller, Arc::clone(&self.clock));
+        let attach = Arc::new(LocalStdio {
+            protocol: Arc::clone(&self.protocol),
+            principals: self.principals.clone(),
+            rate: Arc::clone(&self.rate),
+            line_bytes_max: self.line_bytes_max,
+        });
+        let path = socket_path(data);
+        let server = Server::spawn(&path, Arc::new(operator), attach)
+            .with_context(|| format!("the control socket {} cannot be made", path.display()))?;
+        self.control = Some(server);
+        Ok(())
+    }
+
+    /// How stdio connections are served.
+    pub(crate) fn stdio_options(&self) -> StdioOptions {
+        StdioOptions { line_bytes_max: self.line_bytes_max, rate: Some(Arc::clone(&self.rate)) }
+    }
+
+    /// Lets running calls end for up to `grace`, marks the rest as interrupted, and gives the data directory back.
+    pub(crate) async fn stop(self, grace: Duration) -> anyhow::Result<()> {
+        drop(self.control);
+        self.tasks.drain(grace).await?;
+        self.tending.abort();
+        Ok(())
+    }
+}
+
+async fn options(store: &SledStore) -> anyhow::Result<ProtocolOptions> {
+    Ok(ProtocolOptions {
+        server_name: "bulkhead".to_owned(),
+        server_title: Some("Bulkhead".to_owned()),
+        server_version: env!("CARGO_PKG_VERSION").to_owned(),
+        instructions: None,
+        cursor_key: secret(store, b"cursor").await?,
+        request_timeout_ms: REQUEST_TIMEOUT_MS,
+    })
+}
+
+/// A secret of the host's own, drawn once for each data directory.
+async fn secret(store: &SledStore, name: &[u8]) -> anyhow::Result<[u8; 32]> {
+    if let Some(kept) = store.row(RowKind::Secret, name).await? {
+        return kept.try_into().map_err(|_| anyhow::anyhow!("a secret in the store has the wrong length"));
+    }
+    let mut drawn = [0; 32];
+    getrandom::fill(&mut drawn)?;
+    match store.put_row(RowKind::Secret, name, drawn.to_vec(), true).await {
+        // A full disk must not keep the host from serving reads; what depends on the secret lasts until the next start.
+        Ok(()) | Err(store::Error::ReadOnly(_)) => Ok(drawn),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Serves MCP to whoever may use the control socket, as the local requestor.
+struct LocalStdio {
+    protocol: Arc<Protocol>,
+    principals: Principals,
+    rate: Arc<RequestRate>,
+    line_bytes_max: usize,
+}
+
+#[async_trait::async_trait]
+impl Attach for LocalStdio {
+    async fn attach(&self, reader: AttachedReader, writer: AttachedWriter) {
+        let options = StdioOptions { line_bytes_max: self.line_bytes_max, rate: Some(Arc::clone(&self.rate)) };
+        let served = match self.principals.local_requestor().await {
+            Ok(requestor) => stdio::serve(Arc::clone(&self.protocol), requestor, reader, writer, options).await,
+            Err(error) => {
+                tracing::error!(error = %error, "there is no local requestor");
+                return;
+            }
+        };
+        if let Err(error) = served {
+            tracing::debug!(error = %error, "an attached connection broke");
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! `bulkhead plugin inspect`.
+
+use std::process::ExitCode;
+
+use bulkhead::protocol::tool_json;
+use bulkhead::runtime::LoadError;
+use bulkhead::runtime::inspect::Inspection;
+use serde_json::{Value, json};
+
+use super::args::{InspectArguments, SourceArguments};
+use super::{complain, host, say, sources};
+
+/// A host would not load the component.
+pub(super) const EXIT_REFUSED: u8 = 4;
+
+pub(crate) async fn run(arguments: InspectArguments) -> anyhow::Result<ExitCode> {
+    let config = sources::load(&SourceArguments::default(), None)?;
+    let scratch = tempfile::tempdir()?;
+    let sandbox = host::sandbox(&config, scratch.path())?;
+    let inspected = sandbox.inspect(sources::bare_source(&arguments.file, config.call.clone())).await;
+    match inspected {
+        Ok(inspection) => {
+            let value = describe(&inspection)?;
+            if arguments.json {
+                say(serde_json::to_string_pretty(&value)?)
+            } else {
+                say(text(&inspection, &value))
+            }
+            Ok(ExitCode::SUCCESS)
+        }
+        Err(error) => Ok(refuse(&error)),
+    }
+}
+
+/// Says everything that is wrong with a component.
+pub(super) fn refuse(error: &LoadError) -> ExitCode {
+    for problem in &error.problems {
+        complain(format_args!("plugin {}: {problem}", error.plugin));
+    }
+    ExitCode::from(EXIT_REFUSED)
+}
+
+fn describe(inspection: &Inspection) -> anyhow::Result<Value> {
+    let tools = inspection.tools.iter().map(tool_json).collect::<Result<Vec<_>, _>>()?;
+    let manifest: Option<toml::Table> = match &inspection.manifest {
+        Some(manifest) => Some(toml::from_str(&manifest.text)?),
+        None => None,
+    };
+    Ok(json!({
+        "name": inspection.name,
+        "sha256": inspection.digest,
+        "bytes": inspection.size,
+        "imports": inspection.imports,
+        "exports": inspection.exports,
+        "manifest": manifest,
+        "tools": tools,
+    }))
+}
+
+fn text(inspection: &Inspection, value: &Value) -> String {
+    let mut lines = vec![
+        format!("name     {}", inspection.name),
+        format!("sha256   {}", inspection.digest),
+        format!("bytes    {}", inspection.size),
+    ];
+    let mut list = |title: &str, items: &[String]| {
+        lines.push(format!("\n{title}"));
+        lines.extend(items.iter().map(|item| format!("  {item}")));
+    };
+    list("imports", &inspection.imports);
+    list("exports", &inspection.exports);
+    match &inspection.manifest {
+        Some(manifest) => list("manifest (what the plugin wants)", &plain_lines(&manifest.text)),
+        None => list("manifest (what the plugin wants)", &["none".to_owned()]),
+    }
+    lines.push("\ntools".to_owned());
+    for (tool, shown) in inspection.tools.iter().zip(value["tools"].as_array().into_iter().flatten()) {
+        lines.push(format!("  {}  (tasks: {})", tool.name, format!("{:?}", tool.task_support).to_lowercase()));
+        lines.extend(plain_lines(&tool.description).into_iter().map(|line| format!("      {line}")));
+        lines.push(format!("      input   {}", shown["inputSchema"]));
+        if let Some(output) = shown.get("outputSchema") {
+            lines.push(format!("      output  {output}"));
+        }
+    }
+    lines.join("\n")
+}
+
+/// A plugin's text, without what would act on a terminal.
+fn plain_lines(text: &str) -> Vec<String> {
+    let plain =
+        |line: &str| line.chars().map(|character| if character.is_control() { ' ' } else { character }).collect();
+    text.lines().map(plain).collect()
+}

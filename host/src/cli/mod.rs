@@ -1,0 +1,70 @@
+//! What `bulkhead` can be told to do.
+
+mod answers;
+mod args;
+mod call;
+mod host;
+mod inspect;
+mod logging;
+mod operate;
+mod serve;
+mod show;
+mod sources;
+mod stdio;
+mod upkeep;
+
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use args::{Arguments, PluginCommand, Subcommand};
+
+/// Something did not work.
+pub(crate) const EXIT_FAILED: u8 = 1;
+/// The command line or the configuration is wrong.
+pub(crate) const EXIT_USAGE: u8 = 2;
+
+/// Reads the command line and does what it says.
+pub(crate) fn run() -> ExitCode {
+    let arguments = Arguments::parse();
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return failed(&anyhow::Error::new(error).context("threads cannot be started")),
+    };
+    let done = runtime.block_on(dispatch(arguments.command));
+    // A read of the terminal that nobody waits for any more must not hold up the end.
+    runtime.shutdown_background();
+    done.unwrap_or_else(|error| failed(&error))
+}
+
+async fn dispatch(command: Subcommand) -> anyhow::Result<ExitCode> {
+    match command {
+        Subcommand::Serve(arguments) => serve::run(arguments).await,
+        Subcommand::Stdio(arguments) => stdio::run(arguments).await,
+        Subcommand::Plugin { command: PluginCommand::Inspect(arguments) } => inspect::run(arguments).await,
+        Subcommand::Plugin { command: PluginCommand::Call(arguments) } => call::run(arguments).await,
+        Subcommand::Token { command } => operate::token(command).await,
+        Subcommand::Store { command } => operate::store(command).await,
+        Subcommand::Tasks { command } => operate::tasks(command).await,
+    }
+}
+
+fn failed(error: &anyhow::Error) -> ExitCode {
+    let usage = error.is::<bulkhead::config::Problems>() || error.is::<bulkhead::config::Problem>();
+    complain(format_args!("{error:#}"));
+    ExitCode::from(if usage { EXIT_USAGE } else { EXIT_FAILED })
+}
+
+/// A line on stderr, for a person.
+pub(crate) fn complain(text: impl std::fmt::Display) {
+    // If nobody reads stderr, nobody can be told.
+    let _ = writeln!(std::io::stderr(), "bulkhead: {text}");
+}
+
+/// A line on stdout: what was asked for. A reader that went away has seen enough.
+pub(crate) fn say(text: impl std::fmt::Display) {
+    let mut stdout = std::io::stdout().lock();
+    let _ = writeln!(stdout, "{text}");
+    let _ = stdout.flush();
+}

@@ -1,0 +1,164 @@
+//! The operator's commands: the same over a running host's control socket and on a store of one's own.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use bulkhead::control::client::Client;
+use bulkhead::control::operator::{HostOperator, Unattended};
+use bulkhead::control::{Command, Operator};
+use bulkhead::tasks::clock::SystemClock;
+use serde_json::Value;
+
+use super::args::{OperateArguments, SourceArguments, StoreCommand, TasksCommand, TokenCommand};
+use super::show::{cell, fields, now, table, when};
+use super::{EXIT_FAILED, complain, say, sources};
+
+pub(crate) async fn token(command: TokenCommand) -> anyhow::Result<ExitCode> {
+    match command {
+        TokenCommand::Create { requestor, tenant, expires, operate } => {
+            let expires_at = expires.map(|ms| now().saturating_add(ms));
+            let value =
+                execute(&operate, Command::TokenCreate { requestor, tenant, expires_at }, Absent::Create).await?;
+            show(&operate, &value, || {
+                complain("this token is not stored and will not be shown again");
+                cell(value.get("token").unwrap_or(&Value::Null))
+            });
+        }
+        TokenCommand::List { operate } => {
+            let value = execute(&operate, Command::TokenList, Absent::Refuse).await?;
+            show(&operate, &value, || token_table(&value));
+        }
+        TokenCommand::Revoke { id, operate } => {
+            let value = execute(&operate, Command::TokenRevoke { id }, Absent::Refuse).await?;
+            show(&operate, &value, || fields(&value));
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(crate) async fn store(command: StoreCommand) -> anyhow::Result<ExitCode> {
+    let (command, operate) = match command {
+        StoreCommand::Check { operate } => (Command::StoreCheck, operate),
+        StoreCommand::Export { file, operate } => (Command::StoreExport { file: absolute(&file)? }, operate),
+        StoreCommand::Rebuild { from, operate } => {
+            let from = from.as_deref().map(absolute).transpose()?;
+            (Command::StoreRebuild { from }, operate)
+        }
+        StoreCommand::Backup { directory, operate } => {
+            (Command::StoreBackup { directory: absolute(&directory)? }, operate)
+        }
+    };
+    let value = execute(&operate, command, Absent::Refuse).await?;
+    show(&operate, &value, || fields(&value));
+    // A check that found something has done its work, but scripts must see it.
+    Ok(if value["sound"] == Value::Bool(false) { ExitCode::from(EXIT_FAILED) } else { ExitCode::SUCCESS })
+}
+
+pub(crate) async fn tasks(command: TasksCommand) -> anyhow::Result<ExitCode> {
+    match command {
+        TasksCommand::List { requestor, tenant, max, operate } => {
+            let command = Command::TasksList { requestor, tenant, count_max: max };
+            let value = execute(&operate, command, Absent::Refuse).await?;
+            show(&operate, &value, || task_table(&value));
+        }
+        TasksCommand::Show { id, operate } => {
+            let value = execute(&operate, Command::TasksShow { id }, Absent::Refuse).await?;
+            show(&operate, &value, || fields(&value));
+        }
+        TasksCommand::Cancel { id, operate } => {
+            let value = execute(&operate, Command::TasksCancel { id }, Absent::Refuse).await?;
+            show(&operate, &value, || fields(&value));
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What to do about a data directory that is not there.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Absent {
+    Create,
+    Refuse,
+}
+
+/// Asks the running host, or does it here when none runs.
+async fn execute(operate: &OperateArguments, command: Command, absent: Absent) -> anyhow::Result<Value> {
+    let sources =
+        SourceArguments { config: operate.config.clone(), data: operate.data.clone(), ..SourceArguments::default() };
+    let config = sources::load(&sources, None)?;
+    let data = config.server.data.as_path();
+    let client =
+        Client::connect(data).await.with_context(|| format!("the host at {} cannot be reached", data.display()))?;
+    if let Some(host) = client {
+        return Ok(host.execute(command).await?);
+    }
+    if absent == Absent::Refuse && !data.join("store").exists() {
+        anyhow::bail!("there is no store in {}: name the data directory with --data", data.display());
+    }
+    if let Some(done) = super::upkeep::on_files(data, &command).await {
+        return Ok(done?);
+    }
+    let store = super::host::open_store(data).await?;
+    let upkeep = Arc::new(super::upkeep::SledUpkeep { store: Arc::clone(&store) });
+    let clock = Arc::new(SystemClock::default());
+    let canceller = Arc::new(Unattended { store: store.clone(), clock: clock.clone() });
+    let operator = HostOperator::new(store.clone(), upkeep, canceller, clock);
+    let done = operator.execute(command).await;
+    bulkhead::store::TaskStore::close(&*store).await?;
+    Ok(done?)
+}
+
+/// Paths go to another process: they must not depend on where this one stands.
+fn absolute(path: &Path) -> anyhow::Result<PathBuf> {
+    std::path::absolute(path).with_context(|| format!("{} is no path", path.display()))
+}
+
+fn show(operate: &OperateArguments, value: &Value, text: impl FnOnce() -> String) {
+    if operate.json { say(value) } else { say(text()) }
+}
+
+fn token_table(value: &Value) -> String {
+    let now = now();
+    let row = |token: &Value| {
+        let state = if token["revoked_at"].is_u64() {
+            "revoked"
+        } else if token["expires_at"].as_u64().is_some_and(|at| at <= now) {
+            "expired"
+        } else {
+            "active"
+        };
+        let expires = if token["expires_at"].is_null() { "never".to_owned() } else { when(&token["expires_at"], now) };
+        vec![
+            cell(&token["id"]),
+            cell(&token["requestor"]),
+            cell(&token["tenant"]),
+            state.to_owned(),
+            when(&token["created_at"], now),
+            expires,
+        ]
+    };
+    let rows: Vec<_> = value["tokens"].as_array().into_iter().flatten().map(row).collect();
+    table(&["ID", "REQUESTOR", "TENANT", "STATE", "CREATED", "EXPIRES"], &rows)
+}
+
+fn task_table(value: &Value) -> String {
+    let now = now();
+    let row = |task: &Value| {
+        vec![
+            cell(&task["id"]),
+            cell(&task["status"]),
+            cell(&task["tool"]),
+            cell(&task["requestor"]),
+            cell(&task["tenant"]),
+            when(&task["created_at"], now),
+            cell(&task["status_message"]),
+        ]
+    };
+    let rows: Vec<_> = value["tasks"].as_array().into_iter().flatten().map(row).collect();
+    let mut text = table(&["ID", "STATUS", "TOOL", "REQUESTOR", "TENANT", "CREATED", "MESSAGE"], &rows);
+    if value["more"] == Value::Bool(true) {
+        text.push_str("\n(there are more: use --max or --json)");
+    }
+    text
+}

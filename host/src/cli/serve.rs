@@ -1,0 +1,116 @@
+//! `bulkhead serve`.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use bulkhead::config::Config;
+use bulkhead::store::TaskStore as _;
+use bulkhead::transport::auth::Authenticator;
+use bulkhead::transport::http::{HttpOptions, Parts, Server, bind};
+use bulkhead::transport::principal::TokenVerifier;
+use bulkhead::transport::session::{Registry, SessionOptions};
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::args::ServeArguments;
+use super::host::{self, Host};
+use super::{EXIT_FAILED, complain, logging, say, sources};
+
+pub(crate) async fn run(arguments: ServeArguments) -> anyhow::Result<ExitCode> {
+    let config = sources::load(&arguments.sources, arguments.listen.as_deref())?;
+    logging::start(&config.log);
+    if arguments.check { check(&config).await } else { serve(&config).await }
+}
+
+async fn serve(config: &Config) -> anyhow::Result<ExitCode> {
+    let data = config.server.data.clone();
+    // Before anything slow: a signal during the start must not be lost.
+    let stop = stop_signal()?;
+    let mut host = Host::start(config, &data).await?;
+    let listen = config.server.listen;
+    let authenticated = host.principals.any_active_token((host.now)()).await?;
+    config.check_exposure(authenticated)?;
+    let listener = bind(listen, authenticated)?;
+    let address = listener.local_addr()?;
+    host.listen_to_operators(&data)?;
+
+    let server = http_server(config, &host).await?;
+    say(format_args!("bulkhead: listening on http://{address}/mcp"));
+    tracing::info!(%address, data = %data.display(), tools = host.tasks.catalog().tools().len(), "serving");
+    let (stopped, when_stopped) = tokio::sync::oneshot::channel();
+    let shutdown = async move {
+        stop.await;
+        tracing::info!("draining");
+        // The receiver lives until the server is done.
+        let _ = stopped.send(Instant::now());
+    };
+    server.serve(listener, shutdown).await;
+    let waited = when_stopped.await.map_or(Duration::ZERO, |since| since.elapsed());
+    host.stop(Duration::from_millis(config.server.drain_ms).saturating_sub(waited)).await?;
+    tracing::info!("stopped");
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn http_server(config: &Config, host: &Host) -> anyhow::Result<Arc<Server<bulkhead::protocol::Protocol>>> {
+    let server = &config.server;
+    let options =
+        SessionOptions { idle_ms_max: server.session_idle_ms_max, per_requestor: server.sessions_per_requestor };
+    let sessions = Registry::open(Arc::clone(&host.protocol), host.store.clone(), options, host.now.clone()).await?;
+    let verifier = Arc::new(TokenVerifier::new(host.principals.clone(), host.now.clone()));
+    let store = Arc::clone(&host.store);
+    Ok(Server::new(Parts {
+        mcp: Arc::clone(&host.protocol),
+        sessions: Arc::new(sessions),
+        authenticator: Authenticator::new(vec![verifier], server.listen.ip().to_canonical().is_loopback()),
+        rate: Arc::clone(&host.rate),
+        unready: Box::new(move || store.read_only().map(|reason| format!("the store is read-only: {reason}"))),
+        now: host.now.clone(),
+        options: HttpOptions {
+            allowed_hosts: server.allowed_hosts.clone(),
+            allowed_origins: server.allowed_origins.clone(),
+            drain_ms: server.drain_ms,
+            connections_max: server.connections_max,
+            header_bytes_max: bytes(server.header_bytes_max.into()),
+            header_read_ms_max: server.header_read_ms_max,
+            body_bytes_max: bytes(server.body_bytes_max),
+            sse_after_ms: server.sse_after_ms,
+            sse_keepalive_ms: server.sse_keepalive_ms,
+        },
+    }))
+}
+
+fn bytes(number: u64) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
+}
+
+/// Done with the first SIGTERM or SIGINT.
+pub(super) fn stop_signal() -> anyhow::Result<impl Future<Output = ()> + Send> {
+    let mut terminate = signal(SignalKind::terminate()).context("SIGTERM cannot be listened for")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("SIGINT cannot be listened for")?;
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    })
+}
+
+/// `--check`: everything that can be known without serving.
+async fn check(config: &Config) -> anyhow::Result<ExitCode> {
+    // The cache of a running host is left alone.
+    let scratch = tempfile::tempdir().context("there is no room for a temporary folder")?;
+    let sandbox = host::sandbox(config, scratch.path())?;
+    let refused = host::load_plugins(&sandbox, config).await?;
+    for error in &refused {
+        for problem in &error.problems {
+            complain(format_args!("plugin {}: {problem}", error.plugin));
+        }
+    }
+    if !refused.is_empty() {
+        return Ok(ExitCode::from(EXIT_FAILED));
+    }
+    let tools = bulkhead::runtime::Executor::catalog(&*sandbox).tools().len();
+    say(format_args!("the configuration is valid; {tools} tools would be served"));
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,99 @@
+//! What sled's side of the store can do for itself, with a host on it and without.
+
+use std::fs::File;
+use std::io::{BufReader, BufWriter};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bulkhead::control::Command;
+use bulkhead::control::operator::Upkeep;
+use bulkhead::store::sled::{self, SledStore};
+use bulkhead::store::{self, Error};
+use serde_json::{Value, json};
+
+/// The store of a running host, or of a command that opened one.
+pub(crate) struct SledUpkeep {
+    pub(crate) store: Arc<SledStore>,
+}
+
+#[async_trait]
+impl Upkeep for SledUpkeep {
+    async fn check(&self) -> Result<Value, Error> {
+        let store = Arc::clone(&self.store);
+        blocking(move || report(&sled::check_running(&store)?)).await
+    }
+
+    async fn export(&self, file: &Path) -> Result<Value, Error> {
+        let (store, file) = (Arc::clone(&self.store), file.to_owned());
+        blocking(move || export_to(&file, |out| sled::export_running(&store, out))).await
+    }
+
+    async fn rebuild(&self, _: Option<&Path>) -> Result<Value, Error> {
+        Err(Error::Locked("a host serves it; stop the host, then rebuild".to_owned()))
+    }
+
+    async fn backup(&self, directory: &Path) -> Result<Value, Error> {
+        sled::backup(&self.store, directory).await?;
+        Ok(json!({ "directory": directory }))
+    }
+}
+
+/// What is done to the files themselves, because a damaged store cannot be opened. `None`: the command needs an open store.
+pub(crate) async fn on_files(data: &Path, command: &Command) -> Option<Result<Value, Error>> {
+    let data = data.to_owned();
+    match command.clone() {
+        Command::StoreCheck => Some(blocking(move || report(&sled::check(&data)?)).await),
+        Command::StoreExport { file } => Some(blocking(move || export_to(&file, |out| sled::export(&data, out))).await),
+        Command::StoreRebuild { from } => Some(blocking(move || rebuild(&data, from)).await),
+        _ => None,
+    }
+}
+
+async fn blocking(act: impl FnOnce() -> Result<Value, Error> + Send + 'static) -> Result<Value, Error> {
+    let done = tokio::task::spawn_blocking(act).await;
+    done.unwrap_or_else(|error| Err(Error::Engine(format!("the work on the store broke: {error}"))))
+}
+
+fn report(report: &sled::Report) -> Result<Value, store::Error> {
+    let mut value = to_value(report)?;
+    if let Some(fields) = value.as_object_mut() {
+        fields.insert("sound".to_owned(), Value::Bool(report.problems.is_empty()));
+    }
+    Ok(value)
+}
+
+/// An export never replaces a file: it may be the last good one.
+fn export_to(
+    file: &Path,
+    export: impl FnOnce(&mut dyn std::io::Write) -> Result<sled::Moved, Error>,
+) -> Result<Value, Error> {
+    let made = File::create_new(file).map_err(|error| Error::Engine(format!("{}: {error}", file.display())))?;
+    let mut out = BufWriter::new(made);
+    let moved = export(&mut out)?;
+    let synced = out
+        .into_inner()
+        .map_err(|error| error.to_string())
+        .and_then(|file| file.sync_all().map_err(|error| error.to_string()));
+    synced.map_err(|error| Error::Engine(format!("{}: {error}", file.display())))?;
+    to_value(&moved)
+}
+
+fn rebuild(data: &Path, from: Option<PathBuf>) -> Result<Value, Error> {
+    let (moved, kept) = match from {
+        Some(file) => {
+            let opened = File::open(&file).map_err(|error| Error::Engine(format!("{}: {error}", file.display())))?;
+            sled::rebuild(data, Some(&mut BufReader::new(opened)))?
+        }
+        None => sled::rebuild(data, None)?,
+    };
+    let mut value = to_value(&moved)?;
+    if let Some(fields) = value.as_object_mut() {
+        fields.insert("old_store".to_owned(), json!(kept));
+    }
+    Ok(value)
+}
+
+fn to_value(value: &impl serde::Serialize) -> Result<Value, Error> {
+    serde_json::to_value(value).map_err(|error| Error::Engine(error.to_string()))
+}

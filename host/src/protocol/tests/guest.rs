@@ -1,0 +1,186 @@
+//! A guest that plays its part by the tool's name.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::domain::Json;
+use crate::domain::call::{Answer, AskError, CallError, FaultKind, InputRequest, LogLevel, Question};
+use crate::domain::limits::CallLimits;
+use crate::domain::task::PluginVersion;
+use crate::domain::tool::{TaskSupport, Tool, ToolOutput};
+use crate::runtime::schema::Validator;
+use crate::runtime::{CallEvent, CallSpec, Catalog, Control, Executor, Running, StartError, StopOnDrop, ToolEntry};
+
+pub(super) struct Scripted {
+    catalog: Arc<Catalog>,
+}
+
+/// Enough for three pages.
+pub(super) const FILLERS: usize = 110;
+
+impl Scripted {
+    pub(super) fn new() -> Self {
+        let mut tools = vec![
+            entry("echo", TaskSupport::Forbidden),
+            entry("only_task", TaskSupport::Required),
+            entry("broken_json", TaskSupport::Forbidden),
+        ];
+        for name in ["count", "forever", "fails", "faulty", "structured", "form", "url", "two_forms", "all", "custom"] {
+            tools.push(entry(name, TaskSupport::Optional));
+        }
+        tools.extend((0..FILLERS).map(|number| entry(&format!("z{number:03}"), TaskSupport::Forbidden)));
+        Self { catalog: Arc::new(Catalog::new(tools)) }
+    }
+}
+
+fn entry(name: &str, task_support: TaskSupport) -> Arc<ToolEntry> {
+    let schema = match name {
+        "echo" => json!({"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}),
+        _ => json!({"type": "object"}),
+    };
+    let tool = Tool {
+        name: name.into(),
+        title: None,
+        description: format!("Plays {name}."),
+        input_schema: Json::new(serde_json::to_string_pretty(&schema).unwrap()),
+        output_schema: None,
+        annotations: None,
+        task_support,
+        icons: Vec::new(),
+        meta: Vec::new(),
+    };
+    let limits = CallLimits {
+        cpu_ms: 1_000,
+        wall_ms: 60_000,
+        memory_bytes: 1 << 20,
+        arguments_bytes: 1 << 20,
+        result_bytes: 1 << 20,
+        log_bytes: 1 << 10,
+        events_per_second: 50,
+        promote_after_ms: 10,
+        cancel_grace_ms: 20,
+        epoch_tick_ms: 10,
+    };
+    Arc::new(ToolEntry {
+        tool,
+        plugin: PluginVersion { name: "scripted".into(), digest: [1; 32] },
+        plugin_tool: name.into(),
+        limits,
+        rerun_on_restart: false,
+        input: Validator { compiled: jsonschema::validator_for(&schema).unwrap() },
+        output: None,
+    })
+}
+
+impl Executor for Scripted {
+    fn catalog(&self) -> Arc<Catalog> {
+        self.catalog.clone()
+    }
+
+    fn start(&self, spec: CallSpec) -> Result<Running, StartError> {
+        let (sender, events) = mpsc::channel(16);
+        let guest = tokio::spawn(async move {
+            let finished = play(&spec, &sender).await;
+            let _ = sender.send(CallEvent::Finished(finished)).await;
+        });
+        Ok(Running { events, control: Control { shared: Arc::default() }, stop: StopOnDrop(guest) })
+    }
+
+    fn engine_hash(&self) -> u64 {
+        1
+    }
+}
+
+fn text(text: impl Into<String>) -> ToolOutput {
+    ToolOutput { is_error: false, ..ToolOutput::failure(text) }
+}
+
+async fn play(spec: &CallSpec, events: &mpsc::Sender<CallEvent>) -> Result<ToolOutput, CallError> {
+    match spec.tool.as_str() {
+        "echo" => {
+            let arguments: Value = serde_json::from_str(spec.arguments.as_str()).unwrap();
+            Ok(text(arguments["text"].as_str().unwrap()))
+        }
+        "count" => {
+            for (at, level) in [(1.0, LogLevel::Debug), (1.0, LogLevel::Info), (2.0, LogLevel::Error)] {
+                // Long enough for a stream to be there, short enough for a test.
+                tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+                let message = Some(format!("step {at}"));
+                let _ = events.send(CallEvent::Progress { progress: at, total: Some(2.0), message }).await;
+                let _ = events.send(CallEvent::Log { level, logger: None, data: Json::new("{\"a\": 1}") }).await;
+            }
+            Ok(text("counted"))
+        }
+        "fails" => Ok(ToolOutput::failure("no such city")),
+        "faulty" => Err(CallError::Fault { kind: FaultKind::Trap, reason: "the tool trapped".into() }),
+        "custom" => {
+            let data = Some(Json::new("{\"why\": 1}"));
+            Err(CallError::Custom { code: 77, message: "no".into(), data })
+        }
+        "structured" => Ok(ToolOutput { structured: Some(Json::new("{\"a\": 1}")), ..ToolOutput::default() }),
+        "broken_json" => Ok(ToolOutput { structured: Some(Json::new("{\"a\":")), ..ToolOutput::default() }),
+        "form" => told(ask(events, vec![form("name")]).await),
+        "url" => {
+            let question = Question::Url {
+                message: "Sign in".into(),
+                url: "https://example.com/in".into(),
+                elicitation_id: "e-1".into(),
+            };
+            told(ask(events, vec![asked("page", question)]).await)
+        }
+        "two_forms" => {
+            let first = ask(events, vec![form("one")]).await;
+            let second = ask(events, vec![form("two")]).await;
+            Ok(text(format!("{first:?} {second:?}")))
+        }
+        "all" => {
+            let sampling =
+                json!({"messages": [{"role": "user", "content": {"type": "text", "text": "hi"}}], "maxTokens": 9});
+            let requests = vec![
+                form("name"),
+                asked("sample", Question::Sampling(Json::new(sampling.to_string()))),
+                asked("roots", Question::Roots),
+            ];
+            told(ask(events, requests).await)
+        }
+        "only_task" => Ok(text("done")),
+        _ => std::future::pending().await,
+    }
+}
+
+fn form(key: &str) -> InputRequest {
+    let schema = json!({"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]});
+    let question = Question::Form { message: format!("{key}?"), requested_schema: Json::new(schema.to_string()) };
+    asked(key, question)
+}
+
+fn asked(key: &str, question: Question) -> InputRequest {
+    InputRequest { key: key.into(), question, meta: Vec::new() }
+}
+
+async fn ask(events: &mpsc::Sender<CallEvent>, requests: Vec<InputRequest>) -> Result<Vec<Answer>, AskError> {
+    let (reply, answers) = oneshot::channel();
+    let _ = events.send(CallEvent::Ask { requests, reply }).await;
+    answers.await.unwrap_or(Err(AskError::Cancelled))
+}
+
+fn told(answers: Result<Vec<Answer>, AskError>) -> Result<ToolOutput, CallError> {
+    let words = answers.map(|answers| answers.iter().map(word).collect::<Vec<_>>().join(", "));
+    Ok(match words {
+        Ok(words) => text(words),
+        Err(error) => ToolOutput::failure(format!("{error:?}")),
+    })
+}
+
+fn word(answer: &Answer) -> String {
+    match answer {
+        Answer::Elicitation { action, content } => {
+            format!("{action:?} {}", content.as_ref().map_or("nothing", Json::as_str))
+        }
+        Answer::Sampling(message) => format!("sampled {}", message.as_str()),
+        Answer::Roots(roots) => format!("{} roots", roots.len()),
+        Answer::Refused(reason) => format!("refused: {reason}"),
+    }
+}

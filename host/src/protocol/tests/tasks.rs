@@ -1,0 +1,213 @@
+use super::*;
+
+const RELATED: &str = "io.modelcontextprotocol/related-task";
+
+#[tokio::test]
+async fn a_task_is_created_looked_at_and_fetched() {
+    let world = world();
+    let anna = world.anna().await;
+    let created = anna.result("tools/call", json!({"name": "only_task", "task": {"ttl": 999_999_999}})).await;
+    let task = &created["task"];
+    let id = task["taskId"].as_str().unwrap().to_owned();
+    assert_eq!((id.len(), task["status"].as_str()), (32, Some("working")));
+    assert_eq!((&task["createdAt"], &task["lastUpdatedAt"]), (&json!(NOW_TEXT), &json!(NOW_TEXT)));
+    assert_eq!(task["ttl"], 120_000);
+    assert!(task["pollInterval"].as_u64().unwrap() > 0);
+    assert!(created["_meta"]["io.modelcontextprotocol/model-immediate-response"].is_string());
+    assert!(created["_meta"][RELATED].is_null());
+
+    let result = anna.result("tasks/result", json!({"taskId": id, "_meta": {RELATED: {"taskId": "other"}}})).await;
+    let expected = json!({"content": [{"type": "text", "text": "done"}], "_meta": {RELATED: {"taskId": id}}});
+    assert_eq!(result, expected);
+    let task = anna.result("tasks/get", json!({"taskId": id})).await;
+    assert_eq!((&task["status"], &task["_meta"]), (&json!("completed"), &Value::Null));
+    assert_eq!(anna.result("tasks/list", json!({})).await, json!({"tasks": [task]}));
+}
+
+#[tokio::test]
+async fn everybody_who_waits_for_a_result_gets_it() {
+    let world = world();
+    let anna = world.anna().await;
+    let id = anna.start("count").await;
+    let mut talks = Vec::new();
+    for number in 0..5 {
+        talks.push(anna.open(100 + number, "tasks/result", json!({"taskId": id})).await);
+    }
+    for talk in &mut talks {
+        loop {
+            let message = talk.next().await;
+            if message["method"].is_null() {
+                assert_eq!(message["result"]["content"][0]["text"], "counted");
+                break;
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_tool_error_is_a_failed_task_with_a_result() {
+    let world = world();
+    let anna = world.anna().await;
+    let id = anna.start("fails").await;
+    let result = anna.result("tasks/result", json!({"taskId": id})).await;
+    assert_eq!((&result["isError"], &result["content"][0]["text"]), (&json!(true), &json!("no such city")));
+    let task = anna.until(&id, "failed").await;
+    assert!(task["statusMessage"].is_string());
+}
+
+#[tokio::test]
+async fn an_error_is_the_same_as_the_call_would_have_given() {
+    let world = world();
+    let anna = world.anna().await;
+    for tool in ["faulty", "custom"] {
+        let id = anna.start(tool).await;
+        let plain = anna.error("tools/call", json!({"name": tool})).await;
+        assert_eq!(anna.error("tasks/result", json!({"taskId": id})).await, plain);
+        let task = anna.until(&id, "failed").await;
+        assert_eq!(task["statusMessage"], plain["message"]);
+    }
+}
+
+#[tokio::test]
+async fn arguments_that_do_not_fit_start_no_task() {
+    let world = world();
+    let anna = world.anna().await;
+    let large = json!({"name": "count", "arguments": {"a": "x".repeat(100_000)}, "task": {}});
+    assert!(anna.result("tools/call", large).await["task"].is_object());
+    let twice = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"count","task":{},"arguments":{"a":1,"a":2}}}"#;
+    let Received::Exchange(mut exchange) = world.receive(anna.peer(), twice).await else { panic!("rejected") };
+    assert!(exchange.next().await.unwrap().message.contains("-32602"));
+    assert_eq!(anna.result("tasks/list", json!({})).await["tasks"].as_array().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn cancelling_ends_a_task_once() {
+    let world = world();
+    let anna = world.anna().await;
+    let id = anna.start("forever").await;
+    let mut waiting = anna.open(50, "tasks/result", json!({"taskId": id})).await;
+    assert!(waiting.is_silent().await);
+    let task = anna.result("tasks/cancel", json!({"taskId": id})).await;
+    assert_eq!((&task["status"], &task["taskId"]), (&json!("cancelled"), &json!(id)));
+    let error = waiting.next().await["error"].take();
+    let expected = json!({"code": -32603, "message": "The task was cancelled", "data": {RELATED: {"taskId": id}}});
+    assert_eq!(error, expected);
+    let again = anna.error("tasks/cancel", json!({"taskId": id})).await;
+    let expected = json!({"code": -32602, "message": "Cannot cancel task: already in terminal status 'cancelled'"});
+    assert_eq!(again, expected);
+}
+
+#[tokio::test]
+async fn absent_foreign_expired_and_impossible_ids_answer_the_same() {
+    let world = world();
+    let (anna, bob) = (world.anna().await, world.client(BOB, "2025-11-25", json!({})).await);
+    let expired = anna.start("fails").await;
+    anna.until(&expired, "failed").await;
+    world.clock.advance(60_000);
+    let foreign = bob.start("fails").await;
+    bob.until(&foreign, "failed").await;
+    for method in ["tasks/get", "tasks/result", "tasks/cancel"] {
+        for id in [foreign.as_str(), expired.as_str(), &"0".repeat(32), "x", "", &foreign.to_uppercase()] {
+            let mut talk = anna.open(1, method, json!({"taskId": id})).await;
+            let frame = talk.exchange.next().await.unwrap();
+            let expected = r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"Task not found"}}"#;
+            assert_eq!(frame.message, expected, "{method} {id}");
+        }
+        assert_eq!(anna.error(method, json!({"taskId": 7})).await["code"], -32602);
+    }
+    assert_eq!(anna.result("tasks/list", json!({})).await, json!({"tasks": []}));
+}
+
+#[tokio::test]
+async fn the_task_list_comes_in_pages_newest_first() {
+    let world = world();
+    let anna = world.anna().await;
+    let mut ids = Vec::new();
+    for _ in 0..70 {
+        let id = anna.start("fails").await;
+        anna.until(&id, "failed").await;
+        ids.push(id);
+        world.clock.advance(1);
+    }
+    let first = anna.result("tasks/list", json!({})).await;
+    let second = anna.result("tasks/list", json!({"cursor": first["nextCursor"]})).await;
+    assert!(second["nextCursor"].is_null());
+    let listed: Vec<_> = [&first, &second]
+        .iter()
+        .flat_map(|page| page["tasks"].as_array().unwrap())
+        .map(|task| task["taskId"].as_str().unwrap().to_owned())
+        .collect();
+    ids.reverse();
+    assert_eq!(listed, ids);
+}
+
+#[tokio::test]
+async fn progress_and_logs_of_a_task_name_it_on_the_result_stream() {
+    let world = world();
+    let anna = world.anna().await;
+    let mut standalone = anna.standalone();
+    let id = anna.start("count").await;
+    let mut talk = anna.open(50, "tasks/result", json!({"taskId": id})).await;
+    let mut seen = Vec::new();
+    loop {
+        let message = talk.next().await;
+        let Some(method) = message["method"].as_str() else { break };
+        assert_eq!(message["params"]["_meta"][RELATED]["taskId"], json!(id));
+        if method == "notifications/progress" {
+            assert_eq!(message["params"]["progressToken"], "p");
+            seen.push(message["params"]["progress"].to_string());
+        } else {
+            seen.push(message["params"]["level"].as_str().unwrap().to_owned());
+        }
+    }
+    assert_eq!(seen, ["1", "info", "2", "error"]);
+    // The same is not said twice: what the standalone stream has is the status alone.
+    let status = standalone.next_of("notifications/tasks/status").await;
+    assert_eq!(status["params"]["taskId"], json!(id));
+    assert!(status["params"]["_meta"].is_null());
+    assert!(standalone.is_silent().await);
+}
+
+#[tokio::test]
+async fn progress_and_status_come_on_the_standalone_stream_of_the_creator() {
+    let world = world();
+    let (anna, other) = (world.anna().await, world.anna().await);
+    let (mut hers, mut others) = (anna.standalone(), other.standalone());
+    assert!(hers.is_silent().await && others.is_silent().await);
+    let id = anna.start("count").await;
+    let progress = hers.next_of("notifications/progress").await;
+    assert_eq!(progress["params"]["_meta"][RELATED]["taskId"], json!(id));
+    let status = hers.next_of("notifications/tasks/status").await;
+    assert_eq!(status["params"]["status"], "completed");
+    assert!(others.is_silent().await);
+}
+
+#[tokio::test]
+async fn a_client_may_stop_waiting_for_a_result() {
+    let world = world();
+    let anna = world.anna().await;
+    let id = anna.start("forever").await;
+    let mut talk = anna.open(50, "tasks/result", json!({"taskId": id})).await;
+    assert!(talk.is_silent().await);
+    anna.tell(json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 50}})).await;
+    assert!(talk.exchange.next().await.is_none());
+    assert_eq!(anna.result("tasks/get", json!({"taskId": id})).await["status"], "working");
+}
+
+#[tokio::test]
+async fn a_full_queue_is_refused_with_its_limit() {
+    let world = world();
+    let anna = world.anna().await;
+    for _ in 0..10 {
+        anna.start("forever").await;
+    }
+    let tasks = anna.result("tasks/list", json!({})).await;
+    let newest = &tasks["tasks"][0];
+    assert_eq!(newest["status"], "working");
+    let queued = tasks["tasks"].as_array().unwrap().iter().filter(|task| task["statusMessage"].is_string()).count();
+    assert_eq!(queued, 2);
+    let error = anna.error("tools/call", json!({"name": "forever", "task": {}})).await;
+    assert_eq!(error["code"], 1010);
+    assert_eq!(error["data"]["value"], 2);
+    assert!(error["data"]["limit"].is_string());
+}

@@ -1,0 +1,239 @@
+//! One call in one fresh store: what the store holds, and how it runs to its end.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt;
+use tokio::sync::Semaphore;
+use wasmtime::component::ResourceTable;
+use wasmtime::{Engine, UpdateDeadline};
+use wasmtime_wasi::{FsPerms, WasiCtx, WasiCtxView, WasiView};
+use wasmtime_wasi_http::{WasiHttpCtx, WasiHttpCtxView, WasiHttpView};
+
+use super::bindings::exports::bulkhead::plugin::tools::GuestIndices;
+use super::egress::Egress;
+use super::events::Outbox;
+use super::fault::{self, HostFailure};
+use super::gate::Shared;
+use super::limits::{
+    Bytes, COMPONENT_HANDLES_MAX, HOST_RESOURCES_MAX, HOSTCALL_BYTES_BASE, HTTP_FIELD_BYTES_MAX, Limiter,
+    RANDOM_BYTES_MAX,
+};
+use super::output;
+use super::policy::Granted;
+use super::supervise::{Stopped, Supervised};
+use super::world::{Clock, Printed, Stream, random};
+use super::{CallEvent, CallFacts, CallSpec, ToolEntry};
+use crate::domain::call::CallError;
+use crate::domain::limits::CallLimits;
+use crate::domain::tool::ToolOutput;
+
+/// A component that is ready to be called.
+pub(super) struct Plugin {
+    /// Shared with every call.
+    pub(super) name: Arc<str>,
+    pub(super) instance: wasmtime::component::InstancePre<Call>,
+    pub(super) tools: GuestIndices,
+    pub(super) granted: Arc<Granted>,
+    /// By the name inside the plugin.
+    pub(super) entries: Vec<Arc<ToolEntry>>,
+}
+
+impl Plugin {
+    fn entry(&self, tool: &str) -> Option<&Arc<ToolEntry>> {
+        self.entries.iter().find(|entry| entry.plugin_tool == tool)
+    }
+}
+
+/// What every call needs from the host, whichever plugin it runs.
+#[derive(Clone)]
+pub(super) struct Ground {
+    pub(super) engine: Engine,
+    /// Timers, DNS, sockets and files.
+    pub(super) io: tokio::runtime::Handle,
+    /// Stands before the instance pool.
+    pub(super) slots: Arc<Semaphore>,
+}
+
+/// The data of a store.
+pub(super) struct Call {
+    pub(super) facts: CallFacts,
+    pub(super) shared: Arc<Shared>,
+    pub(super) outbox: Outbox,
+    pub(super) granted: Arc<Granted>,
+    pub(super) plugin: Arc<str>,
+    /// How many ids the host has drawn for this call.
+    pub(super) ids_drawn: u64,
+    /// Whether somebody has already said what becomes of a wish to be a task.
+    pub(super) detach_settled: bool,
+    limiter: Limiter,
+    table: ResourceTable,
+    wasi: WasiCtx,
+    http: WasiHttpCtx,
+    egress: Egress,
+}
+
+impl Call {
+    /// The state of a call before its first instruction.
+    pub(super) fn new(
+        plugin: Arc<str>,
+        granted: Arc<Granted>,
+        facts: CallFacts,
+        limits: &CallLimits,
+        shared: Arc<Shared>,
+        outbox: Outbox,
+    ) -> Result<Self, HostFailure> {
+        let mut table = ResourceTable::new();
+        table.set_max_capacity(HOST_RESOURCES_MAX);
+        let mut http = WasiHttpCtx::new();
+        http.set_field_size_limit(HTTP_FIELD_BYTES_MAX);
+        Ok(Self {
+            wasi: wasi(&plugin, &granted, &facts)?,
+            egress: Egress::new(Arc::clone(&granted)),
+            limiter: Limiter::new(limits.memory_bytes),
+            facts,
+            shared,
+            outbox,
+            granted,
+            plugin,
+            ids_drawn: 0,
+            detach_settled: false,
+            table,
+            http,
+        })
+    }
+
+    /// A store for it, with every limit set.
+    pub(super) fn into_store(self, engine: &Engine, limits: &CallLimits) -> wasmtime::Store<Self> {
+        let mut store = wasmtime::Store::new(engine, self);
+        store.limiter(|call| &mut call.limiter);
+        store.set_max_component_handles(COMPONENT_HANDLES_MAX);
+        // Text counts once and lists count by element, so twice the result is enough for everything that may pass.
+        let bytes = limits.result_bytes.max(limits.log_bytes).saturating_mul(2).saturating_add(HOSTCALL_BYTES_BASE);
+        store.set_hostcall_fuel(usize::try_from(bytes).unwrap_or(usize::MAX));
+        store.set_epoch_deadline(1);
+        store.epoch_deadline_callback(|store| {
+            let shared = Arc::clone(&store.data().shared);
+            let turn = async move {
+                tokio::task::yield_now().await;
+                shared.turn().await;
+            };
+            Ok(UpdateDeadline::YieldCustom(1, Box::pin(turn)))
+        });
+        store
+    }
+}
+
+/// What the guest sees of the world: what was granted, and nothing else.
+fn wasi(plugin: &Arc<str>, granted: &Granted, facts: &CallFacts) -> Result<WasiCtx, HostFailure> {
+    let clock = Clock::start();
+    let mut wasi = WasiCtx::builder();
+    wasi.wall_clock(clock)
+        .monotonic_clock(clock)
+        .secure_random(random(facts.seed, Stream::Secure))
+        .insecure_random(random(facts.seed, Stream::Insecure))
+        .insecure_random_seed(u128::from_le_bytes(facts.call_id.0))
+        .max_random_size(RANDOM_BYTES_MAX)
+        .stdout(Printed::new(Arc::clone(plugin), "stdout"))
+        .stderr(Printed::new(Arc::clone(plugin), "stderr"))
+        .allow_tcp(false)
+        .allow_udp(false)
+        .allow_ip_name_lookup(false)
+        .envs(&granted.environment);
+    for directory in &granted.directories {
+        let permissions = if directory.write { FsPerms::ReadWrite } else { FsPerms::ReadOnly };
+        wasi.preopened_dir(&directory.host, &directory.guest, permissions).map_err(|error| {
+            HostFailure(format!("granted directory {} cannot be opened: {error:#}", directory.host.display()))
+        })?;
+    }
+    Ok(wasi.build())
+}
+
+impl WasiView for Call {
+    fn ctx(&mut self) -> WasiCtxView<'_> {
+        WasiCtxView { ctx: &mut self.wasi, table: &mut self.table }
+    }
+}
+
+impl WasiHttpView for Call {
+    fn http(&mut self) -> WasiHttpCtxView<'_> {
+        WasiHttpCtxView { hooks: &mut self.egress, table: &mut self.table, ctx: &mut self.http }
+    }
+}
+
+/// Runs a call to its end and says how it ended, last of all.
+pub(super) async fn run(ground: Ground, plugin: Arc<Plugin>, spec: CallSpec, shared: Arc<Shared>, outbox: Outbox) {
+    let name = Arc::clone(&plugin.name);
+    let outcome = AssertUnwindSafe(execute(&ground, &plugin, spec, shared, &outbox)).catch_unwind().await;
+    let outcome = outcome.unwrap_or_else(|_| Err(fault::internal(&name, "the host panicked in a call")));
+    outbox.finish(CallEvent::Finished(outcome)).await;
+}
+
+async fn execute(
+    ground: &Ground,
+    plugin: &Arc<Plugin>,
+    spec: CallSpec,
+    shared: Arc<Shared>,
+    outbox: &Outbox,
+) -> Result<ToolOutput, CallError> {
+    let Ok(_slot) = ground.slots.acquire().await else {
+        return Err(CallError::Interrupted);
+    };
+    let CallSpec { tool, arguments, limits, facts, .. } = spec;
+    if arguments.as_str().len() as u64 > limits.arguments_bytes {
+        let most = Bytes(limits.arguments_bytes);
+        return Err(CallError::InvalidParams(format!("the arguments are larger than {most}")));
+    }
+    let call = Call::new(
+        Arc::clone(&plugin.name),
+        Arc::clone(&plugin.granted),
+        facts,
+        &limits,
+        Arc::clone(&shared),
+        outbox.clone(),
+    )
+    .map_err(|failure| fault::internal(&plugin.name, &failure.0))?;
+    let mut store = call.into_store(&ground.engine, &limits);
+    let arguments = arguments.as_str().to_owned();
+    let guest = async {
+        let instance = plugin.instance.instantiate_async(&mut store).await?;
+        let tools = plugin.tools.load(&mut store, &instance)?;
+        tools.call_call_tool(&mut store, &tool, &arguments).await
+    };
+    let returned = Supervised::new(Box::pin(guest), &ground.io, shared, outbox.clone(), &limits).await;
+    drop(store);
+    let returned = returned.map_err(|stopped| stopped_because(stopped, &limits))?;
+    match returned.map_err(|error| fault::classify(&plugin.name, &error))? {
+        Ok(output) => {
+            let schema = plugin.entry(&tool).and_then(|entry| entry.output.as_ref());
+            output::output(output, limits.result_bytes, schema)
+        }
+        Err(refusal) => Err(output::refusal(&plugin.name, refusal)),
+    }
+}
+
+/// The public reason of a call that was stopped from outside.
+pub(super) fn stopped_because(stopped: Stopped, limits: &CallLimits) -> CallError {
+    use crate::domain::call::FaultKind;
+    match stopped {
+        Stopped::Cpu => fault::limit(format!("the tool used more than its {} of CPU time", Time(limits.cpu_ms))),
+        Stopped::Wall => CallError::Fault {
+            kind: FaultKind::Deadline,
+            reason: format!("the tool did not finish within {}", Time(limits.wall_ms)),
+        },
+    }
+}
+
+/// Milliseconds for people.
+struct Time(u64);
+
+impl std::fmt::Display for Time {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.0 >= 1000 && self.0.is_multiple_of(1000) {
+            write!(f, "{} s", Duration::from_millis(self.0).as_secs())
+        } else {
+            write!(f, "{} ms", self.0)
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! The tools that a plugin declares, checked as a whole: everything wrong is found at once.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+
+use super::ToolEntry;
+use super::bindings::exports::bulkhead::plugin::tools as wit;
+use super::json::{accept, accept_meta};
+use super::load::ToolPolicy;
+use super::output::icons;
+use super::schema::Validator;
+use super::world::{escaped, is_control};
+use crate::domain::Json;
+use crate::domain::limits::CallLimits;
+use crate::domain::task::PluginVersion;
+use crate::domain::tool::{TaskSupport, Tool, ToolAnnotations};
+
+/// Tools of one plugin. Stops a plugin that fills every client's context.
+const TOOLS_MAX: usize = 512;
+/// Characters of a tool's name, prefix included, as the protocol says.
+const NAME_MAX: usize = 128;
+/// Bytes of a title.
+const TITLE_BYTES_MAX: usize = 256;
+/// Bytes of a description.
+const DESCRIPTION_BYTES_MAX: usize = 32 << 10;
+
+/// What the operator says about all tools of one plugin.
+pub(super) struct Terms<'a> {
+    pub(super) version: &'a PluginVersion,
+    pub(super) prefix: &'a str,
+    pub(super) limits: &'a CallLimits,
+    pub(super) tools: &'a BTreeMap<String, ToolPolicy>,
+    pub(super) rerun: bool,
+}
+
+/// Checks the list and applies the operator's terms.
+///
+/// # Errors
+///
+/// Everything that is wrong, each with the tool's name.
+pub(super) fn entries(declared: Vec<wit::Tool>, terms: &Terms<'_>) -> Result<Vec<Arc<ToolEntry>>, Vec<String>> {
+    let mut problems = Vec::new();
+    let mut entries = Vec::new();
+    let mut seen = HashSet::new();
+    if declared.len() > TOOLS_MAX {
+        return Err(vec![format!("it offers {} tools; {TOOLS_MAX} is the most", declared.len())]);
+    }
+    for tool in declared {
+        let shown = escaped(&tool.name);
+        if !seen.insert(tool.name.clone()) {
+            problems.push(format!("tool {shown:?}: its name is used twice"));
+        }
+        match entry(tool, terms) {
+            Ok(entry) => entries.push(Arc::new(entry)),
+            Err(wrong) => problems.extend(wrong.into_iter().map(|wrong| format!("tool {shown:?}: {wrong}"))),
+        }
+    }
+    for name in terms.tools.keys().filter(|name| !seen.contains(*name)) {
+        problems.push(format!("the configuration names a tool {name:?} that the plugin does not offer"));
+    }
+    if problems.is_empty() { Ok(entries) } else { Err(problems) }
+}
+
+fn entry(tool: wit::Tool, terms: &Terms<'_>) -> Result<ToolEntry, Vec<String>> {
+    let mut wrong = Vec::new();
+    let name = format!("{}{}", terms.prefix, tool.name);
+    check_name(&tool.name, &name, &mut wrong);
+    check_line("title", tool.title.as_deref().unwrap_or_default(), TITLE_BYTES_MAX, &mut wrong);
+    check_description(&tool.description, &mut wrong);
+
+    let input = schema("input schema", &tool.input_schema, &mut wrong);
+    let output = tool.output_schema.as_ref().and_then(|text| schema("output schema", text, &mut wrong));
+    let meta = accept_meta(tool.meta).map_err(|problem| wrong.push(problem)).unwrap_or_default();
+    let policy = terms.tools.get(&tool.name);
+    let task_support = narrowed(tool.task_support, policy.and_then(|policy| policy.task_support), &mut wrong);
+    let annotations = tool.annotations.map(|hints| {
+        check_line("annotation title", hints.title.as_deref().unwrap_or_default(), TITLE_BYTES_MAX, &mut wrong);
+        ToolAnnotations {
+            title: hints.title,
+            read_only: hints.read_only_hint,
+            destructive: hints.destructive_hint,
+            idempotent: hints.idempotent_hint,
+            open_world: hints.open_world_hint,
+        }
+    });
+
+    let Some((input_schema, input)) = input else { return Err(wrong) };
+    if !wrong.is_empty() {
+        return Err(wrong);
+    }
+    let idempotent = annotations.as_ref().is_some_and(|hints| hints.idempotent == Some(true));
+    let (output_schema, output) = output.map_or((None, None), |(text, validator)| (Some(text), Some(validator)));
+    Ok(ToolEntry {
+        tool: Tool {
+            name,
+            title: tool.title,
+            description: tool.description,
+            input_schema,
+            output_schema,
+            annotations,
+            task_support,
+            icons: icons(tool.icons),
+            meta,
+        },
+        plugin: terms.version.clone(),
+        plugin_tool: tool.name,
+        limits: policy.map_or(terms.limits, |policy| &policy.limits).clone(),
+        rerun_on_restart: terms.rerun && idempotent,
+        input,
+        output,
+    })
+}
+
+fn check_name(own: &str, full: &str, wrong: &mut Vec<String>) {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
+    if own.is_empty() {
+        wrong.push("its name is empty".to_owned());
+    } else if !own.bytes().all(is_plain) {
+        wrong.push("its name holds other characters than [A-Za-z0-9_.-]".to_owned());
+    }
+    if full.len() > NAME_MAX {
+        wrong.push(format!("its name with prefix has {} characters; {NAME_MAX} is the most", full.len()));
+    }
+}
+
+fn check_line(what: &str, text: &str, bytes_max: usize, wrong: &mut Vec<String>) {
+    if text.len() > bytes_max {
+        wrong.push(format!("its {what} has {} bytes; {bytes_max} is the most", text.len()));
+    }
+    if text.contains(is_control) {
+        wrong.push(format!("its {what} holds control characters"));
+    }
+}
+
+/// A description may have paragraphs.
+fn check_description(text: &str, wrong: &mut Vec<String>) {
+    if text.len() > DESCRIPTION_BYTES_MAX {
+        wrong.push(format!("its description has {} bytes; {DESCRIPTION_BYTES_MAX} is the most", text.len()));
+    }
+    if text.contains(|character| is_control(character) && !matches!(character, '\n' | '\r' | '\t')) {
+        wrong.push("its description holds control characters".to_owned());
+    }
+}
+
+fn schema(what: &str, text: &str, wrong: &mut Vec<String>) -> Option<(Json, Validator)> {
+    match (Validator::compile(text), accept(text)) {
+        (Ok(validator), Ok(text)) => Some((text, validator)),
+        (Err(problems), _) => {
+            wrong.extend(problems.into_iter().map(|problem| format!("{what}: {problem}")));
+            None
+        }
+        (Ok(_), Err(problem)) => {
+            wrong.push(format!("{what}: {problem}"));
+            None
+        }
+    }
+}
+
+/// The operator may take away a choice that the plugin leaves, never add one.
+fn narrowed(declared: wit::TaskSupport, wanted: Option<TaskSupport>, wrong: &mut Vec<String>) -> TaskSupport {
+    let declared = match declared {
+        wit::TaskSupport::Forbidden => TaskSupport::Forbidden,
+        wit::TaskSupport::Optional => TaskSupport::Optional,
+        wit::TaskSupport::Required => TaskSupport::Required,
+    };
+    match wanted {
+        None => declared,
+        Some(wanted) if wanted == declared || declared == TaskSupport::Optional => wanted,
+        Some(wanted) => {
+            wrong
+                .push(format!("the configuration makes its task support {wanted:?}, but the plugin says {declared:?}"));
+            declared
+        }
+    }
+}

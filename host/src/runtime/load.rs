@@ -1,0 +1,321 @@
+//! From a file to a plugin that can be called, or to a list of everything that is wrong with it.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use sha2::{Digest as _, Sha256};
+use tokio::sync::mpsc;
+use wasmtime::component::types::ComponentItem;
+use wasmtime::component::{Component, HasSelf, InstancePre, Linker};
+
+use super::bindings::exports::bulkhead::plugin::tools::{self, GuestIndices};
+use super::bindings::{PluginFull, exports::bulkhead::plugin as exports};
+use super::call::{Call, Ground, Plugin, stopped_because};
+use super::declared::{self, Terms};
+use super::events::Outbox;
+use super::fault;
+use super::gate::Shared;
+use super::inspect::Manifest;
+use super::limits::{INSTANCES_MAX, LIST_CPU_MS, LIST_WALL_MS, MEMORIES_MAX, TABLES_MAX};
+use super::policy::{Granted, Grants};
+use super::supervise::Supervised;
+use super::world::escaped;
+use super::{CallFacts, ToolEntry};
+use crate::domain::Json;
+use crate::domain::call::{CallError, ClientFeatures};
+use crate::domain::limits::CallLimits;
+use crate::domain::task::{CallId, PluginVersion};
+use crate::domain::tool::TaskSupport;
+
+/// Bytes of a component. Stops a compiler bomb.
+const COMPONENT_BYTES_MAX: u64 = 128 << 20;
+
+/// Where a component's bytes are.
+#[derive(Clone, Debug)]
+pub enum Source {
+    File(PathBuf),
+    Bytes(Arc<[u8]>),
+}
+
+/// A plugin as the operator wants it.
+#[derive(Clone, Debug)]
+pub struct PluginSource {
+    pub component: Source,
+    /// Else the name in the component's manifest, else the file's.
+    pub name: Option<String>,
+    /// In front of its tools' names.
+    pub prefix: String,
+    /// What the guest reads through `config`.
+    pub config: BTreeMap<String, Json>,
+    pub grants: Grants,
+    /// For each call: the defaults with the plugin's own values already in place.
+    pub limits: CallLimits,
+    /// By the tool's own name.
+    pub tools: BTreeMap<String, ToolPolicy>,
+    /// Whether an interrupted task may run again, where the tool is idempotent.
+    pub rerun: bool,
+}
+
+/// `[plugin.tool.NAME]`.
+#[derive(Clone, Debug)]
+pub struct ToolPolicy {
+    /// May narrow what the plugin says.
+    pub task_support: Option<TaskSupport>,
+    /// The plugin's limits with the tool's own values already in place.
+    pub limits: CallLimits,
+}
+
+/// Why a plugin is not loaded: everything that is wrong with it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("plugin {plugin}: {}", problems.join("; "))]
+pub struct LoadError {
+    /// Its name, or its file where it has none yet.
+    pub plugin: String,
+    pub problems: Vec<String>,
+}
+
+/// A plugin that passed every check. It can be called once it is published.
+#[derive(Clone)]
+pub struct LoadedPlugin {
+    pub version: PluginVersion,
+    pub tools: Vec<Arc<ToolEntry>>,
+    pub(super) plugin: Arc<Plugin>,
+    pub(super) source: PluginSource,
+}
+
+impl std::fmt::Debug for LoadedPlugin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LoadedPlugin").field("version", &self.version).field("tools", &self.tools.len()).finish()
+    }
+}
+
+/// A component's bytes with what can be known without compiling them.
+pub(super) struct Raw {
+    pub(super) bytes: Arc<[u8]>,
+    pub(super) digest: [u8; 32],
+    pub(super) manifest: Option<Manifest>,
+}
+
+/// Reads a component and checks that it is one.
+pub(super) fn read(source: &Source) -> Result<Raw, Vec<String>> {
+    let bytes: Arc<[u8]> = match source {
+        Source::Bytes(bytes) => Arc::clone(bytes),
+        Source::File(path) => read_file(path).map_err(|wrong| vec![wrong])?.into(),
+    };
+    check_kind(&bytes).map_err(|wrong| vec![wrong])?;
+    let manifest = super::inspect::manifest(&bytes).map_err(|wrong| vec![wrong])?;
+    Ok(Raw { digest: Sha256::digest(&bytes).into(), bytes, manifest })
+}
+
+fn read_file(path: &Path) -> Result<Vec<u8>, String> {
+    let size = std::fs::metadata(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?.len();
+    if size > COMPONENT_BYTES_MAX {
+        return Err(format!("{size} bytes; a component has at most {COMPONENT_BYTES_MAX}"));
+    }
+    std::fs::read(path).map_err(|error| format!("cannot read {}: {error}", path.display()))
+}
+
+/// The eight bytes at the beginning say what a file is.
+fn check_kind(bytes: &[u8]) -> Result<(), String> {
+    match bytes.first_chunk::<8>() {
+        Some(b"\0asm\x0d\0\x01\0") => Ok(()),
+        Some(b"\0asm\x01\0\0\0") => {
+            Err("this is a core module, not a component: build it for wasm32-wasip2, or make a component of it with \
+             `wasm-tools component new`"
+                .to_owned())
+        }
+        Some([b'\0', b'a', b's', b'm', ..]) => {
+            Err("this is WebAssembly of a version that the host does not know".to_owned())
+        }
+        _ => Err("this is not WebAssembly".to_owned()),
+    }
+}
+
+/// The plugin's name, in this order: configured, its manifest's, its file's.
+pub(super) fn name(source: &PluginSource, manifest: Option<&Manifest>) -> Result<String, String> {
+    let from_file = || match &source.component {
+        Source::File(path) => path.file_stem().map(|stem| stem.to_string_lossy().into_owned()),
+        Source::Bytes(_) => None,
+    };
+    let name = source
+        .name
+        .clone()
+        .or_else(|| manifest.and_then(|manifest| manifest.name.clone()))
+        .or_else(from_file)
+        .ok_or("it has no name: set one in the configuration")?;
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
+    if (1..=64).contains(&name.len()) && name.bytes().all(is_plain) {
+        Ok(name)
+    } else {
+        Err(format!("its name {:?} is not 1 to 64 characters of [A-Za-z0-9_.-]", escaped(&name)))
+    }
+}
+
+/// Every import that a guest may have.
+pub(super) fn linker(engine: &wasmtime::Engine) -> wasmtime::Result<Linker<Call>> {
+    let mut linker = Linker::new(engine);
+    wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;
+    wasmtime_wasi_http::p2::add_only_http_to_linker_async(&mut linker)?;
+    PluginFull::add_to_linker::<_, HasSelf<_>>(&mut linker, |call| call)?;
+    Ok(linker)
+}
+
+/// Compiles, in words for the plugin's author.
+pub(super) fn compile(engine: &wasmtime::Engine, bytes: &[u8]) -> Result<Component, String> {
+    Component::from_binary(engine, bytes).map_err(|error| {
+        let text = format!("{error:#}");
+        if text.contains("component model async") || text.contains("component-model-async") {
+            return "it needs component-model async, which this host does not offer: build it with synchronous exports"
+                .to_owned();
+        }
+        if text.contains("unexpected end") {
+            return "the file is truncated".to_owned();
+        }
+        format!("it is not a valid component: {}", escaped(&text))
+    })
+}
+
+/// Links a component: every import is there, and what it exports is the world.
+pub(super) fn link(
+    linker: &Linker<Call>,
+    component: &Component,
+) -> Result<(InstancePre<Call>, GuestIndices), Vec<String>> {
+    let mut problems = resources(component);
+    let instance = linker.instantiate_pre(component).map_err(|error| {
+        problems.push(format!("its imports cannot be satisfied: {}", escaped(&format!("{error:#}"))));
+    });
+    let Ok(instance) = instance else { return Err(problems) };
+    let tools = GuestIndices::new(&instance).map_err(|error| {
+        problems.push(format!(
+            "it does not export bulkhead:plugin/tools@0.1.0 of the world: {}",
+            escaped(&format!("{error:#}"))
+        ));
+    });
+    problems.extend(optional_exports(&instance));
+    match tools {
+        Ok(tools) if problems.is_empty() => Ok((instance, tools)),
+        _ => Err(problems),
+    }
+}
+
+/// An interface that is not there is fine; one that is there with other types is not.
+fn optional_exports(instance: &InstancePre<Call>) -> Vec<String> {
+    let component = instance.component();
+    let engine = component.engine();
+    let exported = |interface: &str| {
+        component
+            .component_type()
+            .exports(engine)
+            .any(|(name, item)| name.starts_with(interface) && matches!(item.ty, ComponentItem::ComponentInstance(_)))
+    };
+    let fits = [
+        ("bulkhead:plugin/resources@", exports::resources::GuestIndices::new(instance).err()),
+        ("bulkhead:plugin/prompts@", exports::prompts::GuestIndices::new(instance).err()),
+        ("bulkhead:plugin/completions@", exports::completions::GuestIndices::new(instance).err()),
+    ];
+    fits.into_iter()
+        .filter(|(interface, _)| exported(interface))
+        .filter_map(|(interface, error)| {
+            error.map(|error| {
+                format!("its export {interface}… is not that of the world: {}", escaped(&format!("{error:#}")))
+            })
+        })
+        .collect()
+}
+
+/// What an instance takes, where that is known before there is one.
+fn resources(component: &Component) -> Vec<String> {
+    let Some(required) = component.resources_required() else {
+        return vec!["it imports core modules, which a plugin cannot".to_owned()];
+    };
+    let mut problems = Vec::new();
+    if required.num_memories as usize > MEMORIES_MAX {
+        problems.push(format!("it has {} memories; {MEMORIES_MAX} is the most", required.num_memories));
+    }
+    if required.num_tables as usize > TABLES_MAX {
+        problems.push(format!("it has {} tables; {TABLES_MAX} is the most", required.num_tables));
+    }
+    problems
+}
+
+/// Asks the component for its tools, in an instance of its own without grants.
+pub(super) async fn list_tools(
+    ground: &Ground,
+    name: &Arc<str>,
+    instance: &InstancePre<Call>,
+    indices: &GuestIndices,
+    limits: &CallLimits,
+) -> Result<Vec<tools::Tool>, String> {
+    let limits = CallLimits { cpu_ms: LIST_CPU_MS, wall_ms: LIST_WALL_MS, ..limits.clone() };
+    let Ok(_slot) = ground.slots.acquire().await else { return Err("the host is shutting down".to_owned()) };
+    // Nobody listens: a plugin that asks or reports while it lists its tools talks to the wall.
+    let (sender, _) = mpsc::channel(1);
+    let outbox = Outbox::new(sender, 1, 0);
+    let shared = Arc::new(Shared::default());
+    let call = Call::new(
+        Arc::clone(name),
+        Arc::new(Granted::default()),
+        nobody(),
+        &limits,
+        Arc::clone(&shared),
+        outbox.clone(),
+    )
+    .map_err(|failure| failure.0)?;
+    let mut store = call.into_store(&ground.engine, &limits);
+    let guest = async {
+        let instance = instance.instantiate_async(&mut store).await?;
+        let tools = indices.load(&mut store, &instance)?;
+        tools.call_list_tools(&mut store).await
+    };
+    let listed = Supervised::new(Box::pin(guest), &ground.io, shared, outbox, &limits).await;
+    let failed = |error| match error {
+        CallError::Fault { reason, .. } => format!("list-tools failed: {reason}"),
+        _ => format!("list-tools failed (it may need more than {INSTANCES_MAX} instances; see the log)"),
+    };
+    listed
+        .map_err(|stopped| failed(stopped_because(stopped, &limits)))?
+        .map_err(|error| failed(fault::classify(name, &error)))
+}
+
+fn nobody() -> CallFacts {
+    CallFacts {
+        call_id: CallId([0; 16]),
+        task_id: None,
+        attempt: 1,
+        idempotency_key: String::new(),
+        requestor_alias: String::new(),
+        features: ClientFeatures::default(),
+        log_level: None,
+        related_tasks: Vec::new(),
+        seed: [0; 32],
+        wants_progress: false,
+    }
+}
+
+/// The last step: the tools on the operator's terms.
+pub(super) fn finish(
+    source: PluginSource,
+    version: PluginVersion,
+    granted: Granted,
+    instance: InstancePre<Call>,
+    indices: GuestIndices,
+    listed: Vec<tools::Tool>,
+) -> Result<LoadedPlugin, Vec<String>> {
+    let terms = Terms {
+        version: &version,
+        prefix: &source.prefix,
+        limits: &source.limits,
+        tools: &source.tools,
+        rerun: source.rerun,
+    };
+    let tools = declared::entries(listed, &terms)?;
+    let plugin = Plugin {
+        name: version.name.as_str().into(),
+        instance,
+        tools: indices,
+        granted: Arc::new(granted),
+        entries: tools.clone(),
+    };
+    Ok(LoadedPlugin { version, tools, plugin: Arc::new(plugin), source })
+}

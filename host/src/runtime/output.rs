@@ -1,0 +1,202 @@
+//! What comes out of a guest, made into the domain's values and checked on the way.
+//!
+//! Owns the border in that direction. Invariant: what passes is well-formed, within the call's size, and satisfies the tool's own
+//! output schema; everything else is a fault that says what is wrong.
+
+use super::bindings::bulkhead::plugin::types as wit;
+use super::bindings::exports::bulkhead::plugin::tools::ToolOutput as WitOutput;
+use super::fault::{self, invalid_output, limit};
+use super::json::{accept, accept_meta, accept_object};
+use super::limits::Bytes;
+use super::schema::Validator;
+use crate::domain::call::{CallError, ClientFeature};
+use crate::domain::tool::{
+    Annotations, Content, ContentKind, Icon, ResourceBody, ResourceContents, ResourceLink, Role, ToolOutput,
+};
+
+/// The result of a call, if it may be passed on.
+pub(super) fn output(returned: WitOutput, bytes_max: u64, schema: Option<&Validator>) -> Result<ToolOutput, CallError> {
+    let bytes = size(&returned);
+    if bytes > bytes_max {
+        return Err(limit(format!("the tool returned {bytes} bytes; {} is the most", Bytes(bytes_max))));
+    }
+    let structured = returned
+        .structured
+        .map(|text| accept_object(&text).map_err(|wrong| invalid_output(format!("structured content: {wrong}"))))
+        .transpose()?;
+    if let (Some(schema), false) = (schema, returned.is_error) {
+        let Some(structured) = &structured else {
+            return Err(invalid_output("the tool has an output schema but returned no structured content"));
+        };
+        let value = serde_json::from_str(structured.as_str())
+            .map_err(|error| invalid_output(format!("structured content: {error}")))?;
+        schema.check(&value).map_err(|violations| {
+            let list: Vec<_> = violations.iter().map(ToString::to_string).collect();
+            invalid_output(format!("structured content violates the tool's output schema: {}", list.join("; ")))
+        })?;
+    }
+    let content = returned
+        .content
+        .into_iter()
+        .enumerate()
+        .map(|(at, block)| content(block).map_err(|wrong| invalid_output(format!("content {at}: {wrong}"))))
+        .collect::<Result<_, _>>()?;
+    let meta = accept_meta(returned.meta).map_err(invalid_output)?;
+    Ok(ToolOutput { content, structured, is_error: returned.is_error, meta })
+}
+
+/// Bytes on the wire, nearly: media count as base64.
+fn size(output: &WitOutput) -> u64 {
+    let meta = |pairs: &wit::Meta| -> usize { pairs.iter().map(|(key, value)| key.len() + value.len()).sum() };
+    let base64 = |data: &[u8]| data.len().div_ceil(3) * 4;
+    let blocks: usize = output
+        .content
+        .iter()
+        .map(|block| match block {
+            wit::Content::Text(text) => text.text.len() + meta(&text.meta),
+            wit::Content::Image(media) | wit::Content::Audio(media) => base64(&media.data) + meta(&media.meta),
+            wit::Content::ResourceLink(link) => {
+                link.uri.len() + link.name.len() + link.description.as_ref().map_or(0, String::len) + meta(&link.meta)
+            }
+            wit::Content::Resource(embedded) => {
+                let body = match &embedded.contents.body {
+                    wit::ResourceBody::Text(text) => text.len(),
+                    wit::ResourceBody::Blob(data) => base64(data),
+                };
+                embedded.contents.uri.len() + body + meta(&embedded.contents.meta) + meta(&embedded.meta)
+            }
+        })
+        // Even an empty block costs its envelope.
+        .map(|bytes| bytes + 32)
+        .sum();
+    (blocks + output.structured.as_ref().map_or(0, String::len) + meta(&output.meta)) as u64
+}
+
+fn content(block: wit::Content) -> Result<Content, String> {
+    let (kind, annotations, meta) = match block {
+        wit::Content::Text(text) => (ContentKind::Text(text.text), text.annotations, text.meta),
+        wit::Content::Image(media) => (
+            ContentKind::Image { data: media.data, mime_type: mime_type(media.mime_type)? },
+            media.annotations,
+            media.meta,
+        ),
+        wit::Content::Audio(media) => (
+            ContentKind::Audio { data: media.data, mime_type: mime_type(media.mime_type)? },
+            media.annotations,
+            media.meta,
+        ),
+        wit::Content::ResourceLink(link) => {
+            let kind = ContentKind::ResourceLink(ResourceLink {
+                uri: uri(link.uri)?,
+                name: link.name,
+                title: link.title,
+                description: link.description,
+                mime_type: link.mime_type,
+                size: link.size,
+            });
+            (kind, link.annotations, link.meta)
+        }
+        wit::Content::Resource(embedded) => {
+            (ContentKind::Resource(resource(embedded.contents)?), embedded.annotations, embedded.meta)
+        }
+    };
+    Ok(Content { kind, annotations: annotations.map(annotate), meta: accept_meta(meta)? })
+}
+
+fn resource(contents: wit::ResourceContents) -> Result<ResourceContents, String> {
+    let body = match contents.body {
+        wit::ResourceBody::Text(text) => ResourceBody::Text(text),
+        wit::ResourceBody::Blob(data) => ResourceBody::Blob(data),
+    };
+    let meta = accept_meta(contents.meta)?;
+    Ok(ResourceContents { uri: uri(contents.uri)?, mime_type: contents.mime_type, body, meta })
+}
+
+fn mime_type(text: String) -> Result<String, String> {
+    let printable = text.bytes().all(|byte| byte.is_ascii_graphic() || byte == b' ');
+    if printable && text.split_once('/').is_some_and(|(kind, sub)| !kind.is_empty() && !sub.is_empty()) {
+        Ok(text)
+    } else {
+        Err(format!("{text:?} is not a MIME type"))
+    }
+}
+
+fn uri(text: String) -> Result<String, String> {
+    let has_scheme = text.split_once(':').is_some_and(|(scheme, _)| {
+        scheme.starts_with(|first: char| first.is_ascii_alphabetic())
+            && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte))
+    });
+    if has_scheme && !text.contains(|character: char| character.is_control() || character == ' ') {
+        Ok(text)
+    } else {
+        Err(format!("{text:?} is not a URI"))
+    }
+}
+
+fn annotate(annotations: wit::Annotations) -> Annotations {
+    let audience = annotations
+        .audience
+        .into_iter()
+        .map(|role| match role {
+            wit::Role::User => Role::User,
+            wit::Role::Assistant => Role::Assistant,
+        })
+        .collect();
+    let priority = annotations.priority.filter(|priority| (0.0..=1.0).contains(priority));
+    Annotations { audience, priority, last_modified: annotations.last_modified }
+}
+
+/// Icons whose source a client may fetch or has at hand; others are dropped, as the interface says.
+pub(super) fn icons(icons: Vec<wit::Icon>) -> Vec<Icon> {
+    icons
+        .into_iter()
+        .filter(|icon| icon.src.starts_with("https:") || icon.src.starts_with("data:"))
+        .map(|icon| Icon { src: icon.src, mime_type: icon.mime_type, sizes: icon.sizes, theme: icon.theme })
+        .collect()
+}
+
+/// The plugin's own refusal of a call.
+pub(super) fn refusal(plugin: &str, error: wit::CallError) -> CallError {
+    match error {
+        wit::CallError::InvalidParams(text) => CallError::InvalidParams(text),
+        wit::CallError::NotFound(text) => CallError::NotFound(text),
+        wit::CallError::MissingCapability(feature) => CallError::MissingCapability(client_feature(feature)),
+        wit::CallError::Internal(text) => fault::reported(plugin, &text),
+        wit::CallError::Custom(custom) => custom_error(plugin, custom),
+    }
+}
+
+fn custom_error(plugin: &str, custom: wit::CustomError) -> CallError {
+    if (-32768..=-32000).contains(&custom.code) {
+        return fault::reported(plugin, &format!("code {} belongs to JSON-RPC: {}", custom.code, custom.message));
+    }
+    match custom.data.map(|data| accept(&data)).transpose() {
+        Ok(data) => CallError::Custom { code: custom.code, message: custom.message, data },
+        Err(wrong) => invalid_output(format!("data of error {}: {wrong}", custom.code)),
+    }
+}
+
+pub(super) fn client_feature(feature: wit::ClientFeature) -> ClientFeature {
+    match feature {
+        wit::ClientFeature::ElicitationForm => ClientFeature::ElicitationForm,
+        wit::ClientFeature::ElicitationUrl => ClientFeature::ElicitationUrl,
+        wit::ClientFeature::Sampling => ClientFeature::Sampling,
+        wit::ClientFeature::SamplingTools => ClientFeature::SamplingTools,
+        wit::ClientFeature::SamplingContext => ClientFeature::SamplingContext,
+        wit::ClientFeature::Roots => ClientFeature::Roots,
+        wit::ClientFeature::Tasks => ClientFeature::Tasks,
+    }
+}
+
+/// The other direction.
+pub(super) fn wit_feature(feature: ClientFeature) -> wit::ClientFeature {
+    match feature {
+        ClientFeature::ElicitationForm => wit::ClientFeature::ElicitationForm,
+        ClientFeature::ElicitationUrl => wit::ClientFeature::ElicitationUrl,
+        ClientFeature::Sampling => wit::ClientFeature::Sampling,
+        ClientFeature::SamplingTools => wit::ClientFeature::SamplingTools,
+        ClientFeature::SamplingContext => wit::ClientFeature::SamplingContext,
+        ClientFeature::Roots => wit::ClientFeature::Roots,
+        ClientFeature::Tasks => wit::ClientFeature::Tasks,
+    }
+}

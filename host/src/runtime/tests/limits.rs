@@ -1,0 +1,203 @@
+//! Each limit with the smallest guest that runs into it.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use tokio::sync::Semaphore;
+use wasmtime::component::{Component, InstancePre};
+
+use super::*;
+use crate::runtime::call::{Call, Ground, stopped_because};
+use crate::runtime::events::Outbox;
+use crate::runtime::policy::Granted;
+use crate::runtime::supervise::Supervised;
+use crate::runtime::{engine, fault, load};
+
+const INSTANCES: u32 = 4;
+
+/// A component whose `run` executes this core code, with one page of memory.
+fn component(body: &str) -> String {
+    format!(
+        "(component
+            (core module $m
+                (memory 1)
+                (table $t 1 funcref)
+                (func $deep (param i32) (result i32) (i32.add (i32.const 1) (call $deep (local.get 0))))
+                (func (export \"run\") {body}))
+            (core instance $i (instantiate $m))
+            (func (export \"run\") (canon lift (core func $i \"run\"))))"
+    )
+}
+
+/// An engine with a pool of four, and its clock.
+struct Bench {
+    ground: Ground,
+    instance: InstancePre<Call>,
+}
+
+impl Bench {
+    fn new(wat: &str) -> Self {
+        let engine = engine::build(INSTANCES).unwrap();
+        engine::tick(&engine, Duration::from_millis(10)).unwrap();
+        let component = Component::from_binary(&engine, &wat::parse_str(wat).unwrap()).unwrap();
+        let instance = load::linker(&engine).unwrap().instantiate_pre(&component).unwrap();
+        let slots = Arc::new(Semaphore::new(INSTANCES as usize));
+        Self { ground: Ground { engine, io: tokio::runtime::Handle::current(), slots }, instance }
+    }
+
+    async fn run(&self, limits: &CallLimits) -> Result<(), CallError> {
+        self.run_with(limits, Arc::new(Shared::default())).await
+    }
+
+    async fn run_with(&self, limits: &CallLimits, shared: Arc<Shared>) -> Result<(), CallError> {
+        let (sender, _receiver) = mpsc::channel(1);
+        let outbox = Outbox::new(sender, 10, 0);
+        let granted = Arc::new(Granted::default());
+        let call = Call::new("test".into(), granted, facts(), limits, Arc::clone(&shared), outbox.clone()).unwrap();
+        let mut store = call.into_store(&self.ground.engine, limits);
+        let guest = async {
+            let instance = self.instance.instantiate_async(&mut store).await?;
+            let run = instance.get_typed_func::<(), ()>(&mut store, "run")?;
+            run.call_async(&mut store, ()).await
+        };
+        let ran = Supervised::new(Box::pin(guest), &self.ground.io, shared, outbox, limits).await;
+        ran.map_err(|stopped| stopped_because(stopped, limits))?.map_err(|error| fault::classify("test", &error))
+    }
+}
+
+async fn run(body: &str, change: impl FnOnce(&mut CallLimits)) -> (FaultKind, String) {
+    let mut limits = limits();
+    change(&mut limits);
+    match Bench::new(&component(body)).run(&limits).await {
+        Err(CallError::Fault { kind, reason }) => (kind, reason),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_loop_ends_at_its_cpu_budget() {
+    let started = Instant::now();
+    let (kind, reason) = run("(loop (br 0))", |limits| limits.cpu_ms = 100).await;
+    assert_eq!((kind, reason.as_str()), (FaultKind::Limit, "the tool used more than its 100 ms of CPU time"));
+    assert!(started.elapsed() >= Duration::from_millis(100));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_loop_ends_at_its_deadline() {
+    let (kind, reason) = run("(loop (br 0))", |limits| limits.wall_ms = 100).await;
+    assert_eq!((kind, reason.as_str()), (FaultKind::Deadline, "the tool did not finish within 100 ms"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn memory_is_summed_and_growing_past_the_limit_ends_the_call() {
+    let grow = "(loop (drop (memory.grow (i32.const 16))) (br 0))";
+    let (kind, reason) = run(grow, |limits| limits.memory_bytes = 8 << 20).await;
+    assert_eq!((kind, reason.as_str()), (FaultKind::Limit, "the tool used more than its 8 MiB of memory"));
+
+    let two_memories = "(component
+        (core module $m (memory 100) (func (export \"run\")))
+        (core instance $i (instantiate $m))
+        (core instance $j (instantiate $m))
+        (func (export \"run\") (canon lift (core func $i \"run\"))))";
+    let limits = CallLimits { memory_bytes: 150 * 65536, ..limits() };
+    let outcome = Bench::new(two_memories).run(&limits).await;
+    assert!(matches!(outcome, Err(CallError::Fault { kind: FaultKind::Limit, .. })), "{outcome:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tables_are_limited_too() {
+    let grow = "(loop (br_if 0 (i32.ne (i32.const -1) (table.grow $t (ref.null func) (i32.const 1000)))))";
+    let outcome = Bench::new(&component(grow)).run(&limits()).await;
+    // A table ends at the size of its slot, long before the sum of all tables does; the guest sees the failure.
+    assert_eq!(outcome, Ok(()));
+    let tables: String = (0..6).map(|at| format!("(table $t{at} 39000 funcref)")).collect();
+    let wat = format!(
+        "(component (core module $m {tables} (func (export \"run\"))) (core instance $i (instantiate $m))
+            (func (export \"run\") (canon lift (core func $i \"run\"))))"
+    );
+    let outcome = Bench::new(&wat).run(&limits()).await;
+    assert!(
+        matches!(&outcome, Err(CallError::Fault { kind: FaultKind::Limit, reason }) if reason.contains("table")),
+        "{outcome:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn recursion_and_traps_are_told_apart() {
+    let (kind, reason) = run("(drop (call $deep (i32.const 0)))", |_| {}).await;
+    assert_eq!((kind, reason.as_str()), (FaultKind::Trap, "the tool's call stack overflowed"));
+    let (kind, reason) = run("unreachable", |_| {}).await;
+    assert_eq!((kind, reason.as_str()), (FaultKind::Trap, "the tool crashed: it panicked or aborted"));
+    let (kind, reason) = run("(drop (i32.load (i32.const -4)))", |_| {}).await;
+    assert_eq!(kind, FaultKind::Trap);
+    assert!(reason.contains("out of bounds"), "{reason}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn dropping_a_call_stops_it_and_gives_its_slot_back() {
+    let bench = Arc::new(Bench::new(&component("(loop (br 0))")));
+    // Many more than the pool holds at once.
+    for _ in 0..INSTANCES * 10 {
+        let bench = Arc::clone(&bench);
+        let running = tokio::spawn(async move { bench.run(&limits()).await });
+        tokio::time::sleep(Duration::from_millis(2)).await;
+        running.abort();
+        assert!(running.await.unwrap_err().is_cancelled());
+    }
+    let limits = CallLimits { cpu_ms: 20, ..limits() };
+    let all = futures::future::join_all((0..INSTANCES).map(|_| bench.run(&limits))).await;
+    assert!(
+        all.iter().all(|outcome| matches!(outcome, Err(CallError::Fault { kind: FaultKind::Limit, .. }))),
+        "{all:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_paused_loop_stands_still_with_both_clocks() {
+    let bench = Bench::new(&component("(loop (br 0))"));
+    let limits = CallLimits { cpu_ms: 600, wall_ms: 5000, ..limits() };
+    let control = Control::default();
+    let shared = Arc::clone(&control.shared);
+    let over = Arc::new(AtomicBool::new(false));
+    let ended = Arc::clone(&over);
+    let running = tokio::spawn(async move {
+        let outcome = bench.run_with(&limits, shared).await;
+        ended.store(true, Ordering::Release);
+        outcome
+    });
+    wait_until(|| control.cpu_ms() > 0).await;
+    control.pause();
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let (cpu, (wall, held)) = (control.cpu_ms(), control.shared.wall_elapsed());
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert_eq!(control.cpu_ms(), cpu, "no CPU time is used while paused");
+    assert_eq!(control.shared.wall_elapsed(), (wall, true));
+    assert!(held && !over.load(Ordering::Acquire));
+    control.resume();
+    wait_until(|| control.cpu_ms() > cpu).await;
+    let outcome = tokio::time::timeout(Duration::from_secs(20), running).await.unwrap().unwrap();
+    assert!(matches!(outcome, Err(CallError::Fault { kind: FaultKind::Limit, .. })), "{outcome:?}");
+}
+
+async fn wait_until(mut happened: impl FnMut() -> bool) {
+    for _ in 0..2000 {
+        if happened() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    panic!("it did not happen within 10 s");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn components_that_take_too_much_are_refused_at_load() {
+    let engine = engine::build(INSTANCES).unwrap();
+    let linker = load::linker(&engine).unwrap();
+    let memories: String = (0..9).map(|_| "(core instance (instantiate $m))").collect();
+    let wat = format!("(component (core module $m (memory 1)) {memories})");
+    let component = Component::from_binary(&engine, &wat::parse_str(wat).unwrap()).unwrap();
+    let Err(problems) = load::link(&linker, &component) else { panic!("it was accepted") };
+    let problems = problems.join("; ");
+    assert!(problems.contains("9 memories; 8 is the most"), "{problems}");
+    assert!(problems.contains("does not export bulkhead:plugin/tools@0.1.0"), "{problems}");
+}

@@ -1,0 +1,164 @@
+//! The sandbox from outside: plugins in, events out.
+
+mod egress;
+mod guests;
+mod limits;
+mod loading;
+mod waiting;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use super::policy::Grants;
+use super::*;
+use crate::domain::tool::{ContentKind, ToolOutput};
+
+/// A sandbox of its own for a test.
+struct House {
+    sandbox: Arc<Sandbox>,
+    data: TempDir,
+}
+
+impl House {
+    fn new() -> Self {
+        Self::in_data(TempDir::new().unwrap())
+    }
+
+    fn in_data(data: TempDir) -> Self {
+        let config = SandboxConfig {
+            data: data.path().to_owned(),
+            calls_running_total: 8,
+            epoch_tick_ms: 10,
+            io: tokio::runtime::Handle::current(),
+            environment: |key| (key == "GRANTED").then(|| "yes".to_owned()),
+        };
+        Self { sandbox: Sandbox::new(config).unwrap(), data }
+    }
+
+    /// Loads one plugin and makes it the only one.
+    async fn publish(&self, source: PluginSource) -> LoadedPlugin {
+        let loaded = self.sandbox.load(source).await.unwrap();
+        assert_eq!(self.sandbox.publish(vec![loaded.clone()]), Vec::new());
+        loaded
+    }
+
+    fn start(&self, tool: &str, arguments: &str) -> Running {
+        self.start_with(tool, arguments, |_| {})
+    }
+
+    fn start_with(&self, tool: &str, arguments: &str, change: impl FnOnce(&mut CallSpec)) -> Running {
+        let catalog = self.sandbox.catalog();
+        let entry = catalog.get(tool).unwrap();
+        let mut spec = CallSpec {
+            plugin: entry.plugin.clone(),
+            tool: entry.plugin_tool.clone(),
+            arguments: Json::new(arguments),
+            limits: entry.limits.clone(),
+            facts: facts(),
+        };
+        change(&mut spec);
+        self.sandbox.start(spec).unwrap()
+    }
+
+    async fn call(&self, tool: &str, arguments: &str) -> Result<ToolOutput, CallError> {
+        finished(self.start(tool, arguments)).await
+    }
+}
+
+fn facts() -> CallFacts {
+    CallFacts {
+        call_id: CallId([1; 16]),
+        task_id: None,
+        attempt: 1,
+        idempotency_key: "key".to_owned(),
+        requestor_alias: "alias".to_owned(),
+        features: ClientFeatures::default(),
+        log_level: None,
+        related_tasks: Vec::new(),
+        seed: [7; 32],
+        wants_progress: true,
+    }
+}
+
+/// The defaults of the configuration.
+fn limits() -> CallLimits {
+    CallLimits {
+        cpu_ms: 30_000,
+        wall_ms: 600_000,
+        memory_bytes: 64 << 20,
+        arguments_bytes: 1 << 20,
+        result_bytes: 4 << 20,
+        log_bytes: 256 << 10,
+        events_per_second: 50,
+        promote_after_ms: 1000,
+        cancel_grace_ms: 200,
+        epoch_tick_ms: 10,
+    }
+}
+
+fn source(component: Source) -> PluginSource {
+    PluginSource {
+        component,
+        name: None,
+        prefix: String::new(),
+        config: BTreeMap::new(),
+        grants: Grants::default(),
+        limits: limits(),
+        tools: BTreeMap::new(),
+        rerun: false,
+    }
+}
+
+/// One of the sample plugins, once `cargo xtask plugins` has built them.
+fn sample(name: &str) -> Option<PluginSource> {
+    let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../target/plugins/{name}.wasm"));
+    if !file.exists() {
+        eprintln!("NOT RUN: {} is not built (cargo xtask plugins)", file.display());
+        return None;
+    }
+    Some(source(Source::File(file)))
+}
+
+/// Reads events to the end; a question, a sleep or a wish gets no reply.
+async fn finished(running: Running) -> Result<ToolOutput, CallError> {
+    events(running).await.1
+}
+
+/// All events but the last, and how it ended.
+async fn events(mut running: Running) -> (Vec<CallEvent>, Result<ToolOutput, CallError>) {
+    let mut seen = Vec::new();
+    let read = async {
+        while let Some(event) = running.events.recv().await {
+            if let CallEvent::Finished(outcome) = event {
+                assert!(running.events.recv().await.is_none(), "Finished is the last event");
+                return outcome;
+            }
+            // Dropping a reply says that nobody is there.
+            if !matches!(event, CallEvent::Ask { .. } | CallEvent::Sleep { .. } | CallEvent::Detach { .. }) {
+                seen.push(event);
+            }
+        }
+        panic!("the events ended without Finished")
+    };
+    let outcome = tokio::time::timeout(Duration::from_secs(30), read).await.expect("a call ends");
+    (seen, outcome)
+}
+
+fn text(output: &ToolOutput) -> &str {
+    match &output.content[0].kind {
+        ContentKind::Text(text) => text,
+        other => panic!("{other:?}"),
+    }
+}
+
+use crate::domain::call::{ClientFeature, FaultKind};
+
+fn fault(outcome: Result<ToolOutput, CallError>) -> (FaultKind, String) {
+    match outcome {
+        Err(CallError::Fault { kind, reason }) => (kind, reason),
+        other => panic!("{other:?}"),
+    }
+}

@@ -1,0 +1,208 @@
+//! What a guest perceives of time, chance and its own printing.
+//!
+//! Owns the clocks and the random streams of one call, and the sink of its stdout and stderr. Invariant: everything random comes
+//! from the call's seed, and no clock is finer than a millisecond.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use rand_chacha::ChaCha20Rng;
+use rand_chacha::rand_core::{Rng as _, SeedableRng as _};
+use tokio::io::AsyncWrite;
+use wasmtime_wasi::cli::{IsTerminal, StdoutStream};
+use wasmtime_wasi::{HostMonotonicClock, HostWallClock};
+use wasmtime_wasi_io::poll::Pollable;
+use wasmtime_wasi_io::streams::{OutputStream, StreamResult};
+
+use super::limits::STDIO_BYTES_MAX;
+
+/// Where the monotonic clock of every call starts: far enough from zero that a guest can subtract from it.
+const MONOTONIC_BASE: Duration = Duration::from_secs(3600);
+
+/// Both clocks of one call. They start at a base and advance in whole milliseconds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Clock {
+    started: Instant,
+    unix: Duration,
+}
+
+impl Clock {
+    pub(super) fn start() -> Self {
+        let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self { started: Instant::now(), unix: whole_ms(unix) }
+    }
+
+    fn elapsed(&self) -> Duration {
+        whole_ms(self.started.elapsed())
+    }
+}
+
+fn whole_ms(time: Duration) -> Duration {
+    Duration::new(time.as_secs(), time.subsec_millis() * 1_000_000)
+}
+
+impl HostWallClock for Clock {
+    fn resolution(&self) -> Duration {
+        Duration::from_millis(1)
+    }
+
+    fn now(&self) -> Duration {
+        self.unix + self.elapsed()
+    }
+}
+
+impl HostMonotonicClock for Clock {
+    fn resolution(&self) -> u64 {
+        1_000_000
+    }
+
+    fn now(&self) -> u64 {
+        u64::try_from((MONOTONIC_BASE + self.elapsed()).as_nanos()).unwrap_or(u64::MAX)
+    }
+}
+
+/// The random streams that come out of one seed; they never overlap.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Stream {
+    Secure = 0,
+    Insecure = 1,
+    /// Ids that the host draws for the call.
+    Host = 2,
+}
+
+pub(super) fn random(seed: [u8; 32], stream: Stream) -> ChaCha20Rng {
+    let mut rng = ChaCha20Rng::from_seed(seed);
+    rng.set_stream(stream as u64);
+    rng
+}
+
+/// 128 random bits as hexadecimal digits.
+pub(super) fn random_id(rng: &mut ChaCha20Rng) -> String {
+    format!("{:016x}{:016x}", rng.next_u64(), rng.next_u64())
+}
+
+/// A guest's stdout or stderr: shown to the operator at debug level up to a limit, then swallowed. Writing never fails, so that
+/// a talkative guest does not trap.
+#[derive(Clone)]
+pub(super) struct Printed {
+    plugin: Arc<str>,
+    stream: &'static str,
+    left: Arc<AtomicUsize>,
+}
+
+impl Printed {
+    pub(super) fn new(plugin: Arc<str>, stream: &'static str) -> Self {
+        Self { plugin, stream, left: Arc::new(AtomicUsize::new(STDIO_BYTES_MAX)) }
+    }
+
+    fn show(&self, bytes: &[u8]) {
+        if !tracing::enabled!(tracing::Level::DEBUG) {
+            return;
+        }
+        let left = self.left.load(Ordering::Relaxed);
+        let shown = bytes.get(..bytes.len().min(left)).unwrap_or_default();
+        self.left.store(left - shown.len(), Ordering::Relaxed);
+        if !shown.is_empty() {
+            let text = escaped(&String::from_utf8_lossy(shown));
+            tracing::debug!(plugin = &*self.plugin, stream = self.stream, text, "guest printed");
+        }
+    }
+}
+
+impl IsTerminal for Printed {
+    fn is_terminal(&self) -> bool {
+        false
+    }
+}
+
+impl StdoutStream for Printed {
+    fn async_stream(&self) -> Box<dyn AsyncWrite + Send + Sync> {
+        Box::new(tokio::io::sink())
+    }
+
+    fn p2_stream(&self) -> Box<dyn OutputStream> {
+        Box::new(self.clone())
+    }
+}
+
+#[async_trait::async_trait]
+impl Pollable for Printed {
+    async fn ready(&mut self) {}
+}
+
+#[async_trait::async_trait]
+impl OutputStream for Printed {
+    fn write(&mut self, bytes: Bytes) -> StreamResult<()> {
+        self.show(&bytes);
+        Ok(())
+    }
+
+    fn flush(&mut self) -> StreamResult<()> {
+        Ok(())
+    }
+
+    fn check_write(&mut self) -> StreamResult<usize> {
+        Ok(STDIO_BYTES_MAX)
+    }
+}
+
+/// Text of a guest, fit for an operator's terminal: control characters cannot act, line breaks cannot fake records.
+pub(super) fn escaped(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for character in text.chars() {
+        if is_control(character) {
+            safe.extend(character.escape_default());
+        } else {
+            safe.push(character);
+        }
+    }
+    safe
+}
+
+/// Control characters, and the invisible ones that reorder what a person reads.
+pub(super) fn is_control(character: char) -> bool {
+    character.is_control()
+        || matches!(character, '\u{200B}'..='\u{200F}' | '\u{2028}'..='\u{202E}' | '\u{2060}'..='\u{2069}' | '\u{FEFF}')
+}
+
+/// The beginning of a text, at most so many bytes, never half a character.
+pub(super) fn beginning(text: &str, bytes_max: usize) -> &str {
+    text.get(..text.floor_char_boundary(bytes_max)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clocks_advance_in_whole_milliseconds() {
+        let clock = Clock::start();
+        std::thread::sleep(Duration::from_micros(1500));
+        assert_eq!(HostMonotonicClock::now(&clock) % 1_000_000, 0);
+        assert_eq!(HostWallClock::now(&clock).subsec_nanos() % 1_000_000, 0);
+        assert!(HostMonotonicClock::now(&clock) > 3_600_000_000_000);
+    }
+
+    #[test]
+    fn one_seed_gives_the_same_bytes_again_and_streams_differ() {
+        let seed = [7; 32];
+        let first = random(seed, Stream::Secure).next_u64();
+        assert_eq!(first, random(seed, Stream::Secure).next_u64());
+        assert_ne!(first, random(seed, Stream::Insecure).next_u64());
+        assert_ne!(first, random([8; 32], Stream::Secure).next_u64());
+    }
+
+    #[test]
+    fn terminals_see_no_control_characters() {
+        assert_eq!(escaped("a\u{1b}[2Jb\n\u{202e}c"), "a\\u{1b}[2Jb\\n\\u{202e}c");
+        assert_eq!(escaped("grün 漢"), "grün 漢");
+    }
+
+    #[test]
+    fn cutting_never_splits_a_character() {
+        assert_eq!(beginning("añb", 2), "a");
+        assert_eq!(beginning("abc", 9), "abc");
+    }
+}

@@ -1,0 +1,118 @@
+//! Golden bytes, and decoding of anything at all.
+
+use proptest::prelude::*;
+
+use super::super::samples::{full_output, full_task, requestor, task};
+use super::*;
+use crate::domain::Json;
+use crate::domain::call::{CallError, ClientFeature, FaultKind};
+use crate::domain::task::{Active, Outcome, Phase, Retention, Task};
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[test]
+fn full_task_has_the_golden_bytes_of_version_1() {
+    let bytes = encode_task(&full_task()).unwrap();
+    assert_eq!(hex(&bytes), include_str!("golden/task.v1.hex").trim());
+    assert_eq!(decode_task(&bytes).unwrap(), full_task());
+}
+
+#[test]
+fn full_output_has_the_golden_bytes_of_version_1() {
+    let bytes = encode_output(&full_output()).unwrap();
+    assert_eq!(hex(&bytes), include_str!("golden/output.v1.hex").trim());
+    assert_eq!(decode_output(&bytes).unwrap(), full_output());
+}
+
+#[test]
+fn every_phase_and_retention_comes_back() {
+    let custom = CallError::Custom { code: -7, message: "m".to_owned(), data: Some(Json::new("1")) };
+    let errors = [
+        CallError::InvalidParams("p".to_owned()),
+        CallError::NotFound("n".to_owned()),
+        CallError::MissingCapability(ClientFeature::Roots),
+        custom,
+        CallError::Fault { kind: FaultKind::Deadline, reason: "late".to_owned() },
+        CallError::Internal { incident: "i".to_owned() },
+        CallError::Interrupted,
+    ];
+    let mut phases: Vec<Phase> = errors.into_iter().map(|error| Phase::Ended(Outcome::Error(error))).collect();
+    phases.push(Phase::Ended(Outcome::Cancelled));
+    phases.push(Phase::Ended(Outcome::Output { is_error: true }));
+    for active in [Active::Queued, Active::Running, Active::InputRequired] {
+        phases.push(Phase::Active(active));
+        phases.push(Phase::Paused { before: active });
+    }
+    let retentions = [
+        Retention::FromCreation { ttl_ms: u64::MAX },
+        Retention::FromCompletion { keep_alive_ms: 0 },
+        Retention::Unlimited,
+    ];
+    let mut seen = std::collections::HashSet::new();
+    for phase in phases {
+        for retention in retentions {
+            let wanted = Task { phase: phase.clone(), retention, ..task(requestor(1, 2), 3) };
+            let bytes = encode_task(&wanted).unwrap();
+            assert_eq!(decode_task(&bytes).unwrap(), wanted);
+            assert!(seen.insert(bytes), "two different tasks have the same bytes");
+        }
+    }
+}
+
+#[test]
+fn a_newer_version_is_refused_by_name() {
+    let mut bytes = encode_task(&full_task()).unwrap();
+    bytes.truncate(bytes.len() - CHECKSUM_BYTES);
+    bytes[0] = VERSION + 1;
+    let checksum = crc32fast::hash(&bytes);
+    bytes.extend_from_slice(&checksum.to_le_bytes());
+    let refused = decode_task(&bytes).unwrap_err().to_string();
+    assert!(refused.contains("version 2"), "{refused}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn random_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+        prop_assert!(decode_task(&bytes).is_err());
+        prop_assert!(decode_output(&bytes).is_err());
+    }
+
+    #[test]
+    fn a_changed_byte_is_noticed(at in any::<prop::sample::Index>(), bits in 1u8..) {
+        let mut bytes = encode_task(&full_task()).unwrap();
+        let at = at.index(bytes.len());
+        bytes[at] ^= bits;
+        prop_assert!(decode_task(&bytes).is_err());
+    }
+
+    /// With a checksum that fits, so that the decoder itself sees the change.
+    #[test]
+    fn changed_bodies_never_panic(
+        edits in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
+        length in any::<prop::sample::Index>(),
+    ) {
+        for original in [encode_task(&full_task()).unwrap(), encode_output(&full_output()).unwrap()] {
+            let mut bytes = original[..original.len() - CHECKSUM_BYTES].to_vec();
+            for (at, value) in &edits {
+                let at = at.index(bytes.len());
+                bytes[at] = *value;
+            }
+            bytes.truncate(1 + length.index(bytes.len()));
+            bytes[0] = VERSION;
+            let checksum = crc32fast::hash(&bytes);
+            bytes.extend_from_slice(&checksum.to_le_bytes());
+            // Whatever it is read as, reading it ends in an answer.
+            if let Ok(read) = decode_task(&bytes) {
+                prop_assert_eq!(decode_task(&encode_task(&read).unwrap()).unwrap(), read);
+            }
+            if let Ok(read) = decode_output(&bytes) {
+                let again = decode_output(&encode_output(&read).unwrap()).unwrap();
+                prop_assert_eq!(format!("{again:?}"), format!("{read:?}"));
+            }
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! Values for the store's tests.
+
+use super::{Change, Creation, StoredCaps};
+use crate::domain::Json;
+use crate::domain::call::*;
+use crate::domain::requestor::{Requestor, RequestorId, TenantId};
+use crate::domain::task::*;
+use crate::domain::tool::*;
+
+/// Caps that nothing in a test reaches.
+pub(super) const WIDE: StoredCaps = StoredCaps {
+    tasks_per_requestor: 1_000_000,
+    bytes_per_requestor: 1 << 40,
+    tasks_per_tenant: 1_000_000,
+    bytes_per_tenant: 1 << 40,
+};
+
+/// The requestor with this number, in the tenant with that one.
+pub(super) fn requestor(tenant: u8, id: u8) -> Requestor {
+    Requestor { tenant: TenantId([tenant; 16]), id: RequestorId([id; 16]) }
+}
+
+/// The task id with this number.
+pub(super) fn task_id(number: u64) -> TaskId {
+    let mut id = [0x7a; 16];
+    id[8..].copy_from_slice(&number.to_be_bytes());
+    TaskId(id)
+}
+
+/// A queued task; created at its number.
+pub(super) fn task(requestor: Requestor, number: u64) -> Task {
+    Task {
+        id: task_id(number),
+        requestor,
+        revision: 0,
+        tool: "csv_profile".to_owned(),
+        plugin: PluginVersion { name: "csv".to_owned(), digest: [3; 32] },
+        engine_hash: 0x0123_4567_89ab_cdef,
+        origin: Origin {
+            era: Era::Legacy,
+            design: Design::Core2025,
+            session: None,
+            features: ClientFeatures::default(),
+            log_level: None,
+            progress_token: None,
+        },
+        arguments_digest: [4; 32],
+        created_at: number,
+        updated_at: number,
+        retention: Retention::FromCreation { ttl_ms: 1_000 },
+        poll_interval_ms: 500,
+        phase: Phase::Active(Active::Queued),
+        status_message: None,
+        inputs: Vec::new(),
+        steering: Vec::new(),
+        steering_delivered: 0,
+        alias: None,
+        seed: [5; 32],
+        call_id: CallId([6; 16]),
+        lease: None,
+        attempt: 0,
+        related: Vec::new(),
+    }
+}
+
+/// A creation of a task with small arguments and no reservation.
+pub(super) fn creation(task: Task) -> Creation {
+    Creation { task, arguments: Json::new(r#"{"a":1}"#), reserved_bytes: 0, caps: WIDE }
+}
+
+/// An output of one text.
+pub(super) fn output(text: impl Into<String>) -> ToolOutput {
+    ToolOutput { is_error: false, ..ToolOutput::failure(text) }
+}
+
+/// The change that completes a task.
+pub(super) fn completion(task: &Task, output: ToolOutput) -> Change {
+    let phase = Phase::Ended(Outcome::Output { is_error: output.is_error });
+    Change { task: Task { phase, lease: None, ..task.clone() }, output: Some(output) }
+}
+
+/// A task in which every field and every kind of question, answer and id is used.
+pub(super) fn full_task() -> Task {
+    let meta = || vec![("dev.example/k".to_owned(), Json::new("[1]"))];
+    let ask = |key: &str, question| InputRequest { key: key.to_owned(), question, meta: meta() };
+    let input = |key: &str, question, answer| Input {
+        issued_key: format!("{key}-2"),
+        request: ask(key, question),
+        answer: Some(answer),
+    };
+    let form = Question::Form { message: "Which column?".to_owned(), requested_schema: Json::new("{}") };
+    let url = Question::Url {
+        message: "Log in".to_owned(),
+        url: "https://example.org/login".to_owned(),
+        elicitation_id: "e1".to_owned(),
+    };
+    let accepted = Answer::Elicitation { action: ElicitationAction::Accept, content: Some(Json::new(r#"{"x":2}"#)) };
+    let roots = Answer::Roots(vec![Root { uri: "file:///a".to_owned(), name: Some("a".to_owned()) }]);
+    Task {
+        revision: 7,
+        origin: Origin {
+            era: Era::Modern,
+            design: Design::Sep1686,
+            session: Some([9; 16]),
+            features: ClientFeatures::default().with(ClientFeature::Sampling).with(ClientFeature::Tasks),
+            log_level: Some(LogLevel::Warning),
+            progress_token: Some(Json::new("\"t\"")),
+        },
+        updated_at: 1_700_000_000_123,
+        created_at: 1_700_000_000_000,
+        retention: Retention::FromCompletion { keep_alive_ms: 60_000 },
+        phase: Phase::Paused { before: Active::InputRequired },
+        status_message: Some("waiting".to_owned()),
+        inputs: vec![
+            input("form", form, accepted),
+            input("url", url, Answer::Elicitation { action: ElicitationAction::Decline, content: None }),
+            input("sampling", Question::Sampling(Json::new("{}")), Answer::Sampling(Json::new("{}"))),
+            input("roots", Question::Roots, roots),
+            input("again", Question::Roots, Answer::Refused("no".to_owned())),
+            Input { issued_key: "open".to_owned(), request: ask("open", Question::Roots), answer: None },
+        ],
+        steering: vec!["faster".to_owned()],
+        steering_delivered: 3,
+        alias: Some("mine".to_owned()),
+        lease: Some(Lease { node: NodeId([8; 16]), until: 99 }),
+        attempt: 2,
+        related: vec![task_id(1)],
+        ..task(requestor(1, 2), 300)
+    }
+}
+
+/// An output with every kind of content.
+pub(super) fn full_output() -> ToolOutput {
+    let plain = |kind| Content { kind, annotations: None, meta: Vec::new() };
+    let annotations = Annotations {
+        audience: vec![Role::User, Role::Assistant],
+        priority: Some(0.5),
+        last_modified: Some("2026".to_owned()),
+    };
+    let link = ResourceLink {
+        uri: "file:///r".to_owned(),
+        name: "r".to_owned(),
+        title: Some("R".to_owned()),
+        description: None,
+        mime_type: Some("text/plain".to_owned()),
+        size: Some(12),
+    };
+    let contents = |body| ResourceContents { uri: "x:y".to_owned(), mime_type: None, body, meta: Vec::new() };
+    ToolOutput {
+        content: vec![
+            Content { kind: ContentKind::Text("hello".to_owned()), annotations: Some(annotations), meta: Vec::new() },
+            plain(ContentKind::Image { data: vec![0, 255], mime_type: "image/png".to_owned() }),
+            plain(ContentKind::Audio { data: vec![1, 2, 3], mime_type: "audio/wav".to_owned() }),
+            plain(ContentKind::ResourceLink(link)),
+            plain(ContentKind::Resource(contents(ResourceBody::Text("t".to_owned())))),
+            plain(ContentKind::Resource(contents(ResourceBody::Blob(vec![7])))),
+        ],
+        structured: Some(Json::new(r#"{"rows":3}"#)),
+        is_error: true,
+        meta: vec![("k".to_owned(), Json::new("null"))],
+    }
+}

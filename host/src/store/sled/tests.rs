@@ -1,0 +1,40 @@
+//! Crashes, damage and full disks, with the real engine on a real file system.
+//!
+//! `BULKHEAD_TEST_MODE=nightly` runs more rounds of each.
+
+mod copies;
+mod crash;
+mod damage;
+mod full_disk;
+mod power_cut;
+mod writer;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::{ProbeMode, SledOptions, SledStore};
+
+/// Options for tests: the test binary cannot be its own probe, and no test needs room to spare.
+fn options(dir: &Path) -> SledOptions {
+    SledOptions {
+        probe: ProbeMode::InProcess,
+        ballast_bytes: 0,
+        free_bytes_min: 1 << 20,
+        retry_every: std::time::Duration::from_millis(20),
+        ..SledOptions::new(dir)
+    }
+}
+
+fn open(dir: &Path) -> Arc<SledStore> {
+    SledStore::open(options(dir)).unwrap()
+}
+
+/// How often something random is tried.
+fn rounds(gate: u32, nightly: u32) -> u32 {
+    let mode = std::env::var("BULKHEAD_TEST_MODE").unwrap_or_default();
+    if mode == "nightly" { nightly } else { gate }
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
+}

@@ -1,0 +1,134 @@
+//! Export, rebuild and backup: a copy holds what the store holds.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::super::super::{Error, RowKind, RowStore, TaskStore};
+use super::super::{SledStore, backup, check, export, export_running, rebuild};
+use super::{open, runtime};
+use crate::domain::task::{Outcome, Phase, Task};
+use crate::domain::tool::ToolOutput;
+use crate::store::samples::{completion, creation, output, requestor, task};
+use crate::store::{Change, Creation};
+
+type Contents = Vec<(Task, Option<crate::domain::Json>, Option<ToolOutput>)>;
+
+async fn fill(store: &SledStore, first: u64) {
+    for number in first..first + 40 {
+        let aliased = Task { alias: Some(format!("a{number}")), ..task(requestor(1, (number % 3) as u8), number) };
+        let created = store.create(Creation { reserved_bytes: 77, ..creation(aliased) }).await.unwrap();
+        let bytes = [100, 3_000, 20_000, 70_000][number as usize % 4];
+        if number % 5 > 0 {
+            store.commit(completion(&created, output("x".repeat(bytes)))).await.unwrap();
+        }
+    }
+    for number in 0..20u8 {
+        store.put_row(RowKind::Token, &[number], vec![number; 50], false).await.unwrap();
+    }
+}
+
+async fn contents(store: &SledStore) -> Contents {
+    let mut all = Contents::new();
+    for task in store.scan(None, 10_000).await.unwrap() {
+        let arguments = store.arguments(&task.requestor, task.id).await.unwrap();
+        let output = store.output(&task.requestor, task.id).await.unwrap();
+        all.push((task, arguments, output));
+    }
+    all
+}
+
+#[test]
+fn an_export_rebuilds_the_same_store() {
+    let (dir, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (expected, rows, usage, lines) = runtime().block_on(async {
+        let store = open(dir.path());
+        fill(&store, 1).await;
+        let mut lines = Vec::new();
+        let moved = export_running(&store, &mut lines).unwrap();
+        assert_eq!((moved.tasks, moved.rows, moved.lost.len()), (40, 20, 0));
+        let rows = store.rows(RowKind::Token, None, 99).await.unwrap();
+        (contents(&store).await, rows, store.usage(&requestor(1, 1)).await.unwrap(), lines)
+    });
+    let mut offline = Vec::new();
+    export(dir.path(), &mut offline).unwrap();
+    assert_eq!(offline, lines, "the export of a closed store differs from that of the running one");
+
+    let (moved, old) = rebuild(other.path(), Some(&mut lines.as_slice())).unwrap();
+    assert_eq!((moved.tasks, moved.rows), (40, 20));
+    assert!(old.is_some_and(|old| old.exists()) || !other.path().join("store.old-1").exists());
+    let (moved, old) = rebuild(dir.path(), None).unwrap();
+    assert_eq!((moved.tasks, moved.rows), (40, 20));
+    assert!(old.unwrap().join("sled/db").exists());
+    for dir in [dir, other] {
+        let report = check(dir.path()).unwrap();
+        assert_eq!((report.tasks, &*report.problems), (40, &[] as &[String]));
+        let store = open(dir.path());
+        runtime().block_on(async {
+            assert_eq!(contents(&store).await, expected);
+            assert_eq!(store.rows(RowKind::Token, None, 99).await.unwrap(), rows);
+            assert_eq!(store.usage(&requestor(1, 1)).await.unwrap(), usage);
+            fill(&store, 1_000).await;
+        });
+    }
+}
+
+#[test]
+fn a_broken_export_names_the_line_and_changes_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    runtime().block_on(async { fill(&open(dir.path()), 1).await });
+    let mut lines = Vec::new();
+    export(dir.path(), &mut lines).unwrap();
+    lines.extend_from_slice(b"{\"kind\":\"task\"}\n");
+    let refused = rebuild(dir.path(), Some(&mut lines.as_slice())).unwrap_err();
+    assert!(matches!(&refused, Error::Corrupt(reason) if reason.contains("line 62")), "{refused}");
+    assert_eq!(check(dir.path()).unwrap().tasks, 40);
+}
+
+#[test]
+fn a_backup_is_one_moment_of_a_store_in_use() {
+    let (dir, target) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    runtime().block_on(async {
+        let store = open(dir.path());
+        fill(&store, 1).await;
+        let stop = Arc::new(AtomicBool::new(false));
+        // Each writer's tasks come and go; at every moment it has either none or one, and a done one has its output.
+        let writers = (0..4u64).map(|writer| {
+            let (store, stop) = (Arc::clone(&store), Arc::clone(&stop));
+            tokio::spawn(async move {
+                for number in (10_000 + writer..).step_by(4).take_while(|_| !stop.load(Ordering::Relaxed)) {
+                    let created = store.create(creation(task(requestor(2, writer as u8), number))).await.unwrap();
+                    let bytes = [100, 5_000, 70_000][number as usize % 3];
+                    let done = store.commit(completion(&created, output("y".repeat(bytes)))).await.unwrap();
+                    store.remove(&done.requestor, done.id).await.unwrap();
+                }
+            })
+        });
+        let writers: Vec<_> = writers.collect();
+        backup(&store, target.path()).await.unwrap();
+        assert!(matches!(backup(&store, target.path()).await, Err(Error::Exists)));
+        stop.store(true, Ordering::Relaxed);
+        futures::future::join_all(writers).await;
+        let leftover = dir.path().join("store/files").read_dir().unwrap().count() as u64;
+        assert_eq!(check_files(&store), leftover);
+    });
+    let report = check(target.path()).unwrap();
+    assert_eq!(report.problems, [] as [String; 0]);
+    assert!((40..=44).contains(&report.tasks), "{}", report.tasks);
+    let copy = open(target.path());
+    runtime().block_on(async {
+        for writer in 0..4 {
+            let tasks = copy.list(&requestor(2, writer), None, 9).await.unwrap();
+            assert!(tasks.len() <= 1);
+        }
+        let created = copy.create(creation(task(requestor(3, 1), 9))).await.unwrap();
+        let cancelled = Task { phase: Phase::Ended(Outcome::Cancelled), ..created };
+        copy.commit(Change { task: cancelled, output: None }).await.unwrap();
+    });
+}
+
+/// The payload files that the store's tasks name.
+fn check_files(store: &SledStore) -> u64 {
+    let report = super::super::check_running(store).unwrap();
+    assert_eq!(report.problems, [] as [String; 0]);
+    report.files
+}

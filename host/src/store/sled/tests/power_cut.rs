@@ -1,0 +1,113 @@
+//! The power cut: what was not synced is forgotten.
+//!
+//! A library preloaded into the writing process keeps a second disk that holds only what was synced. After a kill, that disk
+//! must hold everything that was acknowledged. Bytes that were flushed without a sync are gone there, as they are after a real
+//! power cut; a control shows that the second disk does forget.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use super::rounds;
+use super::writer::{Acknowledged, kill_after, start, verify};
+
+/// Compiles the library; `None` where there is no C compiler.
+fn library(dir: &Path) -> Option<PathBuf> {
+    let library = dir.join("power_cut.so");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/store/sled/tests/power_cut.c");
+    let mut compiler = Command::new("cc");
+    compiler.args(["-O1", "-shared", "-fPIC", "-w", "-o"]).arg(&library).arg(source).args(["-ldl", "-lpthread"]);
+    match compiler.output() {
+        Ok(output) => {
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            Some(library)
+        }
+        Err(error) => {
+            eprintln!("NOT RUN: no C compiler: {error}");
+            None
+        }
+    }
+}
+
+/// What the second disk holds, as a folder.
+fn after_the_cut(disk: &Path) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for line in fs::read_to_string(disk.join("names")).unwrap().lines() {
+        let mut words = line.splitn(3, ' ');
+        let (kind, number, name) = (words.next().unwrap(), words.next().unwrap(), words.next().unwrap());
+        let path = folder.path().join(name.trim_start_matches('/'));
+        match kind {
+            "d" => fs::create_dir_all(path).unwrap(),
+            // A file that was never synced has its name and nothing in it.
+            _ if disk.join(number).exists() => drop(fs::copy(disk.join(number), path).map(drop).unwrap()),
+            _ => fs::write(path, "").unwrap(),
+        }
+    }
+    folder
+}
+
+fn survives_power_cuts(bytes: usize) {
+    let tools = tempfile::tempdir().unwrap();
+    let Some(library) = library(tools.path()) else { return };
+    for round in 0..rounds(2, 20) {
+        let (dir, disk) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let child = start(dir.path(), bytes, 1, |command| {
+            command.env("LD_PRELOAD", &library).env("POWER_CUT_ROOT", dir.path()).env("POWER_CUT_DISK", disk.path());
+            if round % 2 == 1 {
+                command.env("POWER_CUT_EARLY", "1");
+            }
+        });
+        let said: Acknowledged = kill_after(child, Duration::from_millis(u64::from(300 + round * 211 % 900)));
+        assert!(said.len() > 16, "only {} acknowledgements: the round proves little", said.len());
+        verify(after_the_cut(disk.path()).path(), bytes, &said);
+    }
+}
+
+#[test]
+fn small_outputs_survive_a_power_cut() {
+    survives_power_cuts(200);
+}
+
+#[test]
+fn outputs_of_40_kb_survive_a_power_cut() {
+    survives_power_cuts(40_000);
+}
+
+#[test]
+fn outputs_of_200_kb_survive_a_power_cut() {
+    survives_power_cuts(200_000);
+}
+
+/// The control: sled by itself, without the sync that the committer adds.
+#[test]
+#[ignore = "the child process of the control"]
+fn control_child() {
+    let dir = std::env::var("POWER_CUT_ROOT").unwrap();
+    let db = ::sled::open(Path::new(&dir).join("plain")).unwrap();
+    for number in 0u64.. {
+        db.insert(number.to_be_bytes(), vec![7; 200]).unwrap();
+        db.flush().unwrap();
+        std::io::Write::write_all(&mut std::io::stdout(), format!("\nack c {number}\n").as_bytes()).unwrap();
+    }
+}
+
+#[test]
+fn flushing_without_a_sync_is_forgotten() {
+    let tools = tempfile::tempdir().unwrap();
+    let Some(library) = library(tools.path()) else { return };
+    let (dir, disk) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command
+        .args(["--exact", "store::sled::tests::power_cut::control_child", "--ignored", "--nocapture"])
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .env("LD_PRELOAD", &library)
+        .env("POWER_CUT_ROOT", dir.path())
+        .env("POWER_CUT_DISK", disk.path());
+    let said = kill_after(command.spawn().unwrap(), Duration::from_millis(700));
+    let kept = after_the_cut(disk.path());
+    let kept = std::panic::catch_unwind(|| ::sled::open(kept.path().join("plain")).map_or(0, |db| db.len()));
+    let kept = kept.unwrap_or_default();
+    assert!(kept < said.len(), "{kept} of {} writes are there: the disk does not forget", said.len());
+}

@@ -1,0 +1,74 @@
+//! The real protocol behind the transports' seam.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::mcp;
+use crate::domain::requestor::Requestor;
+use crate::protocol::{self, Exchange, Protocol};
+
+/// A session together with the protocol that speaks on it.
+pub struct Session {
+    protocol: Protocol,
+    session: Arc<protocol::Session>,
+}
+
+impl Session {
+    fn of(protocol: &Protocol, session: Arc<protocol::Session>) -> Arc<Self> {
+        Arc::new(Self { protocol: protocol.clone(), session })
+    }
+}
+
+impl mcp::Session for Session {
+    fn id(&self) -> &str {
+        self.session.id()
+    }
+
+    fn version(&self) -> &str {
+        self.session.protocol_version()
+    }
+
+    fn state(&self) -> Vec<u8> {
+        self.session.state()
+    }
+
+    fn revision(&self) -> u64 {
+        self.session.changes()
+    }
+
+    fn standalone(&self) -> Exchange {
+        self.protocol.standalone(&self.session)
+    }
+
+    /// What a session holds goes with its last reference.
+    fn close(&self) {}
+}
+
+impl mcp::Mcp for Protocol {
+    type Session = Session;
+
+    async fn receive(&self, peer: mcp::Peer<Session>, message: Bytes) -> mcp::Received<Session> {
+        let session = peer.session.as_ref().map(|session| Arc::clone(&session.session));
+        let mcp::Peer { requestor, declared, connection, .. } = peer;
+        let peer = protocol::Peer { requestor, session, declared, connection };
+        match Self::receive(self, peer, message).await {
+            protocol::Received::Exchange(exchange) => mcp::Received::Exchange(exchange),
+            protocol::Received::Opened { session, reply } => {
+                mcp::Received::Opened { session: Session::of(self, session), reply }
+            }
+            protocol::Received::Accepted => mcp::Received::Accepted,
+            protocol::Received::Rejected { rejection, body } => mcp::Received::Rejected { rejection, body },
+        }
+    }
+
+    fn restore(&self, requestor: Requestor, id: &str, state: &[u8]) -> Option<Arc<Session>> {
+        let session = protocol::Session::restore(id, state)?;
+        // A row never speaks for anybody but the requestor under whose key it was found.
+        (*session.requestor() == requestor).then(|| Session::of(self, Arc::new(session)))
+    }
+
+    fn versions(&self) -> &[&str] {
+        &protocol::VERSIONS
+    }
+}

@@ -1,0 +1,222 @@
+//! The command line, with and without a running host.
+
+use serde_json::{Value, json};
+use tests::client::Client;
+use tests::{Setup, command, place};
+
+#[tokio::test]
+async fn check_says_what_is_wrong_and_does_not_serve() {
+    let setup = Setup::with(&["text", "primes"]);
+    let mut check = setup.command("serve");
+    let output = command::output(&mut check, &["--check"], None).await;
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(!String::from_utf8_lossy(&output.stdout).contains("listening"));
+
+    let mut check = Setup::with(&["text", "bad_schema", "bad_name"]).command("serve");
+    let output = command::output(&mut check, &["--check"], None).await;
+    assert!(!output.status.success(), "two plugins are bad");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout);
+    assert!(said.contains("bad_schema") && said.contains("bad_name"), "everything wrong at once: {said}");
+}
+
+#[tokio::test]
+async fn inspect_shows_tools_imports_and_digest() {
+    let file = place::component("csv").display().to_string();
+    let said = command::run(&mut command::bulkhead(), &["plugin", "inspect", &file, "--json"], None).await;
+    let shown: Value = serde_json::from_str(&said).expect("JSON");
+    assert_eq!(shown["tools"][0]["name"], "csv_profile", "{shown}");
+    assert!(said.contains("wasi:filesystem"), "imports are listed: {said}");
+    assert_eq!(shown["sha256"].as_str().or(shown["digest"].as_str()).map(str::len), Some(64), "{shown}");
+    let plain = command::run(&mut command::bulkhead(), &["plugin", "inspect", &file], None).await;
+    assert!(plain.contains("csv_profile"), "{plain}");
+}
+
+#[tokio::test]
+async fn inspect_refuses_what_a_host_would_refuse() {
+    for name in ["bad_schema", "bad_twins", "bad_import", "bad_panic"] {
+        let file = place::component(name).display().to_string();
+        let output = command::output(&mut command::bulkhead(), &["plugin", "inspect", &file], None).await;
+        assert_eq!(output.status.code(), Some(4), "{name}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
+async fn call(arguments: &[&str]) -> (Option<i32>, String, String) {
+    let output = command::output(&mut command::bulkhead(), arguments, None).await;
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
+    (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
+#[tokio::test]
+async fn one_call_has_an_exit_code_for_each_end() {
+    let text = place::component("text").display().to_string();
+    let hostile = place::component("hostile").display().to_string();
+    let desk = place::component("desk").display().to_string();
+    let (code, out, _) = call(&["plugin", "call", &text, "echo", r#"{"text": "hello"}"#]).await;
+    assert_eq!((code, out.trim_end()), (Some(0), "hello"));
+    let (code, out, _) = call(&["plugin", "call", &text, "word_count", r#"{"text": "a b"}"#, "--json"]).await;
+    let result: Value = serde_json::from_str(&out).expect("JSON");
+    assert_eq!((code, &result["structuredContent"]["words"]), (Some(0), &json!(2)));
+    tests::schema::conform(&result, "CallToolResult");
+    assert_eq!(call(&["plugin", "call", &hostile, "read_file", r#"{"path": "/etc/passwd"}"#]).await.0, Some(1));
+    assert_eq!(call(&["plugin", "call", &text, "echo", "not json"]).await.0, Some(2));
+    assert_eq!(call(&["plugin", "call", &text, "echo", r#"{"text": 7}"#]).await.0, Some(2));
+    assert_eq!(call(&["plugin", "call", &text, "missing", "{}"]).await.0, Some(2));
+    let (code, _, said) = call(&["plugin", "call", &hostile, "trap", "{}"]).await;
+    assert_eq!(code, Some(3), "{said}");
+    let bad = place::component("bad_schema").display().to_string();
+    assert_eq!(call(&["plugin", "call", &bad, "x", "{}"]).await.0, Some(4));
+    assert_eq!(call(&["plugin", "call", &desk, "book_trip", "{}"]).await.0, Some(5), "stdin is no terminal");
+}
+
+#[tokio::test]
+async fn a_call_takes_its_answers_from_a_file_and_shows_progress() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let answers = folder.path().join("answers.json");
+    let content = json!({
+        "journey": {"action": "accept", "content": {"destination": "Cork", "travellers": 1}},
+        "details": {"action": "accept", "content": {"class": "economy", "confirm": true}}
+    });
+    std::fs::write(&answers, content.to_string()).expect("a file");
+    let (desk, answers) = (place::component("desk").display().to_string(), answers.display().to_string());
+    let (code, out, said) = call(&["plugin", "call", &desk, "book_trip", "{}", "--answers", &answers]).await;
+    assert_eq!(code, Some(0), "{said}");
+    assert!(out.contains("Booked 1 economy seats to Cork."), "{out}");
+    assert!(said.contains("The destination is known"), "progress goes to stderr: {said}");
+}
+
+#[tokio::test]
+async fn a_call_reads_granted_folders_only() {
+    let csv = place::component("csv").display().to_string();
+    let data = place::root().join("plugins/csv/testdata").display().to_string();
+    let arguments = r#"{"path": "/data/airports.csv"}"#;
+    let grant = format!("{data}:/data");
+    let (code, out, said) = call(&["plugin", "call", &csv, "csv_profile", arguments, "--dir", &grant, "--json"]).await;
+    assert_eq!(code, Some(0), "{said}");
+    let result: Value = serde_json::from_str(&out).expect("JSON");
+    assert_eq!(result["structuredContent"]["rows"], 3376, "{result}");
+    assert_eq!(call(&["plugin", "call", &csv, "csv_profile", arguments]).await.0, Some(1), "nothing is granted");
+}
+
+/// Token commands end to end, on a data directory with or without a host.
+async fn tokens_live_and_die(setup: &Setup, url: Option<&str>) {
+    let data = setup.data();
+    let made = command::json(&["token", "create", "--requestor", "alice", "--tenant", "acme"], &data).await;
+    let token = made["token"].as_str().expect("the token").to_owned();
+    let id = made["id"].as_str().expect("an id").to_owned();
+    let listed = command::json(&["token", "list"], &data).await;
+    assert!(!listed.to_string().contains(&token), "only its hash is kept");
+    let entry = listed["tokens"].as_array().expect("a list").iter().find(|entry| entry["id"] == id.as_str());
+    assert_eq!(entry.expect("it is listed")["requestor"], "alice");
+    let status = async |token: &str| {
+        let url = url?;
+        let ping = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
+        Some(Client::new(url, Some(token)).post(ping, None).await.status.as_u16())
+    };
+    assert!(status(&token).await.is_none_or(|status| status == 200));
+    command::json(&["token", "revoke", &id], &data).await;
+    assert!(status(&token).await.is_none_or(|status| status == 401), "revoked at once");
+    let listed = command::json(&["token", "list"], &data).await;
+    assert!(listed.to_string().contains("revoked_at"), "{listed}");
+}
+
+#[tokio::test]
+async fn tokens_without_and_with_a_host() {
+    let setup = Setup::with(&["text"]);
+    tokens_live_and_die(&setup, None).await;
+    let host = setup.start().await;
+    tokens_live_and_die(&setup, Some(&host.url)).await;
+}
+
+#[tokio::test]
+async fn an_operator_sees_and_cancels_everybodys_tasks() {
+    let setup = Setup::with(&["desk", "primes"]);
+    let token = setup.token("alice", "acme").await;
+    let host = setup.start().await;
+    let client = Client::connect_as(&host, Some(&token), json!({})).await;
+    let running = client.task("wait", json!({"ms": 600_000})).await;
+    let done = client.task("count_primes", json!({"below": 100})).await;
+    client.until_status(&done, "completed").await;
+    let data = setup.data();
+    let ids = async |arguments: &[&str]| -> Vec<String> {
+        let listed = command::json(arguments, &data).await;
+        let tasks = listed["tasks"].as_array().expect("a list").iter();
+        tasks.map(|task| task["id"].as_str().expect("an id").to_owned()).collect()
+    };
+    let mut all = ids(&["tasks", "list"]).await;
+    all.sort();
+    let mut expected = [running.clone(), done.clone()];
+    expected.sort();
+    assert_eq!(all, expected);
+    assert_eq!(ids(&["tasks", "list", "--requestor", "nobody"]).await, Vec::<String>::new());
+    let shown = command::json(&["tasks", "show", &done], &data).await;
+    assert_eq!((&shown["requestor"], &shown["tool"]), (&json!("alice"), &json!("count_primes")));
+    assert!(!shown.to_string().contains("25"), "results stay with their requestor: {shown}");
+    command::json(&["tasks", "cancel", &running], &data).await;
+    client.until_status(&running, "cancelled").await;
+
+    let left = client.task("count_primes", json!({"below": 1_000_000_000_000_u64})).await;
+    let setup = host.kill().await;
+    assert_eq!(ids(&["tasks", "list"]).await.len(), 3, "also without a host");
+    assert_eq!(command::json(&["tasks", "show", &done], &setup.data()).await["status"], "completed");
+    command::json(&["tasks", "cancel", &left], &data).await;
+    let host = setup.start().await;
+    let client = Client::connect_as(&host, Some(&token), json!({})).await;
+    client.until_status(&left, "cancelled").await;
+}
+
+#[tokio::test]
+async fn the_store_is_checked_exported_and_backed_up_with_and_without_a_host() {
+    let setup = Setup::with(&["primes"]);
+    let host = setup.start().await;
+    let client = Client::connect(&host).await;
+    for below in 0..20 {
+        let id = client.task("count_primes", json!({"below": below * 100})).await;
+        client.until_status(&id, "completed").await;
+    }
+    let listed = client.tasks().await;
+    let data = setup.data();
+    command::json(&["store", "check"], &data).await;
+    let copy = setup.path("copy");
+    command::json(&["store", "backup", &copy.display().to_string()], &data).await;
+    export(&setup, "with.jsonl").await;
+    host.terminate().await;
+    command::json(&["store", "check"], &data).await;
+    export(&setup, "without.jsonl").await;
+    command::json(&["store", "rebuild"], &data).await;
+
+    let host = setup.start().await;
+    assert_eq!(Client::connect(&host).await.tasks().await, listed, "a rebuilt store holds the same");
+    host.terminate().await;
+    std::fs::rename(&data, setup.path("away")).expect("the old one goes");
+    std::fs::rename(&copy, &data).expect("the copy takes its place");
+    let host = setup.start().await;
+    assert_eq!(Client::connect(&host).await.tasks().await, listed, "a backup holds the same");
+}
+
+async fn export(setup: &Setup, name: &str) {
+    let file = setup.path(name);
+    command::json(&["store", "export", &file.display().to_string()], &setup.data()).await;
+    let text = std::fs::read_to_string(&file).expect("the export");
+    assert!(text.lines().count() >= 20, "a line for each task at least");
+    for line in text.lines() {
+        serde_json::from_str::<Value>(line).unwrap_or_else(|error| panic!("{name}: {error}: {line}"));
+    }
+}
+
+#[tokio::test]
+async fn unknown_things_are_said_so() {
+    let setup = Setup::new();
+    let data = setup.data();
+    let never = "f".repeat(32);
+    for arguments in [["tasks", "show", &never], ["tasks", "cancel", &never], ["token", "revoke", "nothing"]] {
+        let mut all = arguments.to_vec();
+        all.push("--data");
+        let output = command::output(&mut command::bulkhead(), &all, Some(&data)).await;
+        assert!(!output.status.success(), "{arguments:?}");
+        assert!(!output.stderr.is_empty(), "{arguments:?}");
+    }
+    for arguments in [&["nonsense"][..], &["serve", "--nonsense"], &["plugin", "inspect", "/no/such/file.wasm"]] {
+        let output = command::output(&mut command::bulkhead(), arguments, None).await;
+        assert!(!output.status.success() && !output.stderr.is_empty(), "{arguments:?}");
+    }
+}

@@ -1,0 +1,183 @@
+//! Who may see what: each method for each kind of caller.
+//!
+//! Absent, expired and somebody else's read the same, byte for byte, so that nobody can even learn that a task exists.
+
+use serde_json::{Value, json};
+use tests::client::{Client, all_capabilities};
+use tests::wait::until;
+use tests::{Host, Setup};
+
+/// How a method is proven to keep requestors apart.
+enum Row {
+    /// Takes a task id: everybody but the owner gets the answer for an id that never existed.
+    ById,
+    /// Lists tasks: everybody sees their own.
+    Lists,
+    /// Knows no task; the reason why nothing can leak.
+    NoTask(&'static str),
+}
+
+/// Every method. The coverage test fails for one that is not in here.
+const ROWS: [(&str, Row); 9] = [
+    ("initialize", Row::NoTask("opens a session of the caller; sessions have a test of their own below")),
+    ("ping", Row::NoTask("has neither params nor a result")),
+    ("logging/setLevel", Row::NoTask("changes the caller's own session")),
+    ("tools/list", Row::NoTask("is the same for everybody until plugins are granted per tenant")),
+    ("tools/call", Row::NoTask("creates tasks of the caller; quotas have their own suite")),
+    ("tasks/get", Row::ById),
+    ("tasks/result", Row::ById),
+    ("tasks/cancel", Row::ById),
+    ("tasks/list", Row::Lists),
+];
+
+#[test]
+fn every_method_has_a_row() {
+    let mut rows: Vec<_> = ROWS.iter().map(|(name, _)| *name).collect();
+    let mut methods: Vec<_> = bulkhead::protocol::METHODS.iter().map(|(name, _)| *name).collect();
+    rows.sort_unstable();
+    methods.sort_unstable();
+    assert_eq!(rows, methods, "a method without a row is a method that nobody has looked at");
+    for (name, row) in &ROWS {
+        assert!(!matches!(row, Row::NoTask("")), "{name}: say why nothing can leak");
+    }
+}
+
+struct Callers {
+    host: Host,
+    owner: Client,
+    /// Of the owner's tenant.
+    neighbour: Client,
+    /// Of another tenant.
+    stranger: Client,
+}
+
+async fn callers() -> Callers {
+    let setup = Setup::with(&["primes", "desk"]);
+    let owner = setup.token("alice", "red").await;
+    let neighbour = setup.token("bob", "red").await;
+    let stranger = setup.token("carol", "blue").await;
+    let host = setup.start().await;
+    let client = async |token: &str| Client::connect_as(&host, Some(token), all_capabilities()).await;
+    let (owner, neighbour, stranger) = (client(&owner).await, client(&neighbour).await, client(&stranger).await);
+    Callers { host, owner, neighbour, stranger }
+}
+
+/// Status and body of a request about a task, with always the same request id.
+async fn raw(client: &Client, method: &str, task: &str) -> (u16, String) {
+    let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": {"taskId": task}});
+    let reply = client.post(body.to_string(), None).await;
+    (reply.status.as_u16(), reply.text)
+}
+
+#[tokio::test]
+async fn a_foreign_task_reads_as_absent() {
+    let Callers { host: _host, owner, neighbour, stranger } = callers().await;
+    let never = "f".repeat(32);
+    let expired = expired_task(&owner).await;
+    for (method, _) in ROWS.iter().filter(|(_, row)| matches!(row, Row::ById)) {
+        let done = owner.task("count_primes", json!({"below": 10})).await;
+        owner.until_status(&done, "completed").await;
+        let running = owner.task("wait", json!({"ms": 600_000})).await;
+        let asking = owner.task("book_trip", json!({})).await;
+        owner.until_status(&asking, "input_required").await;
+
+        let absent = raw(&owner, method, &never).await;
+        assert!(absent.1.contains("-32602"), "{method}: {absent:?}");
+        for (whose, client) in [("the owner", &owner), ("the neighbour", &neighbour), ("a stranger", &stranger)] {
+            assert_eq!(raw(client, method, &never).await, absent, "{method} by {whose} of an id that never was");
+            assert_eq!(raw(client, method, &expired).await, absent, "{method} by {whose} of an expired task");
+        }
+        for (whose, client) in [("the neighbour", &neighbour), ("a stranger", &stranger)] {
+            for (what, task) in [("a done", &done), ("a running", &running), ("an asking", &asking)] {
+                assert_eq!(raw(client, method, task).await, absent, "{method} by {whose} of {what} task");
+            }
+        }
+        let (status, body) = raw(&owner, method, &done).await;
+        assert_eq!(status, 200);
+        assert_ne!(body, absent.1, "{method} by the owner");
+        for (task, status) in [(&running, "working"), (&asking, "input_required")] {
+            assert_eq!(owner.about("tasks/get", task).await.expect("untouched")["status"], status);
+            owner.about("tasks/cancel", task).await.expect("the owner may");
+        }
+    }
+}
+
+async fn expired_task(client: &Client) -> String {
+    let task = client.create_with("count_primes", json!({"below": 10}), json!({"ttl": 300})).await.expect("a task");
+    let id = task["taskId"].as_str().expect("an id").to_owned();
+    until("the task to expire", async || client.about("tasks/get", &id).await.err()).await;
+    id
+}
+
+#[tokio::test]
+async fn everybody_lists_their_own_tasks() {
+    let Callers { host: _host, owner, neighbour, stranger } = callers().await;
+    let clients = [&owner, &neighbour, &stranger];
+    let mut own = Vec::new();
+    for client in clients {
+        own.push(client.task("count_primes", json!({"below": 10})).await);
+    }
+    for (client, id) in clients.iter().zip(&own) {
+        let listed: Vec<Value> = client.tasks().await.into_iter().map(|task| task["taskId"].clone()).collect();
+        assert_eq!(listed, [json!(id)]);
+    }
+}
+
+#[tokio::test]
+async fn a_cursor_of_somebody_else_is_worth_nothing() {
+    let Callers { host: _host, owner, neighbour, .. } = callers().await;
+    for _ in 0..60 {
+        owner.task("count_primes", json!({"below": 10})).await;
+    }
+    let page = owner.call("tasks/list", json!({})).await.expect("a page");
+    let cursor = page.get("nextCursor").expect("60 tasks are more than a page").clone();
+    let refused = neighbour.call("tasks/list", json!({"cursor": cursor})).await.expect_err("it is not theirs");
+    assert_eq!(refused.code, -32602);
+    assert!(owner.call("tasks/list", json!({"cursor": cursor})).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_foreign_session_reads_as_absent() {
+    let Callers { host: _host, owner, mut neighbour, .. } = callers().await;
+    let body = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
+    neighbour.session = Some("0123456789abcdef0123456789abcdef".to_owned());
+    let absent = neighbour.post(body, None).await;
+    neighbour.session = owner.session.clone();
+    let foreign = neighbour.post(body, None).await;
+    assert_eq!(absent.status.as_u16(), 404);
+    assert_eq!((foreign.status, foreign.text), (absent.status, absent.text));
+    let listen = neighbour.listen().await;
+    assert_eq!(listen.status.as_u16(), 404);
+    assert!(owner.call("ping", json!({})).await.is_ok(), "the owner's session is untouched");
+}
+
+#[tokio::test]
+async fn an_answer_from_another_session_is_ignored() {
+    let Callers { host: _host, owner, neighbour, .. } = callers().await;
+    let id = owner.task("book_trip", json!({})).await;
+    let mut stream = owner.send("tasks/result", json!({"taskId": id})).await;
+    let asked = tests::wait::soon("a question", stream.next()).await.expect("a question");
+    neighbour.respond(&asked, json!({"action": "cancel"})).await;
+    assert_eq!(owner.about("tasks/get", &id).await.expect("it is there")["status"], "input_required");
+}
+
+#[tokio::test]
+async fn without_a_valid_token_nobody_gets_in() {
+    let setup = Setup::with(&["primes"]);
+    let token = setup.token("alice", "red").await;
+    let host = setup.start().await;
+    let body = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
+    let mut answers = Vec::new();
+    let altered = format!("{}{}", &token[..token.len() - 1], if token.ends_with('0') { '1' } else { '0' });
+    for wrong in ["", "x", "Bearer", altered.as_str()] {
+        let reply = Client::new(&host.url, Some(wrong)).post(body, None).await;
+        assert_eq!(reply.status.as_u16(), 401, "{wrong:?}: {}", reply.text);
+        assert!(reply.headers.contains_key("www-authenticate"), "{wrong:?}");
+        answers.push(reply.text);
+    }
+    assert_eq!(answers[1], answers[3], "unknown tokens read the same");
+    assert_eq!(Client::new(&host.url, None).post(body, None).await.status.as_u16(), 401, "a token is needed now");
+    assert_eq!(Client::new(&host.url, Some(&token)).post(body, None).await.status.as_u16(), 200);
+    let log = host.log();
+    assert!(!log.contains(&token), "a token is in the log");
+}

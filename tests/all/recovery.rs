@@ -1,0 +1,250 @@
+//! What survives: `kill -9` at any moment, restarts, drains.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tests::client::Client;
+use tests::place::rounds;
+use tests::wait::{PATIENCE, until};
+use tests::{Host, Setup};
+
+/// A sequence of numbers that looks random and is the same for the same seed.
+struct Dice(u64);
+
+impl Dice {
+    fn next(&mut self, below: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % below
+    }
+}
+
+/// A task that was acknowledged before the host was killed.
+struct Acknowledged {
+    id: String,
+    below: u64,
+    primes: u64,
+    /// The result was fetched before the kill.
+    fetched: Option<Value>,
+}
+
+const COUNTS: [(u64, u64); 4] = [(10, 4), (100, 25), (10_000, 1_229), (3_000_000, 216_816)];
+
+/// Creates tasks as fast as it can until the host is gone; what was acknowledged.
+async fn create_until_killed(url: &str, session: &str, seed: u64) -> Vec<Acknowledged> {
+    let mut dice = Dice(seed);
+    let mut acknowledged: Vec<Acknowledged> = Vec::new();
+    let http = reqwest::Client::builder().no_proxy().timeout(PATIENCE).build().expect("a client");
+    let send = async |method: &str, params: Value| -> Option<Value> {
+        let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
+        let request = http
+            .post(url)
+            .header("mcp-session-id", session)
+            .header("mcp-protocol-version", "2025-11-25")
+            .header("accept", "application/json, text/event-stream")
+            .json(&body);
+        let text = request.send().await.ok()?.text().await.ok()?;
+        // A reply that broke off in the middle acknowledges nothing.
+        serde_json::from_str(&text).ok()
+    };
+    loop {
+        let (below, primes) = COUNTS[dice.next(4) as usize];
+        let params = json!({"name": "count_primes", "arguments": {"below": below}, "task": {"ttl": 3_600_000}});
+        let Some(reply) = send("tools/call", params).await else { return acknowledged };
+        match reply["result"]["task"]["taskId"].as_str() {
+            Some(id) => acknowledged.push(Acknowledged { id: id.to_owned(), below, primes, fetched: None }),
+            None => assert_eq!(reply["error"]["code"], 1010, "only a full queue may refuse: {reply}"),
+        }
+        if dice.next(3) == 0 && !acknowledged.is_empty() {
+            let at = dice.next(acknowledged.len() as u64) as usize;
+            let Some(reply) = send("tasks/get", json!({"taskId": acknowledged[at].id})).await else {
+                return acknowledged;
+            };
+            if reply["result"]["status"] == "completed" {
+                let params = json!({"taskId": acknowledged[at].id});
+                let Some(result) = send("tasks/result", params).await else { return acknowledged };
+                acknowledged[at].fetched = Some(result["result"].clone());
+            }
+        }
+    }
+}
+
+/// Every acknowledged task is there, with the right outcome.
+async fn verify(client: &Client, acknowledged: &[Acknowledged], round: u32) {
+    for task in acknowledged {
+        let now = until("the task to be over", async || {
+            let now = client
+                .about("tasks/get", &task.id)
+                .await
+                .unwrap_or_else(|failure| panic!("round {round}: acknowledged task {} is lost: {failure:?}", task.id));
+            matches!(now["status"].as_str(), Some("completed" | "failed")).then_some(now)
+        })
+        .await;
+        let result = client.about("tasks/result", &task.id).await;
+        if now["status"] == "completed" {
+            let result = result.expect("a completed task has a result");
+            assert_eq!(result["structuredContent"]["count"], task.primes, "round {round}: primes below {}", task.below);
+            if let Some(fetched) = &task.fetched {
+                assert_eq!(*fetched, result, "round {round}: a result that was fetched before is another one now");
+            }
+        } else {
+            assert!(task.fetched.is_none(), "round {round}: a result was fetched and is gone: {now}");
+            let failure = result.expect_err("an interrupted task has no result");
+            assert_eq!(failure.code, -32603);
+            let message = now["statusMessage"].as_str().unwrap_or_default();
+            assert!(message.contains("host"), "it says honestly what happened: {now}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kill_at_random_moments_loses_no_acknowledged_task() {
+    let seed = std::env::var("BULKHEAD_TEST_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(0x5EED_u64);
+    println!("seed {seed}; set BULKHEAD_TEST_SEED to repeat it");
+    let mut dice = Dice(seed);
+    let limits =
+        "[limits]\nrequests_per_second = 100000\ntask_creations_per_second = 100000\ntasks_queued_per_requestor = 2000";
+    let mut setup = Setup::with(&["primes"]).config(limits);
+    let mut all: Vec<Acknowledged> = Vec::new();
+    for round in 0..rounds(6, 60) {
+        let host = setup.start().await;
+        let client = Client::connect(&host).await;
+        verify(&client, &all, round).await;
+        let session = client.session.clone().expect("a session");
+        let writers = (0..4).map(|_| {
+            let (url, session, seed) = (host.url.clone(), session.clone(), dice.next(u64::MAX) | 1);
+            tokio::spawn(async move { create_until_killed(&url, &session, seed).await })
+        });
+        let writers: Vec<_> = writers.collect();
+        tokio::time::sleep(Duration::from_millis(50 + dice.next(700))).await;
+        setup = host.kill().await;
+        let before = all.len();
+        for writer in writers {
+            all.extend(writer.await.expect("the writer ends with the host"));
+        }
+        assert!(all.len() > before, "round {round}: nothing was acknowledged, so nothing was tested");
+    }
+    let host = setup.start().await;
+    let client = Client::connect(&host).await;
+    verify(&client, &all, u32::MAX).await;
+    let listed = client.tasks().await;
+    let known: Vec<_> = listed.iter().filter_map(|task| task["taskId"].as_str()).collect();
+    assert!(all.iter().all(|task| known.contains(&task.id.as_str())), "what can be read is listed");
+}
+
+async fn primes_host(setup: &Setup) -> (Host, Client) {
+    let host = setup.start().await;
+    let client = Client::connect(&host).await;
+    (host, client)
+}
+
+#[tokio::test]
+async fn a_running_task_fails_honestly_and_results_survive() {
+    let setup = Setup::with(&["primes", "desk"]);
+    let (host, client) = primes_host(&setup).await;
+    let done = client.task("count_primes", json!({"below": 1000})).await;
+    client.until_status(&done, "completed").await;
+    let result = client.about("tasks/result", &done).await.expect("a result");
+    let before = client.about("tasks/get", &done).await.expect("it is there");
+    let running = client.task("wait", json!({"ms": 600_000})).await;
+    let asking = client.task("book_trip", json!({})).await;
+    client.until_status(&asking, "input_required").await;
+    let setup = host.kill().await;
+
+    let (_host, client) = primes_host(&setup).await;
+    assert_eq!(client.about("tasks/get", &done).await.expect("it is there"), before, "nothing of it changed");
+    assert_eq!(client.about("tasks/result", &done).await.expect("a result"), result);
+    for lost in [&running, &asking] {
+        let failed = client.until_status(lost, "failed").await;
+        let said = failed["statusMessage"].as_str().unwrap_or_default().to_lowercase();
+        assert!(said.contains("host"), "it says what happened: {failed}");
+        let error = client.about("tasks/result", lost).await.expect_err("there is no result");
+        assert_eq!(error.code, -32603);
+    }
+}
+
+#[tokio::test]
+async fn an_idempotent_tool_runs_again_where_the_operator_allows_it() {
+    let setup = Setup::new().plugin("primes", "on_restart = \"rerun\"").config("[call]\ncpu_ms = 600000");
+    let (host, client) = primes_host(&setup).await;
+    let id = client.task("count_primes", json!({"below": 300_000_000})).await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert_eq!(client.about("tasks/get", &id).await.expect("it runs")["status"], "working");
+    let setup = host.kill().await;
+
+    let (_host, client) = primes_host(&setup).await;
+    let now = client.about("tasks/get", &id).await.expect("it is there");
+    assert_eq!(now["status"], "working", "it runs again: {now}");
+    let quick = client.task("count_primes", json!({"below": 100})).await;
+    client.until_status(&quick, "completed").await;
+    client.about("tasks/cancel", &id).await.expect("it can be cancelled like any other");
+}
+
+#[tokio::test]
+async fn a_rerun_gives_the_result_and_three_attempts_are_the_end() {
+    let setup = Setup::new().plugin("primes", "on_restart = \"rerun\"").config("[call]\ncpu_ms = 600000");
+    let (mut host, client) = primes_host(&setup).await;
+    let endless = client.task("count_primes", json!({"below": 1_000_000_000_000_u64})).await;
+    let short = client.task("count_primes", json!({"below": 10_000})).await;
+    for _ in 0..3 {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        let setup = host.kill().await;
+        host = setup.start().await;
+    }
+    let client = Client::connect(&host).await;
+    let failed = client.until_status(&endless, "failed").await;
+    assert!(failed["statusMessage"].as_str().is_some_and(|text| !text.is_empty()), "{failed}");
+    client.until_status(&short, "completed").await;
+    assert_eq!(client.about("tasks/result", &short).await.expect("a result")["structuredContent"]["count"], 1229);
+}
+
+#[tokio::test]
+async fn queued_tasks_run_after_a_restart() {
+    let limits = "[limits]\ncalls_running_per_requestor = 1\ntasks_running_per_requestor = 1";
+    let setup = Setup::with(&["primes", "desk"]).config(limits);
+    let (host, client) = primes_host(&setup).await;
+    let first = client.task("wait", json!({"ms": 600_000})).await;
+    // A sleeping task gives its place back, so a looping one would be needed to hold it; counting far enough does.
+    let holding = client.task("count_primes", json!({"below": 100_000_000_000_u64})).await;
+    let mut queued = Vec::new();
+    for _ in 0..5 {
+        queued.push(client.task("count_primes", json!({"below": 100})).await);
+    }
+    assert_eq!(client.about("tasks/get", &queued[4]).await.expect("it is there")["status"], "working");
+    let setup = host.kill().await;
+    let (_host, client) = primes_host(&setup).await;
+    for id in &queued {
+        client.until_status(id, "completed").await;
+    }
+    for id in [&first, &holding] {
+        client.until_status(id, "failed").await;
+    }
+}
+
+#[tokio::test]
+async fn a_drain_lets_running_calls_end_and_exits_with_success() {
+    let setup = Setup::with(&["desk"]).config("[server]\ndrain_ms = 5000");
+    let (host, client) = primes_host(&setup).await;
+    let call = client.tool("wait", json!({"ms": 800}));
+    let stop = async {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        host.terminate().await
+    };
+    let (result, (status, _setup)) = tokio::join!(call, stop);
+    assert_eq!(result.expect("the call ends in peace")["structuredContent"]["waited_ms"], 800);
+    assert_eq!(status.code(), Some(0));
+}
+
+#[tokio::test]
+async fn a_drain_does_not_wait_for_ever() {
+    let setup = Setup::with(&["hostile"]).config("[server]\ndrain_ms = 300");
+    let (host, client) = primes_host(&setup).await;
+    let id = client.task("spin", json!({})).await;
+    let begin = std::time::Instant::now();
+    let (status, setup) = host.terminate().await;
+    assert_eq!(status.code(), Some(0));
+    assert!(begin.elapsed() < Duration::from_secs(10), "the drain took {:?}", begin.elapsed());
+    let (_host, client) = primes_host(&setup).await;
+    client.until_status(&id, "failed").await;
+}

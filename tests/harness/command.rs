@@ -1,0 +1,49 @@
+//! The command line, as an operator types it.
+
+use std::path::Path;
+use std::process::{Output, Stdio};
+
+use serde_json::Value;
+use tokio::process::Command;
+
+use crate::place;
+use crate::wait::soon;
+
+/// The program, without whatever this shell happens to configure.
+pub fn bulkhead() -> Command {
+    let mut command = Command::new(place::host_binary());
+    for (key, _) in std::env::vars_os() {
+        if key.to_string_lossy().starts_with("BULKHEAD_") {
+            command.env_remove(key);
+        }
+    }
+    command.kill_on_drop(true);
+    command
+}
+
+/// Runs a command to its end.
+pub async fn output(command: &mut Command, arguments: &[&str], data: Option<&Path>) -> Output {
+    command.args(arguments).args(data).stdin(Stdio::null());
+    soon("a command", command.output()).await.expect("the command starts")
+}
+
+/// Runs a command that must succeed; what it printed.
+pub async fn run(command: &mut Command, arguments: &[&str], data: Option<&Path>) -> String {
+    let output = output(command, arguments, data).await;
+    assert!(
+        output.status.success(),
+        "bulkhead {} gave {}: {}",
+        arguments.join(" "),
+        output.status,
+        String::from_utf8_lossy(&output.stderr)
+    );
+    String::from_utf8(output.stdout).expect("commands print UTF-8")
+}
+
+/// Runs a command with `--json` that must succeed; what it printed.
+pub async fn json(arguments: &[&str], data: &Path) -> Value {
+    let mut all = arguments.to_vec();
+    all.extend(["--json", "--data"]);
+    let said = run(&mut bulkhead(), &all, Some(data)).await;
+    serde_json::from_str(&said).unwrap_or_else(|error| panic!("{all:?} printed no JSON ({error}): {said}"))
+}

@@ -1,0 +1,212 @@
+//! A host as an operator runs it: the program, a data directory, a configuration, signals.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::sync::Arc;
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::process::{Child, Command};
+
+use crate::command;
+use crate::place;
+use crate::wait::soon;
+
+/// What a host is started with. Clones share the data directory: that is how a restart is written.
+#[derive(Clone)]
+pub struct Setup {
+    folder: Arc<TempDir>,
+    sections: String,
+    plugins: String,
+    environment: Vec<(String, String)>,
+    arguments: Vec<String>,
+}
+
+impl Setup {
+    /// An empty data directory and no plugin.
+    pub fn new() -> Self {
+        let folder = Arc::new(tempfile::Builder::new().prefix("bulkhead-test-").tempdir().expect("a folder"));
+        Self { folder, sections: String::new(), plugins: String::new(), environment: Vec::new(), arguments: Vec::new() }
+    }
+
+    /// With these of the built components.
+    pub fn with(plugins: &[&str]) -> Self {
+        plugins.iter().fold(Self::new(), |setup, name| setup.plugin(name, ""))
+    }
+
+    /// Sections of the configuration, such as `[limits]` with its keys.
+    pub fn config(mut self, toml: &str) -> Self {
+        self.sections.push_str(toml);
+        self.sections.push('\n');
+        self
+    }
+
+    /// One more component; `toml` are further keys and tables of its entry.
+    pub fn plugin(mut self, name: &str, toml: &str) -> Self {
+        let file = place::component(name);
+        writeln!(self.plugins, "[[plugin]]\nname = {name:?}\nfile = {file:?}\n{toml}").expect("strings take text");
+        self
+    }
+
+    /// An environment variable of the host.
+    pub fn env(mut self, key: &str, value: &str) -> Self {
+        self.environment.push((key.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// One more argument.
+    pub fn argument(mut self, argument: impl Into<String>) -> Self {
+        self.arguments.push(argument.into());
+        self
+    }
+
+    /// The data directory.
+    pub fn data(&self) -> PathBuf {
+        self.folder.path().join("data")
+    }
+
+    /// A file beside the data directory.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// `bulkhead` with this setup's configuration and data directory.
+    pub fn command(&self, subcommand: &str) -> Command {
+        let config = self.path("bulkhead.toml");
+        std::fs::write(&config, format!("{}{}", self.sections, self.plugins)).expect("the configuration is written");
+        let mut command = command::bulkhead();
+        command.arg(subcommand).arg("--config").arg(config).arg("--data").arg(self.data());
+        command.envs(self.environment.iter().map(|(key, value)| (key, value))).args(&self.arguments);
+        command
+    }
+
+    /// `bulkhead serve` with this setup.
+    pub fn serve(&self) -> Command {
+        let mut command = self.command("serve");
+        command.arg("--listen").arg("127.0.0.1:0");
+        command
+    }
+
+    /// Starts a host and waits until it says where it listens.
+    pub async fn start(&self) -> Host {
+        let log = self.path("log");
+        let file = std::fs::OpenOptions::new().create(true).append(true).open(&log).expect("a log file");
+        let mut child = self
+            .serve()
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(file)
+            .kill_on_drop(true)
+            .spawn()
+            .expect("the host starts");
+        let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+        let line = soon("the host to listen", lines.next_line()).await.expect("stdout can be read");
+        let url = line.as_deref().and_then(|line| line.strip_prefix("bulkhead: listening on ")).map(str::to_owned);
+        let url = url.unwrap_or_else(|| panic!("the host said {line:?}; its log:\n{}", read(&log)));
+        // Nothing else may come on stdout; who waits for the host reads the rest.
+        let rest = tokio::spawn(async move {
+            let mut rest = Vec::new();
+            while let Ok(Some(line)) = lines.next_line().await {
+                rest.push(line);
+            }
+            rest
+        });
+        Host { url, setup: self.clone(), child, rest }
+    }
+
+    /// Starts a host that must not come up; its exit code and what it said on stderr.
+    pub async fn refused(&self) -> (Option<i32>, String) {
+        let output = soon("the host to give up", self.serve().stdin(Stdio::null()).kill_on_drop(true).output()).await;
+        let output = output.expect("the host starts");
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "", "a host that does not serve says nothing on stdout");
+        assert!(!output.status.success(), "the host went away with success");
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    }
+
+    /// A new bearer token.
+    pub async fn token(&self, requestor: &str, tenant: &str) -> String {
+        let data = self.data();
+        let arguments = ["token", "create", "--requestor", requestor, "--tenant", tenant, "--data"];
+        let said = command::run(&mut command::bulkhead(), &arguments, Some(&data)).await;
+        said.split_whitespace().last().expect("a token").to_owned()
+    }
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// A host that serves. Dropping it kills it.
+pub struct Host {
+    /// The MCP endpoint.
+    pub url: String,
+    pub setup: Setup,
+    child: Child,
+    rest: tokio::task::JoinHandle<Vec<String>>,
+}
+
+impl Host {
+    /// The process.
+    pub fn pid(&self) -> u32 {
+        self.child.id().expect("the host runs")
+    }
+
+    /// An address of the host outside of MCP, such as `/readyz`.
+    pub fn address(&self, path: &str) -> String {
+        format!("{}{path}", self.url.strip_suffix("/mcp").expect("the endpoint is /mcp"))
+    }
+
+    /// Whether the process is still there.
+    pub fn is_alive(&mut self) -> bool {
+        self.child.try_wait().expect("the host can be waited for").is_none()
+    }
+
+    fn signal(&self, signal: Signal) {
+        let pid = i32::try_from(self.pid()).ok().and_then(Pid::from_raw).expect("a process id");
+        kill_process(pid, signal).expect("the host can be signalled");
+    }
+
+    /// `kill -9`, and nobody answers any more when this returns.
+    pub async fn kill(mut self) -> Setup {
+        self.signal(Signal::KILL);
+        soon("the host to be gone", self.child.wait()).await.expect("the host can be waited for");
+        self.setup.clone()
+    }
+
+    /// `SIGTERM`, and the end of a drain.
+    pub async fn terminate(mut self) -> (ExitStatus, Setup) {
+        self.signal(Signal::TERM);
+        let status = soon("the host to drain", self.child.wait()).await.expect("the host can be waited for");
+        let rest = self.rest.await.expect("stdout can be read");
+        assert_eq!(rest, Vec::<String>::new(), "the host says one line on stdout");
+        (status, self.setup)
+    }
+
+    /// `SIGTERM` without waiting.
+    pub fn ask_to_stop(&self) {
+        self.signal(Signal::TERM);
+    }
+
+    /// What the host has logged so far.
+    pub fn log(&self) -> String {
+        read(&self.setup.path("log"))
+    }
+
+    /// Processor time used so far, in milliseconds, by all threads.
+    pub fn cpu_ms(&self) -> u64 {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid())).expect("the process is there");
+        // The fields after the command's name, which may hold spaces: state is the first, utime and stime are 12th and 13th.
+        let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+        let ticks = |at: usize| fields.get(at).and_then(|field| field.parse::<u64>().ok()).unwrap_or_default();
+        let per_second = rustix::param::clock_ticks_per_second();
+        (ticks(11) + ticks(12)) * 1000 / per_second
+    }
+}
+
+fn read(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap_or_default()
+}

@@ -1,0 +1,16 @@
+//! What the suites and the bench share: a host as a process, and clients that look at every message.
+//!
+//! Owns starting and stopping real hosts and speaking to them. Must not know what any suite wants to prove. Invariant: every
+//! message that a host sends through here is checked against the official schema, whoever asked for it.
+
+pub mod client;
+pub mod command;
+pub mod host;
+pub mod place;
+pub mod schema;
+pub mod stdio;
+pub mod stream;
+pub mod wait;
+
+pub use client::{Client, Failure};
+pub use host::{Host, Setup};

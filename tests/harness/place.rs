@@ -1,0 +1,64 @@
+//! Where the built things are.
+
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::time::SystemTime;
+
+/// The repository.
+pub fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crate lies in the repository").to_path_buf()
+}
+
+/// The `bulkhead` program: `BULKHEAD_BIN`, or the one that was built beside the running test.
+pub fn host_binary() -> &'static Path {
+    static BINARY: OnceLock<PathBuf> = OnceLock::new();
+    BINARY.get_or_init(|| {
+        if let Some(path) = std::env::var_os("BULKHEAD_BIN") {
+            return PathBuf::from(path);
+        }
+        let here = std::env::current_exe().expect("the running program has a path");
+        let found = here.ancestors().skip(1).take(2).map(|folder| folder.join("bulkhead")).find(|path| path.is_file());
+        let binary =
+            found.unwrap_or_else(|| panic!("there is no `bulkhead` near {}: run `cargo build`", here.display()));
+        refuse_stale(&binary);
+        binary
+    })
+}
+
+/// A test of yesterday's host proves nothing: `cargo test --workspace` rebuilds the program, `cargo test -p tests` does not.
+fn refuse_stale(binary: &Path) {
+    let built = modified(binary);
+    let newest = newest_below(&root().join("host/src"));
+    assert!(newest <= built, "{} is older than its sources: run `cargo build -p bulkhead` first", binary.display());
+}
+
+fn newest_below(folder: &Path) -> SystemTime {
+    let entries = std::fs::read_dir(folder).expect("the sources can be read");
+    entries
+        .map(|entry| {
+            let path = entry.expect("the sources can be read").path();
+            if path.is_dir() { newest_below(&path) } else { modified(&path) }
+        })
+        .max()
+        .unwrap_or(SystemTime::UNIX_EPOCH)
+}
+
+fn modified(path: &Path) -> SystemTime {
+    path.metadata().and_then(|metadata| metadata.modified()).expect("files have a modification time")
+}
+
+/// A component that `cargo xtask plugins` has built.
+pub fn component(name: &str) -> PathBuf {
+    let path = root().join("target/plugins").join(format!("{name}.wasm"));
+    assert!(path.is_file(), "{} is missing: run `cargo xtask plugins`", path.display());
+    path
+}
+
+/// How much a run may take: `BULKHEAD_TEST_MODE=nightly` multiplies rounds, everything else is the gate.
+pub fn rounds(gate: u32, nightly: u32) -> u32 {
+    match std::env::var("BULKHEAD_TEST_MODE").as_deref() {
+        Ok("nightly") => nightly,
+        Ok("gate") | Err(_) => gate,
+        Ok(other) => panic!("BULKHEAD_TEST_MODE is `{other}`: use gate or nightly"),
+    }
+}

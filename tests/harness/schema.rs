@@ -1,0 +1,142 @@
+//! Checks messages of the host against the official schema of revision 2025-11-25.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use jsonschema::Validator;
+use serde_json::{Value, json};
+
+const SCHEMA: &str = include_str!("../schema/2025-11-25.json");
+
+/// What a response has to look like.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Expected {
+    /// The request's id.
+    pub id: Value,
+    /// Its method.
+    pub method: String,
+}
+
+/// Panics unless `message` is one that a server may send, and the response to `expected` if it is a response at all.
+pub fn check(message: &Value, expected: Option<&Expected>) {
+    let method = message.get("method").and_then(Value::as_str);
+    match (method, message.get("id")) {
+        (Some(method), Some(_)) => conform(message, server_request(method)),
+        (Some(method), None) => conform(message, server_notification(method)),
+        (None, _) => check_response(message, expected),
+    }
+}
+
+fn check_response(message: &Value, expected: Option<&Expected>) {
+    if message.get("error").is_some() {
+        conform(message, "JSONRPCErrorResponse");
+        assert!(message.get("result").is_none(), "both a result and an error: {message}");
+    } else {
+        conform(message, "JSONRPCResultResponse");
+    }
+    let Some(expected) = expected else { return };
+    if let Some(id) = message.get("id") {
+        assert_eq!(*id, expected.id, "the answer to another request: {message}");
+    } else {
+        assert!(message.get("error").is_some(), "a result without an id: {message}");
+    }
+    if let Some(result) = message.get("result") {
+        conform(result, result_of(&expected.method, result));
+        if matches!(expected.method.as_str(), "ping" | "logging/setLevel") {
+            assert_eq!(*result, json!({}), "{} has an empty result", expected.method);
+        }
+        for_each_task(result, &check_times);
+    }
+}
+
+/// The definition of a method's result.
+fn result_of(method: &str, result: &Value) -> &'static str {
+    match method {
+        "initialize" => "InitializeResult",
+        "ping" | "logging/setLevel" => "EmptyResult",
+        "tools/list" => "ListToolsResult",
+        "tools/call" if result.get("task").is_some() => "CreateTaskResult",
+        "tools/call" | "tasks/result" => "CallToolResult",
+        "tasks/get" => "GetTaskResult",
+        "tasks/cancel" => "CancelTaskResult",
+        "tasks/list" => "ListTasksResult",
+        other => panic!("no test knows what the result of {other} looks like: add it here"),
+    }
+}
+
+fn server_request(method: &str) -> &'static str {
+    match method {
+        "ping" => "PingRequest",
+        "elicitation/create" => "ElicitRequest",
+        "sampling/createMessage" => "CreateMessageRequest",
+        "roots/list" => "ListRootsRequest",
+        "tasks/get" => "GetTaskRequest",
+        "tasks/result" => "GetTaskPayloadRequest",
+        "tasks/cancel" => "CancelTaskRequest",
+        "tasks/list" => "ListTasksRequest",
+        other => panic!("a server of this revision sends no request {other}"),
+    }
+}
+
+fn server_notification(method: &str) -> &'static str {
+    match method {
+        "notifications/cancelled" => "CancelledNotification",
+        "notifications/progress" => "ProgressNotification",
+        "notifications/message" => "LoggingMessageNotification",
+        "notifications/tasks/status" => "TaskStatusNotification",
+        "notifications/tools/list_changed" => "ToolListChangedNotification",
+        "notifications/resources/list_changed" => "ResourceListChangedNotification",
+        "notifications/resources/updated" => "ResourceUpdatedNotification",
+        "notifications/prompts/list_changed" => "PromptListChangedNotification",
+        "notifications/elicitation/complete" => "ElicitationCompleteNotification",
+        other => panic!("a server of this revision sends no notification {other}"),
+    }
+}
+
+/// The schema calls times plain strings; the text of the specification wants ISO 8601.
+fn check_times(task: &Value) {
+    for key in ["createdAt", "lastUpdatedAt"] {
+        let time = task[key].as_str().unwrap_or_default();
+        let digits = |range: std::ops::Range<usize>| {
+            time.get(range).is_some_and(|part| part.bytes().all(|byte| byte.is_ascii_digit()))
+        };
+        let good = time.len() >= 20
+            && digits(0..4)
+            && digits(5..7)
+            && digits(8..10)
+            && digits(11..13)
+            && digits(14..16)
+            && digits(17..19)
+            && time.as_bytes().get(10) == Some(&b'T')
+            && time.ends_with('Z');
+        assert!(good, "{key} is no ISO 8601 time in UTC: {task}");
+    }
+}
+
+fn for_each_task(result: &Value, check: &dyn Fn(&Value)) {
+    if result.get("taskId").is_some() {
+        check(result);
+    }
+    if let Some(task) = result.get("task") {
+        check(task);
+    }
+    result.get("tasks").and_then(Value::as_array).into_iter().flatten().for_each(check);
+}
+
+/// Panics unless `value` fits a definition of the schema.
+pub fn conform(value: &Value, definition: &'static str) {
+    let errors: Vec<_> = validator(definition).iter_errors(value).map(|error| error.to_string()).collect();
+    assert!(errors.is_empty(), "not a {definition}: {}\n{value:#}", errors.join("; "));
+}
+
+fn validator(definition: &'static str) -> Arc<Validator> {
+    static COMPILED: OnceLock<Mutex<HashMap<&'static str, Arc<Validator>>>> = OnceLock::new();
+    let mut compiled = COMPILED.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
+    let compile = || {
+        let mut schema: Value = serde_json::from_str(SCHEMA).expect("the schema is JSON");
+        assert!(schema["$defs"].get(definition).is_some(), "the schema has no {definition}");
+        schema["$ref"] = json!(format!("#/$defs/{definition}"));
+        Arc::new(jsonschema::validator_for(&schema).expect("the schema compiles"))
+    };
+    compiled.entry(definition).or_insert_with(compile).clone()
+}

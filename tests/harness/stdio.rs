@@ -1,0 +1,101 @@
+//! A host behind stdin and stdout.
+
+use std::collections::HashMap;
+use std::process::{ExitStatus, Stdio};
+
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
+use tokio::process::{Child, ChildStdin, ChildStdout};
+
+use crate::host::Setup;
+use crate::schema::{self, Expected};
+use crate::wait::soon;
+
+/// A conversation with `bulkhead stdio`.
+pub struct Pipe {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    lines: Lines<BufReader<ChildStdout>>,
+    /// Methods of the requests that wait for a response.
+    open: HashMap<String, String>,
+    ids: u64,
+}
+
+impl Pipe {
+    /// Starts it.
+    pub fn open(setup: &Setup) -> Self {
+        let log = std::fs::OpenOptions::new().create(true).append(true).open(setup.path("log")).expect("a log file");
+        let mut command = setup.command("stdio");
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log).kill_on_drop(true);
+        let mut child = command.spawn().expect("the host starts");
+        let lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+        Self { stdin: child.stdin.take(), child, lines, open: HashMap::new(), ids: 0 }
+    }
+
+    /// Starts it and goes through the handshake.
+    pub async fn connect(setup: &Setup, capabilities: Value) -> Self {
+        let mut pipe = Self::open(setup);
+        let params = json!({"protocolVersion": "2025-11-25", "capabilities": capabilities,
+            "clientInfo": {"name": "tests", "version": "1"}});
+        let answer = pipe.call("initialize", params).await;
+        assert_eq!(answer["result"]["protocolVersion"], "2025-11-25", "{answer}");
+        pipe.write(json!({"jsonrpc": "2.0", "method": "notifications/initialized"})).await;
+        pipe
+    }
+
+    /// One line as it is.
+    pub async fn write_line(&mut self, line: &str) {
+        let stdin = self.stdin.as_mut().expect("stdin is open");
+        stdin.write_all(format!("{line}\n").as_bytes()).await.expect("the host reads");
+        stdin.flush().await.expect("the host reads");
+    }
+
+    /// One message.
+    pub async fn write(&mut self, message: Value) {
+        self.write_line(&message.to_string()).await;
+    }
+
+    /// Sends a request; its id.
+    pub async fn send(&mut self, method: &str, params: Value) -> Value {
+        self.ids += 1;
+        let id = json!(self.ids);
+        self.open.insert(id.to_string(), method.to_owned());
+        self.write(json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})).await;
+        id
+    }
+
+    /// The next message, checked; `None` at the end.
+    pub async fn read(&mut self) -> Option<Value> {
+        let line = soon("a line", self.lines.next_line()).await.expect("stdout is UTF-8")?;
+        let message: Value =
+            serde_json::from_str(&line).unwrap_or_else(|error| panic!("not MCP on stdout ({error}): {line}"));
+        let response_to = message.get("id").filter(|_| message.get("method").is_none());
+        let expected =
+            response_to.and_then(|id| Some(Expected { id: id.clone(), method: self.open.remove(&id.to_string())? }));
+        schema::check(&message, expected.as_ref());
+        Some(message)
+    }
+
+    /// Reads until the response to `id`; what came before is dropped.
+    pub async fn response(&mut self, id: &Value) -> Value {
+        loop {
+            let message = self.read().await.expect("the host is there");
+            if message.get("method").is_none() && message.get("id") == Some(id) {
+                return message;
+            }
+        }
+    }
+
+    /// A request and its response.
+    pub async fn call(&mut self, method: &str, params: Value) -> Value {
+        let id = self.send(method, params).await;
+        self.response(&id).await
+    }
+
+    /// Closes stdin and waits for the end.
+    pub async fn close(mut self) -> ExitStatus {
+        drop(self.stdin.take());
+        while self.read().await.is_some() {}
+        soon("the host to be gone", self.child.wait()).await.expect("the host can be waited for")
+    }
+}
