@@ -10,6 +10,7 @@ mod isolation;
 mod limits;
 mod recovery;
 mod rust_client;
+mod simulation;
 mod stdio;
 mod streams;
 mod tasks;

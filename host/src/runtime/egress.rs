@@ -283,3 +283,18 @@ impl Body for Bounded {
         self.body.size_hint()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_public_name_that_resolves_to_loopback_is_refused() {
+        let public: HttpGrant = "http://example.com".parse().unwrap();
+        let refused = resolve(&[&public], "localhost", 80).await;
+        assert!(matches!(refused, Err(Error::DestinationIpProhibited)), "{refused:?}");
+        let written: HttpGrant = "http://localhost".parse().unwrap();
+        let allowed = resolve(&[&written], "localhost", 80).await.unwrap();
+        assert!(allowed.iter().all(|address| address.ip().is_loopback() && address.port() == 80), "{allowed:?}");
+    }
+}

@@ -77,15 +77,11 @@ fn is_meta_key(key: &str) -> bool {
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
 }
 
-/// MCP keeps prefixes whose second label is `modelcontextprotocol` or `mcp`, and the bare token of progress; `dev.bulkhead` is
-/// the host's own. Meta of a plugin must not pass for either.
+/// MCP keeps prefixes whose second label is `modelcontextprotocol` or `mcp`, and the bare token of progress. Meta of a plugin
+/// must not pass for the protocol's.
 fn is_reserved(key: &str) -> bool {
     let Some((prefix, _)) = key.split_once('/') else { return key == "progressToken" };
-    let mut labels = prefix.split('.');
-    let first = labels.next();
-    let second = labels.next();
-    [first, second].iter().flatten().any(|label| matches!(*label, "modelcontextprotocol" | "mcp"))
-        || (first == Some("dev") && second == Some("bulkhead"))
+    prefix.split('.').take(2).any(|label| matches!(label, "modelcontextprotocol" | "mcp"))
 }
 
 /// How deep arrays and objects nest. The text is well-formed.
@@ -146,20 +142,12 @@ mod tests {
     #[test]
     fn meta_keys_follow_the_grammar_and_leave_reserved_ones_alone() {
         let accepts = |key: &str| accept_meta(vec![(key.to_owned(), "1".to_owned())]).is_ok();
-        for key in ["a", "example.com/thing", "com.example.x/a_b.c-d"] {
+        for key in ["a", "example.com/thing", "com.example.x/a_b.c-d", "dev.bulkhead/x"] {
             assert!(accepts(key), "{key}");
         }
-        for key in [
-            "",
-            "/a",
-            "a/",
-            "1a.b/c",
-            "a b",
-            "progressToken",
-            "io.modelcontextprotocol/related-task",
-            "mcp.dev/x",
-            "dev.bulkhead/x",
-        ] {
+        for key in
+            ["", "/a", "a/", "1a.b/c", "a b", "progressToken", "io.modelcontextprotocol/related-task", "mcp.dev/x"]
+        {
             assert!(!accepts(key), "{key}");
         }
     }

@@ -40,6 +40,8 @@ use super::session::Registry;
 const BACKLOG: u32 = 1024;
 /// Accepting fails when descriptors run out; trying again at once would only burn the CPU.
 const ACCEPT_RETRY_MS: u64 = 50;
+/// How long a client may go without reading what it is sent: longer than any pause of a network that still works.
+const WRITE_STALL_MS_MAX: u64 = 60_000;
 /// One buffer of a connection; more would only help single large bodies.
 const BUFFER_BYTES: usize = 128 * 1024;
 /// hyper's own minimum.
@@ -181,7 +183,7 @@ impl<M: Mcp> Server<M> {
             .max_buf_size(BUFFER_BYTES.max(options.header_bytes_max).max(BUFFER_BYTES_MIN));
         // Without this every event costs the 40 ms of a delayed acknowledgement. It fails only on a socket that is gone.
         let _ = stream.set_nodelay(true);
-        let stream = TokioIo::new(stall::Stalling::new(stream));
+        let stream = TokioIo::new(stall::Stalling::new(stream, Duration::from_millis(WRITE_STALL_MS_MAX)));
         let mut connection = pin!(http.serve_connection(stream, TowerToHyperService::new(router)));
         let mut phase = self.phase.subscribe();
         loop {

@@ -334,7 +334,8 @@ mod unit {
         let after = log.resume(1).unwrap();
         let (reader, _) = log.read();
         assert_eq!(numbers(&log, reader, after).len(), EVENTS_MAX);
-        assert_eq!(log.next(reader, log.ring().newest), Next::Over);
+        let newest = log.ring().newest;
+        assert_eq!(log.next(reader, newest), Next::Over);
     }
 
     #[test]

@@ -27,7 +27,7 @@ use super::sse::one_line;
 const REQUESTS_OPEN_MAX: usize = 1024;
 /// Messages between the requests and the writer; a client that does not read makes its own requests wait.
 const QUEUE_MESSAGES: usize = 64;
-/// How long open requests may take after the input has ended: enough to answer `printf ... | bulkhead stdio`.
+/// What to give open requests after the input has ended: enough to answer `printf ... | bulkhead stdio`.
 const EOF_GRACE_MS: u64 = 5_000;
 const READ_BYTES: usize = 16 * 1024;
 
@@ -48,6 +48,18 @@ pub async fn serve<M: Mcp>(
     reader: impl AsyncRead + Send,
     writer: impl AsyncWrite + Send + 'static,
     options: StdioOptions,
+) -> io::Result<()> {
+    serve_with(mcp, requestor, reader, writer, options, Duration::from_millis(EOF_GRACE_MS)).await
+}
+
+/// Like [`serve`]; open requests may take up to `grace` after the input has ended.
+pub(super) async fn serve_with<M: Mcp>(
+    mcp: Arc<M>,
+    requestor: Requestor,
+    reader: impl AsyncRead + Send,
+    writer: impl AsyncWrite + Send + 'static,
+    options: StdioOptions,
+    grace: Duration,
 ) -> io::Result<()> {
     let (out, queue) = mpsc::channel(QUEUE_MESSAGES);
     let mut writing = tokio::spawn(write_lines(writer, queue));
@@ -72,7 +84,7 @@ pub async fn serve<M: Mcp>(
         connection.finish().await;
         writing.await.unwrap_or_else(|error| Err(io::Error::other(error)))
     };
-    match tokio::time::timeout(Duration::from_millis(EOF_GRACE_MS), finishing).await {
+    match tokio::time::timeout(grace, finishing).await {
         Ok(written) => read.and(written),
         Err(_) => read,
     }

@@ -35,6 +35,8 @@ struct Streams {
     sent: HashMap<String, Sent>,
     /// Somebody else left a question to a waiter.
     deferred: bool,
+    /// The task has ended. Kept for a while, for streams that have not heard of it and would ask what they heard before.
+    over: bool,
 }
 
 struct WaiterEntry {
@@ -48,17 +50,27 @@ enum Sent {
     Standalone(u64),
     /// On a stream that is gone.
     Lost,
+    /// Over: whoever has an older record of the task must not ask again.
+    Answered,
 }
 
 impl Streams {
     fn is_idle(&self) -> bool {
-        self.waiters.is_empty() && self.sent.values().all(|sent| matches!(sent, Sent::Lost))
+        self.waiters.is_empty() && self.sent.values().all(|sent| matches!(sent, Sent::Lost | Sent::Answered))
     }
 }
 
 impl Carriers {
     fn tasks(&self) -> MutexGuard<'_, HashMap<TaskId, Streams>> {
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tasks_with_room(&self) -> MutexGuard<'_, HashMap<TaskId, Streams>> {
+        let mut tasks = self.tasks();
+        if tasks.len() >= TASKS_MAX {
+            tasks.retain(|_, streams| !streams.is_idle());
+        }
+        tasks
     }
 
     /// An id for a new stream.
@@ -69,10 +81,7 @@ impl Carriers {
     /// Notes an open `tasks/result`.
     pub(crate) fn wait(self: &Arc<Self>, task: TaskId, session: [u8; 16], features: ClientFeatures) -> Waiter {
         let stream = self.stream_id();
-        let mut tasks = self.tasks();
-        if tasks.len() >= TASKS_MAX {
-            tasks.retain(|_, streams| !streams.is_idle());
-        }
+        let mut tasks = self.tasks_with_room();
         tasks.entry(task).or_default().waiters.push(WaiterEntry { stream, session, features });
         Waiter { carriers: Arc::clone(self), task, stream }
     }
@@ -91,8 +100,11 @@ impl Carriers {
         question: &Question,
         opening: bool,
     ) -> bool {
-        let mut tasks = self.tasks();
+        let mut tasks = self.tasks_with_room();
         let streams = tasks.entry(task).or_default();
+        if streams.over {
+            return false;
+        }
         if streams.waiters.iter().any(|waiter| can_answer(waiter.features, question)) {
             streams.deferred = true;
             return false;
@@ -100,7 +112,7 @@ impl Carriers {
         let free = match streams.sent.get(issued_key) {
             None => true,
             Some(Sent::Lost) => opening,
-            Some(Sent::Waiter(_) | Sent::Standalone(_)) => false,
+            Some(Sent::Waiter(_) | Sent::Standalone(_) | Sent::Answered) => false,
         };
         if free {
             streams.sent.insert(issued_key.to_owned(), Sent::Standalone(stream));
@@ -113,28 +125,27 @@ impl Carriers {
         self.tasks().get(&task).is_some_and(|streams| streams.waiters.iter().any(|waiter| waiter.session == session))
     }
 
-    /// Forgets a question that was answered.
+    /// A question was answered: it is not sent again.
     pub(crate) fn answered(&self, task: TaskId, issued_key: &str) {
-        if let Some(streams) = self.tasks().get_mut(&task) {
-            streams.sent.remove(issued_key);
-        }
+        self.mark(task, issued_key, Sent::Answered);
     }
 
     /// A question was withdrawn unanswered: it may be sent again.
     pub(crate) fn lost(&self, task: TaskId, issued_key: &str) {
+        self.mark(task, issued_key, Sent::Lost);
+    }
+
+    fn mark(&self, task: TaskId, issued_key: &str, as_what: Sent) {
         if let Some(sent) = self.tasks().get_mut(&task).and_then(|streams| streams.sent.get_mut(issued_key)) {
-            *sent = Sent::Lost;
+            *sent = as_what;
         }
     }
 
-    /// Forgets what was sent for a task that is over.
+    /// A task is over: nothing is asked for it any more.
     pub(crate) fn over(&self, task: TaskId) {
-        let mut tasks = self.tasks();
-        if let Some(streams) = tasks.get_mut(&task) {
+        if let Some(streams) = self.tasks().get_mut(&task) {
             streams.sent.clear();
-            if streams.waiters.is_empty() {
-                tasks.remove(&task);
-            }
+            streams.over = true;
         }
     }
 
@@ -163,14 +174,14 @@ impl Waiter {
         let mut tasks = self.carriers.tasks();
         let streams = tasks.entry(self.task).or_default();
         let newest = streams.waiters.iter().rev().find(|waiter| can_answer(waiter.features, question));
-        if newest.is_none_or(|waiter| waiter.stream != self.stream) {
+        if streams.over || newest.is_none_or(|waiter| waiter.stream != self.stream) {
             streams.deferred = true;
             return false;
         }
         let free = match streams.sent.get(issued_key) {
             None | Some(Sent::Lost) => true,
             Some(Sent::Waiter(_)) => opening,
-            Some(Sent::Standalone(_)) => false,
+            Some(Sent::Standalone(_) | Sent::Answered) => false,
         };
         if free {
             streams.sent.insert(issued_key.to_owned(), Sent::Waiter(self.stream));
@@ -198,7 +209,7 @@ impl Drop for Waiter {
             }
         }
         let deferred = std::mem::take(&mut streams.deferred);
-        if streams.waiters.is_empty() && streams.sent.is_empty() {
+        if streams.waiters.is_empty() && streams.sent.is_empty() && !streams.over {
             tasks.remove(&self.task);
         }
         drop(tasks);
@@ -244,6 +255,18 @@ mod tests {
         assert!(!carriers.claim_standalone(7, TASK, "a", &Question::Roots, false), "it may still be on the screen");
         assert!(carriers.wait(TASK, SESSION, roots()).claim("a", &Question::Roots, true));
         assert!(carriers.claim_standalone(8, TASK, "a", &Question::Roots, true));
+    }
+
+    #[test]
+    fn what_was_answered_or_is_over_is_not_asked_again() {
+        let carriers = Arc::new(Carriers::default());
+        let waiter = carriers.wait(TASK, SESSION, roots());
+        assert!(waiter.claim("a", &Question::Roots, true));
+        carriers.answered(TASK, "a");
+        assert!(!waiter.claim("a", &Question::Roots, true));
+        carriers.over(TASK);
+        drop(waiter);
+        assert!(!carriers.claim_standalone(7, TASK, "b", &Question::Roots, true));
     }
 
     #[test]

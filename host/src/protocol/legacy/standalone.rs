@@ -74,6 +74,8 @@ impl Standalone {
         let mut list_due: Option<Instant> = None;
         loop {
             let next = tokio::select! {
+                // News first: the rest must not act on a record that is older than what was said.
+                biased;
                 news = feed.recv() => Next::News(news),
                 () = self.offers.settle() => Next::Settled,
                 Ok(()) = lists.changed() => Next::ListChanged,

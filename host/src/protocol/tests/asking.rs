@@ -216,7 +216,8 @@ async fn a_client_may_answer_with_a_task_of_its_own() {
         let fetch = talk.next().await;
         assert_eq!((&fetch["method"], &fetch["params"]), (&json!("tasks/result"), &json!({"taskId": "c1"})));
         anna.answer(&fetch, accept("A")).await;
-        assert_eq!(talk.next().await["result"]["content"][0]["text"], "Accept {\"name\":\"A\"}");
+        let response = talk.next().await;
+        assert_eq!(response["result"]["content"][0]["text"], "Accept {\"name\":\"A\"}", "{response}");
     }
 
     // A call that ends meanwhile cancels the client's task.

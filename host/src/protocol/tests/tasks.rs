@@ -146,6 +146,7 @@ async fn progress_and_logs_of_a_task_name_it_on_the_result_stream() {
     let world = world();
     let anna = world.anna().await;
     let mut standalone = anna.standalone();
+    assert!(standalone.is_silent().await);
     let id = anna.start("count").await;
     let mut talk = anna.open(50, "tasks/result", json!({"taskId": id})).await;
     let mut seen = Vec::new();

@@ -2,6 +2,7 @@
 
 mod egress;
 mod guests;
+mod imports;
 mod limits;
 mod loading;
 mod waiting;

@@ -134,8 +134,7 @@ impl<M: Mcp> Server<M> {
                 Some(_) => {}
                 None => {
                     work.stage = Stage::Over;
-                    let refusal = Refusal::host_failure("unanswered").to(request_id(message));
-                    return json_response(StatusCode::INTERNAL_SERVER_ERROR, refusal.body());
+                    return unanswered(events);
                 }
             }
         };
@@ -158,6 +157,16 @@ impl<M: Mcp> Server<M> {
             Err(error) => json_response(StatusCode::OK, refused(&error).to(request_id(message)).body()),
         }
     }
+}
+
+/// The client cancelled its request: nothing answers it, and a stream without messages says just that.
+fn unanswered(events: bool) -> Response {
+    if events {
+        return stream::response(Body::empty());
+    }
+    let mut response = Response::default();
+    *response.status_mut() = StatusCode::ACCEPTED;
+    response
 }
 
 fn status(rejection: Rejection) -> StatusCode {

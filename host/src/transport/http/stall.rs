@@ -1,6 +1,6 @@
 //! A connection whose peer has to read.
 //!
-//! Owns the clock on writes. Invariant: a write that made no progress for [`WRITE_STALL_MS_MAX`] fails, so that a client that
+//! Owns the clock on writes. Invariant: a write that makes no progress for too long fails, so that a client that
 //! stops reading cannot hold a connection and the messages for it for ever.
 
 use std::io;
@@ -11,18 +11,16 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
-/// Longer than any pause of a network that still works.
-pub(super) const WRITE_STALL_MS_MAX: u64 = 60_000;
-
 /// A stream with that clock.
 pub(super) struct Stalling<T> {
     inner: T,
+    patience: Duration,
     stalled: Option<Pin<Box<Sleep>>>,
 }
 
 impl<T> Stalling<T> {
-    pub(super) fn new(inner: T) -> Self {
-        Self { inner, stalled: None }
+    pub(super) fn new(inner: T, patience: Duration) -> Self {
+        Self { inner, patience, stalled: None }
     }
 
     /// Passes a result on, and turns a wait that lasts too long into an error.
@@ -31,7 +29,8 @@ impl<T> Stalling<T> {
             self.stalled = None;
             return result;
         }
-        let stalled = self.stalled.get_or_insert_with(|| Box::pin(sleep(Duration::from_millis(WRITE_STALL_MS_MAX))));
+        let patience = self.patience;
+        let stalled = self.stalled.get_or_insert_with(|| Box::pin(sleep(patience)));
         ready!(stalled.as_mut().poll(cx));
         Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the peer does not read")))
     }
@@ -78,14 +77,16 @@ mod unit {
     use super::*;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-    #[tokio::test(start_paused = true)]
+    const PATIENCE: Duration = Duration::from_millis(500);
+
+    #[tokio::test]
     async fn a_peer_that_does_not_read_ends_the_write_and_a_slow_one_does_not() {
         let (ours, mut theirs) = tokio::io::duplex(16);
-        let mut ours = Stalling::new(ours);
+        let mut ours = Stalling::new(ours, PATIENCE);
         let slow = tokio::spawn(async move {
             let mut buffer = [0; 16];
             for _ in 0..8 {
-                sleep(Duration::from_millis(WRITE_STALL_MS_MAX / 2)).await;
+                sleep(PATIENCE / 5).await;
                 theirs.read_exact(&mut buffer).await.unwrap();
             }
             theirs

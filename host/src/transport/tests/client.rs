@@ -110,6 +110,16 @@ impl Reply {
 
     /// The next chunk; `None` when the body is over or the connection is gone.
     async fn chunk(&mut self) -> Option<String> {
+        if let Some(length) = self.header("content-length").map(|length| length.parse().unwrap()) {
+            // It is read only once.
+            self.headers
+                .iter_mut()
+                .filter(|(name, _)| name == "content-length")
+                .for_each(|(_, value)| *value = "0".into());
+            let mut bytes = vec![0; length];
+            timeout(PATIENCE, self.stream.read_exact(&mut bytes)).await.expect("no body in time").ok()?;
+            return (length > 0).then(|| String::from_utf8(bytes).unwrap());
+        }
         let size = usize::from_str_radix(&self.line().await?, 16).unwrap();
         let mut bytes = vec![0; size + 2];
         timeout(PATIENCE, self.stream.read_exact(&mut bytes)).await.expect("no chunk in time").ok()?;
@@ -119,11 +129,6 @@ impl Reply {
 
     /// The whole body.
     pub(super) async fn body(mut self) -> String {
-        if let Some(length) = self.header("content-length") {
-            let mut bytes = vec![0; length.parse().unwrap()];
-            timeout(PATIENCE, self.stream.read_exact(&mut bytes)).await.expect("no body in time").unwrap();
-            return String::from_utf8(bytes).unwrap();
-        }
         let mut body = String::new();
         while let Some(chunk) = self.chunk().await {
             body.push_str(&chunk);

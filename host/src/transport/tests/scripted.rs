@@ -49,7 +49,6 @@ impl Told {
     pub(super) fn tell(&self, text: &str) {
         let message = json!({ "jsonrpc": "2.0", "method": "notifications/told", "params": text }).to_string();
         self.queue.frames.lock().unwrap().push_back(Frame { message, last: false, rejection: None });
-        self.queue.filled.notify_waiters();
         self.queue.filled.notify_one();
     }
 }
@@ -75,12 +74,11 @@ impl Session for Told {
         let queue = self.queue.clone();
         stream::unfold(queue, |queue| async move {
             loop {
-                let filled = queue.filled.notified();
                 let frame = queue.frames.lock().unwrap().pop_front();
-                match frame {
-                    Some(frame) => return Some((frame, queue)),
-                    None => filled.await,
+                if let Some(frame) = frame {
+                    return Some((frame, queue));
                 }
+                queue.filled.notified().await;
             }
         })
         .boxed()
@@ -96,8 +94,6 @@ impl Session for Told {
 pub(super) struct Script {
     count: AtomicU64,
     pub(super) sessions: Mutex<BTreeMap<String, Arc<Told>>>,
-    /// Lets `hold` go on.
-    pub(super) release: Notify,
     /// Requests that ran to their end.
     pub(super) finished: Arc<AtomicU64>,
     /// Requests that were dropped before their end.

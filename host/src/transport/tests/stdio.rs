@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::io::{
@@ -11,7 +11,7 @@ use tokio::io::{
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use crate::transport::stdio::{StdioOptions, serve};
+use crate::transport::stdio::{StdioOptions, serve_with};
 
 use super::requestor;
 use super::scripted::Script;
@@ -29,7 +29,7 @@ impl Pipe {
         let (ours, theirs) = duplex(64 * 1024);
         let (reader, writer) = split(theirs);
         let options = StdioOptions { line_bytes_max: 1000, rate: None };
-        let served = tokio::spawn(serve(script.clone(), requestor(0), reader, writer, options));
+        let served = tokio::spawn(serve_with(script.clone(), requestor(0), reader, writer, options, Duration::from_secs(2)));
         let (read, write) = split(ours);
         Self { script, write, read: BufReader::new(read), served }
     }
@@ -120,13 +120,11 @@ async fn the_end_of_the_input_lets_open_requests_finish() {
     let mut ids = vec![pipe.line().await.unwrap()["id"].clone(), pipe.line().await.unwrap()["id"].clone()];
     ids.sort_by_key(Value::as_i64);
     assert_eq!(ids, [json!(1), json!(2)]);
-    let begun = Instant::now();
-    timeout(Duration::from_secs(4), pipe.served).await.expect("it exits").unwrap().unwrap();
-    assert!(begun.elapsed() < Duration::from_secs(4));
+    timeout(Duration::from_secs(20), pipe.served).await.expect("it exits").unwrap().unwrap();
     assert!(pipe.script.told("session-0").closed.load(Ordering::Relaxed));
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn a_request_that_does_not_end_does_not_keep_the_host() {
     let mut pipe = Pipe::initialized().await;
     pipe.request(1, "do", json!({ "ms": 600_000 })).await;

@@ -1,0 +1,173 @@
+"""The official Python SDK as a client: python client.py http URL | stdio COMMAND ARGUMENTS...
+
+Prints a line for each check: `ok NAME` or `not ok NAME: why`.
+"""
+
+import asyncio
+import contextlib
+import sys
+import traceback
+
+from mcp import ClientSession, StdioServerParameters, types
+from mcp.client.stdio import stdio_client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.exceptions import McpError
+
+
+async def fill(_context, params: types.ElicitRequestParams) -> types.ElicitResult:
+    """What a user would fill in."""
+    if "destination" in params.requestedSchema["properties"]:
+        return types.ElicitResult(action="accept", content={"destination": "Lisbon", "travellers": 2})
+    return types.ElicitResult(action="accept", content={"class": "economy", "confirm": True})
+
+
+async def summarize(_context, _params: types.CreateMessageRequestParams) -> types.CreateMessageResult:
+    content = types.TextContent(type="text", text="in short")
+    return types.CreateMessageResult(role="assistant", model="a-model", content=content)
+
+
+@contextlib.asynccontextmanager
+async def connect(kind: str, where: list[str]):
+    if kind == "http":
+        streams = streamable_http_client(where[0])
+    else:
+        streams = stdio_client(StdioServerParameters(command=where[0], args=where[1:]))
+    async with streams as (read, write, *_):
+        async with ClientSession(read, write, elicitation_callback=fill, sampling_callback=summarize) as session:
+            yield session
+
+
+async def until_over(session: ClientSession, task: str) -> types.GetTaskResult:
+    while True:
+        now = await session.experimental.get_task(task)
+        if now.status in ("completed", "failed", "cancelled"):
+            return now
+        await asyncio.sleep(0.05)
+
+
+async def refused(code: int, awaitable) -> None:
+    try:
+        await awaitable
+    except McpError as error:
+        assert error.error.code == code, error
+        return
+    raise AssertionError("it was not refused")
+
+
+async def capabilities(session: ClientSession, initialized: types.InitializeResult) -> None:
+    assert initialized.protocolVersion == "2025-11-25", initialized
+    tasks = initialized.capabilities.tasks
+    assert tasks and tasks.list is not None and tasks.cancel is not None, tasks
+
+
+async def tools_list(session, _) -> None:
+    tools = (await session.list_tools()).tools
+    names = [tool.name for tool in tools]
+    for name in ("echo", "count_primes", "book_trip", "summarize"):
+        assert name in names, name
+
+
+async def tools_call(session, _) -> None:
+    result = await session.call_tool("echo", {"text": "hi"})
+    assert result.content[0].text == "hi", result
+    counts = await session.call_tool("word_count", {"text": "a b c"})
+    assert counts.structuredContent["words"] == 3, counts
+
+
+async def tool_error(session, _) -> None:
+    assert (await session.call_tool("echo", {"text": 7})).isError
+
+
+async def progress(session, _) -> None:
+    heard: list[float] = []
+
+    async def hear(progress: float, _total: float | None, _message: str | None) -> None:
+        heard.append(progress)
+
+    await session.call_tool("wait", {"ms": 500}, progress_callback=hear)
+    assert heard, "nothing was heard"
+
+
+async def task(session, _) -> None:
+    created = await session.experimental.call_tool_as_task("count_primes", {"below": 1000})
+    assert created.task.status == "working", created
+    now = await until_over(session, created.task.taskId)
+    assert now.status == "completed", now
+    result = await session.experimental.get_task_result(created.task.taskId, types.CallToolResult)
+    assert result.structuredContent["count"] == 168, result
+
+
+async def tasks_list(session, _) -> None:
+    created = await session.experimental.call_tool_as_task("count_primes", {"below": 10})
+    ids, cursor = [], None
+    while True:
+        page = await session.experimental.list_tasks(cursor)
+        ids += [task.taskId for task in page.tasks]
+        cursor = page.nextCursor
+        if cursor is None:
+            break
+    assert created.task.taskId in ids
+
+
+async def tasks_cancel(session, _) -> None:
+    created = await session.experimental.call_tool_as_task("wait", {"ms": 600_000})
+    cancelled = await session.experimental.cancel_task(created.task.taskId)
+    assert cancelled.status == "cancelled", cancelled
+    await refused(-32602, session.experimental.cancel_task(created.task.taskId))
+
+
+async def elicitation_in_task(session, _) -> None:
+    created = await session.experimental.call_tool_as_task("book_trip", {})
+    async for now in session.experimental.poll_task(created.task.taskId):
+        if now.status == "input_required":
+            break
+    result = await session.experimental.get_task_result(created.task.taskId, types.CallToolResult)
+    assert result.structuredContent["summary"] == "Booked 2 economy seats to Lisbon.", result
+
+
+async def elicitation_in_call(session, _) -> None:
+    result = await session.call_tool("book_trip", {})
+    assert result.structuredContent["booked"], result
+
+
+async def sampling(session, _) -> None:
+    result = await session.call_tool("summarize", {"text": "many words"})
+    assert result.content[0].text == "in short", result
+
+
+async def errors(session, _) -> None:
+    await refused(-32602, session.experimental.get_task("f" * 32))
+
+
+CHECKS = [
+    ("capabilities", capabilities),
+    ("tools/list", tools_list),
+    ("tools/call", tools_call),
+    ("a tool's own error", tool_error),
+    ("progress of a plain call", progress),
+    ("a task, created, polled and fetched", task),
+    ("tasks/list over pages", tasks_list),
+    ("tasks/cancel", tasks_cancel),
+    ("elicitation inside a task", elicitation_in_task),
+    ("elicitation inside a plain call", elicitation_in_call),
+    ("sampling", sampling),
+    ("errors have their codes", errors),
+]
+
+
+async def main() -> int:
+    failures = 0
+    async with connect(sys.argv[1], sys.argv[2:]) as session:
+        initialized = await session.initialize()
+        for name, check in CHECKS:
+            try:
+                await asyncio.wait_for(check(session, initialized), timeout=30)
+                print(f"ok {name}", flush=True)
+            except Exception as error:  # noqa: BLE001 - whatever goes wrong is the check's result
+                failures += 1
+                print(f"not ok {name}: {type(error).__name__} {error}".replace("\n", " "), flush=True)
+                traceback.print_exc()
+    return 1 if failures else 0
+
+
+sys.exit(asyncio.run(main()))
