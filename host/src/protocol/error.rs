@@ -177,9 +177,7 @@ impl From<&tasks::Error> for RpcError {
             Error::Illegal(text) => Self::invalid_params(*text),
             Error::Quota { limit, value, retry_after_ms } => {
                 let data = LimitData { limit, value: *value, retry_after_ms: *retry_after_ms };
-                Self::new(QUOTA, format!("{limit} is at its limit of {value}"))
-                    .rejected(Rejection::TooMany)
-                    .with(&data)
+                Self::new(QUOTA, format!("{limit} is at its limit of {value}")).rejected(Rejection::TooMany).with(&data)
             }
             Error::Rate { limit, value, retry_after_ms } => {
                 let data = LimitData { limit, value: *value, retry_after_ms: Some(*retry_after_ms) };

@@ -9,16 +9,15 @@ use super::{Request, call, readable, tasks};
 use crate::domain::Json;
 use crate::domain::call::ClientFeature;
 use crate::domain::tool::TaskSupport;
+use crate::protocol::Exchange;
 use crate::protocol::arguments::{self, INLINE_BYTES_MAX, Misfit};
+use crate::protocol::cursor::{self, PAGE, Paged, bad_cursor};
 use crate::protocol::error::RpcError;
 use crate::protocol::exchange::answered;
 use crate::protocol::jsonrpc::{self, RequestId};
 use crate::protocol::session::Session;
 use crate::protocol::wire::ToolView;
-use crate::protocol::Exchange;
-use crate::protocol::cursor::{self, PAGE, Paged, bad_cursor};
 use crate::tasks::{CallRequest, Client, RequestedTtl};
-
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]

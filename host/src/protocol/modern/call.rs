@@ -172,7 +172,8 @@ impl Conversation {
 
     fn is_task_at_once(&self) -> bool {
         let tool = &self.call.tool;
-        tool.tool.task_support == TaskSupport::Required || self.promote_at.is_some() && tool.limits.promote_after_ms == 0
+        tool.tool.task_support == TaskSupport::Required
+            || self.promote_at.is_some() && tool.limits.promote_after_ms == 0
     }
 
     fn origin(&self) -> Origin {
@@ -215,7 +216,9 @@ impl Conversation {
             Claim::Turn(turn) => turn,
             Claim::Done(outcome) => return Outcome::clone(&outcome),
             Claim::Conflict => {
-                return Err(RpcError::invalid_params("this requestState was answered before, with other inputResponses"));
+                return Err(RpcError::invalid_params(
+                    "this requestState was answered before, with other inputResponses",
+                ));
             }
         };
         self.from = Some((position, state));
@@ -248,7 +251,8 @@ impl Conversation {
     }
 
     fn fresh_digest(&self) -> [u8; 32] {
-        let answers = self.fresh.iter().map(|(key, raw)| (key.clone(), serde_json::from_str(raw.get()).unwrap_or_default()));
+        let answers =
+            self.fresh.iter().map(|(key, raw)| (key.clone(), serde_json::from_str(raw.get()).unwrap_or_default()));
         digest(&Value::Object(answers.collect()))
     }
 
@@ -291,7 +295,8 @@ impl Conversation {
                         let _ = reply.send(Err(AskError::Unsupported(request.question.feature())));
                         continue;
                     }
-                    let questions = requests.into_iter().map(|request| (issue(&mut running.issued, &request.key), request));
+                    let questions =
+                        requests.into_iter().map(|request| (issue(&mut running.issued, &request.key), request));
                     ask = Some(Ask { questions: questions.collect(), reply });
                 }
                 CallNews::Finished(Ok(output)) => return Ok(Ending::Output(output)),

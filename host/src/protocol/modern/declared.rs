@@ -115,7 +115,8 @@ pub(super) fn check_params(declared: &Declared, schema: &Json, arguments: &str) 
 
 fn check_param(declared: &Declared, name: &str, argument: Option<&Value>) -> Result<(), RpcError> {
     let header = format!("Mcp-Param-{name}");
-    let mut values = declared.params.iter().filter(|(other, _)| other.eq_ignore_ascii_case(name)).map(|(_, value)| value);
+    let mut values =
+        declared.params.iter().filter(|(other, _)| other.eq_ignore_ascii_case(name)).map(|(_, value)| value);
     let (value, again) = (values.next(), values.next());
     match (value, argument) {
         (None, None) => Ok(()),

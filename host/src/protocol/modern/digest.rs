@@ -64,7 +64,8 @@ mod tests {
     #[test]
     fn order_and_spelling_do_not_matter_and_values_do() {
         assert_eq!(of(r#"{"a":1,"b":[1.0,"x"]}"#), of(r#"{ "b":[1,"\u0078"],"a":1.0}"#));
-        let all = [json!({}), json!([]), json!(null), json!(0), json!("0"), json!([[]]), json!({"a": null}), json!(0.5)];
+        let all =
+            [json!({}), json!([]), json!(null), json!(0), json!("0"), json!([[]]), json!({"a": null}), json!(0.5)];
         for (at, one) in all.iter().enumerate() {
             for other in all.iter().skip(at + 1) {
                 assert_ne!(digest(one), digest(other), "{one} {other}");

@@ -5,10 +5,10 @@ use serde_json::{Value, json};
 
 use super::result::{Complete, Entries};
 use super::{INTERACTION_EXTENSION, Request};
-use crate::protocol::{Exchange, VERSIONS};
 use crate::protocol::exchange::answered;
 use crate::protocol::jsonrpc::response;
 use crate::protocol::wire::TASKS_EXTENSION;
+use crate::protocol::{Exchange, VERSIONS};
 
 /// Nothing of it changes before the host is exchanged.
 const TTL_MS: u64 = 3_600_000;

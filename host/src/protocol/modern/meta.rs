@@ -71,15 +71,20 @@ pub(super) struct Meta<'a> {
 /// Reads `_meta`.
 pub(super) fn read(params: Option<&RawValue>) -> Result<Meta<'_>, RpcError> {
     let missing = || {
-        RpcError::meta_required(format!("params._meta must have {PROTOCOL_VERSION} (text) and {CLIENT_CAPABILITIES} (object)"))
+        RpcError::meta_required(format!(
+            "params._meta must have {PROTOCOL_VERSION} (text) and {CLIENT_CAPABILITIES} (object)"
+        ))
     };
     let text = params.ok_or_else(missing)?.get();
-    let Some(raw) = serde_json::from_str::<Params<'_>>(text).map_err(|_| missing())?.meta else { return Err(missing()) };
+    let Some(raw) = serde_json::from_str::<Params<'_>>(text).map_err(|_| missing())?.meta else {
+        return Err(missing());
+    };
     let version = raw.version.and_then(|version| serde_json::from_str::<String>(version.get()).ok());
     let version = version.ok_or_else(missing)?;
     let declared = raw.capabilities.map(RawValue::get).filter(|text| text.starts_with('{')).ok_or_else(missing)?;
-    let malformed =
-        |error: serde_json::Error| RpcError::meta_required(format!("{CLIENT_CAPABILITIES} cannot be understood: {error}"));
+    let malformed = |error: serde_json::Error| {
+        RpcError::meta_required(format!("{CLIENT_CAPABILITIES} cannot be understood: {error}"))
+    };
     let capabilities = serde_json::from_str(declared).map_err(malformed)?;
     let extensions = serde_json::from_str::<Extended>(declared).map_err(malformed)?.extensions;
     Ok(Meta { version, capabilities, extensions, raw })

@@ -92,7 +92,10 @@ pub(super) enum Ending {
     /// A task, with which the call goes on.
     Task(Box<Task>),
     /// Questions that have to be answered first, under their issued keys, and the state to come back with.
-    Asked { questions: Vec<(String, InputRequest)>, state: String },
+    Asked {
+        questions: Vec<(String, InputRequest)>,
+        state: String,
+    },
 }
 
 /// An ending as a result.

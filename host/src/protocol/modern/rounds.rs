@@ -49,8 +49,14 @@ pub(super) type Outcome = Result<Box<RawValue>, RpcError>;
 #[derive(Clone)]
 enum Round {
     /// A request goes on from this state at the moment; ends when it does.
-    Running { answers: [u8; 32], over: watch::Receiver<()> },
-    Done { answers: [u8; 32], outcome: Arc<Outcome> },
+    Running {
+        answers: [u8; 32],
+        over: watch::Receiver<()>,
+    },
+    Done {
+        answers: [u8; 32],
+        outcome: Arc<Outcome>,
+    },
 }
 
 /// What a retry finds.

@@ -110,7 +110,9 @@ impl<V> Slots<V> {
             gone.push(slot);
         }
         while self.by_ticket.values().map(|slot| slot.weight).sum::<usize>() > bounds.weight_max {
-            let Some(heaviest) = self.by_ticket.values().map(|slot| slot.requestor).max_by_key(|one| self.weight_of(one)) else {
+            let Some(heaviest) =
+                self.by_ticket.values().map(|slot| slot.requestor).max_by_key(|one| self.weight_of(one))
+            else {
                 break;
             };
             gone.extend(self.push_out(&heaviest));

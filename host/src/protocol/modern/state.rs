@@ -75,7 +75,8 @@ pub(super) enum SealError {
 impl Sealer {
     /// `secret` is used for nothing else under this label.
     pub(super) fn new(secret: &[u8; 32]) -> Self {
-        let key: [u8; 32] = Sha256::new().chain_update(b"bulkhead requestState 1").chain_update(secret).finalize().into();
+        let key: [u8; 32] =
+            Sha256::new().chain_update(b"bulkhead requestState 1").chain_update(secret).finalize().into();
         Self { cipher: XChaCha20Poly1305::new(&Key::from(key)) }
     }
 

@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde::ser::SerializeMap;
 
 use super::Request;
-use super::result::{Entries, InputRequests, Inlined};
+use super::result::{Entries, Inlined, InputRequests};
 use crate::domain::requestor::Requestor;
 use crate::domain::task::{Active, Outcome, Phase, Retention, Task};
 use crate::domain::tool::ToolOutput;
@@ -77,7 +77,12 @@ pub(super) struct Detailed {
 
 impl Detailed {
     /// Reads the output of a task that has one.
-    pub(super) async fn read(shared: &Shared, requestor: &Requestor, task: Task, face: Face) -> Result<Self, tasks::Error> {
+    pub(super) async fn read(
+        shared: &Shared,
+        requestor: &Requestor,
+        task: Task,
+        face: Face,
+    ) -> Result<Self, tasks::Error> {
         let output = match task.outcome() {
             Some(Outcome::Output { .. }) => Some(shared.tasks.output(requestor, task.id).await?),
             Some(Outcome::Error(_) | Outcome::Cancelled) | None => None,

@@ -120,8 +120,8 @@ fn answers(task: &Task, responses: &HashMap<String, Box<RawValue>>) -> Result<Ve
     outstanding
         .map(|(input, answer)| {
             let key = &input.issued_key;
-            let answer =
-                answer.map_err(|reason| RpcError::invalid_params(format!("inputResponses.{key} cannot be used: {reason}")))?;
+            let answer = answer
+                .map_err(|reason| RpcError::invalid_params(format!("inputResponses.{key} cannot be used: {reason}")))?;
             Ok((key.clone(), answer))
         })
         .collect()

@@ -53,8 +53,25 @@ impl Scripted {
             entry("broken_json", TaskSupport::Forbidden),
         ];
         let optional = [
-            "count", "forever", "fails", "faulty", "structured", "form", "url", "two_forms", "all", "custom", "quick", "slow",
-            "detaches", "at_once", "same_key", "lacks", "headers", "list", "steered",
+            "count",
+            "forever",
+            "fails",
+            "faulty",
+            "structured",
+            "form",
+            "url",
+            "two_forms",
+            "all",
+            "custom",
+            "quick",
+            "slow",
+            "detaches",
+            "at_once",
+            "same_key",
+            "lacks",
+            "headers",
+            "list",
+            "steered",
         ];
         tools.extend(optional.map(|name| entry(name, TaskSupport::Optional)));
         tools.extend((0..FILLERS).map(|number| entry(&format!("z{number:03}"), TaskSupport::Forbidden)));

@@ -157,9 +157,9 @@ pub(super) fn declared(headers: &HeaderMap) -> Declared {
         let values: Vec<_> = headers.get_all(name).iter().map(text).collect();
         (!values.is_empty()).then(|| values.join(", "))
     };
-    let params = headers.iter().filter_map(|(name, value)| {
-        Some((name.as_str().strip_prefix(PARAM_PREFIX)?.to_owned(), text(value)))
-    });
+    let params = headers
+        .iter()
+        .filter_map(|(name, value)| Some((name.as_str().strip_prefix(PARAM_PREFIX)?.to_owned(), text(value))));
     Declared {
         protocol_version: one(PROTOCOL_VERSION),
         method: one(HeaderName::from_static("mcp-method")),

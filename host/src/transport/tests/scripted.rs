@@ -158,7 +158,10 @@ impl Script {
                     sleep(Duration::from_millis(gap_ms)).await;
                     let params = json!({ "step": step, "padding": padding });
                     let message = json!({ "jsonrpc": "2.0", "method": "notifications/step", "params": params });
-                    return Some((Frame { message: message.to_string(), last: false, rejection: None }, (step + 1, Some(fate))));
+                    return Some((
+                        Frame { message: message.to_string(), last: false, rejection: None },
+                        (step + 1, Some(fate)),
+                    ));
                 }
                 sleep(Duration::from_millis(ms)).await;
                 fate.done = true;

@@ -29,7 +29,8 @@ impl Pipe {
         let (ours, theirs) = duplex(64 * 1024);
         let (reader, writer) = split(theirs);
         let options = StdioOptions { line_bytes_max: 1000, rate: None };
-        let served = tokio::spawn(serve_with(script.clone(), requestor(0), reader, writer, options, Duration::from_secs(2)));
+        let served =
+            tokio::spawn(serve_with(script.clone(), requestor(0), reader, writer, options, Duration::from_secs(2)));
         let (read, write) = split(ours);
         Self { script, write, read: BufReader::new(read), served }
     }

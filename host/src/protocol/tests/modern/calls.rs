@@ -60,7 +60,11 @@ async fn a_tool_that_must_be_a_task_is_one_or_nothing() {
     let legacy = world.plain().lacking("sampling");
     let mut legacy = legacy;
     legacy.capabilities["tasks"] = json!({"requests": {"tools": {"call": {}}}});
-    assert_eq!(legacy.refusal("tools/call", json!({"name": "only_task"})).await.0, -32021, "the older word is no declaration");
+    assert_eq!(
+        legacy.refusal("tools/call", json!({"name": "only_task"})).await.0,
+        -32021,
+        "the older word is no declaration"
+    );
     assert_eq!((world.started(), world.stored().await), (0, 0));
 
     let created = world.tasked().call("only_task").await;
@@ -159,8 +163,10 @@ async fn logs_and_progress_come_only_when_they_were_asked_for() {
     let world = world();
     let mut stream = world.plain().open("tools/call", json!({"name": "count"})).await;
     stream.last().await;
-    let client =
-        world.plain().with_meta("io.modelcontextprotocol/logLevel", json!("info")).with_meta("progressToken", json!("p"));
+    let client = world
+        .plain()
+        .with_meta("io.modelcontextprotocol/logLevel", json!("info"))
+        .with_meta("progressToken", json!("p"));
     let mut stream = client.open("tools/call", json!({"name": "count"})).await;
     let mut said = Vec::new();
     loop {

@@ -131,11 +131,8 @@ async fn an_unknown_revision_is_refused_with_those_that_are_known() {
     for version in ["1900-01-01", "2025-11-25", "2099-01-01", "x"] {
         let message = json!({"jsonrpc": "2.0", "id": 1, "method": "nonsense", "params": {"_meta": {
             "io.modelcontextprotocol/protocolVersion": version, "io.modelcontextprotocol/clientCapabilities": {}}}});
-        let declared = Declared {
-            protocol_version: Some(version.into()),
-            method: Some("nonsense".into()),
-            ..Declared::default()
-        };
+        let declared =
+            Declared { protocol_version: Some(version.into()), method: Some("nonsense".into()), ..Declared::default() };
         let answer = raw(&world, Some(declared), &message).await;
         assert_eq!(code(&answer), (-32022, UNSERVED));
         let expected = json!({"supported": ["2026-07-28", "2025-11-25", "2025-06-18"], "requested": version});

@@ -35,10 +35,12 @@ async fn rounds_follow_each_other_with_a_new_state_each() {
     let world = world();
     let client = world.plain();
     let first = client.call("two_forms").await;
-    let second = client.result("tools/call", retry("two_forms", &first["requestState"], json!({"one": accept("A")}))).await;
+    let second =
+        client.result("tools/call", retry("two_forms", &first["requestState"], json!({"one": accept("A")}))).await;
     assert_eq!(second["inputRequests"].as_object().unwrap().keys().collect::<Vec<_>>(), ["two"]);
     assert_ne!(first["requestState"], second["requestState"]);
-    let done = client.result("tools/call", retry("two_forms", &second["requestState"], json!({"two": accept("B")}))).await;
+    let done =
+        client.result("tools/call", retry("two_forms", &second["requestState"], json!({"two": accept("B")}))).await;
     assert!(text(&done).contains('2'), "{done}");
     assert_eq!(world.started(), 1);
 }
@@ -47,10 +49,15 @@ async fn rounds_follow_each_other_with_a_new_state_each() {
 async fn a_guest_that_is_gone_is_run_again_with_the_answers_so_far() {
     let (before, after) = (world(), world());
     let first = before.plain().call("two_forms").await;
-    let second =
-        before.plain().result("tools/call", retry("two_forms", &first["requestState"], json!({"one": accept("A")}))).await;
+    let second = before
+        .plain()
+        .result("tools/call", retry("two_forms", &first["requestState"], json!({"one": accept("A")})))
+        .await;
     // Another host with the same secret, as after a restart.
-    let done = after.plain().result("tools/call", retry("two_forms", &second["requestState"], json!({"two": accept("B")}))).await;
+    let done = after
+        .plain()
+        .result("tools/call", retry("two_forms", &second["requestState"], json!({"two": accept("B")})))
+        .await;
     let text = text(&done);
     assert!(text.matches("Accept").count() == 2, "{text}");
     assert_eq!(after.started(), 1);
@@ -66,7 +73,9 @@ async fn a_retry_that_brings_nothing_is_asked_again() {
         assert_eq!(again["inputRequests"], asked["inputRequests"]);
         assert_eq!(again["requestState"], asked["requestState"]);
     }
-    let done = client.result("tools/call", retry("form", &asked["requestState"], json!({"name": accept("Ada"), "x": 1}))).await;
+    let done = client
+        .result("tools/call", retry("form", &asked["requestState"], json!({"name": accept("Ada"), "x": 1})))
+        .await;
     assert!(text(&done).contains("Ada"));
     assert_eq!(world.started(), 1);
 }
@@ -91,11 +100,15 @@ async fn an_answer_that_does_not_fit_is_refused_and_can_be_given_again() {
     let world = world();
     let client = world.plain();
     let asked = client.call("form").await;
-    for wrong in [json!(12_345), json!(null), json!({}), json!({"action": "maybe"}), json!({"action": "accept", "content": {}})] {
+    for wrong in
+        [json!(12_345), json!(null), json!({}), json!({"action": "maybe"}), json!({"action": "accept", "content": {}})]
+    {
         let params = retry("form", &asked["requestState"], json!({"name": wrong}));
         assert_eq!(client.refusal("tools/call", params).await, (-32602, None), "{wrong}");
     }
-    let done = client.result("tools/call", retry("form", &asked["requestState"], json!({"name": {"action": "decline"}}))).await;
+    let done = client
+        .result("tools/call", retry("form", &asked["requestState"], json!({"name": {"action": "decline"}})))
+        .await;
     assert_eq!(text(&done), "Decline nothing");
     assert_eq!(world.started(), 1);
     for wrong in [json!(null), json!([]), json!("x")] {
@@ -112,7 +125,8 @@ async fn answers_can_be_given_in_advance() {
     assert_eq!(text(&client.result("tools/call", params).await).matches("Accept").count(), 2);
     let asked = client.result("tools/call", json!({"name": "two_forms", "inputResponses": {"two": accept("B")}})).await;
     assert_eq!(asked["inputRequests"].as_object().unwrap().keys().collect::<Vec<_>>(), ["one"]);
-    let done = client.result("tools/call", retry("two_forms", &asked["requestState"], json!({"one": accept("A")}))).await;
+    let done =
+        client.result("tools/call", retry("two_forms", &asked["requestState"], json!({"one": accept("A")}))).await;
     assert_eq!(text(&done).matches("Accept").count(), 2);
     let wrong = json!({"name": "form", "inputResponses": {"name": {"action": "accept", "content": {"name": 1}}}});
     assert_eq!(client.refusal("tools/call", wrong).await, (-32602, None));
@@ -160,7 +174,10 @@ async fn a_state_is_good_for_its_call_its_requestor_and_its_time_only() {
     let answer = json!({"name": accept("Ada")});
     let good = retry("form", &asked["requestState"], answer.clone());
     let refused = (-32602, None);
-    assert_eq!(client.refusal("tools/call", retry("form", &json!(format!("{state}-TAMPERED")), answer.clone())).await, refused);
+    assert_eq!(
+        client.refusal("tools/call", retry("form", &json!(format!("{state}-TAMPERED")), answer.clone())).await,
+        refused
+    );
     assert_eq!(client.refusal("tools/call", retry("form", &json!(""), answer.clone())).await, refused);
     assert_eq!(client.refusal("tools/call", retry("two_forms", &asked["requestState"], answer.clone())).await, refused);
     let mut other = good.clone();
@@ -200,7 +217,8 @@ async fn a_key_names_one_question_of_a_call() {
     let both = json!({"name": accept("A"), "name-2": accept("B")});
     let again = client.result("tools/call", retry("same_key", &asked["requestState"], both)).await;
     assert_eq!(again["inputRequests"].as_object().unwrap().keys().collect::<Vec<_>>(), ["name-3"]);
-    let done = client.result("tools/call", retry("same_key", &again["requestState"], json!({"name-3": accept("C")}))).await;
+    let done =
+        client.result("tools/call", retry("same_key", &again["requestState"], json!({"name-3": accept("C")}))).await;
     assert_eq!(text(&done), r#"Accept {"name":"B"}, Accept {"name":"C"}"#);
 }
 
