@@ -64,6 +64,7 @@ async fn create_until_killed(url: &str, session: &str, seed: u64) -> Vec<Acknowl
             if reply["result"]["status"] == "completed" {
                 let params = json!({"taskId": acknowledged[at].id});
                 let Some(result) = send("tasks/result", params).await else { return acknowledged };
+                assert!(result.get("result").is_some(), "a completed task gave no result: {result}");
                 acknowledged[at].fetched = Some(result["result"].clone());
             }
         }

@@ -274,21 +274,13 @@ async fn a_failing_call_fails_its_task_and_keeps_the_error() {
 }
 
 #[tokio::test]
-async fn wrong_arguments_of_a_task_are_a_failed_task_with_a_result() {
+async fn wrong_arguments_make_no_task_and_name_the_field() {
     let host = host().await;
     let client = Client::connect(&host).await;
-    let params = json!({"name": "count_primes", "arguments": {"below": "many"}, "task": {"ttl": 60_000}});
-    let result = client.call("tools/call", params).await.expect("no JSON-RPC error");
-    let outcome = match result.get("task") {
-        None => result,
-        Some(task) => {
-            let id = task["taskId"].as_str().expect("an id");
-            client.until_status(id, "failed").await;
-            client.about("tasks/result", id).await.expect("the tool's own error is a result")
-        }
-    };
-    assert_eq!(outcome["isError"], true);
-    assert!(text(&outcome).contains("below"), "{outcome}");
+    let refused = client.create("count_primes", json!({"below": "many"})).await.expect_err("it is refused");
+    assert_eq!(refused.code, -32602);
+    assert!(refused.message.contains("below"), "{refused:?}");
+    assert_eq!(client.tasks().await, Vec::<Value>::new(), "nothing was created");
 }
 
 #[tokio::test]

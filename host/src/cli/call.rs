@@ -17,7 +17,7 @@ use bulkhead::runtime::{CallEvent, CallFacts, CallSpec, Executor as _, Running, 
 use super::answers::{Answers, Unanswered, plain};
 use super::args::{CallArguments, SourceArguments};
 use super::inspect::refuse;
-use super::{EXIT_FAILED, EXIT_USAGE, complain, host, say, sources};
+use super::{EXIT_FAILED, EXIT_USAGE, complain, host, logging, say, sources};
 
 const EXIT_CALL: u8 = 3;
 const EXIT_UNANSWERED: u8 = 5;
@@ -29,6 +29,7 @@ enum End {
 }
 
 pub(crate) async fn run(arguments: CallArguments) -> anyhow::Result<ExitCode> {
+    logging::start_for_a_person();
     let config = configuration(&arguments)?;
     let mut answers = match Answers::read(arguments.answers.as_deref()) {
         Ok(answers) => answers,
@@ -168,16 +169,16 @@ async fn converse(mut running: Running, answers: &mut Answers) -> anyhow::Result
                 note(&format!("{}{logger}: {}", format!("{level:?}").to_lowercase(), data.as_str()));
             }
             CallEvent::Ask { requests, reply } => match answer_all(answers, &requests)? {
-                // A call that is over does not take its answers.
-                Ok(given) => drop(reply.send(Ok(given))),
+                // Here and below: a call that is over does not take its reply.
+                Ok(given) => _ = reply.send(Ok(given)),
                 Err(unanswered) => return Ok(End::Unanswered(unanswered)),
             },
-            CallEvent::Detach { reply } => drop(reply.send(None)),
-            CallEvent::Steering { reply } => drop(reply.send(Vec::new())),
+            CallEvent::Detach { reply } => _ = reply.send(None),
+            CallEvent::Steering { reply } => _ = reply.send(Vec::new()),
             CallEvent::Sleep { ms, reply } => {
                 tokio::spawn(async move {
                     tokio::time::sleep(Duration::from_millis(ms)).await;
-                    drop(reply.send(()));
+                    _ = reply.send(());
                 });
             }
             CallEvent::ListsChanged(_) | CallEvent::ResourceUpdated(_) => {}

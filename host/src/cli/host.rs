@@ -11,7 +11,6 @@ use bulkhead::config::Config;
 use bulkhead::control::operator::HostOperator;
 use bulkhead::control::server::{Attach, AttachedReader, AttachedWriter, Server};
 use bulkhead::control::socket_path;
-use bulkhead::domain::requestor::TenantId;
 use bulkhead::protocol::{Protocol, ProtocolOptions};
 use bulkhead::runtime::{LoadError, Sandbox, SandboxConfig};
 use bulkhead::store::sled::{SledOptions, SledStore};
@@ -38,7 +37,6 @@ pub(crate) struct Host {
     pub(crate) tasks: Tasks,
     pub(crate) protocol: Arc<Protocol>,
     pub(crate) rate: Arc<RequestRate>,
-    pub(crate) tenants: HashMap<TenantId, bulkhead::domain::limits::Limits>,
     pub(crate) now: Now,
     clock: Arc<dyn Clock>,
     line_bytes_max: usize,
@@ -87,9 +85,8 @@ pub(crate) async fn load_plugins(sandbox: &Arc<Sandbox>, config: &Config) -> any
 }
 
 impl Host {
-    /// Opens the data directory, loads the plugins, takes over what an earlier host left, and listens to operators.
-    pub(crate) async fn start(config: &Config, data: &Path) -> anyhow::Result<Self> {
-        let store = open_store(data).await?;
+    /// Loads the plugins and takes over what an earlier host left in the store of the data directory.
+    pub(crate) async fn start(config: &Config, data: &Path, store: Arc<SledStore>) -> anyhow::Result<Self> {
         let sandbox = sandbox(config, data)?;
         for refused in load_plugins(&sandbox, config).await? {
             tracing::error!(plugin.name = refused.plugin, problems = ?refused.problems, "a plugin was not loaded");
@@ -112,7 +109,7 @@ impl Host {
             executor: sandbox,
             clock: Arc::clone(&clock),
             limits: config.limits.clone(),
-            tenant_limits: tenants.clone(),
+            tenant_limits: tenants,
         })?;
         let recovered = tasks.recover().await?;
         tracing::info!(
@@ -131,19 +128,7 @@ impl Host {
             move || clock.now()
         });
         let line_bytes_max = usize::try_from(config.server.body_bytes_max).unwrap_or(usize::MAX);
-        Ok(Self {
-            store,
-            principals,
-            tasks,
-            protocol,
-            rate,
-            tenants,
-            now,
-            clock,
-            line_bytes_max,
-            tending,
-            control: None,
-        })
+        Ok(Self { store, principals, tasks, protocol, rate, now, clock, line_bytes_max, tending, control: None })
     }
 
     /// Opens the control socket in the data directory.

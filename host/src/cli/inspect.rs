@@ -8,12 +8,13 @@ use bulkhead::runtime::inspect::Inspection;
 use serde_json::{Value, json};
 
 use super::args::{InspectArguments, SourceArguments};
-use super::{complain, host, say, sources};
+use super::{complain, host, logging, say, sources};
 
 /// A host would not load the component.
 pub(super) const EXIT_REFUSED: u8 = 4;
 
 pub(crate) async fn run(arguments: InspectArguments) -> anyhow::Result<ExitCode> {
+    logging::start_for_a_person();
     let config = sources::load(&SourceArguments::default(), None)?;
     let scratch = tempfile::tempdir()?;
     let sandbox = host::sandbox(&config, scratch.path())?;
@@ -70,7 +71,7 @@ fn text(inspection: &Inspection, value: &Value) -> String {
     list("imports", &inspection.imports);
     list("exports", &inspection.exports);
     match &inspection.manifest {
-        Some(manifest) => list("manifest (what the plugin wants)", &plain_lines(&manifest.text)),
+        Some(manifest) => list("manifest (what the plugin wants)", &plain_lines(manifest.text.trim())),
         None => list("manifest (what the plugin wants)", &["none".to_owned()]),
     }
     lines.push("\ntools".to_owned());

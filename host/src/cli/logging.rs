@@ -17,3 +17,11 @@ pub(crate) fn start(config: &LogConfig) {
         LogFormat::Json => builder.json().flatten_event(true).try_init(),
     };
 }
+
+/// For commands that run one plugin for a person: what its guest prints, and what is wrong.
+pub(crate) fn start_for_a_person() {
+    let filter = EnvFilter::new("warn,bulkhead::runtime::world=debug");
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).without_time();
+    // As above.
+    let _ = builder.with_target(false).try_init();
+}

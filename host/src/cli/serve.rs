@@ -9,12 +9,13 @@ use bulkhead::config::Config;
 use bulkhead::store::TaskStore as _;
 use bulkhead::transport::auth::Authenticator;
 use bulkhead::transport::http::{HttpOptions, Parts, Server, bind};
-use bulkhead::transport::principal::TokenVerifier;
+use bulkhead::transport::principal::{Principals, TokenVerifier};
 use bulkhead::transport::session::{Registry, SessionOptions};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::args::ServeArguments;
-use super::host::{self, Host};
+use super::host::{self, Host, open_store};
+use super::show::now;
 use super::{EXIT_FAILED, complain, logging, say, sources};
 
 pub(crate) async fn run(arguments: ServeArguments) -> anyhow::Result<ExitCode> {
@@ -27,12 +28,13 @@ async fn serve(config: &Config) -> anyhow::Result<ExitCode> {
     let data = config.server.data.clone();
     // Before anything slow: a signal during the start must not be lost.
     let stop = stop_signal()?;
-    let mut host = Host::start(config, &data).await?;
-    let listen = config.server.listen;
-    let authenticated = host.principals.any_active_token((host.now)()).await?;
+    let store = open_store(&data).await?;
+    let authenticated = Principals::new(store.clone()).any_active_token(now()).await?;
     config.check_exposure(authenticated)?;
-    let listener = bind(listen, authenticated)?;
+    // Also before anything slow: whoever connects from now on waits until the plugins are there.
+    let listener = bind(config.server.listen, authenticated)?;
     let address = listener.local_addr()?;
+    let mut host = Host::start(config, &data, store).await?;
     host.listen_to_operators(&data)?;
 
     let server = http_server(config, &host).await?;

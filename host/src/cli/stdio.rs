@@ -11,7 +11,7 @@ use bulkhead::transport::stdio;
 use tokio::io::{AsyncWriteExt as _, copy};
 
 use super::args::SourceArguments;
-use super::host::Host;
+use super::host::{Host, open_store};
 use super::serve::stop_signal;
 use super::{complain, logging, sources};
 
@@ -67,7 +67,7 @@ async fn forward(client: Client) -> anyhow::Result<ExitCode> {
 /// Runs a host for this one client. Others with the same data directory come in through its control socket.
 async fn own(config: &Config, data: &Path) -> anyhow::Result<ExitCode> {
     let stop = stop_signal()?;
-    let mut host = Host::start(config, data).await?;
+    let mut host = Host::start(config, data, open_store(data).await?).await?;
     host.listen_to_operators(data)?;
     let requestor = host.principals.local_requestor().await?;
     let serving =

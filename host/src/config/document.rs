@@ -129,12 +129,12 @@ impl Reader<'_> {
             };
             let place = self.place_of(node);
             let mut value = self.value(node);
-            if key.section == "server" && key.name == "data" {
-                if let Value::Text(text) = &value {
-                    if !text.is_empty() {
-                        value = Value::Text(self.path(text).to_string_lossy().into_owned());
-                    }
-                }
+            if key.section == "server"
+                && key.name == "data"
+                && let Value::Text(text) = &value
+                && !text.is_empty()
+            {
+                value = Value::Text(self.path(text).to_string_lossy().into_owned());
             }
             base.set(key, value, &place, self.report);
         }

@@ -97,9 +97,9 @@ impl<'a> Layer<'a> {
         set(&mut self.values, key, value, &self.prefix, place, report);
     }
 
-    /// Whether anybody set it.
-    pub(super) fn is_set(&self, section: &'static str, name: &'static str) -> bool {
-        self.get((section, name)).1 != Place::Default
+    /// Where a value was set.
+    pub(super) fn place(&self, section: &'static str, name: &'static str) -> Place {
+        self.get((section, name)).1
     }
 
     /// The value that holds here.

@@ -37,6 +37,8 @@ pub struct Config {
     pub plugin_dirs: Vec<PathBuf>,
     /// Whether anybody said where the data is, or it is only the default.
     pub data_named: bool,
+    /// Where `server.listen` was said.
+    pub listen_place: Place,
     /// By tenant name: the limits of that tenant's requestors, complete.
     pub tenants: BTreeMap<String, Limits>,
 }
@@ -167,7 +169,8 @@ impl Config {
         }
         base.settle(&mut report);
 
-        let data_named = base.is_set("server", "data");
+        let data_named = base.place("server", "data") != Place::Default;
+        let listen_place = base.place("server", "listen");
         let mut server = keys::blank_server();
         base.fill(keys::SERVER, &mut server, &mut report);
         let mut limits = keys::blank_limits();
@@ -189,9 +192,24 @@ impl Config {
         plugin::add_pinned(&mut plugins, &flags.plugins, &call);
         plugin::refuse_same_names(&plugins, &mut report);
 
-        let Report(problems) = report;
+        let Report(mut problems) = report;
+        // Those of the file in its order, however it was read.
+        problems.sort_by_key(|problem| match problem.place {
+            Place::File { line, .. } => line,
+            Place::Default | Place::Variable(_) | Place::Flag(_) => usize::MAX,
+        });
         if problems.is_empty() {
-            Ok(Self { server, limits, call, log, plugins, plugin_dirs: flags.plugin_dirs.clone(), data_named, tenants })
+            Ok(Self {
+                server,
+                limits,
+                call,
+                log,
+                plugins,
+                plugin_dirs: flags.plugin_dirs.clone(),
+                data_named,
+                listen_place,
+                tenants,
+            })
         } else {
             Err(Problems(problems))
         }
@@ -211,7 +229,7 @@ impl Config {
              run `bulkhead token create --requestor NAME --data {}` first, or listen on 127.0.0.1",
             self.server.data.display()
         );
-        Err(Problem { place: Place::Default, message })
+        Err(Problem { place: self.listen_place.clone(), message })
     }
 }
 

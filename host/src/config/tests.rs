@@ -274,6 +274,8 @@ fn everything_wrong_is_reported_at_once() {
     let text = "[server]\nx = 1\n[call]\ncpu_ms = 0\n[[plugin]]\nname = 'a b'\non_restart = 'never'\n";
     let problems = load_all(text, &[("BULKHEAD_X", "1")], &Flags::default()).unwrap_err();
     assert_eq!(problems.len(), 6, "{problems:#?}");
+    let places: Vec<_> = problems.iter().map(|problem| problem.split(": ").next().unwrap()).collect();
+    assert!(places[..5].is_sorted() && places[5].starts_with("environment"), "{places:?}");
 }
 
 #[test]

@@ -11,8 +11,6 @@ use crate::runtime::ToolEntry;
 
 /// Larger arguments are validated where that does not hold up anybody else.
 pub(crate) const INLINE_BYTES_MAX: usize = 64 * 1024;
-/// What of one violation is shown.
-const VIOLATION_CHARS_MAX: usize = 300;
 
 /// Why arguments cannot be used.
 pub(crate) enum Misfit {
@@ -60,9 +58,8 @@ pub(crate) fn fit(tool: &ToolEntry, arguments: &str) -> Result<(), Misfit> {
     tool.input.check(&value).map_err(|violations| {
         let mut text = format!("The arguments do not fit the input schema of {}:", tool.tool.name);
         for violation in violations {
-            let message: String = violation.message.chars().take(VIOLATION_CHARS_MAX).collect();
-            let place = if violation.path.is_empty() { "(arguments)" } else { &violation.path };
-            text.push_str(&format!("\n{place}: {message}"));
+            text.push('\n');
+            text.push_str(&violation.to_string());
         }
         Misfit::Schema(text)
     })

@@ -197,10 +197,10 @@ fn form_content(content: Option<&RawValue>, schema: &Json) -> Result<Json, Strin
     if !value.is_object() {
         return Err("content must be an object".to_owned());
     }
-    let schema = serde_json::from_str(schema.as_str()).map_err(|_| "the requested schema is no JSON".to_owned())?;
-    let compiled = jsonschema::validator_for(&schema).map_err(|_| "the requested schema is no schema".to_owned())?;
-    Validator { compiled }.check(&value).map_err(|violations| {
-        let texts: Vec<_> = violations.iter().map(|violation| violation.message.as_str()).collect();
+    let validator = Validator::compile(schema.as_str())
+        .map_err(|wrong| format!("the requested schema cannot be used: {}", wrong.join("; ")))?;
+    validator.check(&value).map_err(|violations| {
+        let texts: Vec<_> = violations.iter().map(ToString::to_string).collect();
         texts.join("; ").chars().take(REFUSAL_CHARS_MAX).collect::<String>()
     })?;
     Ok(Json::new(text))

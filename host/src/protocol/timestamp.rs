@@ -57,7 +57,7 @@ mod tests {
 
     #[test]
     fn each_day_of_four_centuries_follows_the_day_before() {
-        let leap = |year: u64| year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+        let leap = |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
         let (mut year, mut month, mut day) = (1970, 1, 1);
         for days in 0..146_097 {
             assert_eq!(date(days), (year, month, day));

@@ -189,9 +189,16 @@ impl Sandbox {
 
     fn grant(&self, source: &PluginSource) -> Result<Granted, Vec<String>> {
         let mut problems = Vec::new();
-        for directory in &source.grants.directories {
+        let directories = &source.grants.directories;
+        for (at, directory) in directories.iter().enumerate() {
             if !directory.host.is_dir() {
                 problems.push(format!("granted directory {} is not there", directory.host.display()));
+            }
+            if !directory.guest.starts_with('/') {
+                problems.push(format!("granted directory {:?} of the guest does not begin with /", directory.guest));
+            }
+            if directories.iter().take(at).any(|other| other.guest == directory.guest) {
+                problems.push(format!("two granted directories are {:?} for the guest", directory.guest));
             }
         }
         let read = |key: &String| (self.environment)(key).map(|value| (key.clone(), value));

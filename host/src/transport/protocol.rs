@@ -41,8 +41,9 @@ impl mcp::Session for Session {
         self.protocol.standalone(&self.session)
     }
 
-    /// What a session holds goes with its last reference.
-    fn close(&self) {}
+    fn close(&self) {
+        self.session.close();
+    }
 }
 
 impl mcp::Mcp for Protocol {

@@ -28,7 +28,8 @@ pub(super) struct Refusal {
     pub(super) status: StatusCode,
     code: i32,
     message: String,
-    data: Option<Value>,
+    /// JSON.
+    data: Option<String>,
     id: Option<String>,
 }
 
@@ -46,30 +47,29 @@ impl Refusal {
     /// The host cannot do it now; `incident` is what the log calls it.
     pub(super) fn host_failure(incident: &str) -> Self {
         let message = "The host failed; the operator finds the reason in the log under the incident id";
-        Self {
-            code: INTERNAL,
-            data: Some(json!({ "incident": incident })),
-            ..Self::new(StatusCode::INTERNAL_SERVER_ERROR, message)
-        }
+        Self { code: INTERNAL, ..Self::new(StatusCode::INTERNAL_SERVER_ERROR, message) }
+            .with_data(&json!({ "incident": incident }))
+    }
+
+    pub(super) fn draining() -> Self {
+        let message = "The host is shutting down: connect again later";
+        Self { code: INTERNAL, ..Self::new(StatusCode::SERVICE_UNAVAILABLE, message) }
     }
 
     pub(super) fn rate(value: u32, retry_after_ms: u64) -> Self {
         Self {
             code: RATE,
-            data: Some(json!({ "limit": "requests_per_second", "value": value, "retryAfterMs": retry_after_ms })),
             ..Self::new(
                 StatusCode::TOO_MANY_REQUESTS,
                 format!("Too many requests: requests_per_second is at its limit of {value}"),
             )
         }
+        .with_data(&json!({ "limit": "requests_per_second", "value": value, "retryAfterMs": retry_after_ms }))
     }
 
     pub(super) fn quota(limit: &'static str, value: u64) -> Self {
-        Self {
-            code: QUOTA,
-            data: Some(json!({ "limit": limit, "value": value })),
-            ..Self::new(StatusCode::TOO_MANY_REQUESTS, format!("{limit} is at its limit of {value}"))
-        }
+        Self { code: QUOTA, ..Self::new(StatusCode::TOO_MANY_REQUESTS, format!("{limit} is at its limit of {value}")) }
+            .with_data(&json!({ "limit": limit, "value": value }))
     }
 
     /// The stream cannot be continued: what it said is gone.
@@ -79,8 +79,8 @@ impl Refusal {
         Self { code: INTERNAL, ..Self::new(StatusCode::OK, message) }
     }
 
-    pub(super) fn with_data(self, data: Value) -> Self {
-        Self { data: Some(data), ..self }
+    pub(super) fn with_data(self, data: &Value) -> Self {
+        Self { data: Some(data.to_string()), ..self }
     }
 
     /// Answers the request with this id.
@@ -90,14 +90,11 @@ impl Refusal {
 
     /// The JSON-RPC error, on one line.
     pub(super) fn body(&self) -> String {
-        let mut error = json!({ "code": self.code, "message": self.message });
-        if let (Some(data), Some(members)) = (&self.data, error.as_object_mut()) {
-            members.insert("data".into(), data.clone());
-        }
-        match &self.id {
-            Some(id) => format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#),
-            None => format!(r#"{{"jsonrpc":"2.0","error":{error}}}"#),
-        }
+        let Self { code, message, data, id, .. } = self;
+        let id = id.as_ref().map(|id| format!(r#""id":{id},"#)).unwrap_or_default();
+        let data = data.as_ref().map(|data| format!(r#","data":{data}"#)).unwrap_or_default();
+        let message = Value::from(message.as_str());
+        format!(r#"{{"jsonrpc":"2.0",{id}"error":{{"code":{code},"message":{message}{data}}}}}"#)
     }
 }
 

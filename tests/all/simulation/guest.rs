@@ -198,7 +198,7 @@ fn entry(name: &str, rerun: bool) -> Arc<ToolEntry> {
         plugin_tool: name.to_owned(),
         limits,
         rerun_on_restart: rerun,
-        input: Validator::compile("{}").expect("a schema"),
+        input: Validator::compile(r#"{"type": "object"}"#).expect("a schema"),
         output: None,
     })
 }

@@ -115,7 +115,7 @@ impl Life {
 
     /// Also lets everything happen that is retried after a while.
     fn settle_long(&self) {
-        self.runtime.block_on(tokio::time::sleep(Duration::from_millis(1_200)));
+        self.runtime.block_on(async { tokio::time::sleep(Duration::from_millis(1_200)).await });
         self.settle();
     }
 }
@@ -300,7 +300,13 @@ impl World {
         for task in &left {
             let alive = self.life.stage.has(&task.id.to_string());
             let running = model::is_running(task);
-            assert!(!running || alive, "seed {}: {} runs on paper only: {:?}", self.seed, task.id, task.phase);
+            assert!(
+                !running || alive,
+                "seed {}: {} runs on paper only\n{}",
+                self.seed,
+                task.id,
+                self.journal.join("\n")
+            );
         }
         let drained = self.life.runtime.block_on(self.life.tasks.drain(Duration::ZERO));
         assert!(drained.is_ok(), "seed {}: {drained:?}", self.seed);

@@ -147,7 +147,7 @@ impl Conversation {
         }
         let ending = match self.is_task_at_once() {
             true => self.create().await,
-            false => self.from_start(outlet).await.map_err(|stop| match stop {
+            false => self.begin(outlet).await.map_err(|stop| match stop {
                 Stop::Broken(error) | Stop::Refused(error) => error,
             }),
         };
@@ -195,7 +195,7 @@ impl Conversation {
         guest::create(&self.shared, self.requestor, request).await.map(|task| Ending::Task(Box::new(task)))
     }
 
-    async fn from_start(&mut self, outlet: &Outlet) -> Result<Ending, Stop> {
+    async fn begin(&mut self, outlet: &Outlet) -> Result<Ending, Stop> {
         let call = self.shared.tasks.call(&self.requestor, self.call.clone()).await;
         let guest = Guest::new(call.map_err(|error| RpcError::from(&error))?);
         let answers = self.from.as_ref().map(|(position, _)| position.answers.clone()).unwrap_or_default();
@@ -226,7 +226,7 @@ impl Conversation {
             Some(Parked { guest, ask, issued, answers }) => {
                 self.converse(Running { guest, issued, answers }, Some(ask), outlet).await
             }
-            None => self.from_start(outlet).await,
+            None => self.begin(outlet).await,
         };
         let outcome = match ending {
             Ok(ending) => {
@@ -260,7 +260,7 @@ impl Conversation {
         loop {
             if let Some(ask) = ask.take() {
                 match self.settle(running, ask)? {
-                    Settled::Answered(same) => running = same,
+                    Settled::Answered(same) => running = *same,
                     Settled::Left(ending) => return Ok(ending),
                 }
             }
@@ -324,7 +324,7 @@ impl Conversation {
         }
         if missing.is_empty() && unusable.is_none() {
             let _ = ask.reply.send(Ok(answers));
-            return Ok(Settled::Answered(running));
+            return Ok(Settled::Answered(Box::new(running)));
         }
         if let Some(text) = unusable {
             if let Some((position, _)) = &self.from {
@@ -364,7 +364,7 @@ impl Conversation {
 }
 
 enum Settled {
-    Answered(Running),
+    Answered(Box<Running>),
     Left(Ending),
 }
 

@@ -86,7 +86,8 @@ async fn the_operator_narrows_and_never_widens() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_older_version_can_run_after_it_was_replaced() {
     let (Some(old), Some(new)) = (sample("text"), sample("primes")) else { return };
-    let house = House::new();
+    let data = TempDir::new().unwrap();
+    let house = House::with_data(data.path());
     let named = |plugin: PluginSource| PluginSource { name: Some("tools".to_owned()), ..plugin };
     let before = house.publish(named(old)).await;
     let entry = Arc::clone(house.sandbox.catalog().get("echo").unwrap());
@@ -108,7 +109,7 @@ async fn an_older_version_can_run_after_it_was_replaced() {
     assert!(house.sandbox.catalog().get("echo").is_none());
 
     house.sandbox.retain(&std::collections::HashSet::new());
-    let kept = house.data.path().join("components").join(format!("{}.wasm", inspect::hex(&before.version.digest)));
+    let kept = data.path().join("components").join(format!("{}.wasm", inspect::hex(&before.version.digest)));
     std::fs::write(&kept, std::fs::read(&kept).unwrap().split_at(1000).0).unwrap();
     assert!(matches!(finished(start().unwrap()).await, Err(CallError::Internal { .. })));
     std::fs::remove_file(&kept).unwrap();
@@ -118,10 +119,10 @@ async fn an_older_version_can_run_after_it_was_replaced() {
 #[tokio::test(flavor = "multi_thread")]
 async fn compiled_code_survives_the_host_and_a_tampered_file_is_compiled_again() {
     let Some(plugin) = sample("text") else { return };
-    let house = House::new();
+    let data = TempDir::new().unwrap();
+    let house = House::with_data(data.path());
     house.publish(plugin.clone()).await;
-    let House { sandbox, data } = house;
-    drop(sandbox);
+    drop(house);
     let cached = || -> Vec<_> {
         std::fs::read_dir(data.path().join("cache")).unwrap().map(|file| file.unwrap().path()).collect()
     };
@@ -131,7 +132,7 @@ async fn compiled_code_survives_the_host_and_a_tampered_file_is_compiled_again()
     let middle = bad.len() / 2;
     bad[middle] ^= 0x40;
     std::fs::write(&file, &bad).unwrap();
-    let house = House::in_data(data);
+    let house = House::with_data(data.path());
     house.publish(plugin).await;
     assert_eq!(text(&house.call("echo", r#"{"text":"a"}"#).await.unwrap()), "a");
     assert_ne!(std::fs::read(&file).unwrap(), bad, "the file was written anew");

@@ -8,6 +8,7 @@ mod loading;
 mod waiting;
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,23 +21,24 @@ use crate::domain::tool::{ContentKind, ToolOutput};
 /// A sandbox of its own for a test.
 struct House {
     sandbox: Arc<Sandbox>,
-    data: TempDir,
 }
 
 impl House {
+    /// With the compiled code of earlier runs: the guests are the same for every test.
     fn new() -> Self {
-        Self::in_data(TempDir::new().unwrap())
+        Self::with_data(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/tmp/runtime"))
     }
 
-    fn in_data(data: TempDir) -> Self {
+    /// For tests that look into the data directory or change it.
+    fn with_data(data: &Path) -> Self {
         let config = SandboxConfig {
-            data: data.path().to_owned(),
+            data: data.to_owned(),
             calls_running_total: 8,
             epoch_tick_ms: 10,
             io: tokio::runtime::Handle::current(),
             environment: |key| (key == "GRANTED").then(|| "yes".to_owned()),
         };
-        Self { sandbox: Sandbox::new(config).unwrap(), data }
+        Self { sandbox: Sandbox::new(config).unwrap() }
     }
 
     /// Loads one plugin and makes it the only one.
@@ -115,7 +117,7 @@ fn source(component: Source) -> PluginSource {
 
 /// One of the sample plugins, once `cargo xtask plugins` has built them.
 fn sample(name: &str) -> Option<PluginSource> {
-    let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../target/plugins/{name}.wasm"));
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../target/plugins/{name}.wasm"));
     if !file.exists() {
         eprintln!("NOT RUN: {} is not built (cargo xtask plugins)", file.display());
         return None;
@@ -162,4 +164,19 @@ fn fault(outcome: Result<ToolOutput, CallError>) -> (FaultKind, String) {
         Err(CallError::Fault { kind, reason }) => (kind, reason),
         other => panic!("{other:?}"),
     }
+}
+
+/// Waits until a value has stood still for a while, and gives it back. A guest needs its thread to notice that it must stop, and
+/// a busy machine may let that thread wait.
+async fn settled<T: PartialEq>(mut read: impl FnMut() -> T) -> T {
+    let mut last = read();
+    for _ in 0..50 {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        let now = read();
+        if now == last {
+            return now;
+        }
+        last = now;
+    }
+    panic!("it does not stand still");
 }

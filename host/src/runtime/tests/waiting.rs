@@ -103,8 +103,7 @@ async fn a_pause_holds_a_guest_that_calls_the_host() {
     let mut running = house.start("flood_progress", r#"{"count":100000000}"#);
     next(&mut running).await;
     running.control.pause();
-    tokio::time::sleep(Duration::from_millis(60)).await;
-    let cpu = running.control.cpu_ms();
+    let cpu = settled(|| running.control.cpu_ms()).await;
     while running.events.try_recv().is_ok() {}
     tokio::time::sleep(Duration::from_millis(150)).await;
     assert_eq!(running.control.cpu_ms(), cpu);

@@ -316,7 +316,7 @@ impl Committer {
         let database = open::unchecked(&self.layout, self.cache_bytes)?;
         let landed = database.last.group.checked_sub(failed.acknowledged);
         // 0: the group is not there. 1: it is. 2: it was taken back, by an attempt that failed after that.
-        if database.last.id != self.last.id || !landed.is_some_and(|groups| groups <= 2) {
+        if database.last.id != self.last.id || landed.is_none_or(|groups| groups > 2) {
             return Err(open::refuse("the database is not the one that was open before the failed write"));
         }
         self.last = database.last;

@@ -19,6 +19,9 @@ pub(super) const RECORD_INLINE_BYTES: usize = 2_600;
 /// of the head stay below [`CHUNK_BYTES`].
 pub(super) const PAYLOAD_INLINE_BYTES: usize = 512;
 
+/// A key and its value, on their way to the tree.
+pub(super) type NewRow = (Vec<u8>, Vec<u8>);
+
 /// Where bytes that belong to a task lie.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Place {
@@ -109,7 +112,7 @@ impl Head {
     }
 
     /// Every index row that a task with this head has.
-    pub(super) fn index_rows(&self, key: &TaskKey) -> Result<Vec<(Vec<u8>, Vec<u8>)>, Error> {
+    pub(super) fn index_rows(&self, key: &TaskKey) -> Result<Vec<NewRow>, Error> {
         let mut rows = vec![(key.list(self.created_at), Vec::new())];
         if let Some(expires_at) = self.expires_at {
             rows.push((key.expiry(expires_at), Vec::new()));

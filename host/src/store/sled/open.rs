@@ -15,16 +15,20 @@ use serde::{Deserialize, Serialize};
 use super::super::Error;
 use super::super::ledger::Ledger;
 use super::super::record::{self, seal, unseal};
-use super::engine_error;
 use super::files::{FileName, Files, io_error};
 use super::group::Census;
 use super::head::{Head, Place};
 use super::keys::{self, kind};
 use super::state::{self, DatabaseId, State};
+use super::{engine_error, salvage};
 
 /// How long to wait for the threads of a database that was just closed: they hold sled's own lock a little longer.
 const ENGINE_LOCK_TRIES: u32 = 500;
 const ENGINE_LOCK_WAIT: Duration = Duration::from_millis(10);
+
+/// A process that was just started from the last holder keeps the lock until it runs its own program.
+const DIRECTORY_LOCK_TRIES: u32 = 25;
+const DIRECTORY_LOCK_WAIT: Duration = Duration::from_millis(10);
 
 /// Where things lie below the data directory.
 #[derive(Clone)]
@@ -52,6 +56,11 @@ impl Layout {
         }
     }
 
+    /// Where a rebuild makes its new store.
+    pub(super) fn rebuilt(&self) -> PathBuf {
+        self.store.with_file_name("store.new")
+    }
+
     /// The one file that has to be synced for a group to be durable.
     pub(super) fn database_file(&self) -> PathBuf {
         self.database.join("db")
@@ -67,7 +76,17 @@ pub(super) fn lock(layout: &Layout) -> Result<DirectoryLock, Error> {
     fs::create_dir_all(&layout.store).map_err(|error| io_error("create", &layout.store, &error))?;
     let mut file =
         File::options().create(true).truncate(false).read(true).write(true).open(&layout.lock).map_err(cannot)?;
-    match file.try_lock() {
+    let mut tries = 0;
+    let locked = loop {
+        match file.try_lock() {
+            Err(fs::TryLockError::WouldBlock) if tries < DIRECTORY_LOCK_TRIES => {
+                tries += 1;
+                std::thread::sleep(DIRECTORY_LOCK_WAIT);
+            }
+            other => break other,
+        }
+    };
+    match locked {
         Ok(()) => {}
         Err(fs::TryLockError::WouldBlock) => {
             let mut holder = String::new();
@@ -121,16 +140,16 @@ pub(super) enum Found {
 pub(super) fn find(layout: &Layout) -> Result<Found, Error> {
     let exists = layout.database_file().exists();
     match state::read(&layout.state).map_err(|error| refuse(&error.to_string()))? {
-        Some(State { group: 0, .. }) => {
-            // A creation that never got as far as acknowledging anything.
-            if layout.database.exists() {
-                fs::remove_dir_all(&layout.database).map_err(|error| io_error("remove", &layout.database, &error))?;
-            }
-            Ok(Found::Fresh)
-        }
+        // A creation that never got as far as acknowledging anything.
+        Some(State { group: 0, .. }) => Ok(Found::Fresh),
         Some(state) if exists => Ok(Found::Database(state)),
         Some(_) => Err(refuse(&format!("{} is missing", layout.database_file().display()))),
         None if exists => Err(refuse(&format!("{} is missing", layout.state.display()))),
+        None if layout.rebuilt().exists() => Err(Error::Corrupt(format!(
+            "a rebuild was interrupted at its last step: rename {} to {}",
+            layout.rebuilt().display(),
+            layout.store.display()
+        ))),
         None => Ok(Found::Fresh),
     }
 }
@@ -210,13 +229,17 @@ fn compare(last: &GroupRow, state: &State) -> Result<(), Error> {
     Ok(())
 }
 
-/// Reads every row of a database and compares it with what was counted while writing.
+/// Reads every row of a copy of a database and compares it with what was counted while writing.
 pub(super) fn examine(layout: &Layout) -> Result<(), Error> {
     let Found::Database(state) = find(layout)? else { return Ok(()) };
-    let opened = database(layout, PROBE_CACHE_BYTES, &state)?;
+    salvage::on_a_copy(layout, |copied| examine_rows(copied, &state))
+}
+
+fn examine_rows(layout: &Layout, state: &State) -> Result<(), Error> {
+    let opened = database(layout, PROBE_CACHE_BYTES, state)?;
     let mut census = Census::default();
     for row in opened.tree.iter() {
-        let (key, value) = row.map_err(engine_error)?;
+        let (key, value) = row.map_err(open_error)?;
         if key.as_ref() == keys::GROUP {
             continue;
         }

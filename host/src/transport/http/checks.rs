@@ -137,7 +137,7 @@ impl<M: Mcp> Server<M> {
                 let message = format!("Unsupported protocol version: this host speaks {}", versions.join(", "));
                 let requested: String = version.chars().take(64).collect();
                 Err(Refusal::new(StatusCode::BAD_REQUEST, message)
-                    .with_data(json!({ "supported": versions, "requested": requested })))
+                    .with_data(&json!({ "supported": versions, "requested": requested })))
             }
             _ => Ok(()),
         }

@@ -181,7 +181,7 @@ impl Reply {
     }
 
     /// Whether the server closes the connection without another byte.
-    pub(super) async fn is_closed(mut self) -> bool {
+    pub(super) async fn closed(mut self) -> bool {
         self.line().await.is_none()
     }
 }

@@ -201,6 +201,8 @@ impl Mcp for Script {
                 session.revision.fetch_add(1, Ordering::Relaxed);
                 Received::Accepted
             }
+            // As if the client had cancelled it.
+            ("cancelled", Some(_)) => Received::Exchange(stream::empty().boxed()),
             ("state", Some(session)) => {
                 let state = String::from_utf8(session.state()).unwrap();
                 let frame = Frame::from(answer(&message["id"], json!(state)));
@@ -224,10 +226,12 @@ impl Mcp for Script {
     }
 }
 
+type RowKey = (RowKind, Vec<u8>);
+
 /// Rows in memory; writes can be made to fail.
 #[derive(Default)]
 pub(super) struct Rows {
-    pub(super) rows: Mutex<BTreeMap<(RowKind, Vec<u8>), Vec<u8>>>,
+    pub(super) rows: Mutex<BTreeMap<RowKey, Vec<u8>>>,
     pub(super) read_only: AtomicBool,
 }
 

@@ -3,10 +3,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::super::super::{Error, RowKind, RowStore, TaskStore};
-use super::super::{SledStore, check};
 use super::{open, options, rounds, runtime};
 use crate::store::samples::{completion, creation, output, requestor, task};
+use crate::store::sled::{SledStore, check, export, rebuild};
+use crate::store::{Error, RowKind, RowStore, TaskStore};
 
 /// A closed store with tasks of all sizes.
 fn filled() -> tempfile::TempDir {
@@ -59,14 +59,15 @@ fn copy_folder(from: &Path, to: &Path) {
     }
 }
 
-/// Every flipped byte either lies where nothing is read any more, or is noticed: the store never opens with less in it.
+/// Every flipped byte either lies where nothing is read any more, or is noticed: the store never opens with less in it. What is
+/// refused stays as it is on disk, and what can be saved of it makes a sound store.
 #[test]
 fn flipped_bytes_are_noticed_or_harmless() {
     let sound = filled();
     let expected = check(sound.path()).unwrap();
     assert_eq!((expected.tasks, expected.rows, &*expected.problems), (60, 1, &[] as &[String]));
     let written = fs::read(database(sound.path())).unwrap().iter().rposition(|byte| *byte != 0).unwrap();
-    let mut refused = 0;
+    let (mut refused, mut rebuilt) = (0, 0);
     let tries = rounds(32, 400);
     for round in 0..tries {
         let dir = tempfile::tempdir().unwrap();
@@ -76,9 +77,12 @@ fn flipped_bytes_are_noticed_or_harmless() {
         for byte in bytes.iter_mut().skip(at).take(8) {
             *byte ^= 0x5a;
         }
-        fs::write(database(dir.path()), bytes).unwrap();
+        fs::write(database(dir.path()), &bytes).unwrap();
         match SledStore::open(options(dir.path())) {
-            Err(Error::Corrupt(_)) => refused += 1,
+            Err(Error::Corrupt(_)) => {
+                refused += 1;
+                rebuilt += u32::from(rebuilds(dir.path(), &bytes));
+            }
             Err(other) => panic!("byte {at} refused as {other:?}"),
             Ok(store) => {
                 drop(store);
@@ -87,7 +91,32 @@ fn flipped_bytes_are_noticed_or_harmless() {
         }
     }
     // Most of the file is what later writes have replaced.
-    assert!(refused > 0, "no flip was noticed");
+    assert!(refused > 0 && rebuilt > 0, "{refused} noticed, {rebuilt} rebuilt");
+}
+
+/// Saves what can be saved of a refused store.
+fn rebuilds(dir: &Path, bytes: &[u8]) -> bool {
+    assert_ne!(check(dir).unwrap().problems, [] as [String; 0]);
+    let mut lines = Vec::new();
+    let exported = export(dir, &mut lines);
+    assert!(fs::read(database(dir)).unwrap() == bytes, "looking at a damaged database changed it");
+    let (moved, old) = match (exported, rebuild(dir, None)) {
+        (Ok(exported), Ok((moved, old))) => {
+            assert_eq!(moved, exported);
+            (moved, old.unwrap())
+        }
+        (Err(Error::Corrupt(one)), Err(Error::Corrupt(_))) => {
+            assert!(one.contains("put a backup"), "{one}");
+            return false;
+        }
+        other => panic!("{other:?}"),
+    };
+    assert!(!moved.lost.is_empty());
+    assert!(fs::read(old.join("sled/db")).unwrap() == bytes, "the rebuild changed the damaged database");
+    let report = check(dir).unwrap();
+    assert_eq!((report.tasks, &*report.problems), (moved.tasks, &[] as &[String]));
+    drop(open(dir));
+    true
 }
 
 #[test]
@@ -205,9 +234,9 @@ fn a_lost_payload_file_is_reported() {
 #[test]
 fn interrupted_creation_begins_again() {
     let dir = filled();
-    let layout = super::super::Layout::new(dir.path());
+    let layout = crate::store::sled::Layout::new(dir.path());
     fs::remove_file(&layout.state).unwrap();
-    drop(super::super::StateFile::open(&layout.state, super::super::State::new([1; 16])).unwrap());
+    drop(crate::store::sled::StateFile::open(&layout.state, crate::store::sled::State::new([1; 16])).unwrap());
     let store = open(dir.path());
     assert_eq!(runtime().block_on(store.scan(None, 9)).unwrap(), []);
 }
