@@ -198,6 +198,10 @@ impl Protocol {
             (Era::Legacy, Message::Request { id, method, params }) => {
                 legacy::request(&self.shared, &peer, id, &method, params)
             }
+            // A line cannot be refused like a POST: what is no request is never answered there.
+            (Era::Legacy, Message::Notification { .. }) if peer.connection.is_some() && peer.session.is_none() => {
+                Received::Accepted
+            }
             (Era::Legacy, Message::Notification { method, params }) => legacy::notification(&peer, &method, params),
             (Era::Legacy, Message::Response { id, outcome }) => {
                 legacy::response(&self.shared, &peer, &id, outcome).await
