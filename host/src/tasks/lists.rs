@@ -18,6 +18,17 @@ pub struct ListGenerations {
     pub prompts: u64,
 }
 
+impl ListGenerations {
+    /// That of one list.
+    pub fn of(&self, kind: ListKind) -> u64 {
+        match kind {
+            ListKind::Tools => self.tools,
+            ListKind::Resources => self.resources,
+            ListKind::Prompts => self.prompts,
+        }
+    }
+}
+
 /// The contents of a resource are different now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResourceUpdate {

@@ -11,6 +11,7 @@ use tokio::time::Instant;
 
 use super::admission::Hold;
 use super::engine::Inner;
+use super::feed::lock;
 use super::identity::{host_failure, incident};
 use super::live::{Reply as LiveReply, Wait as LiveWait};
 use super::occupancy::Occupancy;
@@ -35,6 +36,8 @@ pub struct PlainCall<T = ToolOutput> {
     running: Running,
     occupancy: Occupancy,
     wait: Wait,
+    /// What the guest last said about itself: shown if it becomes a task.
+    status: Option<String>,
     gives_back: PhantomData<fn() -> T>,
     #[expect(dead_code, reason = "held for its drop")]
     counted: Counted,
@@ -95,7 +98,7 @@ impl PlainCall {
             Err(error) => return Err((self, error)),
         };
         let cancel_grace = self.cancel_grace;
-        let Self { inner, running, occupancy, wait, .. } = self;
+        let Self { inner, running, occupancy, wait, status, .. } = self;
         running.control.promoted(&task.id.to_string());
         let wait = match wait {
             Wait::Morning { at, reply } => LiveWait::Morning { at, reply },
@@ -113,6 +116,9 @@ impl PlainCall {
             Begin::Promoted(Box::new((Started { running, cancel_grace }, occupancy, wait))),
             None,
         );
+        if let Some((status, run)) = status.zip(lock(&inner.runs).get(&task.id).cloned()) {
+            run.set_status(status);
+        }
         Ok(Task::clone(&task))
     }
 }
@@ -141,6 +147,7 @@ impl<T: TryFrom<Returned>> PlainCall<T> {
             running,
             occupancy,
             wait: Wait::Nothing,
+            status: None,
             gives_back: PhantomData,
         })
     }
@@ -214,6 +221,7 @@ impl<T: TryFrom<Returned>> PlainCall<T> {
     fn take(&mut self, event: Option<CallEvent>) -> Option<CallNews<T>> {
         match event {
             Some(CallEvent::Progress { progress, total, message }) => {
+                self.status = message.clone().or_else(|| self.status.take());
                 Some(CallNews::Progress { progress, total, message })
             }
             Some(CallEvent::Log { level, logger, data }) => Some(CallNews::Log { level, logger, data }),
@@ -246,7 +254,10 @@ impl<T: TryFrom<Returned>> PlainCall<T> {
                 self.inner.lists.updated(&self.plugin, uri);
                 None
             }
-            Some(CallEvent::Status(_)) => None,
+            Some(CallEvent::Status(status)) => {
+                self.status = Some(status);
+                None
+            }
             Some(CallEvent::Finished(result)) => {
                 self.occupancy.leave();
                 Some(CallNews::Finished(result.and_then(of_kind)))

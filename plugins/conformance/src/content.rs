@@ -85,6 +85,8 @@ fn progress() -> &'static str {
 }
 
 fn reconnection() -> &'static str {
+    // Opens the stream, so that there is one to close.
+    task::log(LogLevel::Info, "Reconnection test started");
     task::sleep(Duration::from_millis(500));
     "Reconnection test completed successfully. If you received this, the client reconnected after its stream was closed."
 }

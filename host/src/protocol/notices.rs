@@ -6,6 +6,7 @@ use crate::domain::Json;
 use crate::domain::call::LogLevel;
 use crate::domain::task::{Task, TaskId};
 use crate::protocol::jsonrpc::notification;
+use crate::runtime::ListKind;
 use crate::protocol::wire::{MetaView, Number, Raw, TaskView, level_name};
 
 #[derive(Serialize)]
@@ -23,7 +24,7 @@ struct Progress<'a> {
 
 /// The progress of one request, under the token that it came with.
 #[derive(Debug)]
-pub(super) struct ProgressReports {
+pub(crate) struct ProgressReports {
     token: Option<Json>,
     related: Option<TaskId>,
     last: Option<f64>,
@@ -31,12 +32,12 @@ pub(super) struct ProgressReports {
 
 impl ProgressReports {
     /// Without a token nothing is ever reported.
-    pub(super) fn new(token: Option<Json>, related: Option<TaskId>) -> Self {
+    pub(crate) fn new(token: Option<Json>, related: Option<TaskId>) -> Self {
         Self { token, related, last: None }
     }
 
     /// The next report; `None` when nobody asked for it, or when it does not go forward.
-    pub(super) fn report(&mut self, progress: f64, total: Option<f64>, message: Option<&str>) -> Option<String> {
+    pub(crate) fn report(&mut self, progress: f64, total: Option<f64>, message: Option<&str>) -> Option<String> {
         let token = self.token.as_ref()?;
         if !progress.is_finite() || self.last.is_some_and(|last| progress <= last) {
             return None;
@@ -64,19 +65,37 @@ struct Log<'a> {
 }
 
 /// A log record.
-pub(super) fn log(level: LogLevel, logger: Option<&str>, data: &Json, task: Option<TaskId>) -> Option<String> {
+pub(crate) fn log(level: LogLevel, logger: Option<&str>, data: &Json, task: Option<TaskId>) -> Option<String> {
     let params = Log { level: level_name(level), logger, data: Raw(data), meta: related(task) };
     notification("notifications/message", Some(&params))
 }
 
 /// A task's whole state; without the metadata that would name it once more.
-pub(super) fn status(task: &Task) -> Option<String> {
+pub(crate) fn status(task: &Task) -> Option<String> {
     notification("notifications/tasks/status", Some(&TaskView::from(task)))
 }
 
-/// The list of tools is different now.
-pub(super) fn tools_changed() -> Option<String> {
-    notification::<()>("notifications/tools/list_changed", None)
+/// A list is different now.
+pub(crate) fn list_changed(kind: ListKind) -> Option<String> {
+    notification::<()>(list_changed_method(kind), None)
+}
+
+/// The same, without what an era puts around it.
+pub(crate) fn list_changed_method(kind: ListKind) -> &'static str {
+    match kind {
+        ListKind::Tools => "notifications/tools/list_changed",
+        ListKind::Resources => "notifications/resources/list_changed",
+        ListKind::Prompts => "notifications/prompts/list_changed",
+    }
+}
+
+/// A resource holds something else now.
+pub(crate) fn resource_updated(uri: &str) -> Option<String> {
+    #[derive(Serialize)]
+    struct Updated<'a> {
+        uri: &'a str,
+    }
+    notification("notifications/resources/updated", Some(&Updated { uri }))
 }
 
 fn related(task: Option<TaskId>) -> Option<MetaView<'static>> {
