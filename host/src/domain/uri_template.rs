@@ -182,7 +182,9 @@ mod tests {
 
     #[test]
     fn nonsense_is_refused() {
-        for template in ["{x}", "no scheme/{x}", "x:{", "x:{}", "x:{a b}", "x:}", "x: {a}", &format!("x:{}", "{a}".repeat(33))] {
+        for template in
+            ["{x}", "no scheme/{x}", "x:{", "x:{}", "x:{a b}", "x:}", "x: {a}", &format!("x:{}", "{a}".repeat(33))]
+        {
             assert!(UriTemplate::parse(template).is_err(), "{template}");
         }
         assert_eq!(UriTemplate::parse("x:{a,b*}{?c:3}").unwrap().variables().collect::<Vec<_>>(), ["a", "b", "c"]);

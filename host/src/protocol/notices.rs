@@ -6,8 +6,8 @@ use crate::domain::Json;
 use crate::domain::call::LogLevel;
 use crate::domain::task::{Task, TaskId};
 use crate::protocol::jsonrpc::notification;
-use crate::runtime::ListKind;
 use crate::protocol::wire::{MetaView, Number, Raw, TaskView, level_name};
+use crate::runtime::ListKind;
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]

@@ -10,10 +10,10 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use super::Shared;
 use super::cursor::{self, PAGE, Paged, bad_cursor};
 use super::error::RpcError;
 use super::jsonrpc;
-use super::Shared;
 use crate::domain::call::{CallError, ClientFeatures};
 use crate::domain::offer::{Completion, PartialArgument, Reference, Resource, ResourcePage};
 use crate::domain::requestor::Requestor;

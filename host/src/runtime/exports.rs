@@ -172,11 +172,7 @@ struct Optional<'a> {
 }
 
 impl Optional<'_> {
-    fn interface<T>(
-        &mut self,
-        name: &str,
-        find: impl FnOnce(&InstancePre<Call>) -> wasmtime::Result<T>,
-    ) -> Option<T> {
+    fn interface<T>(&mut self, name: &str, find: impl FnOnce(&InstancePre<Call>) -> wasmtime::Result<T>) -> Option<T> {
         let component = self.instance.component();
         let ty = component.component_type();
         let is_this = |(export, is_interface): (&str, bool)| is_interface && export.starts_with(name);

@@ -44,8 +44,8 @@ use crate::domain::task::{CallId, PluginVersion};
 
 pub use catalog::{Catalog, Library, PromptEntry, TemplateEntry, ToolEntry};
 pub use gate::Shared;
-pub use operation::{Operation, Returned};
 pub use load::{LoadError, LoadedPlugin, PluginSource, Source, ToolPolicy};
+pub use operation::{Operation, Returned};
 pub use sandbox::{Sandbox, SandboxConfig, SandboxError};
 
 /// Everything that a call of a plugin is, before it starts. Nothing in it names the requestor.

@@ -55,7 +55,8 @@ pub(super) fn declared(listed: Listed, prefix: &str, library: &Arc<Library>) -> 
     if !problems.is_empty() {
         return Err(problems);
     }
-    let mut offers = Offers { library: Arc::clone(library), prompts: Vec::new(), templates: Vec::new(), uris: Vec::new() };
+    let mut offers =
+        Offers { library: Arc::clone(library), prompts: Vec::new(), templates: Vec::new(), uris: Vec::new() };
     let mut seen = HashSet::new();
     for listed in prompts {
         let shown = escaped(&listed.name).to_string();
@@ -152,9 +153,11 @@ pub(super) fn page(returned: wit_resources::ResourcePage, bytes_max: u64) -> Res
     if returned.next.as_ref().is_some_and(|next| next.len() > CURSOR_BYTES_MAX) {
         return Err(limit(format!("a cursor has more than {CURSOR_BYTES_MAX} bytes")));
     }
-    let items = returned.items.into_iter().enumerate().map(|(at, item)| {
-        listed(item).map_err(|wrong| invalid_output(format!("resource {at}: {wrong}")))
-    });
+    let items = returned
+        .items
+        .into_iter()
+        .enumerate()
+        .map(|(at, item)| listed(item).map_err(|wrong| invalid_output(format!("resource {at}: {wrong}"))));
     Ok(ResourcePage { items: items.collect::<Result<_, _>>()?, next: returned.next })
 }
 
@@ -184,9 +187,10 @@ pub(super) fn contents(
         return Err(invalid_output("the plugin returned a resource without contents"));
     }
     within(returned.iter().map(contents_size).sum(), bytes_max)?;
-    let contents = returned.into_iter().enumerate().map(|(at, contents)| {
-        resource(contents).map_err(|wrong| invalid_output(format!("contents {at}: {wrong}")))
-    });
+    let contents = returned
+        .into_iter()
+        .enumerate()
+        .map(|(at, contents)| resource(contents).map_err(|wrong| invalid_output(format!("contents {at}: {wrong}"))));
     contents.collect()
 }
 

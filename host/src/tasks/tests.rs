@@ -15,7 +15,9 @@ use crate::domain::requestor::{Requestor, RequestorId, TenantId};
 use crate::domain::task::{Active, Design, Era, Outcome, Phase, PluginVersion};
 use crate::domain::tool::{TaskSupport, Tool};
 use crate::runtime::schema::Validator;
-use crate::runtime::{CallEvent, CallSpec, Catalog, Control, Executor, Operation, Returned, Running, StartError, StopOnDrop};
+use crate::runtime::{
+    CallEvent, CallSpec, Catalog, Control, Executor, Operation, Returned, Running, StartError, StopOnDrop,
+};
 use crate::store::memory::MemoryStore;
 
 type Events = mpsc::Sender<CallEvent>;

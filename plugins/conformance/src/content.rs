@@ -42,7 +42,11 @@ pub(crate) fn tools(plugin: Plugin) -> Plugin {
             Err::<String, _>(Error::new("This tool intentionally returns an error for testing"))
         }))
         .tool(read_only("test_tool_with_progress", "Reports progress three times.", progress))
-        .tool(read_only("test_reconnection", "Takes a while, so that its stream can be closed meanwhile.", reconnection))
+        .tool(read_only(
+            "test_reconnection",
+            "Takes a while, so that its stream can be closed meanwhile.",
+            reconnection,
+        ))
         .tool(read_only("test_trigger_tool_change", "Says that the list of tools changed.", || {
             task::lists_changed(ListKind::Tools);
             "The list of tools changed."

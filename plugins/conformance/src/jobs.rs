@@ -20,7 +20,10 @@ pub(crate) fn tools(plugin: Plugin) -> Plugin {
         .tool(Tool::new("slow_compute", "Takes a number of seconds.", slow_compute).task_optional().idempotent())
         .tool(Tool::new("failing_job", "Fails after a second; only as a task.", failing_job).task_required())
         .tool(Tool::new("protocol_error_job", "Ends with an error of the call.", protocol_error_job).task_optional())
-        .tool(Tool::new("confirm_delete", "Asks before it deletes a file that does not exist.", confirm_delete).task_optional())
+        .tool(
+            Tool::new("confirm_delete", "Asks before it deletes a file that does not exist.", confirm_delete)
+                .task_optional(),
+        )
         .tool(Tool::new("multi_input", "Asks two things at once.", multi_input).task_optional())
 }
 
@@ -43,7 +46,8 @@ struct Compute {
 }
 
 fn slow_compute(Compute { seconds, label }: Compute) -> Result<String, Error> {
-    let mut left = Duration::try_from_secs_f64(seconds).map_err(|_| Error::invalid_params("seconds is out of range"))?;
+    let mut left =
+        Duration::try_from_secs_f64(seconds).map_err(|_| Error::invalid_params("seconds is out of range"))?;
     if !left.is_zero() {
         task::detach();
     }

@@ -11,9 +11,11 @@ pub(crate) fn all(plugin: Plugin) -> Plugin {
 }
 
 fn resources(plugin: Plugin) -> Plugin {
-    let text = Resource::new("test://static-text", "Static Text Resource", || {
-        "This is the content of the static text resource."
-    });
+    let text = Resource::new(
+        "test://static-text",
+        "Static Text Resource",
+        || "This is the content of the static text resource.",
+    );
     let binary = Resource::new("test://static-binary", "Static Binary Resource", || PNG.to_vec());
     let watched = Resource::new("test://watched-resource", "Watched Resource", || "Watched resource content");
     let template = ResourceTemplate::new("test://template/{id}/data", "Resource Template", |of| {
@@ -33,9 +35,11 @@ fn resources(plugin: Plugin) -> Plugin {
 }
 
 fn prompts(plugin: Plugin) -> Plugin {
-    let simple = Prompt::new("test_simple_prompt", "A simple prompt without arguments", |_| {
-        "This is a simple prompt for testing."
-    });
+    let simple = Prompt::new(
+        "test_simple_prompt",
+        "A simple prompt without arguments",
+        |_| "This is a simple prompt for testing.",
+    );
     let with_arguments = Prompt::new("test_prompt_with_arguments", "A prompt with two arguments", |arguments| {
         format!("Prompt with arguments: arg1='{}', arg2='{}'", arguments.get("arg1"), arguments.get("arg2"))
     });

@@ -81,7 +81,8 @@ fn answered(requests: &[InputRequest]) -> Result<String, Error> {
         RawAnswer::Refused(reason) => format!("refused: {reason}"),
     };
     let answers = ask::all(requests)?;
-    let lines: Vec<_> = answers.iter().map(|response| format!("{}: {}", response.key, shown(&response.answer))).collect();
+    let lines: Vec<_> =
+        answers.iter().map(|response| format!("{}: {}", response.key, shown(&response.answer))).collect();
     Ok(lines.join("\n"))
 }
 

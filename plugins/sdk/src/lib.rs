@@ -160,7 +160,7 @@ macro_rules! __export_more {
                 }
             }
 
-            $crate::bindings::resources::export_resources!(Exported with_types_in $crate::bindings::resources);
+    $crate::bindings::resources::export_resources!(Exported with_types_in $crate::bindings::resources);
         };
     };
     (prompts $plugin:path) => {
@@ -183,7 +183,7 @@ macro_rules! __export_more {
                 }
             }
 
-            $crate::bindings::prompts::export_prompts!(Exported with_types_in $crate::bindings::prompts);
+    $crate::bindings::prompts::export_prompts!(Exported with_types_in $crate::bindings::prompts);
         };
     };
     (completions $plugin:path) => {
@@ -202,7 +202,7 @@ macro_rules! __export_more {
                 }
             }
 
-            $crate::bindings::completions::export_completions!(Exported with_types_in $crate::bindings::completions);
+    $crate::bindings::completions::export_completions!(Exported with_types_in $crate::bindings::completions);
         };
     };
 }

@@ -4,8 +4,8 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::bindings::bulkhead::plugin::types::{CallError, Icon};
 use crate::bindings::bulkhead::plugin::types::ResourceContents;
+use crate::bindings::bulkhead::plugin::types::{CallError, Icon};
 use crate::bindings::completions::{Completion, PartialArgument, Reference};
 use crate::bindings::exports::bulkhead::plugin::tools;
 use crate::bindings::prompts::{Prompt as PromptInfo, PromptOutput};

@@ -69,10 +69,7 @@ impl Messages {
             body: ResourceBody::Text(text.into()),
             meta: Vec::new(),
         };
-        self.content(
-            Role::User,
-            Content::Resource(EmbeddedResource { contents, annotations: None, meta: Vec::new() }),
-        )
+        self.content(Role::User, Content::Resource(EmbeddedResource { contents, annotations: None, meta: Vec::new() }))
     }
 
     /// Any content block of the WIT package.

@@ -79,11 +79,7 @@ pub struct Resource {
 
 impl Resource {
     /// A resource that `read` fetches. The URI has a scheme; the name is for people and models.
-    pub fn new<R: IntoBody>(
-        uri: impl Into<String>,
-        name: impl Into<String>,
-        read: impl Fn() -> R + 'static,
-    ) -> Self {
+    pub fn new<R: IntoBody>(uri: impl Into<String>, name: impl Into<String>, read: impl Fn() -> R + 'static) -> Self {
         let info = ResourceInfo {
             uri: uri.into(),
             name: name.into(),
@@ -234,7 +230,9 @@ impl ResourceTemplate {
 pub(crate) fn page(resources: &[Resource], cursor: Option<&str>) -> Result<ResourcePage, CallError> {
     let begin = match cursor {
         None => 0,
-        Some(cursor) => cursor.parse().map_err(|_| CallError::InvalidParams("this is no cursor of this list".into()))?,
+        Some(cursor) => {
+            cursor.parse().map_err(|_| CallError::InvalidParams("this is no cursor of this list".into()))?
+        }
     };
     let items: Vec<_> = resources.iter().skip(begin).take(PAGE).map(|resource| resource.info.clone()).collect();
     let end = begin.saturating_add(items.len());
@@ -251,9 +249,9 @@ pub(crate) fn read(
     let (body, mime_type) = if let Some(resource) = resources.iter().find(|resource| resource.info.uri == uri) {
         ((resource.read)()?, &resource.info.mime_type)
     } else {
-        let member = templates
-            .iter()
-            .find_map(|template| uri_template::variables(&template.info.uri_template, uri).map(|found| (template, found)));
+        let member = templates.iter().find_map(|template| {
+            uri_template::variables(&template.info.uri_template, uri).map(|found| (template, found))
+        });
         let Some((template, variables)) = member else {
             return Err(CallError::NotFound(format!("there is no resource {uri}")));
         };

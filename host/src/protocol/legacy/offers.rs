@@ -156,10 +156,7 @@ fn progress_token(params: Option<&RawValue>) -> Result<Option<Json>, RpcError> {
 pub(super) fn read(request: Request<'_>) -> Result<Exchange, RpcError> {
     let uri = offers::uri(request.params)?;
     let readers = request.shared.tasks.catalog().readers(&uri);
-    let visits = readers
-        .into_iter()
-        .map(|library| (library, Operation::ReadResource { uri: uri.clone() }))
-        .collect();
+    let visits = readers.into_iter().map(|library| (library, Operation::ReadResource { uri: uri.clone() })).collect();
     visit(request, visits, move |id, result: Option<Result<Vec<ResourceContents>, CallError>>| match result {
         Some(Ok(contents)) => response(id, &Bare(ContentsBody(&contents))),
         Some(Err(CallError::NotFound(_))) | None => error_response(Some(id), &RpcError::resource_not_found(&uri)),

@@ -12,7 +12,9 @@ use crate::domain::limits::CallLimits;
 use crate::domain::task::PluginVersion;
 use crate::domain::tool::{TaskSupport, Tool, ToolOutput};
 use crate::runtime::schema::Validator;
-use crate::runtime::{CallEvent, CallSpec, Catalog, Control, Executor, Operation, Returned, Running, StartError, StopOnDrop, ToolEntry};
+use crate::runtime::{
+    CallEvent, CallSpec, Catalog, Control, Executor, Operation, Returned, Running, StartError, StopOnDrop, ToolEntry,
+};
 
 pub(super) struct Scripted {
     catalog: Arc<Catalog>,

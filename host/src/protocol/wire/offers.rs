@@ -7,7 +7,9 @@ use serde::ser::{SerializeMap, SerializeSeq, Serializer};
 
 use super::output::{AnnotationsView, Block, ContentsView, role_name};
 use super::{IconView, MetaView, entry_if};
-use crate::domain::offer::{Completion, Prompt, PromptArgument, PromptMessage, PromptOutput, Resource, ResourceTemplate};
+use crate::domain::offer::{
+    Completion, Prompt, PromptArgument, PromptMessage, PromptOutput, Resource, ResourceTemplate,
+};
 use crate::domain::tool::{Icon, ResourceContents};
 
 /// The members of a result that its method is about.

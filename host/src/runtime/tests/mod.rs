@@ -5,6 +5,7 @@ mod guests;
 mod imports;
 mod limits;
 mod loading;
+mod offers;
 mod waiting;
 
 use std::collections::BTreeMap;
