@@ -241,6 +241,16 @@ impl Tasks {
         self.change(requestor, id, Event::Resume).await
     }
 
+    /// Removes a task that nobody was told of, and stops its run.
+    pub async fn discard(&self, requestor: &Requestor, id: TaskId) -> Result<(), Error> {
+        self.inner.expire(requestor, id).await.map_err(|error| self.inner.store_error(error))
+    }
+
+    /// The time that the records are written in.
+    pub fn now(&self) -> UnixMs {
+        self.inner.clock.now()
+    }
+
     /// Listens first and reads then: nothing is missed between.
     pub async fn watch(
         &self,

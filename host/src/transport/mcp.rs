@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::domain::requestor::Requestor;
-use crate::protocol::{Exchange, Rejection};
+use crate::protocol::{Connection, Declared, Exchange, Rejection};
 
 /// A legacy session, as far as a transport needs to know it.
 pub trait Session: Send + Sync + 'static {
@@ -34,6 +34,10 @@ pub trait Session: Send + Sync + 'static {
 pub struct Peer<S> {
     pub requestor: Requestor,
     pub session: Option<Arc<S>>,
+    /// What the headers say about the message; `None` where there are none.
+    pub declared: Option<Declared>,
+    /// Set where several messages share one connection.
+    pub connection: Option<Arc<Connection>>,
 }
 
 /// What became of a message.
