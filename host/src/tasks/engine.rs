@@ -160,10 +160,21 @@ impl Tasks {
         let inner = &self.inner;
         inner.refuse_if_draining()?;
         inner.creations.check(requestor)?;
-        // A caller that goes away in the middle must not leave a record behind that nobody runs.
-        let (inner, requestor) = (Arc::clone(inner), *requestor);
-        let creating = tokio::spawn(async move { inner.create(&requestor, request).await });
-        creating.await.unwrap_or_else(|error| Err(host_failure("creating a task", &error)))
+        let permit = inner.admission.try_permit(requestor, Purpose::Task);
+        let place = match &permit {
+            Some(_) => None,
+            None => Some(inner.admission.hold(requestor, Hold::Queued).map_err(|full| refused(full, Some(1_000)))?),
+        };
+        let active = if permit.is_some() { Active::Running } else { Active::Queued };
+        let (seed, call_id) = (random()?, CallId(random()?));
+        let task = Arc::new(inner.record(requestor, &request, active, seed, call_id).await?);
+        let begin = match (permit, place) {
+            (Some(permit), _) => Begin::Running(permit),
+            (None, place) => inner.queue(requestor, place),
+        };
+        inner.start_run(task.clone(), begin, Some((request.call.tool, request.call.arguments)));
+        inner.sooner.notify_one();
+        Ok(Task::clone(&task))
     }
 
     /// The record, with what the run last said about itself.
@@ -271,6 +282,29 @@ pub(super) struct Identity {
     pub(super) attempt: u32,
 }
 
+/// A creation that nobody has heard of yet. If its caller goes away in the middle, or the storage fails, it may have been written
+/// all the same; nobody would ever run it, so it has to go.
+struct Unheard<'a> {
+    store: &'a Arc<dyn Store>,
+    requestor: Requestor,
+    /// `None` once the caller knows about it, or it is certain that nothing was written.
+    id: Option<TaskId>,
+}
+
+impl Drop for Unheard<'_> {
+    fn drop(&mut self) {
+        let (Some(id), Ok(runtime)) = (self.id, tokio::runtime::Handle::try_current()) else { return };
+        let (store, requestor) = (self.store.clone(), self.requestor);
+        runtime.spawn(async move {
+            // The store does one thing after the other: this comes after the creation.
+            while let Err(error) = store.remove(&requestor, id).await {
+                tracing::debug!(task.id = %id, "a creation that nobody knows of cannot be removed yet: {error}");
+                tokio::time::sleep(OUTCOME_RETRY).await;
+            }
+        });
+    }
+}
+
 impl Inner {
     /// Reads, steps, commits, until nobody was faster; then tells the run and the watchers.
     pub(super) async fn apply(
@@ -316,24 +350,6 @@ impl Inner {
         self.store.remove(requestor, id).await?;
         self.feeds.publish(requestor, id, &TaskNews::Gone(id));
         Ok(())
-    }
-
-    async fn create(self: &Arc<Self>, requestor: &Requestor, request: TaskRequest) -> Result<Task, Error> {
-        let permit = self.admission.try_permit(requestor, Purpose::Task);
-        let place = match &permit {
-            Some(_) => None,
-            None => Some(self.admission.hold(requestor, Hold::Queued).map_err(|full| refused(full, Some(1_000)))?),
-        };
-        let active = if permit.is_some() { Active::Running } else { Active::Queued };
-        let (seed, call_id) = (random()?, CallId(random()?));
-        let task = Arc::new(self.record(requestor, &request, active, seed, call_id).await?);
-        let begin = match (permit, place) {
-            (Some(permit), _) => Begin::Running(permit),
-            (None, place) => self.queue(requestor, place),
-        };
-        self.start_run(task.clone(), begin, Some((request.call.tool, request.call.arguments)));
-        self.sooner.notify_one();
-        Ok(Task::clone(&task))
     }
 
     pub(super) fn start_run(self: &Arc<Self>, task: Arc<Task>, begin: Begin, known: Option<(Arc<ToolEntry>, Json)>) {
@@ -424,25 +440,12 @@ impl Inner {
             reserved_bytes: self.reserved_bytes(requestor, tool),
             caps: self.stored_caps(requestor),
         };
-        let id = creation.task.id;
-        self.store.create(creation).await.map_err(|error| {
-            if let store::Error::Engine(_) = error {
-                self.forget(*requestor, id);
-            }
-            self.store_error(error)
-        })
-    }
-
-    /// A creation that the engine below failed may have been written all the same: nobody was told of it and nobody runs it, so it
-    /// has to go.
-    fn forget(&self, requestor: Requestor, id: TaskId) {
-        let store = self.store.clone();
-        tokio::spawn(async move {
-            while let Err(error) = store.remove(&requestor, id).await {
-                tracing::debug!(task.id = %id, "a failed creation cannot be removed yet: {error}");
-                tokio::time::sleep(OUTCOME_RETRY).await;
-            }
-        });
+        let mut unheard = Unheard { store: &self.store, requestor: *requestor, id: Some(creation.task.id) };
+        let created = self.store.create(creation).await;
+        if !matches!(created, Err(store::Error::Engine(_))) {
+            unheard.id = None;
+        }
+        created.map_err(|error| self.store_error(error))
     }
 
     /// Those of the named tasks that this requestor may read; the others are dropped without a word.
