@@ -1,5 +1,8 @@
 //! The command line: the only place that reads the environment, handles signals and may use `anyhow`.
 
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 mod cli;
 
 use std::process::ExitCode;

@@ -11,7 +11,6 @@ use bulkhead::config::Config;
 use bulkhead::control::operator::HostOperator;
 use bulkhead::control::server::{Attach, AttachedReader, AttachedWriter, Server};
 use bulkhead::control::socket_path;
-use bulkhead::domain::requestor::TenantId;
 use bulkhead::protocol::{Protocol, ProtocolOptions};
 use bulkhead::runtime::{LoadError, Sandbox, SandboxConfig};
 use bulkhead::store::sled::{SledOptions, SledStore};

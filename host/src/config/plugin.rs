@@ -193,10 +193,10 @@ fn read_file(reader: &mut Reader<'_>, path: &str, node: &Node<'_>) -> PathBuf {
 
 fn read_prefix(reader: &mut Reader<'_>, path: &str, node: &Node<'_>) -> String {
     let prefix = reader.text(path, node).unwrap_or_default();
-    if !prefix.is_empty() {
-        if let Err(message) = check_name(&prefix) {
-            reader.refuse(node, format!("{path}: {message}"));
-        }
+    if !prefix.is_empty()
+        && let Err(message) = check_name(&prefix)
+    {
+        reader.refuse(node, format!("{path}: {message}"));
     }
     prefix
 }

@@ -26,7 +26,8 @@ pub fn keys_help() -> String {
     let mut help = String::from(
         "Configuration keys. A key is set in the file as [SECTION] KEY, or by the variable BULKHEAD_SECTION_KEY\n\
          (limits.ttl_ms_max is BULKHEAD_LIMITS_TTL_MS_MAX; lists only in the file). Flags win over the environment,\n\
-         the environment over the file. A default that is over a limit that you lowered follows it down.\n\
+         the environment over the file. A default that is over a limit that you lowered follows it down. Relative\n\
+         paths in the file start at the file's folder.\n\
          [tenant.NAME.limits] takes the keys of [limits], [plugin.call] and [plugin.tool.NAME] those of [call], except\n\
          the ones marked (host).\n",
     );
@@ -57,7 +58,7 @@ fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at) % 3 == 0 {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
             text.push(',');
         }
         text.push(digit);

@@ -119,8 +119,8 @@ async fn operators_see_and_end_tasks_of_everybody() {
     let operator = operator(&store);
 
     assert_eq!(listed(&operator, None, None).await.len(), 2);
-    assert_eq!(listed(&operator, Some("alice"), None).await, [second.clone()]);
-    assert_eq!(listed(&operator, None, Some("default")).await, [first.clone()]);
+    assert_eq!(listed(&operator, Some("alice"), None).await, std::slice::from_ref(&second));
+    assert_eq!(listed(&operator, None, Some("default")).await, std::slice::from_ref(&first));
     assert!(listed(&operator, Some("nobody"), None).await.is_empty());
 
     let shown = operator.execute(Command::TasksShow { id: second.clone() }).await.unwrap();

@@ -10,7 +10,7 @@ use async_trait::async_trait;
 
 use super::leases::Leases;
 use super::ledger::Ledger;
-use super::{Change, Creation, Error, ListPosition, ROW_BYTES_MAX, RowKind, RowStore, TaskStore, Usage, record};
+use super::{Change, Creation, Error, ListPosition, RowKind, RowStore, TaskStore, Usage, record};
 use crate::domain::requestor::Requestor;
 use crate::domain::task::{Lease, NodeId, Task, TaskId};
 use crate::domain::tool::ToolOutput;
@@ -346,9 +346,7 @@ impl RowStore for MemoryStore {
     }
 
     async fn put_row(&self, kind: RowKind, key: &[u8], value: Vec<u8>, absent_only: bool) -> Result<(), Error> {
-        if value.len() > ROW_BYTES_MAX {
-            return Err(Error::Quota { limit: "row_bytes", value: ROW_BYTES_MAX as u64 });
-        }
+        super::check_row(key, &value)?;
         self.write(|state| {
             let key = (kind, key.to_vec());
             if absent_only && state.rows.contains_key(&key) {

@@ -124,8 +124,10 @@ pub trait TaskStore: Send + Sync + 'static {
         count_max: usize,
     ) -> Result<Vec<Task>, Error>;
 
-    /// Takes over tasks that are not over and whose lease is absent or ran out before `now`: each gets `lease` in the same
-    /// atomic step. Gives at most `count_max`, in a stable order. Paused and queued tasks are claimed too.
+    /// Takes over tasks that are not over and whose lease is absent or not alive (a lease is alive while its end, or its node's
+    /// last heartbeat, is after `now`): each gets `lease` and a new revision in the same atomic step. Gives at most
+    /// `count_max`, in a stable order. Paused and queued tasks are claimed too. A store that only one process can have open
+    /// counts leases from before it was opened as not alive, so recovery after a restart does not wait for them.
     async fn claim(&self, now: UnixMs, lease: Lease, count_max: usize) -> Result<Vec<Task>, Error>;
 
     /// Extends every lease that `node` holds, without a revision: what it holds is what it claimed or created.
@@ -173,6 +175,20 @@ pub enum RowKind {
 
 /// The largest value of a row.
 pub const ROW_BYTES_MAX: usize = 4_000;
+/// The longest key of a row.
+pub const ROW_KEY_BYTES_MAX: usize = 512;
+
+/// Refuses rows that are too large for every engine.
+fn check_row(key: &[u8], value: &[u8]) -> Result<(), Error> {
+    for (limit, bytes, bytes_max) in
+        [("row_key_bytes", key.len(), ROW_KEY_BYTES_MAX), ("row_bytes", value.len(), ROW_BYTES_MAX)]
+    {
+        if bytes > bytes_max {
+            return Err(Error::Quota { limit, value: bytes_max as u64 });
+        }
+    }
+    Ok(())
+}
 
 /// Small rows (values of at most [`ROW_BYTES_MAX`]) by kind and key.
 #[async_trait]
@@ -180,7 +196,7 @@ pub trait RowStore: Send + Sync + 'static {
     /// The value.
     async fn row(&self, kind: RowKind, key: &[u8]) -> Result<Option<Vec<u8>>, Error>;
 
-    /// Writes a row, durable on return. With `absent_only` an existing row is [`Error::Exists`].
+    /// Writes a row, durable on return; [`Error::Quota`] when the key or the value is too long. With `absent_only` an existing row is [`Error::Exists`].
     async fn put_row(&self, kind: RowKind, key: &[u8], value: Vec<u8>, absent_only: bool) -> Result<(), Error>;
 
     /// Removes a row; an absent one is fine.

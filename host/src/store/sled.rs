@@ -1,7 +1,7 @@
 //! The store on one machine: sled 0.34, by the rules under which it loses nothing.
 //!
 //! Owns the data directory's folder `store`. Only this module and its children import sled. Must not let anybody but the
-//! [`committer`](self) thread write. Invariant: an acknowledged write is on disk (not merely with the operating system), and
+//! committer's thread write. Invariant: an acknowledged write is on disk (not merely with the operating system), and
 //! a reader sees nothing that is not.
 //!
 //! The rules, each of which stands for a way in which sled loses data or hangs: one thread writes, a batch per group; `flush`
@@ -9,14 +9,16 @@
 //! tree; values of at most 4,000 bytes; a probe before opening; free space before writing.
 
 mod backup;
+mod check;
 mod committer;
+mod export;
 mod files;
 mod group;
 mod head;
 mod keys;
 mod open;
 mod operation;
-mod operator;
+mod port;
 mod probe;
 mod salvage;
 mod space;
@@ -29,18 +31,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use tokio::sync::{Semaphore, oneshot};
 
 pub use self::backup::backup;
-pub use self::operator::{Moved, PROBLEMS_MAX, Report, check, check_running, export, export_running, rebuild};
+pub use self::check::{PROBLEMS_MAX, Report, check, check_running};
+pub use self::export::{Moved, export, export_running, rebuild};
 pub use self::probe::{PROBE_ARGUMENT, ProbeMode, probe_main};
 pub use self::space::FreeSpace;
 
 use self::committer::Committer;
 use self::files::{FILE_BYTES_MIN, Files};
 use self::head::{Head, PAYLOAD_INLINE_BYTES, Place, RECORD_INLINE_BYTES};
-use self::keys::{Part, TaskKey, kind};
+use self::keys::{Part, TaskKey};
 use self::open::{Database, Found, GroupRow, Layout};
 use self::operation::{Chunked, Envelope, Operation, Payloads, Reply};
 use self::space::Space;
@@ -48,11 +50,8 @@ use self::state::{State, StateFile};
 use self::view::View;
 use super::leases::Leases;
 use super::ledger::Ledger;
-use super::{Change, Creation, Error, ListPosition, ROW_BYTES_MAX, RowKind, RowStore, TaskStore, Usage, record};
-use crate::domain::requestor::Requestor;
-use crate::domain::task::{Lease, NodeId, Task, TaskId};
-use crate::domain::tool::ToolOutput;
-use crate::domain::{Json, UnixMs};
+use super::{Error, record};
+use crate::domain::task::Task;
 
 /// Operations that wait for the committer; more wait outside.
 const OPERATIONS_WAITING_MAX: usize = 1_024;
@@ -237,6 +236,27 @@ impl SledStore {
         }
     }
 
+    /// The tasks that the keys of an index point to, in its order. One that goes away meanwhile does not shorten the page.
+    fn read_tasks(
+        &self,
+        prefix: &[u8],
+        after: Option<Vec<u8>>,
+        count_max: usize,
+        task: impl Fn(&[u8]) -> Option<TaskKey>,
+    ) -> Result<Vec<Task>, Error> {
+        let mut start = after.unwrap_or_else(|| prefix.to_vec());
+        let mut tasks = Vec::new();
+        while tasks.len() < count_max {
+            let rows = self.shared.view.scan(prefix, &start, count_max - tasks.len())?;
+            let Some((last, _)) = rows.last() else { break };
+            start = keys::successor(last);
+            for key in rows.iter().filter_map(|(key, _)| task(key)) {
+                tasks.extend(self.read_task(&key)?);
+            }
+        }
+        Ok(tasks)
+    }
+
     fn read_task(&self, key: &TaskKey) -> Result<Option<Task>, Error> {
         let record = self.shared.view.payload(&self.files, key, Part::Record, |head| Some(head.record))?;
         record.map(|bytes| record::decode_task(&bytes)).transpose()
@@ -272,7 +292,7 @@ fn create(layout: &Layout, cache_bytes: u64) -> Result<(Database, StateFile), Er
     db.flush().map_err(engine_error)?;
     drop(db);
     let database = open::unchecked(layout, cache_bytes)?;
-    for folder in [&layout.database, &layout.store] {
+    for folder in [Some(layout.database.as_path()), Some(&layout.store), layout.store.parent()].into_iter().flatten() {
         files::sync_folder(folder).map_err(|error| files::io_error("sync", folder, &error))?;
     }
     database.file.sync_all().map_err(|error| Error::Engine(format!("the database cannot be synced: {error}")))?;
@@ -306,191 +326,16 @@ fn place_record(bytes: Vec<u8>) -> (Place, Option<Chunked>) {
 
 fn engine_error(error: ::sled::Error) -> Error {
     match error {
-        ::sled::Error::Corruption { .. } => Error::Corrupt(error.to_string()),
+        ::sled::Error::Corruption { at, .. } => {
+            let place = at.map_or_else(String::new, |at| format!(" at {at:?}"));
+            Error::Corrupt(format!("the engine cannot read its file{place}"))
+        }
         other => Error::Engine(other.to_string()),
     }
 }
 
 fn closed() -> Error {
     Error::Engine("the store is closed, or being opened again".to_owned())
-}
-
-#[async_trait]
-impl TaskStore for SledStore {
-    async fn create(&self, creation: Creation) -> Result<Task, Error> {
-        let Creation { mut task, arguments, reserved_bytes, caps } = creation;
-        task.revision = 1;
-        let key = TaskKey::new(&task.requestor, task.id);
-        let mut payloads = Payloads::default();
-        let (record, chunked) = place_record(record::encode_task(&task)?);
-        payloads.chunks.extend(chunked);
-        let arguments = self.place(Part::Arguments, arguments.as_str().into(), &mut payloads).await?;
-        let head = Box::new(Head::new(&task, record, arguments, reserved_bytes));
-        self.ask(|reply| Operation::Create { key, head, payloads, caps, reply }).await?;
-        Ok(task)
-    }
-
-    async fn commit(&self, change: Change) -> Result<Task, Error> {
-        let Change { mut task, output } = change;
-        task.revision = task.revision.saturating_add(1);
-        let key = TaskKey::new(&task.requestor, task.id);
-        let mut payloads = Payloads::default();
-        let (record, chunked) = place_record(record::encode_task(&task)?);
-        payloads.chunks.extend(chunked);
-        let mut head = Box::new(Head::new(&task, record, Place::Inline(Vec::new()), 0));
-        if let Some(output) = output {
-            let bytes = record::encode_output(&output)?;
-            head.output = Some(self.place(Part::Output, bytes, &mut payloads).await?);
-        }
-        self.ask(|reply| Operation::Commit { key, head, payloads, reply }).await?;
-        Ok(task)
-    }
-
-    async fn get(&self, requestor: &Requestor, id: TaskId) -> Result<Option<Task>, Error> {
-        self.read_task(&TaskKey::new(requestor, id))
-    }
-
-    async fn arguments(&self, requestor: &Requestor, id: TaskId) -> Result<Option<Json>, Error> {
-        let key = TaskKey::new(requestor, id);
-        let bytes = self.payload(key, Part::Arguments, |head| Some(head.arguments)).await?;
-        let text = bytes.map(String::from_utf8).transpose();
-        text.map(|text| text.map(Json::new))
-            .map_err(|_| Error::Corrupt(format!("the arguments of task {id} are not text")))
-    }
-
-    async fn output(&self, requestor: &Requestor, id: TaskId) -> Result<Option<ToolOutput>, Error> {
-        let bytes = self.payload(TaskKey::new(requestor, id), Part::Output, |head| head.output).await?;
-        bytes.map(|bytes| record::decode_output(&bytes)).transpose()
-    }
-
-    async fn by_alias(&self, requestor: &Requestor, alias: &str) -> Result<Option<TaskId>, Error> {
-        let row = self.shared.view.get(&keys::alias(requestor, &head::alias_digest(alias)))?;
-        let id = row.map(|row| <[u8; 16]>::try_from(row.as_ref()).map(TaskId)).transpose();
-        id.map_err(|_| Error::Corrupt("an alias does not point to a task".to_owned()))
-    }
-
-    async fn list(
-        &self,
-        requestor: &Requestor,
-        after: Option<ListPosition>,
-        count_max: usize,
-    ) -> Result<Vec<Task>, Error> {
-        let prefix = keys::list_prefix(requestor);
-        let after = after.map(|position| keys::successor(&keys::list_position(requestor, position)));
-        let mut start = after.unwrap_or_else(|| prefix.clone());
-        let mut tasks = Vec::new();
-        while tasks.len() < count_max {
-            let rows = self.shared.view.scan(&prefix, &start, count_max - tasks.len())?;
-            let Some((last, _)) = rows.last() else { break };
-            start = keys::successor(last);
-            for id in rows.iter().filter_map(|(key, _)| keys::parse_list(key)) {
-                // One that went since the scan does not shorten the page: the loop fetches more.
-                tasks.extend(self.read_task(&TaskKey::new(requestor, id))?);
-            }
-        }
-        Ok(tasks)
-    }
-
-    async fn claim(&self, now: UnixMs, lease: Lease, count_max: usize) -> Result<Vec<Task>, Error> {
-        let mut candidates = Vec::new();
-        let mut start = vec![kind::UNFINISHED];
-        while candidates.len() < count_max {
-            let rows = self.shared.view.scan(&[kind::UNFINISHED], &start, CLAIM_PAGE_ROWS)?;
-            let Some((last, _)) = rows.last() else { break };
-            start = keys::successor(last);
-            let free =
-                |row: &::sled::IVec| self.shared.with_leases(|leases| !leases.alive(head::parse_lease_row(row), now));
-            let keys = rows.iter().filter(|(_, row)| free(row)).filter_map(|(key, _)| keys::parse_task(key));
-            candidates.extend(keys.take(count_max - candidates.len()));
-        }
-        if candidates.is_empty() {
-            return Ok(Vec::new());
-        }
-        self.ask(|reply| Operation::Claim { candidates, now, lease, reply }).await
-    }
-
-    async fn heartbeat(&self, node: NodeId, until: UnixMs) -> Result<(), Error> {
-        self.shared.with_leases(|leases| leases.heartbeat(node, until));
-        Ok(())
-    }
-
-    async fn expired(&self, now: UnixMs, count_max: usize) -> Result<Vec<(Requestor, TaskId)>, Error> {
-        let rows = self.shared.view.scan(&[kind::EXPIRY], &[kind::EXPIRY], count_max)?;
-        let keys = rows.iter().filter_map(|(key, _)| keys::parse_expiry(key));
-        Ok(keys.take_while(|(at, _)| *at <= now).map(|(_, key)| (key.requestor, key.id)).collect())
-    }
-
-    async fn next_expiry(&self) -> Result<Option<UnixMs>, Error> {
-        let rows = self.shared.view.scan(&[kind::EXPIRY], &[kind::EXPIRY], 1)?;
-        Ok(rows.first().and_then(|(key, _)| keys::parse_expiry(key)).map(|(at, _)| at))
-    }
-
-    async fn remove(&self, requestor: &Requestor, id: TaskId) -> Result<(), Error> {
-        let key = TaskKey::new(requestor, id);
-        self.ask(|reply| Operation::Remove { key, reply }).await
-    }
-
-    async fn usage(&self, requestor: &Requestor) -> Result<(Usage, Usage), Error> {
-        Ok(self.shared.with_ledger(|ledger| ledger.of(requestor)))
-    }
-
-    async fn scan(&self, after: Option<(Requestor, TaskId)>, count_max: usize) -> Result<Vec<Task>, Error> {
-        let after = after.map(|(requestor, id)| keys::successor(&TaskKey::new(&requestor, id).task()));
-        let start = after.unwrap_or_else(|| vec![kind::TASK]);
-        let rows = self.shared.view.scan(&[kind::TASK], &start, count_max)?;
-        let tasks = rows.iter().filter_map(|(key, _)| keys::parse_task(key)).map(|key| self.read_task(&key));
-        tasks.filter_map(Result::transpose).collect()
-    }
-
-    fn read_only(&self) -> Option<String> {
-        self.shared.read_only()
-    }
-
-    async fn close(&self) -> Result<(), Error> {
-        let closed = self.ask(|reply| Operation::Close { reply }).await;
-        let thread = self.committer.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(thread) = thread {
-            let joined = tokio::task::spawn_blocking(move || thread.join().is_ok()).await;
-            if !joined.unwrap_or(false) {
-                return Err(Error::Engine("the store's thread had broken".to_owned()));
-            }
-        }
-        closed
-    }
-}
-
-/// Rows that a claim looks at in one step.
-const CLAIM_PAGE_ROWS: usize = 1_024;
-
-#[async_trait]
-impl RowStore for SledStore {
-    async fn row(&self, kind: RowKind, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
-        self.shared.view.get(&keys::row(kind, key))?.map(|row| head::open_row(&row)).transpose()
-    }
-
-    async fn put_row(&self, kind: RowKind, key: &[u8], value: Vec<u8>, absent_only: bool) -> Result<(), Error> {
-        if value.len() > ROW_BYTES_MAX {
-            return Err(Error::Quota { limit: "row_bytes", value: ROW_BYTES_MAX as u64 });
-        }
-        let (key, value) = (keys::row(kind, key), head::seal_row(value));
-        self.ask(|reply| Operation::PutRow { key, value, absent_only, reply }).await
-    }
-
-    async fn remove_row(&self, kind: RowKind, key: &[u8]) -> Result<(), Error> {
-        let key = keys::row(kind, key);
-        self.ask(|reply| Operation::RemoveRow { key, reply }).await
-    }
-
-    async fn rows(
-        &self,
-        kind: RowKind,
-        after: Option<&[u8]>,
-        count_max: usize,
-    ) -> Result<Vec<(Vec<u8>, Vec<u8>)>, Error> {
-        let start = after.map_or_else(|| keys::row(kind, &[]), |after| keys::successor(&keys::row(kind, after)));
-        let rows = self.shared.view.scan(&[kind as u8], &start, count_max)?;
-        rows.iter().map(|(key, value)| Ok((key.iter().skip(1).copied().collect(), head::open_row(value)?))).collect()
-    }
 }
 
 #[cfg(test)]

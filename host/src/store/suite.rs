@@ -5,7 +5,9 @@ use std::sync::Arc;
 use super::memory::MemoryStore;
 use super::samples::{WIDE, completion, creation, output, requestor, task, task_id};
 use super::sled::{ProbeMode, SledOptions, SledStore};
-use super::{Change, Creation, Error, ListPosition, ROW_BYTES_MAX, RowKind, Store, StoredCaps, Usage};
+use super::{
+    Change, Creation, Error, ListPosition, ROW_BYTES_MAX, ROW_KEY_BYTES_MAX, RowKind, Store, StoredCaps, Usage,
+};
 use crate::domain::Json;
 use crate::domain::requestor::Requestor;
 use crate::domain::task::{Active, Lease, NodeId, Outcome, Phase, Retention, Task, TaskId};
@@ -437,6 +439,8 @@ async fn row_size_is_bounded(bed: Bed) {
     let store = bed.store();
     store.put_row(RowKind::Plugin, b"p", vec![1; ROW_BYTES_MAX], false).await.unwrap();
     let refused = store.put_row(RowKind::Plugin, b"p", vec![2; ROW_BYTES_MAX + 1], false).await;
+    assert!(matches!(refused, Err(Error::Quota { .. })));
+    let refused = store.put_row(RowKind::Plugin, &[1; ROW_KEY_BYTES_MAX + 1], vec![2], false).await;
     assert!(matches!(refused, Err(Error::Quota { .. })));
     assert_eq!(store.row(RowKind::Plugin, b"p").await.unwrap(), Some(vec![1; ROW_BYTES_MAX]));
 }

@@ -1,7 +1,7 @@
 //! The engine itself: what callers can do with tasks and plain calls.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -68,6 +68,8 @@ pub(super) struct Inner {
     pub(super) node: NodeId,
     pub(super) lists: watch::Sender<u64>,
     pub(super) draining: AtomicBool,
+    /// Plain calls that somebody holds, running or resting.
+    pub(super) plain_calls: AtomicUsize,
     /// A task was created that may expire before the sweeper's next look.
     pub(super) sooner: Notify,
 }
@@ -107,6 +109,7 @@ impl Tasks {
             node: NodeId(random()?),
             lists: watch::channel(0).0,
             draining: AtomicBool::new(false),
+            plain_calls: AtomicUsize::new(0),
             sooner: Notify::new(),
         };
         Ok(Self { inner: Arc::new(inner) })

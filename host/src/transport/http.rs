@@ -38,6 +38,8 @@ use super::session::Registry;
 
 /// Connections that the kernel holds while all permits are taken.
 const BACKLOG: u32 = 1024;
+/// Connections that are told that the host is going down; they hold nothing up.
+const LATE_CONNECTIONS_MAX: usize = 64;
 /// Accepting fails when descriptors run out; trying again at once would only burn the CPU.
 const ACCEPT_RETRY_MS: u64 = 50;
 /// How long a client may go without reading what it is sent: longer than any pause of a network that still works.
@@ -155,15 +157,35 @@ impl<M: Mcp> Server<M> {
                 }
             }
         }
-        drop(listener);
         self.phase.send_replace(Phase::Draining);
         sweeper.abort();
+        tokio::select! {
+            () = self.finish(&permits) => {}
+            () = self.clone().answer_late(&listener, &router) => {}
+        }
+        self.sessions.sweep().await;
+    }
+
+    fn is_draining(&self) -> bool {
+        *self.phase.borrow() > Phase::Serving
+    }
+
+    /// Lets the connections that have a permit end, and cuts them when they take too long.
+    async fn finish(&self, permits: &Semaphore) {
         let all = permits.acquire_many(self.options.connections_max);
         if tokio::time::timeout(Duration::from_millis(self.options.drain_ms), all).await.is_err() {
             self.phase.send_replace(Phase::Cut);
             let _ = permits.acquire_many(self.options.connections_max).await;
         }
-        self.sessions.sweep().await;
+    }
+
+    /// While others finish: tells probes and clients that the host is going down.
+    async fn answer_late(self: Arc<Self>, listener: &TcpListener, router: &Router) {
+        let permits = Arc::new(Semaphore::new(LATE_CONNECTIONS_MAX));
+        loop {
+            let (stream, permit) = accept(listener, &permits).await;
+            tokio::spawn(self.clone().connection(stream, permit, router.clone()));
+        }
     }
 
     async fn sweep(self: Arc<Self>) {
@@ -178,8 +200,10 @@ impl<M: Mcp> Server<M> {
 
     async fn connection(self: Arc<Self>, stream: TcpStream, permit: OwnedSemaphorePermit, router: Router) {
         let options = &self.options;
+        let mut phase = self.phase.subscribe();
         let mut http = http1::Builder::new();
-        http.timer(TokioTimer::new())
+        http.keep_alive(*phase.borrow_and_update() == Phase::Serving)
+            .timer(TokioTimer::new())
             .header_read_timeout(Duration::from_millis(options.header_read_ms_max))
             .max_header_size(options.header_bytes_max)
             .max_buf_size(BUFFER_BYTES.max(options.header_bytes_max).max(BUFFER_BYTES_MIN));
@@ -187,7 +211,6 @@ impl<M: Mcp> Server<M> {
         let _ = stream.set_nodelay(true);
         let stream = TokioIo::new(stall::Stalling::new(stream, Duration::from_millis(WRITE_STALL_MS_MAX)));
         let mut connection = pin!(http.serve_connection(stream, TowerToHyperService::new(router)));
-        let mut phase = self.phase.subscribe();
         loop {
             tokio::select! {
                 // What ends a connection is the client's doing: nothing that an operator could act on.
@@ -237,7 +260,7 @@ async fn healthz() -> Response {
 
 /// Ready: the host can take new work.
 async fn readyz<M: Mcp>(State(server): State<Arc<Server<M>>>) -> Response {
-    let draining = (*server.phase.borrow() > Phase::Serving).then(|| "draining".to_owned());
+    let draining = server.is_draining().then(|| "draining".to_owned());
     match draining.or_else(|| (server.unready)()) {
         None => json_response(StatusCode::OK, r#"{"status":"ready"}"#.to_owned()),
         Some(reason) => {

@@ -51,6 +51,11 @@ impl Refusal {
             .with_data(&json!({ "incident": incident }))
     }
 
+    pub(super) fn draining() -> Self {
+        let message = "The host is shutting down: connect again later";
+        Self { code: INTERNAL, ..Self::new(StatusCode::SERVICE_UNAVAILABLE, message) }
+    }
+
     pub(super) fn rate(value: u32, retry_after_ms: u64) -> Self {
         Self {
             code: RATE,

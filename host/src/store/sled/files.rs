@@ -46,7 +46,10 @@ impl Drop for NewFile {
 impl Files {
     /// Opens the folder, creating it if needed.
     pub(super) fn open(folder: PathBuf) -> Result<Self, Error> {
-        fs::create_dir_all(&folder).map_err(|error| io_error("create", &folder, &error))?;
+        if !folder.exists() {
+            fs::create_dir_all(&folder).map_err(|error| io_error("create", &folder, &error))?;
+            folder.parent().map_or(Ok(()), sync_folder).map_err(|error| io_error("sync", &folder, &error))?;
+        }
         Ok(Self { folder })
     }
 

@@ -7,6 +7,7 @@
 use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::{Read, Seek, Write};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -25,6 +26,10 @@ use super::{engine_error, salvage};
 /// How long to wait for the threads of a database that was just closed: they hold sled's own lock a little longer.
 const ENGINE_LOCK_TRIES: u32 = 500;
 const ENGINE_LOCK_WAIT: Duration = Duration::from_millis(10);
+
+/// A process that was just started from the last holder keeps the lock until it runs its own program.
+const DIRECTORY_LOCK_TRIES: u32 = 25;
+const DIRECTORY_LOCK_WAIT: Duration = Duration::from_millis(10);
 
 /// Where things lie below the data directory.
 #[derive(Clone)]
@@ -69,10 +74,22 @@ pub(super) struct DirectoryLock(#[expect(dead_code, reason = "the lock lasts as 
 /// Takes the data directory for this process.
 pub(super) fn lock(layout: &Layout) -> Result<DirectoryLock, Error> {
     let cannot = |error: std::io::Error| io_error("open", &layout.lock, &error);
-    fs::create_dir_all(&layout.store).map_err(|error| io_error("create", &layout.store, &error))?;
+    // Nobody else on the machine has to read what users stored.
+    let created = fs::DirBuilder::new().recursive(true).mode(0o700).create(&layout.store);
+    created.map_err(|error| io_error("create", &layout.store, &error))?;
     let mut file =
         File::options().create(true).truncate(false).read(true).write(true).open(&layout.lock).map_err(cannot)?;
-    match file.try_lock() {
+    let mut tries = 0;
+    let locked = loop {
+        match file.try_lock() {
+            Err(fs::TryLockError::WouldBlock) if tries < DIRECTORY_LOCK_TRIES => {
+                tries += 1;
+                std::thread::sleep(DIRECTORY_LOCK_WAIT);
+            }
+            other => break other,
+        }
+    };
+    match locked {
         Ok(()) => {}
         Err(fs::TryLockError::WouldBlock) => {
             let mut holder = String::new();
@@ -177,6 +194,10 @@ fn open_error(error: ::sled::Error) -> Error {
         {
             Error::Engine(error.to_string())
         }
+        ::sled::Error::Corruption { .. } => match engine_error(error) {
+            Error::Corrupt(damage) => refuse(&damage),
+            other => other,
+        },
         _ => refuse(&error.to_string()),
     }
 }

@@ -28,15 +28,20 @@ pub enum ProbeMode {
     InProcess,
 }
 
+/// What a probe prints about a sound database: a program that does not know its argument prints something else.
+const SOUND: &str = "the database is sound";
 /// The exit codes of a probe that came to an answer.
 const EXIT_CORRUPT: u8 = 3;
 const EXIT_OTHER: u8 = 4;
 
 /// The probe: examines the store below the data directory; why it is refused is on standard output.
 pub fn probe_main(data: &Path) -> ExitCode {
-    let Err((reason, code)) = examine(data) else { return ExitCode::SUCCESS };
-    // If nobody listens, the exit code still says it.
-    let _ = std::io::stdout().write_all(reason.as_bytes());
+    let (answer, code) = match examine(data) {
+        Ok(()) => (SOUND.to_owned(), 0),
+        Err(refusal) => refusal,
+    };
+    // If nobody listens, the exit code still says what is wrong.
+    let _ = std::io::stdout().write_all(answer.as_bytes());
     ExitCode::from(code)
 }
 
@@ -81,14 +86,13 @@ fn in_child(mut command: Command) -> Result<(), Error> {
         }
         std::thread::sleep(PROBE_POLL);
     };
-    if status.success() {
-        return Ok(());
-    }
     let mut told = String::new();
     if let Some(mut output) = child.stdout.take() {
         output.read_to_string(&mut told).map_err(cannot)?;
     }
     match status.code().and_then(|code| u8::try_from(code).ok()) {
+        Some(0) if told.contains(SOUND) => Ok(()),
+        Some(0) => Err(Error::Engine("the running program cannot be its own probe".to_owned())),
         Some(EXIT_CORRUPT) => Err(Error::Corrupt(told)),
         Some(EXIT_OTHER) => Err(Error::Engine(told)),
         _ => Err(panicked()),
@@ -112,10 +116,9 @@ mod tests {
     fn child() {
         let dir = std::env::var(DIR).unwrap();
         assert_ne!(dir, PANIC);
-        if let Err((reason, code)) = examine(Path::new(&dir)) {
-            std::io::stdout().write_all(reason.as_bytes()).unwrap();
-            std::process::exit(code.into());
-        }
+        let (answer, code) = examine(Path::new(&dir)).err().unwrap_or((SOUND.to_owned(), 0));
+        std::io::stdout().write_all(answer.as_bytes()).unwrap();
+        std::process::exit(code.into());
     }
 
     fn probe_in_child(dir: &str) -> Result<(), Error> {
@@ -134,6 +137,12 @@ mod tests {
         std::fs::remove_file(Layout::new(dir.path()).state).unwrap();
         let refused = probe_in_child(path).unwrap_err();
         assert!(matches!(&refused, Error::Corrupt(reason) if reason.contains("state is missing")), "{refused}");
+    }
+
+    #[test]
+    fn a_program_that_is_no_probe_proves_nothing() {
+        let refused = in_child(Command::new("true")).unwrap_err();
+        assert!(refused.to_string().contains("cannot be its own probe"), "{refused}");
     }
 
     #[test]

@@ -38,3 +38,10 @@ fn rounds(gate: u32, nightly: u32) -> u32 {
 fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
 }
+
+/// Says on the real standard error, past the test harness, that something could not be tried here.
+fn not_run(why: &str) {
+    let name = std::thread::current().name().unwrap_or_default().to_owned();
+    // If nobody listens there is nobody to tell.
+    let _ = std::io::Write::write_all(&mut std::io::stderr(), format!("NOT RUN: {name}: {why}\n").as_bytes());
+}

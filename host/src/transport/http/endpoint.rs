@@ -33,6 +33,9 @@ pub(super) async fn endpoint<M: Mcp>(State(server): State<Arc<Server<M>>>, reque
     if let Err(refusal) = server.check_source(&parts) {
         return refuse(&refusal);
     }
+    if server.is_draining() {
+        return refuse(&Refusal::draining());
+    }
     let mut response = if parts.method == Method::OPTIONS {
         server.preflight(&parts.headers)
     } else if checks::is_known_method(&parts.method) {

@@ -161,7 +161,9 @@ async fn health_needs_nothing_and_readiness_says_why_not() {
 
 #[tokio::test]
 async fn draining_finishes_open_requests_and_cuts_what_takes_too_long() {
-    let edge = Edge::usual().await;
+    let mut setup = Setup::default();
+    setup.options.drain_ms = 4000;
+    let edge = Edge::start(setup).await;
     let client = edge.session().await;
     let (quick, endless) = (client.clone(), client.clone());
     let quick = tokio::spawn(async move { quick.rpc(1, "do", json!({ "ms": 200 })).await.body().await });
@@ -181,8 +183,17 @@ async fn draining_finishes_open_requests_and_cuts_what_takes_too_long() {
     while edge.script.begun() < 2 {
         tokio::time::sleep(std::time::Duration::from_millis(5)).await;
     }
-    let address = edge.address;
+    let (address, late) = (edge.address, client.clone());
+    let told = tokio::spawn(async move {
+        loop {
+            let (status, body) = status_and_body(late.send("GET", "/readyz", "").await).await;
+            if status == 503 {
+                return (body["reason"].clone(), late.rpc(9, "do", json!({})).await.status);
+            }
+        }
+    });
     edge.stop().await;
+    assert_eq!(told.await.unwrap(), (json!("draining"), 503));
     assert!(quick.await.unwrap().contains("\"result\""));
     assert!(endless.await.unwrap().is_empty());
     assert!(tokio::net::TcpStream::connect(address).await.is_err());

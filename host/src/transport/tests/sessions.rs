@@ -75,7 +75,7 @@ async fn idle_sessions_expire_but_never_with_a_request_open() {
     let mut stream = streaming.get().await;
     stream.event().await.unwrap();
     let call = calling.clone();
-    let call = tokio::spawn(async move { call.rpc(1, "do", json!({ "ms": 300 })).await.status });
+    let call = tokio::spawn(async move { call.rpc(1, "do", json!({ "ms": 1500 })).await.status });
     while edge.script.begun() < 1 {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }

@@ -230,7 +230,7 @@ async fn of_two_standalone_streams_the_newest_gets_each_message_alone() {
     assert_eq!(second.event().await.unwrap().message()["params"], "one");
     drop(second);
     // The server notices when it next writes; then the older stream takes over.
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    tokio::time::sleep(Duration::from_millis(1000)).await;
     told.tell("two");
     assert_eq!(first.event().await.unwrap().message()["params"], "two");
     let mut open = Vec::new();

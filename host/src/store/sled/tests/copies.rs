@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::super::super::{Error, RowKind, RowStore, TaskStore};
-use super::super::{SledStore, backup, check, export, export_running, rebuild};
 use super::{open, runtime};
 use crate::domain::task::{Outcome, Phase, Task};
 use crate::domain::tool::ToolOutput;
 use crate::store::samples::{completion, creation, output, requestor, task};
+use crate::store::sled::{SledStore, backup, check, export, export_running, rebuild};
 use crate::store::{Change, Creation};
+use crate::store::{Error, RowKind, RowStore, TaskStore};
 
 type Contents = Vec<(Task, Option<crate::domain::Json>, Option<ToolOutput>)>;
 
@@ -128,7 +128,7 @@ fn a_backup_is_one_moment_of_a_store_in_use() {
 
 /// The payload files that the store's tasks name.
 fn check_files(store: &SledStore) -> u64 {
-    let report = super::super::check_running(store).unwrap();
+    let report = crate::store::sled::check_running(store).unwrap();
     assert_eq!(report.problems, [] as [String; 0]);
     report.files
 }

@@ -3,10 +3,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::super::super::{Error, RowKind, RowStore, TaskStore};
-use super::super::{SledStore, check, export, rebuild};
 use super::{open, options, rounds, runtime};
 use crate::store::samples::{completion, creation, output, requestor, task};
+use crate::store::sled::{SledStore, check, export, rebuild};
+use crate::store::{Error, RowKind, RowStore, TaskStore};
 
 /// A closed store with tasks of all sizes.
 fn filled() -> tempfile::TempDir {
@@ -68,7 +68,7 @@ fn flipped_bytes_are_noticed_or_harmless() {
     assert_eq!((expected.tasks, expected.rows, &*expected.problems), (60, 1, &[] as &[String]));
     let written = fs::read(database(sound.path())).unwrap().iter().rposition(|byte| *byte != 0).unwrap();
     let (mut refused, mut rebuilt) = (0, 0);
-    let tries = rounds(32, 400);
+    let tries = rounds(24, 400);
     for round in 0..tries {
         let dir = tempfile::tempdir().unwrap();
         copy_folder(sound.path(), dir.path());
@@ -234,9 +234,9 @@ fn a_lost_payload_file_is_reported() {
 #[test]
 fn interrupted_creation_begins_again() {
     let dir = filled();
-    let layout = super::super::Layout::new(dir.path());
+    let layout = crate::store::sled::Layout::new(dir.path());
     fs::remove_file(&layout.state).unwrap();
-    drop(super::super::StateFile::open(&layout.state, super::super::State::new([1; 16])).unwrap());
+    drop(crate::store::sled::StateFile::open(&layout.state, crate::store::sled::State::new([1; 16])).unwrap());
     let store = open(dir.path());
     assert_eq!(runtime().block_on(store.scan(None, 9)).unwrap(), []);
 }

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use super::super::super::{Error, TaskStore};
-use super::super::{SledOptions, SledStore, check};
-use super::{options, runtime};
+use super::{not_run, options, runtime};
 use crate::store::samples::{completion, creation, output, requestor, task, task_id};
+use crate::store::sled::{SledOptions, SledStore, check};
+use crate::store::{Error, TaskStore};
 
 async fn until_writable(store: &SledStore) {
     let started = Instant::now();
@@ -24,7 +24,7 @@ fn too_little_room_makes_the_store_read_only_until_there_is_more() {
     let dir = tempfile::tempdir().unwrap();
     let free = Arc::new(AtomicU64::new(u64::MAX));
     let answer = Arc::clone(&free);
-    let free_space: super::super::FreeSpace = Arc::new(move |_: &Path| Ok(answer.load(Ordering::Relaxed)));
+    let free_space: crate::store::sled::FreeSpace = Arc::new(move |_: &Path| Ok(answer.load(Ordering::Relaxed)));
     let options = SledOptions { free_space: Some(free_space), free_bytes_min: 1_000, ..options(dir.path()) };
     let store = SledStore::open(options).unwrap();
     let owner = requestor(1, 1);
@@ -79,7 +79,7 @@ impl Drop for Mount {
 #[test]
 fn a_failed_write_hides_what_was_not_acknowledged_and_the_store_recovers() {
     let Some(mount) = Mount::tmpfs(24 << 20) else {
-        eprintln!("NOT RUN: mounting a file system needs more rights");
+        not_run("mounting a file system needs more rights");
         return;
     };
     let dir = mount.0.path().to_owned();
@@ -132,8 +132,8 @@ fn a_failed_write_hides_what_was_not_acknowledged_and_the_store_recovers() {
 }
 
 /// Says that there is room as long as the hog is there, and the truth afterwards: nobody can watch the disk all the time.
-fn lying(hog: std::path::PathBuf) -> super::super::FreeSpace {
-    let truth = super::super::space::statvfs();
+fn lying(hog: std::path::PathBuf) -> crate::store::sled::FreeSpace {
+    let truth = crate::store::sled::space::statvfs();
     let asked = AtomicU64::new(0);
     Arc::new(move |path: &Path| {
         // After a failed write the store asks again before it opens the engine: then it hears the truth.

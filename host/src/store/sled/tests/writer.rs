@@ -7,13 +7,14 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::super::check;
-use super::super::{super::TaskStore, SledStore};
 use super::{open, runtime};
 use crate::domain::Json;
 use crate::domain::task::Task;
 use crate::store::Creation;
+use crate::store::TaskStore;
 use crate::store::samples::{completion, creation, output, requestor, task, task_id};
+use crate::store::sled::SledStore;
+use crate::store::sled::check;
 
 const DIR: &str = "BULKHEAD_TEST_STORE_DIR";
 const BYTES: &str = "BULKHEAD_TEST_OUTPUT_BYTES";
@@ -33,6 +34,8 @@ fn child() {
     runtime().block_on(async {
         let writers = (0..WRITERS).map(|writer| tokio::spawn(write(Arc::clone(&store), first + writer, bytes)));
         futures::future::join_all(writers).await;
+        // The writers end when the disk goes away; the process waits to be killed all the same.
+        std::future::pending::<()>().await;
     });
 }
 
@@ -91,8 +94,16 @@ pub(super) fn start(dir: &Path, bytes: usize, first: u64, adapt: impl FnOnce(&mu
     command.spawn().unwrap()
 }
 
-/// Lets the child write for a while after its first acknowledgement, kills it with SIGKILL, and gives what it said.
-pub(super) fn kill_after(mut child: Child, time: Duration) -> Acknowledged {
+/// A round with fewer acknowledgements proves little.
+const ACKNOWLEDGEMENTS_MIN: usize = 100;
+
+/// Lets the child write for a while after its first acknowledgements, kills it with SIGKILL, and gives what it said.
+pub(super) fn kill_after(child: Child, time: Duration) -> Acknowledged {
+    end_after(child, time, || {})
+}
+
+/// The same, with something that happens just before the kill.
+pub(super) fn end_after(mut child: Child, time: Duration, before: impl FnOnce()) -> Acknowledged {
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let (sender, receiver) = std::sync::mpsc::channel();
     let reader = std::thread::spawn(move || {
@@ -106,12 +117,13 @@ pub(super) fn kill_after(mut child: Child, time: Duration) -> Acknowledged {
         }
         said
     });
-    let begun = receiver.recv_timeout(Duration::from_secs(60));
+    let begun = (0..ACKNOWLEDGEMENTS_MIN).all(|_| receiver.recv_timeout(Duration::from_secs(60)).is_ok());
     std::thread::sleep(time);
+    before();
     child.kill().unwrap();
     let status = child.wait_with_output().unwrap();
     let said = reader.join().unwrap();
-    assert!(begun.is_ok(), "the child wrote nothing: {}", String::from_utf8_lossy(&status.stderr));
+    assert!(begun, "the child wrote too little: {}", String::from_utf8_lossy(&status.stderr));
     assert!(!status.status.success());
     said
 }
