@@ -16,7 +16,7 @@ use crate::domain::limits::Limits;
 use crate::domain::requestor::Requestor;
 use crate::domain::task::{Active, CallId, Phase, Retention, Task, TaskId};
 use crate::runtime::{CallFacts, CallSpec, ToolEntry};
-use crate::store::{self, Creation, StoredCaps};
+use crate::store::{self, Creation, Store, StoredCaps};
 
 /// Related tasks that one call may name; more are ignored.
 const RELATED_MAX: usize = 16;
@@ -27,6 +27,29 @@ pub(super) struct Identity {
     pub(super) call_id: CallId,
     pub(super) task_id: Option<TaskId>,
     pub(super) attempt: u32,
+}
+
+/// A creation that nobody has heard of yet. If its caller goes away in the middle, or the storage fails, it may have been written
+/// all the same; nobody would ever run it, so it has to go.
+struct Unheard<'a> {
+    store: &'a Arc<dyn Store>,
+    requestor: Requestor,
+    /// `None` once the caller knows about it, or it is certain that nothing was written.
+    id: Option<TaskId>,
+}
+
+impl Drop for Unheard<'_> {
+    fn drop(&mut self) {
+        let (Some(id), Ok(runtime)) = (self.id, tokio::runtime::Handle::try_current()) else { return };
+        let (store, requestor) = (self.store.clone(), self.requestor);
+        runtime.spawn(async move {
+            // The store does one thing after the other: this comes after the creation.
+            while let Err(error) = store.remove(&requestor, id).await {
+                tracing::debug!(task.id = %id, "a creation that nobody knows of cannot be removed yet: {error}");
+                tokio::time::sleep(OUTCOME_RETRY).await;
+            }
+        });
+    }
 }
 
 impl Inner {
@@ -108,25 +131,12 @@ impl Inner {
             reserved_bytes: self.reserved_bytes(requestor, tool),
             caps: self.stored_caps(requestor),
         };
-        let id = creation.task.id;
-        self.store.create(creation).await.map_err(|error| {
-            if let store::Error::Engine(_) = error {
-                self.forget(*requestor, id);
-            }
-            self.store_error(error)
-        })
-    }
-
-    /// A creation that the engine below failed may have been written all the same: nobody was told of it and nobody runs it, so it
-    /// has to go.
-    fn forget(&self, requestor: Requestor, id: TaskId) {
-        let store = self.store.clone();
-        tokio::spawn(async move {
-            while let Err(error) = store.remove(&requestor, id).await {
-                tracing::debug!(task.id = %id, "a failed creation cannot be removed yet: {error}");
-                tokio::time::sleep(OUTCOME_RETRY).await;
-            }
-        });
+        let mut unheard = Unheard { store: &self.store, requestor: *requestor, id: Some(creation.task.id) };
+        let created = self.store.create(creation).await;
+        if !matches!(created, Err(store::Error::Engine(_))) {
+            unheard.id = None;
+        }
+        created.map_err(|error| self.store_error(error))
     }
 
     /// Those of the named tasks that this requestor may read; the others are dropped without a word.

@@ -160,10 +160,7 @@ impl Tasks {
         let inner = &self.inner;
         inner.refuse_if_draining()?;
         inner.creations.check(requestor)?;
-        // A caller that goes away in the middle must not leave a record behind that nobody runs.
-        let (inner, requestor) = (Arc::clone(inner), *requestor);
-        let creating = tokio::spawn(async move { inner.create(&requestor, request).await });
-        creating.await.unwrap_or_else(|error| Err(host_failure("creating a task", &error)))
+        inner.create(requestor, request).await
     }
 
     /// The record, with what the run last said about itself.
