@@ -18,7 +18,8 @@ async fn tools_and_tasks_work_and_the_end_of_input_is_the_end() {
     assert_eq!(answer["result"]["content"][0]["text"], "a\nb");
     let params = json!({"name": "count_primes", "arguments": {"below": 1000}, "task": {"ttl": 60_000}});
     let created = pipe.call("tools/call", params).await;
-    let id = created["result"]["task"]["taskId"].as_str().unwrap_or_else(|| panic!("no task: {created}"));
+    let id =
+        created["result"]["task"]["taskId"].as_str().unwrap_or_else(|| panic!("no task: {created}\n{}", pipe.log()));
     let result = pipe.call("tasks/result", json!({"taskId": id})).await;
     assert_eq!(result["result"]["structuredContent"]["count"], 168, "{result}");
     let status = pipe.close().await;

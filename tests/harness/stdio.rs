@@ -13,6 +13,8 @@ use crate::wait::soon;
 
 /// A conversation with `bulkhead stdio`.
 pub struct Pipe {
+    /// Keeps the folder for as long as the conversation.
+    setup: Setup,
     child: Child,
     stdin: Option<ChildStdin>,
     lines: Lines<BufReader<ChildStdout>>,
@@ -29,7 +31,7 @@ impl Pipe {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log).kill_on_drop(true);
         let mut child = command.spawn().expect("the host starts");
         let lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
-        Self { stdin: child.stdin.take(), child, lines, open: HashMap::new(), ids: 0 }
+        Self { setup: setup.clone(), stdin: child.stdin.take(), child, lines, open: HashMap::new(), ids: 0 }
     }
 
     /// Starts it and goes through the handshake.
@@ -90,6 +92,11 @@ impl Pipe {
     pub async fn call(&mut self, method: &str, params: Value) -> Value {
         let id = self.send(method, params).await;
         self.response(&id).await
+    }
+
+    /// What the host has logged so far.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.setup.path("log")).unwrap_or_default()
     }
 
     /// Closes stdin and waits for the end.

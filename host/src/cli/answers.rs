@@ -145,9 +145,11 @@ fn ask_person(request: &InputRequest) -> Option<Answer> {
 fn ask_form(schema: &Json) -> Option<Answer> {
     show("  (!decline declines, !cancel cancels, an empty line leaves a field out)");
     let schema: Value = serde_json::from_str(schema.as_str()).unwrap_or_default();
-    let required = |name: &str| schema["required"].as_array().is_some_and(|list| list.iter().any(|item| item == name));
+    let required = |name: &str| {
+        schema.get("required").and_then(Value::as_array).is_some_and(|list| list.iter().any(|item| item == name))
+    };
     let mut content = Map::new();
-    for (name, field) in schema["properties"].as_object().into_iter().flatten() {
+    for (name, field) in schema.get("properties").and_then(Value::as_object).into_iter().flatten() {
         loop {
             let text = line(&prompt(name, field, required(name)))?;
             let ended = |action| Some(Answer::Elicitation { action, content: None });

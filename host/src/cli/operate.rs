@@ -9,6 +9,7 @@ use bulkhead::control::client::Client;
 use bulkhead::control::operator::{HostOperator, Unattended};
 use bulkhead::control::{Command, Operator};
 use bulkhead::tasks::clock::SystemClock;
+use bulkhead::transport::principal::TokenInfo;
 use serde_json::Value;
 
 use super::args::{OperateArguments, SourceArguments, StoreCommand, TasksCommand, TokenCommand};
@@ -53,7 +54,7 @@ pub(crate) async fn store(command: StoreCommand) -> anyhow::Result<ExitCode> {
     let value = execute(&operate, command, Absent::Refuse).await?;
     show(&operate, &value, || fields(&value));
     // A check that found something has done its work, but scripts must see it.
-    Ok(if value["sound"] == Value::Bool(false) { ExitCode::from(EXIT_FAILED) } else { ExitCode::SUCCESS })
+    Ok(if value.get("sound") == Some(&Value::Bool(false)) { ExitCode::from(EXIT_FAILED) } else { ExitCode::SUCCESS })
 }
 
 pub(crate) async fn tasks(command: TasksCommand) -> anyhow::Result<ExitCode> {
@@ -86,8 +87,21 @@ enum Absent {
 async fn execute(operate: &OperateArguments, command: Command, absent: Absent) -> anyhow::Result<Value> {
     let sources =
         SourceArguments { config: operate.config.clone(), data: operate.data.clone(), ..SourceArguments::default() };
-    let config = sources::load(&sources, None)?;
-    let data = config.server.data.as_path();
+    execute_at(&sources::load(&sources, None)?.server.data, command, absent).await
+}
+
+/// Whether somebody could authenticate at a host on this data directory.
+pub(super) async fn any_active_token(data: &Path) -> anyhow::Result<bool> {
+    if !data.join("store").exists() {
+        return Ok(false);
+    }
+    let value = execute_at(data, Command::TokenList, Absent::Refuse).await?;
+    let tokens = value.get("tokens").and_then(Value::as_array).cloned().unwrap_or_default();
+    let tokens = tokens.into_iter().map(serde_json::from_value).collect::<Result<Vec<TokenInfo>, _>>()?;
+    Ok(tokens.iter().any(|token| token.is_active(now())))
+}
+
+async fn execute_at(data: &Path, command: Command, absent: Absent) -> anyhow::Result<Value> {
     let client =
         Client::connect(data).await.with_context(|| format!("the host at {} cannot be reached", data.display()))?;
     if let Some(host) = client {

@@ -16,7 +16,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::args::ServeArguments;
 use super::host::{self, Host, open_store};
 use super::show::now;
-use super::{EXIT_FAILED, complain, logging, say, sources};
+use super::{EXIT_FAILED, complain, logging, operate, say, sources};
 
 pub(crate) async fn run(arguments: ServeArguments) -> anyhow::Result<ExitCode> {
     let config = sources::load(&arguments.sources, arguments.listen.as_deref())?;
@@ -109,7 +109,14 @@ async fn check(config: &Config) -> anyhow::Result<ExitCode> {
             complain(format_args!("plugin {}: {problem}", error.plugin));
         }
     }
-    if !refused.is_empty() {
+    let exposure = match config.check_exposure(false) {
+        Ok(()) => Ok(()),
+        Err(_) => config.check_exposure(operate::any_active_token(&config.server.data).await?),
+    };
+    if let Err(problem) = &exposure {
+        complain(problem);
+    }
+    if !refused.is_empty() || exposure.is_err() {
         return Ok(ExitCode::from(EXIT_FAILED));
     }
     let tools = bulkhead::runtime::Executor::catalog(&*sandbox).tools().len();

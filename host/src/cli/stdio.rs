@@ -34,10 +34,11 @@ pub(crate) async fn run(arguments: SourceArguments) -> anyhow::Result<ExitCode> 
         }
     }
     if config.data_named {
-        return own(&config, data).await;
+        // Tasks of a data directory with a name can be fetched by the next client: they may finish.
+        return own(&config, data, Duration::from_millis(config.server.drain_ms)).await;
     }
     let private = tempfile::tempdir().context("there is no room for a temporary data directory")?;
-    own(&config, private.path()).await
+    own(&config, private.path(), Duration::ZERO).await
 }
 
 /// Passes bytes between the client and a running host until either is done.
@@ -65,7 +66,7 @@ async fn forward(client: Client) -> anyhow::Result<ExitCode> {
 }
 
 /// Runs a host for this one client. Others with the same data directory come in through its control socket.
-async fn own(config: &Config, data: &Path) -> anyhow::Result<ExitCode> {
+async fn own(config: &Config, data: &Path, grace: Duration) -> anyhow::Result<ExitCode> {
     let stop = stop_signal()?;
     let mut host = Host::start(config, data, open_store(data).await?).await?;
     host.listen_to_operators(data)?;
@@ -76,7 +77,6 @@ async fn own(config: &Config, data: &Path) -> anyhow::Result<ExitCode> {
         served = serving => served?,
         () = stop => {}
     }
-    // Nobody is left who could wait for a call.
-    host.stop(Duration::ZERO).await?;
+    host.stop(grace).await?;
     Ok(ExitCode::SUCCESS)
 }

@@ -26,7 +26,8 @@ pub fn keys_help() -> String {
     let mut help = String::from(
         "Configuration keys. A key is set in the file as [SECTION] KEY, or by the variable BULKHEAD_SECTION_KEY\n\
          (limits.ttl_ms_max is BULKHEAD_LIMITS_TTL_MS_MAX; lists only in the file). Flags win over the environment,\n\
-         the environment over the file. A default that is over a limit that you lowered follows it down.\n\
+         the environment over the file. A default that is over a limit that you lowered follows it down. Relative\n\
+         paths in the file start at the file's folder.\n\
          [tenant.NAME.limits] takes the keys of [limits], [plugin.call] and [plugin.tool.NAME] those of [call], except\n\
          the ones marked (host).\n",
     );

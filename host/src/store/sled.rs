@@ -326,7 +326,10 @@ fn place_record(bytes: Vec<u8>) -> (Place, Option<Chunked>) {
 
 fn engine_error(error: ::sled::Error) -> Error {
     match error {
-        ::sled::Error::Corruption { .. } => Error::Corrupt(error.to_string()),
+        ::sled::Error::Corruption { at, .. } => {
+            let place = at.map_or_else(String::new, |at| format!(" at {at:?}"));
+            Error::Corrupt(format!("the engine cannot read its file{place}"))
+        }
         other => Error::Engine(other.to_string()),
     }
 }

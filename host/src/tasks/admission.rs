@@ -236,7 +236,8 @@ impl Admission {
         self.limits.of(requestor)
     }
 
-    /// Calls that hold a permit, for metrics and drain.
+    /// Calls that hold a permit.
+    #[cfg(test)]
     pub(super) fn running(&self) -> u32 {
         lock(&self.state).running
     }

@@ -1,7 +1,7 @@
 //! The engine itself: what callers can do with tasks and plain calls.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use super::identity::{host_failure, random};
 use super::occupancy::Occupancy;
 use super::plain::PlainCall;
 use super::rate::Rates;
-use super::run::{Begin, Run};
+use super::run::{Begin, OUTCOME_RETRY, Run};
 use super::{CallRequest, Error, RequestedTtl, TaskNews, TaskRequest};
 use crate::domain::call::Answer;
 use crate::domain::lifecycle::{self, Event, Refusal};
@@ -68,6 +68,8 @@ pub(super) struct Inner {
     pub(super) node: NodeId,
     pub(super) lists: watch::Sender<u64>,
     pub(super) draining: AtomicBool,
+    /// Plain calls that somebody holds, running or resting.
+    pub(super) plain_calls: AtomicUsize,
     /// A task was created that may expire before the sweeper's next look.
     pub(super) sooner: Notify,
 }
@@ -107,6 +109,7 @@ impl Tasks {
             node: NodeId(random()?),
             lists: watch::channel(0).0,
             draining: AtomicBool::new(false),
+            plain_calls: AtomicUsize::new(0),
             sooner: Notify::new(),
         };
         Ok(Self { inner: Arc::new(inner) })
@@ -160,21 +163,10 @@ impl Tasks {
         let inner = &self.inner;
         inner.refuse_if_draining()?;
         inner.creations.check(requestor)?;
-        let permit = inner.admission.try_permit(requestor, Purpose::Task);
-        let place = match &permit {
-            Some(_) => None,
-            None => Some(inner.admission.hold(requestor, Hold::Queued).map_err(|full| refused(full, Some(1_000)))?),
-        };
-        let active = if permit.is_some() { Active::Running } else { Active::Queued };
-        let (seed, call_id) = (random()?, CallId(random()?));
-        let task = Arc::new(inner.record(requestor, &request, active, seed, call_id).await?);
-        let begin = match (permit, place) {
-            (Some(permit), _) => Begin::Running(permit),
-            (None, place) => inner.queue(requestor, place),
-        };
-        inner.start_run(task.clone(), begin, Some((request.call.tool, request.call.arguments)));
-        inner.sooner.notify_one();
-        Ok(Task::clone(&task))
+        // A caller that goes away in the middle must not leave a record behind that nobody runs.
+        let (inner, requestor) = (Arc::clone(inner), *requestor);
+        let creating = tokio::spawn(async move { inner.create(&requestor, request).await });
+        creating.await.unwrap_or_else(|error| Err(host_failure("creating a task", &error)))
     }
 
     /// The record, with what the run last said about itself.
@@ -339,6 +331,24 @@ impl Inner {
         Ok(())
     }
 
+    async fn create(self: &Arc<Self>, requestor: &Requestor, request: TaskRequest) -> Result<Task, Error> {
+        let permit = self.admission.try_permit(requestor, Purpose::Task);
+        let place = match &permit {
+            Some(_) => None,
+            None => Some(self.admission.hold(requestor, Hold::Queued).map_err(|full| refused(full, Some(1_000)))?),
+        };
+        let active = if permit.is_some() { Active::Running } else { Active::Queued };
+        let (seed, call_id) = (random()?, CallId(random()?));
+        let task = Arc::new(self.record(requestor, &request, active, seed, call_id).await?);
+        let begin = match (permit, place) {
+            (Some(permit), _) => Begin::Running(permit),
+            (None, place) => self.queue(requestor, place),
+        };
+        self.start_run(task.clone(), begin, Some((request.call.tool, request.call.arguments)));
+        self.sooner.notify_one();
+        Ok(Task::clone(&task))
+    }
+
     pub(super) fn start_run(self: &Arc<Self>, task: Arc<Task>, begin: Begin, known: Option<(Arc<ToolEntry>, Json)>) {
         let run = Arc::new(Run::new(task.clone()));
         lock(&self.runs).insert(task.id, run.clone());
@@ -427,7 +437,25 @@ impl Inner {
             reserved_bytes: self.reserved_bytes(requestor, tool),
             caps: self.stored_caps(requestor),
         };
-        self.store.create(creation).await.map_err(|error| self.store_error(error))
+        let id = creation.task.id;
+        self.store.create(creation).await.map_err(|error| {
+            if let store::Error::Engine(_) = error {
+                self.forget(*requestor, id);
+            }
+            self.store_error(error)
+        })
+    }
+
+    /// A creation that the engine below failed may have been written all the same: nobody was told of it and nobody runs it, so it
+    /// has to go.
+    fn forget(&self, requestor: Requestor, id: TaskId) {
+        let store = self.store.clone();
+        tokio::spawn(async move {
+            while let Err(error) = store.remove(&requestor, id).await {
+                tracing::debug!(task.id = %id, "a failed creation cannot be removed yet: {error}");
+                tokio::time::sleep(OUTCOME_RETRY).await;
+            }
+        });
     }
 
     /// Those of the named tasks that this requestor may read; the others are dropped without a word.

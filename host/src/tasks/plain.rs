@@ -1,6 +1,7 @@
 //! A plain call: no record, no disk; it lives as long as somebody holds it, or becomes a task on the way.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
@@ -31,6 +32,24 @@ pub struct PlainCall {
     wait: Wait,
     /// What the guest last said about itself: shown if it becomes a task.
     status: Option<String>,
+    #[expect(dead_code, reason = "held for its drop")]
+    counted: Counted,
+}
+
+/// Counts a plain call for as long as somebody holds it: a drain waits for these.
+struct Counted(Arc<Inner>);
+
+impl Counted {
+    fn new(inner: &Arc<Inner>) -> Self {
+        inner.plain_calls.fetch_add(1, Ordering::AcqRel);
+        Self(Arc::clone(inner))
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.plain_calls.fetch_sub(1, Ordering::AcqRel);
+    }
 }
 
 enum Wait {
@@ -65,7 +84,19 @@ impl PlainCall {
     ) -> Result<Self, Error> {
         let (seed, call_id) = (spec.facts.seed, spec.facts.call_id);
         let running = inner.executor.start(spec).map_err(|error| host_failure("starting a call", &error))?;
-        Ok(Self { inner, requestor, request, seed, call_id, running, occupancy, wait: Wait::Nothing, status: None })
+        let counted = Counted::new(&inner);
+        Ok(Self {
+            inner,
+            requestor,
+            request,
+            seed,
+            call_id,
+            running,
+            occupancy,
+            wait: Wait::Nothing,
+            status: None,
+            counted,
+        })
     }
 
     /// Makes the running call a task, without running anything twice: the record is durable when this returns, and the guest

@@ -25,7 +25,7 @@ use crate::domain::tool::{ContentKind, ToolOutput};
 use crate::runtime::{CallSpec, Running, ToolEntry};
 
 /// Between two tries to write an outcome to a store that refuses: the result exists, so it is kept until it is written.
-const OUTCOME_RETRY: Duration = Duration::from_secs(1);
+pub(super) const OUTCOME_RETRY: Duration = Duration::from_secs(1);
 
 /// A status line is a line.
 const STATUS_CHARS_MAX: usize = 200;

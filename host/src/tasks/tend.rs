@@ -9,7 +9,7 @@ use super::engine::{HEARTBEAT, LEASE_MS, Tasks};
 use super::feed::lock;
 use super::run::{Begin, is_running, may_rerun};
 use crate::domain::lifecycle::Event;
-use crate::domain::task::{Active, Phase};
+use crate::domain::task::{Active, Phase, Task};
 
 /// Tasks that one look at the store takes on.
 const BATCH: usize = 256;
@@ -121,13 +121,20 @@ impl Tasks {
         Duration::from_millis(ms)
     }
 
+    /// Whether anything may still end by itself: what runs or sleeps does, what waits for an answer or is paused does not.
+    fn works(&self) -> bool {
+        let inner = &self.inner;
+        let runs = || lock(&inner.runs).values().any(|run| run.task().is_some_and(|task| is_active(&task)));
+        inner.plain_calls.load(Ordering::Acquire) > 0 || runs()
+    }
+
     /// Refuses new calls, lets running ones end for up to `grace`, then marks what is left as interrupted and closes the store.
     /// Queued tasks stay queued for the next start.
     pub async fn drain(&self, grace: Duration) -> Result<(), Error> {
         let inner = &self.inner;
         inner.draining.store(true, Ordering::Release);
         let over = async {
-            while inner.admission.running() > 0 {
+            while self.works() {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         };
@@ -141,4 +148,8 @@ impl Tasks {
         }
         inner.store.close().await.map_err(|error| inner.store_error(error))
     }
+}
+
+fn is_active(task: &Task) -> bool {
+    task.phase == Phase::Active(Active::Running)
 }

@@ -27,7 +27,7 @@ struct Scripted {
     started: Arc<Mutex<Vec<u32>>>,
 }
 
-const TOOLS: [&str; 8] = ["quick", "forever", "ask", "steered", "sleepy", "failing", "panics", "faulty"];
+const TOOLS: [&str; 9] = ["quick", "forever", "again", "ask", "steered", "sleepy", "failing", "panics", "faulty"];
 
 impl Executor for Scripted {
     fn catalog(&self) -> Arc<Catalog> {
@@ -55,6 +55,8 @@ async fn guest(spec: CallSpec, events: Events) {
     };
     let finished = match spec.tool.as_str() {
         "quick" => Ok(output("done")),
+        // Lost with its host the first time.
+        "again" if spec.facts.attempt > 1 => Ok(output("done")),
         "failing" => Ok(ToolOutput::failure("no such city")),
         "faulty" => Err(CallError::Fault { kind: FaultKind::Trap, reason: "the tool trapped".into() }),
         "ask" => match ask(&events, &["name", "name"]).await {
@@ -119,7 +121,7 @@ fn entry(name: &str) -> Arc<ToolEntry> {
         plugin: PluginVersion { name: "scripted".into(), digest: [1; 32] },
         plugin_tool: name.into(),
         limits,
-        rerun_on_restart: name == "sleepy",
+        rerun_on_restart: name == "again",
         input: Validator { compiled },
         output: None,
     })
@@ -331,7 +333,7 @@ async fn an_expired_task_is_gone_even_while_it_runs() {
 async fn a_restart_fails_what_ran_and_keeps_what_waited() {
     let first = world();
     let ran = first.create(&ANNA, "forever").await.unwrap();
-    let reruns = first.create(&ANNA, "sleepy").await.unwrap();
+    let reruns = first.create(&ANNA, "again").await.unwrap();
     let waited = first.create(&ANNA, "quick").await.unwrap();
     assert_eq!(waited.phase, Phase::Active(Active::Queued));
     first.store.restart();
@@ -383,6 +385,20 @@ async fn a_plain_call_is_promoted_where_it_stands() {
     let Ok(task) = call.promote(origin(), RequestedTtl::Default).await else { panic!("there is room") };
     assert_eq!(world.ended(task.id).await, Outcome::Output { is_error: false });
     assert_eq!(world.started.lock().unwrap().len(), 1, "nothing ran twice");
+}
+
+#[tokio::test]
+async fn a_drain_waits_for_what_sleeps_and_not_for_what_is_asked() {
+    let world = world();
+    let sleepy = world.create(&ANNA, "sleepy").await.unwrap();
+    let asked = world.create(&ANNA, "ask").await.unwrap();
+    world.until(asked.id, |task| task.phase == Phase::Active(Active::InputRequired)).await;
+    let drain = world.tasks.drain(Duration::from_secs(60));
+    tokio::time::timeout(Duration::from_secs(10), drain).await.unwrap().unwrap();
+    world.store.restart();
+    let outcome = async |id| crate::store::TaskStore::get(&*world.store, &ANNA, id).await.unwrap().unwrap().phase;
+    assert_eq!(outcome(sleepy.id).await, Phase::Ended(Outcome::Output { is_error: false }));
+    assert_eq!(outcome(asked.id).await, Phase::Ended(Outcome::Error(CallError::Interrupted)));
 }
 
 #[tokio::test]

@@ -39,7 +39,7 @@ pub const PROBLEMS_MAX: usize = 100;
 
 impl Report {
     fn problem(&mut self, text: String) {
-        if self.problems.len() < PROBLEMS_MAX {
+        if self.problems.len() < PROBLEMS_MAX && !self.problems.contains(&text) {
             self.problems.push(text);
         }
     }
@@ -67,6 +67,9 @@ pub fn check(data: &Path) -> Result<Report, Error> {
     }
     if let Err(error) = guarded(|| open::examine(&layout)) {
         report.problem(error.to_string());
+    }
+    if !layout.database_file().exists() {
+        return Ok(report);
     }
     let rest = guarded(|| {
         on_a_copy(&layout, |copied| {

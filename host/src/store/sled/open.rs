@@ -7,6 +7,7 @@
 use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::{Read, Seek, Write};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -73,7 +74,9 @@ pub(super) struct DirectoryLock(#[expect(dead_code, reason = "the lock lasts as 
 /// Takes the data directory for this process.
 pub(super) fn lock(layout: &Layout) -> Result<DirectoryLock, Error> {
     let cannot = |error: std::io::Error| io_error("open", &layout.lock, &error);
-    fs::create_dir_all(&layout.store).map_err(|error| io_error("create", &layout.store, &error))?;
+    // Nobody else on the machine has to read what users stored.
+    let created = fs::DirBuilder::new().recursive(true).mode(0o700).create(&layout.store);
+    created.map_err(|error| io_error("create", &layout.store, &error))?;
     let mut file =
         File::options().create(true).truncate(false).read(true).write(true).open(&layout.lock).map_err(cannot)?;
     let mut tries = 0;
@@ -191,6 +194,10 @@ fn open_error(error: ::sled::Error) -> Error {
         {
             Error::Engine(error.to_string())
         }
+        ::sled::Error::Corruption { .. } => match engine_error(error) {
+            Error::Corrupt(damage) => refuse(&damage),
+            other => other,
+        },
         _ => refuse(&error.to_string()),
     }
 }

@@ -8,7 +8,7 @@ use super::writer::{Acknowledged, kill_after, start, verify};
 fn survives_kills(bytes: usize) {
     let dir = tempfile::tempdir().unwrap();
     let mut said = Acknowledged::new();
-    for round in 0..rounds(3, 30) {
+    for round in 0..rounds(2, 30) {
         let first = 1 + u64::from(round) * 1_000_000;
         let time = Duration::from_millis(u64::from(50 + round * 137 % 400));
         let more = kill_after(start(dir.path(), bytes, first, |_| {}), time);

@@ -68,7 +68,7 @@ fn flipped_bytes_are_noticed_or_harmless() {
     assert_eq!((expected.tasks, expected.rows, &*expected.problems), (60, 1, &[] as &[String]));
     let written = fs::read(database(sound.path())).unwrap().iter().rposition(|byte| *byte != 0).unwrap();
     let (mut refused, mut rebuilt) = (0, 0);
-    let tries = rounds(32, 400);
+    let tries = rounds(24, 400);
     for round in 0..tries {
         let dir = tempfile::tempdir().unwrap();
         copy_folder(sound.path(), dir.path());
