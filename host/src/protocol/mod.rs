@@ -198,11 +198,20 @@ impl Protocol {
             (Era::Legacy, Message::Request { id, method, params }) => {
                 legacy::request(&self.shared, &peer, id, &method, params)
             }
+            // A line cannot be refused like a POST: what is no request is never answered there.
+            (Era::Legacy, Message::Notification { .. }) if peer.connection.is_some() && peer.session.is_none() => {
+                Received::Accepted
+            }
             (Era::Legacy, Message::Notification { method, params }) => legacy::notification(&peer, &method, params),
             (Era::Legacy, Message::Response { id, outcome }) => {
                 legacy::response(&self.shared, &peer, &id, outcome).await
             }
         }
+    }
+
+    /// Ends the streams that last as long as their client listens: the host is going down. Calls go on.
+    pub fn close(&self) {
+        self.shared.modern.close();
     }
 
     /// What the host says to a session outside of any request: the legacy GET stream, or stdout. It never ends by itself.

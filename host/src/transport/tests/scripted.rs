@@ -192,6 +192,21 @@ impl Mcp for Script {
         let method = message["method"].as_str().unwrap_or("").to_owned();
         match (method.as_str(), &peer.session) {
             ("initialize", None) => self.open(&message["params"], &message["id"]),
+            ("declared", session) => {
+                let declared = peer.declared.unwrap();
+                let said = json!({"version": declared.protocol_version, "method": declared.method, "name": declared.name,
+                    "params": declared.params, "session": session.is_some()});
+                Received::Exchange(stream::iter([Frame::from(answer(&message["id"], said))]).boxed())
+            }
+            ("refused", _) => {
+                let rejection = match message["params"].as_str().unwrap() {
+                    "unserved" => Rejection::Unserved,
+                    "unknown" => Rejection::UnknownMethod,
+                    _ => Rejection::TooMany,
+                };
+                let frame = Frame { rejection: Some(rejection), ..Frame::from(answer(&message["id"], json!({}))) };
+                Received::Exchange(stream::iter([frame]).boxed())
+            }
             ("modern", _) => {
                 Received::Exchange(self.exchange(&method, message["id"].clone(), message["params"].clone()))
             }

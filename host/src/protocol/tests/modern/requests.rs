@@ -263,6 +263,8 @@ async fn a_request_of_a_shared_connection_can_be_cancelled() {
     drop(exchange);
     world.quiet().await;
     let Received::Exchange(_) = world.receive(peer(), &message).await else { panic!("the id is free again") };
+    let late = world.receive(peer(), &cancel("nobody")).await;
+    assert!(matches!(late, Received::Accepted), "what is no request is not answered");
 }
 
 #[tokio::test]
