@@ -17,7 +17,7 @@ use super::occupancy::Occupancy;
 use super::plain::PlainCall;
 use super::rate::Rates;
 use super::run::{Begin, OUTCOME_RETRY, Run};
-use super::{CallRequest, Error, RequestedTtl, TaskNews, TaskRequest};
+use super::{CallRequest, Error, Once, RequestedTtl, TaskNews, TaskRequest};
 use crate::domain::call::Answer;
 use crate::domain::lifecycle::{self, Event, Refusal};
 use crate::domain::limits::Limits;
@@ -165,8 +165,43 @@ impl Tasks {
         inner.creations.check(requestor)?;
         // A caller that goes away in the middle must not leave a record behind that nobody runs.
         let (inner, requestor) = (Arc::clone(inner), *requestor);
-        let creating = tokio::spawn(async move { inner.create(&requestor, request).await });
-        creating.await.unwrap_or_else(|error| Err(host_failure("creating a task", &error)))
+        let creating = tokio::spawn(async move { inner.create(&requestor, request, None).await });
+        let created = creating.await.unwrap_or_else(|error| Err(host_failure("creating a task", &error)))?;
+        created.ok_or_else(|| host_failure("creating a task", &"an id was drawn twice"))
+    }
+
+    /// Creates a task under a name of its requestor's, unless there is one already: then that one, whatever it was made of.
+    pub async fn create_once(&self, requestor: &Requestor, request: TaskRequest, alias: &str) -> Result<Once, Error> {
+        let inner = &self.inner;
+        // Twice at most: another request may be faster, or the one that was found be over its time.
+        for _ in 0..3 {
+            let found = inner.store.by_alias(requestor, alias).await.map_err(|error| inner.store_error(error))?;
+            if let Some(id) = found {
+                match self.get(requestor, id).await {
+                    Ok(task) => return Ok(Once { task, found: true }),
+                    Err(Error::NotFound) => {
+                        inner.expire(requestor, id).await.map_err(|error| inner.store_error(error))?;
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+            inner.refuse_if_draining()?;
+            inner.creations.check(requestor)?;
+            let (creator, requestor, request) = (Arc::clone(inner), *requestor, request.clone());
+            let alias = alias.to_owned();
+            let creating = tokio::spawn(async move { creator.create(&requestor, request, Some(alias)).await });
+            let created = creating.await.unwrap_or_else(|error| Err(host_failure("creating a task", &error)))?;
+            if let Some(task) = created {
+                return Ok(Once { task, found: false });
+            }
+        }
+        Err(host_failure("creating a task", &"its name is taken and belongs to nothing"))
+    }
+
+    /// The arguments of a task's call, as they arrived.
+    pub async fn arguments(&self, requestor: &Requestor, id: TaskId) -> Result<Json, Error> {
+        let arguments = self.inner.store.arguments(requestor, id).await;
+        arguments.map_err(|error| self.inner.store_error(error))?.ok_or(Error::NotFound)
     }
 
     /// The record, with what the run last said about itself.
@@ -331,7 +366,13 @@ impl Inner {
         Ok(())
     }
 
-    async fn create(self: &Arc<Self>, requestor: &Requestor, request: TaskRequest) -> Result<Task, Error> {
+    /// `None`: the alias belongs to another task.
+    async fn create(
+        self: &Arc<Self>,
+        requestor: &Requestor,
+        request: TaskRequest,
+        alias: Option<String>,
+    ) -> Result<Option<Task>, Error> {
         let permit = self.admission.try_permit(requestor, Purpose::Task);
         let place = match &permit {
             Some(_) => None,
@@ -339,14 +380,17 @@ impl Inner {
         };
         let active = if permit.is_some() { Active::Running } else { Active::Queued };
         let (seed, call_id) = (random()?, CallId(random()?));
-        let task = Arc::new(self.record(requestor, &request, active, seed, call_id).await?);
+        let Some(task) = self.record(requestor, &request, active, (seed, call_id), alias).await? else {
+            return Ok(None);
+        };
+        let task = Arc::new(task);
         let begin = match (permit, place) {
             (Some(permit), _) => Begin::Running(permit),
             (None, place) => self.queue(requestor, place),
         };
         self.start_run(task.clone(), begin, Some((request.call.tool, request.call.arguments)));
         self.sooner.notify_one();
-        Ok(Task::clone(&task))
+        Ok(Some(Task::clone(&task)))
     }
 
     pub(super) fn start_run(self: &Arc<Self>, task: Arc<Task>, begin: Begin, known: Option<(Arc<ToolEntry>, Json)>) {
@@ -388,20 +432,21 @@ impl Inner {
     ) -> Result<Task, Error> {
         self.refuse_if_draining()?;
         self.creations.check(requestor)?;
-        let task = self.record(requestor, &request, Active::Running, seed, call_id).await?;
+        let task = self.record(requestor, &request, Active::Running, (seed, call_id), None).await?;
+        let task = task.ok_or_else(|| host_failure("promoting a call", &"an id was drawn twice"))?;
         self.sooner.notify_one();
         Ok(task)
     }
 
-    /// Writes a new record, durable and counted when this returns.
+    /// Writes a new record, durable and counted when this returns. `None`: the alias belongs to another task.
     async fn record(
         &self,
         requestor: &Requestor,
         request: &TaskRequest,
         active: Active,
-        seed: [u8; 32],
-        call_id: CallId,
-    ) -> Result<Task, Error> {
+        (seed, call_id): ([u8; 32], CallId),
+        alias: Option<String>,
+    ) -> Result<Option<Task>, Error> {
         let limits = self.admission.limits(requestor);
         let now = self.clock.now();
         let tool = &request.call.tool;
@@ -424,7 +469,7 @@ impl Inner {
             inputs: Vec::new(),
             steering: Vec::new(),
             steering_delivered: 0,
-            alias: None,
+            alias,
             seed,
             call_id,
             lease: Some(self.lease(now)),
@@ -438,12 +483,16 @@ impl Inner {
             caps: self.stored_caps(requestor),
         };
         let id = creation.task.id;
-        self.store.create(creation).await.map_err(|error| {
-            if let store::Error::Engine(_) = error {
-                self.forget(*requestor, id);
+        match self.store.create(creation).await {
+            Ok(task) => Ok(Some(task)),
+            Err(store::Error::Exists) => Ok(None),
+            Err(error) => {
+                if let store::Error::Engine(_) = error {
+                    self.forget(*requestor, id);
+                }
+                Err(self.store_error(error))
             }
-            self.store_error(error)
-        })
+        }
     }
 
     /// A creation that the engine below failed may have been written all the same: nobody was told of it and nobody runs it, so it
