@@ -6,11 +6,27 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hmac::{Hmac, KeyInit, Mac};
+use serde::Deserialize;
 use sha2::Sha256;
 
+use super::error::RpcError;
 use crate::domain::requestor::Requestor;
 
+/// Entries of a page of any list.
+pub(crate) const PAGE: usize = 50;
+
 const TAG_BYTES: usize = 16;
+
+/// The params of a list.
+#[derive(Default, Deserialize)]
+pub(crate) struct Paged {
+    pub(crate) cursor: Option<String>,
+}
+
+/// What is said to a cursor that is none.
+pub(crate) fn bad_cursor() -> RpcError {
+    RpcError::invalid_params("this cursor is not one of this list; begin without one")
+}
 
 /// Seals a position in the list of `method`.
 pub(crate) fn seal(key: &[u8; 32], method: &str, requestor: &Requestor, position: &[u8]) -> Option<String> {

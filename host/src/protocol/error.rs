@@ -9,7 +9,8 @@ use std::fmt;
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::wire::single_line;
+use super::Rejection;
+use super::wire::{TASKS_EXTENSION, single_line};
 use crate::domain::Json;
 use crate::domain::call::{CallError, ClientFeature, FaultKind};
 use crate::domain::task::TaskId;
@@ -20,7 +21,9 @@ const INVALID_REQUEST: i32 = -32600;
 const METHOD_NOT_FOUND: i32 = -32601;
 const INVALID_PARAMS: i32 = -32602;
 const INTERNAL_ERROR: i32 = -32603;
-/// Revision 2026-07-28: `UnsupportedProtocolVersionError`.
+/// Revision 2026-07-28.
+const HEADER_MISMATCH: i32 = -32020;
+const MISSING_REQUIRED_CLIENT_CAPABILITY: i32 = -32021;
 const UNSUPPORTED_PROTOCOL_VERSION: i32 = -32022;
 /// Codes of this host, outside the range that JSON-RPC and MCP keep for themselves.
 const TRAP: i32 = 1001;
@@ -31,12 +34,15 @@ const QUOTA: i32 = 1010;
 const RATE: i32 = 1011;
 
 /// The `error` member of a response.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub(crate) struct RpcError {
     pub(crate) code: i32,
     pub(crate) message: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) data: Option<Box<RawValue>>,
+    /// What the modern era makes of it beside the code.
+    #[serde(skip)]
+    pub(crate) rejection: Option<Rejection>,
 }
 
 #[derive(Serialize)]
@@ -50,7 +56,12 @@ struct LimitData {
 
 impl RpcError {
     fn new(code: i32, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), data: None }
+        Self { code, message: message.into(), data: None, rejection: None }
+    }
+
+    fn rejected(mut self, rejection: Rejection) -> Self {
+        self.rejection = Some(rejection);
+        self
     }
 
     fn with(mut self, data: &impl Serialize) -> Self {
@@ -90,7 +101,48 @@ impl RpcError {
     /// A protocol version that is not spoken.
     pub(crate) fn unsupported_version(supported: &[&str], requested: &str) -> Self {
         Self::new(UNSUPPORTED_PROTOCOL_VERSION, "Unsupported protocol version")
+            .rejected(Rejection::Unserved)
             .with(&serde_json::json!({"supported": supported, "requested": requested}))
+    }
+
+    /// A modern request lacks a member of `_meta` that every one must have.
+    pub(crate) fn meta_required(message: impl Into<String>) -> Self {
+        Self::invalid_params(message).rejected(Rejection::Unserved)
+    }
+
+    /// A modern request whose method does not exist in its era.
+    pub(crate) fn unknown_method(name: &str) -> Self {
+        let name: String = name.chars().take(128).collect();
+        Self::method_not_found(format!("Method not found: {name}")).rejected(Rejection::UnknownMethod)
+    }
+
+    /// What was declared beside the message is not what the message says.
+    pub(crate) fn header_mismatch(message: impl Into<String>) -> Self {
+        Self::new(HEADER_MISMATCH, message).rejected(Rejection::Unserved)
+    }
+
+    /// The request cannot be served to a client that does not declare these capabilities.
+    pub(crate) fn missing_capability(name: &str, required: &serde_json::Value) -> Self {
+        Self::new(MISSING_REQUIRED_CLIENT_CAPABILITY, format!("This request needs a client that declares {name}"))
+            .rejected(Rejection::Unserved)
+            .with(&serde_json::json!({"requiredCapabilities": required}))
+    }
+
+    /// The same for the extension of tasks.
+    pub(crate) fn tasks_required() -> Self {
+        Self::missing_capability(TASKS_EXTENSION, &serde_json::json!({"extensions": {TASKS_EXTENSION: {}}}))
+    }
+
+    /// Why a call broke, in the words of the modern era.
+    pub(crate) fn modern(error: &CallError) -> Self {
+        match error {
+            CallError::MissingCapability(ClientFeature::Tasks) => Self::tasks_required(),
+            CallError::MissingCapability(feature) => {
+                let (name, required) = required_capability(*feature);
+                Self::missing_capability(name, &required)
+            }
+            other => Self::from(other),
+        }
     }
 
     /// What `tasks/result` says about a task that was cancelled: there is nothing that the call would have returned. Errors
@@ -125,11 +177,13 @@ impl From<&tasks::Error> for RpcError {
             Error::Illegal(text) => Self::invalid_params(*text),
             Error::Quota { limit, value, retry_after_ms } => {
                 let data = LimitData { limit, value: *value, retry_after_ms: *retry_after_ms };
-                Self::new(QUOTA, format!("{limit} is at its limit of {value}")).with(&data)
+                Self::new(QUOTA, format!("{limit} is at its limit of {value}")).rejected(Rejection::TooMany).with(&data)
             }
             Error::Rate { limit, value, retry_after_ms } => {
                 let data = LimitData { limit, value: *value, retry_after_ms: Some(*retry_after_ms) };
-                Self::new(RATE, format!("{limit} is at its limit of {value} per second")).with(&data)
+                Self::new(RATE, format!("{limit} is at its limit of {value} per second"))
+                    .rejected(Rejection::TooMany)
+                    .with(&data)
             }
             Error::Invalid(text) => Self::invalid_params(text.as_str()),
             Error::Draining => Self::new(INTERNAL_ERROR, "The host is shutting down; try again later"),
@@ -151,7 +205,7 @@ impl From<&CallError> for RpcError {
                 Self::host_failure(format_args!("a plugin's error code {code} lies in the reserved range"))
             }
             CallError::Custom { code, message, data } => {
-                Self { code: *code, message: message.clone(), data: data.as_ref().and_then(raw) }
+                Self { data: data.as_ref().and_then(raw), ..Self::new(*code, message.as_str()) }
             }
             CallError::Fault { kind, reason } => {
                 let code = match kind {
@@ -204,6 +258,19 @@ mod tests {
         assert_eq!(json(&RpcError::from(&quota)), expected);
         let rate = tasks::Error::Rate { limit: "requests_per_second", value: 200, retry_after_ms: 5 };
         assert_eq!(json(&RpcError::from(&rate))["code"], 1011);
+    }
+
+    #[test]
+    fn a_capability_that_is_missing_has_a_code_per_era() {
+        let error = CallError::MissingCapability(ClientFeature::ElicitationUrl);
+        assert_eq!(json(&RpcError::from(&error))["code"], -32600);
+        let modern = RpcError::modern(&error);
+        assert_eq!(modern.rejection, Some(Rejection::Unserved));
+        assert_eq!(json(&modern)["code"], -32021);
+        assert_eq!(json(&modern)["data"]["requiredCapabilities"], serde_json::json!({"elicitation": {"url": {}}}));
+        let tasks = json(&RpcError::modern(&CallError::MissingCapability(ClientFeature::Tasks)));
+        let required = serde_json::json!({"extensions": {"io.modelcontextprotocol/tasks": {}}});
+        assert_eq!(tasks["data"]["requiredCapabilities"], required);
     }
 
     #[test]

@@ -34,12 +34,26 @@ impl Outlet {
     }
 }
 
-type Work = Pin<Box<dyn Future<Output = Option<String>> + Send>>;
+/// A message on the way to the response.
+impl Frame {
+    fn before_last(message: String) -> Self {
+        Self { message, last: false, rejection: None }
+    }
+}
+
+/// A response.
+impl From<String> for Frame {
+    fn from(message: String) -> Self {
+        Self { message, last: true, rejection: None }
+    }
+}
+
+type Work = Pin<Box<dyn Future<Output = Option<Frame>> + Send>>;
 
 struct Talk {
     outlet: Outlet,
     work: Option<Work>,
-    response: Option<String>,
+    response: Option<Frame>,
 }
 
 impl Stream for Talk {
@@ -48,15 +62,15 @@ impl Stream for Talk {
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Frame>> {
         loop {
             if let Some(message) = self.outlet.next() {
-                return Poll::Ready(Some(Frame { message, last: false }));
+                return Poll::Ready(Some(Frame::before_last(message)));
             }
             let Some(work) = &mut self.work else {
-                return Poll::Ready(self.response.take().map(|message| Frame { message, last: true }));
+                return Poll::Ready(self.response.take());
             };
             match work.as_mut().poll(context) {
                 Poll::Ready(response) => (self.work, self.response) = (None, response),
                 Poll::Pending => match self.outlet.next() {
-                    Some(message) => return Poll::Ready(Some(Frame { message, last: false })),
+                    Some(message) => return Poll::Ready(Some(Frame::before_last(message))),
                     None => return Poll::Pending,
                 },
             }
@@ -65,23 +79,25 @@ impl Stream for Talk {
 }
 
 /// An exchange whose work may say messages first. `None` as response: the request was cancelled, nothing ends it.
-pub(crate) fn talk<W>(work: impl FnOnce(Outlet) -> W) -> Exchange
+pub(crate) fn talk<W, R>(work: impl FnOnce(Outlet) -> W) -> Exchange
 where
-    W: Future<Output = Option<String>> + Send + 'static,
+    W: Future<Output = Option<R>> + Send + 'static,
+    R: Into<Frame>,
 {
     let outlet = Outlet::default();
-    let work: Work = Box::pin(work(outlet.clone()));
+    let work = work(outlet.clone());
+    let work: Work = Box::pin(async move { work.await.map(Into::into) });
     Box::pin(Talk { outlet, work: Some(work), response: None })
 }
 
 /// An exchange that is answered already.
-pub(crate) fn answered(response: String) -> Exchange {
-    Box::pin(futures::stream::iter([Frame { message: response, last: true }]))
+pub(crate) fn answered(response: impl Into<Frame>) -> Exchange {
+    Box::pin(futures::stream::iter([response.into()]))
 }
 
 /// An exchange of one frame that takes some waiting.
-pub(crate) fn single(response: impl Future<Output = String> + Send + 'static) -> Exchange {
-    Box::pin(futures::stream::once(async { Frame { message: response.await, last: true } }))
+pub(crate) fn single<R: Into<Frame>>(response: impl Future<Output = R> + Send + 'static) -> Exchange {
+    Box::pin(futures::stream::once(async { response.await.into() }))
 }
 
 #[cfg(test)]
@@ -105,6 +121,6 @@ mod tests {
 
     #[tokio::test]
     async fn a_cancelled_exchange_ends_without_a_response() {
-        assert!(talk(|_| async { None }).next().await.is_none());
+        assert!(talk(|_| async { None::<String> }).next().await.is_none());
     }
 }

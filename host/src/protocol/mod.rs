@@ -4,12 +4,16 @@
 //! or a byte of storage. Invariant: every request gets exactly one final frame (unless the client cancelled it), and nothing
 //! internal has a way into one.
 
+mod arguments;
+mod capabilities;
 mod cursor;
 mod error;
 mod exchange;
 mod jsonrpc;
 mod legacy;
 mod modern;
+mod notices;
+mod questions;
 mod session;
 #[cfg(test)]
 mod tests;
@@ -21,7 +25,6 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::Stream;
-use serde_json::value::RawValue;
 
 use crate::domain::requestor::Requestor;
 use crate::domain::task::Era;
@@ -30,6 +33,7 @@ use crate::tasks::Tasks;
 use jsonrpc::Message;
 
 pub use legacy::METHODS;
+pub use modern::{Connection, METHODS as MODERN_METHODS};
 pub use session::Session;
 
 /// One JSON-RPC message for the client, on one line.
@@ -38,13 +42,16 @@ pub struct Frame {
     pub message: String,
     /// The response that ends its exchange.
     pub last: bool,
+    /// Set on the response to a modern request that was refused: the status, where one can still be chosen.
+    pub rejection: Option<Rejection>,
 }
 
 /// The frames of one request, in order; the last one has `last` set and nothing follows it. A request that its client cancelled
 /// (`notifications/cancelled`) ends without a last frame: nothing must be answered then.
 ///
-/// Dropping it before that abandons the request: what that means (cancel a plain modern call, nothing for a legacy one) is
-/// decided by who drops it. A plain call works only while its exchange is polled, and stops at once when it is dropped.
+/// Dropping it before that abandons the request. A plain call works only while its exchange is polled; when it is dropped, the
+/// call stops (a modern one after the grace period of a guest that looks for signals). So the transport drops the exchange of a
+/// modern request when its client is gone, which cancels it, and goes on with that of a legacy one. Tasks go on in any case.
 pub type Exchange = Pin<Box<dyn Stream<Item = Frame> + Send>>;
 
 /// Who sent a message.
@@ -53,6 +60,29 @@ pub struct Peer {
     pub requestor: Requestor,
     /// The legacy session that the message belongs to, if the transport found one.
     pub session: Option<Arc<Session>>,
+    /// What stood beside the message, where the transport has such a place (HTTP).
+    pub declared: Option<Declared>,
+    /// Whose requests can be cancelled by a notification: where several messages share one connection (stdio).
+    pub connection: Option<Arc<Connection>>,
+}
+
+impl Peer {
+    /// The sender of a message with nothing beside it.
+    #[cfg(test)]
+    fn unheralded(requestor: Requestor, session: Option<Arc<Session>>) -> Self {
+        Self { requestor, session, declared: None, connection: None }
+    }
+}
+
+/// What a modern client has to repeat beside its message, so that intermediaries need not read it. As it was read: the protocol
+/// compares it with the message.
+#[derive(Clone, Debug, Default)]
+pub struct Declared {
+    pub protocol_version: Option<String>,
+    pub method: Option<String>,
+    pub name: Option<String>,
+    /// By name (in any case), for each argument that its tool wants repeated.
+    pub params: Vec<(String, String)>,
 }
 
 /// What became of a message.
@@ -72,6 +102,9 @@ pub enum Received {
 pub enum Rejection {
     /// Not JSON, not JSON-RPC, a batch, a bad id, a revision that is not spoken.
     Malformed,
+    /// A modern request that cannot be served as it is: its `_meta`, what was declared beside it, its revision, or a capability
+    /// that its client lacks.
+    Unserved,
     /// A legacy request without a session.
     SessionRequired,
     /// A method that the modern era does not know.
@@ -80,8 +113,20 @@ pub enum Rejection {
     TooMany,
 }
 
-/// Revisions that a client may name in a header, newest first.
-pub const VERSIONS: &[&str] = &[session::Version::V2025_11_25.name(), session::Version::V2025_06_18.name()];
+/// The revisions that are spoken, newest first.
+pub const VERSIONS: [&str; 3] =
+    [modern::VERSION, session::Version::V2025_11_25.name(), session::Version::V2025_06_18.name()];
+
+/// Whether a name of a revision is that of one without sessions.
+pub fn is_modern_version(name: &str) -> bool {
+    modern::is_modern_version(name)
+}
+
+/// Whether a message may be one of a revision without sessions. Cheap; what it denies is certain.
+pub fn may_be_modern(message: &[u8]) -> bool {
+    // Names can be spelled with escapes.
+    std::str::from_utf8(message).is_ok_and(|text| text.contains("protocolVersion") || text.contains("\\u"))
+}
 
 /// A tool's output as clients see it, for tools that show one without a client.
 pub fn output_json(output: &ToolOutput) -> serde_json::Result<String> {
@@ -118,12 +163,14 @@ struct Shared {
     tasks: Tasks,
     options: ProtocolOptions,
     carriers: Arc<legacy::Carriers>,
+    modern: modern::State,
 }
 
 impl Protocol {
     /// The protocol in front of a task engine.
     pub fn new(tasks: Tasks, options: ProtocolOptions) -> Self {
-        Self { shared: Arc::new(Shared { tasks, options, carriers: Arc::default() }) }
+        let modern = modern::State::new(&options);
+        Self { shared: Arc::new(Shared { tasks, options, carriers: Arc::default(), modern }) }
     }
 
     /// Takes one message: the body of a POST, or a line of stdin.
@@ -135,16 +182,36 @@ impl Protocol {
                 return Received::Rejected { rejection: Rejection::Malformed, body };
             }
         };
-        match (era_of(&message), message) {
-            (Era::Modern, message) => modern::receive(&message),
+        if let (Some(connection), Message::Notification { method, params }) = (&peer.connection, &message)
+            && connection.cancelled(method, *params)
+        {
+            return Received::Accepted;
+        }
+        let era = era_of(&message, peer.declared.as_ref());
+        if era == Era::Legacy
+            && let Some(refusal) = unspoken(peer.declared.as_ref())
+        {
+            return refusal;
+        }
+        match (era, message) {
+            (Era::Modern, message) => modern::receive(&self.shared, &peer, message),
             (Era::Legacy, Message::Request { id, method, params }) => {
                 legacy::request(&self.shared, &peer, id, &method, params)
+            }
+            // A line cannot be refused like a POST: what is no request is never answered there.
+            (Era::Legacy, Message::Notification { .. }) if peer.connection.is_some() && peer.session.is_none() => {
+                Received::Accepted
             }
             (Era::Legacy, Message::Notification { method, params }) => legacy::notification(&peer, &method, params),
             (Era::Legacy, Message::Response { id, outcome }) => {
                 legacy::response(&self.shared, &peer, &id, outcome).await
             }
         }
+    }
+
+    /// Ends the streams that last as long as their client listens: the host is going down. Calls go on.
+    pub fn close(&self) {
+        self.shared.modern.close();
     }
 
     /// What the host says to a session outside of any request: the legacy GET stream, or stdout. It never ends by itself.
@@ -157,36 +224,26 @@ impl Protocol {
     }
 }
 
-/// The member of `params._meta` that makes a message a modern one.
-const PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
-
-/// Which era a message belongs to: what it says itself decides, never the connection.
-fn era_of(message: &Message<'_>) -> Era {
-    let (method, params) = match message {
-        Message::Request { method, params, .. } | Message::Notification { method, params } => (method, *params),
-        Message::Response { .. } => return Era::Legacy,
-    };
-    let modern = matches!(method.as_ref(), "server/discover" | "subscriptions/listen")
-        || params.is_some_and(|params| declared_version(params).is_some());
-    if modern { Era::Modern } else { Era::Legacy }
-}
-
-/// The version in `params._meta`, whatever its type.
-fn declared_version(params: &RawValue) -> Option<String> {
-    #[derive(serde::Deserialize)]
-    struct Params<'a> {
-        #[serde(borrow, rename = "_meta")]
-        meta: Option<Meta<'a>>,
-    }
-    #[derive(serde::Deserialize)]
-    struct Meta<'a> {
-        #[serde(borrow, rename = "io.modelcontextprotocol/protocolVersion")]
-        version: Option<&'a RawValue>,
-    }
-    // Nearly every message is spared the second reading.
-    if !params.get().contains(PROTOCOL_VERSION) {
+/// Refuses a message of the legacy era that is declared to be of a revision that is not spoken.
+fn unspoken(declared: Option<&Declared>) -> Option<Received> {
+    let version = declared?.protocol_version.as_deref()?.trim();
+    if VERSIONS.contains(&version) {
         return None;
     }
-    let raw = serde_json::from_str::<Params<'_>>(params.get()).ok()?.meta?.version?;
-    Some(serde_json::from_str(raw.get()).unwrap_or_else(|_| raw.get().to_owned()))
+    let requested: String = version.chars().take(64).collect();
+    let body = jsonrpc::error_response(None, &error::RpcError::unsupported_version(&VERSIONS, &requested));
+    Some(Received::Rejected { rejection: Rejection::Malformed, body })
+}
+
+/// Which era a message belongs to: what it says itself decides, then what was declared beside it, never the connection.
+fn era_of(message: &Message<'_>, declared: Option<&Declared>) -> Era {
+    let says_so = match message {
+        Message::Request { method, params, .. } | Message::Notification { method, params } => {
+            matches!(method.as_ref(), "server/discover" | "subscriptions/listen")
+                || params.is_some_and(modern::names_a_version)
+        }
+        Message::Response { .. } => false,
+    };
+    let declared = declared.and_then(|declared| declared.protocol_version.as_deref());
+    if says_so || declared.is_some_and(modern::is_modern_version) { Era::Modern } else { Era::Legacy }
 }

@@ -20,13 +20,16 @@ use crate::domain::call::LogLevel;
 use crate::domain::task::{Active, Outcome, Phase, Retention, Task, TaskId};
 use crate::domain::tool::Meta;
 
-pub(crate) use output::OutputView;
-pub(crate) use tool::ToolView;
+pub(crate) use output::{Blocks, OutputView};
+pub(crate) use tool::{HintsView, IconView, ToolView};
 
 /// `_meta` of everything that belongs to a task.
 pub(crate) const RELATED_TASK: &str = "io.modelcontextprotocol/related-task";
 /// `_meta` of a `CreateTaskResult`: what a model may be told meanwhile.
 pub(crate) const MODEL_IMMEDIATE_RESPONSE: &str = "io.modelcontextprotocol/model-immediate-response";
+
+/// The extension of tasks (SEP-2663).
+pub(crate) const TASKS_EXTENSION: &str = "io.modelcontextprotocol/tasks";
 
 /// The text without line breaks. In valid JSON they are only white space.
 pub(crate) fn single_line(text: &str) -> Cow<'_, str> {
@@ -84,14 +87,14 @@ impl Serialize for MetaView<'_> {
 }
 
 /// Whether a `_meta` key has a prefix whose second label is `modelcontextprotocol` or `mcp`, or is a bare key with a meaning.
-fn reserved(key: &str) -> bool {
+pub(crate) fn reserved(key: &str) -> bool {
     match key.split_once('/') {
         Some((prefix, _)) => matches!(prefix.split('.').nth(1), Some("modelcontextprotocol" | "mcp")),
         None => key == "progressToken",
     }
 }
 
-fn entry_if<M: SerializeMap>(map: &mut M, key: &str, value: Option<impl Serialize>) -> Result<(), M::Error> {
+pub(crate) fn entry_if<M: SerializeMap>(map: &mut M, key: &str, value: Option<impl Serialize>) -> Result<(), M::Error> {
     value.map_or(Ok(()), |value| map.serialize_entry(key, &value))
 }
 

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use super::admission::Hold;
 use super::engine::Inner;
+use super::feed::lock;
 use super::identity::{host_failure, incident};
 use super::live::{Reply as LiveReply, Wait as LiveWait};
 use super::occupancy::Occupancy;
@@ -29,6 +30,8 @@ pub struct PlainCall {
     running: Running,
     occupancy: Occupancy,
     wait: Wait,
+    /// What the guest last said about itself: shown if it becomes a task.
+    status: Option<String>,
     #[expect(dead_code, reason = "held for its drop")]
     counted: Counted,
 }
@@ -82,7 +85,18 @@ impl PlainCall {
         let (seed, call_id) = (spec.facts.seed, spec.facts.call_id);
         let running = inner.executor.start(spec).map_err(|error| host_failure("starting a call", &error))?;
         let counted = Counted::new(&inner);
-        Ok(Self { inner, requestor, request, seed, call_id, running, occupancy, wait: Wait::Nothing, counted })
+        Ok(Self {
+            inner,
+            requestor,
+            request,
+            seed,
+            call_id,
+            running,
+            occupancy,
+            wait: Wait::Nothing,
+            status: None,
+            counted,
+        })
     }
 
     /// Makes the running call a task, without running anything twice: the record is durable when this returns, and the guest
@@ -98,7 +112,7 @@ impl PlainCall {
             Err(error) => return Err((self, error)),
         };
         let cancel_grace = self.cancel_grace();
-        let Self { inner, running, occupancy, wait, .. } = self;
+        let Self { inner, running, occupancy, wait, status, .. } = self;
         running.control.promoted(&task.id.to_string());
         let wait = match wait {
             Wait::Morning { at, reply } => LiveWait::Morning { at, reply },
@@ -116,6 +130,9 @@ impl PlainCall {
             Begin::Promoted(Box::new((Started { running, cancel_grace }, occupancy, wait))),
             None,
         );
+        if let Some((status, run)) = status.zip(lock(&inner.runs).get(&task.id).cloned()) {
+            run.set_status(status);
+        }
         Ok(Task::clone(&task))
     }
 
@@ -189,6 +206,7 @@ impl PlainCall {
     fn take(&mut self, event: Option<CallEvent>) -> Option<CallNews> {
         match event {
             Some(CallEvent::Progress { progress, total, message }) => {
+                self.status = message.clone().or_else(|| self.status.take());
                 Some(CallNews::Progress { progress, total, message })
             }
             Some(CallEvent::Log { level, logger, data }) => Some(CallNews::Log { level, logger, data }),
@@ -217,7 +235,11 @@ impl PlainCall {
                 self.inner.lists.send_modify(|generation| *generation += 1);
                 None
             }
-            Some(CallEvent::Status(_) | CallEvent::ResourceUpdated(_)) => None,
+            Some(CallEvent::Status(status)) => {
+                self.status = Some(status);
+                None
+            }
+            Some(CallEvent::ResourceUpdated(_)) => None,
             Some(CallEvent::Finished(result)) => {
                 self.occupancy.leave();
                 Some(CallNews::Finished(result))

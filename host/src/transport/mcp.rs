@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::domain::requestor::Requestor;
-use crate::protocol::{Exchange, Rejection};
+use crate::protocol::{Connection, Declared, Exchange, Rejection};
 
 /// A legacy session, as far as a transport needs to know it.
 pub trait Session: Send + Sync + 'static {
@@ -34,6 +34,10 @@ pub trait Session: Send + Sync + 'static {
 pub struct Peer<S> {
     pub requestor: Requestor,
     pub session: Option<Arc<S>>,
+    /// What the headers say about the message; `None` where there are none.
+    pub declared: Option<Declared>,
+    /// Set where several messages share one connection.
+    pub connection: Option<Arc<Connection>>,
 }
 
 /// What became of a message.
@@ -62,6 +66,9 @@ pub trait Mcp: Send + Sync + 'static {
 
     /// A session as it was when its state was saved; `None` if the state cannot be understood.
     fn restore(&self, requestor: Requestor, id: &str, state: &[u8]) -> Option<Arc<Self::Session>>;
+
+    /// The host stops: ends what would last as long as its client listens. Calls go on.
+    fn close(&self) {}
 
     /// Protocol versions that a client may name in a header, newest first.
     fn versions(&self) -> &[&str];

@@ -50,8 +50,9 @@ impl mcp::Mcp for Protocol {
     type Session = Session;
 
     async fn receive(&self, peer: mcp::Peer<Session>, message: Bytes) -> mcp::Received<Session> {
-        let session = peer.session.map(|session| Arc::clone(&session.session));
-        let peer = protocol::Peer { requestor: peer.requestor, session };
+        let session = peer.session.as_ref().map(|session| Arc::clone(&session.session));
+        let mcp::Peer { requestor, declared, connection, .. } = peer;
+        let peer = protocol::Peer { requestor, session, declared, connection };
         match Self::receive(self, peer, message).await {
             protocol::Received::Exchange(exchange) => mcp::Received::Exchange(exchange),
             protocol::Received::Opened { session, reply } => {
@@ -68,7 +69,11 @@ impl mcp::Mcp for Protocol {
         (*session.requestor() == requestor).then(|| Session::of(self, Arc::new(session)))
     }
 
+    fn close(&self) {
+        Self::close(self);
+    }
+
     fn versions(&self) -> &[&str] {
-        protocol::VERSIONS
+        &protocol::VERSIONS
     }
 }

@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use crate::domain::requestor::Requestor;
-use crate::protocol::Exchange;
+use crate::protocol::{self, Exchange};
 
 use super::mcp::{Mcp, Peer, Received, Session as _};
 use super::rate::RequestRate;
@@ -70,6 +70,7 @@ pub(super) async fn serve_with<M: Mcp>(
         requestor,
         options,
         session: None,
+        in_flight: Arc::default(),
         requests: JoinSet::new(),
         standalone: JoinSet::new(),
         out,
@@ -79,6 +80,7 @@ pub(super) async fn serve_with<M: Mcp>(
         // Nobody can be answered any more.
         written = &mut writing => return written.unwrap_or_else(|error| Err(io::Error::other(error))),
     };
+    connection.in_flight.close();
     let finishing = async {
         connection.finish().await;
         writing.await.unwrap_or_else(|error| Err(io::Error::other(error)))
@@ -94,6 +96,8 @@ struct Connection<M: Mcp> {
     requestor: Requestor,
     options: StdioOptions,
     session: Option<Arc<M::Session>>,
+    /// The requests that belong to no session.
+    in_flight: Arc<protocol::Connection>,
     requests: JoinSet<()>,
     standalone: JoinSet<()>,
     out: mpsc::Sender<String>,
@@ -123,7 +127,12 @@ impl<M: Mcp> Connection<M> {
             }
             return;
         }
-        let peer = Peer { requestor: self.requestor, session: self.session.clone() };
+        let peer = Peer {
+            requestor: self.requestor,
+            session: self.session.clone(),
+            declared: None,
+            connection: Some(self.in_flight.clone()),
+        };
         match self.mcp.receive(peer, message).await {
             Received::Exchange(exchange) => {
                 self.requests.spawn(forward(exchange, self.out.clone()));

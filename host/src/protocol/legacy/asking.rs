@@ -13,11 +13,11 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
-use super::questions::{self, Manner};
 use crate::domain::call::{Answer, AskError, InputRequest, Question};
 use crate::domain::task::{Task, TaskId};
 use crate::protocol::exchange::Outlet;
 use crate::protocol::jsonrpc;
+use crate::protocol::questions::{self, Manner};
 use crate::protocol::session::{Reply, Session, TaskQuestion};
 use crate::protocol::{Shared, error};
 

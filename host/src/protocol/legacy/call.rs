@@ -7,13 +7,14 @@ use tokio::sync::oneshot;
 
 use super::Request;
 use super::asking::ask;
-use super::notices::{self, ProgressReports};
-use super::tools::{Call, Misfit};
+use super::tools::Call;
 use crate::domain::call::{Answer, AskError, CallError};
 use crate::domain::tool::ToolOutput;
+use crate::protocol::arguments::Misfit;
 use crate::protocol::error::RpcError;
 use crate::protocol::exchange::{Outlet, talk};
 use crate::protocol::jsonrpc::{RequestId, error_response, response};
+use crate::protocol::notices::{self, ProgressReports};
 use crate::protocol::session::{InFlight, Session};
 use crate::protocol::wire::OutputView;
 use crate::protocol::{Exchange, Shared};

@@ -11,9 +11,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::watch;
 
-use super::questions::can_answer;
 use crate::domain::call::{ClientFeatures, Question};
 use crate::domain::task::TaskId;
+use crate::protocol::questions::can_answer;
 
 /// Tasks of which something is noted; above this, those that nobody listens to are dropped.
 const TASKS_MAX: usize = 4096;

@@ -6,8 +6,6 @@ mod asking;
 mod call;
 mod carriers;
 mod initialize;
-mod notices;
-mod questions;
 mod results;
 mod standalone;
 mod tasks;
@@ -23,7 +21,7 @@ use super::exchange::answered;
 use super::jsonrpc::{self, PeerError, RequestId, error_response};
 use super::session::{Reply, Session, TaskQuestion};
 use super::wire::level;
-use super::{Exchange, Peer, Received, Rejection, Shared};
+use super::{Exchange, Peer, Received, Rejection, Shared, questions};
 
 pub(super) use carriers::Carriers;
 pub(super) use standalone::standalone;

@@ -11,9 +11,9 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::time::Instant;
 
 use super::asking::Offers;
-use super::notices::{self, ProgressReports};
 use crate::domain::task::{Task, TaskId};
 use crate::protocol::exchange::{Outlet, talk};
+use crate::protocol::notices::{self, ProgressReports};
 use crate::protocol::session::{Listener, Session};
 use crate::protocol::wire::TaskView;
 use crate::protocol::{Exchange, Shared};
@@ -35,7 +35,7 @@ pub(crate) fn standalone(shared: &Arc<Shared>, session: &Arc<Session>) -> Exchan
         session.ready().await;
         let offers = Offers::new(&shared, &session, outlet.clone());
         Standalone { shared, session, outlet, listener, offers, known: HashMap::new() }.run().await;
-        None
+        None::<String>
     })
 }
 

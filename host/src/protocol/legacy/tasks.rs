@@ -5,14 +5,15 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::Request;
-use super::tools::{Call, PAGE, Paged, bad_cursor};
+use super::tools::Call;
 use crate::domain::requestor::Requestor;
 use crate::domain::task::{Design, Era, Origin, TaskId};
+use crate::protocol::cursor::{self, PAGE, Paged, bad_cursor};
 use crate::protocol::error::RpcError;
 use crate::protocol::exchange::single;
 use crate::protocol::jsonrpc::{self, RequestId, error_response, response};
 use crate::protocol::wire::{Created, ImmediateResponse, TaskView};
-use crate::protocol::{Exchange, Shared, cursor};
+use crate::protocol::{Exchange, Shared};
 use crate::store::ListPosition;
 use crate::tasks::{self, RequestedTtl, TaskRequest};
 

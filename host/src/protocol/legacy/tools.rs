@@ -9,24 +9,15 @@ use super::{Request, call, readable, tasks};
 use crate::domain::Json;
 use crate::domain::call::ClientFeature;
 use crate::domain::tool::TaskSupport;
+use crate::protocol::Exchange;
+use crate::protocol::arguments::{self, INLINE_BYTES_MAX, Misfit};
+use crate::protocol::cursor::{self, PAGE, Paged, bad_cursor};
 use crate::protocol::error::RpcError;
 use crate::protocol::exchange::answered;
-use crate::protocol::jsonrpc::{self, RequestId, strict_value};
+use crate::protocol::jsonrpc::{self, RequestId};
 use crate::protocol::session::Session;
 use crate::protocol::wire::ToolView;
-use crate::protocol::{Exchange, cursor};
-use crate::runtime::ToolEntry;
 use crate::tasks::{CallRequest, Client, RequestedTtl};
-
-/// Entries of a page of any list.
-pub(super) const PAGE: usize = 50;
-/// Larger arguments are validated where that does not hold up anybody else.
-const INLINE_BYTES_MAX: usize = 64 * 1024;
-
-#[derive(Default, Deserialize)]
-pub(super) struct Paged {
-    pub(super) cursor: Option<String>,
-}
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -34,10 +25,6 @@ struct Page<'a> {
     tools: Vec<ToolView<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     next_cursor: Option<String>,
-}
-
-pub(super) fn bad_cursor() -> RpcError {
-    RpcError::invalid_params("this cursor is not one of this list; begin without one")
 }
 
 /// `tools/list`.
@@ -105,34 +92,13 @@ pub(super) struct Call {
     unchecked: bool,
 }
 
-/// Why arguments cannot be used.
-pub(super) enum Misfit {
-    /// They are no usable JSON.
-    Malformed(RpcError),
-    /// They do not fit the tool's schema: a tool error, which a model can read and react to.
-    Schema(String),
-}
-
-impl Misfit {
-    fn error(self) -> RpcError {
-        match self {
-            Self::Malformed(error) => error,
-            Self::Schema(text) => RpcError::invalid_params(text),
-        }
-    }
-}
-
 impl Call {
     /// Checks large arguments, off the threads that serve other requests.
     pub(super) async fn check(&mut self) -> Result<(), Misfit> {
         if !std::mem::take(&mut self.unchecked) {
             return Ok(());
         }
-        let (tool, arguments) = (Arc::clone(&self.request.tool), self.request.arguments.clone());
-        let checked = tokio::task::spawn_blocking(move || fits(&tool, arguments.as_str())).await;
-        checked.unwrap_or_else(|cause| {
-            Err(Misfit::Malformed(RpcError::host_failure(format_args!("arguments could not be checked: {cause}"))))
-        })
+        arguments::fit_elsewhere(Arc::clone(&self.request.tool), self.request.arguments.clone()).await
     }
 
     /// The same for a call that must not have a tool error: one that was to be a task.
@@ -168,17 +134,10 @@ pub(super) fn call(request: Request<'_>) -> Result<Exchange, RpcError> {
         }),
         None => None,
     };
-    let arguments = params.arguments.map_or("{}", RawValue::get);
-    if !arguments.starts_with('{') {
-        return Err(RpcError::invalid_params("arguments must be an object"));
-    }
-    let bytes_max = tool.limits.arguments_bytes;
-    if arguments.len() as u64 > bytes_max {
-        return Err(RpcError::too_large("arguments_bytes", bytes_max));
-    }
+    let arguments = arguments::object(tool, params.arguments)?;
     let unchecked = arguments.len() > INLINE_BYTES_MAX;
     if !unchecked {
-        match fits(tool, arguments) {
+        match arguments::fit(tool, arguments) {
             Ok(()) => {}
             Err(Misfit::Schema(text)) if ttl.is_none() => {
                 return Ok(answered(call::failure(&request.id, text)));
@@ -202,17 +161,4 @@ pub(super) fn call(request: Request<'_>) -> Result<Exchange, RpcError> {
         Some(ttl) => Ok(tasks::create(request, call, ttl)),
         None => call::plain(request, call),
     }
-}
-
-fn fits(tool: &ToolEntry, arguments: &str) -> Result<(), Misfit> {
-    let value = strict_value(arguments)
-        .map_err(|reason| Misfit::Malformed(RpcError::invalid_params(format!("arguments: {reason}"))))?;
-    tool.input.check(&value).map_err(|violations| {
-        let mut text = format!("The arguments do not fit the input schema of {}:", tool.tool.name);
-        for violation in violations {
-            text.push('\n');
-            text.push_str(&violation.to_string());
-        }
-        Misfit::Schema(text)
-    })
 }

@@ -1,12 +1,13 @@
 //! A guest that plays its part by the tool's name.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::domain::Json;
-use crate::domain::call::{Answer, AskError, CallError, FaultKind, InputRequest, LogLevel, Question};
+use crate::domain::call::{Answer, AskError, CallError, ClientFeature, FaultKind, InputRequest, LogLevel, Question};
 use crate::domain::limits::CallLimits;
 use crate::domain::task::PluginVersion;
 use crate::domain::tool::{TaskSupport, Tool, ToolOutput};
@@ -15,29 +16,73 @@ use crate::runtime::{CallEvent, CallSpec, Catalog, Control, Executor, Running, S
 
 pub(super) struct Scripted {
     catalog: Arc<Catalog>,
+    guests: Arc<Guests>,
+}
+
+/// What became of the guests.
+#[derive(Debug, Default)]
+pub(super) struct Guests {
+    pub(super) started: AtomicU64,
+    pub(super) living: AtomicU64,
+}
+
+struct Life(Arc<Guests>);
+
+impl Life {
+    fn begin(guests: &Arc<Guests>) -> Self {
+        guests.started.fetch_add(1, Ordering::SeqCst);
+        guests.living.fetch_add(1, Ordering::SeqCst);
+        Self(guests.clone())
+    }
+}
+
+impl Drop for Life {
+    fn drop(&mut self) {
+        self.0.living.fetch_sub(1, Ordering::SeqCst);
+    }
 }
 
 /// Enough for three pages.
 pub(super) const FILLERS: usize = 110;
 
 impl Scripted {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(guests: Arc<Guests>) -> Self {
         let mut tools = vec![
             entry("echo", TaskSupport::Forbidden),
             entry("only_task", TaskSupport::Required),
             entry("broken_json", TaskSupport::Forbidden),
         ];
-        for name in ["count", "forever", "fails", "faulty", "structured", "form", "url", "two_forms", "all", "custom"] {
-            tools.push(entry(name, TaskSupport::Optional));
-        }
+        let optional = [
+            "count",
+            "forever",
+            "fails",
+            "faulty",
+            "structured",
+            "form",
+            "url",
+            "two_forms",
+            "all",
+            "custom",
+            "quick",
+            "slow",
+            "detaches",
+            "at_once",
+            "same_key",
+            "lacks",
+            "headers",
+            "list",
+            "steered",
+        ];
+        tools.extend(optional.map(|name| entry(name, TaskSupport::Optional)));
         tools.extend((0..FILLERS).map(|number| entry(&format!("z{number:03}"), TaskSupport::Forbidden)));
-        Self { catalog: Arc::new(Catalog::new(tools)) }
+        Self { catalog: Arc::new(Catalog::new(tools)), guests }
     }
 }
 
 fn entry(name: &str, task_support: TaskSupport) -> Arc<ToolEntry> {
     let schema = match name {
         "echo" => json!({"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}),
+        "headers" => json!({"type": "object", "properties": {"region": {"type": "string", "x-mcp-header": "Region"}}}),
         _ => json!({"type": "object"}),
     };
     let tool = Tool {
@@ -59,7 +104,11 @@ fn entry(name: &str, task_support: TaskSupport) -> Arc<ToolEntry> {
         result_bytes: 1 << 20,
         log_bytes: 1 << 10,
         events_per_second: 50,
-        promote_after_ms: 10,
+        promote_after_ms: match name {
+            "at_once" => 0,
+            "detaches" | "form" | "two_forms" | "quick" => 60_000,
+            _ => 10,
+        },
         cancel_grace_ms: 20,
         epoch_tick_ms: 10,
     };
@@ -81,7 +130,9 @@ impl Executor for Scripted {
 
     fn start(&self, spec: CallSpec) -> Result<Running, StartError> {
         let (sender, events) = mpsc::channel(16);
+        let life = Life::begin(&self.guests);
         let guest = tokio::spawn(async move {
+            let _life = life;
             let finished = play(&spec, &sender).await;
             let _ = sender.send(CallEvent::Finished(finished)).await;
         });
@@ -145,7 +196,37 @@ async fn play(spec: &CallSpec, events: &mpsc::Sender<CallEvent>) -> Result<ToolO
             ];
             told(ask(events, requests).await)
         }
-        "only_task" => Ok(text("done")),
+        "only_task" | "quick" | "at_once" | "headers" => Ok(text("done")),
+        "slow" => {
+            let progress = CallEvent::Progress { progress: 1.0, total: None, message: None };
+            let _ = events.send(progress).await;
+            let _ = events.send(CallEvent::Status("half way".into())).await;
+            tokio::time::sleep(std::time::Duration::from_millis(60)).await;
+            Ok(text("slowly done"))
+        }
+        "detaches" => {
+            let (reply, id) = oneshot::channel();
+            let _ = events.send(CallEvent::Detach { reply }).await;
+            let id = id.await.unwrap();
+            let name = told(ask(events, vec![form("name")]).await)?;
+            Ok(ToolOutput { structured: Some(Json::new(json!([id]).to_string())), ..name })
+        }
+        "same_key" => {
+            let first = word(&ask(events, vec![form("name"), form("name")]).await.unwrap()[1]);
+            let second = word(&ask(events, vec![form("name")]).await.unwrap()[0]);
+            Ok(text(format!("{first}, {second}")))
+        }
+        "lacks" => Err(CallError::MissingCapability(ClientFeature::Sampling)),
+        "list" => Ok(ToolOutput { structured: Some(Json::new("[1, 2]")), ..ToolOutput::default() }),
+        "steered" => loop {
+            let (reply, messages) = oneshot::channel();
+            let _ = events.send(CallEvent::Steering { reply }).await;
+            let messages = messages.await.unwrap();
+            if !messages.is_empty() {
+                break Ok(text(messages.join(" ")));
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+        },
         _ => std::future::pending().await,
     }
 }

@@ -3,6 +3,7 @@
 
 mod asking;
 mod guest;
+mod modern;
 mod official;
 mod plain;
 mod tasks;
@@ -53,6 +54,8 @@ struct World {
     protocol: Protocol,
     tasks: Tasks,
     clock: Arc<ManualClock>,
+    store: Arc<MemoryStore>,
+    guests: Arc<guest::Guests>,
 }
 
 fn world() -> World {
@@ -61,9 +64,11 @@ fn world() -> World {
 
 fn world_with(request_timeout_ms: u64) -> World {
     let clock = Arc::new(ManualClock::at(NOW));
+    let store = Arc::new(MemoryStore::new());
+    let guests = Arc::<guest::Guests>::default();
     let tasks = Tasks::new(crate::tasks::Options {
-        store: Arc::new(MemoryStore::new()),
-        executor: Arc::new(guest::Scripted::new()),
+        store: store.clone(),
+        executor: Arc::new(guest::Scripted::new(guests.clone())),
         clock: clock.clone(),
         limits: limits(),
         tenant_limits: std::collections::HashMap::new(),
@@ -78,7 +83,7 @@ fn world_with(request_timeout_ms: u64) -> World {
         cursor_key: [7; 32],
         request_timeout_ms,
     };
-    World { protocol: Protocol::new(tasks.clone(), options), tasks, clock }
+    World { protocol: Protocol::new(tasks.clone(), options), tasks, clock, store, guests }
 }
 
 impl World {
@@ -90,7 +95,7 @@ impl World {
     async fn client(&self, requestor: Requestor, version: &str, capabilities: Value) -> Client<'_> {
         let hello = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {"protocolVersion": version,
             "capabilities": capabilities, "clientInfo": {"name": "test", "version": "1"}}});
-        let received = self.receive(Peer { requestor, session: None }, &hello.to_string()).await;
+        let received = self.receive(Peer::unheralded(requestor, None), &hello.to_string()).await;
         let Received::Opened { session, reply } = received else { panic!("not opened") };
         official::check("initialize", &serde_json::from_str(&reply).unwrap());
         let client = Client { world: self, session, requestor };
@@ -114,7 +119,7 @@ struct Client<'a> {
 
 impl Client<'_> {
     fn peer(&self) -> Peer {
-        Peer { requestor: self.requestor, session: Some(self.session.clone()) }
+        Peer::unheralded(self.requestor, Some(self.session.clone()))
     }
 
     /// Sends what has no response.

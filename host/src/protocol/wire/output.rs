@@ -37,7 +37,7 @@ impl Serialize for OutputView<'_> {
 }
 
 /// The content blocks; structured content is also there as text, for clients that read nothing else.
-struct Blocks<'a>(&'a ToolOutput);
+pub(crate) struct Blocks<'a>(pub(crate) &'a ToolOutput);
 
 impl Serialize for Blocks<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

@@ -59,7 +59,7 @@ fn support_name(support: TaskSupport) -> &'static str {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct HintsView<'a> {
+pub(crate) struct HintsView<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     title: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -86,7 +86,7 @@ impl<'a> From<&'a ToolAnnotations> for HintsView<'a> {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct IconView<'a> {
+pub(crate) struct IconView<'a> {
     src: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     mime_type: Option<&'a str>,

@@ -10,6 +10,7 @@ use http::uri::Authority;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header, request};
 use serde_json::json;
 
+use crate::protocol::{Declared, is_modern_version};
 use crate::transport::mcp::Mcp;
 use crate::transport::refusal::Refusal;
 
@@ -35,8 +36,8 @@ const CORS_HEADERS: &[&str] = &[
     "mcp-method",
     "mcp-name",
 ];
-/// Every header of this kind is allowed: tools choose their names.
-const CORS_HEADER_PREFIX: &str = "mcp-param-";
+/// Arguments that are repeated beside the message: tools choose their names.
+const PARAM_PREFIX: &str = "mcp-param-";
 
 impl<M: Mcp> Server<M> {
     /// Host and Origin.
@@ -117,7 +118,7 @@ impl<M: Mcp> Server<M> {
             let asked = request.get(header::ACCESS_CONTROL_REQUEST_HEADERS).and_then(|names| names.to_str().ok());
             let allowed = asked.unwrap_or_default().split(',').map(str::trim).filter(|name| {
                 let name = name.to_ascii_lowercase();
-                CORS_HEADERS.contains(&name.as_str()) || name.starts_with(CORS_HEADER_PREFIX)
+                CORS_HEADERS.contains(&name.as_str()) || name.starts_with(PARAM_PREFIX)
             });
             if let Ok(allowed) = HeaderValue::from_str(&allowed.collect::<Vec<_>>().join(", ")) {
                 headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, allowed);
@@ -145,7 +146,26 @@ impl<M: Mcp> Server<M> {
 
 /// Whether the request speaks a revision that has sessions.
 pub(super) fn is_legacy(headers: &HeaderMap) -> bool {
-    headers.get(PROTOCOL_VERSION).is_none_or(|version| version.as_bytes() < b"2026".as_slice())
+    let version = headers.get(PROTOCOL_VERSION).and_then(|version| version.to_str().ok());
+    !version.is_some_and(is_modern_version)
+}
+
+/// What the headers say about the message, as it stands there: the protocol judges it.
+pub(super) fn declared(headers: &HeaderMap) -> Declared {
+    let text = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
+    let one = |name: HeaderName| {
+        let values: Vec<_> = headers.get_all(name).iter().map(text).collect();
+        (!values.is_empty()).then(|| values.join(", "))
+    };
+    let params = headers
+        .iter()
+        .filter_map(|(name, value)| Some((name.as_str().strip_prefix(PARAM_PREFIX)?.to_owned(), text(value))));
+    Declared {
+        protocol_version: one(PROTOCOL_VERSION),
+        method: one(HeaderName::from_static("mcp-method")),
+        name: one(HeaderName::from_static("mcp-name")),
+        params: params.collect(),
+    }
 }
 
 /// The id of the session that the request belongs to. One that cannot be ours reads as an unknown one.

@@ -16,7 +16,7 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 use http_body_util::BodyExt as _;
 
 use crate::domain::requestor::Requestor;
-use crate::protocol::{Exchange, Frame, Rejection};
+use crate::protocol::{self, Exchange, Frame, Rejection};
 use crate::transport::mcp::{Mcp, Peer, Received, Session as _};
 use crate::transport::refusal::{Refusal, request_id};
 use crate::transport::session::{Live, Open};
@@ -47,10 +47,13 @@ impl<M: Mcp> Server<M> {
                 "Answers come as JSON or events: send Accept: application/json, text/event-stream",
             ));
         }
-        self.check_version(headers)?;
-        let live = self.session(&requestor, headers).await?;
-        let message = read(body, headers, self.options.body_bytes_max).await?;
+        // What is modern by its headers knows no sessions; what is by its body alone is refused for that by the protocol.
         let legacy = checks::is_legacy(headers);
+        let live = if legacy { self.session(&requestor, headers).await? } else { None };
+        let message = read(body, headers, self.options.body_bytes_max).await?;
+        if legacy && !protocol::may_be_modern(&message) {
+            self.check_version(headers)?;
+        }
         let admitted = self.admit(&requestor).and_then(|()| match &live {
             Some(live) => live.begin(&self.now).map(Some).map_err(|error| refused(&error)),
             None => Ok(None),
@@ -64,7 +67,8 @@ impl<M: Mcp> Server<M> {
                 return Ok(json_response(status, refusal.to(id).body()));
             }
         };
-        let peer = Peer { requestor, session: live.as_ref().map(|live| live.session.clone()) };
+        let session = live.as_ref().map(|live| live.session.clone());
+        let peer = Peer { requestor, session, declared: Some(checks::declared(headers)), connection: None };
         let mut work = Work::new(self.clone(), peer, message.clone(), open);
         match work.received().await {
             Received::Exchange(exchange) => {
@@ -123,7 +127,7 @@ impl<M: Mcp> Server<M> {
                     if let Some(live) = &live {
                         self.sessions.save(live).await;
                     }
-                    return json_response(StatusCode::OK, frame.message);
+                    return json_response(frame.rejection.map_or(StatusCode::OK, status), frame.message);
                 }
                 Some(frame) if events => break Some(frame),
                 // Somebody who reads no events gets the answer and nothing before it.
@@ -139,7 +143,7 @@ impl<M: Mcp> Server<M> {
         };
         let log = live.streams.open(self.sessions.epoch, request_id(message).as_deref(), live.kept());
         let opening = stream::opening(&log, live.session.version());
-        if let Some(Frame { message, last }) = first {
+        if let Some(Frame { message, last, .. }) = first {
             log.push(&message, last);
         }
         match live.begin(&self.now) {
@@ -167,7 +171,7 @@ fn unanswered(events: bool) -> Response {
 
 fn status(rejection: Rejection) -> StatusCode {
     match rejection {
-        Rejection::Malformed | Rejection::SessionRequired => StatusCode::BAD_REQUEST,
+        Rejection::Malformed | Rejection::Unserved | Rejection::SessionRequired => StatusCode::BAD_REQUEST,
         Rejection::UnknownMethod => StatusCode::NOT_FOUND,
         Rejection::TooMany => StatusCode::TOO_MANY_REQUESTS,
     }

@@ -50,7 +50,7 @@ pub(super) fn direct(first: Option<Frame>, exchange: Exchange, keepalive: Durati
         tokio::select! {
             biased;
             frame = frames.next() => {
-                let Frame { message, last } = frame?;
+                let Frame { message, last, .. } = frame?;
                 Some((Ok::<_, Infallible>(plain_event(&message)), (!last).then_some(frames)))
             }
             () = sleep(keepalive) => Some((Ok(KEEPALIVE), Some(frames))),

@@ -3,6 +3,7 @@
 mod client;
 mod http;
 mod limits;
+mod modern;
 mod scripted;
 mod sessions;
 mod stdio;

@@ -48,7 +48,7 @@ impl Told {
     /// Queues a message that belongs to no request.
     pub(super) fn tell(&self, text: &str) {
         let message = json!({ "jsonrpc": "2.0", "method": "notifications/told", "params": text }).to_string();
-        self.queue.frames.lock().unwrap().push_back(Frame { message, last: false });
+        self.queue.frames.lock().unwrap().push_back(Frame { message, last: false, rejection: None });
         self.queue.filled.notify_one();
     }
 }
@@ -144,7 +144,7 @@ impl Script {
     fn exchange(&self, method: &str, id: Value, params: Value) -> Exchange {
         self.begun.fetch_add(1, Ordering::SeqCst);
         let fate = Fate { finished: self.finished.clone(), dropped: self.dropped.clone(), done: false };
-        let last = Frame { message: answer(&id, params.clone()), last: true };
+        let last = Frame::from(answer(&id, params.clone()));
         let number = |name: &str| params[name].as_u64().unwrap_or(0);
         // `steps` notifications of `bytes` each, `gap_ms` apart, then the answer after `ms`.
         let (steps, gap_ms, ms) = (number("steps"), number("gap_ms"), number("ms"));
@@ -158,7 +158,10 @@ impl Script {
                     sleep(Duration::from_millis(gap_ms)).await;
                     let params = json!({ "step": step, "padding": padding });
                     let message = json!({ "jsonrpc": "2.0", "method": "notifications/step", "params": params });
-                    return Some((Frame { message: message.to_string(), last: false }, (step + 1, Some(fate))));
+                    return Some((
+                        Frame { message: message.to_string(), last: false, rejection: None },
+                        (step + 1, Some(fate)),
+                    ));
                 }
                 sleep(Duration::from_millis(ms)).await;
                 fate.done = true;
@@ -189,6 +192,21 @@ impl Mcp for Script {
         let method = message["method"].as_str().unwrap_or("").to_owned();
         match (method.as_str(), &peer.session) {
             ("initialize", None) => self.open(&message["params"], &message["id"]),
+            ("declared", session) => {
+                let declared = peer.declared.unwrap();
+                let said = json!({"version": declared.protocol_version, "method": declared.method, "name": declared.name,
+                    "params": declared.params, "session": session.is_some()});
+                Received::Exchange(stream::iter([Frame::from(answer(&message["id"], said))]).boxed())
+            }
+            ("refused", _) => {
+                let rejection = match message["params"].as_str().unwrap() {
+                    "unserved" => Rejection::Unserved,
+                    "unknown" => Rejection::UnknownMethod,
+                    _ => Rejection::TooMany,
+                };
+                let frame = Frame { rejection: Some(rejection), ..Frame::from(answer(&message["id"], json!({}))) };
+                Received::Exchange(stream::iter([frame]).boxed())
+            }
             ("modern", _) => {
                 Received::Exchange(self.exchange(&method, message["id"].clone(), message["params"].clone()))
             }
@@ -202,7 +220,7 @@ impl Mcp for Script {
             ("cancelled", Some(_)) => Received::Exchange(stream::empty().boxed()),
             ("state", Some(session)) => {
                 let state = String::from_utf8(session.state()).unwrap();
-                let frame = Frame { message: answer(&message["id"], json!(state)), last: true };
+                let frame = Frame::from(answer(&message["id"], json!(state)));
                 Received::Exchange(stream::iter([frame]).boxed())
             }
             ("do", Some(_)) => {

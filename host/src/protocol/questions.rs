@@ -1,4 +1,4 @@
-//! Questions to a client, as requests; and its answers.
+//! Questions to a client, as requests or as parts of results; and its answers.
 //!
 //! Owns the shapes of `elicitation/create`, `sampling/createMessage` and `roots/list` in both directions. An answer that does
 //! not fit its question is told to the guest as refused, with the reason: it is a decision of the client like any other.
@@ -65,7 +65,7 @@ struct Ttl {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Ask<'a> {
+pub(crate) struct Ask<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     mode: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -96,6 +96,27 @@ pub(crate) struct Manner {
 
 /// The request as a line; `None` when what the guest asks is no JSON.
 pub(crate) fn request(id: &str, asked: &InputRequest, manner: Manner) -> Option<String> {
+    jsonrpc::request(id, method(&asked.question), &ask(asked, manner)?)
+}
+
+/// A question as a part of a result, the way of 2026-07-28.
+#[derive(Serialize)]
+pub(crate) struct InputRequestView<'a> {
+    method: &'static str,
+    params: Ask<'a>,
+}
+
+impl<'a> InputRequestView<'a> {
+    /// `None` when what the guest asks is no JSON.
+    pub(crate) fn new(asked: &'a InputRequest) -> Option<Self> {
+        let manner = Manner { version: Version::V2025_11_25, related: None, task_ttl_ms: None };
+        // URL elicitations have no id any more.
+        let params = Ask { elicitation_id: None, ..ask(asked, manner)? };
+        Some(Self { method: method(&asked.question), params })
+    }
+}
+
+fn ask(asked: &InputRequest, manner: Manner) -> Option<Ask<'_>> {
     let mut ask = Ask {
         mode: None,
         message: None,
@@ -109,7 +130,7 @@ pub(crate) fn request(id: &str, asked: &InputRequest, manner: Manner) -> Option<
     match &asked.question {
         Question::Form { message, requested_schema } => {
             ask.mode = manner.version.has_tasks().then_some("form");
-            ask.message = Some(message.as_str());
+            ask.message = Some(message);
             ask.requested_schema = Some(Raw(requested_schema));
         }
         Question::Url { message, url, elicitation_id } => {
@@ -123,22 +144,26 @@ pub(crate) fn request(id: &str, asked: &InputRequest, manner: Manner) -> Option<
         }
         Question::Roots => {}
     }
-    jsonrpc::request(id, method(&asked.question), &ask)
+    Some(ask)
 }
 
 /// The answer in a client's response.
 pub(crate) fn answer(question: &Question, reply: &Reply) -> Answer {
-    let result = match reply {
-        Ok(result) => result,
-        Err(error) => return Answer::Refused(error.message.chars().take(REFUSAL_CHARS_MAX).collect()),
-    };
-    let read = match question {
+    match reply {
+        Ok(result) => read_answer(question, result)
+            .unwrap_or_else(|reason| Answer::Refused(format!("the client's answer cannot be used: {reason}"))),
+        Err(error) => Answer::Refused(error.message.chars().take(REFUSAL_CHARS_MAX).collect()),
+    }
+}
+
+/// The answer in a result object, or why it is none to this question.
+pub(crate) fn read_answer(question: &Question, result: &RawValue) -> Result<Answer, String> {
+    match question {
         Question::Form { requested_schema, .. } => elicited(result, Some(requested_schema)),
         Question::Url { .. } => elicited(result, None),
         Question::Sampling(_) => sampled(result),
         Question::Roots => roots(result),
-    };
-    read.unwrap_or_else(|reason| Answer::Refused(format!("the client's answer cannot be used: {reason}")))
+    }
 }
 
 fn read<'a, T: Deserialize<'a>>(result: &'a RawValue) -> Result<T, String> {

@@ -23,7 +23,7 @@ struct Progress<'a> {
 
 /// The progress of one request, under the token that it came with.
 #[derive(Debug)]
-pub(super) struct ProgressReports {
+pub(crate) struct ProgressReports {
     token: Option<Json>,
     related: Option<TaskId>,
     last: Option<f64>,
@@ -31,12 +31,12 @@ pub(super) struct ProgressReports {
 
 impl ProgressReports {
     /// Without a token nothing is ever reported.
-    pub(super) fn new(token: Option<Json>, related: Option<TaskId>) -> Self {
+    pub(crate) fn new(token: Option<Json>, related: Option<TaskId>) -> Self {
         Self { token, related, last: None }
     }
 
     /// The next report; `None` when nobody asked for it, or when it does not go forward.
-    pub(super) fn report(&mut self, progress: f64, total: Option<f64>, message: Option<&str>) -> Option<String> {
+    pub(crate) fn report(&mut self, progress: f64, total: Option<f64>, message: Option<&str>) -> Option<String> {
         let token = self.token.as_ref()?;
         if !progress.is_finite() || self.last.is_some_and(|last| progress <= last) {
             return None;
@@ -64,18 +64,18 @@ struct Log<'a> {
 }
 
 /// A log record.
-pub(super) fn log(level: LogLevel, logger: Option<&str>, data: &Json, task: Option<TaskId>) -> Option<String> {
+pub(crate) fn log(level: LogLevel, logger: Option<&str>, data: &Json, task: Option<TaskId>) -> Option<String> {
     let params = Log { level: level_name(level), logger, data: Raw(data), meta: related(task) };
     notification("notifications/message", Some(&params))
 }
 
 /// A task's whole state; without the metadata that would name it once more.
-pub(super) fn status(task: &Task) -> Option<String> {
+pub(crate) fn status(task: &Task) -> Option<String> {
     notification("notifications/tasks/status", Some(&TaskView::from(task)))
 }
 
 /// The list of tools is different now.
-pub(super) fn tools_changed() -> Option<String> {
+pub(crate) fn tools_changed() -> Option<String> {
     notification::<()>("notifications/tools/list_changed", None)
 }
 

@@ -1,0 +1,66 @@
+//! The arguments of a call: their size, and whether they fit the tool's input schema.
+
+use std::sync::Arc;
+
+use serde_json::value::RawValue;
+
+use super::error::RpcError;
+use super::jsonrpc::strict_value;
+use crate::domain::Json;
+use crate::runtime::ToolEntry;
+
+/// Larger arguments are validated where that does not hold up anybody else.
+pub(crate) const INLINE_BYTES_MAX: usize = 64 * 1024;
+
+/// Why arguments cannot be used.
+pub(crate) enum Misfit {
+    /// They are no usable JSON.
+    Malformed(RpcError),
+    /// They do not fit the tool's schema: a tool error, which a model can read and react to.
+    Schema(String),
+}
+
+impl Misfit {
+    /// For a call whose refusal cannot be a tool error.
+    pub(crate) fn error(self) -> RpcError {
+        match self {
+            Self::Malformed(error) => error,
+            Self::Schema(text) => RpcError::invalid_params(text),
+        }
+    }
+}
+
+/// The arguments as they arrived, if they are an object of a size that the tool takes; absent ones are an empty object.
+pub(crate) fn object<'a>(tool: &ToolEntry, arguments: Option<&'a RawValue>) -> Result<&'a str, RpcError> {
+    let arguments = arguments.map_or("{}", RawValue::get);
+    if !arguments.starts_with('{') {
+        return Err(RpcError::invalid_params("arguments must be an object"));
+    }
+    let bytes_max = tool.limits.arguments_bytes;
+    if arguments.len() as u64 > bytes_max {
+        return Err(RpcError::too_large("arguments_bytes", bytes_max));
+    }
+    Ok(arguments)
+}
+
+/// Checks arguments off the threads that serve other requests.
+pub(crate) async fn fit_elsewhere(tool: Arc<ToolEntry>, arguments: Json) -> Result<(), Misfit> {
+    let checked = tokio::task::spawn_blocking(move || fit(&tool, arguments.as_str())).await;
+    checked.unwrap_or_else(|cause| {
+        Err(Misfit::Malformed(RpcError::host_failure(format_args!("arguments could not be checked: {cause}"))))
+    })
+}
+
+/// Checks arguments against the tool's input schema.
+pub(crate) fn fit(tool: &ToolEntry, arguments: &str) -> Result<(), Misfit> {
+    let value = strict_value(arguments)
+        .map_err(|reason| Misfit::Malformed(RpcError::invalid_params(format!("arguments: {reason}"))))?;
+    tool.input.check(&value).map_err(|violations| {
+        let mut text = format!("The arguments do not fit the input schema of {}:", tool.tool.name);
+        for violation in violations {
+            text.push('\n');
+            text.push_str(&violation.to_string());
+        }
+        Misfit::Schema(text)
+    })
+}

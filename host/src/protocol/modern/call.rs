@@ -1,0 +1,384 @@
+//! `tools/call`: a plain answer, a task, or questions first. The host decides.
+//!
+//! A call starts plainly unless its tool must be a task. It becomes one when it takes too long, or says that it will; what it asks
+//! before that is answered by a request of its own that goes on where this one ended.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
+use serde_json::value::{RawValue, to_raw_value};
+use tokio::time::Instant;
+
+use super::digest::digest;
+use super::guest::{self, Guest};
+use super::meta::Client;
+use super::result::{Ending, EndingView};
+use super::rounds::{Ask, Claim, Outcome, Parked, STATE_MS};
+use super::state::{Answers, Binding, Position, SealError};
+use super::{Request, declared, respond};
+use crate::domain::Json;
+use crate::domain::call::{AskError, ClientFeature, InputRequest};
+use crate::domain::requestor::Requestor;
+use crate::domain::task::{Design, Era, Origin};
+use crate::domain::tool::{TaskSupport, ToolOutput};
+use crate::protocol::arguments::{self, INLINE_BYTES_MAX, Misfit};
+use crate::protocol::error::RpcError;
+use crate::protocol::exchange::{Outlet, talk};
+use crate::protocol::jsonrpc::{self, RequestId};
+use crate::protocol::notices::{self, ProgressReports};
+use crate::protocol::questions::{can_answer, read_answer};
+use crate::protocol::{Exchange, Frame, Shared};
+use crate::tasks::{self, CallNews, CallRequest, RequestedTtl, TaskRequest};
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Params<'a> {
+    name: String,
+    #[serde(borrow)]
+    arguments: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    input_responses: Option<&'a RawValue>,
+    request_state: Option<String>,
+}
+
+/// Keeps `null` apart from an absent member.
+fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
+    <&RawValue>::deserialize(deserializer).map(Some)
+}
+
+/// `tools/call`.
+pub(super) fn call(request: Request<'_>) -> Result<Exchange, RpcError> {
+    let params: Params<'_> = jsonrpc::params(request.params)?;
+    let catalog = request.shared.tasks.catalog();
+    let tool = catalog.get(&params.name).ok_or_else(|| {
+        let name: String = params.name.chars().take(128).collect();
+        RpcError::invalid_params(format!("Unknown tool: {name}"))
+    })?;
+    if tool.tool.task_support == TaskSupport::Required {
+        request.client.check_tasks()?;
+    }
+    let arguments = arguments::object(tool, params.arguments)?;
+    if let Some(declared) = request.declared {
+        declared::check_params(declared, &tool.tool.input_schema, arguments)?;
+    }
+    let fresh = match params.input_responses {
+        Some(raw) => serde_json::from_str(raw.get())
+            .map_err(|_| RpcError::invalid_params("inputResponses must be an object of answers by key"))?,
+        None => Answers::new(),
+    };
+    let client = request.client;
+    let promotable = tool.tool.task_support == TaskSupport::Optional && client.features.contains(ClientFeature::Tasks);
+    let patience = Duration::from_millis(tool.limits.promote_after_ms);
+    let conversation = Conversation {
+        shared: Arc::clone(request.shared),
+        requestor: request.requestor,
+        call: CallRequest {
+            tool: Arc::clone(tool),
+            arguments: Json::new(arguments),
+            client: tasks::Client {
+                features: client.features,
+                log_level: client.log_level,
+                wants_progress: client.progress_token.is_some(),
+            },
+            related: client.related.clone(),
+        },
+        progress: ProgressReports::new(client.progress_token.clone(), None),
+        client,
+        fresh,
+        used: false,
+        from: None,
+        promote_at: promotable.then(|| Instant::now() + patience),
+    };
+    let (id, state) = (request.id, params.request_state);
+    Ok(talk(|outlet| async move { Some(conversation.answer(&id, state, &outlet).await) }))
+}
+
+/// One request of a call, from its start or from a state.
+struct Conversation {
+    shared: Arc<Shared>,
+    requestor: Requestor,
+    call: CallRequest,
+    client: Client,
+    progress: ProgressReports,
+    /// The answers that came with this request.
+    fresh: Answers,
+    /// Whether one of them answered something.
+    used: bool,
+    /// The state that this request goes on from.
+    from: Option<(Position, String)>,
+    /// When the call becomes a task, if it may.
+    promote_at: Option<Instant>,
+}
+
+/// Why there is no ending.
+enum Stop {
+    /// The call itself broke: that is what it came to.
+    Broken(RpcError),
+    /// The request was refused; another one may do better.
+    Refused(RpcError),
+}
+
+impl From<RpcError> for Stop {
+    fn from(error: RpcError) -> Self {
+        Self::Refused(error)
+    }
+}
+
+/// A call that runs.
+struct Running {
+    guest: Guest,
+    issued: Vec<String>,
+    answers: Answers,
+}
+
+impl Conversation {
+    async fn answer(mut self, id: &RequestId, state: Option<String>, outlet: &Outlet) -> Frame {
+        if let Err(misfit) = self.check().await {
+            let ending = match misfit {
+                Misfit::Schema(text) => Ok(Ending::Output(ToolOutput::failure(text))),
+                Misfit::Malformed(error) => Err(error),
+            };
+            return self.respond(id, ending);
+        }
+        if let Some(state) = state {
+            return respond(id, self.go_on(state, outlet).await);
+        }
+        let ending = match self.is_task_at_once() {
+            true => self.create().await,
+            false => self.begin(outlet).await.map_err(|stop| match stop {
+                Stop::Broken(error) | Stop::Refused(error) => error,
+            }),
+        };
+        self.respond(id, ending)
+    }
+
+    fn respond(&self, id: &RequestId, ending: Result<Ending, RpcError>) -> Frame {
+        let state = &self.shared.modern;
+        match &ending {
+            Ok(ending) => respond(id, Ok(EndingView { state, ending })),
+            Err(error) => super::refused(id, error),
+        }
+    }
+
+    async fn check(&self) -> Result<(), Misfit> {
+        let CallRequest { tool, arguments, .. } = &self.call;
+        if arguments.as_str().len() <= INLINE_BYTES_MAX {
+            return arguments::fit(tool, arguments.as_str());
+        }
+        arguments::fit_elsewhere(Arc::clone(tool), arguments.clone()).await
+    }
+
+    fn is_task_at_once(&self) -> bool {
+        let tool = &self.call.tool;
+        tool.tool.task_support == TaskSupport::Required
+            || self.promote_at.is_some() && tool.limits.promote_after_ms == 0
+    }
+
+    fn origin(&self) -> Origin {
+        Origin {
+            era: Era::Modern,
+            design: Design::Extension2026,
+            session: None,
+            features: self.client.features,
+            log_level: self.client.log_level,
+            progress_token: None,
+        }
+    }
+
+    async fn create(&self) -> Result<Ending, RpcError> {
+        let mut call = self.call.clone();
+        // Tasks of this era report nothing on any stream.
+        call.client.wants_progress = false;
+        let request = TaskRequest { call, origin: self.origin(), ttl: RequestedTtl::Default };
+        guest::create(&self.shared, self.requestor, request).await.map(|task| Ending::Task(Box::new(task)))
+    }
+
+    async fn begin(&mut self, outlet: &Outlet) -> Result<Ending, Stop> {
+        let call = self.shared.tasks.call(&self.requestor, self.call.clone()).await;
+        let guest = Guest::new(call.map_err(|error| RpcError::from(&error))?);
+        let answers = self.from.as_ref().map(|(position, _)| position.answers.clone()).unwrap_or_default();
+        self.converse(Running { guest, issued: Vec::new(), answers }, None, outlet).await
+    }
+
+    /// Goes on from a state: with the guest that stands still, or from the start with the answers so far.
+    async fn go_on(&mut self, state: String, outlet: &Outlet) -> Outcome {
+        let opened = self.binding().and_then(|binding| self.shared.modern.rounds.sealer.open(&binding, &state));
+        let position = opened.filter(|position| position.until > self.shared.tasks.now()).ok_or_else(|| {
+            RpcError::invalid_params(
+                "requestState is not one that was given for this call, or it is over its time; call the tool again without it",
+            )
+        })?;
+        let ticket = position.ticket;
+        let rounds = Arc::clone(&self.shared.modern.rounds);
+        let turn = match rounds.claim(self.requestor, ticket, self.fresh_digest()).await {
+            Claim::Turn(turn) => turn,
+            Claim::Done(outcome) => return Outcome::clone(&outcome),
+            Claim::Conflict => {
+                return Err(RpcError::invalid_params(
+                    "this requestState was answered before, with other inputResponses",
+                ));
+            }
+        };
+        self.from = Some((position, state));
+        let ending = match rounds.unpark(&ticket) {
+            Some(Parked { guest, ask, issued, answers }) => {
+                self.converse(Running { guest, issued, answers }, Some(ask), outlet).await
+            }
+            None => self.begin(outlet).await,
+        };
+        let outcome = match ending {
+            Ok(ending) => {
+                let result = to_raw_value(&EndingView { state: &self.shared.modern, ending: &ending })
+                    .map_err(|cause| RpcError::host_failure(format_args!("a result cannot be written: {cause}")))?;
+                // Nothing was answered, so nothing came of it: the state stays good for answers.
+                if matches!(ending, Ending::Asked { .. }) && !self.used {
+                    return Ok(result);
+                }
+                Ok(result)
+            }
+            Err(Stop::Broken(error)) => Err(error),
+            Err(Stop::Refused(error)) => return Err(error),
+        };
+        turn.conclude(outcome.clone());
+        outcome
+    }
+
+    fn binding(&self) -> Option<Binding<'_>> {
+        let arguments: Value = serde_json::from_str(self.call.arguments.as_str()).ok()?;
+        Some(Binding { requestor: &self.requestor, tool: &self.call.tool.tool.name, arguments: digest(&arguments) })
+    }
+
+    fn fresh_digest(&self) -> [u8; 32] {
+        let answers =
+            self.fresh.iter().map(|(key, raw)| (key.clone(), serde_json::from_str(raw.get()).unwrap_or_default()));
+        digest(&Value::Object(answers.collect()))
+    }
+
+    async fn converse(&mut self, mut running: Running, mut ask: Option<Ask>, outlet: &Outlet) -> Result<Ending, Stop> {
+        loop {
+            if let Some(ask) = ask.take() {
+                match self.settle(running, ask)? {
+                    Settled::Answered(same) => running = *same,
+                    Settled::Left(ending) => return Ok(ending),
+                }
+            }
+            let news = tokio::select! {
+                biased;
+                news = running.guest.next() => news,
+                () = at(self.promote_at) => CallNews::Detach,
+            };
+            match news {
+                CallNews::Progress { progress, total, message } => {
+                    outlet.say(self.progress.report(progress, total, message.as_deref()));
+                }
+                CallNews::Log { level, logger, data } => {
+                    if self.client.log_level.is_some_and(|wanted| level >= wanted) {
+                        outlet.say(notices::log(level, logger.as_deref(), &data, None));
+                    }
+                }
+                CallNews::Detach => {
+                    if self.promote_at.take().is_none() {
+                        continue;
+                    }
+                    let origin = self.origin();
+                    match running.guest.promote(&self.shared, self.requestor, origin).await? {
+                        Ok(task) => return Ok(Ending::Task(Box::new(task))),
+                        Err(guest) => running.guest = guest,
+                    }
+                }
+                CallNews::Ask { requests, reply } => {
+                    let unable = requests.iter().find(|request| !can_answer(self.client.features, &request.question));
+                    if let Some(request) = unable {
+                        // The call may be over by now.
+                        let _ = reply.send(Err(AskError::Unsupported(request.question.feature())));
+                        continue;
+                    }
+                    let questions =
+                        requests.into_iter().map(|request| (issue(&mut running.issued, &request.key), request));
+                    ask = Some(Ask { questions: questions.collect(), reply });
+                }
+                CallNews::Finished(Ok(output)) => return Ok(Ending::Output(output)),
+                CallNews::Finished(Err(error)) => return Err(Stop::Broken(RpcError::modern(&error))),
+            }
+        }
+    }
+
+    /// Answers the guest if every answer is there, else leaves the call to a request that brings them.
+    fn settle(&mut self, running: Running, ask: Ask) -> Result<Settled, Stop> {
+        let (mut answers, mut missing, mut unusable) = (Vec::new(), Vec::new(), None);
+        for (key, request) in &ask.questions {
+            let before = running.answers.get(key).and_then(|raw| read_answer(&request.question, raw).ok());
+            match (before, self.fresh.get(key)) {
+                (Some(answer), _) => answers.push(answer),
+                (None, Some(raw)) => match read_answer(&request.question, raw) {
+                    Ok(answer) => {
+                        self.used = true;
+                        answers.push(answer);
+                    }
+                    Err(reason) => unusable = Some(format!("inputResponses.{key} cannot be used: {reason}")),
+                },
+                (None, None) => missing.push((key.clone(), request.clone())),
+            }
+        }
+        if missing.is_empty() && unusable.is_none() {
+            let _ = ask.reply.send(Ok(answers));
+            return Ok(Settled::Answered(Box::new(running)));
+        }
+        if let Some(text) = unusable {
+            if let Some((position, _)) = &self.from {
+                self.park(position.ticket, running, ask);
+            }
+            return Err(Stop::Refused(RpcError::invalid_params(text)));
+        }
+        self.leave(running, ask, missing)
+    }
+
+    /// Asks the client, under the state that it came with if it has brought nothing new, else under a new one.
+    fn leave(&self, mut running: Running, ask: Ask, questions: Vec<(String, InputRequest)>) -> Result<Settled, Stop> {
+        if let Some((position, state)) = self.from.as_ref().filter(|_| !self.used) {
+            let state = state.clone();
+            self.park(position.ticket, running, ask);
+            return Ok(Settled::Left(Ending::Asked { questions, state }));
+        }
+        for (key, raw) in &self.fresh {
+            running.answers.entry(key.clone()).or_insert_with(|| raw.clone());
+        }
+        let until = self.shared.tasks.now().saturating_add(STATE_MS);
+        let broken = || RpcError::host_failure(format_args!("a requestState cannot be made"));
+        let position = Position::new(until, running.answers.clone()).map_err(|_| broken())?;
+        let binding = self.binding().ok_or_else(broken)?;
+        let state = self.shared.modern.rounds.sealer.seal(&binding, &position).map_err(|error| match error {
+            SealError::TooLarge => RpcError::invalid_params("the answers of this call are too large to go on with it"),
+            SealError::Broken => broken(),
+        })?;
+        self.park(position.ticket, running, ask);
+        Ok(Settled::Left(Ending::Asked { questions, state }))
+    }
+
+    fn park(&self, ticket: super::shelf::Ticket, running: Running, ask: Ask) {
+        let Running { guest, issued, answers } = running;
+        self.shared.modern.rounds.park(self.requestor, ticket, Parked { guest, ask, issued, answers });
+    }
+}
+
+enum Settled {
+    Answered(Box<Running>),
+    Left(Ending),
+}
+
+async fn at(time: Option<Instant>) {
+    match time {
+        Some(time) => tokio::time::sleep_until(time).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// The plugin's key at first use, then with `-2`, `-3` …: a key names one question of a call.
+fn issue(issued: &mut Vec<String>, key: &str) -> String {
+    let candidates = std::iter::once(key.to_owned()).chain((2u64..).map(|n| format!("{key}-{n}")));
+    let key = candidates.into_iter().find(|candidate| !issued.contains(candidate)).unwrap_or_else(|| key.to_owned());
+    issued.push(key.clone());
+    key
+}

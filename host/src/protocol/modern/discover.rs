@@ -1,0 +1,48 @@
+//! `server/discover`: what this host is and can do.
+
+use serde::ser::SerializeMap;
+use serde_json::{Value, json};
+
+use super::result::{Complete, Entries};
+use super::{INTERACTION_EXTENSION, Request};
+use crate::protocol::exchange::answered;
+use crate::protocol::jsonrpc::response;
+use crate::protocol::wire::TASKS_EXTENSION;
+use crate::protocol::{Exchange, VERSIONS};
+
+/// Nothing of it changes before the host is exchanged.
+const TTL_MS: u64 = 3_600_000;
+
+struct Discovered<'a> {
+    capabilities: Value,
+    instructions: Option<&'a str>,
+    scope: &'static str,
+}
+
+impl Entries for Discovered<'_> {
+    fn write<M: SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
+        map.serialize_entry("supportedVersions", &VERSIONS)?;
+        map.serialize_entry("capabilities", &self.capabilities)?;
+        if let Some(instructions) = self.instructions {
+            map.serialize_entry("instructions", instructions)?;
+        }
+        map.serialize_entry("ttlMs", &TTL_MS)?;
+        map.serialize_entry("cacheScope", self.scope)
+    }
+}
+
+pub(super) fn discover(request: &Request<'_>) -> Exchange {
+    // Clients check that the value of the extension is empty, unless they know the draft that adds to it.
+    let (tasks, scope) = match request.client.interaction_in_tasks {
+        true => (json!({"steer": true, "pause": true}), "private"),
+        false => (json!({}), "public"),
+    };
+    let capabilities = json!({
+        "logging": {},
+        "tools": {"listChanged": true},
+        "extensions": {TASKS_EXTENSION: tasks, INTERACTION_EXTENSION: {"steer": true, "pause": true}},
+    });
+    let instructions = request.shared.options.instructions.as_deref();
+    let entries = Discovered { capabilities, instructions, scope };
+    answered(response(&request.id, &Complete::new(&request.shared.modern, entries)))
+}

@@ -1,0 +1,279 @@
+//! `subscriptions/listen`: one stream of what a client wants to hear about.
+//!
+//! Invariant: the acknowledgement is first, and names what is honoured; every message carries the subscription's id; a task is
+//! never shown older than it was shown before.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::{broadcast, watch};
+
+use super::result::Complete;
+use super::task::{Detailed, Face, Notice};
+use super::{Request, respond};
+use crate::domain::requestor::Requestor;
+use crate::domain::task::{Task, TaskId};
+use crate::protocol::error::RpcError;
+use crate::protocol::exchange::{Outlet, talk};
+use crate::protocol::jsonrpc::{self, RequestId, notification};
+use crate::protocol::{Exchange, Frame, Shared};
+use crate::tasks::{self, TaskNews};
+
+/// Tasks that one stream may follow; more are left out of the acknowledgement.
+const TASKS_MAX: usize = 1024;
+
+#[derive(Deserialize)]
+struct Params<'a> {
+    #[serde(borrow)]
+    notifications: &'a RawValue,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Filter {
+    #[serde(default)]
+    tools_list_changed: bool,
+    task_ids: Option<Vec<String>>,
+    /// Known and checked, but there is nothing of this kind here.
+    #[serde(default, rename = "promptsListChanged")]
+    _prompts_list_changed: bool,
+    #[serde(default, rename = "resourcesListChanged")]
+    _resources_list_changed: bool,
+    #[serde(default, rename = "resourceSubscriptions")]
+    _resource_subscriptions: Vec<String>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Honoured {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tools_list_changed: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    task_ids: Option<Vec<String>>,
+}
+
+#[derive(Serialize)]
+struct Acknowledged<'a> {
+    notifications: &'a Honoured,
+    #[serde(rename = "_meta")]
+    meta: Meta<'a>,
+}
+
+#[derive(Clone, Copy, Serialize)]
+struct Meta<'a> {
+    #[serde(rename = "io.modelcontextprotocol/subscriptionId")]
+    subscription: &'a RequestId,
+}
+
+#[derive(Serialize)]
+struct Changed<'a> {
+    #[serde(rename = "_meta")]
+    meta: Meta<'a>,
+}
+
+/// `subscriptions/listen`.
+pub(super) fn listen(request: Request<'_>) -> Result<Exchange, RpcError> {
+    let params: Params<'_> = jsonrpc::params(request.params)?;
+    let filter: Filter = jsonrpc::params(Some(params.notifications))?;
+    if filter.task_ids.is_some() {
+        request.client.check_tasks()?;
+    }
+    let face = Face::of(&request);
+    let (shared, requestor, id) = (Arc::clone(request.shared), request.requestor, request.id);
+    // From here on nothing is missed, whenever the stream is read.
+    let tools = filter.tools_list_changed.then(|| {
+        let mut changes = shared.tasks.catalog_changes();
+        changes.mark_unchanged();
+        changes
+    });
+    let news = filter.task_ids.as_ref().map(|_| shared.tasks.feed(&requestor));
+    let wanted = filter.task_ids;
+    let closing =
+        Closing { host: shared.modern.closing.subscribe(), connection: request.connection.map(|one| one.closing()) };
+    Ok(talk(|outlet| async move {
+        let listener = Listener { shared, requestor, id, outlet, face, shown: HashMap::new() };
+        Some(listener.run(wanted, tools, news, closing).await)
+    }))
+}
+
+/// The end of the host, and of the connection where several requests share one.
+struct Closing {
+    host: watch::Receiver<bool>,
+    connection: Option<watch::Receiver<bool>>,
+}
+
+impl Closing {
+    async fn begins(&mut self) {
+        let connection = async {
+            match &mut self.connection {
+                Some(connection) => drop(connection.wait_for(|closing| *closing).await),
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            _ = self.host.wait_for(|closing| *closing) => {}
+            () = connection => {}
+        }
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Cancelled<'a> {
+    request_id: &'a RequestId,
+    reason: &'static str,
+}
+
+struct Listener {
+    shared: Arc<Shared>,
+    requestor: Requestor,
+    id: RequestId,
+    outlet: Outlet,
+    face: Face,
+    /// The tasks that are followed, with what was said of each last.
+    shown: HashMap<TaskId, Shown>,
+}
+
+#[derive(Default)]
+struct Shown {
+    revision: u64,
+    line: String,
+}
+
+enum Next {
+    Tools,
+    News(TaskNews),
+    /// News were lost: look at everything again.
+    Lost,
+    /// The host has nothing more to say.
+    Over,
+}
+
+impl Listener {
+    async fn run(
+        mut self,
+        wanted: Option<Vec<String>>,
+        mut tools: Option<watch::Receiver<u64>>,
+        mut news: Option<broadcast::Receiver<TaskNews>>,
+        mut closing: Closing,
+    ) -> Frame {
+        let mut tasks = Vec::new();
+        for id in wanted.iter().flatten().filter_map(|id| TaskId::parse(id)) {
+            if self.shown.len() >= TASKS_MAX {
+                break;
+            }
+            let Entry::Vacant(place) = self.shown.entry(id) else { continue };
+            match self.shared.tasks.get(&self.requestor, id).await {
+                Ok(task) => {
+                    place.insert(Shown::default());
+                    tasks.push(task);
+                }
+                Err(tasks::Error::NotFound) => {}
+                Err(error) => return super::refused(&self.id, &RpcError::from(&error)),
+            }
+        }
+        let honoured = Honoured {
+            tools_list_changed: tools.is_some().then_some(true),
+            task_ids: wanted.is_some().then(|| tasks.iter().map(|task| task.id.to_string()).collect()),
+        };
+        let acknowledged = Acknowledged { notifications: &honoured, meta: self.meta() };
+        self.outlet.say(notification("notifications/subscriptions/acknowledged", Some(&acknowledged)));
+        for task in tasks {
+            self.show(task).await;
+        }
+        if self.shown.is_empty() {
+            news = None;
+        }
+        while tools.is_some() || news.is_some() {
+            let next = tokio::select! {
+                biased;
+                () = closing.begins() => Next::Over,
+                next = next(&mut tools, &mut news) => next,
+            };
+            match next {
+                Next::Tools => {
+                    let changed = Changed { meta: self.meta() };
+                    self.outlet.say(notification("notifications/tools/list_changed", Some(&changed)));
+                }
+                Next::News(TaskNews::Changed(task)) => {
+                    if self.shown.get(&task.id).is_some_and(|shown| shown.revision <= task.revision) {
+                        self.show(Task::clone(&task)).await;
+                    }
+                }
+                Next::News(TaskNews::Gone(id)) => {
+                    self.shown.remove(&id);
+                }
+                // Tasks of this era report neither on any stream.
+                Next::News(TaskNews::Progress { .. } | TaskNews::Log { .. }) => {}
+                Next::Lost => self.show_all().await,
+                Next::Over => {
+                    // One text of the specification wants a notification where there is no stream to close, another a result.
+                    if closing.connection.is_some() {
+                        let cancelled = Cancelled { request_id: &self.id, reason: "the host stops" };
+                        self.outlet.say(notification("notifications/cancelled", Some(&cancelled)));
+                    }
+                    break;
+                }
+            }
+        }
+        respond(&self.id, Ok(Complete::of_subscription(&self.shared.modern, &self.id)))
+    }
+
+    fn meta(&self) -> Meta<'_> {
+        Meta { subscription: &self.id }
+    }
+
+    async fn show_all(&mut self) {
+        let ids: Vec<_> = self.shown.keys().copied().collect();
+        for id in ids {
+            match self.shared.tasks.get(&self.requestor, id).await {
+                Ok(task) => self.show(task).await,
+                Err(tasks::Error::NotFound) => {
+                    self.shown.remove(&id);
+                }
+                // It was logged where it happened; the next change shows the task again.
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// Says how a task stands, unless that is what was said last.
+    async fn show(&mut self, task: Task) {
+        let (id, revision) = (task.id, task.revision);
+        // An output that cannot be read any more belongs to a task that is gone.
+        let Ok(detailed) = Detailed::read(&self.shared, &self.requestor, task, self.face).await else { return };
+        let notice = Notice { detailed: &detailed, meta: Meta { subscription: &self.id } };
+        let Some(line) = notification("notifications/tasks", Some(&notice)) else { return };
+        if self.shown.get(&id).is_some_and(|shown| shown.line != line) {
+            self.shown.insert(id, Shown { revision, line: line.clone() });
+            self.outlet.say(line);
+        }
+    }
+}
+
+async fn next(tools: &mut Option<watch::Receiver<u64>>, news: &mut Option<broadcast::Receiver<TaskNews>>) -> Next {
+    let tools = async {
+        match tools {
+            Some(changes) => changes.changed().await.map_or(Next::Over, |()| Next::Tools),
+            None => std::future::pending().await,
+        }
+    };
+    let news = async {
+        match news {
+            Some(news) => match news.recv().await {
+                Ok(news) => Next::News(news),
+                Err(RecvError::Lagged(_)) => Next::Lost,
+                Err(RecvError::Closed) => Next::Over,
+            },
+            None => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        next = tools => next,
+        next = news => next,
+    }
+}

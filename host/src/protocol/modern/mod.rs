@@ -1,0 +1,218 @@
+//! The modern era (2026-07-28): stateless requests, and tasks as an extension that the host decides about.
+//!
+//! Owns which methods there are and the order in which a request is checked: its `_meta`, what was declared beside it, its
+//! revision, its method, its client's capabilities, its params. Invariant: nothing is inferred from an earlier request or from the
+//! connection; what a request needs to continue another one it carries itself.
+
+mod call;
+mod connection;
+mod declared;
+mod digest;
+mod discover;
+mod guest;
+mod listen;
+mod meta;
+mod result;
+mod rounds;
+mod shelf;
+mod state;
+mod task;
+mod tasks;
+mod tools;
+
+use std::sync::Arc;
+
+use futures::StreamExt as _;
+use serde::Serialize;
+use serde_json::json;
+use serde_json::value::{RawValue, to_raw_value};
+use tokio::sync::watch;
+
+use super::error::RpcError;
+use super::exchange::answered;
+use super::jsonrpc::{Message, RequestId, error_response, response};
+use super::{Declared, Exchange, Frame, Peer, ProtocolOptions, Received, Rejection, Shared, VERSIONS};
+use crate::domain::requestor::Requestor;
+use connection::InFlight;
+use meta::Client;
+use rounds::Rounds;
+
+pub use connection::Connection;
+pub(super) use meta::{is_modern_version, names_a_version};
+
+/// The revision that is spoken here.
+pub(super) const VERSION: &str = "2026-07-28";
+/// The extension of steer, pause and resume: a name of our own, because the draft's place is checked strictly by clients.
+const INTERACTION_EXTENSION: &str = "dev.bulkhead/task-interaction";
+
+/// A method of the modern era.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    Discover,
+    ToolsList,
+    ToolsCall,
+    Listen,
+    TasksGet,
+    TasksUpdate,
+    TasksCancel,
+    TasksSteer,
+    TasksPause,
+    TasksResume,
+}
+
+/// Every method that a client may call.
+pub const METHODS: [(&str, Method); 10] = [
+    ("server/discover", Method::Discover),
+    ("tools/list", Method::ToolsList),
+    ("tools/call", Method::ToolsCall),
+    ("subscriptions/listen", Method::Listen),
+    ("tasks/get", Method::TasksGet),
+    ("tasks/update", Method::TasksUpdate),
+    ("tasks/cancel", Method::TasksCancel),
+    ("tasks/steer", Method::TasksSteer),
+    ("tasks/pause", Method::TasksPause),
+    ("tasks/resume", Method::TasksResume),
+];
+
+impl Method {
+    fn named(name: &str) -> Option<Self> {
+        METHODS.iter().find(|(known, _)| *known == name).map(|(_, method)| *method)
+    }
+
+    /// Refuses a client that did not declare what the method belongs to.
+    fn check_capabilities(self, client: &Client) -> Result<(), RpcError> {
+        let interaction = |what: &str| {
+            let required = json!({"extensions": {INTERACTION_EXTENSION: {what: true}}});
+            Err(RpcError::missing_capability(&format!("{INTERACTION_EXTENSION} with {what}"), &required))
+        };
+        match self {
+            Self::Discover | Self::ToolsList | Self::ToolsCall | Self::Listen => Ok(()),
+            Self::TasksSteer if !client.interaction.steer => interaction("steer"),
+            Self::TasksPause | Self::TasksResume if !client.interaction.pause => interaction("pause"),
+            Self::TasksSteer | Self::TasksPause | Self::TasksResume => Ok(()),
+            Self::TasksGet | Self::TasksUpdate | Self::TasksCancel => client.check_tasks(),
+        }
+    }
+}
+
+/// What the era keeps between requests: nothing that a request depends on.
+pub(super) struct State {
+    server_info: Box<RawValue>,
+    rounds: Arc<Rounds>,
+    closing: watch::Sender<bool>,
+}
+
+#[derive(Serialize)]
+struct ServerInfo<'a> {
+    name: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    title: Option<&'a str>,
+    version: &'a str,
+}
+
+impl State {
+    pub(super) fn new(options: &ProtocolOptions) -> Self {
+        let server_info = ServerInfo {
+            name: &options.server_name,
+            title: options.server_title.as_deref(),
+            version: &options.server_version,
+        };
+        Self {
+            server_info: to_raw_value(&server_info).unwrap_or_else(|_| RawValue::NULL.to_owned()),
+            rounds: Arc::new(Rounds::new(&options.cursor_key)),
+            closing: watch::Sender::new(false),
+        }
+    }
+
+    /// Ends every listen stream, those that begin later too.
+    pub(super) fn close(&self) {
+        self.closing.send_replace(true);
+    }
+}
+
+/// A request that was checked up to its params.
+struct Request<'a> {
+    shared: &'a Arc<Shared>,
+    requestor: Requestor,
+    id: RequestId,
+    client: Client,
+    declared: Option<&'a Declared>,
+    connection: Option<&'a Arc<Connection>>,
+    params: Option<&'a RawValue>,
+}
+
+/// Takes a message.
+pub(super) fn receive(shared: &Arc<Shared>, peer: &Peer, message: Message<'_>) -> Received {
+    match message {
+        Message::Request { id, method, params } => {
+            let exchange = request(shared, peer, id.clone(), &method, params);
+            Received::Exchange(exchange.unwrap_or_else(|error| answered(refused(&id, &error))))
+        }
+        // The only one there is cancels, and only where requests share a connection: see `Connection`.
+        Message::Notification { .. } => Received::Accepted,
+        Message::Response { id, .. } => {
+            let error = RpcError::invalid_request(format!("clients of {VERSION} send requests and notifications only"));
+            Received::Rejected { rejection: Rejection::Malformed, body: error_response(Some(&id), &error) }
+        }
+    }
+}
+
+fn request(
+    shared: &Arc<Shared>,
+    peer: &Peer,
+    id: RequestId,
+    name: &str,
+    params: Option<&RawValue>,
+) -> Result<Exchange, RpcError> {
+    let meta = meta::read(params)?;
+    let method = Method::named(name);
+    if let Some(declared) = &peer.declared {
+        declared::check(declared, &meta.version, name, method, params)?;
+    }
+    if meta.version != VERSION {
+        return Err(RpcError::unsupported_version(&VERSIONS, &meta.version));
+    }
+    let method = method.ok_or_else(|| RpcError::unknown_method(name))?;
+    let client = meta.client()?;
+    method.check_capabilities(&client)?;
+    let in_flight = match &peer.connection {
+        Some(connection) => Some(connection.begin(&id)?),
+        None => None,
+    };
+    let (declared, connection) = (peer.declared.as_ref(), peer.connection.as_ref());
+    let request = Request { shared, requestor: peer.requestor, id, client, declared, connection, params };
+    let exchange = match method {
+        Method::Discover => Ok(discover::discover(&request)),
+        Method::ToolsList => tools::list(&request),
+        Method::ToolsCall => call::call(request),
+        Method::Listen => listen::listen(request),
+        Method::TasksGet => tasks::get(request),
+        Method::TasksUpdate => tasks::update(request),
+        Method::TasksCancel => tasks::cancel(request),
+        Method::TasksSteer => tasks::steer(request),
+        Method::TasksPause => tasks::pause(request),
+        Method::TasksResume => tasks::resume(request),
+    }?;
+    Ok(match in_flight {
+        Some(in_flight) => until_cancelled(exchange, in_flight),
+        None => exchange,
+    })
+}
+
+/// Ends without a response when the client cancels the request; what is dropped then stops its call.
+fn until_cancelled(exchange: Exchange, in_flight: InFlight) -> Exchange {
+    exchange.take_until(async move { in_flight.cancelled().await }).boxed()
+}
+
+/// A refusal as a response.
+fn refused(id: &RequestId, error: &RpcError) -> Frame {
+    Frame { message: error_response(Some(id), error), last: true, rejection: error.rejection }
+}
+
+/// A response, whatever it is.
+fn respond<T: Serialize>(id: &RequestId, result: Result<T, RpcError>) -> Frame {
+    match result {
+        Ok(result) => response(id, &result).into(),
+        Err(error) => refused(id, &error),
+    }
+}

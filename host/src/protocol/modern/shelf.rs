@@ -1,0 +1,184 @@
+//! A bounded place for things that may be wanted again, and can be done without.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tokio::time::Instant;
+
+use crate::domain::requestor::Requestor;
+
+/// The random name of one state of one call.
+pub(super) type Ticket = [u8; 16];
+
+/// How much may lie there.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bounds {
+    pub(super) weight_max_per_requestor: usize,
+    pub(super) weight_max: usize,
+}
+
+/// Things by ticket. What a requestor puts there beyond its share pushes out its own oldest; beyond the whole, the oldest of
+/// whoever has most.
+pub(super) struct Shelf<V> {
+    bounds: Bounds,
+    slots: Mutex<Slots<V>>,
+}
+
+struct Slots<V> {
+    by_ticket: HashMap<Ticket, Slot<V>>,
+    /// Counts what was ever put there: a smaller number is older.
+    number: u64,
+}
+
+struct Slot<V> {
+    requestor: Requestor,
+    weight: usize,
+    until: Instant,
+    number: u64,
+    value: V,
+}
+
+/// A thing on its way to the shelf.
+pub(super) struct Item<V> {
+    pub(super) ticket: Ticket,
+    pub(super) requestor: Requestor,
+    pub(super) weight: usize,
+    pub(super) until: Instant,
+    pub(super) value: V,
+}
+
+impl<V> Shelf<V> {
+    pub(super) fn new(bounds: Bounds) -> Self {
+        Self { bounds, slots: Mutex::new(Slots { by_ticket: HashMap::new(), number: 0 }) }
+    }
+
+    fn slots(&self) -> MutexGuard<'_, Slots<V>> {
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Puts a thing there, in place of one under the same ticket. What goes for it is dropped.
+    pub(super) fn put(&self, item: Item<V>) {
+        let mut slots = self.slots();
+        let gone = slots.put(item, self.bounds);
+        drop(slots);
+        drop(gone);
+    }
+
+    /// What lies under a ticket; if nothing does, `make` puts something there.
+    pub(super) fn get_or_put(&self, ticket: &Ticket, make: impl FnOnce() -> Item<V>) -> Option<V>
+    where
+        V: Clone,
+    {
+        let mut slots = self.slots();
+        let gone = slots.expire();
+        if let Some(slot) = slots.by_ticket.get(ticket) {
+            return Some(slot.value.clone());
+        }
+        let pushed_out = slots.put(make(), self.bounds);
+        drop(slots);
+        drop((gone, pushed_out));
+        None
+    }
+
+    /// Takes a thing away.
+    pub(super) fn take(&self, ticket: &Ticket) -> Option<V> {
+        let slot = self.slots().by_ticket.remove(ticket)?;
+        (slot.until > Instant::now()).then_some(slot.value)
+    }
+
+    /// Drops what is over its time.
+    pub(super) fn expire(&self) {
+        let gone = self.slots().expire();
+        drop(gone);
+    }
+}
+
+impl<V> Slots<V> {
+    fn expire(&mut self) -> Vec<Slot<V>> {
+        let now = Instant::now();
+        self.by_ticket.extract_if(|_, slot| slot.until <= now).map(|(_, slot)| slot).collect()
+    }
+
+    fn put(&mut self, item: Item<V>, bounds: Bounds) -> Vec<Slot<V>> {
+        let Item { ticket, requestor, weight, until, value } = item;
+        let mut gone = self.expire();
+        gone.extend(self.by_ticket.remove(&ticket));
+        self.number += 1;
+        self.by_ticket.insert(ticket, Slot { requestor, weight, until, number: self.number, value });
+        while self.weight_of(&requestor) > bounds.weight_max_per_requestor {
+            let Some(slot) = self.push_out(&requestor) else { break };
+            gone.push(slot);
+        }
+        while self.by_ticket.values().map(|slot| slot.weight).sum::<usize>() > bounds.weight_max {
+            let Some(heaviest) =
+                self.by_ticket.values().map(|slot| slot.requestor).max_by_key(|one| self.weight_of(one))
+            else {
+                break;
+            };
+            gone.extend(self.push_out(&heaviest));
+        }
+        gone
+    }
+
+    fn weight_of(&self, requestor: &Requestor) -> usize {
+        self.by_ticket.values().filter(|slot| slot.requestor == *requestor).map(|slot| slot.weight).sum()
+    }
+
+    fn push_out(&mut self, requestor: &Requestor) -> Option<Slot<V>> {
+        let oldest = self.by_ticket.iter().filter(|(_, slot)| slot.requestor == *requestor);
+        let ticket = *oldest.min_by_key(|(_, slot)| slot.number)?.0;
+        self.by_ticket.remove(&ticket)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::requestor::{RequestorId, TenantId};
+    use std::time::Duration;
+
+    fn item(ticket: u8, requestor: u8, weight: usize, ms: u64) -> Item<u8> {
+        Item {
+            ticket: [ticket; 16],
+            requestor: Requestor { tenant: TenantId([0; 16]), id: RequestorId([requestor; 16]) },
+            weight,
+            until: Instant::now() + Duration::from_millis(ms),
+            value: ticket,
+        }
+    }
+
+    fn held(shelf: &Shelf<u8>) -> Vec<u8> {
+        let mut held: Vec<_> = shelf.slots().by_ticket.values().map(|slot| slot.value).collect();
+        held.sort_unstable();
+        held
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_requestor_pushes_out_its_own_oldest() {
+        let shelf = Shelf::new(Bounds { weight_max_per_requestor: 3, weight_max: 5 });
+        for ticket in 1..=4 {
+            shelf.put(item(ticket, 1, 1, 1000));
+        }
+        assert_eq!(held(&shelf), [2, 3, 4]);
+        shelf.put(item(9, 2, 2, 1000));
+        assert_eq!(held(&shelf), [2, 3, 4, 9]);
+        shelf.put(item(8, 3, 1, 1000));
+        assert_eq!(held(&shelf), [3, 4, 8, 9], "the oldest of whoever has most went");
+        shelf.put(item(7, 2, 4, 1000));
+        assert!(!held(&shelf).contains(&7), "nobody gets more than its share");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_over_its_time_is_gone() {
+        let shelf = Shelf::new(Bounds { weight_max_per_requestor: 9, weight_max: 9 });
+        shelf.put(item(1, 1, 1, 10));
+        shelf.put(item(2, 1, 1, 100));
+        tokio::time::advance(Duration::from_millis(50)).await;
+        assert_eq!(shelf.take(&[1; 16]), None);
+        shelf.expire();
+        assert_eq!(held(&shelf), [2]);
+        assert_eq!(shelf.get_or_put(&[2; 16], || item(3, 1, 1, 1)), Some(2));
+        assert_eq!(shelf.get_or_put(&[4; 16], || item(4, 1, 1, 9)), None);
+        assert_eq!(shelf.take(&[4; 16]), Some(4));
+    }
+}

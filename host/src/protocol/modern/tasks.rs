@@ -1,0 +1,158 @@
+//! The methods of the extension, and steer, pause and resume.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::result::Complete;
+use super::task::{Detailed, Face};
+use super::{Request, refused, respond};
+use crate::domain::call::Answer;
+use crate::domain::requestor::Requestor;
+use crate::domain::task::{Phase, Task, TaskId};
+use crate::protocol::error::RpcError;
+use crate::protocol::exchange::single;
+use crate::protocol::jsonrpc;
+use crate::protocol::questions::read_answer;
+use crate::protocol::{Exchange, Shared};
+use crate::tasks;
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Named {
+    task_id: String,
+}
+
+/// What is no id at all is answered like an id that nobody has.
+fn id_of(text: &str) -> Result<TaskId, RpcError> {
+    TaskId::parse(text).ok_or_else(|| RpcError::from(&tasks::Error::NotFound))
+}
+
+fn named(request: &Request<'_>) -> Result<TaskId, RpcError> {
+    let named: Named = jsonrpc::params(request.params)?;
+    id_of(&named.task_id)
+}
+
+/// An exchange whose response is a task as it stands after `change`.
+fn showing<W>(request: Request<'_>, change: impl FnOnce(Arc<Shared>, Requestor) -> W) -> Exchange
+where
+    W: Future<Output = Result<Task, tasks::Error>> + Send + 'static,
+{
+    let face = Face::of(&request);
+    let (shared, requestor, id) = (Arc::clone(request.shared), request.requestor, request.id);
+    let changed = change(Arc::clone(&shared), requestor);
+    single(async move {
+        let detailed = match changed.await {
+            Ok(task) => Detailed::read(&shared, &requestor, task, face).await,
+            Err(error) => Err(error),
+        };
+        let detailed = detailed.map_err(|error| RpcError::from(&error));
+        respond(&id, detailed.map(|detailed| Complete::new(&shared.modern, detailed)))
+    })
+}
+
+/// An exchange whose response only says that it was understood.
+fn acknowledging<W>(request: Request<'_>, change: impl FnOnce(Arc<Shared>, Requestor) -> W) -> Exchange
+where
+    W: Future<Output = Result<(), RpcError>> + Send + 'static,
+{
+    let (shared, id) = (Arc::clone(request.shared), request.id);
+    let changed = change(Arc::clone(&shared), request.requestor);
+    single(async move {
+        match changed.await {
+            Ok(()) => respond(&id, Ok(Complete::new(&shared.modern, ()))),
+            Err(error) => refused(&id, &error),
+        }
+    })
+}
+
+/// `tasks/get`.
+pub(super) fn get(request: Request<'_>) -> Result<Exchange, RpcError> {
+    let task = named(&request)?;
+    Ok(showing(request, |shared, requestor| async move { shared.tasks.get(&requestor, task).await }))
+}
+
+/// `tasks/cancel`. A task that is over stays as it is.
+pub(super) fn cancel(request: Request<'_>) -> Result<Exchange, RpcError> {
+    let task = named(&request)?;
+    Ok(acknowledging(request, move |shared, requestor| async move {
+        match shared.tasks.cancel(&requestor, task).await {
+            Ok(_) | Err(tasks::Error::Ended) => Ok(()),
+            Err(error) => Err(RpcError::from(&error)),
+        }
+    }))
+}
+
+/// `tasks/update`: answers to some or all of the questions. Keys that wait for no answer are ignored, and so is an answer that
+/// comes too late; one that does not fit its question refuses the whole request.
+pub(super) fn update(request: Request<'_>) -> Result<Exchange, RpcError> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Update {
+        task_id: String,
+        input_responses: HashMap<String, Box<RawValue>>,
+    }
+    let update: Update = jsonrpc::params(request.params)?;
+    let id = id_of(&update.task_id)?;
+    let sees_paused = request.client.interaction.pause;
+    Ok(acknowledging(request, move |shared, requestor| async move {
+        let task = shared.tasks.get(&requestor, id).await.map_err(|error| RpcError::from(&error))?;
+        if sees_paused && matches!(task.phase, Phase::Paused { .. }) {
+            return Err(RpcError::invalid_params("The task is paused; resume it before its questions are answered"));
+        }
+        for (key, answer) in answers(&task, &update.input_responses)? {
+            match shared.tasks.answer(&requestor, id, &key, answer).await {
+                Ok(_) | Err(tasks::Error::Ended) => {}
+                Err(error) => return Err(RpcError::from(&error)),
+            }
+        }
+        Ok(())
+    }))
+}
+
+fn answers(task: &Task, responses: &HashMap<String, Box<RawValue>>) -> Result<Vec<(String, Answer)>, RpcError> {
+    let outstanding = task.outstanding().filter_map(|input| {
+        let response = responses.get(&input.issued_key)?;
+        Some((input, read_answer(&input.request.question, response)))
+    });
+    outstanding
+        .map(|(input, answer)| {
+            let key = &input.issued_key;
+            let answer = answer
+                .map_err(|reason| RpcError::invalid_params(format!("inputResponses.{key} cannot be used: {reason}")))?;
+            Ok((key.clone(), answer))
+        })
+        .collect()
+}
+
+/// `tasks/steer`: a message for the run, durable before the acknowledgement.
+pub(super) fn steer(request: Request<'_>) -> Result<Exchange, RpcError> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Steer {
+        task_id: String,
+        message: String,
+    }
+    let steer: Steer = jsonrpc::params(request.params)?;
+    let task = id_of(&steer.task_id)?;
+    Ok(acknowledging(request, move |shared, requestor| async move {
+        let steered = shared.tasks.steer(&requestor, task, steer.message).await;
+        steered.map(drop).map_err(|error| RpcError::from(&error))
+    }))
+}
+
+/// `tasks/pause`.
+pub(super) fn pause(request: Request<'_>) -> Result<Exchange, RpcError> {
+    let task = named(&request)?;
+    Ok(showing(request, move |shared, requestor| async move {
+        shared.tasks.pause(&requestor, task, Some("paused by request".to_owned())).await
+    }))
+}
+
+/// `tasks/resume`.
+pub(super) fn resume(request: Request<'_>) -> Result<Exchange, RpcError> {
+    let task = named(&request)?;
+    Ok(showing(request, move |shared, requestor| async move { shared.tasks.resume(&requestor, task).await }))
+}

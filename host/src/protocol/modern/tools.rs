@@ -1,0 +1,72 @@
+//! `tools/list`: the same for everybody, in the order of names.
+
+use serde::ser::{Serialize, SerializeMap, Serializer};
+
+use super::Request;
+use super::result::{Complete, Entries};
+use crate::domain::tool::Tool;
+use crate::protocol::Exchange;
+use crate::protocol::cursor::{self, PAGE, Paged, bad_cursor};
+use crate::protocol::error::RpcError;
+use crate::protocol::exchange::answered;
+use crate::protocol::jsonrpc::{self, response};
+use crate::protocol::wire::{HintsView, IconView, MetaView, Raw, entry_if};
+
+/// Plugins may be exchanged while the host runs; who wants to know at once listens.
+const TTL_MS: u64 = 60_000;
+
+struct Page<'a> {
+    tools: Vec<ToolView<'a>>,
+    next_cursor: Option<String>,
+}
+
+impl Entries for Page<'_> {
+    fn write<M: SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
+        map.serialize_entry("tools", &self.tools)?;
+        entry_if(map, "nextCursor", self.next_cursor.as_ref())?;
+        map.serialize_entry("ttlMs", &TTL_MS)?;
+        map.serialize_entry("cacheScope", "public")
+    }
+}
+
+struct ToolView<'a>(&'a Tool);
+
+impl Serialize for ToolView<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let tool = self.0;
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("name", &tool.name)?;
+        entry_if(&mut map, "title", tool.title.as_ref())?;
+        map.serialize_entry("description", &tool.description)?;
+        map.serialize_entry("inputSchema", &Raw(&tool.input_schema))?;
+        entry_if(&mut map, "outputSchema", tool.output_schema.as_ref().map(Raw))?;
+        entry_if(&mut map, "annotations", tool.annotations.as_ref().map(HintsView::from))?;
+        if !tool.icons.is_empty() {
+            map.serialize_entry("icons", &tool.icons.iter().map(IconView::from).collect::<Vec<_>>())?;
+        }
+        entry_if(&mut map, "_meta", MetaView::new(&tool.meta, None))?;
+        map.end()
+    }
+}
+
+pub(super) fn list(request: &Request<'_>) -> Result<Exchange, RpcError> {
+    const METHOD: &str = "tools/list";
+    let paged: Paged = jsonrpc::params(request.params)?;
+    let (key, requestor) = (&request.shared.options.cursor_key, &request.requestor);
+    let after = match paged.cursor {
+        Some(cursor) => Some(cursor::open(key, METHOD, requestor, &cursor).ok_or_else(bad_cursor)?),
+        None => None,
+    };
+    let catalog = request.shared.tasks.catalog();
+    let mut left = catalog
+        .tools()
+        .iter()
+        .map(|entry| &entry.tool)
+        .filter(|tool| after.as_ref().is_none_or(|after| tool.name.as_bytes() > after.as_slice()));
+    let tools: Vec<_> = left.by_ref().take(PAGE).map(ToolView).collect();
+    let next_cursor = match (left.next(), tools.last()) {
+        (Some(_), Some(last)) => cursor::seal(key, METHOD, requestor, last.0.name.as_bytes()),
+        _ => None,
+    };
+    Ok(answered(response(&request.id, &Complete::new(&request.shared.modern, Page { tools, next_cursor }))))
+}

@@ -1,0 +1,198 @@
+//! Plain answers and tasks: who decides, and what is written.
+
+use super::*;
+
+#[tokio::test]
+async fn a_plain_call_is_answered_plainly_and_writes_nothing() {
+    let world = world();
+    for client in [world.plain(), world.tasked()] {
+        let result = client.result("tools/call", json!({"name": "echo", "arguments": {"text": "hi"}})).await;
+        let expected = json!({"resultType": "complete", "content": [{"type": "text", "text": "hi"}],
+            "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "bulkhead", "version": "0.1.0"}}});
+        assert_eq!(result, expected);
+        assert_eq!(client.call("quick").await["resultType"], "complete");
+    }
+    assert_eq!(world.stored().await, 0);
+}
+
+#[tokio::test]
+async fn structured_content_may_be_anything() {
+    let world = world();
+    let result = world.plain().call("list").await;
+    assert_eq!(result["structuredContent"], json!([1, 2]));
+    assert_eq!(result["content"], json!([{"type": "text", "text": "[1, 2]"}]));
+}
+
+#[tokio::test]
+async fn failures_of_tools_arguments_and_guests_are_told_apart() {
+    let world = world();
+    let client = world.plain();
+    assert_eq!(client.call("fails").await["isError"], true);
+    let misfit = client.result("tools/call", json!({"name": "echo", "arguments": {"text": 1}})).await;
+    assert!(misfit["isError"] == true && misfit["content"][0]["text"].as_str().unwrap().contains("/text"));
+    for (params, code) in [
+        (json!({"name": "nobody"}), -32602),
+        (json!({"arguments": {}}), -32602),
+        (json!({"name": "echo", "arguments": []}), -32602),
+        (json!({"name": "faulty"}), 1001),
+        (json!({"name": "custom"}), 77),
+        (json!({"name": "broken_json"}), -32603),
+    ] {
+        assert_eq!(client.refusal("tools/call", params.clone()).await, (code, None), "{params}");
+    }
+    let lacks = client.refusal("tools/call", json!({"name": "lacks"})).await;
+    assert_eq!(lacks, (-32021, Some(Rejection::Unserved)));
+}
+
+#[tokio::test]
+async fn a_wish_for_a_task_is_no_word_of_this_era() {
+    let world = world();
+    let params = json!({"name": "quick", "arguments": {}, "task": {"ttl": 1000}});
+    assert_eq!(world.tasked().result("tools/call", params).await["resultType"], "complete");
+    assert_eq!(world.stored().await, 0);
+}
+
+#[tokio::test]
+async fn a_tool_that_must_be_a_task_is_one_or_nothing() {
+    let world = world();
+    let refused = world.plain().refusal("tools/call", json!({"name": "only_task"})).await;
+    assert_eq!(refused, (-32021, Some(Rejection::Unserved)));
+    let legacy = world.plain().lacking("sampling");
+    let mut legacy = legacy;
+    legacy.capabilities["tasks"] = json!({"requests": {"tools": {"call": {}}}});
+    assert_eq!(
+        legacy.refusal("tools/call", json!({"name": "only_task"})).await.0,
+        -32021,
+        "the older word is no declaration"
+    );
+    assert_eq!((world.started(), world.stored().await), (0, 0));
+
+    let created = world.tasked().call("only_task").await;
+    assert_eq!((&created["resultType"], &created["status"]), (&json!("task"), &json!("working")));
+    assert_eq!((&created["createdAt"], &created["ttlMs"]), (&json!(NOW_TEXT), &json!(60_000)));
+    assert!(created["result"].is_null() && created["task"].is_null() && created["requestState"].is_null());
+    let done = world.tasked().until(&created["taskId"], "completed").await;
+    assert_eq!(done["result"], json!({"resultType": "complete", "content": [{"type": "text", "text": "done"}]}));
+}
+
+#[tokio::test]
+async fn a_slow_call_becomes_a_task_and_runs_once() {
+    let world = world();
+    let client = world.tasked().with_meta("progressToken", json!(7));
+    let mut stream = client.open("tools/call", json!({"name": "slow"})).await;
+    let progress = stream.next().await;
+    assert_eq!((&progress["params"]["progressToken"], &progress["params"]["progress"]), (&json!(7), &json!(1)));
+    let created = stream.last().await.0["result"].take();
+    assert_eq!(created["resultType"], "task");
+    let task = client.until(&created["taskId"], "working").await;
+    assert_eq!(task["statusMessage"], "half way", "what the guest said before is not lost");
+    let done = client.until(&created["taskId"], "completed").await;
+    assert_eq!(done["result"]["content"][0]["text"], "slowly done");
+    assert_eq!(world.started(), 1);
+}
+
+#[tokio::test]
+async fn nothing_becomes_a_task_for_a_client_without_tasks() {
+    let world = world();
+    let result = world.plain().call("slow").await;
+    assert_eq!(result["content"][0]["text"], "slowly done");
+    assert_eq!(world.stored().await, 0);
+}
+
+#[tokio::test]
+async fn a_tool_can_be_a_task_at_once_or_by_its_own_wish() {
+    let world = world();
+    let client = world.tasked();
+    assert_eq!(client.call("at_once").await["resultType"], "task");
+    assert_eq!(world.plain().call("at_once").await["resultType"], "complete");
+
+    let created = client.call("detaches").await;
+    assert_eq!(created["resultType"], "task");
+    let id = &created["taskId"];
+    client.until(id, "input_required").await;
+    let answer = json!({"name": {"action": "accept", "content": {"name": "Ada"}}});
+    client.result("tasks/update", json!({"taskId": id, "inputResponses": answer})).await;
+    let done = client.until(id, "completed").await;
+    assert_eq!(done["result"]["structuredContent"], json!([id]), "the guest knows the id");
+
+    // Without tasks the wish comes to nothing, and what is asked is asked in rounds.
+    assert_eq!(world.plain().call("detaches").await["resultType"], "input_required");
+}
+
+#[tokio::test]
+async fn a_call_that_may_not_become_a_task_goes_on_plainly() {
+    let world = world();
+    world.store.set_read_only(Some("full".into()));
+    let result = world.tasked().call("slow").await;
+    assert_eq!(result["content"][0]["text"], "slowly done");
+    assert_eq!(world.started(), 1);
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_cancels_its_call_and_leaves_no_task() {
+    let world = world();
+    let mut stream = world.plain().open("tools/call", json!({"name": "forever"})).await;
+    assert!(stream.is_silent().await);
+    drop(stream);
+    world.quiet().await;
+
+    // It leaves while the record is being written.
+    let mut stream = world.tasked().open("tools/call", json!({"name": "forever"})).await;
+    assert!(futures::poll!(stream.exchange.next()).is_pending());
+    for _ in 0..3 {
+        tokio::task::yield_now().await;
+        assert!(futures::poll!(stream.exchange.next()).is_pending());
+    }
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    assert!(futures::poll!(stream.exchange.next()).is_pending(), "the record is on its way");
+    drop(stream);
+    world.quiet().await;
+    assert_eq!((world.started(), world.stored().await), (2, 0));
+}
+
+#[tokio::test]
+async fn a_task_outlives_the_stream_that_made_it() {
+    let world = world();
+    let created = world.tasked().call("slow").await;
+    assert_eq!(created["resultType"], "task");
+    world.tasked().until(&created["taskId"], "completed").await;
+}
+
+#[tokio::test]
+async fn logs_and_progress_come_only_when_they_were_asked_for() {
+    let world = world();
+    let mut stream = world.plain().open("tools/call", json!({"name": "count"})).await;
+    stream.last().await;
+    let client = world
+        .plain()
+        .with_meta("io.modelcontextprotocol/logLevel", json!("info"))
+        .with_meta("progressToken", json!("p"));
+    let mut stream = client.open("tools/call", json!({"name": "count"})).await;
+    let mut said = Vec::new();
+    loop {
+        let message = stream.next().await;
+        match message["method"].as_str() {
+            Some("notifications/progress") => said.push(message["params"]["progress"].to_string()),
+            Some("notifications/message") => said.push(message["params"]["level"].as_str().unwrap().to_owned()),
+            _ => break,
+        }
+    }
+    assert_eq!(said, ["1", "info", "2", "error"]);
+}
+
+#[tokio::test]
+async fn a_full_quota_has_its_own_status() {
+    let world = world();
+    let client = world.tasked();
+    for _ in 0..10 {
+        assert_eq!(client.call("at_once").await["resultType"], "task");
+    }
+    let mut streams = Vec::new();
+    for _ in 0..16 {
+        let mut stream = world.plain().open("tools/call", json!({"name": "forever"})).await;
+        assert!(futures::poll!(stream.exchange.next()).is_pending());
+        streams.push(stream);
+    }
+    let refused = world.plain().refusal("tools/call", json!({"name": "quick"})).await;
+    assert_eq!(refused, (1010, Some(Rejection::TooMany)));
+}
