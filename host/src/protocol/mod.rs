@@ -210,6 +210,11 @@ impl Protocol {
         }
     }
 
+    /// Ends the streams that last as long as their client listens: the host is going down. Calls go on.
+    pub fn close(&self) {
+        self.shared.modern.close();
+    }
+
     /// What the host says to a session outside of any request: the legacy GET stream, or stdout. It never ends by itself.
     ///
     /// Nothing is kept for a session that nobody listens to: questions and a changed tool list are said when somebody does

@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use sha2::{Digest, Sha256};
 use tokio::sync::{Notify, broadcast, watch};
 
 use super::admission::{Admission, Full, Held, Hold, LimitsTable, Purpose};
 use super::clock::Clock;
+use super::creation::{Identity, facts};
 use super::durations::Durations;
 use super::feed::{Feeds, lock};
 use super::identity::{host_failure, random};
@@ -17,24 +17,21 @@ use super::lists::{ListGenerations, Lists, ResourceUpdate};
 use super::occupancy::Occupancy;
 use super::plain::PlainCall;
 use super::rate::Rates;
-use super::run::{Begin, OUTCOME_RETRY, Run};
-use super::{CallRequest, Client, Error, PluginRequest, RequestedTtl, TaskNews, TaskRequest};
+use super::run::{Begin, Run};
+use super::{CallRequest, Error, Once, PluginRequest, TaskNews, TaskRequest};
 use crate::domain::call::Answer;
 use crate::domain::lifecycle::{self, Event, Refusal};
 use crate::domain::limits::Limits;
 use crate::domain::requestor::{Requestor, TenantId};
-use crate::domain::task::{Active, CallId, Lease, NodeId, Phase, Retention, Task, TaskId};
+use crate::domain::task::{CallId, Lease, NodeId, Phase, Task, TaskId};
 use crate::domain::tool::ToolOutput;
 use crate::domain::{Json, UnixMs};
-use crate::runtime::{CallFacts, CallSpec, Catalog, Executor, Operation, Returned, ToolEntry};
-use crate::store::{self, Change, Creation, ListPosition, Store, StoredCaps};
+use crate::runtime::{CallSpec, Catalog, Executor, Returned, ToolEntry};
+use crate::store::{self, Change, ListPosition, Store};
 
 /// A lease is extended every [`HEARTBEAT`], so that two may be missed.
 pub(super) const LEASE_MS: u64 = 30_000;
 pub(super) const HEARTBEAT: Duration = Duration::from_secs(10);
-
-/// Related tasks that one call may name; more are ignored.
-const RELATED_MAX: usize = 16;
 
 /// Writers of one record that may get in each other's way before something is wrong: every retry means that another one won.
 const CONFLICTS_MAX: u32 = 1_000;
@@ -171,10 +168,38 @@ impl Tasks {
         let inner = &self.inner;
         inner.refuse_if_draining()?;
         inner.creations.check(requestor)?;
-        // A caller that goes away in the middle must not leave a record behind that nobody runs.
-        let (inner, requestor) = (Arc::clone(inner), *requestor);
-        let creating = tokio::spawn(async move { inner.create(&requestor, request).await });
-        creating.await.unwrap_or_else(|error| Err(host_failure("creating a task", &error)))
+        let created = inner.create(requestor, request, None).await?;
+        created.ok_or_else(|| host_failure("creating a task", &"an id was drawn twice"))
+    }
+
+    /// Creates a task under a name of its requestor's, unless there is one already: then that one, whatever it was made of.
+    pub async fn create_once(&self, requestor: &Requestor, request: TaskRequest, alias: &str) -> Result<Once, Error> {
+        let inner = &self.inner;
+        // Twice at most: another request may be faster, or the one that was found be over its time.
+        for _ in 0..3 {
+            let found = inner.store.by_alias(requestor, alias).await.map_err(|error| inner.store_error(error))?;
+            if let Some(id) = found {
+                match self.get(requestor, id).await {
+                    Ok(task) => return Ok(Once { task, found: true }),
+                    Err(Error::NotFound) => {
+                        inner.expire(requestor, id).await.map_err(|error| inner.store_error(error))?;
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+            inner.refuse_if_draining()?;
+            inner.creations.check(requestor)?;
+            if let Some(task) = inner.create(requestor, request.clone(), Some(alias.to_owned())).await? {
+                return Ok(Once { task, found: false });
+            }
+        }
+        Err(host_failure("creating a task", &"its name is taken and belongs to nothing"))
+    }
+
+    /// The arguments of a task's call, as they arrived.
+    pub async fn arguments(&self, requestor: &Requestor, id: TaskId) -> Result<Json, Error> {
+        let arguments = self.inner.store.arguments(requestor, id).await;
+        arguments.map_err(|error| self.inner.store_error(error))?.ok_or(Error::NotFound)
     }
 
     /// The record, with what the run last said about itself.
@@ -284,14 +309,6 @@ impl Tasks {
 
 const NOT_OUTSTANDING: &str = "no question with this key is waiting for an answer";
 
-/// What tells one run from another.
-pub(super) struct Identity {
-    pub(super) seed: [u8; 32],
-    pub(super) call_id: CallId,
-    pub(super) task_id: Option<TaskId>,
-    pub(super) attempt: u32,
-}
-
 impl Inner {
     /// Reads, steps, commits, until nobody was faster; then tells the run and the watchers.
     pub(super) async fn apply(
@@ -339,24 +356,6 @@ impl Inner {
         Ok(())
     }
 
-    async fn create(self: &Arc<Self>, requestor: &Requestor, request: TaskRequest) -> Result<Task, Error> {
-        let permit = self.admission.try_permit(requestor, Purpose::Task);
-        let place = match &permit {
-            Some(_) => None,
-            None => Some(self.admission.hold(requestor, Hold::Queued).map_err(|full| refused(full, Some(1_000)))?),
-        };
-        let active = if permit.is_some() { Active::Running } else { Active::Queued };
-        let (seed, call_id) = (random()?, CallId(random()?));
-        let task = Arc::new(self.record(requestor, &request, active, seed, call_id).await?);
-        let begin = match (permit, place) {
-            (Some(permit), _) => Begin::Running(permit),
-            (None, place) => self.queue(requestor, place),
-        };
-        self.start_run(task.clone(), begin, Some((request.call.tool, request.call.arguments)));
-        self.sooner.notify_one();
-        Ok(Task::clone(&task))
-    }
-
     pub(super) fn start_run(self: &Arc<Self>, task: Arc<Task>, begin: Begin, known: Option<(Arc<ToolEntry>, Json)>) {
         let run = Arc::new(Run::new(task.clone()));
         lock(&self.runs).insert(task.id, run.clone());
@@ -386,138 +385,6 @@ impl Inner {
         task
     }
 
-    /// Writes the record of a call that runs already.
-    pub(super) async fn record_running(
-        &self,
-        requestor: &Requestor,
-        request: TaskRequest,
-        seed: [u8; 32],
-        call_id: CallId,
-    ) -> Result<Task, Error> {
-        self.refuse_if_draining()?;
-        self.creations.check(requestor)?;
-        let task = self.record(requestor, &request, Active::Running, seed, call_id).await?;
-        self.sooner.notify_one();
-        Ok(task)
-    }
-
-    /// Writes a new record, durable and counted when this returns.
-    async fn record(
-        &self,
-        requestor: &Requestor,
-        request: &TaskRequest,
-        active: Active,
-        seed: [u8; 32],
-        call_id: CallId,
-    ) -> Result<Task, Error> {
-        let limits = self.admission.limits(requestor);
-        let now = self.clock.now();
-        let tool = &request.call.tool;
-        let starts = active == Active::Running;
-        let task = Task {
-            id: TaskId(random()?),
-            requestor: *requestor,
-            revision: 0,
-            tool: tool.tool.name.clone(),
-            plugin: tool.plugin.clone(),
-            engine_hash: self.executor.engine_hash(),
-            origin: request.origin.clone(),
-            arguments_digest: Sha256::digest(request.call.arguments.as_str()).into(),
-            created_at: now,
-            updated_at: now,
-            retention: retention(request.ttl, limits),
-            poll_interval_ms: self.durations.poll_interval_ms(requestor, &tool.tool.name),
-            phase: Phase::Active(active),
-            status_message: (!starts).then(|| "queued".to_owned()),
-            inputs: Vec::new(),
-            steering: Vec::new(),
-            steering_delivered: 0,
-            alias: None,
-            seed,
-            call_id,
-            lease: Some(self.lease(now)),
-            attempt: u32::from(starts),
-            related: self.known(requestor, &request.call.related).await?,
-        };
-        let creation = Creation {
-            task,
-            arguments: request.call.arguments.clone(),
-            reserved_bytes: self.reserved_bytes(requestor, tool),
-            caps: self.stored_caps(requestor),
-        };
-        let id = creation.task.id;
-        self.store.create(creation).await.map_err(|error| {
-            if let store::Error::Engine(_) = error {
-                self.forget(*requestor, id);
-            }
-            self.store_error(error)
-        })
-    }
-
-    /// A creation that the engine below failed may have been written all the same: nobody was told of it and nobody runs it, so it
-    /// has to go.
-    fn forget(&self, requestor: Requestor, id: TaskId) {
-        let store = self.store.clone();
-        tokio::spawn(async move {
-            while let Err(error) = store.remove(&requestor, id).await {
-                tracing::debug!(task.id = %id, "a failed creation cannot be removed yet: {error}");
-                tokio::time::sleep(OUTCOME_RETRY).await;
-            }
-        });
-    }
-
-    /// Those of the named tasks that this requestor may read; the others are dropped without a word.
-    async fn known(&self, requestor: &Requestor, ids: &[TaskId]) -> Result<Vec<TaskId>, Error> {
-        let mut known = Vec::new();
-        for id in ids.iter().take(RELATED_MAX) {
-            let task = self.store.get(requestor, *id).await.map_err(|error| self.store_error(error))?;
-            if task.is_some_and(|task| !self.is_expired(&task)) && !known.contains(id) {
-                known.push(*id);
-            }
-        }
-        Ok(known)
-    }
-
-    pub(super) fn spec(
-        &self,
-        requestor: &Requestor,
-        request: &CallRequest,
-        identity: Identity,
-        related: &[TaskId],
-    ) -> CallSpec {
-        CallSpec {
-            plugin: request.tool.plugin.clone(),
-            operation: Operation::CallTool {
-                tool: request.tool.plugin_tool.clone(),
-                arguments: request.arguments.clone(),
-            },
-            limits: request.tool.limits.clone(),
-            facts: facts(requestor, request.client, identity, related),
-        }
-    }
-
-    /// What a task reserves for its output: never more than its share when every place for an unfinished task is taken, so that
-    /// the numbers of the configuration can all be reached. A larger output (up to `result_bytes`) is stored all the same and
-    /// blocks new tasks until there is room.
-    fn reserved_bytes(&self, requestor: &Requestor, tool: &ToolEntry) -> u64 {
-        let limits = self.admission.limits(requestor);
-        let places = u64::from(limits.tasks_running_per_requestor)
-            + u64::from(limits.tasks_queued_per_requestor)
-            + u64::from(limits.tasks_waiting_per_requestor)
-            + u64::from(limits.tasks_paused_per_requestor);
-        tool.limits.result_bytes.min(limits.tasks_stored_bytes_per_requestor / 2 / places.max(1))
-    }
-
-    fn stored_caps(&self, requestor: &Requestor) -> StoredCaps {
-        let limits = self.admission.limits(requestor);
-        StoredCaps {
-            tasks_per_requestor: limits.tasks_stored_per_requestor,
-            bytes_per_requestor: limits.tasks_stored_bytes_per_requestor,
-            tasks_per_tenant: limits.tasks_stored_per_tenant,
-            bytes_per_tenant: limits.tasks_stored_bytes_per_tenant,
-        }
-    }
-
     /// A permit for a call that is no task.
     async fn occupy(&self, requestor: &Requestor) -> Result<Occupancy, Error> {
         self.refuse_if_draining()?;
@@ -536,7 +403,7 @@ impl Inner {
         Ok(Occupancy::new(self.admission.clone(), *requestor, false, permit))
     }
 
-    fn refuse_if_draining(&self) -> Result<(), Error> {
+    pub(super) fn refuse_if_draining(&self) -> Result<(), Error> {
         if self.draining.load(Ordering::Acquire) { Err(Error::Draining) } else { Ok(()) }
     }
 
@@ -569,42 +436,6 @@ impl Inner {
     }
 }
 
-/// What a guest may know about its call.
-fn facts(requestor: &Requestor, client: Client, identity: Identity, related: &[TaskId]) -> CallFacts {
-    let Identity { seed, call_id, task_id, attempt } = identity;
-    CallFacts {
-        call_id,
-        task_id: task_id.map(|id| id.to_string()),
-        attempt,
-        idempotency_key: derived(b"bulkhead idempotency key", &[&seed]),
-        requestor_alias: derived(b"bulkhead requestor alias", &[&requestor.tenant.0, &requestor.id.0]),
-        features: client.features,
-        log_level: client.log_level,
-        related_tasks: related.iter().map(TaskId::to_string).collect(),
-        seed,
-        wants_progress: client.wants_progress,
-    }
-}
-
-fn refused(full: Full, retry_after_ms: Option<u64>) -> Error {
+pub(super) fn refused(full: Full, retry_after_ms: Option<u64>) -> Error {
     Error::Quota { limit: full.limit, value: full.value, retry_after_ms }
-}
-
-fn retention(ttl: RequestedTtl, limits: &Limits) -> Retention {
-    match ttl {
-        RequestedTtl::Default => Retention::FromCreation { ttl_ms: limits.ttl_ms_default.min(limits.ttl_ms_max) },
-        RequestedTtl::Ms(ttl_ms) => Retention::FromCreation { ttl_ms: ttl_ms.min(limits.ttl_ms_max) },
-        RequestedTtl::Unlimited if limits.ttl_unlimited => Retention::Unlimited,
-        RequestedTtl::Unlimited => Retention::FromCreation { ttl_ms: limits.ttl_ms_max },
-    }
-}
-
-/// 128 bits that say nothing about what they were made from, in hexadecimal.
-fn derived(purpose: &[u8], parts: &[&[u8]]) -> String {
-    let mut hash = Sha256::new();
-    for part in std::iter::once(&purpose).chain(parts) {
-        hash.update((part.len() as u64).to_be_bytes());
-        hash.update(part);
-    }
-    hash.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
 }

@@ -7,6 +7,7 @@
 
 mod admission;
 pub mod clock;
+mod creation;
 mod durations;
 mod engine;
 mod feed;
@@ -104,6 +105,14 @@ pub struct TaskRequest {
     pub call: CallRequest,
     pub origin: Origin,
     pub ttl: RequestedTtl,
+}
+
+/// What became of a request for a task that is to be made once.
+#[derive(Clone, Debug)]
+pub struct Once {
+    pub task: Task,
+    /// It was there before.
+    pub found: bool,
 }
 
 /// What a plain call says while it runs.

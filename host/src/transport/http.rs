@@ -158,6 +158,7 @@ impl<M: Mcp> Server<M> {
             }
         }
         self.phase.send_replace(Phase::Draining);
+        self.mcp.close();
         sweeper.abort();
         tokio::select! {
             () = self.finish(&permits) => {}

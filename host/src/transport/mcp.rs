@@ -67,6 +67,9 @@ pub trait Mcp: Send + Sync + 'static {
     /// A session as it was when its state was saved; `None` if the state cannot be understood.
     fn restore(&self, requestor: Requestor, id: &str, state: &[u8]) -> Option<Arc<Self::Session>>;
 
+    /// The host stops: ends what would last as long as its client listens. Calls go on.
+    fn close(&self) {}
+
     /// Protocol versions that a client may name in a header, newest first.
     fn versions(&self) -> &[&str];
 }

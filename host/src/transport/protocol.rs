@@ -69,6 +69,10 @@ impl mcp::Mcp for Protocol {
         (*session.requestor() == requestor).then(|| Session::of(self, Arc::new(session)))
     }
 
+    fn close(&self) {
+        Self::close(self);
+    }
+
     fn versions(&self) -> &[&str] {
         &protocol::VERSIONS
     }

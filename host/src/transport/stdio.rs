@@ -80,6 +80,7 @@ pub(super) async fn serve_with<M: Mcp>(
         // Nobody can be answered any more.
         written = &mut writing => return written.unwrap_or_else(|error| Err(io::Error::other(error))),
     };
+    connection.in_flight.close();
     let finishing = async {
         connection.finish().await;
         writing.await.unwrap_or_else(|error| Err(io::Error::other(error)))

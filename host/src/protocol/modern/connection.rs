@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 use crate::protocol::error::RpcError;
 use crate::protocol::jsonrpc::{self, RequestId};
@@ -14,11 +14,21 @@ use crate::protocol::jsonrpc::{self, RequestId};
 #[derive(Debug, Default)]
 pub struct Connection {
     in_flight: Mutex<HashMap<RequestId, Arc<Notify>>>,
+    closing: watch::Sender<bool>,
 }
 
 impl Connection {
     fn in_flight(&self) -> MutexGuard<'_, HashMap<RequestId, Arc<Notify>>> {
         self.in_flight.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends what would otherwise last as long as the connection. Calls go on.
+    pub fn close(&self) {
+        self.closing.send_replace(true);
+    }
+
+    pub(super) fn closing(&self) -> watch::Receiver<bool> {
+        self.closing.subscribe()
     }
 
     /// Notes a request; ids are unique among those that are being served.

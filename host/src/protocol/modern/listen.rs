@@ -93,10 +93,40 @@ pub(super) fn listen(request: Request<'_>) -> Result<Exchange, RpcError> {
     let lists = Lists::new(&shared, &filter);
     let news = filter.task_ids.as_ref().map(|_| shared.tasks.feed(&requestor));
     let wanted = filter.task_ids;
+    let closing =
+        Closing { host: shared.modern.closing.subscribe(), connection: request.connection.map(|one| one.closing()) };
     Ok(talk(|outlet| async move {
         let listener = Listener { shared, requestor, id, outlet, face, shown: HashMap::new() };
-        Some(listener.run(wanted, lists, news).await)
+        Some(listener.run(wanted, lists, news, closing).await)
     }))
+}
+
+/// The end of the host, and of the connection where several requests share one.
+struct Closing {
+    host: watch::Receiver<bool>,
+    connection: Option<watch::Receiver<bool>>,
+}
+
+impl Closing {
+    async fn begins(&mut self) {
+        let connection = async {
+            match &mut self.connection {
+                Some(connection) => drop(connection.wait_for(|closing| *closing).await),
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            _ = self.host.wait_for(|closing| *closing) => {}
+            () = connection => {}
+        }
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Cancelled<'a> {
+    request_id: &'a RequestId,
+    reason: &'static str,
 }
 
 struct Listener {
@@ -167,6 +197,7 @@ impl Listener {
         wanted: Option<Vec<String>>,
         mut lists: Option<Lists>,
         mut news: Option<broadcast::Receiver<TaskNews>>,
+        mut closing: Closing,
     ) -> Frame {
         let mut tasks = Vec::new();
         for id in wanted.iter().flatten().filter_map(|id| TaskId::parse(id)) {
@@ -198,7 +229,12 @@ impl Listener {
             news = None;
         }
         while lists.is_some() || news.is_some() {
-            match next(&mut lists, &mut news).await {
+            let next = tokio::select! {
+                biased;
+                () = closing.begins() => Next::Over,
+                next = next(&mut lists, &mut news) => next,
+            };
+            match next {
                 Next::Changed(kinds) => {
                     for kind in kinds {
                         let changed = Changed { meta: self.meta() };
@@ -216,7 +252,14 @@ impl Listener {
                 // Tasks of this era report neither on any stream.
                 Next::News(TaskNews::Progress { .. } | TaskNews::Log { .. }) => {}
                 Next::Lost => self.show_all().await,
-                Next::Over => break,
+                Next::Over => {
+                    // One text of the specification wants a notification where there is no stream to close, another a result.
+                    if closing.connection.is_some() {
+                        let cancelled = Cancelled { request_id: &self.id, reason: "the host stops" };
+                        self.outlet.say(notification("notifications/cancelled", Some(&cancelled)));
+                    }
+                    break;
+                }
             }
         }
         respond(&self.id, Ok(Complete::of_subscription(&self.shared.modern, &self.id)))

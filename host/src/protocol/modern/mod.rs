@@ -26,6 +26,7 @@ use futures::StreamExt as _;
 use serde::Serialize;
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
+use tokio::sync::watch;
 
 use super::error::RpcError;
 use super::exchange::answered;
@@ -98,6 +99,7 @@ impl Method {
 pub(super) struct State {
     server_info: Box<RawValue>,
     rounds: Arc<Rounds>,
+    closing: watch::Sender<bool>,
 }
 
 #[derive(Serialize)]
@@ -118,7 +120,13 @@ impl State {
         Self {
             server_info: to_raw_value(&server_info).unwrap_or_else(|_| RawValue::NULL.to_owned()),
             rounds: Arc::new(Rounds::new(&options.cursor_key)),
+            closing: watch::Sender::new(false),
         }
+    }
+
+    /// Ends every listen stream, those that begin later too.
+    pub(super) fn close(&self) {
+        self.closing.send_replace(true);
     }
 }
 
@@ -129,6 +137,7 @@ struct Request<'a> {
     id: RequestId,
     client: Client,
     declared: Option<&'a Declared>,
+    connection: Option<&'a Arc<Connection>>,
     params: Option<&'a RawValue>,
 }
 
@@ -170,7 +179,8 @@ fn request(
         Some(connection) => Some(connection.begin(&id)?),
         None => None,
     };
-    let request = Request { shared, requestor: peer.requestor, id, client, declared: peer.declared.as_ref(), params };
+    let (declared, connection) = (peer.declared.as_ref(), peer.connection.as_ref());
+    let request = Request { shared, requestor: peer.requestor, id, client, declared, connection, params };
     let exchange = match method {
         Method::Discover => Ok(discover::discover(&request)),
         Method::ToolsList => tools::list(&request),

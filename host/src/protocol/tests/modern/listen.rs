@@ -136,3 +136,39 @@ async fn a_pause_shows_on_the_streams_of_those_who_know_it() {
     let seen = other.next().await;
     assert_eq!((&seen["params"]["status"], &seen["params"]["statusMessage"]), (&json!("working"), &json!("paused")));
 }
+
+#[tokio::test]
+async fn streams_end_with_a_result_when_the_host_stops() {
+    let world = world();
+    let filter = json!({"notifications": {"toolsListChanged": true}});
+    let mut stream = world.plain().open("subscriptions/listen", filter.clone()).await;
+    stream.next().await;
+    world.protocol.close();
+    let (response, _) = stream.last().await;
+    assert_eq!(response["result"]["_meta"]["io.modelcontextprotocol/subscriptionId"], 1);
+    let mut late = world.plain().open("subscriptions/listen", filter).await;
+    late.next().await;
+    late.last().await;
+}
+
+#[tokio::test]
+async fn streams_of_a_shared_connection_end_with_it_and_no_others() {
+    let world = world();
+    let connection = Arc::<Connection>::default();
+    let filter = json!({"notifications": {"toolsListChanged": true}});
+    let mut other = world.plain().open("subscriptions/listen", filter.clone()).await;
+    other.next().await;
+    let message = world.plain().message(&json!("l"), "subscriptions/listen", &filter).to_string();
+    let peer = Peer { requestor: ANNA, session: None, declared: None, connection: Some(connection.clone()) };
+    let Received::Exchange(exchange) = world.receive(peer, &message).await else { panic!("no exchange") };
+    let mut stream = Stream { exchange, method: "subscriptions/listen", id: json!("l"), _world: &world };
+    stream.next().await;
+    connection.close();
+    let cancelled = stream.next().await;
+    assert_eq!(
+        (&cancelled["method"], &cancelled["params"]["requestId"]),
+        (&json!("notifications/cancelled"), &json!("l"))
+    );
+    stream.last().await;
+    assert!(other.is_silent().await);
+}
