@@ -186,14 +186,14 @@ async fn a_call_under_a_key_is_made_once_even_across_a_kill() {
     let setup = Setup::with(&["primes", "desk"]);
     let host = setup.start().await;
     let client = Modern::full(&host, None).with_meta("dev.bulkhead/idempotencyKey", json!("trip-1"));
-    let task = client.task("wait", json!({"ms": 1_500})).await;
-    assert_eq!(client.task("wait", json!({"ms": 1_500.0})).await, task);
+    let task = client.task("wait", json!({"ms": 4_000})).await;
+    assert_eq!(client.task("wait", json!({"ms": 4_000.0})).await, task);
     client.until_status(&task, "completed").await;
     host.kill().await;
     let host = setup.start().await;
     let client = Modern::full(&host, None).with_meta("dev.bulkhead/idempotencyKey", json!("trip-1"));
-    let done = client.tool("wait", json!({"ms": 1_500})).await;
-    assert_eq!(done["structuredContent"]["waited_ms"], 1_500);
+    let done = client.tool("wait", json!({"ms": 4_000})).await;
+    assert_eq!(done["structuredContent"]["waited_ms"], 4_000);
     let refused = client.call("tools/call", json!({"name": "wait", "arguments": {"ms": 1}})).await.expect_err("other");
     assert_eq!((refused.code, &refused.data["type"]), (-32602, &json!("idempotency_key_conflict")));
 }
