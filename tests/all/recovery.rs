@@ -1,5 +1,6 @@
 //! What survives: `kill -9` at any moment, restarts, drains.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -36,8 +37,11 @@ async fn create_until_killed(url: &str, session: &str, seed: u64) -> Vec<Acknowl
     let mut dice = Dice(seed);
     let mut acknowledged: Vec<Acknowledged> = Vec::new();
     let http = reqwest::Client::builder().no_proxy().timeout(PATIENCE).build().expect("a client");
+    let ids = AtomicU64::new(0);
     let send = async |method: &str, params: Value| -> Option<Value> {
-        let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
+        // The session's other writers have ids of their own.
+        let id = format!("{seed}-{}", ids.fetch_add(1, Ordering::Relaxed));
+        let body = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
         let request = http
             .post(url)
             .header("mcp-session-id", session)
@@ -104,8 +108,8 @@ async fn kill_at_random_moments_loses_no_acknowledged_task() {
     let seed = std::env::var("BULKHEAD_TEST_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(0x5EED_u64);
     println!("seed {seed}; set BULKHEAD_TEST_SEED to repeat it");
     let mut dice = Dice(seed);
-    let limits =
-        "[limits]\nrequests_per_second = 100000\ntask_creations_per_second = 100000\ntasks_queued_per_requestor = 2000";
+    let limits = "[limits]\nrequests_per_second = 100000\ntask_creations_per_second = 100000\ntasks_queued_per_requestor = 2000\n\
+                  tasks_stored_per_requestor = 1000000\ntasks_stored_per_tenant = 1000000";
     let mut setup = Setup::with(&["primes"]).config(limits);
     let mut all: Vec<Acknowledged> = Vec::new();
     for round in 0..rounds(6, 60) {

@@ -1,1 +1,80 @@
-fn main() {}
+//! The bench: every number as a ratio to something that was measured in the same run, so that it means the same on every machine.
+//!
+//! Owns the list of measurements and how they are shown. Host, bare handler and native server are processes of their own, so that
+//! none of them shares a thread with the load generator.
+
+mod costs;
+mod load;
+mod peers;
+mod report;
+mod store;
+mod throughput;
+
+use std::time::Duration;
+
+use clap::Parser;
+
+use report::Report;
+
+/// Measures the host against a bare HTTP handler, a native server and its own store.
+#[derive(Parser)]
+struct Arguments {
+    /// How long each measurement lasts.
+    #[arg(long, default_value_t = 3)]
+    seconds: u64,
+    /// Only measurements whose name contains this.
+    #[arg(long)]
+    only: Option<String>,
+    /// Serves one of the peers; the bench starts itself with this.
+    #[arg(long, hide = true)]
+    peer: Option<peers::Peer>,
+}
+
+/// How long, and what.
+pub(crate) struct Plan {
+    pub(crate) each: Duration,
+    only: Option<String>,
+}
+
+impl Plan {
+    fn wants(&self, name: &str) -> bool {
+        self.only.as_ref().is_none_or(|only| name.contains(only.as_str()))
+    }
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let arguments = Arguments::parse();
+    if let Some(peer) = arguments.peer {
+        return peers::serve(peer).await;
+    }
+    if cfg!(debug_assertions) {
+        eprintln!("This is the dev profile: the numbers say little. `cargo xtask bench` measures with optimisation.\n");
+    }
+    let plan = Plan { each: Duration::from_secs(arguments.seconds.max(1)), only: arguments.only };
+    let mut report = Report::default();
+    if plan.wants("echo") || plan.wants("get") {
+        throughput::calls_and_reads(&plan, &mut report).await?;
+    }
+    if plan.wants("sandbox") {
+        costs::sandbox_alone(&plan, &mut report).await?;
+    }
+    if plan.wants("tasks") {
+        store::creations(&plan, &mut report).await?;
+        throughput::created_to_completed(&plan, &mut report).await?;
+    }
+    if plan.wants("loops") {
+        costs::reads_beside_loops(&plan, &mut report).await?;
+    }
+    if plan.wants("memory") {
+        costs::memory(&mut report).await?;
+    }
+    if plan.wants("start") {
+        costs::warm_start(&mut report).await?;
+    }
+    if plan.wants("growth") {
+        throughput::growth(&plan, &mut report).await?;
+    }
+    report.print();
+    Ok(())
+}

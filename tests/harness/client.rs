@@ -83,6 +83,14 @@ impl Client {
         self.notify("notifications/initialized", json!({})).await;
     }
 
+    /// Another client in the same session. Its ids would clash with those of the first one, so they begin elsewhere.
+    pub fn clone_session(&self) -> Self {
+        let mut clone = Self::new(&self.url, self.token.as_deref());
+        (clone.session, clone.version) = (self.session.clone(), self.version.clone());
+        clone.ids = AtomicU64::new(self.next_id() << 32);
+        clone
+    }
+
     /// The address of the endpoint.
     pub fn url(&self) -> &str {
         &self.url

@@ -44,8 +44,13 @@ impl Setup {
     }
 
     /// One more component; `toml` are further keys and tables of its entry.
-    pub fn plugin(mut self, name: &str, toml: &str) -> Self {
-        let file = place::component(name);
+    pub fn plugin(self, name: &str, toml: &str) -> Self {
+        self.plugin_as(name, name, toml)
+    }
+
+    /// The same under another name, for having one component more than once.
+    pub fn plugin_as(mut self, name: &str, component: &str, toml: &str) -> Self {
+        let file = place::component(component);
         writeln!(self.plugins, "[[plugin]]\nname = {name:?}\nfile = {file:?}\n{toml}").expect("strings take text");
         self
     }
@@ -204,6 +209,13 @@ impl Host {
         let ticks = |at: usize| fields.get(at).and_then(|field| field.parse::<u64>().ok()).unwrap_or_default();
         let per_second = rustix::param::clock_ticks_per_second();
         (ticks(11) + ticks(12)) * 1000 / per_second
+    }
+
+    /// Processor time that it uses from now on for a while, in milliseconds.
+    pub async fn cpu_ms_in(&self, time: std::time::Duration) -> u64 {
+        let before = self.cpu_ms();
+        tokio::time::sleep(time).await;
+        self.cpu_ms() - before
     }
 }
 

@@ -5,35 +5,32 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use sha2::{Digest, Sha256};
 use tokio::sync::{Notify, broadcast, watch};
 
 use super::admission::{Admission, Full, Held, Hold, LimitsTable, Purpose};
 use super::clock::Clock;
+use super::creation::Identity;
 use super::durations::Durations;
 use super::feed::{Feeds, lock};
 use super::identity::{host_failure, random};
 use super::occupancy::Occupancy;
 use super::plain::PlainCall;
 use super::rate::Rates;
-use super::run::{Begin, OUTCOME_RETRY, Run};
-use super::{CallRequest, Error, Once, RequestedTtl, TaskNews, TaskRequest};
+use super::run::{Begin, Run};
+use super::{CallRequest, Error, Once, TaskNews, TaskRequest};
 use crate::domain::call::Answer;
 use crate::domain::lifecycle::{self, Event, Refusal};
 use crate::domain::limits::Limits;
 use crate::domain::requestor::{Requestor, TenantId};
-use crate::domain::task::{Active, CallId, Lease, NodeId, Phase, Retention, Task, TaskId};
+use crate::domain::task::{CallId, Lease, NodeId, Phase, Task, TaskId};
 use crate::domain::tool::ToolOutput;
 use crate::domain::{Json, UnixMs};
-use crate::runtime::{CallFacts, CallSpec, Catalog, Executor, ToolEntry};
-use crate::store::{self, Change, Creation, ListPosition, Store, StoredCaps};
+use crate::runtime::{Catalog, Executor, ToolEntry};
+use crate::store::{self, Change, ListPosition, Store};
 
 /// A lease is extended every [`HEARTBEAT`], so that two may be missed.
 pub(super) const LEASE_MS: u64 = 30_000;
 pub(super) const HEARTBEAT: Duration = Duration::from_secs(10);
-
-/// Related tasks that one call may name; more are ignored.
-const RELATED_MAX: usize = 16;
 
 /// Writers of one record that may get in each other's way before something is wrong: every retry means that another one won.
 const CONFLICTS_MAX: u32 = 1_000;
@@ -163,10 +160,7 @@ impl Tasks {
         let inner = &self.inner;
         inner.refuse_if_draining()?;
         inner.creations.check(requestor)?;
-        // A caller that goes away in the middle must not leave a record behind that nobody runs.
-        let (inner, requestor) = (Arc::clone(inner), *requestor);
-        let creating = tokio::spawn(async move { inner.create(&requestor, request, None).await });
-        let created = creating.await.unwrap_or_else(|error| Err(host_failure("creating a task", &error)))?;
+        let created = inner.create(requestor, request, None).await?;
         created.ok_or_else(|| host_failure("creating a task", &"an id was drawn twice"))
     }
 
@@ -187,11 +181,7 @@ impl Tasks {
             }
             inner.refuse_if_draining()?;
             inner.creations.check(requestor)?;
-            let (creator, requestor, request) = (Arc::clone(inner), *requestor, request.clone());
-            let alias = alias.to_owned();
-            let creating = tokio::spawn(async move { creator.create(&requestor, request, Some(alias)).await });
-            let created = creating.await.unwrap_or_else(|error| Err(host_failure("creating a task", &error)))?;
-            if let Some(task) = created {
+            if let Some(task) = inner.create(requestor, request.clone(), Some(alias.to_owned())).await? {
                 return Ok(Once { task, found: false });
             }
         }
@@ -311,14 +301,6 @@ impl Tasks {
 
 const NOT_OUTSTANDING: &str = "no question with this key is waiting for an answer";
 
-/// What tells one run from another.
-pub(super) struct Identity {
-    pub(super) seed: [u8; 32],
-    pub(super) call_id: CallId,
-    pub(super) task_id: Option<TaskId>,
-    pub(super) attempt: u32,
-}
-
 impl Inner {
     /// Reads, steps, commits, until nobody was faster; then tells the run and the watchers.
     pub(super) async fn apply(
@@ -366,33 +348,6 @@ impl Inner {
         Ok(())
     }
 
-    /// `None`: the alias belongs to another task.
-    async fn create(
-        self: &Arc<Self>,
-        requestor: &Requestor,
-        request: TaskRequest,
-        alias: Option<String>,
-    ) -> Result<Option<Task>, Error> {
-        let permit = self.admission.try_permit(requestor, Purpose::Task);
-        let place = match &permit {
-            Some(_) => None,
-            None => Some(self.admission.hold(requestor, Hold::Queued).map_err(|full| refused(full, Some(1_000)))?),
-        };
-        let active = if permit.is_some() { Active::Running } else { Active::Queued };
-        let (seed, call_id) = (random()?, CallId(random()?));
-        let Some(task) = self.record(requestor, &request, active, (seed, call_id), alias).await? else {
-            return Ok(None);
-        };
-        let task = Arc::new(task);
-        let begin = match (permit, place) {
-            (Some(permit), _) => Begin::Running(permit),
-            (None, place) => self.queue(requestor, place),
-        };
-        self.start_run(task.clone(), begin, Some((request.call.tool, request.call.arguments)));
-        self.sooner.notify_one();
-        Ok(Some(Task::clone(&task)))
-    }
-
     pub(super) fn start_run(self: &Arc<Self>, task: Arc<Task>, begin: Begin, known: Option<(Arc<ToolEntry>, Json)>) {
         let run = Arc::new(Run::new(task.clone()));
         lock(&self.runs).insert(task.id, run.clone());
@@ -422,155 +377,7 @@ impl Inner {
         task
     }
 
-    /// Writes the record of a call that runs already.
-    pub(super) async fn record_running(
-        &self,
-        requestor: &Requestor,
-        request: TaskRequest,
-        seed: [u8; 32],
-        call_id: CallId,
-    ) -> Result<Task, Error> {
-        self.refuse_if_draining()?;
-        self.creations.check(requestor)?;
-        let task = self.record(requestor, &request, Active::Running, (seed, call_id), None).await?;
-        let task = task.ok_or_else(|| host_failure("promoting a call", &"an id was drawn twice"))?;
-        self.sooner.notify_one();
-        Ok(task)
-    }
-
-    /// Writes a new record, durable and counted when this returns. `None`: the alias belongs to another task.
-    async fn record(
-        &self,
-        requestor: &Requestor,
-        request: &TaskRequest,
-        active: Active,
-        (seed, call_id): ([u8; 32], CallId),
-        alias: Option<String>,
-    ) -> Result<Option<Task>, Error> {
-        let limits = self.admission.limits(requestor);
-        let now = self.clock.now();
-        let tool = &request.call.tool;
-        let starts = active == Active::Running;
-        let task = Task {
-            id: TaskId(random()?),
-            requestor: *requestor,
-            revision: 0,
-            tool: tool.tool.name.clone(),
-            plugin: tool.plugin.clone(),
-            engine_hash: self.executor.engine_hash(),
-            origin: request.origin.clone(),
-            arguments_digest: Sha256::digest(request.call.arguments.as_str()).into(),
-            created_at: now,
-            updated_at: now,
-            retention: retention(request.ttl, limits),
-            poll_interval_ms: self.durations.poll_interval_ms(requestor, &tool.tool.name),
-            phase: Phase::Active(active),
-            status_message: (!starts).then(|| "queued".to_owned()),
-            inputs: Vec::new(),
-            steering: Vec::new(),
-            steering_delivered: 0,
-            alias,
-            seed,
-            call_id,
-            lease: Some(self.lease(now)),
-            attempt: u32::from(starts),
-            related: self.known(requestor, &request.call.related).await?,
-        };
-        let creation = Creation {
-            task,
-            arguments: request.call.arguments.clone(),
-            reserved_bytes: self.reserved_bytes(requestor, tool),
-            caps: self.stored_caps(requestor),
-        };
-        let id = creation.task.id;
-        match self.store.create(creation).await {
-            Ok(task) => Ok(Some(task)),
-            Err(store::Error::Exists) => Ok(None),
-            Err(error) => {
-                if let store::Error::Engine(_) = error {
-                    self.forget(*requestor, id);
-                }
-                Err(self.store_error(error))
-            }
-        }
-    }
-
-    /// A creation that the engine below failed may have been written all the same: nobody was told of it and nobody runs it, so it
-    /// has to go.
-    fn forget(&self, requestor: Requestor, id: TaskId) {
-        let store = self.store.clone();
-        tokio::spawn(async move {
-            while let Err(error) = store.remove(&requestor, id).await {
-                tracing::debug!(task.id = %id, "a failed creation cannot be removed yet: {error}");
-                tokio::time::sleep(OUTCOME_RETRY).await;
-            }
-        });
-    }
-
-    /// Those of the named tasks that this requestor may read; the others are dropped without a word.
-    async fn known(&self, requestor: &Requestor, ids: &[TaskId]) -> Result<Vec<TaskId>, Error> {
-        let mut known = Vec::new();
-        for id in ids.iter().take(RELATED_MAX) {
-            let task = self.store.get(requestor, *id).await.map_err(|error| self.store_error(error))?;
-            if task.is_some_and(|task| !self.is_expired(&task)) && !known.contains(id) {
-                known.push(*id);
-            }
-        }
-        Ok(known)
-    }
-
-    pub(super) fn spec(
-        &self,
-        requestor: &Requestor,
-        request: &CallRequest,
-        identity: Identity,
-        related: &[TaskId],
-    ) -> CallSpec {
-        let Identity { seed, call_id, task_id, attempt } = identity;
-        let facts = CallFacts {
-            call_id,
-            task_id: task_id.map(|id| id.to_string()),
-            attempt,
-            idempotency_key: derived(b"bulkhead idempotency key", &[&seed]),
-            requestor_alias: derived(b"bulkhead requestor alias", &[&requestor.tenant.0, &requestor.id.0]),
-            features: request.client.features,
-            log_level: request.client.log_level,
-            related_tasks: related.iter().map(TaskId::to_string).collect(),
-            seed,
-            wants_progress: request.client.wants_progress,
-        };
-        CallSpec {
-            plugin: request.tool.plugin.clone(),
-            tool: request.tool.plugin_tool.clone(),
-            arguments: request.arguments.clone(),
-            limits: request.tool.limits.clone(),
-            facts,
-        }
-    }
-
-    /// What a task reserves for its output: never more than its share when every place for an unfinished task is taken, so that
-    /// the numbers of the configuration can all be reached. A larger output (up to `result_bytes`) is stored all the same and
-    /// blocks new tasks until there is room.
-    fn reserved_bytes(&self, requestor: &Requestor, tool: &ToolEntry) -> u64 {
-        let limits = self.admission.limits(requestor);
-        let places = u64::from(limits.tasks_running_per_requestor)
-            + u64::from(limits.tasks_queued_per_requestor)
-            + u64::from(limits.tasks_waiting_per_requestor)
-            + u64::from(limits.tasks_paused_per_requestor);
-        tool.limits.result_bytes.min(limits.tasks_stored_bytes_per_requestor / 2 / places.max(1))
-    }
-
-    fn stored_caps(&self, requestor: &Requestor) -> StoredCaps {
-        let limits = self.admission.limits(requestor);
-        StoredCaps {
-            tasks_per_requestor: limits.tasks_stored_per_requestor,
-            bytes_per_requestor: limits.tasks_stored_bytes_per_requestor,
-            tasks_per_tenant: limits.tasks_stored_per_tenant,
-            bytes_per_tenant: limits.tasks_stored_bytes_per_tenant,
-        }
-    }
-
-    fn refuse_if_draining(&self) -> Result<(), Error> {
+    pub(super) fn refuse_if_draining(&self) -> Result<(), Error> {
         if self.draining.load(Ordering::Acquire) { Err(Error::Draining) } else { Ok(()) }
     }
 
@@ -603,25 +410,6 @@ impl Inner {
     }
 }
 
-fn refused(full: Full, retry_after_ms: Option<u64>) -> Error {
+pub(super) fn refused(full: Full, retry_after_ms: Option<u64>) -> Error {
     Error::Quota { limit: full.limit, value: full.value, retry_after_ms }
-}
-
-fn retention(ttl: RequestedTtl, limits: &Limits) -> Retention {
-    match ttl {
-        RequestedTtl::Default => Retention::FromCreation { ttl_ms: limits.ttl_ms_default.min(limits.ttl_ms_max) },
-        RequestedTtl::Ms(ttl_ms) => Retention::FromCreation { ttl_ms: ttl_ms.min(limits.ttl_ms_max) },
-        RequestedTtl::Unlimited if limits.ttl_unlimited => Retention::Unlimited,
-        RequestedTtl::Unlimited => Retention::FromCreation { ttl_ms: limits.ttl_ms_max },
-    }
-}
-
-/// 128 bits that say nothing about what they were made from, in hexadecimal.
-fn derived(purpose: &[u8], parts: &[&[u8]]) -> String {
-    let mut hash = Sha256::new();
-    for part in std::iter::once(&purpose).chain(parts) {
-        hash.update((part.len() as u64).to_be_bytes());
-        hash.update(part);
-    }
-    hash.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
 }

@@ -7,6 +7,7 @@
 
 mod admission;
 pub mod clock;
+mod creation;
 mod durations;
 mod engine;
 mod feed;

@@ -11,7 +11,8 @@ use futures::FutureExt;
 use tokio::sync::watch;
 
 use super::admission::{Held, Permit, Purpose, Ticket};
-use super::engine::{ApplyError, Identity, Inner};
+use super::creation::Identity;
+use super::engine::{ApplyError, Inner};
 use super::feed::lock;
 use super::identity::{host_failure, incident};
 use super::live::{Live, Wait};

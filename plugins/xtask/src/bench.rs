@@ -6,6 +6,8 @@ use crate::{guests, steps};
 pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
     guests::build(&[])?;
     let mut cargo = steps::cargo();
-    cargo.args(["run", "--release", "--package", "tests", "--bin", "bench", "--"]).args(arguments);
+    cargo
+        .args(["run", "--release", "--package", "tests", "--features", "bench", "--bin", "bench", "--"])
+        .args(arguments);
     steps::run("bench", &mut cargo)
 }

@@ -158,8 +158,7 @@ impl World {
         }
         self.life.settle();
         let checked = self.model.check(&self.life.runtime, &self.life.tasks, &self.clock);
-        let running =
-            checked.and_then(|()| self.model.check_running(&self.life.stage, &self.life.runtime, &self.store));
+        let running = checked.and_then(|()| self.model.check_running(&self.life.stage));
         if let Err(broken) = running {
             let from = self.journal.len().saturating_sub(40);
             panic!("seed {}: {broken}\nthe last steps:\n{}", self.seed, self.journal[from..].join("\n"));
@@ -236,6 +235,7 @@ impl World {
         let Some((requestor, id)) = self.known() else { return };
         let pause = self.dice.below(2) == 0;
         self.note(format!("{} {id}", if pause { "pause" } else { "resume" }));
+        self.model.paused(id);
         let tasks = self.life.tasks.clone();
         let _ = self.life.runtime.block_on(async {
             if pause { tasks.pause(&requestor, id, None).await } else { tasks.resume(&requestor, id).await }

@@ -1,0 +1,236 @@
+//! How tasks come to be, and what a run is told about itself.
+//!
+//! Invariant: a record and its place among the stored tasks are one atomic write, and nobody hears of a task before that write is
+//! durable.
+
+use std::sync::Arc;
+
+use sha2::{Digest, Sha256};
+
+use super::admission::{Hold, Purpose};
+use super::engine::{Inner, refused};
+use super::identity::{host_failure, random};
+use super::run::{Begin, OUTCOME_RETRY};
+use super::{CallRequest, Error, RequestedTtl, TaskRequest};
+use crate::domain::limits::Limits;
+use crate::domain::requestor::Requestor;
+use crate::domain::task::{Active, CallId, Phase, Retention, Task, TaskId};
+use crate::runtime::{CallFacts, CallSpec, ToolEntry};
+use crate::store::{self, Creation, Store, StoredCaps};
+
+/// Related tasks that one call may name; more are ignored.
+const RELATED_MAX: usize = 16;
+
+/// What tells one run from another.
+pub(super) struct Identity {
+    pub(super) seed: [u8; 32],
+    pub(super) call_id: CallId,
+    pub(super) task_id: Option<TaskId>,
+    pub(super) attempt: u32,
+}
+
+/// A creation that nobody has heard of yet. If its caller goes away in the middle, or the storage fails, it may have been written
+/// all the same; nobody would ever run it, so it has to go.
+struct Unheard<'a> {
+    store: &'a Arc<dyn Store>,
+    requestor: Requestor,
+    /// `None` once the caller knows about it, or it is certain that nothing was written.
+    id: Option<TaskId>,
+}
+
+impl Drop for Unheard<'_> {
+    fn drop(&mut self) {
+        let (Some(id), Ok(runtime)) = (self.id, tokio::runtime::Handle::try_current()) else { return };
+        let (store, requestor) = (self.store.clone(), self.requestor);
+        runtime.spawn(async move {
+            // The store does one thing after the other: this comes after the creation.
+            while let Err(error) = store.remove(&requestor, id).await {
+                tracing::debug!(task.id = %id, "a creation that nobody knows of cannot be removed yet: {error}");
+                tokio::time::sleep(OUTCOME_RETRY).await;
+            }
+        });
+    }
+}
+
+impl Inner {
+    /// Creates a task and starts or queues its run. `None`: the alias belongs to another task.
+    pub(super) async fn create(
+        self: &Arc<Self>,
+        requestor: &Requestor,
+        request: TaskRequest,
+        alias: Option<String>,
+    ) -> Result<Option<Task>, Error> {
+        let permit = self.admission.try_permit(requestor, Purpose::Task);
+        let place = match &permit {
+            Some(_) => None,
+            None => Some(self.admission.hold(requestor, Hold::Queued).map_err(|full| refused(full, Some(1_000)))?),
+        };
+        let active = if permit.is_some() { Active::Running } else { Active::Queued };
+        let (seed, call_id) = (random()?, CallId(random()?));
+        let Some(task) = self.record(requestor, &request, active, (seed, call_id), alias).await? else {
+            return Ok(None);
+        };
+        let task = Arc::new(task);
+        let begin = match (permit, place) {
+            (Some(permit), _) => Begin::Running(permit),
+            (None, place) => self.queue(requestor, place),
+        };
+        self.start_run(task.clone(), begin, Some((request.call.tool, request.call.arguments)));
+        self.sooner.notify_one();
+        Ok(Some(Task::clone(&task)))
+    }
+
+    /// Writes the record of a call that runs already.
+    pub(super) async fn record_running(
+        &self,
+        requestor: &Requestor,
+        request: TaskRequest,
+        seed: [u8; 32],
+        call_id: CallId,
+    ) -> Result<Task, Error> {
+        self.refuse_if_draining()?;
+        self.creations.check(requestor)?;
+        let task = self.record(requestor, &request, Active::Running, (seed, call_id), None).await?;
+        let task = task.ok_or_else(|| host_failure("promoting a call", &"an id was drawn twice"))?;
+        self.sooner.notify_one();
+        Ok(task)
+    }
+
+    /// Writes a new record, durable and counted when this returns. `None`: the alias belongs to another task.
+    async fn record(
+        &self,
+        requestor: &Requestor,
+        request: &TaskRequest,
+        active: Active,
+        (seed, call_id): ([u8; 32], CallId),
+        alias: Option<String>,
+    ) -> Result<Option<Task>, Error> {
+        let limits = self.admission.limits(requestor);
+        let now = self.clock.now();
+        let tool = &request.call.tool;
+        let starts = active == Active::Running;
+        let task = Task {
+            id: TaskId(random()?),
+            requestor: *requestor,
+            revision: 0,
+            tool: tool.tool.name.clone(),
+            plugin: tool.plugin.clone(),
+            engine_hash: self.executor.engine_hash(),
+            origin: request.origin.clone(),
+            arguments_digest: Sha256::digest(request.call.arguments.as_str()).into(),
+            created_at: now,
+            updated_at: now,
+            retention: retention(request.ttl, limits),
+            poll_interval_ms: self.durations.poll_interval_ms(requestor, &tool.tool.name),
+            phase: Phase::Active(active),
+            status_message: (!starts).then(|| "queued".to_owned()),
+            inputs: Vec::new(),
+            steering: Vec::new(),
+            steering_delivered: 0,
+            alias,
+            seed,
+            call_id,
+            lease: Some(self.lease(now)),
+            attempt: u32::from(starts),
+            related: self.known(requestor, &request.call.related).await?,
+        };
+        let creation = Creation {
+            task,
+            arguments: request.call.arguments.clone(),
+            reserved_bytes: self.reserved_bytes(requestor, tool),
+            caps: self.stored_caps(requestor),
+        };
+        let mut unheard = Unheard { store: &self.store, requestor: *requestor, id: Some(creation.task.id) };
+        let created = self.store.create(creation).await;
+        if !matches!(created, Err(store::Error::Engine(_))) {
+            unheard.id = None;
+        }
+        match created {
+            Ok(task) => Ok(Some(task)),
+            Err(store::Error::Exists) => Ok(None),
+            Err(error) => Err(self.store_error(error)),
+        }
+    }
+
+    /// Those of the named tasks that this requestor may read; the others are dropped without a word.
+    pub(super) async fn known(&self, requestor: &Requestor, ids: &[TaskId]) -> Result<Vec<TaskId>, Error> {
+        let mut known = Vec::new();
+        for id in ids.iter().take(RELATED_MAX) {
+            let task = self.store.get(requestor, *id).await.map_err(|error| self.store_error(error))?;
+            if task.is_some_and(|task| !self.is_expired(&task)) && !known.contains(id) {
+                known.push(*id);
+            }
+        }
+        Ok(known)
+    }
+
+    pub(super) fn spec(
+        &self,
+        requestor: &Requestor,
+        request: &CallRequest,
+        identity: Identity,
+        related: &[TaskId],
+    ) -> CallSpec {
+        let Identity { seed, call_id, task_id, attempt } = identity;
+        let facts = CallFacts {
+            call_id,
+            task_id: task_id.map(|id| id.to_string()),
+            attempt,
+            idempotency_key: derived(b"bulkhead idempotency key", &[&seed]),
+            requestor_alias: derived(b"bulkhead requestor alias", &[&requestor.tenant.0, &requestor.id.0]),
+            features: request.client.features,
+            log_level: request.client.log_level,
+            related_tasks: related.iter().map(TaskId::to_string).collect(),
+            seed,
+            wants_progress: request.client.wants_progress,
+        };
+        CallSpec {
+            plugin: request.tool.plugin.clone(),
+            tool: request.tool.plugin_tool.clone(),
+            arguments: request.arguments.clone(),
+            limits: request.tool.limits.clone(),
+            facts,
+        }
+    }
+
+    /// What a task reserves for its output: never more than its share when every place for an unfinished task is taken, so that
+    /// the numbers of the configuration can all be reached. A larger output (up to `result_bytes`) is stored all the same and
+    /// blocks new tasks until there is room.
+    fn reserved_bytes(&self, requestor: &Requestor, tool: &ToolEntry) -> u64 {
+        let limits = self.admission.limits(requestor);
+        let places = u64::from(limits.tasks_running_per_requestor)
+            + u64::from(limits.tasks_queued_per_requestor)
+            + u64::from(limits.tasks_waiting_per_requestor)
+            + u64::from(limits.tasks_paused_per_requestor);
+        tool.limits.result_bytes.min(limits.tasks_stored_bytes_per_requestor / 2 / places.max(1))
+    }
+
+    fn stored_caps(&self, requestor: &Requestor) -> StoredCaps {
+        let limits = self.admission.limits(requestor);
+        StoredCaps {
+            tasks_per_requestor: limits.tasks_stored_per_requestor,
+            bytes_per_requestor: limits.tasks_stored_bytes_per_requestor,
+            tasks_per_tenant: limits.tasks_stored_per_tenant,
+            bytes_per_tenant: limits.tasks_stored_bytes_per_tenant,
+        }
+    }
+}
+
+fn retention(ttl: RequestedTtl, limits: &Limits) -> Retention {
+    match ttl {
+        RequestedTtl::Default => Retention::FromCreation { ttl_ms: limits.ttl_ms_default.min(limits.ttl_ms_max) },
+        RequestedTtl::Ms(ttl_ms) => Retention::FromCreation { ttl_ms: ttl_ms.min(limits.ttl_ms_max) },
+        RequestedTtl::Unlimited if limits.ttl_unlimited => Retention::Unlimited,
+        RequestedTtl::Unlimited => Retention::FromCreation { ttl_ms: limits.ttl_ms_max },
+    }
+}
+
+/// 128 bits that say nothing about what they were made from, in hexadecimal.
+fn derived(purpose: &[u8], parts: &[&[u8]]) -> String {
+    let mut hash = Sha256::new();
+    for part in std::iter::once(&purpose).chain(parts) {
+        hash.update((part.len() as u64).to_be_bytes());
+        hash.update(part);
+    }
+    hash.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,211 @@
+//! What one call, one session, one waiting task and one start cost.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, ensure};
+use bulkhead::domain::Json;
+use bulkhead::domain::call::ClientFeatures;
+use bulkhead::domain::limits::CallLimits;
+use bulkhead::domain::task::CallId;
+use bulkhead::runtime::{CallEvent, CallFacts, CallSpec, Executor as _};
+use bulkhead::runtime::{PluginSource, Sandbox, SandboxConfig, Source};
+use serde_json::json;
+use tests::client::{Client, all_capabilities};
+use tests::{Host, Setup, place};
+
+use crate::Plan;
+use crate::load::{self, Measured};
+use crate::report::{Budget, Report};
+use crate::throughput::{UNLIMITED, connections};
+
+/// Store, instance, call and drop, without HTTP, JSON-RPC or tasks.
+pub(crate) async fn sandbox_alone(plan: &Plan, report: &mut Report) -> anyhow::Result<()> {
+    let folder = tempfile::tempdir()?;
+    let sandbox = Sandbox::new(SandboxConfig {
+        data: folder.path().to_owned(),
+        calls_running_total: 64,
+        epoch_tick_ms: 10,
+        io: tokio::runtime::Handle::current(),
+        environment: |_| None,
+    })?;
+    let source = PluginSource {
+        component: Source::File(place::component("text")),
+        name: None,
+        prefix: String::new(),
+        config: BTreeMap::new(),
+        grants: bulkhead::runtime::policy::Grants::default(),
+        limits: limits(),
+        tools: BTreeMap::new(),
+        rerun: false,
+    };
+    let loaded = sandbox.load(source).await?;
+    ensure!(sandbox.publish(vec![loaded]).is_empty(), "the plugin is refused");
+    let tool = sandbox.catalog().get("echo").context("the tool")?.clone();
+    let spec = CallSpec {
+        plugin: tool.plugin.clone(),
+        tool: tool.plugin_tool.clone(),
+        arguments: Json::new(r#"{"text": "a text of ordinary length, as it may come from a model"}"#),
+        limits: tool.limits.clone(),
+        facts: CallFacts {
+            call_id: CallId([1; 16]),
+            task_id: None,
+            attempt: 1,
+            idempotency_key: String::new(),
+            requestor_alias: String::new(),
+            features: ClientFeatures::default(),
+            log_level: None,
+            related_tasks: Vec::new(),
+            seed: [1; 32],
+            wants_progress: false,
+        },
+    };
+    let (begin, mut times) = (Instant::now(), Vec::new());
+    while begin.elapsed() < plan.each {
+        let sent = Instant::now();
+        let mut running = sandbox.start(spec.clone())?;
+        let finished = running.events.recv().await;
+        ensure!(matches!(finished, Some(CallEvent::Finished(Ok(_)))), "the call failed: {finished:?}");
+        drop(running);
+        times.push(sent.elapsed());
+    }
+    let measured = Measured::new(begin.elapsed(), times);
+    let made_of = format!("p99 {:.0} µs; with the way to the guests' threads and back", measured.quantile_us(0.99));
+    report.add("sandbox alone, a call, median", made_of, measured.quantile_us(0.5), "µs", Budget::AtMost(45.0));
+    Ok(())
+}
+
+fn limits() -> CallLimits {
+    CallLimits {
+        cpu_ms: 30_000,
+        wall_ms: 600_000,
+        memory_bytes: 64 << 20,
+        arguments_bytes: 1 << 20,
+        result_bytes: 4 << 20,
+        log_bytes: 1 << 18,
+        events_per_second: 50,
+        promote_after_ms: 1_000,
+        cancel_grace_ms: 200,
+        epoch_tick_ms: 10,
+    }
+}
+
+/// `tasks/get` while 64 guests loop for ever, and how soon their processor time is free again.
+pub(crate) async fn reads_beside_loops(plan: &Plan, report: &mut Report) -> anyhow::Result<()> {
+    let setup = Setup::with(&["hostile", "primes"]).config(UNLIMITED).config("[call]\ncpu_ms = 3600000");
+    let mut tokens = Vec::new();
+    for at in 0..4 {
+        tokens.push(setup.token(&format!("looper-{at}"), &format!("tenant-{at}")).await);
+    }
+    let reader = setup.token("reader", "readers").await;
+    let host = setup.start().await;
+    let mut loops = Vec::new();
+    for token in &tokens {
+        let client = Client::connect_as(&host, Some(token), all_capabilities()).await;
+        for _ in 0..16 {
+            let id = client.task("spin", json!({})).await;
+            loops.push((client.clone_session(), id));
+        }
+    }
+    let client = Client::connect_as(&host, Some(&reader), all_capabilities()).await;
+    let task = client.task("count_primes", json!({"below": 10})).await;
+    let session = client.session.clone().context("a session")?;
+    let bearer = format!("Bearer {reader}");
+    let headers = [("authorization", &*bearer), ("mcp-session-id", &*session), ("mcp-protocol-version", "2025-11-25")];
+    let connection = load::Connection::open(&host.url, &headers).await?;
+    let read = load::drive(vec![connection], plan.each, move |_, turn| {
+        json!({"jsonrpc": "2.0", "id": turn, "method": "tasks/get", "params": {"taskId": task}}).to_string()
+    });
+    let read = read.await?;
+    let made_of = format!("median {:.2} ms, {:.0}/s on one connection", read.quantile_us(0.5) / 1e3, read.per_second);
+    report.add(
+        "loops: tasks/get beside 64 of them, p99",
+        made_of,
+        read.quantile_us(0.99) / 1e3,
+        "ms",
+        Budget::AtMost(25.0),
+    );
+
+    let mut slowest = Duration::ZERO;
+    for (client, id) in &loops {
+        let sent = Instant::now();
+        client.about("tasks/cancel", id).await.map_err(|failure| anyhow::anyhow!("{failure:?}"))?;
+        slowest = slowest.max(sent.elapsed());
+    }
+    let over = Instant::now();
+    while host.cpu_ms_in(Duration::from_millis(20)).await > 10 {
+        ensure!(over.elapsed() < Duration::from_secs(10), "the cancelled loops go on");
+    }
+    let free = over.elapsed().saturating_sub(Duration::from_millis(20));
+    let made_of =
+        format!("after the last of 64 cancels; the slowest cancel took {:.1} ms", slowest.as_secs_f64() * 1e3);
+    report.add("loops: processor free after cancel", made_of, free.as_secs_f64() * 1e3, "ms", Budget::AtMost(50.0));
+    Ok(())
+}
+
+/// Resident memory for each idle session and each waiting task.
+pub(crate) async fn memory(report: &mut Report) -> anyhow::Result<()> {
+    const SESSIONS: usize = 2_000;
+    const WAITING: usize = 200;
+    let host = Setup::with(&["desk"]).config(UNLIMITED).start().await;
+    // What the first ones bring to life is not theirs.
+    connections(&host, 50).await?;
+    let client = Client::connect(&host).await;
+    waiting(&client, 20).await?;
+    let before = resident_kib(&host)?;
+    for _ in 0..SESSIONS {
+        Client::connect_as(&host, None, json!({})).await;
+    }
+    let after = resident_kib(&host)?;
+    let each = (after.saturating_sub(before)) as f64 / SESSIONS as f64;
+    report.add("memory of an idle session", format!("{SESSIONS} of them"), each, "KiB", Budget::AtMost(4.0));
+    waiting(&client, WAITING).await?;
+    let each = (resident_kib(&host)?.saturating_sub(after)) as f64 / WAITING as f64;
+    report.add("memory of a waiting task", format!("{WAITING} of them"), each, "KiB", Budget::AtMost(256.0));
+    Ok(())
+}
+
+async fn waiting(client: &Client, count: usize) -> anyhow::Result<()> {
+    let mut ids = Vec::new();
+    for _ in 0..count {
+        ids.push(client.task("book_trip", json!({})).await);
+    }
+    for id in ids {
+        client.until_status(&id, "input_required").await;
+    }
+    Ok(())
+}
+
+fn resident_kib(host: &Host) -> anyhow::Result<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", host.pid()))?;
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).context("a line for it")?;
+    Ok(line.split_whitespace().nth(1).context("a number")?.parse()?)
+}
+
+/// From the start of the process to the first answer, with twenty plugins.
+pub(crate) async fn warm_start(report: &mut Report) -> anyhow::Result<()> {
+    let mut setup = Setup::new().config(UNLIMITED);
+    for at in 0..20 {
+        let name = ["text", "primes", "desk", "csv"][at % 4];
+        setup = setup.plugin_as(&format!("{name}-{at}"), name, &format!("prefix = \"p{at}_\""));
+    }
+    let started = async |setup: &Setup| {
+        let begin = Instant::now();
+        let host = setup.start().await;
+        Client::connect(&host).await;
+        (begin.elapsed(), host)
+    };
+    let (cold, host) = started(&setup).await;
+    host.terminate().await;
+    let mut warm = Vec::new();
+    for _ in 0..5 {
+        let (took, host) = started(&setup).await;
+        host.terminate().await;
+        warm.push(took);
+    }
+    warm.sort_unstable();
+    let median = warm.get(2).copied().unwrap_or_default();
+    let made_of = format!("cold, which compiles four components: {:.0} ms", cold.as_secs_f64() * 1e3);
+    report.add("start with 20 plugins, warm", made_of, median.as_secs_f64() * 1e3, "ms", Budget::AtMost(150.0));
+    Ok(())
+}

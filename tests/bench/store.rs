@@ -1,0 +1,132 @@
+//! Durable creation against the store alone.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use bulkhead::domain::Json;
+use bulkhead::domain::call::ClientFeatures;
+use bulkhead::domain::requestor::{Requestor, RequestorId, TenantId};
+use bulkhead::domain::task::{
+    Active, CallId, Design, Era, Lease, NodeId, Origin, Phase, PluginVersion, Retention, Task, TaskId,
+};
+use bulkhead::store::sled::{ProbeMode, SledOptions, SledStore};
+use bulkhead::store::{Creation, StoredCaps, TaskStore as _};
+use serde_json::json;
+use tests::Setup;
+use tests::client::{Client, all_capabilities};
+
+use crate::Plan;
+use crate::load::{self, Connection, Measured};
+use crate::report::{Budget, Report};
+use crate::throughput::{CONNECTIONS, UNLIMITED};
+
+/// Sixteen requestors create tasks as fast as they are acknowledged.
+pub(crate) async fn creations(plan: &Plan, report: &mut Report) -> anyhow::Result<()> {
+    let bare = bare_store(plan.each).await?;
+    let setup = Setup::with(&["primes"]).config(UNLIMITED);
+    let mut tokens = Vec::new();
+    for at in 0..CONNECTIONS {
+        tokens.push(setup.token(&format!("requestor-{at}"), &format!("tenant-{}", at % 4)).await);
+    }
+    let host = setup.start().await;
+    let mut connections = Vec::new();
+    for token in &tokens {
+        let client = Client::connect_as(&host, Some(token), all_capabilities()).await;
+        let session = client.session.clone().context("a session")?;
+        let bearer = format!("Bearer {token}");
+        let headers =
+            [("authorization", &*bearer), ("mcp-session-id", &*session), ("mcp-protocol-version", "2025-11-25")];
+        connections.push(Connection::open(&host.url, &headers).await?);
+    }
+    let created = load::drive(connections, plan.each, |_, turn| {
+        let params = json!({"name": "count_primes", "arguments": {"below": 10}, "task": {"ttl": 600_000}});
+        json!({"jsonrpc": "2.0", "id": turn, "method": "tools/call", "params": params}).to_string()
+    });
+    let created = created.await?;
+    let made_of = format!(
+        "{:.0}/s (each also run to its end, which is a second write) to {:.0}/s of the bare store",
+        created.per_second, bare.per_second
+    );
+    let ratio = created.per_second / bare.per_second;
+    report.add("tasks: durable creation, 16 requestors", made_of, ratio, "x", Budget::AtLeast(0.5));
+    let made_of =
+        format!("p99 {:.2} ms; the bare store {:.2} ms", created.quantile_us(0.99) / 1e3, bare.quantile_us(0.5) / 1e3);
+    report.add("tasks: durable creation, median", made_of, created.quantile_us(0.5) / 1e3, "ms", Budget::AtMost(1.5));
+    Ok(())
+}
+
+/// The same records, straight into the store.
+async fn bare_store(each: Duration) -> anyhow::Result<Measured> {
+    let folder = tempfile::tempdir()?;
+    let data = folder.path().to_owned();
+    let open = move || SledStore::open(SledOptions { probe: ProbeMode::InProcess, ..SledOptions::new(data) });
+    let store: Arc<SledStore> = tokio::task::spawn_blocking(open).await??;
+    let writers = (0..CONNECTIONS as u8).map(|who| {
+        let store = store.clone();
+        tokio::spawn(async move {
+            let (begin, mut times) = (Instant::now(), Vec::new());
+            for turn in 0u64.. {
+                let sent = Instant::now();
+                if sent - begin > each {
+                    break;
+                }
+                store.create(creation(who, turn)).await?;
+                times.push(sent.elapsed());
+            }
+            anyhow::Ok(times)
+        })
+    });
+    let writers: Vec<_> = writers.collect();
+    let mut all = Vec::new();
+    for writer in writers {
+        all.extend(writer.await??);
+    }
+    store.close().await?;
+    Ok(Measured::new(each, all))
+}
+
+/// What the host writes for the same call.
+fn creation(who: u8, turn: u64) -> Creation {
+    let mut id = [who; 16];
+    id[..8].copy_from_slice(&turn.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes());
+    let task = Task {
+        id: TaskId(id),
+        requestor: Requestor { tenant: TenantId([who % 4; 16]), id: RequestorId([who; 16]) },
+        revision: 0,
+        tool: "count_primes".to_owned(),
+        plugin: PluginVersion { name: "primes".to_owned(), digest: [7; 32] },
+        engine_hash: 7,
+        origin: Origin {
+            era: Era::Legacy,
+            design: Design::Core2025,
+            session: Some([who; 16]),
+            features: ClientFeatures::default(),
+            log_level: None,
+            progress_token: None,
+        },
+        arguments_digest: [7; 32],
+        created_at: 1_800_000_000_000 + turn,
+        updated_at: 1_800_000_000_000 + turn,
+        retention: Retention::FromCreation { ttl_ms: 600_000 },
+        poll_interval_ms: 500,
+        phase: Phase::Active(Active::Running),
+        status_message: None,
+        inputs: Vec::new(),
+        steering: Vec::new(),
+        steering_delivered: 0,
+        alias: None,
+        seed: [7; 32],
+        call_id: CallId([who; 16]),
+        lease: Some(Lease { node: NodeId([7; 16]), until: 1_800_000_000_000 }),
+        attempt: 1,
+        related: Vec::new(),
+    };
+    let caps = StoredCaps {
+        tasks_per_requestor: u32::MAX,
+        bytes_per_requestor: u64::MAX,
+        tasks_per_tenant: u32::MAX,
+        bytes_per_tenant: u64::MAX,
+    };
+    Creation { task, arguments: Json::new(r#"{"below":10}"#), reserved_bytes: 1 << 16, caps }
+}

@@ -1,0 +1,175 @@
+//! Rates and times of a whole host, seen from its clients.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use serde_json::{Value, json};
+use tests::client::{Client, all_capabilities};
+use tests::{Host, Setup};
+
+use crate::Plan;
+use crate::load::{self, Connection, Measured};
+use crate::peers::{self, Peer};
+use crate::report::{Budget, Report};
+
+/// Connections at once, as the budgets have it.
+pub(crate) const CONNECTIONS: usize = 16;
+
+/// No limit of the host may be what is measured.
+pub(crate) const UNLIMITED: &str = "[log]\nlevel = \"warn\"\n[server]\nsessions_per_requestor = 100000\n[limits]\n\
+    requests_per_second = 10000000\ntask_creations_per_second = 10000000\ntasks_stored_per_requestor = 10000000\n\
+    tasks_stored_per_tenant = 10000000\ntasks_stored_bytes_per_requestor = 1000000000000\n\
+    tasks_stored_bytes_per_tenant = 1000000000000\ntasks_queued_per_requestor = 100000\n\
+    tasks_waiting_per_requestor = 700\ncalls_running_per_tenant = 256\n";
+
+fn echo(_: usize, turn: u64) -> String {
+    let params =
+        json!({"name": "echo", "arguments": {"text": "a text of ordinary length, as it may come from a model"}});
+    json!({"jsonrpc": "2.0", "id": turn, "method": "tools/call", "params": params}).to_string()
+}
+
+/// Connections in sessions of their own.
+pub(crate) async fn connections(host: &Host, count: usize) -> anyhow::Result<Vec<Connection>> {
+    let mut connections = Vec::new();
+    for _ in 0..count {
+        let client = Client::connect_as(host, None, json!({})).await;
+        connections.push(in_session(&client).await?);
+    }
+    Ok(connections)
+}
+
+async fn in_session(client: &Client) -> anyhow::Result<Connection> {
+    let session = client.session.as_deref().context("a session")?;
+    Connection::open(client.url(), &[("mcp-session-id", session), ("mcp-protocol-version", "2025-11-25")]).await
+}
+
+/// Connections to a peer that knows no sessions.
+async fn plain(url: &str, count: usize) -> anyhow::Result<Vec<Connection>> {
+    let mut connections = Vec::new();
+    for _ in 0..count {
+        connections.push(Connection::open(url, &[("mcp-protocol-version", "2025-11-25")]).await?);
+    }
+    Ok(connections)
+}
+
+/// Echo calls and reads of tasks, against the bare handler and the native server.
+pub(crate) async fn calls_and_reads(plan: &Plan, report: &mut Report) -> anyhow::Result<()> {
+    let bare = {
+        let peer = peers::start(Peer::Bare).await?;
+        load::drive(plain(&peer.url, CONNECTIONS).await?, plan.each, echo).await?
+    };
+    let host = Setup::with(&["text", "primes"]).config(UNLIMITED).start().await;
+    let ping = |_: usize, turn: u64| json!({"jsonrpc": "2.0", "id": turn, "method": "ping"}).to_string();
+    let pinged = costed(&host, connections(&host, CONNECTIONS).await?, plan.each, ping).await?;
+    let called = costed(&host, connections(&host, CONNECTIONS).await?, plan.each, echo).await?;
+    let rate = |measured: &Measured| format!("{:.0}/s", measured.per_second);
+    let ratio = called.0.per_second / bare.per_second;
+    let made_of = format!("{} to {} of the bare handler", rate(&called.0), rate(&bare));
+    report.add("sandboxed echo, 16 connections", made_of, ratio, "x", Budget::AtLeast(0.4));
+
+    if cfg!(feature = "bench") {
+        let peer = peers::start(Peer::Native).await?;
+        let native = load::drive(plain(&peer.url, CONNECTIONS).await?, plan.each, echo).await?;
+        let made_of = format!("{} to {} of the native server", rate(&called.0), rate(&native));
+        let ratio = called.0.per_second / native.per_second;
+        report.add("sandboxed echo, 16 connections", made_of, ratio, "x", Budget::AtLeast(1.0));
+    }
+    let made_of = format!("processor time: {:.0} µs an echo, {:.0} µs a ping", called.1, pinged.1);
+    report.add("processor time of a call above a ping", made_of, called.1 - pinged.1, "µs", Budget::None);
+
+    let client = Client::connect(&host).await;
+    let task = client.task("count_primes", json!({"below": 10})).await;
+    client.until_status(&task, "completed").await;
+    let get = move |_: usize, turn: u64| {
+        json!({"jsonrpc": "2.0", "id": turn, "method": "tasks/get", "params": {"taskId": task}}).to_string()
+    };
+    let read = load::drive(vec![in_session(&client).await?], plan.each / 4, get.clone()).await?;
+    let one = format!("median {:.0} µs on one connection", read.quantile_us(0.5));
+    let mut sharing = Vec::new();
+    for _ in 0..CONNECTIONS {
+        sharing.push(in_session(&client).await?);
+    }
+    let read =
+        load::drive(sharing, plan.each, move |who, turn| get(who, turn * CONNECTIONS as u64 + who as u64)).await?;
+    let made_of = format!("{} to {} of the bare handler; {one}", rate(&read), rate(&bare));
+    report.add("tasks/get, 16 connections", made_of, read.per_second / bare.per_second, "x", Budget::AtLeast(0.6));
+    Ok(())
+}
+
+/// A measurement with the host's processor time for each request, in microseconds.
+async fn costed(
+    host: &Host,
+    connections: Vec<Connection>,
+    each: Duration,
+    body: impl Fn(usize, u64) -> String + Clone + Send + 'static,
+) -> anyhow::Result<(Measured, f64)> {
+    let before = host.cpu_ms();
+    let measured = load::drive(connections, each, body).await?;
+    let used_us = (host.cpu_ms() - before) as f64 * 1000.0;
+    // The time to get warm, a fifth more, is in the processor time and not in the count.
+    let requests = measured.per_second * each.as_secs_f64() * 1.2;
+    Ok((measured, used_us / requests))
+}
+
+/// From the creation of a task until `tasks/get` says that it is completed.
+pub(crate) async fn created_to_completed(plan: &Plan, report: &mut Report) -> anyhow::Result<()> {
+    let host = Setup::with(&["primes"]).config(UNLIMITED).start().await;
+    let client = Client::connect_as(&host, None, all_capabilities()).await;
+    let mut connection = in_session(&client).await?;
+    let (begin, mut times) = (Instant::now(), Vec::new());
+    let mut turn = 0u64;
+    while begin.elapsed() < plan.each {
+        let sent = Instant::now();
+        create_and_wait(&mut connection, &mut turn).await?;
+        times.push(sent.elapsed());
+    }
+    let measured = Measured::new(begin.elapsed(), times);
+    let made_of = format!("p99 {:.2} ms, one at a time, polled without pause", measured.quantile_us(0.99) / 1000.0);
+    let median_ms = measured.quantile_us(0.5) / 1000.0;
+    report.add("tasks: created to completed, median", made_of, median_ms, "ms", Budget::AtMost(3.0));
+    Ok(())
+}
+
+async fn create_and_wait(connection: &mut Connection, turn: &mut u64) -> anyhow::Result<()> {
+    let mut request = |method: &str, params: Value| {
+        *turn += 1;
+        json!({"jsonrpc": "2.0", "id": *turn, "method": method, "params": params}).to_string()
+    };
+    let params = json!({"name": "count_primes", "arguments": {"below": 10}, "task": {"ttl": 600_000}});
+    let created: Value = serde_json::from_slice(connection.call(&request("tools/call", params)).await?)?;
+    let id = created["result"]["task"]["taskId"].clone();
+    loop {
+        let task: Value = serde_json::from_slice(connection.call(&request("tasks/get", json!({"taskId": id}))).await?)?;
+        match task["result"]["status"].as_str() {
+            Some("working") => {}
+            Some("completed") => return Ok(()),
+            other => anyhow::bail!("the task is {other:?}"),
+        }
+    }
+}
+
+/// How much dearer reading gets as tasks pile up.
+pub(crate) async fn growth(plan: &Plan, report: &mut Report) -> anyhow::Result<()> {
+    let host = Setup::with(&["primes"]).config(UNLIMITED).start().await;
+    let client = Client::connect_as(&host, None, all_capabilities()).await;
+    let mut stored = 0;
+    let mut medians = Vec::new();
+    for goal in [1_000, 20_000] {
+        while stored < goal {
+            let each = Duration::from_millis(500);
+            let created = load::drive(connections(&host, CONNECTIONS).await?, each, |_, turn| {
+                let params = json!({"name": "count_primes", "arguments": {"below": 10}, "task": {"ttl": 3_600_000}});
+                json!({"jsonrpc": "2.0", "id": turn, "method": "tools/call", "params": params}).to_string()
+            });
+            stored += (created.await?.per_second * each.as_secs_f64()) as u64;
+        }
+        let list = |_: usize, turn: u64| json!({"jsonrpc": "2.0", "id": turn, "method": "tasks/list"}).to_string();
+        let read = load::drive(vec![in_session(&client).await?], plan.each / 2, list).await?;
+        medians.push((stored, read.quantile_us(0.5)));
+    }
+    if let [(few, before), (many, after)] = medians[..] {
+        let made_of = format!("median {before:.0} µs at {few} tasks, {after:.0} µs at {many}");
+        report.add("growth of tasks/list", made_of, after / before, "x", Budget::AtMost(1.5));
+    }
+    Ok(())
+}
