@@ -31,6 +31,7 @@ use crate::protocol::error::RpcError;
 use crate::protocol::exchange::{Outlet, talk};
 use crate::protocol::jsonrpc::{self, RequestId};
 use crate::protocol::notices::{self, ProgressReports};
+use crate::protocol::offers::Absence;
 use crate::protocol::questions::{can_answer, read_answer};
 use crate::protocol::{Exchange, Frame, Shared};
 use crate::runtime::{Operation, Returned};
@@ -130,8 +131,9 @@ pub(super) struct Conversation {
     shared: Arc<Shared>,
     requestor: Requestor,
     work: Work,
-    /// How many plugins said that there is no such thing.
+    /// How many plugins did not have it.
     passed: usize,
+    absence: Absence,
     client: Client,
     progress: ProgressReports,
     /// The answers that came with this request.
@@ -168,8 +170,8 @@ struct Running {
 impl Conversation {
     pub(super) fn new(shared: Arc<Shared>, requestor: Requestor, work: Work, client: Client, fresh: Answers) -> Self {
         let progress = ProgressReports::new(client.progress_token.clone(), None);
-        let (passed, used, from, promote_at) = (0, false, None, None);
-        Self { shared, requestor, work, passed, client, progress, fresh, used, from, promote_at }
+        let (passed, absence, used, from, promote_at) = (0, Absence::default(), false, None, None);
+        Self { shared, requestor, work, passed, absence, client, progress, fresh, used, from, promote_at }
     }
 
     pub(super) async fn answer(mut self, id: &RequestId, state: Option<String>, outlet: &Outlet) -> Frame {
@@ -244,7 +246,8 @@ impl Conversation {
             Work::Tool(call) => tasks.call(&self.requestor, call.clone()).await.map(PlainCall::erased),
             Work::Visits(visits) => {
                 let request = visits.requests.get(self.passed).cloned();
-                let request = request.ok_or_else(|| RpcError::host_failure(format_args!("no plugin is left to ask")))?;
+                let request =
+                    request.ok_or_else(|| RpcError::host_failure(format_args!("no plugin is left to ask")))?;
                 tasks.request(&self.requestor, request).await
             }
         };
@@ -254,11 +257,8 @@ impl Conversation {
     /// Whether another plugin may have what this one has not.
     fn pass(&mut self, error: &CallError) -> bool {
         let Work::Visits(visits) = &self.work else { return false };
-        let next = self.passed + 1;
-        let goes_on = matches!(error, CallError::NotFound(_)) && next < visits.requests.len();
-        if goes_on {
-            self.passed = next;
-        }
+        let goes_on = self.absence.goes_on(error) && self.passed + 1 < visits.requests.len();
+        self.passed += usize::from(goes_on);
         goes_on
     }
 
@@ -379,7 +379,10 @@ impl Conversation {
                     running.guest = self.start().await?;
                     running.issued.clear();
                 }
-                CallNews::Finished(Err(error)) => return Err(Stop::Broken(self.error(&error))),
+                CallNews::Finished(Err(error)) => {
+                    let error = std::mem::take(&mut self.absence).conclude(error);
+                    return Err(Stop::Broken(self.error(&error)));
+                }
             }
         }
     }

@@ -103,8 +103,10 @@ pub(super) fn listen(request: Request<'_>) -> Result<Exchange, RpcError> {
     // From here on nothing is missed, whenever the stream is read.
     let lists = Lists::new(&shared, &filter);
     let news = filter.task_ids.as_ref().map(|_| shared.tasks.feed(&requestor));
-    let updates = filter.resource_subscriptions.as_ref().map(|_| shared.tasks.resource_updates());
-    let wanted = Wanted { tasks: filter.task_ids, resources: filter.resource_subscriptions };
+    let offers_resources = shared.tasks.catalog().has_resources();
+    let subscriptions = filter.resource_subscriptions.filter(|_| offers_resources);
+    let updates = subscriptions.as_ref().map(|_| shared.tasks.resource_updates());
+    let wanted = Wanted { tasks: filter.task_ids, resources: subscriptions };
     let closing =
         Closing { host: shared.modern.closing.subscribe(), connection: request.connection.map(|one| one.closing()) };
     Ok(talk(|outlet| async move {
@@ -218,12 +220,7 @@ enum Next {
 }
 
 impl Listener {
-    async fn run(
-        mut self,
-        wanted: Wanted,
-        mut sources: Sources,
-        mut closing: Closing,
-    ) -> Frame {
+    async fn run(mut self, wanted: Wanted, mut sources: Sources, mut closing: Closing) -> Frame {
         let mut tasks = Vec::new();
         for id in wanted.tasks.iter().flatten().filter_map(|id| TaskId::parse(id)) {
             if self.shown.len() >= TASKS_MAX {

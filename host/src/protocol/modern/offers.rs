@@ -122,7 +122,8 @@ pub(super) fn read(request: Request<'_>) -> Result<Exchange, RpcError> {
     let requests =
         readers.into_iter().map(|library| PluginRequest { library, operation: operation.clone(), client }).collect();
     // Names of tools hold no spaces: a state that was given for one of these opens for no tool.
-    let visits = Visits { label: "resources/read ".to_owned(), arguments: Json::new(json!({"uri": uri}).to_string()), requests };
+    let visits =
+        Visits { label: "resources/read ".to_owned(), arguments: Json::new(json!({"uri": uri}).to_string()), requests };
     converse(request, visits)
 }
 

@@ -61,7 +61,10 @@ impl<T: Entries> Serialize for Complete<'_, T> {
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("resultType", "complete")?;
         self.entries.write(&mut map)?;
-        map.serialize_entry("_meta", &ResultMeta { state: self.state, plugin: self.plugin, subscription: self.subscription })?;
+        map.serialize_entry(
+            "_meta",
+            &ResultMeta { state: self.state, plugin: self.plugin, subscription: self.subscription },
+        )?;
         map.end()
     }
 }

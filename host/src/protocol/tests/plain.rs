@@ -26,7 +26,7 @@ async fn initialize_settles_the_revision() {
 
 #[tokio::test]
 async fn every_method_is_known_and_no_other() {
-    let world = world();
+    let world = world_offering();
     let anna = world.anna().await;
     for (method, kind) in METHODS {
         let response = anna.ask(method, json!({"taskId": "x", "name": "x", "level": "x", "cursor": "x"})).await;
@@ -36,7 +36,7 @@ async fn every_method_is_known_and_no_other() {
             assert_ne!(response["error"]["code"], -32601, "{method}");
         }
     }
-    for method in ["tools/steer", "resources/list", "notifications/initialized", ""] {
+    for method in ["tools/steer", "resources/steer", "notifications/initialized", ""] {
         assert_eq!(anna.error(method, json!({})).await["code"], -32601);
     }
 }

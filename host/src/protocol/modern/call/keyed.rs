@@ -26,8 +26,7 @@ impl Conversation {
         let failed = |error: tasks::Error| RpcError::from(&error);
         let (arguments, alias) = (call.arguments.clone(), alias(&call, key));
         let request = TaskRequest { call, origin: self.origin(), ttl: RequestedTtl::Default };
-        let Once { task, found } =
-            tasks.create_once(&self.requestor, request, &alias).await.map_err(failed)?;
+        let Once { task, found } = tasks.create_once(&self.requestor, request, &alias).await.map_err(failed)?;
         let id = task.id;
         if found {
             let before = tasks.arguments(&self.requestor, id).await.map_err(failed)?;
@@ -53,7 +52,9 @@ impl Conversation {
         match &task.phase {
             Phase::Ended(Outcome::Output { .. }) => {
                 let output = self.shared.tasks.output(&self.requestor, task.id).await;
-                output.map(|output| Some(Ending::Output(Returned::Tool(output)))).map_err(|error| RpcError::from(&error))
+                output
+                    .map(|output| Some(Ending::Output(Returned::Tool(output))))
+                    .map_err(|error| RpcError::from(&error))
             }
             Phase::Ended(Outcome::Error(error)) => Err(RpcError::modern(error)),
             Phase::Ended(Outcome::Cancelled) => {
