@@ -17,8 +17,8 @@ async fn headers_decide_about_the_status() {
     let host = host().await;
     let client = Client::connect(&host).await;
     let both = "application/json, text/event-stream";
-    type Headers = &'static [(&'static str, &'static str)];
-    let rows: [(&str, Headers, u16); 8] = [
+    type Headers<'a> = &'a [(&'a str, &'a str)];
+    let rows: [(&str, Headers<'_>, u16); 8] = [
         ("a good request", &[("content-type", "application/json"), ("accept", both)], 200),
         ("a charset", &[("content-type", "application/json; charset=utf-8"), ("accept", both)], 200),
         ("anything is acceptable", &[("content-type", "application/json"), ("accept", "*/*")], 200),

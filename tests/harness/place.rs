@@ -9,11 +9,11 @@ pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crate lies in the repository").to_path_buf()
 }
 
-/// The `bulkhead` program: `BULKHEAD_BIN`, or the one that was built beside the running test.
+/// The `bulkhead` program: `XTASK_HOST_BIN`, or the one that was built beside the running test.
 pub fn host_binary() -> &'static Path {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
     BINARY.get_or_init(|| {
-        if let Some(path) = std::env::var_os("BULKHEAD_BIN") {
+        if let Some(path) = std::env::var_os("XTASK_HOST_BIN") {
             return PathBuf::from(path);
         }
         let here = std::env::current_exe().expect("the running program has a path");
@@ -54,11 +54,11 @@ pub fn component(name: &str) -> PathBuf {
     path
 }
 
-/// How much a run may take: `BULKHEAD_TEST_MODE=nightly` multiplies rounds, everything else is the gate.
+/// How much a run may take: `XTASK_TEST_MODE=nightly` multiplies rounds, everything else is the gate.
 pub fn rounds(gate: u32, nightly: u32) -> u32 {
-    match std::env::var("BULKHEAD_TEST_MODE").as_deref() {
+    match std::env::var("XTASK_TEST_MODE").as_deref() {
         Ok("nightly") => nightly,
         Ok("gate") | Err(_) => gate,
-        Ok(other) => panic!("BULKHEAD_TEST_MODE is `{other}`: use gate or nightly"),
+        Ok(other) => panic!("XTASK_TEST_MODE is `{other}`: use gate or nightly"),
     }
 }

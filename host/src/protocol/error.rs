@@ -133,6 +133,12 @@ impl RpcError {
         Self::missing_capability(TASKS_EXTENSION, &serde_json::json!({"extensions": {TASKS_EXTENSION: {}}}))
     }
 
+    /// A call was made before under the same key, with other arguments.
+    pub(crate) fn idempotency_conflict() -> Self {
+        Self::invalid_params("This idempotency key was used with other arguments; use another key for another call")
+            .with(&serde_json::json!({"type": "idempotency_key_conflict"}))
+    }
+
     /// Why a call broke, in the words of the modern era.
     pub(crate) fn modern(error: &CallError) -> Self {
         match error {

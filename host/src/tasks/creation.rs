@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 
 use super::admission::{Hold, Purpose};
 use super::engine::{Inner, refused};
-use super::identity::random;
+use super::identity::{host_failure, random};
 use super::run::{Begin, OUTCOME_RETRY};
 use super::{CallRequest, Error, RequestedTtl, TaskRequest};
 use crate::domain::limits::Limits;
@@ -53,8 +53,13 @@ impl Drop for Unheard<'_> {
 }
 
 impl Inner {
-    /// Creates a task and starts or queues its run.
-    pub(super) async fn create(self: &Arc<Self>, requestor: &Requestor, request: TaskRequest) -> Result<Task, Error> {
+    /// Creates a task and starts or queues its run. `None`: the alias belongs to another task.
+    pub(super) async fn create(
+        self: &Arc<Self>,
+        requestor: &Requestor,
+        request: TaskRequest,
+        alias: Option<String>,
+    ) -> Result<Option<Task>, Error> {
         let permit = self.admission.try_permit(requestor, Purpose::Task);
         let place = match &permit {
             Some(_) => None,
@@ -62,14 +67,17 @@ impl Inner {
         };
         let active = if permit.is_some() { Active::Running } else { Active::Queued };
         let (seed, call_id) = (random()?, CallId(random()?));
-        let task = Arc::new(self.record(requestor, &request, active, seed, call_id).await?);
+        let Some(task) = self.record(requestor, &request, active, (seed, call_id), alias).await? else {
+            return Ok(None);
+        };
+        let task = Arc::new(task);
         let begin = match (permit, place) {
             (Some(permit), _) => Begin::Running(permit),
             (None, place) => self.queue(requestor, place),
         };
         self.start_run(task.clone(), begin, Some((request.call.tool, request.call.arguments)));
         self.sooner.notify_one();
-        Ok(Task::clone(&task))
+        Ok(Some(Task::clone(&task)))
     }
 
     /// Writes the record of a call that runs already.
@@ -82,20 +90,21 @@ impl Inner {
     ) -> Result<Task, Error> {
         self.refuse_if_draining()?;
         self.creations.check(requestor)?;
-        let task = self.record(requestor, &request, Active::Running, seed, call_id).await?;
+        let task = self.record(requestor, &request, Active::Running, (seed, call_id), None).await?;
+        let task = task.ok_or_else(|| host_failure("promoting a call", &"an id was drawn twice"))?;
         self.sooner.notify_one();
         Ok(task)
     }
 
-    /// Writes a new record, durable and counted when this returns.
+    /// Writes a new record, durable and counted when this returns. `None`: the alias belongs to another task.
     async fn record(
         &self,
         requestor: &Requestor,
         request: &TaskRequest,
         active: Active,
-        seed: [u8; 32],
-        call_id: CallId,
-    ) -> Result<Task, Error> {
+        (seed, call_id): ([u8; 32], CallId),
+        alias: Option<String>,
+    ) -> Result<Option<Task>, Error> {
         let limits = self.admission.limits(requestor);
         let now = self.clock.now();
         let tool = &request.call.tool;
@@ -118,7 +127,7 @@ impl Inner {
             inputs: Vec::new(),
             steering: Vec::new(),
             steering_delivered: 0,
-            alias: None,
+            alias,
             seed,
             call_id,
             lease: Some(self.lease(now)),
@@ -136,7 +145,11 @@ impl Inner {
         if !matches!(created, Err(store::Error::Engine(_))) {
             unheard.id = None;
         }
-        created.map_err(|error| self.store_error(error))
+        match created {
+            Ok(task) => Ok(Some(task)),
+            Err(store::Error::Exists) => Ok(None),
+            Err(error) => Err(self.store_error(error)),
+        }
     }
 
     /// Those of the named tasks that this requestor may read; the others are dropped without a word.

@@ -17,7 +17,7 @@ use super::occupancy::Occupancy;
 use super::plain::PlainCall;
 use super::rate::Rates;
 use super::run::{Begin, Run};
-use super::{CallRequest, Error, TaskNews, TaskRequest};
+use super::{CallRequest, Error, Once, TaskNews, TaskRequest};
 use crate::domain::call::Answer;
 use crate::domain::lifecycle::{self, Event, Refusal};
 use crate::domain::limits::Limits;
@@ -160,7 +160,38 @@ impl Tasks {
         let inner = &self.inner;
         inner.refuse_if_draining()?;
         inner.creations.check(requestor)?;
-        inner.create(requestor, request).await
+        let created = inner.create(requestor, request, None).await?;
+        created.ok_or_else(|| host_failure("creating a task", &"an id was drawn twice"))
+    }
+
+    /// Creates a task under a name of its requestor's, unless there is one already: then that one, whatever it was made of.
+    pub async fn create_once(&self, requestor: &Requestor, request: TaskRequest, alias: &str) -> Result<Once, Error> {
+        let inner = &self.inner;
+        // Twice at most: another request may be faster, or the one that was found be over its time.
+        for _ in 0..3 {
+            let found = inner.store.by_alias(requestor, alias).await.map_err(|error| inner.store_error(error))?;
+            if let Some(id) = found {
+                match self.get(requestor, id).await {
+                    Ok(task) => return Ok(Once { task, found: true }),
+                    Err(Error::NotFound) => {
+                        inner.expire(requestor, id).await.map_err(|error| inner.store_error(error))?;
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+            inner.refuse_if_draining()?;
+            inner.creations.check(requestor)?;
+            if let Some(task) = inner.create(requestor, request.clone(), Some(alias.to_owned())).await? {
+                return Ok(Once { task, found: false });
+            }
+        }
+        Err(host_failure("creating a task", &"its name is taken and belongs to nothing"))
+    }
+
+    /// The arguments of a task's call, as they arrived.
+    pub async fn arguments(&self, requestor: &Requestor, id: TaskId) -> Result<Json, Error> {
+        let arguments = self.inner.store.arguments(requestor, id).await;
+        arguments.map_err(|error| self.inner.store_error(error))?.ok_or(Error::NotFound)
     }
 
     /// The record, with what the run last said about itself.

@@ -97,6 +97,14 @@ pub struct TaskRequest {
     pub ttl: RequestedTtl,
 }
 
+/// What became of a request for a task that is to be made once.
+#[derive(Clone, Debug)]
+pub struct Once {
+    pub task: Task,
+    /// It was there before.
+    pub found: bool,
+}
+
 /// What a plain call says while it runs.
 #[derive(Debug)]
 pub enum CallNews {

@@ -3,6 +3,8 @@
 //! A call starts plainly unless its tool must be a task. It becomes one when it takes too long, or says that it will; what it asks
 //! before that is answered by a request of its own that goes on where this one ended.
 
+mod keyed;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -145,9 +147,11 @@ impl Conversation {
         if let Some(state) = state {
             return respond(id, self.go_on(state, outlet).await);
         }
-        let ending = match self.is_task_at_once() {
-            true => self.create().await,
-            false => self.begin(outlet).await.map_err(|stop| match stop {
+        let key = self.client.idempotency_key.take();
+        let ending = match key {
+            Some(key) => self.once(&key, outlet).await,
+            None if self.is_task_at_once() => self.create().await,
+            None => self.begin(outlet).await.map_err(|stop| match stop {
                 Stop::Broken(error) | Stop::Refused(error) => error,
             }),
         };
@@ -340,7 +344,7 @@ impl Conversation {
         if let Some((position, state)) = self.from.as_ref().filter(|_| !self.used) {
             let state = state.clone();
             self.park(position.ticket, running, ask);
-            return Ok(Settled::Left(Ending::Asked { questions, state }));
+            return Ok(Settled::Left(Ending::Asked { questions, state: Some(state) }));
         }
         for (key, raw) in &self.fresh {
             running.answers.entry(key.clone()).or_insert_with(|| raw.clone());
@@ -354,7 +358,7 @@ impl Conversation {
             SealError::Broken => broken(),
         })?;
         self.park(position.ticket, running, ask);
-        Ok(Settled::Left(Ending::Asked { questions, state }))
+        Ok(Settled::Left(Ending::Asked { questions, state: Some(state) }))
     }
 
     fn park(&self, ticket: super::shelf::Ticket, running: Running, ask: Ask) {

@@ -34,6 +34,8 @@ struct Raw<'a> {
     progress_token: Option<&'a RawValue>,
     #[serde(borrow, rename = "io.modelcontextprotocol/relatedTaskIds")]
     related: Option<&'a RawValue>,
+    #[serde(borrow, rename = "dev.bulkhead/idempotencyKey")]
+    idempotency_key: Option<&'a RawValue>,
 }
 
 /// Whether params name a protocol version, which makes their message a modern one.
@@ -124,6 +126,7 @@ pub(super) struct Client {
     pub(super) log_level: Option<LogLevel>,
     pub(super) progress_token: Option<Json>,
     pub(super) related: Vec<TaskId>,
+    pub(super) idempotency_key: Option<String>,
 }
 
 impl Client {
@@ -151,6 +154,7 @@ impl Meta<'_> {
             log_level: self.raw.log_level.map(log_level).transpose()?,
             progress_token: self.raw.progress_token.map(progress_token).transpose()?,
             related,
+            idempotency_key: self.raw.idempotency_key.map(idempotency_key).transpose()?,
         })
     }
 }
@@ -170,6 +174,14 @@ fn progress_token(raw: &RawValue) -> Result<Json, RpcError> {
     serde_json::to_string(&token)
         .map(Json::new)
         .map_err(|cause| RpcError::host_failure(format_args!("a progress token cannot be written: {cause}")))
+}
+
+fn idempotency_key(raw: &RawValue) -> Result<String, RpcError> {
+    const CHARS_MAX: usize = 128;
+    let key: Option<String> = serde_json::from_str(raw.get()).ok();
+    key.filter(|key| !key.is_empty() && key.chars().count() <= CHARS_MAX).ok_or_else(|| {
+        RpcError::invalid_params(format!("dev.bulkhead/idempotencyKey must be a text of 1 to {CHARS_MAX} characters"))
+    })
 }
 
 /// Ids that are none name no task, which is what an unknown id does.

@@ -91,10 +91,10 @@ pub(super) enum Ending {
     Output(ToolOutput),
     /// A task, with which the call goes on.
     Task(Box<Task>),
-    /// Questions that have to be answered first, under their issued keys, and the state to come back with.
+    /// Questions that have to be answered first, under their issued keys, and the state to come back with, where one is needed.
     Asked {
         questions: Vec<(String, InputRequest)>,
-        state: String,
+        state: Option<String>,
     },
 }
 
@@ -120,7 +120,7 @@ impl Serialize for EndingView<'_> {
             Ending::Asked { questions, state } => {
                 map.serialize_entry("resultType", "input_required")?;
                 map.serialize_entry("inputRequests", &InputRequests::of(questions))?;
-                map.serialize_entry("requestState", state)?;
+                entry_if(&mut map, "requestState", state.as_ref())?;
             }
         }
         map.serialize_entry("_meta", &ResultMeta { state: self.state, plugin, subscription: None })?;

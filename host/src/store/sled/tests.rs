@@ -1,6 +1,6 @@
 //! Crashes, damage and full disks, with the real engine on a real file system.
 //!
-//! `BULKHEAD_TEST_MODE=nightly` runs more rounds of each.
+//! `XTASK_TEST_MODE=nightly` runs more rounds of each.
 
 mod copies;
 mod crash;
@@ -31,7 +31,7 @@ fn open(dir: &Path) -> Arc<SledStore> {
 
 /// How often something random is tried.
 fn rounds(gate: u32, nightly: u32) -> u32 {
-    let mode = std::env::var("BULKHEAD_TEST_MODE").unwrap_or_default();
+    let mode = std::env::var("XTASK_TEST_MODE").unwrap_or_default();
     if mode == "nightly" { nightly } else { gate }
 }
 

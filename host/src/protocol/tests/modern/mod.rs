@@ -1,6 +1,7 @@
 //! The modern era from outside.
 
 mod calls;
+mod keys;
 mod listen;
 mod requests;
 mod rounds;

@@ -1,0 +1,131 @@
+//! A call under an idempotency key of its client: made once, and found again by whoever asks for it again.
+//!
+//! Such a call has a record from the start, whoever its client is, and goes on when its stream is dropped: the next request with
+//! the key gets what it came to. To a client without tasks, or of a tool that must not be one, it looks like a plain call; what it
+//! asks is answered by another request with the same key, which needs no state.
+
+use tokio::sync::broadcast::Receiver;
+use tokio::sync::broadcast::error::RecvError;
+
+use super::super::digest::digest;
+use super::super::result::Ending;
+use super::{Conversation, at};
+use crate::domain::task::{Active, Outcome, Phase, Task};
+use crate::protocol::error::RpcError;
+use crate::protocol::exchange::Outlet;
+use crate::protocol::notices;
+use crate::protocol::questions::read_answer;
+use crate::tasks::{self, Once, RequestedTtl, TaskNews, TaskRequest};
+use sha2::{Digest, Sha256};
+
+impl Conversation {
+    /// Makes the call or finds it, and stays with it as long as a plain call would.
+    pub(super) async fn once(&mut self, key: &str, outlet: &Outlet) -> Result<Ending, RpcError> {
+        let tasks = self.shared.tasks.clone();
+        let failed = |error: tasks::Error| RpcError::from(&error);
+        let request = TaskRequest { call: self.call.clone(), origin: self.origin(), ttl: RequestedTtl::Default };
+        let Once { task, found } =
+            tasks.create_once(&self.requestor, request, &self.alias(key)).await.map_err(failed)?;
+        let id = task.id;
+        if found {
+            let before = tasks.arguments(&self.requestor, id).await.map_err(failed)?;
+            if !same(before.as_str(), self.call.arguments.as_str()) {
+                return Err(RpcError::idempotency_conflict());
+            }
+        }
+        let (mut task, mut news) = tasks.watch(&self.requestor, id).await.map_err(failed)?;
+        loop {
+            if let Some(ending) = self.ending(&mut task).await? {
+                return Ok(ending);
+            }
+            let promote_at = self.promote_at;
+            tokio::select! {
+                next = self.next(&mut news, &task, outlet) => task = next?,
+                () = at(promote_at) => return Ok(Ending::Task(Box::new(task))),
+            }
+        }
+    }
+
+    /// Names the call among those of its requestor. Keys of two tools are two keys.
+    fn alias(&self, key: &str) -> String {
+        let mut hash = Sha256::new();
+        for part in [self.call.tool.tool.name.as_str(), key] {
+            hash.update((part.len() as u64).to_be_bytes());
+            hash.update(part);
+        }
+        let name: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+        format!("idempotency:{name}")
+    }
+
+    /// What the call has come to, if it has, or what it needs.
+    async fn ending(&mut self, task: &mut Task) -> Result<Option<Ending>, RpcError> {
+        match &task.phase {
+            Phase::Ended(Outcome::Output { .. }) => {
+                let output = self.shared.tasks.output(&self.requestor, task.id).await;
+                output.map(|output| Some(Ending::Output(output))).map_err(|error| RpcError::from(&error))
+            }
+            Phase::Ended(Outcome::Error(error)) => Err(RpcError::modern(error)),
+            Phase::Ended(Outcome::Cancelled) => {
+                Err(RpcError::invalid_params("The call with this idempotency key was cancelled; use another key"))
+            }
+            Phase::Active(Active::InputRequired) => {
+                // It waits as a task for those who can answer one.
+                if self.promote_at.is_some() {
+                    return Ok(Some(Ending::Task(Box::new(task.clone()))));
+                }
+                self.answer_questions(task).await
+            }
+            Phase::Active(Active::Queued | Active::Running) | Phase::Paused { .. } => Ok(None),
+        }
+    }
+
+    /// Gives the answers that this request brought; questions that are left are asked.
+    async fn answer_questions(&mut self, task: &mut Task) -> Result<Option<Ending>, RpcError> {
+        let mut given = Vec::new();
+        for input in task.outstanding() {
+            let Some(raw) = self.fresh.get(&input.issued_key) else { continue };
+            let answer = read_answer(&input.request.question, raw).map_err(|reason| {
+                RpcError::invalid_params(format!("inputResponses.{} cannot be used: {reason}", input.issued_key))
+            })?;
+            given.push((input.issued_key.clone(), answer));
+        }
+        for (key, answer) in given {
+            let answered = self.shared.tasks.answer(&self.requestor, task.id, &key, answer).await;
+            *task = answered.map_err(|error| RpcError::from(&error))?;
+        }
+        let left =
+            task.outstanding().map(|input| (input.issued_key.clone(), input.request.clone())).collect::<Vec<_>>();
+        Ok((!left.is_empty()).then_some(Ending::Asked { questions: left, state: None }))
+    }
+
+    /// The record after its next change; what is said meanwhile goes to the stream, as for any plain call.
+    async fn next(&mut self, news: &mut Receiver<TaskNews>, task: &Task, outlet: &Outlet) -> Result<Task, RpcError> {
+        loop {
+            match news.recv().await {
+                Ok(TaskNews::Changed(changed)) if changed.revision >= task.revision => {
+                    return Ok(Task::clone(&changed));
+                }
+                Ok(TaskNews::Changed(_)) => {}
+                Ok(TaskNews::Progress { progress, total, message, .. }) => {
+                    outlet.say(self.progress.report(progress, total, message.as_deref()));
+                }
+                Ok(TaskNews::Log { level, logger, data, .. }) => {
+                    if self.client.log_level.is_some_and(|wanted| level >= wanted) {
+                        outlet.say(notices::log(level, logger.as_deref(), &data, None));
+                    }
+                }
+                Ok(TaskNews::Gone(_)) | Err(RecvError::Closed) => return Err(RpcError::from(&tasks::Error::NotFound)),
+                Err(RecvError::Lagged(_)) => {
+                    let read = self.shared.tasks.get(&self.requestor, task.id).await;
+                    return read.map_err(|error| RpcError::from(&error));
+                }
+            }
+        }
+    }
+}
+
+/// Whether two texts are the same JSON value.
+fn same(one: &str, other: &str) -> bool {
+    let value = |text: &str| serde_json::from_str(text).ok().map(|value| digest(&value));
+    one == other || value(one).is_some_and(|one| value(other) == Some(one))
+}
