@@ -4,6 +4,7 @@
 
 use serde_json::{Value, json};
 use tests::client::{Client, all_capabilities};
+use tests::modern::Modern;
 use tests::wait::until;
 use tests::{Host, Setup};
 
@@ -30,15 +31,32 @@ const ROWS: [(&str, Row); 9] = [
     ("tasks/list", Row::Lists),
 ];
 
+/// The same for revision 2026-07-28.
+const MODERN_ROWS: [(&str, Row); 10] = [
+    ("server/discover", Row::NoTask("is the same for everybody")),
+    ("tools/list", Row::NoTask("is the same for everybody until plugins are granted per tenant")),
+    ("tools/call", Row::NoTask("states and keys of others have a test of their own below")),
+    ("subscriptions/listen", Row::NoTask("acknowledges own tasks only; a test of its own below")),
+    ("tasks/get", Row::ById),
+    ("tasks/update", Row::ById),
+    ("tasks/cancel", Row::ById),
+    ("tasks/steer", Row::ById),
+    ("tasks/pause", Row::ById),
+    ("tasks/resume", Row::ById),
+];
+
 #[test]
 fn every_method_has_a_row() {
-    let mut rows: Vec<_> = ROWS.iter().map(|(name, _)| *name).collect();
-    let mut methods: Vec<_> = bulkhead::protocol::METHODS.iter().map(|(name, _)| *name).collect();
-    rows.sort_unstable();
-    methods.sort_unstable();
-    assert_eq!(rows, methods, "a method without a row is a method that nobody has looked at");
-    for (name, row) in &ROWS {
-        assert!(!matches!(row, Row::NoTask("")), "{name}: say why nothing can leak");
+    let legacy: Vec<_> = bulkhead::protocol::METHODS.iter().map(|(name, _)| *name).collect();
+    let modern: Vec<_> = bulkhead::protocol::MODERN_METHODS.iter().map(|(name, _)| *name).collect();
+    for (rows, mut methods) in [(&ROWS[..], legacy), (&MODERN_ROWS, modern)] {
+        let mut named: Vec<_> = rows.iter().map(|(name, _)| *name).collect();
+        named.sort_unstable();
+        methods.sort_unstable();
+        assert_eq!(named, methods, "a method without a row is a method that nobody has looked at");
+        for (name, row) in rows {
+            assert!(!matches!(row, Row::NoTask("")), "{name}: say why nothing can leak");
+        }
     }
 }
 
@@ -181,4 +199,58 @@ async fn without_a_valid_token_nobody_gets_in() {
     assert_eq!(Client::new(&host.url, Some(&token)).post(body, None).await.status.as_u16(), 200);
     let log = host.log();
     assert!(!log.contains(&token), "a token is in the log");
+}
+
+/// The three of [`callers`], of revision 2026-07-28.
+async fn modern_callers() -> (Host, [Modern; 3]) {
+    let setup = Setup::with(&["primes", "desk"]);
+    let tokens =
+        [setup.token("alice", "red").await, setup.token("bob", "red").await, setup.token("carol", "blue").await];
+    let host = setup.start().await;
+    let clients = tokens.map(|token| Modern::full(&host, Some(&token)));
+    (host, clients)
+}
+
+#[tokio::test]
+async fn a_foreign_task_reads_as_absent_in_the_modern_era() {
+    let (_host, [owner, neighbour, stranger]) = modern_callers().await;
+    let running = owner.task("wait", json!({"ms": 600_000})).await;
+    let done = owner.task("wait", json!({"ms": 1_100})).await;
+    owner.until_status(&done, "completed").await;
+    let raw = async |client: &Modern, method: &str, task: &str| {
+        let reply = client.send(method, json!({"taskId": task, "inputResponses": {}, "message": "m"})).await;
+        (reply.status.as_u16(), reply.text)
+    };
+    for (method, _) in MODERN_ROWS.iter().filter(|(_, row)| matches!(row, Row::ById)) {
+        let absent = raw(&owner, method, &"f".repeat(32)).await;
+        assert!(absent.0 == 200 && absent.1.contains("-32602"), "{method}: {absent:?}");
+        for client in [&neighbour, &stranger] {
+            for task in [&running, &done] {
+                assert_eq!(raw(client, method, task).await, absent, "{method}");
+            }
+        }
+        assert_eq!(owner.until_status(&running, "working").await["taskId"], running);
+    }
+    for client in [&neighbour, &stranger] {
+        let mut stream =
+            client.send("subscriptions/listen", json!({"notifications": {"taskIds": [running, done]}})).await;
+        let acknowledged = stream.next().await.expect("the acknowledgement");
+        assert_eq!(acknowledged["params"]["notifications"], json!({"taskIds": []}));
+        assert!(stream.next().await.expect("the end").get("result").is_some(), "there is nothing to listen for");
+    }
+}
+
+#[tokio::test]
+async fn a_state_and_a_key_of_somebody_else_are_worth_nothing() {
+    let (_host, [owner, neighbour, stranger]) = modern_callers().await;
+    let asked = owner.tool("book_trip", json!({})).await;
+    let keyed = |client: &Modern| client.with_meta("dev.bulkhead/idempotencyKey", json!("k"));
+    let task = keyed(&owner).task("wait", json!({"ms": 600_000})).await;
+    for client in [&neighbour, &stranger] {
+        let stolen = json!({"name": "book_trip", "arguments": {}, "requestState": asked["requestState"],
+            "inputResponses": {"journey": {"action": "decline"}}});
+        assert_eq!(client.call("tools/call", stolen).await.expect_err("not theirs").code, -32602);
+        let other = keyed(client).task("wait", json!({"ms": 600_000})).await;
+        assert_ne!(other, task, "a key is its requestor's own");
+    }
 }

@@ -8,6 +8,7 @@ mod commands;
 mod hostile;
 mod isolation;
 mod limits;
+mod modern;
 mod recovery;
 mod rust_client;
 mod simulation;

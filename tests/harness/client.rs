@@ -242,7 +242,7 @@ pub fn text(result: &Value) -> &str {
     result["content"][0]["text"].as_str().unwrap_or_else(|| panic!("no text: {result}"))
 }
 
-fn outcome(message: Value) -> Result<Value, Failure> {
+pub(crate) fn outcome(message: Value) -> Result<Value, Failure> {
     match message.get("error") {
         None => Ok(message["result"].clone()),
         Some(error) => Err(Failure {

@@ -1,4 +1,4 @@
-//! Checks messages of the host against the official schema of revision 2025-11-25.
+//! Checks messages of the host against the official schemas.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -6,7 +6,10 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use jsonschema::Validator;
 use serde_json::{Value, json};
 
-const SCHEMA: &str = include_str!("../schema/2025-11-25.json");
+const LEGACY: &str = include_str!("../schema/2025-11-25.json");
+const MODERN: &str = include_str!("../schema/2026-07-28.json");
+/// The extension of tasks.
+const TASKS: &str = include_str!("../schema/ext-tasks.json");
 
 /// What a response has to look like.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -123,20 +126,69 @@ fn for_each_task(result: &Value, check: &dyn Fn(&Value)) {
     result.get("tasks").and_then(Value::as_array).into_iter().flatten().for_each(check);
 }
 
-/// Panics unless `value` fits a definition of the schema.
+/// The same as [`check`] for revision 2026-07-28. There is no official schema for the status `paused`.
+pub fn check_modern(message: &Value, expected: Option<&Expected>) {
+    if let Some(method) = message.get("method").and_then(Value::as_str) {
+        assert!(message.get("id").is_none(), "a server of this revision sends no requests: {message}");
+        let params = &message["params"];
+        return match method {
+            "notifications/tasks" if params["status"] == "paused" => check_times(params),
+            "notifications/tasks" => {
+                conform_to(TASKS, message, "TaskStatusNotification");
+                check_times(params);
+            }
+            _ => conform_to(MODERN, message, "ServerNotification"),
+        };
+    }
+    if message.get("error").is_some() {
+        conform_to(MODERN, message, "JSONRPCErrorResponse");
+        assert!(message.get("result").is_none(), "both a result and an error: {message}");
+    } else {
+        conform_to(MODERN, message, "JSONRPCResultResponse");
+    }
+    let Some(expected) = expected else { return };
+    assert_eq!(message["id"], expected.id, "the answer to another request: {message}");
+    let Some(result) = message.get("result") else { return };
+    assert!(result["_meta"]["io.modelcontextprotocol/serverInfo"].is_object(), "nobody answers: {message}");
+    for_each_task(result, &check_times);
+    let kind = result["resultType"].as_str().unwrap_or_default();
+    let (schema, definition) = match (expected.method.as_str(), kind) {
+        ("server/discover", "complete") => (MODERN, "DiscoverResult"),
+        ("tools/list", "complete") => (MODERN, "ListToolsResult"),
+        ("tools/call", "complete") => (MODERN, "CallToolResult"),
+        ("tools/call", "input_required") => (MODERN, "InputRequiredResult"),
+        ("tools/call", "task") => (TASKS, "CreateTaskResult"),
+        ("subscriptions/listen", "complete") => (MODERN, "SubscriptionsListenResult"),
+        ("tasks/get" | "tasks/pause" | "tasks/resume", "complete") if result["status"] == "paused" => return,
+        ("tasks/get" | "tasks/pause" | "tasks/resume", "complete") => (TASKS, "GetTaskResult"),
+        ("tasks/update" | "tasks/steer", "complete") => (TASKS, "UpdateTaskResult"),
+        ("tasks/cancel", "complete") => (TASKS, "CancelTaskResult"),
+        other => panic!("no test knows what the result of {other:?} looks like: add it here"),
+    };
+    conform_to(schema, result, definition);
+}
+
+/// Panics unless `value` fits a definition of the schema of 2025-11-25.
 pub fn conform(value: &Value, definition: &'static str) {
-    let errors: Vec<_> = validator(definition).iter_errors(value).map(|error| error.to_string()).collect();
+    conform_to(LEGACY, value, definition);
+}
+
+fn conform_to(schema: &'static str, value: &Value, definition: &'static str) {
+    let errors: Vec<_> = validator(schema, definition).iter_errors(value).map(|error| error.to_string()).collect();
     assert!(errors.is_empty(), "not a {definition}: {}\n{value:#}", errors.join("; "));
 }
 
-fn validator(definition: &'static str) -> Arc<Validator> {
-    static COMPILED: OnceLock<Mutex<HashMap<&'static str, Arc<Validator>>>> = OnceLock::new();
+/// Compiled definitions, by schema.
+type Compiled = HashMap<(&'static str, &'static str), Arc<Validator>>;
+
+fn validator(text: &'static str, definition: &'static str) -> Arc<Validator> {
+    static COMPILED: OnceLock<Mutex<Compiled>> = OnceLock::new();
     let mut compiled = COMPILED.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
     let compile = || {
-        let mut schema: Value = serde_json::from_str(SCHEMA).expect("the schema is JSON");
+        let mut schema: Value = serde_json::from_str(text).expect("the schema is JSON");
         assert!(schema["$defs"].get(definition).is_some(), "the schema has no {definition}");
         schema["$ref"] = json!(format!("#/$defs/{definition}"));
         Arc::new(jsonschema::validator_for(&schema).expect("the schema compiles"))
     };
-    compiled.entry(definition).or_insert_with(compile).clone()
+    compiled.entry((text, definition)).or_insert_with(compile).clone()
 }

@@ -35,6 +35,8 @@ pub struct Incoming {
     pub text: String,
     body: Body,
     expected: Option<Expected>,
+    /// Of the revision that the request was of.
+    check: fn(&Value, Option<&Expected>),
     /// The id of the last event seen, for resuming.
     pub last_event_id: Option<String>,
     /// Comment lines seen so far.
@@ -60,7 +62,23 @@ impl Incoming {
             });
             (text, Body::Whole(whole))
         };
-        Self { status, headers, text, body, expected, last_event_id: None, comments: 0, silent_events: Vec::new() }
+        let check = schema::check;
+        Self {
+            status,
+            headers,
+            text,
+            body,
+            expected,
+            check,
+            last_event_id: None,
+            comments: 0,
+            silent_events: Vec::new(),
+        }
+    }
+
+    /// What comes back is of revision 2026-07-28.
+    pub(crate) fn modern(self) -> Self {
+        Self { check: schema::check_modern, ..self }
     }
 
     /// Whether it came as an event stream.
@@ -82,7 +100,7 @@ impl Incoming {
                     .unwrap_or_else(|error| panic!("an event that is not JSON ({error}): {}", event.data));
             },
         };
-        schema::check(&message, self.expected.as_ref());
+        (self.check)(&message, self.expected.as_ref());
         Some(message)
     }
 

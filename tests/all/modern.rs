@@ -1,0 +1,217 @@
+//! Revision 2026-07-28 over HTTP and stdio, with real plugins, beside clients of the older one.
+
+use serde_json::{Value, json};
+use tests::client::{Client, all_capabilities};
+use tests::modern::Modern;
+use tests::stdio::Pipe;
+use tests::wait::{soon, until};
+use tests::{Host, Setup};
+
+async fn host() -> Host {
+    Setup::with(&["text", "primes", "desk"]).start().await
+}
+
+fn journey() -> Value {
+    json!({"journey": {"action": "accept", "content": {"destination": "Rome", "travellers": 2}}})
+}
+
+fn details() -> Value {
+    json!({"details": {"action": "accept", "content": {"class": "economy", "confirm": true}}})
+}
+
+fn retry(asked: &Value, responses: Value) -> Value {
+    json!({"name": "book_trip", "arguments": {}, "requestState": asked["requestState"], "inputResponses": responses})
+}
+
+#[tokio::test]
+async fn both_eras_are_served_on_one_endpoint() {
+    let host = host().await;
+    let (modern, legacy) = (Modern::full(&host, None), Client::connect(&host).await);
+    let discovered = modern.result("server/discover", json!({})).await;
+    assert_eq!(discovered["supportedVersions"][0], "2026-07-28");
+    for _ in 0..2 {
+        assert_eq!(modern.tool("echo", json!({"text": "a"})).await["content"][0]["text"], "a");
+        assert_eq!(legacy.tool("echo", json!({"text": "b"})).await.expect("a result")["content"][0]["text"], "b");
+    }
+    let there = legacy.task("wait", json!({"ms": 600_000})).await;
+    assert_eq!(modern.until_status(&there, "working").await["ttlMs"], 600_000);
+    let here = modern.task("wait", json!({"ms": 600_000})).await;
+    legacy.until_status(&here, "working").await;
+    modern.result("tasks/cancel", json!({"taskId": there})).await;
+    legacy.until_status(&there, "cancelled").await;
+    legacy.about("tasks/cancel", &here).await.expect("it is the same requestor's");
+    modern.until_status(&here, "cancelled").await;
+}
+
+#[tokio::test]
+async fn statuses_are_those_of_the_era() {
+    let host = host().await;
+    let client = Modern::plain(&host, None);
+    let status = async |method: &str, params: Value, header: &str, value: &str| {
+        let body = client.message(&json!(7), method, params.clone()).to_string();
+        let request = client.request(method, &params).build().expect("a request");
+        let mut request = reqwest::Request::try_clone(&request).expect("no stream");
+        *request.body_mut() = Some(body.into());
+        let name = reqwest::header::HeaderName::from_bytes(header.as_bytes()).expect("a name");
+        request.headers_mut().insert(name, value.parse().expect("a value"));
+        let reply = reqwest::Client::builder().no_proxy().build().expect("a client").execute(request).await;
+        let reply = reply.expect("an answer");
+        let status = reply.status().as_u16();
+        let body: Value = reply.json().await.expect("JSON");
+        assert_eq!(body["id"], 7);
+        (status, body["error"]["code"].as_i64().unwrap_or(0))
+    };
+    let echo = json!({"name": "echo", "arguments": {"text": "x"}});
+    assert_eq!(status("tools/call", echo.clone(), "mcp-session-id", "no session of anybody").await, (200, 0));
+    assert_eq!(status("tools/call", echo.clone(), "last-event-id", "7").await, (200, 0));
+    assert_eq!(status("tools/call", echo.clone(), "mcp-name", "other").await, (400, -32020));
+    assert_eq!(status("tools/call", echo.clone(), "mcp-method", "tools/list").await, (400, -32020));
+    assert_eq!(status("tools/call", echo, "mcp-protocol-version", "2025-11-25").await, (400, -32020));
+    assert_eq!(status("ping", json!({}), "x-other", "x").await, (404, -32601));
+    assert_eq!(status("initialize", json!({}), "x-other", "x").await, (404, -32601));
+    assert_eq!(status("tasks/get", json!({"taskId": "x"}), "x-other", "x").await, (400, -32021));
+    assert_eq!(status("tools/call", json!({"name": "nobody"}), "x-other", "x").await, (200, -32602));
+}
+
+#[tokio::test]
+async fn a_question_is_answered_in_rounds_even_after_a_restart() {
+    let setup = Setup::with(&["desk"]);
+    let host = setup.start().await;
+    let client = Modern::plain(&host, None);
+    let first = client.tool("book_trip", json!({})).await;
+    assert_eq!(first["resultType"], "input_required");
+    let second = client.result("tools/call", retry(&first, journey())).await;
+    assert!(second["inputRequests"]["details"].is_object(), "{second}");
+    host.kill().await;
+    let host = setup.start().await;
+    let client = Modern::plain(&host, None);
+    let done = client.result("tools/call", retry(&second, details())).await;
+    assert_eq!(done["structuredContent"]["summary"], "Booked 2 economy seats to Rome.");
+    assert_eq!(client.result("tools/call", retry(&second, details())).await, done);
+    let mut tampered = second.clone();
+    tampered["requestState"] = json!(format!("{}A", second["requestState"].as_str().expect("a state")));
+    let refused = client.call("tools/call", retry(&tampered, details())).await.expect_err("tampered");
+    assert_eq!(refused.code, -32602);
+}
+
+#[tokio::test]
+async fn a_promoted_task_is_found_again_after_a_kill() {
+    let setup = Setup::with(&["primes", "desk"]);
+    let host = setup.start().await;
+    let client = Modern::full(&host, None);
+    let running = client.task("wait", json!({"ms": 600_000})).await;
+    let done = client.task("wait", json!({"ms": 1_300})).await;
+    let before = client.until_status(&done, "completed").await;
+    host.kill().await;
+    let host = setup.start().await;
+    let client = Modern::full(&host, None);
+    assert_eq!(client.until_status(&done, "completed").await["result"], before["result"]);
+    let lost = client.until_status(&running, "failed").await;
+    assert!(lost["error"]["code"].is_i64() && lost["statusMessage"].is_string(), "{lost}");
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_cancels_its_call() {
+    let host = Setup::with(&["text", "hostile"])
+        .config("[limits]\ncalls_running_per_requestor = 2\ncall_queue_ms_max = 50")
+        .start()
+        .await;
+    let client = Modern::plain(&host, None);
+    for _ in 0..6 {
+        let params = json!({"name": "spin", "arguments": {}});
+        let request =
+            client.request("tools/call", &params).body(client.message(&json!(1), "tools/call", params).to_string());
+        let sent = tokio::time::timeout(std::time::Duration::from_millis(300), request.send()).await;
+        assert!(sent.is_err(), "it spins until its client is gone");
+        until("a place to be free", async || {
+            client.call("tools/call", json!({"name": "echo", "arguments": {"text": ""}})).await.ok()
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn a_paused_loop_stands_still_and_goes_on() {
+    let host = Setup::with(&["hostile"]).start().await;
+    let client = Modern::full(&host, None);
+    let task = client.task("spin", json!({})).await;
+    let paused = client.result("tasks/pause", json!({"taskId": task})).await;
+    assert_eq!(paused["status"], "paused");
+    let plain = {
+        let mut plain = client.clone();
+        plain.capabilities["extensions"] = json!({tests::modern::TASKS: {}});
+        plain
+    };
+    let seen = plain.result("tasks/get", json!({"taskId": task})).await;
+    assert_eq!((&seen["status"], &seen["statusMessage"]), (&json!("working"), &json!("paused")));
+    assert_eq!(client.result("tasks/resume", json!({"taskId": task})).await["status"], "working");
+    client.result("tasks/cancel", json!({"taskId": task})).await;
+    client.until_status(&task, "cancelled").await;
+}
+
+#[tokio::test]
+async fn a_message_reaches_a_task_and_a_stream_shows_how_it_goes() {
+    let host = host().await;
+    let client = Modern::full(&host, None);
+    let task = client.task("wait", json!({"ms": 2_500})).await;
+    let mut stream = client.send("subscriptions/listen", json!({"notifications": {"taskIds": [task]}})).await;
+    let acknowledged = soon("the acknowledgement", stream.next()).await.expect("a message");
+    assert_eq!(acknowledged["params"]["notifications"], json!({"taskIds": [task]}));
+    client.result("tasks/steer", json!({"taskId": task, "message": "faster"})).await;
+    let done = loop {
+        let message = soon("a change", stream.next()).await.expect("a message");
+        assert_eq!(message["method"], "notifications/tasks");
+        if message["params"]["status"] == "completed" {
+            break message;
+        }
+    };
+    assert_eq!(done["params"]["result"]["structuredContent"]["messages"], json!(["faster"]));
+}
+
+#[tokio::test]
+async fn streams_end_with_a_result_when_the_host_stops() {
+    let host = host().await;
+    let client = Modern::plain(&host, None);
+    let mut stream = client.send("subscriptions/listen", json!({"notifications": {"toolsListChanged": true}})).await;
+    soon("the acknowledgement", stream.next()).await.expect("a message");
+    let stopping = tokio::spawn(host.terminate());
+    let last = soon("the result", stream.next()).await.expect("a message");
+    assert_eq!(last["result"]["resultType"], "complete", "{last}");
+    assert!(soon("the end", stream.next()).await.is_none());
+    assert!(stopping.await.expect("it stops").0.success());
+}
+
+#[tokio::test]
+async fn a_call_under_a_key_is_made_once_even_across_a_kill() {
+    let setup = Setup::with(&["primes", "desk"]);
+    let host = setup.start().await;
+    let client = Modern::full(&host, None).with_meta("dev.bulkhead/idempotencyKey", json!("trip-1"));
+    let task = client.task("wait", json!({"ms": 4_000})).await;
+    assert_eq!(client.task("wait", json!({"ms": 4_000.0})).await, task);
+    client.until_status(&task, "completed").await;
+    host.kill().await;
+    let host = setup.start().await;
+    let client = Modern::full(&host, None).with_meta("dev.bulkhead/idempotencyKey", json!("trip-1"));
+    let done = client.tool("wait", json!({"ms": 4_000})).await;
+    assert_eq!(done["structuredContent"]["waited_ms"], 4_000);
+    let refused = client.call("tools/call", json!({"name": "wait", "arguments": {"ms": 1}})).await.expect_err("other");
+    assert_eq!((refused.code, &refused.data["type"]), (-32602, &json!("idempotency_key_conflict")));
+}
+
+#[tokio::test]
+async fn both_eras_share_one_pipe() {
+    let mut pipe = Pipe::connect(&Setup::with(&["text", "desk"]), all_capabilities()).await;
+    assert_eq!(
+        pipe.call("tools/call", json!({"name": "echo", "arguments": {"text": "a"}})).await["result"]["content"][0]["text"],
+        "a"
+    );
+    let meta = json!({"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}});
+    let call = pipe.send("tools/call", json!({"name": "wait", "arguments": {"ms": 600_000}, "_meta": meta})).await;
+    pipe.write(json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": call}})).await;
+    let echoed = pipe.call("tools/call", json!({"name": "echo", "arguments": {"text": "b"}, "_meta": meta})).await;
+    assert_eq!(echoed["result"]["resultType"], "complete");
+    pipe.send("subscriptions/listen", json!({"notifications": {"toolsListChanged": true}, "_meta": meta})).await;
+    let started = std::time::Instant::now();
+    assert!(pipe.close().await.success());
+    assert!(started.elapsed() < std::time::Duration::from_secs(4), "a listen stream does not hold the end up");
+}
