@@ -3,6 +3,11 @@
 //! A question waits for its answer without using CPU time, for as long as the host allows. Its key names it to the client
 //! (1 to 64 characters of `[A-Za-z0-9_.-]`); give each question of a tool a key of its own.
 //!
+//! A task waits where it stands. A plain call of a client of MCP 2026-07-28 is answered with the questions, and the request that
+//! brings the answers goes on with it: with the same call if it comes within some minutes, else with a new one, which is **run
+//! again from the start** and gets the earlier answers by key. So ask before you act, with the same keys in the same order each
+//! time; or call [`task::detach`](crate::task::detach) first, which makes the call a task where the client has them.
+//!
 //! `?` on an [`AskError`] does the right thing: a client that cannot show the question is told so, everything else becomes a
 //! failed result.
 

@@ -6,6 +6,7 @@ mod asking;
 mod call;
 mod carriers;
 mod initialize;
+mod offers;
 mod results;
 mod standalone;
 mod tasks;
@@ -38,10 +39,18 @@ pub enum Method {
     TasksResult,
     TasksList,
     TasksCancel,
+    ResourcesList,
+    ResourcesTemplatesList,
+    ResourcesRead,
+    ResourcesSubscribe,
+    ResourcesUnsubscribe,
+    PromptsList,
+    PromptsGet,
+    Complete,
 }
 
 /// Every method that a client may call.
-pub const METHODS: [(&str, Method); 9] = [
+pub const METHODS: [(&str, Method); 17] = [
     ("initialize", Method::Initialize),
     ("ping", Method::Ping),
     ("logging/setLevel", Method::SetLevel),
@@ -51,6 +60,14 @@ pub const METHODS: [(&str, Method); 9] = [
     ("tasks/result", Method::TasksResult),
     ("tasks/list", Method::TasksList),
     ("tasks/cancel", Method::TasksCancel),
+    ("resources/list", Method::ResourcesList),
+    ("resources/templates/list", Method::ResourcesTemplatesList),
+    ("resources/read", Method::ResourcesRead),
+    ("resources/subscribe", Method::ResourcesSubscribe),
+    ("resources/unsubscribe", Method::ResourcesUnsubscribe),
+    ("prompts/list", Method::PromptsList),
+    ("prompts/get", Method::PromptsGet),
+    ("completion/complete", Method::Complete),
 ];
 
 impl Method {
@@ -94,7 +111,10 @@ pub(super) fn request(
             _ => session_required(Some(&id)),
         };
     };
-    let Some(method) = method.filter(|method| session.settled.version.has_tasks() || !method.is_about_tasks()) else {
+    let method = method
+        .filter(|method| session.settled.version.has_tasks() || !method.is_about_tasks())
+        .filter(|method| offers::is_offered(*method, &shared.tasks.catalog()));
+    let Some(method) = method else {
         return answer(&id, &RpcError::method_not_found(format!("Method not found: {}", readable(name))));
     };
     let request = Request { shared, session, id: id.clone(), params };
@@ -111,6 +131,14 @@ fn dispatch(method: Method, request: Request<'_>) -> Result<Exchange, RpcError> 
         Method::TasksResult => results::result(request),
         Method::TasksList => tasks::list(request),
         Method::TasksCancel => tasks::cancel(request),
+        Method::ResourcesList => offers::resources(request),
+        Method::ResourcesTemplatesList => offers::templates(&request),
+        Method::ResourcesRead => offers::read(request),
+        Method::ResourcesSubscribe => offers::subscribe(request),
+        Method::ResourcesUnsubscribe => offers::unsubscribe(&request),
+        Method::PromptsList => offers::prompts(&request),
+        Method::PromptsGet => offers::get_prompt(request),
+        Method::Complete => offers::complete(request),
     }
 }
 

@@ -9,8 +9,9 @@ fn session() -> Arc<Session> {
         client_tasks: ClientTasks { elicitation: true, ..ClientTasks::default() },
         client_name: "\u{1F600}".repeat(1000),
         client_version: "\"".repeat(1000),
+        offered: Offered { resources: true, prompts: true },
     };
-    Arc::new(Session::open(settled, 1).unwrap())
+    Arc::new(Session::open(settled, ListGenerations::default()).unwrap())
 }
 
 #[test]
