@@ -141,6 +141,23 @@ async fn what_is_no_component_does_not_stop_the_others() {
 }
 
 #[tokio::test]
+async fn a_plugin_directory_that_vanishes_takes_no_running_plugin_with_it() {
+    let setup = Setup::with(&["text"]);
+    let folder = setup.path("components");
+    std::fs::create_dir(&folder).expect("a folder");
+    std::fs::copy(tests::place::component("primes"), folder.join("primes.wasm")).expect("a copy");
+    let setup = setup.argument("--plugins").argument(folder.display().to_string());
+    let host = setup.start().await;
+    let client = Client::connect(&host).await;
+    std::fs::remove_dir_all(&folder).expect("it goes");
+    let id = client.task("count_primes", json!({"below": 100})).await;
+    client.until_status(&id, "completed").await;
+    host.terminate().await;
+    let (_, said) = setup.refused().await;
+    assert!(said.contains("components"), "a host that is told to look there says that it is gone: {said}");
+}
+
+#[tokio::test]
 async fn a_port_in_use_is_said_so() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = taken.local_addr().expect("an address").to_string();

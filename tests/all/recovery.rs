@@ -105,8 +105,8 @@ async fn verify(client: &Client, acknowledged: &[Acknowledged], round: u32) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn kill_at_random_moments_loses_no_acknowledged_task() {
-    let seed = std::env::var("BULKHEAD_TEST_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(0x5EED_u64);
-    println!("seed {seed}; set BULKHEAD_TEST_SEED to repeat it");
+    let seed = std::env::var("XTASK_TEST_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(0x5EED_u64);
+    println!("seed {seed}; set XTASK_TEST_SEED to repeat it");
     let mut dice = Dice(seed);
     let limits = "[limits]\nrequests_per_second = 100000\ntask_creations_per_second = 100000\ntasks_queued_per_requestor = 2000\n\
                   tasks_stored_per_requestor = 1000000\ntasks_stored_per_tenant = 1000000";

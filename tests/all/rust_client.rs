@@ -121,12 +121,12 @@ async fn everything(session: Session) {
 async fn the_rust_sdk_client_works_over_http() {
     let host = Setup::with(&["text", "primes", "desk"]).start().await;
     let transport = StreamableHttpClientTransport::from_uri(host.url.clone());
-    everything(Desk::default().serve(transport).await.expect("a session")).await;
+    Box::pin(everything(Desk::default().serve(transport).await.expect("a session"))).await;
 }
 
 #[tokio::test]
 async fn the_rust_sdk_client_works_over_stdio() {
     let setup = Setup::with(&["text", "primes", "desk"]);
     let transport = TokioChildProcess::new(setup.command("stdio")).expect("the host starts");
-    everything(Desk::default().serve(transport).await.expect("a session")).await;
+    Box::pin(everything(Desk::default().serve(transport).await.expect("a session"))).await;
 }

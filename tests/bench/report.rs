@@ -50,7 +50,7 @@ const HOW_TO_READ: &str = "\
 How to read this. A number with the unit x is a ratio of two rates from this very run, so it carries over to other machines:
   bare handler   an axum server that parses the same request and answers a constant; what HTTP and JSON cost without a host
   native server  an echo tool on the official Rust SDK (rmcp 3.9), unsandboxed, in its own process
-  bare store     the same records written by as many callers straight into the store, without a host before it
+  bare store     the same records (each created, then ended) written by as many callers straight into the store
 A ratio of 1 means as fast as that. Milliseconds and microseconds hold for this machine only; `made of` says which rates or
 times went into the result. Other work on the machine moves all of it: run the bench alone, and more than once.
 ";

@@ -76,7 +76,7 @@ impl Inner {
             (None, place) => self.queue(requestor, place),
         };
         self.start_run(task.clone(), begin, Some((request.call.tool, request.call.arguments)));
-        self.sooner.notify_one();
+        self.may_expire(&task);
         Ok(Some(Task::clone(&task)))
     }
 
@@ -92,7 +92,7 @@ impl Inner {
         self.creations.check(requestor)?;
         let task = self.record(requestor, &request, Active::Running, (seed, call_id), None).await?;
         let task = task.ok_or_else(|| host_failure("promoting a call", &"an id was drawn twice"))?;
-        self.sooner.notify_one();
+        self.may_expire(&task);
         Ok(task)
     }
 

@@ -339,7 +339,7 @@ impl Inner {
         let run = lock(&self.runs).get(&task.id).cloned();
         if run.is_none_or(|run| run.see(task)) {
             if task.retention_starts_with_end() {
-                self.sooner.notify_one();
+                self.may_expire(task);
             }
             self.feeds.publish(&task.requestor, task.id, &TaskNews::Changed(task.clone()));
         }

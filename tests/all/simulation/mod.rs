@@ -1,6 +1,6 @@
 //! The engine under random calls, faults and restarts, with a model beside it that knows what must hold.
 //!
-//! Everything is drawn from one seed, printed at the start; `BULKHEAD_TEST_SEED` repeats a run. A life of the engine is one
+//! Everything is drawn from one seed, printed at the start; `XTASK_TEST_SEED` repeats a run. A life of the engine is one
 //! runtime: dropping it is the crash, because nothing of the engine goes on and nothing is tidied up.
 
 mod guest;
@@ -319,7 +319,7 @@ impl World {
 
 #[test]
 fn random_lives_keep_every_promise() {
-    let fixed = std::env::var("BULKHEAD_TEST_SEED").ok().map(|seed| seed.parse().expect("a number"));
+    let fixed = std::env::var("XTASK_TEST_SEED").ok().map(|seed| seed.parse().expect("a number"));
     let seeds: Vec<u64> = match fixed {
         Some(seed) => vec![seed],
         None => (1..=u64::from(rounds(6, 100))).map(|round| round.wrapping_mul(0x9E37_79B9_7F4A_7C15)).collect(),
