@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::protocol::capabilities::{Capabilities, client_tasks, features};
+use crate::protocol::capabilities::{Capabilities, client_tasks, features, interaction};
 use crate::protocol::error::RpcError;
 use crate::protocol::jsonrpc::{self, RequestId};
 use crate::protocol::session::{Session, Settled, Version};
@@ -60,6 +60,7 @@ pub(super) fn initialize(
         version,
         features: features(version, &params.capabilities),
         client_tasks: client_tasks(version, &params.capabilities),
+        interaction: interaction(version, &params.capabilities),
         client_name: params.client_info.name,
         client_version: params.client_info.version,
     };
@@ -83,7 +84,7 @@ pub(super) fn initialize(
 
 /// What the host can do in this revision.
 fn capabilities(version: Version) -> Result<&'static RawValue, RpcError> {
-    const WITH_TASKS: &str = r#"{"logging":{},"tools":{"listChanged":true},"tasks":{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}}"#;
+    const WITH_TASKS: &str = r#"{"logging":{},"tools":{"listChanged":true},"tasks":{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}},"experimental":{"dev.bulkhead/task-interaction":{"steer":true,"pause":true}}}"#;
     const WITHOUT: &str = r#"{"logging":{},"tools":{"listChanged":true}}"#;
     serde_json::from_str(if version.has_tasks() { WITH_TASKS } else { WITHOUT })
         .map_err(|cause| RpcError::host_failure(format_args!("the capabilities are no JSON: {cause}")))

@@ -19,7 +19,7 @@ use serde_json::value::RawValue;
 use super::error::RpcError;
 use super::exchange::answered;
 use super::jsonrpc::{self, PeerError, RequestId, error_response};
-use super::session::{Reply, Session, TaskQuestion};
+use super::session::{Reply, Session, Settled, TaskQuestion};
 use super::wire::level;
 use super::{Exchange, Peer, Received, Rejection, Shared, questions};
 
@@ -38,10 +38,13 @@ pub enum Method {
     TasksResult,
     TasksList,
     TasksCancel,
+    TasksSteer,
+    TasksPause,
+    TasksResume,
 }
 
 /// Every method that a client may call.
-pub const METHODS: [(&str, Method); 9] = [
+pub const METHODS: [(&str, Method); 12] = [
     ("initialize", Method::Initialize),
     ("ping", Method::Ping),
     ("logging/setLevel", Method::SetLevel),
@@ -51,6 +54,9 @@ pub const METHODS: [(&str, Method); 9] = [
     ("tasks/result", Method::TasksResult),
     ("tasks/list", Method::TasksList),
     ("tasks/cancel", Method::TasksCancel),
+    ("tasks/steer", Method::TasksSteer),
+    ("tasks/pause", Method::TasksPause),
+    ("tasks/resume", Method::TasksResume),
 ];
 
 impl Method {
@@ -58,9 +64,14 @@ impl Method {
         METHODS.iter().find(|(known, _)| *known == name).map(|(_, method)| *method)
     }
 
-    /// Came with 2025-11-25.
-    fn is_about_tasks(self) -> bool {
-        matches!(self, Self::TasksGet | Self::TasksResult | Self::TasksList | Self::TasksCancel)
+    /// Tasks came with 2025-11-25; steer, pause and resume are an experiment that a client takes part in or not.
+    fn exists_for(self, settled: &Settled) -> bool {
+        match self {
+            Self::Initialize | Self::Ping | Self::SetLevel | Self::ToolsList | Self::ToolsCall => true,
+            Self::TasksGet | Self::TasksResult | Self::TasksList | Self::TasksCancel => settled.version.has_tasks(),
+            Self::TasksSteer => settled.interaction.steer,
+            Self::TasksPause | Self::TasksResume => settled.interaction.pause,
+        }
     }
 }
 
@@ -94,7 +105,7 @@ pub(super) fn request(
             _ => session_required(Some(&id)),
         };
     };
-    let Some(method) = method.filter(|method| session.settled.version.has_tasks() || !method.is_about_tasks()) else {
+    let Some(method) = method.filter(|method| method.exists_for(&session.settled)) else {
         return answer(&id, &RpcError::method_not_found(format!("Method not found: {}", readable(name))));
     };
     let request = Request { shared, session, id: id.clone(), params };
@@ -111,6 +122,9 @@ fn dispatch(method: Method, request: Request<'_>) -> Result<Exchange, RpcError> 
         Method::TasksResult => results::result(request),
         Method::TasksList => tasks::list(request),
         Method::TasksCancel => tasks::cancel(request),
+        Method::TasksSteer => tasks::steer(request),
+        Method::TasksPause => tasks::pause(request),
+        Method::TasksResume => tasks::resume(request),
     }
 }
 

@@ -79,10 +79,10 @@ pub(super) fn check(method: &str, message: &Value) {
         "tools/list" => "ListToolsResult",
         "tools/call" if result["task"].is_object() => "CreateTaskResult",
         "tools/call" | "tasks/result" => "CallToolResult",
-        "tasks/get" => "GetTaskResult",
+        "tasks/get" | "tasks/pause" | "tasks/resume" => "GetTaskResult",
         "tasks/list" => "ListTasksResult",
         "tasks/cancel" => "CancelTaskResult",
-        "ping" | "logging/setLevel" => "EmptyResult",
+        "ping" | "logging/setLevel" | "tasks/steer" => "EmptyResult",
         _ => panic!("no definition for the result of {method}"),
     };
     fits(definition, result);
