@@ -19,7 +19,7 @@ enum Row {
 }
 
 /// Every method. The coverage test fails for one that is not in here.
-const ROWS: [(&str, Row); 9] = [
+const ROWS: [(&str, Row); 12] = [
     ("initialize", Row::NoTask("opens a session of the caller; sessions have a test of their own below")),
     ("ping", Row::NoTask("has neither params nor a result")),
     ("logging/setLevel", Row::NoTask("changes the caller's own session")),
@@ -29,6 +29,9 @@ const ROWS: [(&str, Row); 9] = [
     ("tasks/result", Row::ById),
     ("tasks/cancel", Row::ById),
     ("tasks/list", Row::Lists),
+    ("tasks/steer", Row::ById),
+    ("tasks/pause", Row::ById),
+    ("tasks/resume", Row::ById),
 ];
 
 /// The same for revision 2026-07-28.
@@ -82,7 +85,7 @@ async fn callers() -> Callers {
 
 /// Status and body of a request about a task, with always the same request id.
 async fn raw(client: &Client, method: &str, task: &str) -> (u16, String) {
-    let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": {"taskId": task}});
+    let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": {"taskId": task, "message": "m"}});
     let reply = client.post(body.to_string(), None).await;
     (reply.status.as_u16(), reply.text)
 }

@@ -165,7 +165,7 @@ async fn play(
         }
     }
     drop(exit);
-    let _ = events.send(CallEvent::Finished(result)).await;
+    let _ = events.send(CallEvent::Finished(result.map(bulkhead::runtime::Returned::Tool))).await;
 }
 
 fn entry(name: &str, rerun: bool) -> Arc<ToolEntry> {
