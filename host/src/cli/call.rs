@@ -12,7 +12,7 @@ use bulkhead::domain::task::CallId;
 use bulkhead::domain::tool::{ContentKind, ToolOutput};
 use bulkhead::protocol::output_json;
 use bulkhead::runtime::policy::DirGrant;
-use bulkhead::runtime::{CallEvent, CallFacts, CallSpec, Executor as _, Running, ToolEntry};
+use bulkhead::runtime::{CallEvent, CallFacts, CallSpec, Executor as _, Operation, Returned, Running, ToolEntry};
 
 use super::answers::{Answers, Unanswered, plain};
 use super::args::{CallArguments, SourceArguments};
@@ -137,8 +137,7 @@ fn spec(tool: &ToolEntry, arguments: &str) -> anyhow::Result<CallSpec> {
         [ClientFeature::ElicitationForm, ClientFeature::ElicitationUrl, ClientFeature::Sampling, ClientFeature::Roots];
     Ok(CallSpec {
         plugin: tool.plugin.clone(),
-        tool: tool.plugin_tool.clone(),
-        arguments: Json::new(arguments),
+        operation: Operation::CallTool { tool: tool.plugin_tool.clone(), arguments: Json::new(arguments) },
         limits: tool.limits.clone(),
         facts: CallFacts {
             call_id: CallId(id),
@@ -182,7 +181,9 @@ async fn converse(mut running: Running, answers: &mut Answers) -> anyhow::Result
                 });
             }
             CallEvent::ListsChanged(_) | CallEvent::ResourceUpdated(_) => {}
-            CallEvent::Finished(result) => return Ok(End::Finished(result)),
+            CallEvent::Finished(Ok(Returned::Tool(output))) => return Ok(End::Finished(Ok(output))),
+            CallEvent::Finished(Err(error)) => return Ok(End::Finished(Err(error))),
+            CallEvent::Finished(Ok(_)) => anyhow::bail!("the call gave back what is no output of a tool"),
         }
     }
     anyhow::bail!("the call ended without a result")

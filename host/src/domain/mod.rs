@@ -6,9 +6,11 @@
 pub mod call;
 pub mod lifecycle;
 pub mod limits;
+pub mod offer;
 pub mod requestor;
 pub mod task;
 pub mod tool;
+pub mod uri_template;
 
 use std::fmt;
 use std::sync::Arc;

@@ -21,6 +21,8 @@ const INVALID_REQUEST: i32 = -32600;
 const METHOD_NOT_FOUND: i32 = -32601;
 const INVALID_PARAMS: i32 = -32602;
 const INTERNAL_ERROR: i32 = -32603;
+/// Revision 2025-11-25: resource not found.
+const RESOURCE_NOT_FOUND: i32 = -32002;
 /// Revision 2026-07-28.
 const HEADER_MISMATCH: i32 = -32020;
 const MISSING_REQUIRED_CLIENT_CAPABILITY: i32 = -32021;
@@ -149,6 +151,16 @@ impl RpcError {
             }
             other => Self::from(other),
         }
+    }
+
+    /// Nobody has a resource with this URI, in the words of the legacy era.
+    pub(crate) fn resource_not_found(uri: &str) -> Self {
+        Self::new(RESOURCE_NOT_FOUND, "Resource not found").with(&serde_json::json!({"uri": uri}))
+    }
+
+    /// The same in the words of the modern era.
+    pub(crate) fn modern_resource_not_found(uri: &str) -> Self {
+        Self::invalid_params("Resource not found").with(&serde_json::json!({"uri": uri}))
     }
 
     /// What `tasks/result` says about a task that was cancelled: there is nothing that the call would have returned. Errors

@@ -13,6 +13,7 @@ mod jsonrpc;
 mod legacy;
 mod modern;
 mod notices;
+mod offers;
 mod questions;
 mod session;
 #[cfg(test)]

@@ -7,6 +7,7 @@ use crate::domain::call::LogLevel;
 use crate::domain::task::{Task, TaskId};
 use crate::protocol::jsonrpc::notification;
 use crate::protocol::wire::{MetaView, Number, Raw, TaskView, level_name};
+use crate::runtime::ListKind;
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -74,9 +75,27 @@ pub(crate) fn status(task: &Task) -> Option<String> {
     notification("notifications/tasks/status", Some(&TaskView::from(task)))
 }
 
-/// The list of tools is different now.
-pub(crate) fn tools_changed() -> Option<String> {
-    notification::<()>("notifications/tools/list_changed", None)
+/// A list is different now.
+pub(crate) fn list_changed(kind: ListKind) -> Option<String> {
+    notification::<()>(list_changed_method(kind), None)
+}
+
+/// The same, without what an era puts around it.
+pub(crate) fn list_changed_method(kind: ListKind) -> &'static str {
+    match kind {
+        ListKind::Tools => "notifications/tools/list_changed",
+        ListKind::Resources => "notifications/resources/list_changed",
+        ListKind::Prompts => "notifications/prompts/list_changed",
+    }
+}
+
+/// A resource holds something else now.
+pub(crate) fn resource_updated(uri: &str) -> Option<String> {
+    #[derive(Serialize)]
+    struct Updated<'a> {
+        uri: &'a str,
+    }
+    notification("notifications/resources/updated", Some(&Updated { uri }))
 }
 
 fn related(task: Option<TaskId>) -> Option<MetaView<'static>> {

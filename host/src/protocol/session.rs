@@ -21,11 +21,16 @@ use super::wire::{level, level_name};
 use crate::domain::call::{ClientFeatures, LogLevel, Question};
 use crate::domain::requestor::{Requestor, RequestorId, TenantId};
 use crate::domain::task::TaskId;
+use crate::runtime::ListKind;
+use crate::tasks::ListGenerations;
 
 /// What of a client's name and version is kept.
 const CLIENT_TEXT_CHARS_MAX: usize = 200;
 /// Requests to one client that may wait at once; a client that answers nothing loses the oldest.
 const EXPECTED_MAX: usize = 256;
+
+/// The lists that a client can know.
+pub(crate) const LIST_KINDS: [ListKind; 3] = [ListKind::Tools, ListKind::Resources, ListKind::Prompts];
 
 /// A negotiated revision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -72,6 +77,14 @@ pub(crate) struct Settled {
     pub(crate) client_tasks: ClientTasks,
     pub(crate) client_name: String,
     pub(crate) client_version: String,
+    pub(crate) offered: Offered,
+}
+
+/// What the client was told that there is beside tools: it hears of no other lists.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Offered {
+    pub(crate) resources: bool,
+    pub(crate) prompts: bool,
 }
 
 /// What a client answered.
@@ -113,8 +126,10 @@ struct Live {
     in_flight: HashMap<RequestId, Arc<Notify>>,
     /// Open standalone streams, oldest first.
     listeners: Vec<u64>,
-    /// The generation of the tool list that the client knows.
-    tools_seen: Option<u64>,
+    /// The generation of each list that the client knows.
+    seen: HashMap<ListKind, u64>,
+    /// The resources that the client follows, each with the name of the plugin that has it.
+    subscriptions: HashMap<String, String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -132,15 +147,19 @@ struct State {
     client_version: String,
     log_level: String,
     initialized: bool,
+    #[serde(default)]
+    offered: Offered,
 }
 
 impl Session {
     /// A session under a new random id.
-    pub(crate) fn open(settled: Settled, tools_seen: u64) -> Result<Self, getrandom::Error> {
+    pub(crate) fn open(settled: Settled, lists: ListGenerations) -> Result<Self, getrandom::Error> {
         let mut bytes = [0; 24];
         getrandom::fill(&mut bytes)?;
         let session = Self::new(URL_SAFE_NO_PAD.encode(bytes), settled, LogLevel::Info, false)?;
-        session.live().tools_seen = Some(tools_seen);
+        for kind in LIST_KINDS {
+            session.saw(kind, lists);
+        }
         Ok(session)
     }
 
@@ -156,7 +175,8 @@ impl Session {
             requests: 0,
             in_flight: HashMap::new(),
             listeners: Vec::new(),
-            tools_seen: None,
+            seen: HashMap::new(),
+            subscriptions: HashMap::new(),
         };
         Ok(Self {
             digest: Self::digest_of(&id),
@@ -220,6 +240,7 @@ impl Session {
             client_version: self.settled.client_version.clone(),
             log_level: level_name(self.log_level()).to_owned(),
             initialized: *self.initialized.borrow(),
+            offered: self.settled.offered,
         };
         serde_json::to_vec(&state).unwrap_or_default()
     }
@@ -237,6 +258,7 @@ impl Session {
             interaction: state.interaction,
             client_name: state.client_name,
             client_version: state.client_version,
+            offered: state.offered,
         };
         if state.v != 1 {
             return None;
@@ -345,14 +367,45 @@ impl Session {
         self.live().listeners.last().copied()
     }
 
-    /// Forgets which tool list the client knows.
-    pub(crate) fn unsee_tools(&self) {
-        self.live().tools_seen = None;
+    /// Forgets which lists the client knows.
+    pub(crate) fn unsee(&self) {
+        self.live().seen.clear();
     }
 
-    /// Notes that the client knows this generation of the tool list; whether that is news.
-    pub(crate) fn saw_tools(&self, generation: u64) -> bool {
-        self.live().tools_seen.replace(generation) != Some(generation)
+    /// Notes that the client knows this generation of a list; whether that is news.
+    pub(crate) fn saw(&self, kind: ListKind, lists: ListGenerations) -> bool {
+        let generation = lists.of(kind);
+        self.live().seen.insert(kind, generation) != Some(generation)
+    }
+
+    /// Whether the client was told that there is such a list.
+    pub(crate) fn is_offered(&self, kind: ListKind) -> bool {
+        match kind {
+            ListKind::Tools => true,
+            ListKind::Resources => self.settled.offered.resources,
+            ListKind::Prompts => self.settled.offered.prompts,
+        }
+    }
+
+    /// Follows a resource that this plugin has; false when the client follows as many as it may. It ends with the host: a client
+    /// that comes back after a restart asks again.
+    pub(crate) fn subscribe(&self, uri: String, plugin: String, count_max: usize) -> bool {
+        let mut live = self.live();
+        let is_full = live.subscriptions.len() >= count_max && !live.subscriptions.contains_key(&uri);
+        if !is_full {
+            live.subscriptions.insert(uri, plugin);
+        }
+        !is_full
+    }
+
+    /// Follows a resource no more.
+    pub(crate) fn unsubscribe(&self, uri: &str) {
+        self.live().subscriptions.remove(uri);
+    }
+
+    /// Whether the client follows a resource that this plugin has.
+    pub(crate) fn follows(&self, uri: &str, plugin: &str) -> bool {
+        self.live().subscriptions.get(uri).is_some_and(|owner| owner == plugin)
     }
 }
 

@@ -3,6 +3,7 @@
 //! Owns the field names of shared types. What a plugin wrote as JSON is passed on as it is, checked to be JSON, and never with a
 //! line break in it: a message is one line.
 
+mod offers;
 mod output;
 mod tool;
 
@@ -20,6 +21,9 @@ use crate::domain::call::LogLevel;
 use crate::domain::task::{Active, Outcome, Phase, Retention, Task, TaskId};
 use crate::domain::tool::Meta;
 
+pub(crate) use offers::{
+    Bare, Body, CompletionBody, ContentsBody, PageBody, PromptBody, PromptView, ResourceView, TemplateView,
+};
 pub(crate) use output::{Blocks, OutputView};
 pub(crate) use tool::{HintsView, IconView, ToolView};
 

@@ -5,21 +5,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
+use futures::future::BoxFuture;
 use tokio::sync::Semaphore;
-use wasmtime::component::ResourceTable;
+use wasmtime::component::{Instance, InstancePre, ResourceTable};
 use wasmtime::{Engine, UpdateDeadline};
 use wasmtime_wasi::{FsPerms, WasiCtx, WasiCtxView, WasiView};
 use wasmtime_wasi_http::{WasiHttpCtx, WasiHttpCtxView, WasiHttpView};
 
-use super::bindings::exports::bulkhead::plugin::tools::GuestIndices;
 use super::egress::Egress;
 use super::events::Outbox;
+use super::exports::Exports;
 use super::fault::{self, HostFailure};
 use super::gate::Shared;
 use super::limits::{
     Bytes, COMPONENT_HANDLES_MAX, HOST_RESOURCES_MAX, HOSTCALL_BYTES_BASE, HTTP_FIELD_BYTES_MAX, Limiter,
     RANDOM_BYTES_MAX,
 };
+use super::operation::{Operation, Returned};
 use super::output;
 use super::policy::Granted;
 use super::supervise::{Stopped, Supervised};
@@ -27,14 +29,13 @@ use super::world::{Clock, Printed, Stream, random};
 use super::{CallEvent, CallFacts, CallSpec, ToolEntry};
 use crate::domain::call::CallError;
 use crate::domain::limits::CallLimits;
-use crate::domain::tool::ToolOutput;
 
 /// A component that is ready to be called.
 pub(super) struct Plugin {
     /// Shared with every call.
     pub(super) name: Arc<str>,
-    pub(super) instance: wasmtime::component::InstancePre<Call>,
-    pub(super) tools: GuestIndices,
+    pub(super) instance: InstancePre<Call>,
+    pub(super) exports: Arc<Exports>,
     pub(super) granted: Arc<Granted>,
     /// By the name inside the plugin.
     pub(super) entries: Vec<Arc<ToolEntry>>,
@@ -176,45 +177,55 @@ async fn execute(
     spec: CallSpec,
     shared: Arc<Shared>,
     outbox: &Outbox,
-) -> Result<ToolOutput, CallError> {
-    let Ok(_slot) = ground.slots.acquire().await else {
-        return Err(CallError::Interrupted);
-    };
-    let CallSpec { tool, arguments, limits, facts, .. } = spec;
-    if arguments.as_str().len() as u64 > limits.arguments_bytes {
-        let most = Bytes(limits.arguments_bytes);
-        return Err(CallError::InvalidParams(format!("the arguments are larger than {most}")));
+) -> Result<Returned, CallError> {
+    let CallSpec { operation, limits, facts, .. } = spec;
+    let (bytes, bytes_max) = operation.size();
+    let bytes_max = bytes_max.min(limits.arguments_bytes);
+    if bytes > bytes_max {
+        return Err(CallError::InvalidParams(format!("the arguments are larger than {}", Bytes(bytes_max))));
     }
-    let call = Call::new(
-        Arc::clone(&plugin.name),
-        Arc::clone(&plugin.granted),
-        facts,
-        &limits,
-        Arc::clone(&shared),
-        outbox.clone(),
-    )
-    .map_err(|failure| fault::internal(&plugin.name, &failure.0))?;
-    let mut store = call.into_store(&ground.engine, &limits);
-    let arguments = arguments.as_str().to_owned();
-    let guest = async {
-        let instance = plugin.instance.instantiate_async(&mut store).await?;
-        let tools = plugin.tools.load(&mut store, &instance)?;
-        tools.call_call_tool(&mut store, &tool, &arguments).await
+    let entry = match &operation {
+        Operation::CallTool { tool, .. } => plugin.entry(tool).cloned(),
+        _ => None,
     };
-    let returned = Supervised::new(Box::pin(guest), &ground.io, shared, outbox.clone(), &limits).await;
-    drop(store);
-    let returned = returned.map_err(|stopped| stopped_because(stopped, &limits))?;
-    match returned.map_err(|error| fault::classify(&plugin.name, &error))? {
-        Ok(output) => {
-            let schema = plugin.entry(&tool).and_then(|entry| entry.output.as_ref());
-            output::output(output, limits.result_bytes, schema)
-        }
+    let name = Arc::clone(&plugin.name);
+    let call = Call::new(name, Arc::clone(&plugin.granted), facts, &limits, shared, outbox.clone())
+        .map_err(|failure| fault::internal(&plugin.name, &failure.0))?;
+    let exports = Arc::clone(&plugin.exports);
+    let returned = visit(ground, &plugin.instance, call, &limits, move |store, instance| {
+        Box::pin(async move { exports.perform(store, &instance, operation).await })
+    });
+    match returned.await? {
+        Ok(raw) => output::returned(raw, limits.result_bytes, entry.as_ref().and_then(|entry| entry.output.as_ref())),
         Err(refusal) => Err(output::refusal(&plugin.name, refusal)),
     }
 }
 
+/// The one way into a guest: a fresh store and instance under every limit, watched from outside, and dropped at the end.
+pub(super) async fn visit<T: Send>(
+    ground: &Ground,
+    component: &InstancePre<Call>,
+    call: Call,
+    limits: &CallLimits,
+    body: impl for<'a> FnOnce(&'a mut wasmtime::Store<Call>, Instance) -> BoxFuture<'a, wasmtime::Result<T>> + Send,
+) -> Result<T, CallError> {
+    let Ok(_slot) = ground.slots.acquire().await else {
+        return Err(CallError::Interrupted);
+    };
+    let (name, shared, outbox) = (Arc::clone(&call.plugin), Arc::clone(&call.shared), call.outbox.clone());
+    let mut store = call.into_store(&ground.engine, limits);
+    let guest = async {
+        let instance = component.instantiate_async(&mut store).await?;
+        body(&mut store, instance).await
+    };
+    let returned = Supervised::new(Box::pin(guest), &ground.io, shared, outbox, limits).await;
+    drop(store);
+    let returned = returned.map_err(|stopped| stopped_because(stopped, limits))?;
+    returned.map_err(|error| fault::classify(&name, &error))
+}
+
 /// The public reason of a call that was stopped from outside.
-pub(super) fn stopped_because(stopped: Stopped, limits: &CallLimits) -> CallError {
+fn stopped_because(stopped: Stopped, limits: &CallLimits) -> CallError {
     use crate::domain::call::FaultKind;
     match stopped {
         Stopped::Cpu => fault::limit(format!("the tool used more than its {} of CPU time", Time(limits.cpu_ms))),

@@ -1,12 +1,14 @@
-//! The tools that can be called right now: one immutable snapshot, exchanged as a whole.
+//! What can be called right now: one immutable snapshot, exchanged as a whole.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::schema::Validator;
 use crate::domain::limits::CallLimits;
+use crate::domain::offer::{Prompt, ResourceTemplate};
 use crate::domain::task::PluginVersion;
 use crate::domain::tool::Tool;
+use crate::domain::uri_template::UriTemplate;
 
 /// One tool with everything that a call of it needs.
 #[derive(Debug)]
@@ -23,19 +25,76 @@ pub struct ToolEntry {
     pub output: Option<Validator>,
 }
 
-/// Every tool, in the order of their names.
+/// A plugin, for everything that is no call of a tool.
+#[derive(Clone, Debug)]
+pub struct Library {
+    pub plugin: PluginVersion,
+    pub limits: CallLimits,
+    pub has_resources: bool,
+    pub has_prompts: bool,
+    pub has_completions: bool,
+}
+
+/// One prompt.
+#[derive(Debug)]
+pub struct PromptEntry {
+    /// As clients see it: prefix in front of the name.
+    pub prompt: Prompt,
+    /// The name inside the plugin.
+    pub plugin_prompt: String,
+    pub library: Arc<Library>,
+}
+
+/// One family of resources.
+#[derive(Debug)]
+pub struct TemplateEntry {
+    pub template: ResourceTemplate,
+    pub parsed: UriTemplate,
+    pub library: Arc<Library>,
+}
+
+/// What one plugin offers beside its tools.
+#[derive(Clone, Debug)]
+pub struct Offers {
+    pub library: Arc<Library>,
+    pub prompts: Vec<Arc<PromptEntry>>,
+    pub templates: Vec<Arc<TemplateEntry>>,
+    /// Resources that it listed when it was loaded: they are its own. It may list others later.
+    pub uris: Vec<String>,
+}
+
+/// Everything, tools and prompts in the order of their names.
 #[derive(Debug, Default)]
 pub struct Catalog {
     tools: Vec<Arc<ToolEntry>>,
     by_name: HashMap<String, usize>,
+    /// In the order of the configuration.
+    libraries: Vec<Arc<Library>>,
+    prompts: Vec<Arc<PromptEntry>>,
+    templates: Vec<Arc<TemplateEntry>>,
+    owners: HashMap<String, Arc<Library>>,
 }
 
 impl Catalog {
-    /// Sorts by name; names are unique by then.
+    /// Tools alone. Sorts by name; names are unique by then.
     pub fn new(mut tools: Vec<Arc<ToolEntry>>) -> Self {
         tools.sort_by(|a, b| a.tool.name.cmp(&b.tool.name));
         let by_name = tools.iter().enumerate().map(|(at, entry)| (entry.tool.name.clone(), at)).collect();
-        Self { tools, by_name }
+        Self { tools, by_name, ..Self::default() }
+    }
+
+    /// Adds what plugins offer beside their tools; names and URIs are unique by then.
+    #[must_use]
+    pub fn with(mut self, offers: impl IntoIterator<Item = Offers>) -> Self {
+        for plugin in offers {
+            self.owners.extend(plugin.uris.into_iter().map(|uri| (uri, Arc::clone(&plugin.library))));
+            self.prompts.extend(plugin.prompts);
+            self.templates.extend(plugin.templates);
+            self.libraries.push(plugin.library);
+        }
+        self.prompts.sort_by(|a, b| a.prompt.name.cmp(&b.prompt.name));
+        self.templates.sort_by(|a, b| a.template.uri_template.cmp(&b.template.uri_template));
+        self
     }
 
     /// The tool of this name.
@@ -46,5 +105,65 @@ impl Catalog {
     /// All tools, in order.
     pub fn tools(&self) -> &[Arc<ToolEntry>] {
         &self.tools
+    }
+
+    /// All plugins, in the order of the configuration.
+    pub fn libraries(&self) -> &[Arc<Library>] {
+        &self.libraries
+    }
+
+    /// All prompts, in order.
+    pub fn prompts(&self) -> &[Arc<PromptEntry>] {
+        &self.prompts
+    }
+
+    /// The prompt of this name.
+    pub fn prompt(&self, name: &str) -> Option<&Arc<PromptEntry>> {
+        let at = self.prompts.binary_search_by(|entry| entry.prompt.name.as_str().cmp(name)).ok()?;
+        self.prompts.get(at)
+    }
+
+    /// All families of resources, in order.
+    pub fn templates(&self) -> &[Arc<TemplateEntry>] {
+        &self.templates
+    }
+
+    /// The family with this template.
+    pub fn template(&self, uri_template: &str) -> Option<&Arc<TemplateEntry>> {
+        self.templates.iter().find(|entry| entry.template.uri_template == uri_template)
+    }
+
+    /// Whether any plugin offers resources.
+    pub fn has_resources(&self) -> bool {
+        self.libraries.iter().any(|library| library.has_resources)
+    }
+
+    /// Whether any plugin offers prompts.
+    pub fn has_prompts(&self) -> bool {
+        self.libraries.iter().any(|library| library.has_prompts)
+    }
+
+    /// Whether any plugin suggests values.
+    pub fn has_completions(&self) -> bool {
+        self.libraries.iter().any(|library| library.has_completions)
+    }
+
+    /// Whether this plugin may list this URI: nobody else listed it first.
+    pub fn may_list(&self, library: &Library, uri: &str) -> bool {
+        self.owners.get(uri).is_none_or(|owner| owner.plugin == library.plugin)
+    }
+
+    /// Who may have the resource with this URI, in the order in which to ask: its owner alone where there is one, else those with
+    /// a family that it fits, then the others, for it may be one that is not listed.
+    pub fn readers(&self, uri: &str) -> Vec<Arc<Library>> {
+        if let Some(owner) = self.owners.get(uri) {
+            return vec![Arc::clone(owner)];
+        }
+        let fits = |library: &Library| {
+            self.templates.iter().any(|entry| entry.library.plugin == library.plugin && entry.parsed.fits(uri))
+        };
+        let readers = self.libraries.iter().filter(|library| library.has_resources);
+        let (first, then): (Vec<_>, Vec<_>) = readers.cloned().partition(|library| fits(library));
+        first.into_iter().chain(then).collect()
     }
 }

@@ -111,7 +111,7 @@ fn entry(tool: wit::Tool, terms: &Terms<'_>) -> Result<ToolEntry, Vec<String>> {
     })
 }
 
-fn check_name(own: &str, full: &str, wrong: &mut Vec<String>) {
+pub(super) fn check_name(own: &str, full: &str, wrong: &mut Vec<String>) {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
     if own.is_empty() {
         wrong.push("its name is empty".to_owned());
@@ -123,7 +123,7 @@ fn check_name(own: &str, full: &str, wrong: &mut Vec<String>) {
     }
 }
 
-fn check_line(what: &str, text: &str, bytes_max: usize, wrong: &mut Vec<String>) {
+pub(super) fn check_line(what: &str, text: &str, bytes_max: usize, wrong: &mut Vec<String>) {
     if text.len() > bytes_max {
         wrong.push(format!("its {what} has {} bytes; {bytes_max} is the most", text.len()));
     }
@@ -133,7 +133,7 @@ fn check_line(what: &str, text: &str, bytes_max: usize, wrong: &mut Vec<String>)
 }
 
 /// A description may have paragraphs.
-fn check_description(text: &str, wrong: &mut Vec<String>) {
+pub(super) fn check_description(text: &str, wrong: &mut Vec<String>) {
     if text.len() > DESCRIPTION_BYTES_MAX {
         wrong.push(format!("its description has {} bytes; {DESCRIPTION_BYTES_MAX} is the most", text.len()));
     }

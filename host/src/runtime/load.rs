@@ -6,22 +6,22 @@ use std::sync::Arc;
 
 use sha2::{Digest as _, Sha256};
 use tokio::sync::mpsc;
-use wasmtime::component::types::ComponentItem;
 use wasmtime::component::{Component, HasSelf, InstancePre, Linker};
 
-use super::bindings::exports::bulkhead::plugin::tools::{self, GuestIndices};
-use super::bindings::{PluginFull, exports::bulkhead::plugin as exports};
-use super::call::{Call, Ground, Plugin, stopped_because};
+use super::bindings::PluginFull;
+use super::call::{Call, Ground, Plugin, visit};
+use super::catalog::Offers;
 use super::declared::{self, Terms};
 use super::events::Outbox;
-use super::fault;
+use super::exports::{Exports, Listed};
 use super::gate::Shared;
 use super::inspect::Manifest;
 use super::limits::{INSTANCES_MAX, LIST_CPU_MS, LIST_WALL_MS, MEMORIES_MAX, TABLES_MAX};
+use super::offers;
+use super::output;
 use super::policy::{Granted, Grants};
-use super::supervise::Supervised;
 use super::world::escaped;
-use super::{CallFacts, ToolEntry};
+use super::{CallFacts, Library, ToolEntry};
 use crate::domain::Json;
 use crate::domain::call::{CallError, ClientFeatures};
 use crate::domain::limits::CallLimits;
@@ -44,7 +44,7 @@ pub struct PluginSource {
     pub component: Source,
     /// Else the name in the component's manifest, else the file's.
     pub name: Option<String>,
-    /// In front of its tools' names.
+    /// In front of its tools' and prompts' names.
     pub prefix: String,
     /// What the guest reads through `config`.
     pub config: BTreeMap<String, Json>,
@@ -80,6 +80,7 @@ pub struct LoadError {
 pub struct LoadedPlugin {
     pub version: PluginVersion,
     pub tools: Vec<Arc<ToolEntry>>,
+    pub offers: Offers,
     pub(super) plugin: Arc<Plugin>,
     pub(super) source: PluginSource,
 }
@@ -177,51 +178,17 @@ pub(super) fn compile(engine: &wasmtime::Engine, bytes: &[u8]) -> Result<Compone
 }
 
 /// Links a component: every import is there, and what it exports is the world.
-pub(super) fn link(
-    linker: &Linker<Call>,
-    component: &Component,
-) -> Result<(InstancePre<Call>, GuestIndices), Vec<String>> {
+pub(super) fn link(linker: &Linker<Call>, component: &Component) -> Result<(InstancePre<Call>, Exports), Vec<String>> {
     let mut problems = resources(component);
     let instance = linker.instantiate_pre(component).map_err(|error| {
         problems.push(format!("its imports cannot be satisfied: {}", escaped(&format!("{error:#}"))));
     });
     let Ok(instance) = instance else { return Err(problems) };
-    let tools = GuestIndices::new(&instance).map_err(|error| {
-        problems.push(format!(
-            "it does not export bulkhead:plugin/tools@0.1.0 of the world: {}",
-            escaped(&format!("{error:#}"))
-        ));
-    });
-    problems.extend(optional_exports(&instance));
-    match tools {
-        Ok(tools) if problems.is_empty() => Ok((instance, tools)),
+    let exports = Exports::find(&instance).map_err(|wrong| problems.extend(wrong));
+    match exports {
+        Ok(exports) if problems.is_empty() => Ok((instance, exports)),
         _ => Err(problems),
     }
-}
-
-/// An interface that is not there is fine; one that is there with other types is not.
-fn optional_exports(instance: &InstancePre<Call>) -> Vec<String> {
-    let component = instance.component();
-    let engine = component.engine();
-    let exported = |interface: &str| {
-        component
-            .component_type()
-            .exports(engine)
-            .any(|(name, item)| name.starts_with(interface) && matches!(item.ty, ComponentItem::ComponentInstance(_)))
-    };
-    let fits = [
-        ("bulkhead:plugin/resources@", exports::resources::GuestIndices::new(instance).err()),
-        ("bulkhead:plugin/prompts@", exports::prompts::GuestIndices::new(instance).err()),
-        ("bulkhead:plugin/completions@", exports::completions::GuestIndices::new(instance).err()),
-    ];
-    fits.into_iter()
-        .filter(|(interface, _)| exported(interface))
-        .filter_map(|(interface, error)| {
-            error.map(|error| {
-                format!("its export {interface}… is not that of the world: {}", escaped(&format!("{error:#}")))
-            })
-        })
-        .collect()
 }
 
 /// What an instance takes, where that is known before there is one.
@@ -239,43 +206,46 @@ fn resources(component: &Component) -> Vec<String> {
     problems
 }
 
-/// Asks the component for its tools, in an instance of its own without grants.
-pub(super) async fn list_tools(
+/// Asks the component what it offers, in an instance of its own without grants.
+pub(super) async fn list(
     ground: &Ground,
     name: &Arc<str>,
     instance: &InstancePre<Call>,
-    indices: &GuestIndices,
+    exports: &Arc<Exports>,
     limits: &CallLimits,
-) -> Result<Vec<tools::Tool>, String> {
+) -> Result<(Listed, Vec<String>), String> {
     let limits = CallLimits { cpu_ms: LIST_CPU_MS, wall_ms: LIST_WALL_MS, ..limits.clone() };
-    let Ok(_slot) = ground.slots.acquire().await else { return Err("the host is shutting down".to_owned()) };
-    // Nobody listens: a plugin that asks or reports while it lists its tools talks to the wall.
-    let (sender, _) = mpsc::channel(1);
-    let outbox = Outbox::new(sender, 1, 0);
-    let shared = Arc::new(Shared::default());
-    let call = Call::new(
-        Arc::clone(name),
-        Arc::new(Granted::default()),
-        nobody(),
-        &limits,
-        Arc::clone(&shared),
-        outbox.clone(),
-    )
-    .map_err(|failure| failure.0)?;
-    let mut store = call.into_store(&ground.engine, &limits);
-    let guest = async {
-        let instance = instance.instantiate_async(&mut store).await?;
-        let tools = indices.load(&mut store, &instance)?;
-        tools.call_list_tools(&mut store).await
-    };
-    let listed = Supervised::new(Box::pin(guest), &ground.io, shared, outbox, &limits).await;
     let failed = |error| match error {
         CallError::Fault { reason, .. } => format!("list-tools failed: {reason}"),
+        CallError::Interrupted => "the host is shutting down".to_owned(),
         _ => format!("list-tools failed (it may need more than {INSTANCES_MAX} instances; see the log)"),
     };
-    listed
-        .map_err(|stopped| failed(stopped_because(stopped, &limits)))?
-        .map_err(|error| failed(fault::classify(name, &error)))
+    let visitor = Arc::clone(exports);
+    let listed = visit(ground, instance, unheard(name, &limits)?, &limits, move |store, instance| {
+        Box::pin(async move { visitor.list(store, &instance).await })
+    });
+    let listed = listed.await.map_err(failed)?.map_err(|refusal| failed(output::refusal(name, refusal)))?;
+    if !exports.has_resources() {
+        return Ok((listed, Vec::new()));
+    }
+    let visitor = Arc::clone(exports);
+    let uris = visit(ground, instance, unheard(name, &limits)?, &limits, move |store, instance| {
+        Box::pin(async move { visitor.uris(store, &instance).await })
+    });
+    // What cannot be listed without grants may well be listed in a call; then it belongs to nobody beforehand.
+    let uris = uris.await.unwrap_or_else(|error| {
+        tracing::debug!(plugin = &**name, %error, "resources cannot be listed at load");
+        Vec::new()
+    });
+    Ok((listed, uris))
+}
+
+/// A call that nobody listens to: a plugin that asks or reports while it is loaded talks to the wall.
+fn unheard(name: &Arc<str>, limits: &CallLimits) -> Result<Call, String> {
+    let (sender, _) = mpsc::channel(1);
+    let (shared, outbox) = (Arc::new(Shared::default()), Outbox::new(sender, 1, 0));
+    let call = Call::new(Arc::clone(name), Arc::new(Granted::default()), nobody(), limits, shared, outbox);
+    call.map_err(|failure| failure.0)
 }
 
 fn nobody() -> CallFacts {
@@ -293,15 +263,21 @@ fn nobody() -> CallFacts {
     }
 }
 
-/// The last step: the tools on the operator's terms.
-pub(super) fn finish(
-    source: PluginSource,
-    version: PluginVersion,
-    granted: Granted,
-    instance: InstancePre<Call>,
-    indices: GuestIndices,
-    listed: Vec<tools::Tool>,
-) -> Result<LoadedPlugin, Vec<String>> {
+/// A component between its checks.
+pub(super) struct Prepared {
+    pub(super) source: PluginSource,
+    pub(super) version: PluginVersion,
+    pub(super) granted: Granted,
+    pub(super) instance: InstancePre<Call>,
+    pub(super) exports: Arc<Exports>,
+    pub(super) listed: Listed,
+    /// Of the resources that it lists.
+    pub(super) uris: Vec<String>,
+}
+
+/// The last step: what it offers, on the operator's terms.
+pub(super) fn finish(prepared: Prepared) -> Result<LoadedPlugin, Vec<String>> {
+    let Prepared { source, version, granted, instance, exports, mut listed, uris } = prepared;
     let terms = Terms {
         version: &version,
         prefix: &source.prefix,
@@ -309,13 +285,27 @@ pub(super) fn finish(
         tools: &source.tools,
         rerun: source.rerun,
     };
-    let tools = declared::entries(listed, &terms)?;
+    let library = Arc::new(Library {
+        plugin: version.clone(),
+        limits: source.limits.clone(),
+        has_resources: exports.has_resources(),
+        has_prompts: exports.has_prompts(),
+        has_completions: exports.has_completions(),
+    });
+    let tools = declared::entries(std::mem::take(&mut listed.tools), &terms);
+    let offers = offers::declared(listed, &source.prefix, &library);
+    let (tools, offers) = match (tools, offers) {
+        (Ok(tools), Ok(offers)) => (tools, Offers { uris, ..offers }),
+        (tools, offers) => {
+            return Err(tools.err().into_iter().chain(offers.err()).flatten().collect());
+        }
+    };
     let plugin = Plugin {
         name: version.name.as_str().into(),
         instance,
-        tools: indices,
+        exports,
         granted: Arc::new(granted),
         entries: tools.clone(),
     };
-    Ok(LoadedPlugin { version, tools, plugin: Arc::new(plugin), source })
+    Ok(LoadedPlugin { version, tools, offers, plugin: Arc::new(plugin), source })
 }

@@ -9,10 +9,12 @@ mod bindings;
 mod cache;
 mod call;
 pub mod catalog;
+mod clash;
 mod declared;
 mod egress;
 mod engine;
 mod events;
+mod exports;
 mod fault;
 mod gate;
 mod imports;
@@ -20,6 +22,8 @@ pub mod inspect;
 mod json;
 mod limits;
 mod load;
+mod offers;
+mod operation;
 mod output;
 pub mod policy;
 pub mod sandbox;
@@ -37,20 +41,18 @@ use crate::domain::Json;
 use crate::domain::call::{Answer, AskError, CallError, ClientFeatures, InputRequest, LogLevel};
 use crate::domain::limits::CallLimits;
 use crate::domain::task::{CallId, PluginVersion};
-use crate::domain::tool::ToolOutput;
 
-pub use catalog::{Catalog, ToolEntry};
+pub use catalog::{Catalog, Library, PromptEntry, TemplateEntry, ToolEntry};
 pub use gate::Shared;
 pub use load::{LoadError, LoadedPlugin, PluginSource, Source, ToolPolicy};
+pub use operation::{Operation, Returned};
 pub use sandbox::{Sandbox, SandboxConfig, SandboxError};
 
-/// Everything that a call is, before it starts. Nothing in it names the requestor.
+/// Everything that a call of a plugin is, before it starts. Nothing in it names the requestor.
 #[derive(Clone, Debug)]
 pub struct CallSpec {
     pub plugin: PluginVersion,
-    /// The name that the plugin knows: without the configured prefix.
-    pub tool: String,
-    pub arguments: Json,
+    pub operation: Operation,
     pub limits: CallLimits,
     pub facts: CallFacts,
 }
@@ -109,7 +111,7 @@ pub enum CallEvent {
     ListsChanged(ListKind),
     ResourceUpdated(String),
     /// Always the last event.
-    Finished(Result<ToolOutput, CallError>),
+    Finished(Result<Returned, CallError>),
 }
 
 /// A list of a plugin.
@@ -156,7 +158,7 @@ pub enum StartError {
 
 /// Starts calls. The real one is [`sandbox::Sandbox`]; tests of the task engine script their own.
 pub trait Executor: Send + Sync + 'static {
-    /// The tools at this moment; a caller keeps one snapshot from begin to end.
+    /// What is offered at this moment; a caller keeps one snapshot from begin to end.
     fn catalog(&self) -> Arc<Catalog>;
 
     /// Starts a call on the guests' own threads. Everything that goes wrong from here on is a `Finished` event.

@@ -5,17 +5,30 @@
 
 use super::bindings::bulkhead::plugin::types as wit;
 use super::bindings::exports::bulkhead::plugin::tools::ToolOutput as WitOutput;
+use super::exports::Raw;
 use super::fault::{self, invalid_output, limit};
 use super::json::{accept, accept_meta, accept_object};
 use super::limits::Bytes;
+use super::offers;
+use super::operation::Returned;
 use super::schema::Validator;
 use crate::domain::call::{CallError, ClientFeature};
 use crate::domain::tool::{
     Annotations, Content, ContentKind, Icon, ResourceBody, ResourceContents, ResourceLink, Role, ToolOutput,
 };
 
-/// The result of a call, if it may be passed on.
-pub(super) fn output(returned: WitOutput, bytes_max: u64, schema: Option<&Validator>) -> Result<ToolOutput, CallError> {
+/// What an operation gave back, if it may be passed on.
+pub(super) fn returned(raw: Raw, bytes_max: u64, schema: Option<&Validator>) -> Result<Returned, CallError> {
+    Ok(match raw {
+        Raw::Tool(returned) => Returned::Tool(output(returned, bytes_max, schema)?),
+        Raw::Resources(page) => Returned::Resources(offers::page(page, bytes_max)?),
+        Raw::Contents(contents) => Returned::Contents(offers::contents(contents, bytes_max)?),
+        Raw::Prompt(prompt) => Returned::Prompt(offers::prompt_output(prompt, bytes_max)?),
+        Raw::Completion(completion) => Returned::Completion(offers::completion(completion)?),
+    })
+}
+
+fn output(returned: WitOutput, bytes_max: u64, schema: Option<&Validator>) -> Result<ToolOutput, CallError> {
     let bytes = size(&returned);
     if bytes > bytes_max {
         return Err(limit(format!("the tool returned {bytes} bytes; {} is the most", Bytes(bytes_max))));
@@ -47,32 +60,41 @@ pub(super) fn output(returned: WitOutput, bytes_max: u64, schema: Option<&Valida
 
 /// Bytes on the wire, nearly: media count as base64.
 fn size(output: &WitOutput) -> u64 {
-    let meta = |pairs: &wit::Meta| -> usize { pairs.iter().map(|(key, value)| key.len() + value.len()).sum() };
-    let base64 = |data: &[u8]| data.len().div_ceil(3) * 4;
-    let blocks: usize = output
-        .content
-        .iter()
-        .map(|block| match block {
-            wit::Content::Text(text) => text.text.len() + meta(&text.meta),
-            wit::Content::Image(media) | wit::Content::Audio(media) => base64(&media.data) + meta(&media.meta),
-            wit::Content::ResourceLink(link) => {
-                link.uri.len() + link.name.len() + link.description.as_ref().map_or(0, String::len) + meta(&link.meta)
-            }
-            wit::Content::Resource(embedded) => {
-                let body = match &embedded.contents.body {
-                    wit::ResourceBody::Text(text) => text.len(),
-                    wit::ResourceBody::Blob(data) => base64(data),
-                };
-                embedded.contents.uri.len() + body + meta(&embedded.contents.meta) + meta(&embedded.meta)
-            }
-        })
-        // Even an empty block costs its envelope.
-        .map(|bytes| bytes + 32)
-        .sum();
-    (blocks + output.structured.as_ref().map_or(0, String::len) + meta(&output.meta)) as u64
+    let blocks: usize = output.content.iter().map(block_size).sum();
+    (blocks + output.structured.as_ref().map_or(0, String::len) + meta_size(&output.meta)) as u64
 }
 
-fn content(block: wit::Content) -> Result<Content, String> {
+/// The same for one block. Even an empty one costs its envelope.
+pub(super) fn block_size(block: &wit::Content) -> usize {
+    let bytes = match block {
+        wit::Content::Text(text) => text.text.len() + meta_size(&text.meta),
+        wit::Content::Image(media) | wit::Content::Audio(media) => base64_size(&media.data) + meta_size(&media.meta),
+        wit::Content::ResourceLink(link) => {
+            link.uri.len() + link.name.len() + link.description.as_ref().map_or(0, String::len) + meta_size(&link.meta)
+        }
+        wit::Content::Resource(embedded) => contents_size(&embedded.contents) + meta_size(&embedded.meta),
+    };
+    bytes + 32
+}
+
+/// The same for what a resource holds.
+pub(super) fn contents_size(contents: &wit::ResourceContents) -> usize {
+    let body = match &contents.body {
+        wit::ResourceBody::Text(text) => text.len(),
+        wit::ResourceBody::Blob(data) => base64_size(data),
+    };
+    contents.uri.len() + body + meta_size(&contents.meta)
+}
+
+fn base64_size(data: &[u8]) -> usize {
+    data.len().div_ceil(3) * 4
+}
+
+pub(super) fn meta_size(pairs: &wit::Meta) -> usize {
+    pairs.iter().map(|(key, value)| key.len() + value.len()).sum()
+}
+
+pub(super) fn content(block: wit::Content) -> Result<Content, String> {
     let (kind, annotations, meta) = match block {
         wit::Content::Text(text) => (ContentKind::Text(text.text), text.annotations, text.meta),
         wit::Content::Image(media) => (
@@ -103,7 +125,7 @@ fn content(block: wit::Content) -> Result<Content, String> {
     Ok(Content { kind, annotations: annotations.map(annotate), meta: accept_meta(meta)? })
 }
 
-fn resource(contents: wit::ResourceContents) -> Result<ResourceContents, String> {
+pub(super) fn resource(contents: wit::ResourceContents) -> Result<ResourceContents, String> {
     let body = match contents.body {
         wit::ResourceBody::Text(text) => ResourceBody::Text(text),
         wit::ResourceBody::Blob(data) => ResourceBody::Blob(data),
@@ -112,7 +134,7 @@ fn resource(contents: wit::ResourceContents) -> Result<ResourceContents, String>
     Ok(ResourceContents { uri: uri(contents.uri)?, mime_type: contents.mime_type, body, meta })
 }
 
-fn mime_type(text: String) -> Result<String, String> {
+pub(super) fn mime_type(text: String) -> Result<String, String> {
     let printable = text.bytes().all(|byte| byte.is_ascii_graphic() || byte == b' ');
     if printable && text.split_once('/').is_some_and(|(kind, sub)| !kind.is_empty() && !sub.is_empty()) {
         Ok(text)
@@ -121,7 +143,7 @@ fn mime_type(text: String) -> Result<String, String> {
     }
 }
 
-fn uri(text: String) -> Result<String, String> {
+pub(super) fn uri(text: String) -> Result<String, String> {
     let has_scheme = text.split_once(':').is_some_and(|(scheme, _)| {
         scheme.starts_with(|first: char| first.is_ascii_alphabetic())
             && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte))
@@ -133,7 +155,7 @@ fn uri(text: String) -> Result<String, String> {
     }
 }
 
-fn annotate(annotations: wit::Annotations) -> Annotations {
+pub(super) fn annotate(annotations: wit::Annotations) -> Annotations {
     let audience = annotations
         .audience
         .into_iter()

@@ -15,15 +15,15 @@ use arc_swap::ArcSwap;
 use tokio::sync::{Semaphore, mpsc};
 use wasmtime::component::{Component, Linker};
 
-use super::bindings::exports::bulkhead::plugin::tools::{GuestIndices, Tool};
 use super::cache::{Cache, write_new};
 use super::call::{self, Call, Ground, Plugin};
+use super::clash;
 use super::engine;
 use super::events::Outbox;
 use super::fault;
 use super::inspect::{self, Inspection, hex};
 use super::limits::EVENTS_QUEUED_MAX;
-use super::load::{self, LoadError, LoadedPlugin, PluginSource, Raw, Source};
+use super::load::{self, LoadError, LoadedPlugin, PluginSource, Prepared, Raw, Source};
 use super::policy::Granted;
 use super::{CallEvent, CallSpec, Catalog, Control, Executor, Running, Shared, StartError, StopOnDrop};
 use crate::domain::call::CallError;
@@ -132,17 +132,17 @@ impl Sandbox {
             (None, Source::Bytes(_)) => "(unnamed)".to_owned(),
         };
         let refuse = |problems| LoadError { plugin: fallback.clone(), problems };
-        let prepared = self.prepare(source).await.map_err(refuse)?;
-        let Prepared { source, version, granted, instance, indices, listed, bytes } = prepared;
+        let (prepared, bytes) = self.prepare(source).await.map_err(refuse)?;
+        let version = prepared.version.clone();
         let refuse = |problems| LoadError { plugin: version.name.clone(), problems };
-        let loaded = load::finish(source, version.clone(), granted, instance, indices, listed).map_err(refuse)?;
+        let loaded = load::finish(prepared).map_err(refuse)?;
         self.keep(&version.digest, &bytes)
             .map_err(|error| refuse(vec![format!("it cannot be kept in {}: {error}", self.components.display())]))?;
         Ok(loaded)
     }
 
     /// Everything up to the operator's terms.
-    async fn prepare(self: &Arc<Self>, source: PluginSource) -> Result<Prepared, Vec<String>> {
+    async fn prepare(self: &Arc<Self>, source: PluginSource) -> Result<(Prepared, Arc<[u8]>), Vec<String>> {
         let host = Arc::clone(self);
         let compiled = tokio::task::spawn_blocking(move || {
             let raw = load::read(&source.component)?;
@@ -156,26 +156,26 @@ impl Sandbox {
                     Err(())
                 }
             };
-            let (Ok(name), Ok(granted), Ok((instance, indices))) = (name, granted, linked) else {
+            let (Ok(name), Ok(granted), Ok((instance, exports))) = (name, granted, linked) else {
                 return Err(problems);
             };
             let version = PluginVersion { name, digest: raw.digest };
-            Ok((source, version, granted, instance, indices, raw.bytes))
+            Ok((source, version, granted, instance, Arc::new(exports), raw.bytes))
         });
-        let (source, version, granted, instance, indices, bytes) =
+        let (source, version, granted, instance, exports, bytes) =
             compiled.await.unwrap_or_else(|_| Err(vec!["the host panicked while compiling it".to_owned()]))?;
 
         let ground = self.ground.clone();
         let name: Arc<str> = version.name.as_str().into();
         let limits = source.limits.clone();
         let listing = self.guests.spawn(async move {
-            let listed = load::list_tools(&ground, &name, &instance, &indices, &limits).await;
-            (listed, instance, indices)
+            let listed = load::list(&ground, &name, &instance, &exports, &limits).await;
+            (listed, instance, exports)
         });
-        let (listed, instance, indices) =
+        let (listed, instance, exports) =
             listing.await.map_err(|_| vec!["the host panicked while listing its tools".to_owned()])?;
-        let listed = listed.map_err(|wrong| vec![wrong])?;
-        Ok(Prepared { source, version, granted, instance, indices, listed, bytes })
+        let (listed, uris) = listed.map_err(|wrong| vec![wrong])?;
+        Ok((Prepared { source, version, granted, instance, exports, listed, uris }, bytes))
     }
 
     fn compile(&self, raw: &Raw) -> Result<Component, String> {
@@ -223,33 +223,12 @@ impl Sandbox {
     /// Makes these plugins, and no others, the ones that can be called; the order decides about clashes. Calls and tasks of
     /// other versions go on.
     ///
-    /// Gives back the plugins that were left out because a tool of theirs has the name of another one's.
+    /// Gives back the plugins that were left out because they offer what another one offers.
     pub fn publish(&self, plugins: Vec<LoadedPlugin>) -> Vec<LoadError> {
-        let mut refused = Vec::new();
-        let mut owners: HashMap<String, String> = HashMap::new();
-        let mut accepted: Vec<LoadedPlugin> = Vec::new();
-        for plugin in plugins {
-            let mut problems = Vec::new();
-            if accepted.iter().any(|other| other.version.name == plugin.version.name) {
-                problems.push("there is another plugin of this name: set `name` in the configuration".to_owned());
-            }
-            for entry in &plugin.tools {
-                if let Some(owner) = owners.get(&entry.tool.name) {
-                    problems.push(format!(
-                        "its tool {:?} has the same name as a tool of plugin {owner}: set a `prefix` for one of them",
-                        entry.tool.name
-                    ));
-                }
-            }
-            if problems.is_empty() {
-                let name = &plugin.version.name;
-                owners.extend(plugin.tools.iter().map(|entry| (entry.tool.name.clone(), name.clone())));
-                accepted.push(plugin);
-            } else {
-                refused.push(LoadError { plugin: plugin.version.name, problems });
-            }
-        }
-        let catalog = Arc::new(Catalog::new(accepted.iter().flat_map(|plugin| plugin.tools.iter().cloned()).collect()));
+        let (accepted, refused) = clash::accept(plugins);
+        let tools = accepted.iter().flat_map(|plugin| plugin.tools.iter().cloned()).collect();
+        let offers = accepted.iter().map(|plugin| plugin.offers.clone());
+        let catalog = Arc::new(Catalog::new(tools).with(offers));
         self.published.rcu(|published| Published {
             catalog: Arc::clone(&catalog),
             versions: (published.versions.iter().map(|(version, plugin)| (version.clone(), Arc::clone(plugin))))
@@ -295,7 +274,7 @@ impl Sandbox {
     /// Forgets compiled versions that are neither published nor in this set.
     pub fn retain(&self, pinned: &HashSet<PluginVersion>) {
         self.published.rcu(|published| {
-            let current: HashSet<_> = published.catalog.tools().iter().map(|entry| &entry.plugin).collect();
+            let current: HashSet<_> = published.catalog.libraries().iter().map(|library| &library.plugin).collect();
             let versions = published
                 .versions
                 .iter()
@@ -331,17 +310,6 @@ impl Sandbox {
 
 fn component_file(digest: &[u8; 32]) -> String {
     format!("{}.wasm", hex(digest))
-}
-
-/// A component between its checks.
-struct Prepared {
-    source: PluginSource,
-    version: PluginVersion,
-    granted: Granted,
-    instance: wasmtime::component::InstancePre<Call>,
-    indices: GuestIndices,
-    listed: Vec<Tool>,
-    bytes: Arc<[u8]>,
 }
 
 impl Executor for Sandbox {

@@ -11,11 +11,11 @@ use super::admission::{Hold, Purpose};
 use super::engine::{Inner, refused};
 use super::identity::{host_failure, random};
 use super::run::{Begin, OUTCOME_RETRY};
-use super::{CallRequest, Error, RequestedTtl, TaskRequest};
+use super::{CallRequest, Client, Error, RequestedTtl, TaskRequest};
 use crate::domain::limits::Limits;
 use crate::domain::requestor::Requestor;
 use crate::domain::task::{Active, CallId, Phase, Retention, Task, TaskId};
-use crate::runtime::{CallFacts, CallSpec, ToolEntry};
+use crate::runtime::{CallFacts, CallSpec, Operation, ToolEntry};
 use crate::store::{self, Creation, Store, StoredCaps};
 
 /// Related tasks that one call may name; more are ignored.
@@ -76,7 +76,7 @@ impl Inner {
             (None, place) => self.queue(requestor, place),
         };
         self.start_run(task.clone(), begin, Some((request.call.tool, request.call.arguments)));
-        self.sooner.notify_one();
+        self.may_expire(&task);
         Ok(Some(Task::clone(&task)))
     }
 
@@ -92,7 +92,7 @@ impl Inner {
         self.creations.check(requestor)?;
         let task = self.record(requestor, &request, Active::Running, (seed, call_id), None).await?;
         let task = task.ok_or_else(|| host_failure("promoting a call", &"an id was drawn twice"))?;
-        self.sooner.notify_one();
+        self.may_expire(&task);
         Ok(task)
     }
 
@@ -171,25 +171,12 @@ impl Inner {
         identity: Identity,
         related: &[TaskId],
     ) -> CallSpec {
-        let Identity { seed, call_id, task_id, attempt } = identity;
-        let facts = CallFacts {
-            call_id,
-            task_id: task_id.map(|id| id.to_string()),
-            attempt,
-            idempotency_key: derived(b"bulkhead idempotency key", &[&seed]),
-            requestor_alias: derived(b"bulkhead requestor alias", &[&requestor.tenant.0, &requestor.id.0]),
-            features: request.client.features,
-            log_level: request.client.log_level,
-            related_tasks: related.iter().map(TaskId::to_string).collect(),
-            seed,
-            wants_progress: request.client.wants_progress,
-        };
+        let (tool, arguments) = (request.tool.plugin_tool.clone(), request.arguments.clone());
         CallSpec {
             plugin: request.tool.plugin.clone(),
-            tool: request.tool.plugin_tool.clone(),
-            arguments: request.arguments.clone(),
+            operation: Operation::CallTool { tool, arguments },
             limits: request.tool.limits.clone(),
-            facts,
+            facts: facts(requestor, request.client, identity, related),
         }
     }
 
@@ -213,6 +200,23 @@ impl Inner {
             tasks_per_tenant: limits.tasks_stored_per_tenant,
             bytes_per_tenant: limits.tasks_stored_bytes_per_tenant,
         }
+    }
+}
+
+/// What a guest may know about its call.
+pub(super) fn facts(requestor: &Requestor, client: Client, identity: Identity, related: &[TaskId]) -> CallFacts {
+    let Identity { seed, call_id, task_id, attempt } = identity;
+    CallFacts {
+        call_id,
+        task_id: task_id.map(|id| id.to_string()),
+        attempt,
+        idempotency_key: derived(b"bulkhead idempotency key", &[&seed]),
+        requestor_alias: derived(b"bulkhead requestor alias", &[&requestor.tenant.0, &requestor.id.0]),
+        features: client.features,
+        log_level: client.log_level,
+        related_tasks: related.iter().map(TaskId::to_string).collect(),
+        seed,
+        wants_progress: client.wants_progress,
     }
 }
 

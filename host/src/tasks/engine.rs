@@ -9,15 +9,16 @@ use tokio::sync::{Notify, broadcast, watch};
 
 use super::admission::{Admission, Full, Held, Hold, LimitsTable, Purpose};
 use super::clock::Clock;
-use super::creation::Identity;
+use super::creation::{Identity, facts};
 use super::durations::Durations;
 use super::feed::{Feeds, lock};
 use super::identity::{host_failure, random};
+use super::lists::{ListGenerations, Lists, ResourceUpdate};
 use super::occupancy::Occupancy;
 use super::plain::PlainCall;
 use super::rate::Rates;
 use super::run::{Begin, Run};
-use super::{CallRequest, Error, Once, TaskNews, TaskRequest};
+use super::{CallRequest, Error, Once, PluginRequest, TaskNews, TaskRequest};
 use crate::domain::call::Answer;
 use crate::domain::lifecycle::{self, Event, Refusal};
 use crate::domain::limits::Limits;
@@ -25,7 +26,7 @@ use crate::domain::requestor::{Requestor, TenantId};
 use crate::domain::task::{CallId, Lease, NodeId, Phase, Task, TaskId};
 use crate::domain::tool::ToolOutput;
 use crate::domain::{Json, UnixMs};
-use crate::runtime::{Catalog, Executor, ToolEntry};
+use crate::runtime::{CallSpec, Catalog, Executor, Returned, ToolEntry};
 use crate::store::{self, Change, ListPosition, Store};
 
 /// A lease is extended every [`HEARTBEAT`], so that two may be missed.
@@ -63,7 +64,7 @@ pub(super) struct Inner {
     pub(super) durations: Durations,
     pub(super) creations: Rates,
     pub(super) node: NodeId,
-    pub(super) lists: watch::Sender<u64>,
+    pub(super) lists: Lists,
     pub(super) draining: AtomicBool,
     /// Plain calls that somebody holds, running or resting.
     pub(super) plain_calls: AtomicUsize,
@@ -104,7 +105,7 @@ impl Tasks {
             durations: Durations::default(),
             creations,
             node: NodeId(random()?),
-            lists: watch::channel(0).0,
+            lists: Lists::default(),
             draining: AtomicBool::new(false),
             plain_calls: AtomicUsize::new(0),
             sooner: Notify::new(),
@@ -112,19 +113,25 @@ impl Tasks {
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// The tools at this moment.
+    /// What is offered at this moment.
     pub fn catalog(&self) -> Arc<Catalog> {
         self.inner.executor.catalog()
     }
 
     /// Counts up whenever the catalog was exchanged or a plugin said that a list changed.
-    pub fn catalog_changes(&self) -> watch::Receiver<u64> {
-        self.inner.lists.subscribe()
+    pub fn catalog_changes(&self) -> watch::Receiver<ListGenerations> {
+        self.inner.lists.watch()
+    }
+
+    /// What plugins say about the contents of their resources. Whoever asked for an update of a resource is told when it is its own
+    /// plugin that speaks, whichever requestor's call made it do so: contents belong to the plugin.
+    pub fn resource_updates(&self) -> broadcast::Receiver<ResourceUpdate> {
+        self.inner.lists.updates()
     }
 
     /// Tells everybody who listens that the catalog was exchanged.
     pub fn catalog_changed(&self) {
-        self.inner.lists.send_modify(|generation| *generation += 1);
+        self.inner.lists.all_changed();
     }
 
     /// The limits that hold for a requestor.
@@ -135,24 +142,25 @@ impl Tasks {
     /// Starts a plain call, after waiting at most `call_queue_ms_max` for a permit. It lives as long as what is returned.
     pub async fn call(&self, requestor: &Requestor, request: CallRequest) -> Result<PlainCall, Error> {
         let inner = &self.inner;
-        inner.refuse_if_draining()?;
-        let permit = match inner.admission.try_permit(requestor, Purpose::Plain) {
-            Some(permit) => permit,
-            None => {
-                let queue_ms_max = inner.admission.limits(requestor).call_queue_ms_max;
-                let mut ticket =
-                    inner.admission.enqueue(requestor, Purpose::Plain).map_err(|full| refused(full, None))?;
-                match tokio::time::timeout(Duration::from_millis(queue_ms_max), ticket.permit()).await {
-                    Ok(Some(permit)) => permit,
-                    Ok(None) | Err(_) => return Err(inner.no_permit(requestor, queue_ms_max)),
-                }
-            }
-        };
-        let occupancy = Occupancy::new(inner.admission.clone(), *requestor, false, permit);
+        let occupancy = inner.occupy(requestor).await?;
         let related = inner.known(requestor, &request.related).await?;
         let (seed, call_id) = (random()?, CallId(random()?));
         let spec = inner.spec(requestor, &request, Identity { seed, call_id, task_id: None, attempt: 1 }, &related);
-        PlainCall::start(inner.clone(), *requestor, request, spec, occupancy)
+        PlainCall::start(inner.clone(), *requestor, Some(request), spec, occupancy)
+    }
+
+    /// Starts a request that is no call of a tool, on the terms of a plain call. `T` is what its operation gives back.
+    pub async fn request<T>(&self, requestor: &Requestor, request: PluginRequest) -> Result<PlainCall<T>, Error>
+    where
+        T: TryFrom<Returned>,
+    {
+        let inner = &self.inner;
+        let occupancy = inner.occupy(requestor).await?;
+        let PluginRequest { library, operation, client } = request;
+        let identity = Identity { seed: random()?, call_id: CallId(random()?), task_id: None, attempt: 1 };
+        let facts = facts(requestor, client, identity, &[]);
+        let spec = CallSpec { plugin: library.plugin.clone(), operation, limits: library.limits.clone(), facts };
+        PlainCall::start(inner.clone(), *requestor, None, spec, occupancy)
     }
 
     /// Creates a task: durable when this returns, and running or queued.
@@ -331,7 +339,7 @@ impl Inner {
         let run = lock(&self.runs).get(&task.id).cloned();
         if run.is_none_or(|run| run.see(task)) {
             if task.retention_starts_with_end() {
-                self.sooner.notify_one();
+                self.may_expire(task);
             }
             self.feeds.publish(&task.requestor, task.id, &TaskNews::Changed(task.clone()));
         }
@@ -375,6 +383,24 @@ impl Inner {
             task.status_message = Some(status);
         }
         task
+    }
+
+    /// A permit for a call that is no task.
+    async fn occupy(&self, requestor: &Requestor) -> Result<Occupancy, Error> {
+        self.refuse_if_draining()?;
+        let permit = match self.admission.try_permit(requestor, Purpose::Plain) {
+            Some(permit) => permit,
+            None => {
+                let queue_ms_max = self.admission.limits(requestor).call_queue_ms_max;
+                let ticket = self.admission.enqueue(requestor, Purpose::Plain);
+                let mut ticket = ticket.map_err(|full| refused(full, None))?;
+                match tokio::time::timeout(Duration::from_millis(queue_ms_max), ticket.permit()).await {
+                    Ok(Some(permit)) => permit,
+                    Ok(None) | Err(_) => return Err(self.no_permit(requestor, queue_ms_max)),
+                }
+            }
+        };
+        Ok(Occupancy::new(self.admission.clone(), *requestor, false, permit))
     }
 
     pub(super) fn refuse_if_draining(&self) -> Result<(), Error> {

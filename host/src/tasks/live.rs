@@ -10,12 +10,13 @@ use super::TaskNews;
 use super::admission::Hold;
 use super::engine::{ApplyError, Inner};
 use super::occupancy::Occupancy;
+use super::plain::of_kind;
 use super::run::{Run, Seen, Started, is_running};
 use crate::domain::call::{Answer, AskError, CallError, InputRequest};
 use crate::domain::lifecycle::{Event, Refusal};
 use crate::domain::task::{Outcome, Phase, Task};
 use crate::domain::tool::ToolOutput;
-use crate::runtime::{CallEvent, ListKind, Running};
+use crate::runtime::{CallEvent, Running};
 
 /// A sleep this short is not worth giving the permit back for.
 const REST_FROM: Duration = Duration::from_millis(20);
@@ -89,7 +90,7 @@ impl Live {
                 Next::GraceOver => return None,
                 Next::Awake => self.awake(),
                 Next::Permitted => self.go_on(),
-                Next::Event(Some(CallEvent::Finished(result))) => return Some(result),
+                Next::Event(Some(CallEvent::Finished(result))) => return Some(result.and_then(of_kind)),
                 Next::Event(Some(event)) => self.take(event).await,
                 // The sandbox ends every call with `Finished`; a closed stream is a bug there, and the task must not hang on it.
                 Next::Event(None) => return Some(Err(CallError::Interrupted)),
@@ -233,10 +234,9 @@ impl Live {
             CallEvent::Detach { reply } => drop(reply.send(Some(id.to_string()))),
             CallEvent::Steering { reply } => self.deliver(reply).await,
             CallEvent::Sleep { ms, reply } => self.sleep(ms, reply),
-            CallEvent::ListsChanged(ListKind::Tools | ListKind::Resources | ListKind::Prompts) => {
-                self.inner.lists.send_modify(|generation| *generation += 1);
-            }
-            CallEvent::ResourceUpdated(_) | CallEvent::Finished(_) => {}
+            CallEvent::ListsChanged(kind) => self.inner.lists.changed(kind),
+            CallEvent::ResourceUpdated(uri) => self.inner.lists.updated(&self.task.plugin.name, uri),
+            CallEvent::Finished(_) => {}
         }
     }
 

@@ -12,6 +12,7 @@ mod durations;
 mod engine;
 mod feed;
 mod identity;
+mod lists;
 mod live;
 mod occupancy;
 mod plain;
@@ -27,9 +28,10 @@ use crate::domain::Json;
 use crate::domain::call::{Answer, AskError, CallError, ClientFeatures, InputRequest, LogLevel};
 use crate::domain::task::{Origin, Task, TaskId};
 use crate::domain::tool::ToolOutput;
-use crate::runtime::ToolEntry;
+use crate::runtime::{Library, Operation, ToolEntry};
 
 pub use engine::{Options, Tasks};
+pub use lists::{ListGenerations, ResourceUpdate};
 pub use plain::PlainCall;
 pub use tend::Recovered;
 
@@ -81,6 +83,14 @@ pub struct CallRequest {
     pub related: Vec<TaskId>,
 }
 
+/// A request to a plugin that is no call of a tool: it never becomes a task.
+#[derive(Clone, Debug)]
+pub struct PluginRequest {
+    pub library: Arc<Library>,
+    pub operation: Operation,
+    pub client: Client,
+}
+
 /// How long a client would like its task to be kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestedTtl {
@@ -107,7 +117,7 @@ pub struct Once {
 
 /// What a plain call says while it runs.
 #[derive(Debug)]
-pub enum CallNews {
+pub enum CallNews<T = ToolOutput> {
     Progress {
         progress: f64,
         total: Option<f64>,
@@ -126,7 +136,7 @@ pub enum CallNews {
         reply: oneshot::Sender<Result<Vec<Answer>, AskError>>,
     },
     /// Always last.
-    Finished(Result<ToolOutput, CallError>),
+    Finished(Result<T, CallError>),
 }
 
 /// What happens to tasks, for watchers. What comes too fast is dropped, oldest first (`broadcast` says so): read the task again.

@@ -1,5 +1,7 @@
-//! A plain call: no record, no disk; it lives as long as somebody holds it, or becomes a task on the way.
+//! A plain call of a tool, or another request to a plugin: no record, no disk; it lives as long as somebody holds it. A call may
+//! become a task on the way.
 
+use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -18,13 +20,17 @@ use super::{CallNews, CallRequest, Error, RequestedTtl, TaskRequest};
 use crate::domain::call::{Answer, AskError, CallError};
 use crate::domain::requestor::Requestor;
 use crate::domain::task::{CallId, Origin, Task};
-use crate::runtime::{CallEvent, CallSpec, Running};
+use crate::domain::tool::ToolOutput;
+use crate::runtime::{CallEvent, CallSpec, Returned, Running};
 
-/// A call that runs. Dropping it stops the guest at once.
-pub struct PlainCall {
+/// A call that runs, and will give back a `T`. Dropping it stops the guest at once.
+pub struct PlainCall<T = ToolOutput> {
     inner: Arc<Inner>,
     requestor: Requestor,
-    request: CallRequest,
+    /// What it can become a task with; calls of tools have it.
+    request: Option<CallRequest>,
+    plugin: String,
+    cancel_grace: Duration,
     seed: [u8; 32],
     call_id: CallId,
     running: Running,
@@ -32,6 +38,7 @@ pub struct PlainCall {
     wait: Wait,
     /// What the guest last said about itself: shown if it becomes a task.
     status: Option<String>,
+    gives_back: PhantomData<fn() -> T>,
     #[expect(dead_code, reason = "held for its drop")]
     counted: Counted,
 }
@@ -75,43 +82,25 @@ enum Reply {
 }
 
 impl PlainCall {
-    pub(super) fn start(
-        inner: Arc<Inner>,
-        requestor: Requestor,
-        request: CallRequest,
-        spec: CallSpec,
-        occupancy: Occupancy,
-    ) -> Result<Self, Error> {
-        let (seed, call_id) = (spec.facts.seed, spec.facts.call_id);
-        let running = inner.executor.start(spec).map_err(|error| host_failure("starting a call", &error))?;
-        let counted = Counted::new(&inner);
-        Ok(Self {
-            inner,
-            requestor,
-            request,
-            seed,
-            call_id,
-            running,
-            occupancy,
-            wait: Wait::Nothing,
-            status: None,
-            counted,
-        })
-    }
-
     /// Makes the running call a task, without running anything twice: the record is durable when this returns, and the guest
     /// never notices. When a quota refuses, the call comes back with the reason and goes on plainly.
     pub async fn promote(mut self, origin: Origin, ttl: RequestedTtl) -> Result<Task, (Self, Error)> {
+        let Some(call) = self.request.clone() else {
+            return Err((self, Error::Illegal("only the call of a tool can become a task")));
+        };
         if let Err(full) = self.occupancy.become_task() {
             let error = Error::Quota { limit: full.limit, value: full.value, retry_after_ms: None };
             return Err((self, error));
         }
-        let request = TaskRequest { call: self.request.clone(), origin, ttl };
+        let request = TaskRequest { call, origin, ttl };
         let task = match self.inner.record_running(&self.requestor, request, self.seed, self.call_id).await {
             Ok(task) => Arc::new(task),
-            Err(error) => return Err((self, error)),
+            Err(error) => {
+                self.occupancy.become_plain();
+                return Err((self, error));
+            }
         };
-        let cancel_grace = self.cancel_grace();
+        let cancel_grace = self.cancel_grace;
         let Self { inner, running, occupancy, wait, status, .. } = self;
         running.control.promoted(&task.id.to_string());
         let wait = match wait {
@@ -135,9 +124,39 @@ impl PlainCall {
         }
         Ok(Task::clone(&task))
     }
+}
+
+impl<T: TryFrom<Returned>> PlainCall<T> {
+    pub(super) fn start(
+        inner: Arc<Inner>,
+        requestor: Requestor,
+        request: Option<CallRequest>,
+        spec: CallSpec,
+        occupancy: Occupancy,
+    ) -> Result<Self, Error> {
+        let (seed, call_id) = (spec.facts.seed, spec.facts.call_id);
+        let plugin = spec.plugin.name.clone();
+        let cancel_grace = Duration::from_millis(spec.limits.cancel_grace_ms);
+        let running = inner.executor.start(spec).map_err(|error| host_failure("starting a call", &error))?;
+        Ok(Self {
+            counted: Counted::new(&inner),
+            inner,
+            requestor,
+            request,
+            plugin,
+            cancel_grace,
+            seed,
+            call_id,
+            running,
+            occupancy,
+            wait: Wait::Nothing,
+            status: None,
+            gives_back: PhantomData,
+        })
+    }
 
     /// What happens next; after `Finished` nothing does. Cancel-safe.
-    pub async fn next(&mut self) -> CallNews {
+    pub async fn next(&mut self) -> CallNews<T> {
         loop {
             self.wait_over().await;
             let event = match &self.wait {
@@ -155,7 +174,10 @@ impl PlainCall {
     }
 
     /// Tells the guest, gives it its grace period if it looks for signals, and stops it.
-    pub fn cancel(mut self) {
+    pub fn cancel(mut self)
+    where
+        T: 'static,
+    {
         let control = self.running.control.clone();
         control.signal_cancel();
         if !control.is_cooperative() {
@@ -166,16 +188,12 @@ impl PlainCall {
             Wait::Morning { reply, .. } => Wait::Permit(Reply::Slept(reply)),
             other => other,
         };
-        let cancel_grace = self.cancel_grace();
+        let cancel_grace = self.cancel_grace;
         tokio::spawn(async move {
             let over = async { while !matches!(self.next().await, CallNews::Finished(_)) {} };
             // Over or not, the guest stops here.
             let _ = tokio::time::timeout(cancel_grace, over).await;
         });
-    }
-
-    fn cancel_grace(&self) -> Duration {
-        Duration::from_millis(self.request.tool.limits.cancel_grace_ms)
     }
 
     /// Ends a wait whose time has come: sleeps to their end, takes a permit again, and replies.
@@ -203,7 +221,7 @@ impl PlainCall {
         }
     }
 
-    fn take(&mut self, event: Option<CallEvent>) -> Option<CallNews> {
+    fn take(&mut self, event: Option<CallEvent>) -> Option<CallNews<T>> {
         match event {
             Some(CallEvent::Progress { progress, total, message }) => {
                 self.status = message.clone().or_else(|| self.status.take());
@@ -231,18 +249,21 @@ impl PlainCall {
                 drop(reply.send(Vec::new()));
                 None
             }
-            Some(CallEvent::ListsChanged(_)) => {
-                self.inner.lists.send_modify(|generation| *generation += 1);
+            Some(CallEvent::ListsChanged(kind)) => {
+                self.inner.lists.changed(kind);
+                None
+            }
+            Some(CallEvent::ResourceUpdated(uri)) => {
+                self.inner.lists.updated(&self.plugin, uri);
                 None
             }
             Some(CallEvent::Status(status)) => {
                 self.status = Some(status);
                 None
             }
-            Some(CallEvent::ResourceUpdated(_)) => None,
             Some(CallEvent::Finished(result)) => {
                 self.occupancy.leave();
-                Some(CallNews::Finished(result))
+                Some(CallNews::Finished(result.and_then(of_kind)))
             }
             None => {
                 self.occupancy.leave();
@@ -252,6 +273,15 @@ impl PlainCall {
             }
         }
     }
+}
+
+/// What was asked for, out of what a plugin gave back.
+pub(super) fn of_kind<T: TryFrom<Returned>>(returned: Returned) -> Result<T, CallError> {
+    T::try_from(returned).map_err(|_| {
+        let incident = incident();
+        tracing::error!(incident, "an operation gave back what belongs to another one");
+        CallError::Internal { incident }
+    })
 }
 
 /// Moves on once the answers (or the news that there will be none) are there.

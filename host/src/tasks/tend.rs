@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::Error;
 use super::admission::Hold;
-use super::engine::{HEARTBEAT, LEASE_MS, Tasks};
+use super::engine::{HEARTBEAT, Inner, LEASE_MS, Tasks};
 use super::feed::lock;
 use super::run::{Begin, is_running, may_rerun};
 use crate::domain::lifecycle::Event;
@@ -29,6 +29,17 @@ pub struct Recovered {
     pub interrupted: usize,
     /// Paused tasks that had not started.
     pub paused: usize,
+}
+
+impl Inner {
+    /// A task's expiry became known. The sweeper is woken only for what cannot wait for its next look: waking it for every
+    /// creation would make it walk the index thousands of times a second.
+    pub(super) fn may_expire(&self, task: &Task) {
+        let next_look = self.clock.now().saturating_add(SWEEP_MS_MAX);
+        if task.expires_at().is_some_and(|at| at < next_look) {
+            self.sooner.notify_one();
+        }
+    }
 }
 
 impl Tasks {

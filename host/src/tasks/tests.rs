@@ -15,7 +15,9 @@ use crate::domain::requestor::{Requestor, RequestorId, TenantId};
 use crate::domain::task::{Active, Design, Era, Outcome, Phase, PluginVersion};
 use crate::domain::tool::{TaskSupport, Tool};
 use crate::runtime::schema::Validator;
-use crate::runtime::{CallEvent, CallSpec, Catalog, Control, Executor, Running, StartError, StopOnDrop};
+use crate::runtime::{
+    CallEvent, CallSpec, Catalog, Control, Executor, Operation, Returned, Running, StartError, StopOnDrop,
+};
 use crate::store::memory::MemoryStore;
 
 type Events = mpsc::Sender<CallEvent>;
@@ -35,7 +37,7 @@ impl Executor for Scripted {
     }
 
     fn start(&self, spec: CallSpec) -> Result<Running, StartError> {
-        assert_ne!(spec.tool, "panics", "scripted");
+        assert_ne!(tool(&spec), "panics", "scripted");
         self.started.lock().unwrap().push(spec.facts.attempt);
         let (sender, events) = mpsc::channel(16);
         let guest = tokio::spawn(guest(spec, sender));
@@ -47,13 +49,20 @@ impl Executor for Scripted {
     }
 }
 
+fn tool(spec: &CallSpec) -> &str {
+    match &spec.operation {
+        Operation::CallTool { tool, .. } => tool,
+        other => panic!("{other:?}"),
+    }
+}
+
 async fn guest(spec: CallSpec, events: Events) {
     let output = |text: &str| {
         let mut output = ToolOutput::failure(text);
         output.is_error = false;
         output
     };
-    let finished = match spec.tool.as_str() {
+    let finished = match tool(&spec) {
         "quick" => Ok(output("done")),
         // Lost with its host the first time.
         "again" if spec.facts.attempt > 1 => Ok(output("done")),
@@ -80,7 +89,7 @@ async fn guest(spec: CallSpec, events: Events) {
         },
         _ => std::future::pending().await,
     };
-    let _ = events.send(CallEvent::Finished(finished)).await;
+    let _ = events.send(CallEvent::Finished(finished.map(Returned::Tool))).await;
 }
 
 async fn ask(events: &Events, keys: &[&str]) -> Result<Vec<Answer>, AskError> {

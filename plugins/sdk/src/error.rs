@@ -64,6 +64,14 @@ impl Error {
         Self(Kind::Call(CallError::Custom(CustomError { code, message: message.into(), data, meta: Vec::new() })))
     }
 
+    /// For requests whose results cannot say that something did not work: the text goes to the operator's log.
+    pub(crate) fn into_call_error(self) -> CallError {
+        match self.0 {
+            Kind::Tool(message) => CallError::Internal(message),
+            Kind::Call(error) => error,
+        }
+    }
+
     pub(crate) fn into_output(self) -> Result<Output, CallError> {
         match self.0 {
             Kind::Tool(message) => Ok(Output::text(message).failed()),

@@ -1,6 +1,7 @@
 //! Write tools for [Bulkhead](https://github.com/bulkhead-host/bulkhead), the WebAssembly plugin host for MCP.
 //!
-//! A plugin is a list of tools, and a tool is a Rust function. Its arguments are a type that says what clients may send,
+//! A plugin is a list of tools (and, where it wants, of [resources](Resource) and [prompts](Prompt): see [`export!`]), and a tool
+//! is a Rust function. Its arguments are a type that says what clients may send,
 //! its result is a type that says what they get back; the JSON Schemas of both come from the types. This is a whole
 //! plugin:
 //!
@@ -77,22 +78,139 @@
 pub mod ask;
 pub mod bindings;
 pub mod call;
+mod complete;
 pub mod config;
 mod error;
 mod output;
 mod plugin;
+mod prompt;
+mod resource;
 mod schema;
 pub mod task;
+mod uri_template;
 
 pub use bindings::bulkhead::plugin::types::{Annotations, CallError, ClientFeature, Icon, Role};
 pub use bindings::exports::bulkhead::plugin::tools::TaskSupport;
+pub use complete::Partial;
 pub use error::Error;
 pub use output::{IntoOutput, Json, Output};
 pub use plugin::{Handler, Plugin, Tool};
+pub use prompt::{Arguments, IntoMessages, Messages, Prompt};
+pub use resource::{Body, IntoBody, Resource, ResourceTemplate, Variables};
 
 /// Makes a function that returns a [`Plugin`] the plugin of this component. Once in a crate, at its root.
+///
+/// Tools are always exported. `resources`, `prompts` and `completions` are named where the plugin has any: clients are told that
+/// they exist by what is exported.
+///
+/// ```
+/// use bulkhead_plugin::{Messages, Plugin, Prompt, Resource, Tool};
+///
+/// fn plugin() -> Plugin {
+///     Plugin::new()
+///         .tool(Tool::new("pi", "The number.", || "3.14159"))
+///         .resource(Resource::new("numbers://pi", "pi", || "3.14159"))
+///         .prompt(
+///             Prompt::new("explain", "Explains a number.", |arguments| {
+///                 Messages::new().user(format!("What is special about {}?", arguments.get("number")))
+///             })
+///             .required_argument("number", "Which one.")
+///             .complete("number", |_| vec!["pi".to_owned(), "e".to_owned()]),
+///         )
+/// }
+///
+/// bulkhead_plugin::manifest!(r#"name = "numbers""#);
+/// bulkhead_plugin::export!(plugin, resources, prompts, completions);
+/// ```
 #[macro_export]
 macro_rules! export {
+    ($plugin:path $(, $more:ident)* $(,)?) => {
+        $crate::__export_tools!($plugin);
+        $( $crate::__export_more!($more $plugin); )*
+    };
+}
+
+/// The rest of [`export!`].
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __export_more {
+    (resources $plugin:path) => {
+        #[cfg(target_family = "wasm")]
+        const _: () = {
+            use $crate::bindings::resources;
+
+            struct Exported;
+
+            impl resources::Guest for Exported {
+                fn list_templates()
+                -> ::std::result::Result<::std::vec::Vec<resources::ResourceTemplate>, resources::CallError> {
+                    ::std::result::Result::Ok($plugin().list_templates())
+                }
+
+                fn list_resources(
+                    cursor: ::std::option::Option<::std::string::String>,
+                ) -> ::std::result::Result<resources::ResourcePage, resources::CallError> {
+                    $plugin().list_resources(cursor.as_deref())
+                }
+
+                fn read_resource(
+                    uri: ::std::string::String,
+                ) -> ::std::result::Result<::std::vec::Vec<resources::ResourceContents>, resources::CallError> {
+                    $plugin().read(&uri)
+                }
+            }
+
+    $crate::bindings::resources::export_resources!(Exported with_types_in $crate::bindings::resources);
+        };
+    };
+    (prompts $plugin:path) => {
+        #[cfg(target_family = "wasm")]
+        const _: () = {
+            use $crate::bindings::prompts;
+
+            struct Exported;
+
+            impl prompts::Guest for Exported {
+                fn list_prompts() -> ::std::result::Result<::std::vec::Vec<prompts::Prompt>, prompts::CallError> {
+                    ::std::result::Result::Ok($plugin().list_prompts())
+                }
+
+                fn get_prompt(
+                    name: ::std::string::String,
+                    arguments: ::std::vec::Vec<(::std::string::String, ::std::string::String)>,
+                ) -> ::std::result::Result<prompts::PromptOutput, prompts::CallError> {
+                    $plugin().get_prompt(&name, arguments)
+                }
+            }
+
+    $crate::bindings::prompts::export_prompts!(Exported with_types_in $crate::bindings::prompts);
+        };
+    };
+    (completions $plugin:path) => {
+        #[cfg(target_family = "wasm")]
+        const _: () = {
+            use $crate::bindings::completions;
+
+            struct Exported;
+
+            impl completions::Guest for Exported {
+                fn complete(
+                    reference: completions::Reference,
+                    argument: completions::PartialArgument,
+                ) -> ::std::result::Result<completions::Completion, completions::CallError> {
+                    $plugin().complete(reference, argument)
+                }
+            }
+
+    $crate::bindings::completions::export_completions!(Exported with_types_in $crate::bindings::completions);
+        };
+    };
+}
+
+/// The beginning of [`export!`].
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __export_tools {
     ($plugin:path) => {
         const _: fn() -> $crate::Plugin = $plugin;
 

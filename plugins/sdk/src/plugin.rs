@@ -1,22 +1,29 @@
-//! A plugin as a list of tools, and a tool as a function with a name.
+//! A plugin as a list of what it offers, and a tool as a function with a name.
 
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use crate::bindings::bulkhead::plugin::types::ResourceContents;
 use crate::bindings::bulkhead::plugin::types::{CallError, Icon};
+use crate::bindings::completions::{Completion, PartialArgument, Reference};
 use crate::bindings::exports::bulkhead::plugin::tools;
+use crate::bindings::prompts::{Prompt as PromptInfo, PromptOutput};
+use crate::bindings::resources::{ResourcePage, ResourceTemplate as TemplateInfo};
 use crate::output::{IntoOutput, Output};
-use crate::{TaskSupport, schema};
+use crate::{Prompt, Resource, ResourceTemplate, TaskSupport, complete, prompt, resource, schema};
 
-/// The tools of a plugin, in the order in which clients see them.
+/// What a plugin offers, in the order in which clients see it.
 #[derive(Default)]
 pub struct Plugin {
     tools: Vec<Tool>,
+    resources: Vec<Resource>,
+    templates: Vec<ResourceTemplate>,
+    prompts: Vec<Prompt>,
 }
 
 impl Plugin {
-    /// A plugin without tools.
+    /// A plugin that offers nothing yet.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -27,6 +34,75 @@ impl Plugin {
     pub fn tool(mut self, tool: Tool) -> Self {
         self.tools.push(tool);
         self
+    }
+
+    /// Adds a resource. The plugin must be exported with resources: `export!(plugin, resources)`.
+    #[must_use]
+    pub fn resource(mut self, resource: Resource) -> Self {
+        self.resources.push(resource);
+        self
+    }
+
+    /// Adds a family of resources. The plugin must be exported with resources: `export!(plugin, resources)`.
+    #[must_use]
+    pub fn resource_template(mut self, template: ResourceTemplate) -> Self {
+        self.templates.push(template);
+        self
+    }
+
+    /// Adds a prompt. The plugin must be exported with prompts: `export!(plugin, prompts)`.
+    #[must_use]
+    pub fn prompt(mut self, prompt: Prompt) -> Self {
+        self.prompts.push(prompt);
+        self
+    }
+
+    /// One page of the resources.
+    ///
+    /// # Errors
+    ///
+    /// When the cursor is none of this list.
+    pub fn list_resources(&self, cursor: Option<&str>) -> Result<ResourcePage, CallError> {
+        resource::page(&self.resources, cursor)
+    }
+
+    /// The families of resources.
+    #[must_use]
+    pub fn list_templates(&self) -> Vec<TemplateInfo> {
+        self.templates.iter().map(|template| template.info.clone()).collect()
+    }
+
+    /// Reads a resource.
+    ///
+    /// # Errors
+    ///
+    /// [`CallError::NotFound`] for an unknown URI, else what went wrong.
+    pub fn read(&self, uri: &str) -> Result<Vec<ResourceContents>, CallError> {
+        resource::read(&self.resources, &self.templates, uri)
+    }
+
+    /// The prompts.
+    #[must_use]
+    pub fn list_prompts(&self) -> Vec<PromptInfo> {
+        self.prompts.iter().map(|prompt| prompt.info.clone()).collect()
+    }
+
+    /// Fills in a prompt.
+    ///
+    /// # Errors
+    ///
+    /// [`CallError::NotFound`] for an unknown name, else what went wrong.
+    pub fn get_prompt(&self, name: &str, arguments: Vec<(String, String)>) -> Result<PromptOutput, CallError> {
+        prompt::get(&self.prompts, name, arguments)
+    }
+
+    /// Suggests values for an argument.
+    ///
+    /// # Errors
+    ///
+    /// [`CallError::NotFound`] for an unknown prompt or template.
+    pub fn complete(&self, reference: Reference, argument: PartialArgument) -> Result<Completion, CallError> {
+        complete::complete(&self.prompts, &self.templates, reference, argument)
     }
 
     /// What the host asks for at load.
@@ -118,6 +194,8 @@ type Run = Box<dyn Fn(&str) -> Result<Output, CallError>>;
 pub struct Tool {
     info: tools::Tool,
     input_schema: fn() -> Value,
+    /// Said in place of the type's own.
+    said_schema: Option<Value>,
     output_schema: fn() -> Option<Value>,
     run: Run,
 }
@@ -147,6 +225,7 @@ impl Tool {
         Self {
             info,
             input_schema: H::input_schema,
+            said_schema: None,
             output_schema: H::output_schema,
             run: Box::new(move |arguments| handler.run(arguments)),
         }
@@ -156,6 +235,14 @@ impl Tool {
     #[must_use]
     pub fn title(mut self, title: impl Into<String>) -> Self {
         self.info.title = Some(title.into());
+        self
+    }
+
+    /// Says what clients may send in place of the schema that the arguments' type has. The host checks arguments against it, so
+    /// the type must take whatever it allows.
+    #[must_use]
+    pub fn input_schema(mut self, schema: Value) -> Self {
+        self.said_schema = Some(schema);
         self
     }
 
@@ -225,7 +312,7 @@ impl Tool {
 
     fn describe(&self) -> tools::Tool {
         let mut info = self.info.clone();
-        info.input_schema = (self.input_schema)().to_string();
+        info.input_schema = self.said_schema.clone().unwrap_or_else(self.input_schema).to_string();
         info.output_schema = (self.output_schema)().map(|schema| schema.to_string());
         info
     }

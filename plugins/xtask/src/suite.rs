@@ -26,7 +26,11 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         clippy.args(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]);
         steps::run("clippy", &mut clippy)?;
         let mut doc: Command = steps::cargo();
-        doc.args(["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings");
+        doc.args(["doc", "--workspace", "--no-deps", "--document-private-items"]).env(
+            // Module docs speak to the readers of the code, who see private items too.
+            "RUSTDOCFLAGS",
+            "-D warnings -A rustdoc::private_intra_doc_links",
+        );
         steps::run("documentation", &mut doc)?;
     }
     steps::run("tests", steps::cargo().args(["test", "--workspace"]).args(&options.arguments))

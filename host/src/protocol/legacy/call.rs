@@ -18,6 +18,7 @@ use crate::protocol::notices::{self, ProgressReports};
 use crate::protocol::session::{InFlight, Session};
 use crate::protocol::wire::OutputView;
 use crate::protocol::{Exchange, Shared};
+use crate::runtime::Returned;
 use crate::tasks::{CallNews, PlainCall};
 
 /// Starts the exchange of a plain call.
@@ -44,10 +45,11 @@ pub(super) fn failure(id: &RequestId, text: String) -> String {
     response(id, &OutputView { output: &ToolOutput::failure(text), related: None })
 }
 
-struct Conversation {
-    shared: Arc<Shared>,
-    session: Arc<Session>,
-    outlet: Outlet,
+/// A request that is being served, with the client at the other end of its stream.
+pub(super) struct Conversation {
+    pub(super) shared: Arc<Shared>,
+    pub(super) session: Arc<Session>,
+    pub(super) outlet: Outlet,
 }
 
 /// Questions that wait for their answers, and where those go.
@@ -56,22 +58,22 @@ struct Asking {
     reply: oneshot::Sender<Result<Vec<Answer>, AskError>>,
 }
 
-enum Next {
-    News(CallNews),
+enum Next<T> {
+    News(CallNews<T>),
     Answers(Result<Vec<Answer>, AskError>),
     Cancelled,
 }
 
 impl Conversation {
     async fn run(self, id: &RequestId, mut call: Call, in_flight: &InFlight) -> Option<String> {
-        let progress = ProgressReports::new(call.progress_token.take(), None);
+        let mut progress = ProgressReports::new(call.progress_token.take(), None);
         let started = tokio::select! {
             biased;
             () = in_flight.cancelled() => return None,
             started = self.start(id, call) => started,
         };
         match started {
-            Ok(running) => self.converse(id, running, progress, in_flight).await,
+            Ok(running) => Some(finished(id, &self.converse(running, &mut progress, in_flight).await?)),
             Err(response) => Some(response),
         }
     }
@@ -87,13 +89,16 @@ impl Conversation {
         call.map_err(|error| error_response(Some(id), &RpcError::from(&error)))
     }
 
-    async fn converse(
+    /// Carries what a call says and asks until it is over; `None` when the client cancelled the request.
+    pub(super) async fn converse<T>(
         &self,
-        id: &RequestId,
-        mut call: PlainCall,
-        mut progress: ProgressReports,
+        mut call: PlainCall<T>,
+        progress: &mut ProgressReports,
         in_flight: &InFlight,
-    ) -> Option<String> {
+    ) -> Option<Result<T, CallError>>
+    where
+        T: TryFrom<Returned> + 'static,
+    {
         let mut asking: Option<Asking> = None;
         loop {
             let next = tokio::select! {
@@ -126,7 +131,7 @@ impl Conversation {
                     let answers = Box::pin(ask(shared, session, self.outlet.clone(), requests));
                     asking = Some(Asking { answers, reply });
                 }
-                Next::News(CallNews::Finished(result)) => return Some(finished(id, &result)),
+                Next::News(CallNews::Finished(result)) => return Some(result),
             }
         }
     }

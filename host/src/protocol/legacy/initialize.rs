@@ -3,13 +3,17 @@
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use serde_json::value::RawValue;
 
-use crate::protocol::capabilities::{Capabilities, client_tasks, features, interaction};
+use super::Empty;
+use super::offers::Offered;
+use crate::protocol::capabilities::{Capabilities, INTERACTION_EXTENSION, client_tasks, features, interaction};
 use crate::protocol::error::RpcError;
 use crate::protocol::jsonrpc::{self, RequestId};
-use crate::protocol::session::{Session, Settled, Version};
+use crate::protocol::session::{self, Session, Settled, Version};
 use crate::protocol::{Peer, Received, Shared};
+use crate::runtime::Catalog;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -29,7 +33,7 @@ struct Implementation {
 #[serde(rename_all = "camelCase")]
 struct Answer<'a> {
     protocol_version: &'static str,
-    capabilities: &'a RawValue,
+    capabilities: ServerCapabilities,
     server_info: ServerInfo<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     instructions: Option<&'a str>,
@@ -55,6 +59,7 @@ pub(super) fn initialize(
     }
     let params: Params = jsonrpc::params(params)?;
     let version = Version::named(&params.protocol_version).unwrap_or(Version::V2025_11_25);
+    let catalog = shared.tasks.catalog();
     let settled = Settled {
         requestor: peer.requestor,
         version,
@@ -63,14 +68,15 @@ pub(super) fn initialize(
         interaction: interaction(version, &params.capabilities),
         client_name: params.client_info.name,
         client_version: params.client_info.version,
+        offered: session::Offered { resources: catalog.has_resources(), prompts: catalog.has_prompts() },
     };
-    let generation = *shared.tasks.catalog_changes().borrow();
-    let session = Session::open(settled, generation)
+    let lists = *shared.tasks.catalog_changes().borrow();
+    let session = Session::open(settled, lists)
         .map_err(|cause| RpcError::host_failure(format_args!("no random bytes for a session: {cause}")))?;
     let options = &shared.options;
     let answer = Answer {
         protocol_version: version.name(),
-        capabilities: capabilities(version)?,
+        capabilities: ServerCapabilities::new(version, &catalog),
         server_info: ServerInfo {
             name: &options.server_name,
             title: options.server_title.as_deref(),
@@ -83,9 +89,27 @@ pub(super) fn initialize(
 }
 
 /// What the host can do in this revision.
-fn capabilities(version: Version) -> Result<&'static RawValue, RpcError> {
-    const WITH_TASKS: &str = r#"{"logging":{},"tools":{"listChanged":true},"tasks":{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}},"experimental":{"dev.bulkhead/task-interaction":{"steer":true,"pause":true}}}"#;
-    const WITHOUT: &str = r#"{"logging":{},"tools":{"listChanged":true}}"#;
-    serde_json::from_str(if version.has_tasks() { WITH_TASKS } else { WITHOUT })
-        .map_err(|cause| RpcError::host_failure(format_args!("the capabilities are no JSON: {cause}")))
+#[derive(Serialize)]
+struct ServerCapabilities {
+    logging: Empty,
+    tools: serde_json::Value,
+    #[serde(flatten)]
+    offered: Offered,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tasks: Option<serde_json::Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    experimental: Option<serde_json::Value>,
+}
+
+impl ServerCapabilities {
+    fn new(version: Version, catalog: &Catalog) -> Self {
+        let tasks = || json!({"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}});
+        Self {
+            logging: Empty {},
+            tools: json!({"listChanged": true}),
+            offered: Offered::new(catalog),
+            tasks: version.has_tasks().then(tasks),
+            experimental: version.has_tasks().then(|| json!({INTERACTION_EXTENSION: {"steer": true, "pause": true}})),
+        }
+    }
 }

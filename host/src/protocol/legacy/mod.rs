@@ -6,6 +6,7 @@ mod asking;
 mod call;
 mod carriers;
 mod initialize;
+mod offers;
 mod results;
 mod standalone;
 mod tasks;
@@ -41,10 +42,18 @@ pub enum Method {
     TasksSteer,
     TasksPause,
     TasksResume,
+    ResourcesList,
+    ResourcesTemplatesList,
+    ResourcesRead,
+    ResourcesSubscribe,
+    ResourcesUnsubscribe,
+    PromptsList,
+    PromptsGet,
+    Complete,
 }
 
 /// Every method that a client may call.
-pub const METHODS: [(&str, Method); 12] = [
+pub const METHODS: [(&str, Method); 20] = [
     ("initialize", Method::Initialize),
     ("ping", Method::Ping),
     ("logging/setLevel", Method::SetLevel),
@@ -57,6 +66,14 @@ pub const METHODS: [(&str, Method); 12] = [
     ("tasks/steer", Method::TasksSteer),
     ("tasks/pause", Method::TasksPause),
     ("tasks/resume", Method::TasksResume),
+    ("resources/list", Method::ResourcesList),
+    ("resources/templates/list", Method::ResourcesTemplatesList),
+    ("resources/read", Method::ResourcesRead),
+    ("resources/subscribe", Method::ResourcesSubscribe),
+    ("resources/unsubscribe", Method::ResourcesUnsubscribe),
+    ("prompts/list", Method::PromptsList),
+    ("prompts/get", Method::PromptsGet),
+    ("completion/complete", Method::Complete),
 ];
 
 impl Method {
@@ -67,10 +84,10 @@ impl Method {
     /// Tasks came with 2025-11-25; steer, pause and resume are an experiment that a client takes part in or not.
     fn exists_for(self, settled: &Settled) -> bool {
         match self {
-            Self::Initialize | Self::Ping | Self::SetLevel | Self::ToolsList | Self::ToolsCall => true,
             Self::TasksGet | Self::TasksResult | Self::TasksList | Self::TasksCancel => settled.version.has_tasks(),
             Self::TasksSteer => settled.interaction.steer,
             Self::TasksPause | Self::TasksResume => settled.interaction.pause,
+            _ => true,
         }
     }
 }
@@ -105,7 +122,10 @@ pub(super) fn request(
             _ => session_required(Some(&id)),
         };
     };
-    let Some(method) = method.filter(|method| method.exists_for(&session.settled)) else {
+    let method = method
+        .filter(|method| method.exists_for(&session.settled))
+        .filter(|method| offers::is_offered(*method, &shared.tasks.catalog()));
+    let Some(method) = method else {
         return answer(&id, &RpcError::method_not_found(format!("Method not found: {}", readable(name))));
     };
     let request = Request { shared, session, id: id.clone(), params };
@@ -125,6 +145,14 @@ fn dispatch(method: Method, request: Request<'_>) -> Result<Exchange, RpcError> 
         Method::TasksSteer => tasks::steer(request),
         Method::TasksPause => tasks::pause(request),
         Method::TasksResume => tasks::resume(request),
+        Method::ResourcesList => offers::resources(request),
+        Method::ResourcesTemplatesList => offers::templates(&request),
+        Method::ResourcesRead => offers::read(request),
+        Method::ResourcesSubscribe => offers::subscribe(request),
+        Method::ResourcesUnsubscribe => offers::unsubscribe(&request),
+        Method::PromptsList => offers::prompts(&request),
+        Method::PromptsGet => offers::get_prompt(request),
+        Method::Complete => offers::complete(request),
     }
 }
 

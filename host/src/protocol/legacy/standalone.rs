@@ -14,10 +14,10 @@ use super::asking::Offers;
 use crate::domain::task::{Task, TaskId};
 use crate::protocol::exchange::{Outlet, talk};
 use crate::protocol::notices::{self, ProgressReports};
-use crate::protocol::session::{Listener, Session};
+use crate::protocol::session::{LIST_KINDS, Listener, Session};
 use crate::protocol::wire::TaskView;
 use crate::protocol::{Exchange, Shared};
-use crate::tasks::TaskNews;
+use crate::tasks::{ListGenerations, ResourceUpdate, TaskNews};
 
 /// A plugin that is replaced changes its list several times in a row.
 const LIST_CHANGED_AFTER: Duration = Duration::from_millis(100);
@@ -58,6 +58,7 @@ struct Known {
 
 enum Next {
     News(Result<TaskNews, RecvError>),
+    Updated(ResourceUpdate),
     Settled,
     ListChanged,
     ListDue,
@@ -68,8 +69,9 @@ impl Standalone {
     async fn run(&mut self) {
         let mut feed = self.shared.tasks.feed(self.session.requestor());
         let mut lists = self.shared.tasks.catalog_changes();
+        let mut updates = self.shared.tasks.resource_updates();
         let mut closings = self.shared.carriers.closings();
-        self.tell_tools_changed(*lists.borrow_and_update());
+        self.tell_changed(*lists.borrow_and_update());
         self.look(true).await;
         let mut list_due: Option<Instant> = None;
         loop {
@@ -78,6 +80,8 @@ impl Standalone {
                 biased;
                 news = feed.recv() => Next::News(news),
                 () = self.offers.settle() => Next::Settled,
+                // What was missed by being slow is missed; the channel ends with the host.
+                Ok(update) = updates.recv() => Next::Updated(update),
                 Ok(()) = lists.changed() => Next::ListChanged,
                 () = at(list_due) => Next::ListDue,
                 Ok(()) = closings.changed() => Next::Closing,
@@ -87,19 +91,31 @@ impl Standalone {
                 Next::News(Err(RecvError::Lagged(_))) => self.look(false).await,
                 Next::News(Err(RecvError::Closed)) => return,
                 Next::Settled => {}
+                Next::Updated(update) => self.tell_updated(&update),
                 Next::ListChanged => list_due = list_due.or(Some(Instant::now() + LIST_CHANGED_AFTER)),
                 Next::ListDue => {
                     list_due = None;
-                    self.tell_tools_changed(*lists.borrow_and_update());
+                    self.tell_changed(*lists.borrow_and_update());
                 }
                 Next::Closing => self.offer_again(),
             }
         }
     }
 
-    fn tell_tools_changed(&self, generation: u64) {
-        if self.listener.speaks() && self.session.saw_tools(generation) {
-            self.outlet.say(notices::tools_changed());
+    fn tell_changed(&self, lists: ListGenerations) {
+        if !self.listener.speaks() {
+            return;
+        }
+        for kind in LIST_KINDS {
+            if self.session.is_offered(kind) && self.session.saw(kind, lists) {
+                self.outlet.say(notices::list_changed(kind));
+            }
+        }
+    }
+
+    fn tell_updated(&self, update: &ResourceUpdate) {
+        if self.listener.speaks() && self.session.follows(&update.uri, &update.plugin) {
+            self.outlet.say(notices::resource_updated(&update.uri));
         }
     }
 
@@ -220,7 +236,7 @@ impl Drop for Standalone {
     fn drop(&mut self) {
         if !self.outlet.is_empty() {
             // What was said last may never have left; hearing of a changed list once too often does no harm.
-            self.session.unsee_tools();
+            self.session.unsee();
         }
         self.shared.carriers.closed_standalone(self.listener.stream);
     }

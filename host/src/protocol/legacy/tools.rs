@@ -17,6 +17,7 @@ use crate::protocol::exchange::answered;
 use crate::protocol::jsonrpc::{self, RequestId};
 use crate::protocol::session::Session;
 use crate::protocol::wire::ToolView;
+use crate::runtime::ListKind;
 use crate::tasks::{CallRequest, Client, RequestedTtl};
 
 #[derive(Serialize)]
@@ -37,7 +38,7 @@ pub(super) fn list(request: &Request<'_>) -> Result<Exchange, RpcError> {
         Some(cursor) => Some(cursor::open(key, METHOD, requestor, &cursor).ok_or_else(bad_cursor)?),
         None => None,
     };
-    session.saw_tools(*shared.tasks.catalog_changes().borrow());
+    session.saw(ListKind::Tools, *shared.tasks.catalog_changes().borrow());
     let catalog = shared.tasks.catalog();
     let modern_fields = session.settled.version.has_tasks();
     // A tool that runs only as a task cannot be called where there are no tasks.

@@ -20,8 +20,10 @@ use crate::domain::task::{Task, TaskId};
 use crate::protocol::error::RpcError;
 use crate::protocol::exchange::{Outlet, talk};
 use crate::protocol::jsonrpc::{self, RequestId, notification};
+use crate::protocol::notices::list_changed_method;
 use crate::protocol::{Exchange, Frame, Shared};
-use crate::tasks::{self, TaskNews};
+use crate::runtime::ListKind;
+use crate::tasks::{self, ListGenerations, TaskNews};
 
 /// Tasks that one stream may follow; more are left out of the acknowledgement.
 const TASKS_MAX: usize = 1024;
@@ -38,11 +40,10 @@ struct Filter {
     #[serde(default)]
     tools_list_changed: bool,
     task_ids: Option<Vec<String>>,
-    /// Known and checked, but there is nothing of this kind here.
-    #[serde(default, rename = "promptsListChanged")]
-    _prompts_list_changed: bool,
-    #[serde(default, rename = "resourcesListChanged")]
-    _resources_list_changed: bool,
+    #[serde(default)]
+    prompts_list_changed: bool,
+    #[serde(default)]
+    resources_list_changed: bool,
     #[serde(default, rename = "resourceSubscriptions")]
     _resource_subscriptions: Vec<String>,
 }
@@ -52,6 +53,10 @@ struct Filter {
 struct Honoured {
     #[serde(skip_serializing_if = "Option::is_none")]
     tools_list_changed: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prompts_list_changed: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    resources_list_changed: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     task_ids: Option<Vec<String>>,
 }
@@ -85,18 +90,14 @@ pub(super) fn listen(request: Request<'_>) -> Result<Exchange, RpcError> {
     let face = Face::of(&request);
     let (shared, requestor, id) = (Arc::clone(request.shared), request.requestor, request.id);
     // From here on nothing is missed, whenever the stream is read.
-    let tools = filter.tools_list_changed.then(|| {
-        let mut changes = shared.tasks.catalog_changes();
-        changes.mark_unchanged();
-        changes
-    });
+    let lists = Lists::new(&shared, &filter);
     let news = filter.task_ids.as_ref().map(|_| shared.tasks.feed(&requestor));
     let wanted = filter.task_ids;
     let closing =
         Closing { host: shared.modern.closing.subscribe(), connection: request.connection.map(|one| one.closing()) };
     Ok(talk(|outlet| async move {
         let listener = Listener { shared, requestor, id, outlet, face, shown: HashMap::new() };
-        Some(listener.run(wanted, tools, news, closing).await)
+        Some(listener.run(wanted, lists, news, closing).await)
     }))
 }
 
@@ -144,8 +145,45 @@ struct Shown {
     line: String,
 }
 
+/// The lists that the stream is about.
+struct Lists {
+    changes: watch::Receiver<ListGenerations>,
+    known: ListGenerations,
+    kinds: Vec<ListKind>,
+}
+
+impl Lists {
+    /// `None` when no list is wanted that anybody offers.
+    fn new(shared: &Shared, filter: &Filter) -> Option<Self> {
+        let catalog = shared.tasks.catalog();
+        let kinds: Vec<_> = [
+            (ListKind::Tools, filter.tools_list_changed),
+            (ListKind::Prompts, filter.prompts_list_changed && catalog.has_prompts()),
+            (ListKind::Resources, filter.resources_list_changed && catalog.has_resources()),
+        ]
+        .into_iter()
+        .filter_map(|(kind, wanted)| wanted.then_some(kind))
+        .collect();
+        let mut changes = shared.tasks.catalog_changes();
+        let known = *changes.borrow_and_update();
+        (!kinds.is_empty()).then_some(Self { changes, known, kinds })
+    }
+
+    fn has(&self, kind: ListKind) -> Option<bool> {
+        self.kinds.contains(&kind).then_some(true)
+    }
+
+    /// Those that changed since the last look; `None`: nothing will change any more.
+    async fn changed(&mut self) -> Option<Vec<ListKind>> {
+        self.changes.changed().await.ok()?;
+        let now = *self.changes.borrow_and_update();
+        let before = std::mem::replace(&mut self.known, now);
+        Some(self.kinds.iter().copied().filter(|kind| now.of(*kind) != before.of(*kind)).collect())
+    }
+}
+
 enum Next {
-    Tools,
+    Changed(Vec<ListKind>),
     News(TaskNews),
     /// News were lost: look at everything again.
     Lost,
@@ -157,7 +195,7 @@ impl Listener {
     async fn run(
         mut self,
         wanted: Option<Vec<String>>,
-        mut tools: Option<watch::Receiver<u64>>,
+        mut lists: Option<Lists>,
         mut news: Option<broadcast::Receiver<TaskNews>>,
         mut closing: Closing,
     ) -> Frame {
@@ -177,7 +215,9 @@ impl Listener {
             }
         }
         let honoured = Honoured {
-            tools_list_changed: tools.is_some().then_some(true),
+            tools_list_changed: lists.as_ref().and_then(|lists| lists.has(ListKind::Tools)),
+            prompts_list_changed: lists.as_ref().and_then(|lists| lists.has(ListKind::Prompts)),
+            resources_list_changed: lists.as_ref().and_then(|lists| lists.has(ListKind::Resources)),
             task_ids: wanted.is_some().then(|| tasks.iter().map(|task| task.id.to_string()).collect()),
         };
         let acknowledged = Acknowledged { notifications: &honoured, meta: self.meta() };
@@ -188,16 +228,18 @@ impl Listener {
         if self.shown.is_empty() {
             news = None;
         }
-        while tools.is_some() || news.is_some() {
+        while lists.is_some() || news.is_some() {
             let next = tokio::select! {
                 biased;
                 () = closing.begins() => Next::Over,
-                next = next(&mut tools, &mut news) => next,
+                next = next(&mut lists, &mut news) => next,
             };
             match next {
-                Next::Tools => {
-                    let changed = Changed { meta: self.meta() };
-                    self.outlet.say(notification("notifications/tools/list_changed", Some(&changed)));
+                Next::Changed(kinds) => {
+                    for kind in kinds {
+                        let changed = Changed { meta: self.meta() };
+                        self.outlet.say(notification(list_changed_method(kind), Some(&changed)));
+                    }
                 }
                 Next::News(TaskNews::Changed(task)) => {
                     if self.shown.get(&task.id).is_some_and(|shown| shown.revision <= task.revision) {
@@ -255,10 +297,10 @@ impl Listener {
     }
 }
 
-async fn next(tools: &mut Option<watch::Receiver<u64>>, news: &mut Option<broadcast::Receiver<TaskNews>>) -> Next {
-    let tools = async {
-        match tools {
-            Some(changes) => changes.changed().await.map_or(Next::Over, |()| Next::Tools),
+async fn next(lists: &mut Option<Lists>, news: &mut Option<broadcast::Receiver<TaskNews>>) -> Next {
+    let changed = async {
+        match lists {
+            Some(lists) => lists.changed().await.map_or(Next::Over, Next::Changed),
             None => std::future::pending().await,
         }
     };
@@ -273,7 +315,7 @@ async fn next(tools: &mut Option<watch::Receiver<u64>>, news: &mut Option<broadc
         }
     };
     tokio::select! {
-        next = tools => next,
+        next = changed => next,
         next = news => next,
     }
 }

@@ -10,8 +10,9 @@ fn session() -> Arc<Session> {
         interaction: Interaction { steer: true, pause: false },
         client_name: "\u{1F600}".repeat(1000),
         client_version: "\"".repeat(1000),
+        offered: Offered { resources: true, prompts: true },
     };
-    Arc::new(Session::open(settled, 1).unwrap())
+    Arc::new(Session::open(settled, ListGenerations::default()).unwrap())
 }
 
 #[test]

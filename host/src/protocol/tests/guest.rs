@@ -12,7 +12,9 @@ use crate::domain::limits::CallLimits;
 use crate::domain::task::PluginVersion;
 use crate::domain::tool::{TaskSupport, Tool, ToolOutput};
 use crate::runtime::schema::Validator;
-use crate::runtime::{CallEvent, CallSpec, Catalog, Control, Executor, Running, StartError, StopOnDrop, ToolEntry};
+use crate::runtime::{
+    CallEvent, CallSpec, Catalog, Control, Executor, Operation, Returned, Running, StartError, StopOnDrop, ToolEntry,
+};
 
 pub(super) struct Scripted {
     catalog: Arc<Catalog>,
@@ -134,7 +136,7 @@ impl Executor for Scripted {
         let guest = tokio::spawn(async move {
             let _life = life;
             let finished = play(&spec, &sender).await;
-            let _ = sender.send(CallEvent::Finished(finished)).await;
+            let _ = sender.send(CallEvent::Finished(finished.map(Returned::Tool))).await;
         });
         Ok(Running { events, control: Control { shared: Arc::default() }, stop: StopOnDrop(guest) })
     }
@@ -149,9 +151,10 @@ fn text(text: impl Into<String>) -> ToolOutput {
 }
 
 async fn play(spec: &CallSpec, events: &mpsc::Sender<CallEvent>) -> Result<ToolOutput, CallError> {
-    match spec.tool.as_str() {
+    let Operation::CallTool { tool, arguments } = &spec.operation else { panic!("{:?}", spec.operation) };
+    match tool.as_str() {
         "echo" => {
-            let arguments: Value = serde_json::from_str(spec.arguments.as_str()).unwrap();
+            let arguments: Value = serde_json::from_str(arguments.as_str()).unwrap();
             Ok(text(arguments["text"].as_str().unwrap()))
         }
         "count" => {

@@ -59,7 +59,7 @@ struct TextBlock<'a> {
     text: &'a str,
 }
 
-struct Block<'a>(&'a Content);
+pub(super) struct Block<'a>(pub(super) &'a Content);
 
 impl Serialize for Block<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -97,7 +97,7 @@ fn media<M: SerializeMap>(map: &mut M, kind: &str, data: &[u8], mime_type: &str)
     map.serialize_entry("mimeType", mime_type)
 }
 
-struct ContentsView<'a>(&'a ResourceContents);
+pub(super) struct ContentsView<'a>(pub(super) &'a ResourceContents);
 
 impl Serialize for ContentsView<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -113,7 +113,7 @@ impl Serialize for ContentsView<'_> {
     }
 }
 
-struct AnnotationsView<'a>(&'a Annotations);
+pub(super) struct AnnotationsView<'a>(pub(super) &'a Annotations);
 
 impl Serialize for AnnotationsView<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -128,7 +128,7 @@ impl Serialize for AnnotationsView<'_> {
     }
 }
 
-fn role_name(role: Role) -> &'static str {
+pub(super) fn role_name(role: Role) -> &'static str {
     match role {
         Role::User => "user",
         Role::Assistant => "assistant",

@@ -156,7 +156,7 @@ async fn steering_is_fetched_when_there_is_some() {
             other => panic!("{other:?}"),
         }
     };
-    assert_eq!((text(&outcome.unwrap()), asked), ("left\nright", 1));
+    assert_eq!((text(&output_of(outcome).unwrap()), asked), ("left\nright", 1));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -7,11 +7,10 @@ use tokio::sync::Semaphore;
 use wasmtime::component::{Component, InstancePre};
 
 use super::*;
-use crate::runtime::call::{Call, Ground, stopped_because};
+use crate::runtime::call::{Call, Ground, visit};
 use crate::runtime::events::Outbox;
 use crate::runtime::policy::Granted;
-use crate::runtime::supervise::Supervised;
-use crate::runtime::{engine, fault, load};
+use crate::runtime::{engine, load};
 
 const INSTANCES: u32 = 4;
 
@@ -53,15 +52,14 @@ impl Bench {
         let (sender, _receiver) = mpsc::channel(1);
         let outbox = Outbox::new(sender, 10, 0);
         let granted = Arc::new(Granted::default());
-        let call = Call::new("test".into(), granted, facts(), limits, Arc::clone(&shared), outbox.clone()).unwrap();
-        let mut store = call.into_store(&self.ground.engine, limits);
-        let guest = async {
-            let instance = self.instance.instantiate_async(&mut store).await?;
-            let run = instance.get_typed_func::<(), ()>(&mut store, "run")?;
-            run.call_async(&mut store, ()).await
-        };
-        let ran = Supervised::new(Box::pin(guest), &self.ground.io, shared, outbox, limits).await;
-        ran.map_err(|stopped| stopped_because(stopped, limits))?.map_err(|error| fault::classify("test", &error))
+        let call = Call::new("test".into(), granted, facts(), limits, shared, outbox).unwrap();
+        let ran = visit(&self.ground, &self.instance, call, limits, |store, instance| {
+            Box::pin(async move {
+                let run = instance.get_typed_func::<(), ()>(&mut *store, "run")?;
+                run.call_async(store, ()).await
+            })
+        });
+        ran.await
     }
 }
 

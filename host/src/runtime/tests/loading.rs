@@ -95,8 +95,7 @@ async fn an_older_version_can_run_after_it_was_replaced() {
     assert!(house.sandbox.catalog().get("echo").is_none());
     let spec = || CallSpec {
         plugin: entry.plugin.clone(),
-        tool: "echo".to_owned(),
-        arguments: Json::new(r#"{"text":"still here"}"#),
+        operation: Operation::CallTool { tool: "echo".to_owned(), arguments: Json::new(r#"{"text":"still here"}"#) },
         limits: limits(),
         facts: facts(),
     };

@@ -5,6 +5,7 @@ mod guests;
 mod imports;
 mod limits;
 mod loading;
+mod offers;
 mod waiting;
 
 use std::collections::BTreeMap;
@@ -57,8 +58,7 @@ impl House {
         let entry = catalog.get(tool).unwrap();
         let mut spec = CallSpec {
             plugin: entry.plugin.clone(),
-            tool: entry.plugin_tool.clone(),
-            arguments: Json::new(arguments),
+            operation: Operation::CallTool { tool: entry.plugin_tool.clone(), arguments: Json::new(arguments) },
             limits: entry.limits.clone(),
             facts: facts(),
         };
@@ -147,7 +147,11 @@ async fn events(mut running: Running) -> (Vec<CallEvent>, Result<ToolOutput, Cal
         panic!("the events ended without Finished")
     };
     let outcome = tokio::time::timeout(Duration::from_secs(30), read).await.expect("a call ends");
-    (seen, outcome)
+    (seen, output_of(outcome))
+}
+
+fn output_of(outcome: Result<Returned, CallError>) -> Result<ToolOutput, CallError> {
+    outcome.map(|returned| ToolOutput::try_from(returned).unwrap())
 }
 
 fn text(output: &ToolOutput) -> &str {

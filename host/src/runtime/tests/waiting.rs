@@ -66,7 +66,7 @@ async fn a_long_sleep_is_the_receivers_business() {
                 let _ = reply.send(());
             }
             CallEvent::Finished(outcome) => {
-                assert!(!outcome.unwrap().is_error);
+                assert!(!output_of(outcome).unwrap().is_error);
                 break;
             }
             _ => {}

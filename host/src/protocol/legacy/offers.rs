@@ -1,0 +1,254 @@
+//! Resources, prompts and completions in the legacy era.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use super::call::{Conversation, in_flight};
+use super::{Empty, Method, Request};
+use crate::domain::Json;
+use crate::domain::call::CallError;
+use crate::domain::offer::{Completion, PromptOutput};
+use crate::domain::tool::{Meta, ResourceContents};
+use crate::protocol::Exchange;
+use crate::protocol::cursor::Paged;
+use crate::protocol::error::RpcError;
+use crate::protocol::exchange::{answered, talk};
+use crate::protocol::jsonrpc::{self, RequestId, error_response, response};
+use crate::protocol::notices::ProgressReports;
+use crate::protocol::offers::{self, Asker, Page};
+use crate::protocol::wire::{
+    Bare, Body, CompletionBody, ContentsBody, MetaView, PageBody, PromptBody, PromptView, ResourceView, TemplateView,
+};
+use crate::runtime::{Catalog, Library, ListKind, Operation, Returned};
+use crate::tasks::{Client, PluginRequest};
+
+/// Resources that one session may follow.
+const SUBSCRIPTIONS_MAX: usize = 256;
+
+/// Whether any plugin offers what a method is about; where none does, the method does not exist.
+pub(super) fn is_offered(method: Method, catalog: &Catalog) -> bool {
+    match method {
+        Method::ResourcesList
+        | Method::ResourcesTemplatesList
+        | Method::ResourcesRead
+        | Method::ResourcesSubscribe
+        | Method::ResourcesUnsubscribe => catalog.has_resources(),
+        Method::PromptsList | Method::PromptsGet => catalog.has_prompts(),
+        Method::Complete => catalog.has_completions(),
+        _ => true,
+    }
+}
+
+/// A result with a plugin's metadata.
+struct WithMeta<'a, B> {
+    body: B,
+    meta: &'a Meta,
+}
+
+impl<B: Body> Body for WithMeta<'_, B> {
+    fn write<M: serde::ser::SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
+        self.body.write(map)?;
+        MetaView::new(self.meta, None).map_or(Ok(()), |meta| map.serialize_entry("_meta", &meta))
+    }
+}
+
+fn asker(request: &Request<'_>) -> Asker {
+    Asker { shared: Arc::clone(request.shared), requestor: *request.session.requestor() }
+}
+
+/// `prompts/list`.
+pub(super) fn prompts(request: &Request<'_>) -> Result<Exchange, RpcError> {
+    request.session.saw(ListKind::Prompts, *request.shared.tasks.catalog_changes().borrow());
+    let Page { entries, next_cursor } = asker(request).prompts(request.params)?;
+    let icons = request.session.settled.version.has_tasks();
+    let entries = entries.iter().map(|entry| PromptView { prompt: &entry.prompt, icons }).collect();
+    Ok(answered(response(&request.id, &Bare(PageBody { name: "prompts", entries, next_cursor }))))
+}
+
+/// `resources/templates/list`.
+pub(super) fn templates(request: &Request<'_>) -> Result<Exchange, RpcError> {
+    let Page { entries, next_cursor } = asker(request).templates(request.params)?;
+    let icons = request.session.settled.version.has_tasks();
+    let entries = entries.iter().map(|entry| TemplateView { template: &entry.template, icons }).collect();
+    Ok(answered(response(&request.id, &Bare(PageBody { name: "resourceTemplates", entries, next_cursor }))))
+}
+
+/// `resources/list`.
+pub(super) fn resources(request: Request<'_>) -> Result<Exchange, RpcError> {
+    let paged: Paged = jsonrpc::params(request.params)?;
+    request.session.saw(ListKind::Resources, *request.shared.tasks.catalog_changes().borrow());
+    let icons = request.session.settled.version.has_tasks();
+    quiet(request, move |asker, id| async move {
+        let Page { entries, next_cursor } = asker.resources(&paged).await?;
+        let entries = entries.iter().map(|resource| ResourceView { resource, icons }).collect();
+        Ok(response(&id, &Bare(PageBody { name: "resources", entries, next_cursor })))
+    })
+}
+
+/// `completion/complete`.
+pub(super) fn complete(request: Request<'_>) -> Result<Exchange, RpcError> {
+    let wanted = offers::wanted(&request.shared.tasks.catalog(), request.params)?;
+    quiet(request, move |asker, id| async move {
+        let completion: Completion = asker.complete(wanted).await?;
+        Ok(response(&id, &Bare(WithMeta { body: CompletionBody(&completion), meta: &completion.meta })))
+    })
+}
+
+/// `resources/subscribe`. The resource must be there, and who has it is who may say that it changed.
+pub(super) fn subscribe(request: Request<'_>) -> Result<Exchange, RpcError> {
+    let uri = offers::uri(request.params)?;
+    let session = Arc::clone(request.session);
+    quiet(request, move |asker, id| async move {
+        let owner = asker.owner(&uri).await?.ok_or_else(|| RpcError::resource_not_found(&uri))?;
+        if session.subscribe(uri, owner.plugin.name.clone(), SUBSCRIPTIONS_MAX) {
+            Ok(response(&id, &Empty {}))
+        } else {
+            Err(RpcError::invalid_request(format!("a session may follow {SUBSCRIPTIONS_MAX} resources at most")))
+        }
+    })
+}
+
+/// `resources/unsubscribe`. What is not followed needs no letting go.
+pub(super) fn unsubscribe(request: &Request<'_>) -> Result<Exchange, RpcError> {
+    request.session.unsubscribe(&offers::uri(request.params)?);
+    Ok(answered(response(&request.id, &Empty {})))
+}
+
+/// A request that takes some waiting and says nothing on the way.
+fn quiet<W>(request: Request<'_>, work: impl FnOnce(Asker, RequestId) -> W) -> Result<Exchange, RpcError>
+where
+    W: Future<Output = Result<String, RpcError>> + Send + 'static,
+{
+    let in_flight = in_flight(&request)?;
+    let work = work(asker(&request), request.id.clone());
+    let id = request.id;
+    Ok(talk(|_| async move {
+        tokio::select! {
+            biased;
+            () = in_flight.cancelled() => None,
+            done = work => Some(done.unwrap_or_else(|error| error_response(Some(&id), &error))),
+        }
+    }))
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct WithProgress {
+    #[serde(rename = "_meta")]
+    meta: ProgressMeta,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct ProgressMeta {
+    progress_token: Option<RequestId>,
+}
+
+/// The token under which progress is wanted.
+fn progress_token(params: Option<&RawValue>) -> Result<Option<Json>, RpcError> {
+    let token = jsonrpc::params::<WithProgress>(params)?.meta.progress_token;
+    Ok(token.and_then(|token| serde_json::to_string(&token).ok()).map(Json::new))
+}
+
+/// `resources/read`: asks who may have it, one after the other, until one does.
+pub(super) fn read(request: Request<'_>) -> Result<Exchange, RpcError> {
+    let uri = offers::uri(request.params)?;
+    let readers = request.shared.tasks.catalog().readers(&uri);
+    let visits = readers.into_iter().map(|library| (library, Operation::ReadResource { uri: uri.clone() })).collect();
+    visit(request, visits, move |id, result: Option<Result<Vec<ResourceContents>, CallError>>| match result {
+        Some(Ok(contents)) => response(id, &Bare(ContentsBody(&contents))),
+        Some(Err(CallError::NotFound(_))) | None => error_response(Some(id), &RpcError::resource_not_found(&uri)),
+        Some(Err(error)) => error_response(Some(id), &RpcError::from(&error)),
+    })
+}
+
+/// `prompts/get`.
+pub(super) fn get_prompt(request: Request<'_>) -> Result<Exchange, RpcError> {
+    let (entry, arguments) = offers::prompt(&request.shared.tasks.catalog(), request.params)?;
+    let operation = Operation::GetPrompt { prompt: entry.plugin_prompt.clone(), arguments };
+    let visits = vec![(Arc::clone(&entry.library), operation)];
+    visit(request, visits, |id, result: Option<Result<PromptOutput, CallError>>| match result {
+        Some(Ok(output)) => response(id, &Bare(WithMeta { body: PromptBody(&output), meta: &output.meta })),
+        Some(Err(error)) => error_response(Some(id), &RpcError::from(&error)),
+        None => error_response(Some(id), &RpcError::invalid_params("Unknown prompt")),
+    })
+}
+
+/// Asks plugins in order, until one does not say that there is no such thing, and talks with the client for it on the way.
+fn visit<T>(
+    request: Request<'_>,
+    visits: Vec<(Arc<Library>, Operation)>,
+    render: impl Fn(&RequestId, Option<Result<T, CallError>>) -> String + Send + 'static,
+) -> Result<Exchange, RpcError>
+where
+    T: TryFrom<Returned> + Send + 'static,
+{
+    let in_flight = in_flight(&request)?;
+    let token = progress_token(request.params)?;
+    let (shared, session, id) = (Arc::clone(request.shared), Arc::clone(request.session), request.id);
+    let client = Client {
+        features: session.settled.features,
+        log_level: Some(session.log_level()),
+        wants_progress: token.is_some(),
+    };
+    Ok(talk(|outlet| async move {
+        let conversation = Conversation { shared, session, outlet };
+        let mut progress = ProgressReports::new(token, None);
+        let mut last = None;
+        for (library, operation) in visits {
+            let request = PluginRequest { library, operation, client };
+            let started = tokio::select! {
+                biased;
+                () = in_flight.cancelled() => return None,
+                started = conversation.shared.tasks.request(conversation.session.requestor(), request) => started,
+            };
+            let call = match started {
+                Ok(call) => call,
+                Err(error) => return Some(error_response(Some(&id), &RpcError::from(&error))),
+            };
+            let result = conversation.converse(call, &mut progress, &in_flight).await?;
+            let is_elsewhere = matches!(result, Err(CallError::NotFound(_)));
+            last = Some(result);
+            if !is_elsewhere {
+                break;
+            }
+        }
+        Some(render(&id, last))
+    }))
+}
+
+/// What the host can do for resources, prompts and completions, as a session is told when it begins.
+#[derive(Default, Serialize)]
+pub(super) struct Offered {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    resources: Option<ResourceAbilities>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prompts: Option<ListAbilities>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    completions: Option<Empty>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ResourceAbilities {
+    subscribe: bool,
+    list_changed: bool,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ListAbilities {
+    list_changed: bool,
+}
+
+impl Offered {
+    pub(super) fn new(catalog: &Catalog) -> Self {
+        Self {
+            resources: catalog.has_resources().then_some(ResourceAbilities { subscribe: true, list_changed: true }),
+            prompts: catalog.has_prompts().then_some(ListAbilities { list_changed: true }),
+            completions: catalog.has_completions().then_some(Empty {}),
+        }
+    }
+}

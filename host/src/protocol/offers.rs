@@ -1,0 +1,266 @@
+//! Resources, prompts and completions, as far as both eras do them alike: where a page begins and ends, what params name, and
+//! which plugin is asked.
+//!
+//! Owns no conversation: what a plugin says or asks on the way is each era's business, except in lists and completions, where
+//! there is nothing to say. Invariant: a plugin that fails stops no other one's resources from being listed.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::Shared;
+use super::cursor::{self, PAGE, Paged, bad_cursor};
+use super::error::RpcError;
+use super::jsonrpc;
+use crate::domain::call::{CallError, ClientFeatures};
+use crate::domain::offer::{Completion, PartialArgument, Reference, Resource, ResourcePage};
+use crate::domain::requestor::Requestor;
+use crate::runtime::{Catalog, Library, Operation, PromptEntry, Returned, TemplateEntry};
+use crate::tasks::{CallNews, Client, PlainCall, PluginRequest};
+
+/// Pages of plugins that one page of the list is looked for on; empty ones end it sooner or later.
+const LOOKED_AT_MAX: usize = 16;
+/// What of a name is said back.
+const NAME_CHARS_MAX: usize = 128;
+
+/// A part of a list.
+pub(crate) struct Page<T> {
+    pub(crate) entries: Vec<T>,
+    pub(crate) next_cursor: Option<String>,
+}
+
+/// Who asks, and for what is there.
+pub(crate) struct Asker {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) requestor: Requestor,
+}
+
+impl Asker {
+    /// `prompts/list`.
+    pub(crate) fn prompts(&self, params: Option<&RawValue>) -> Result<Page<Arc<PromptEntry>>, RpcError> {
+        let catalog = self.shared.tasks.catalog();
+        self.page("prompts/list", params, catalog.prompts(), |entry| &entry.prompt.name)
+    }
+
+    /// `resources/templates/list`.
+    pub(crate) fn templates(&self, params: Option<&RawValue>) -> Result<Page<Arc<TemplateEntry>>, RpcError> {
+        let catalog = self.shared.tasks.catalog();
+        self.page("resources/templates/list", params, catalog.templates(), |entry| &entry.template.uri_template)
+    }
+
+    /// A page of a list that is known already and sorted by name.
+    fn page<T>(
+        &self,
+        method: &str,
+        params: Option<&RawValue>,
+        all: &[Arc<T>],
+        name: impl Fn(&T) -> &String,
+    ) -> Result<Page<Arc<T>>, RpcError> {
+        let after = self.position(method, &jsonrpc::params::<Paged>(params)?)?;
+        let mut left = all
+            .iter()
+            .filter(|entry| after.as_ref().is_none_or(|after| name(entry).as_bytes() > after.as_slice()))
+            .cloned();
+        let entries: Vec<_> = left.by_ref().take(PAGE).collect();
+        let next_cursor = match (left.next(), entries.last()) {
+            (Some(_), Some(last)) => self.seal(method, name(last).as_bytes()),
+            _ => None,
+        };
+        Ok(Page { entries, next_cursor })
+    }
+
+    fn position(&self, method: &str, paged: &Paged) -> Result<Option<Vec<u8>>, RpcError> {
+        let key = &self.shared.options.cursor_key;
+        let open = |cursor: &String| cursor::open(key, method, &self.requestor, cursor).ok_or_else(bad_cursor);
+        paged.cursor.as_ref().map(open).transpose()
+    }
+
+    fn seal(&self, method: &str, position: &[u8]) -> Option<String> {
+        cursor::seal(&self.shared.options.cursor_key, method, &self.requestor, position)
+    }
+
+    /// `resources/list`: plugin after plugin, each in pages of its own.
+    pub(crate) async fn resources(&self, paged: &Paged) -> Result<Page<Resource>, RpcError> {
+        const METHOD: &str = "resources/list";
+        let catalog = self.shared.tasks.catalog();
+        let libraries: Vec<_> = catalog.libraries().iter().filter(|library| library.has_resources).collect();
+        let (mut at, mut inside) = (0, None);
+        if let Some(position) = self.position(METHOD, paged)? {
+            let (plugin, cursor): (String, Option<String>) =
+                serde_json::from_slice(&position).map_err(|_| bad_cursor())?;
+            let place = libraries.iter().position(|library| library.plugin.name == plugin);
+            (at, inside) = (place.ok_or_else(bad_cursor)?, cursor);
+        }
+        let (mut entries, mut listed, mut failure) = (Vec::new(), false, None);
+        for _ in 0..LOOKED_AT_MAX {
+            let Some(library) = libraries.get(at) else { break };
+            let operation = Operation::ListResources { cursor: inside.take() };
+            match self.quietly::<ResourcePage>(library, operation).await? {
+                Ok(page) => {
+                    listed = true;
+                    let own = page.items.into_iter().filter(|resource| catalog.may_list(library, &resource.uri));
+                    entries.extend(own);
+                    inside = page.next;
+                }
+                Err(error) => {
+                    tracing::warn!(plugin = library.plugin.name, %error, "a plugin's resources cannot be listed");
+                    failure = Some(error);
+                }
+            }
+            if inside.is_none() {
+                at += 1;
+            }
+            if !entries.is_empty() {
+                break;
+            }
+        }
+        if let Some(error) = failure.filter(|_| !listed) {
+            return Err(RpcError::from(&error));
+        }
+        let next_cursor = libraries.get(at).and_then(|library| {
+            let position = serde_json::to_vec(&(&library.plugin.name, &inside)).ok()?;
+            self.seal(METHOD, &position)
+        });
+        Ok(Page { entries, next_cursor })
+    }
+
+    /// `completion/complete`.
+    pub(crate) async fn complete(&self, wanted: Wanted) -> Result<Completion, RpcError> {
+        let Wanted { library, reference, argument } = wanted;
+        if !library.has_completions {
+            return Ok(Completion::default());
+        }
+        let completed = self.quietly(&library, Operation::Complete { reference, argument }).await?;
+        completed.map_err(|error| RpcError::from(&error))
+    }
+
+    /// Which plugin has this resource, as far as this requestor may read it.
+    pub(crate) async fn owner(&self, uri: &str) -> Result<Option<Arc<Library>>, RpcError> {
+        for library in self.shared.tasks.catalog().readers(uri) {
+            let operation = Operation::ReadResource { uri: uri.to_owned() };
+            match self.quietly::<Vec<_>>(&library, operation).await? {
+                Ok(_) => return Ok(Some(library)),
+                Err(CallError::NotFound(_)) => {}
+                Err(error) => return Err(RpcError::from(&error)),
+            }
+        }
+        Ok(None)
+    }
+
+    /// A request that nobody is told about on the way, and that can ask nobody.
+    async fn quietly<T: TryFrom<Returned>>(
+        &self,
+        library: &Arc<Library>,
+        operation: Operation,
+    ) -> Result<Result<T, CallError>, RpcError> {
+        let client = Client { features: ClientFeatures::default(), log_level: None, wants_progress: false };
+        let request = PluginRequest { library: Arc::clone(library), operation, client };
+        let started = self.shared.tasks.request(&self.requestor, request).await;
+        let mut call: PlainCall<T> = started.map_err(|error| RpcError::from(&error))?;
+        loop {
+            if let CallNews::Finished(result) = call.next().await {
+                return Ok(result);
+            }
+        }
+    }
+}
+
+/// Reads the params of `prompts/get`: the prompt, and what it is filled in with.
+pub(crate) fn prompt(
+    catalog: &Catalog,
+    params: Option<&RawValue>,
+) -> Result<(Arc<PromptEntry>, Vec<(String, String)>), RpcError> {
+    #[derive(Deserialize)]
+    struct Params {
+        name: String,
+        #[serde(default)]
+        arguments: BTreeMap<String, String>,
+    }
+    let params: Params = jsonrpc::params(params)?;
+    let entry = catalog.prompt(&params.name).ok_or_else(|| unknown("prompt", &params.name))?;
+    let required = entry.prompt.arguments.iter().filter(|argument| argument.required);
+    let missing: Vec<_> = required
+        .filter(|argument| !params.arguments.contains_key(&argument.name))
+        .map(|argument| argument.name.as_str())
+        .collect();
+    if !missing.is_empty() {
+        return Err(RpcError::invalid_params(format!("Missing required arguments: {}", missing.join(", "))));
+    }
+    Ok((Arc::clone(entry), params.arguments.into_iter().collect()))
+}
+
+/// Reads the params of everything that is about one resource.
+pub(crate) fn uri(params: Option<&RawValue>) -> Result<String, RpcError> {
+    #[derive(Deserialize)]
+    struct Params {
+        uri: String,
+    }
+    let Params { uri } = jsonrpc::params(params)?;
+    let has_scheme = uri.split_once(':').is_some_and(|(scheme, _)| !scheme.is_empty());
+    if has_scheme && !uri.contains(|character: char| character.is_control() || character == ' ') {
+        Ok(uri)
+    } else {
+        Err(RpcError::invalid_params("uri is not an absolute URI"))
+    }
+}
+
+/// What is to be completed, and by which plugin.
+pub(crate) struct Wanted {
+    library: Arc<Library>,
+    reference: Reference,
+    argument: PartialArgument,
+}
+
+/// Reads the params of `completion/complete`.
+pub(crate) fn wanted(catalog: &Catalog, params: Option<&RawValue>) -> Result<Wanted, RpcError> {
+    #[derive(Deserialize)]
+    struct Params {
+        r#ref: Ref,
+        argument: Argument,
+        #[serde(default)]
+        context: Context,
+    }
+    #[derive(Deserialize)]
+    #[serde(tag = "type")]
+    enum Ref {
+        #[serde(rename = "ref/prompt")]
+        Prompt { name: String },
+        #[serde(rename = "ref/resource")]
+        Resource { uri: String },
+    }
+    #[derive(Deserialize)]
+    struct Argument {
+        name: String,
+        value: String,
+    }
+    #[derive(Default, Deserialize)]
+    struct Context {
+        #[serde(default)]
+        arguments: BTreeMap<String, String>,
+    }
+    let Params { r#ref, argument: Argument { name, value }, context } = jsonrpc::params(params)?;
+    let (library, reference, is_known) = match r#ref {
+        Ref::Prompt { name: prompt } => {
+            let entry = catalog.prompt(&prompt).ok_or_else(|| unknown("prompt", &prompt))?;
+            let is_known = entry.prompt.arguments.iter().any(|argument| argument.name == name);
+            (&entry.library, Reference::Prompt(entry.plugin_prompt.clone()), is_known)
+        }
+        Ref::Resource { uri } => {
+            let entry = catalog.template(&uri).ok_or_else(|| unknown("resource template", &uri))?;
+            let is_known = entry.parsed.variables().any(|variable| variable == name);
+            (&entry.library, Reference::Template(uri), is_known)
+        }
+    };
+    if !is_known {
+        return Err(unknown("argument", &name));
+    }
+    let argument = PartialArgument { name, value, context: context.arguments.into_iter().collect() };
+    Ok(Wanted { library: Arc::clone(library), reference, argument })
+}
+
+fn unknown(what: &str, name: &str) -> RpcError {
+    let name: String = name.chars().take(NAME_CHARS_MAX).collect();
+    RpcError::invalid_params(format!("Unknown {what}: {name}"))
+}

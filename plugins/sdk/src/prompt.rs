@@ -1,0 +1,231 @@
+//! Prompt templates that clients offer to their users.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::Error;
+use crate::bindings::bulkhead::plugin::types::{
+    CallError, Content, EmbeddedResource, Icon, MediaContent, ResourceBody, ResourceContents, Role, TextContent,
+};
+use crate::bindings::prompts::{Prompt as Info, PromptArgument, PromptMessage, PromptOutput};
+use crate::complete::{Completer, Partial};
+
+/// What the user filled in.
+#[derive(Debug, Clone, Default)]
+pub struct Arguments(pub(crate) BTreeMap<String, String>);
+
+impl Arguments {
+    /// An argument's value; empty where it was left out.
+    #[must_use]
+    pub fn get(&self, name: &str) -> &str {
+        self.0.get(name).map_or("", String::as_str)
+    }
+}
+
+/// The messages that a prompt becomes.
+///
+/// ```
+/// use bulkhead_plugin::Messages;
+///
+/// let messages = Messages::new().user("Who wrote Faust?").assistant("Goethe.").user("When?");
+/// ```
+#[derive(Debug, Clone)]
+pub struct Messages(PromptOutput);
+
+impl Messages {
+    /// No messages yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self(PromptOutput { description: None, messages: Vec::new(), meta: Vec::new() })
+    }
+
+    /// What the user says.
+    #[must_use]
+    pub fn user(self, text: impl Into<String>) -> Self {
+        self.text(Role::User, text.into())
+    }
+
+    /// What the model says.
+    #[must_use]
+    pub fn assistant(self, text: impl Into<String>) -> Self {
+        self.text(Role::Assistant, text.into())
+    }
+
+    /// An image that the user shows.
+    #[must_use]
+    pub fn image(self, data: impl Into<Vec<u8>>, mime_type: impl Into<String>) -> Self {
+        let media =
+            MediaContent { data: data.into(), mime_type: mime_type.into(), annotations: None, meta: Vec::new() };
+        self.content(Role::User, Content::Image(media))
+    }
+
+    /// A text resource that the user shows.
+    #[must_use]
+    pub fn resource(self, uri: impl Into<String>, mime_type: impl Into<String>, text: impl Into<String>) -> Self {
+        let contents = ResourceContents {
+            uri: uri.into(),
+            mime_type: Some(mime_type.into()),
+            body: ResourceBody::Text(text.into()),
+            meta: Vec::new(),
+        };
+        self.content(Role::User, Content::Resource(EmbeddedResource { contents, annotations: None, meta: Vec::new() }))
+    }
+
+    /// Any content block of the WIT package.
+    #[must_use]
+    pub fn content(mut self, role: Role, content: Content) -> Self {
+        self.0.messages.push(PromptMessage { role, content });
+        self
+    }
+
+    fn text(self, role: Role, text: String) -> Self {
+        self.content(role, Content::Text(TextContent { text, annotations: None, meta: Vec::new() }))
+    }
+}
+
+impl Default for Messages {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// A type that filling in a prompt may return.
+pub trait IntoMessages {
+    /// The messages.
+    ///
+    /// # Errors
+    ///
+    /// Those of the request.
+    fn into_messages(self) -> Result<Messages, CallError>;
+}
+
+impl IntoMessages for Messages {
+    fn into_messages(self) -> Result<Messages, CallError> {
+        Ok(self)
+    }
+}
+
+impl IntoMessages for String {
+    fn into_messages(self) -> Result<Messages, CallError> {
+        Ok(Messages::new().user(self))
+    }
+}
+
+impl IntoMessages for &'static str {
+    fn into_messages(self) -> Result<Messages, CallError> {
+        Ok(Messages::new().user(self))
+    }
+}
+
+impl<T: IntoMessages, E: Into<Error>> IntoMessages for Result<T, E> {
+    fn into_messages(self) -> Result<Messages, CallError> {
+        self.map_err(|error| error.into().into_call_error())?.into_messages()
+    }
+}
+
+/// One prompt.
+///
+/// ```
+/// use bulkhead_plugin::{Plugin, Prompt};
+///
+/// fn plugin() -> Plugin {
+///     let review = Prompt::new("review", "Reviews a piece of code.", |arguments| {
+///         format!("Review this {} code:\n{}", arguments.get("language"), arguments.get("code"))
+///     });
+///     Plugin::new().prompt(
+///         review
+///             .required_argument("code", "What is reviewed.")
+///             .argument("language", "Its language.")
+///             .complete("language", |_| vec!["Rust".to_owned(), "C".to_owned()]),
+///     )
+/// }
+///
+/// let output = plugin().get_prompt("review", vec![("code".to_owned(), "fn main() {}".to_owned())]).unwrap();
+/// assert_eq!(output.messages.len(), 1);
+/// ```
+pub struct Prompt {
+    pub(crate) info: Info,
+    pub(crate) completers: Vec<(String, Completer)>,
+    fill_in: Box<dyn Fn(&Arguments) -> Result<Messages, CallError>>,
+}
+
+impl Prompt {
+    /// A prompt that `fill_in` turns into messages. The name has the grammar of tool names. The host has checked that required
+    /// arguments are there.
+    pub fn new<R: IntoMessages>(
+        name: impl Into<String>,
+        description: impl Into<String>,
+        fill_in: impl Fn(&Arguments) -> R + 'static,
+    ) -> Self {
+        let info = Info {
+            name: name.into(),
+            title: None,
+            description: Some(description.into()),
+            arguments: Vec::new(),
+            icons: Vec::new(),
+            meta: Vec::new(),
+        };
+        Self { info, completers: Vec::new(), fill_in: Box::new(move |arguments| fill_in(arguments).into_messages()) }
+    }
+
+    /// A name for people.
+    #[must_use]
+    pub fn title(mut self, title: impl Into<String>) -> Self {
+        self.info.title = Some(title.into());
+        self
+    }
+
+    /// An argument that may be left out.
+    #[must_use]
+    pub fn argument(self, name: impl Into<String>, description: impl Into<String>) -> Self {
+        self.add(name.into(), description.into(), false)
+    }
+
+    /// An argument that must be there.
+    #[must_use]
+    pub fn required_argument(self, name: impl Into<String>, description: impl Into<String>) -> Self {
+        self.add(name.into(), description.into(), true)
+    }
+
+    /// Suggests values for an argument, best first.
+    #[must_use]
+    pub fn complete(
+        mut self,
+        argument: impl Into<String>,
+        suggest: impl Fn(&Partial) -> Vec<String> + 'static,
+    ) -> Self {
+        self.completers.push((argument.into(), Box::new(suggest)));
+        self
+    }
+
+    /// An image beside the name; see [`Icon`].
+    #[must_use]
+    pub fn icon(mut self, icon: Icon) -> Self {
+        self.info.icons.push(icon);
+        self
+    }
+
+    /// An entry of the prompt's `_meta`.
+    #[must_use]
+    pub fn meta(mut self, key: impl Into<String>, value: &Value) -> Self {
+        self.info.meta.push((key.into(), value.to_string()));
+        self
+    }
+
+    fn add(mut self, name: String, description: String, required: bool) -> Self {
+        let description = Some(description);
+        self.info.arguments.push(PromptArgument { name, title: None, description, required });
+        self
+    }
+}
+
+/// Fills in the prompt of this name.
+pub(crate) fn get(prompts: &[Prompt], name: &str, arguments: Vec<(String, String)>) -> Result<PromptOutput, CallError> {
+    let Some(prompt) = prompts.iter().find(|prompt| prompt.info.name == name) else {
+        return Err(CallError::NotFound(format!("there is no prompt {name}")));
+    };
+    let Messages(mut output) = (prompt.fill_in)(&Arguments(arguments.into_iter().collect()))?;
+    output.description = output.description.or_else(|| prompt.info.description.clone());
+    Ok(output)
+}
