@@ -84,18 +84,10 @@ impl Method {
     /// Tasks came with 2025-11-25; steer, pause and resume are an experiment that a client takes part in or not.
     fn exists_for(self, settled: &Settled) -> bool {
         match self {
-            Self::Initialize | Self::Ping | Self::SetLevel | Self::ToolsList | Self::ToolsCall => true,
-            Self::ResourcesList
-            | Self::ResourcesTemplatesList
-            | Self::ResourcesRead
-            | Self::ResourcesSubscribe
-            | Self::ResourcesUnsubscribe
-            | Self::PromptsList
-            | Self::PromptsGet
-            | Self::Complete => true,
             Self::TasksGet | Self::TasksResult | Self::TasksList | Self::TasksCancel => settled.version.has_tasks(),
             Self::TasksSteer => settled.interaction.steer,
             Self::TasksPause | Self::TasksResume => settled.interaction.pause,
+            _ => true,
         }
     }
 }
