@@ -19,7 +19,7 @@ enum Row {
 }
 
 /// Every method. The coverage test fails for one that is not in here.
-const ROWS: [(&str, Row); 12] = [
+const ROWS: [(&str, Row); 20] = [
     ("initialize", Row::NoTask("opens a session of the caller; sessions have a test of their own below")),
     ("ping", Row::NoTask("has neither params nor a result")),
     ("logging/setLevel", Row::NoTask("changes the caller's own session")),
@@ -32,10 +32,21 @@ const ROWS: [(&str, Row); 12] = [
     ("tasks/steer", Row::ById),
     ("tasks/pause", Row::ById),
     ("tasks/resume", Row::ById),
+    ("resources/list", Row::NoTask("runs in the caller's own sandbox; cursors are the caller's alone")),
+    ("resources/templates/list", Row::NoTask("is the same for everybody until plugins are granted per tenant")),
+    ("resources/read", Row::NoTask("runs in the caller's own sandbox, under the caller's random id")),
+    (
+        "resources/subscribe",
+        Row::NoTask("changes the caller's own session; what is told is a URI that the caller named"),
+    ),
+    ("resources/unsubscribe", Row::NoTask("changes the caller's own session")),
+    ("prompts/list", Row::NoTask("is the same for everybody until plugins are granted per tenant")),
+    ("prompts/get", Row::NoTask("runs in the caller's own sandbox; asks the caller alone")),
+    ("completion/complete", Row::NoTask("runs in the caller's own sandbox")),
 ];
 
 /// The same for revision 2026-07-28.
-const MODERN_ROWS: [(&str, Row); 10] = [
+const MODERN_ROWS: [(&str, Row); 16] = [
     ("server/discover", Row::NoTask("is the same for everybody")),
     ("tools/list", Row::NoTask("is the same for everybody until plugins are granted per tenant")),
     ("tools/call", Row::NoTask("states and keys of others have a test of their own below")),
@@ -46,6 +57,12 @@ const MODERN_ROWS: [(&str, Row); 10] = [
     ("tasks/steer", Row::ById),
     ("tasks/pause", Row::ById),
     ("tasks/resume", Row::ById),
+    ("resources/list", Row::NoTask("runs in the caller's own sandbox; cursors are the caller's alone")),
+    ("resources/templates/list", Row::NoTask("is the same for everybody until plugins are granted per tenant")),
+    ("resources/read", Row::NoTask("runs in the caller's own sandbox; states are sealed for the caller")),
+    ("prompts/list", Row::NoTask("is the same for everybody until plugins are granted per tenant")),
+    ("prompts/get", Row::NoTask("runs in the caller's own sandbox; states are sealed for the caller")),
+    ("completion/complete", Row::NoTask("runs in the caller's own sandbox")),
 ];
 
 #[test]

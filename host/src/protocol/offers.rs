@@ -87,6 +87,7 @@ impl Asker {
         let catalog = self.shared.tasks.catalog();
         let libraries: Vec<_> = catalog.libraries().iter().filter(|library| library.has_resources).collect();
         let (mut at, mut inside) = (0, None);
+        let begins = paged.cursor.is_none();
         if let Some(position) = self.position(METHOD, paged)? {
             let (plugin, cursor): (String, Option<String>) =
                 serde_json::from_slice(&position).map_err(|_| bad_cursor())?;
@@ -116,7 +117,8 @@ impl Asker {
                 break;
             }
         }
-        if let Some(error) = failure.filter(|_| !listed) {
+        // Who has seen a part of the list is better served with its end than with an error.
+        if let Some(error) = failure.filter(|_| begins && !listed) {
             return Err(RpcError::from(&error));
         }
         let next_cursor = libraries.get(at).and_then(|library| {
@@ -138,15 +140,16 @@ impl Asker {
 
     /// Which plugin has this resource, as far as this requestor may read it.
     pub(crate) async fn owner(&self, uri: &str) -> Result<Option<Arc<Library>>, RpcError> {
+        let mut absence = Absence::default();
         for library in self.shared.tasks.catalog().readers(uri) {
             let operation = Operation::ReadResource { uri: uri.to_owned() };
             match self.quietly::<Vec<_>>(&library, operation).await? {
                 Ok(_) => return Ok(Some(library)),
-                Err(CallError::NotFound(_)) => {}
+                Err(error) if absence.goes_on(&error) => {}
                 Err(error) => return Err(RpcError::from(&error)),
             }
         }
-        Ok(None)
+        absence.broke.map_or(Ok(None), |error| Err(RpcError::from(&error)))
     }
 
     /// A request that nobody is told about on the way, and that can ask nobody.
@@ -164,6 +167,32 @@ impl Asker {
                 return Ok(result);
             }
         }
+    }
+}
+
+/// What is known when one plugin after the other did not have something. One that breaks hides no other one's.
+#[derive(Debug, Default)]
+pub(crate) struct Absence {
+    /// The first one that broke: it may have had it.
+    pub(crate) broke: Option<CallError>,
+}
+
+impl Absence {
+    /// Whether another plugin is to be asked after this answer.
+    pub(crate) fn goes_on(&mut self, error: &CallError) -> bool {
+        match error {
+            CallError::NotFound(_) => true,
+            CallError::Fault { .. } | CallError::Internal { .. } => {
+                self.broke.get_or_insert_with(|| error.clone());
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// What it comes to when nobody is left: the error of the last one, unless one broke before.
+    pub(crate) fn conclude(self, last: CallError) -> CallError {
+        self.broke.unwrap_or(last)
     }
 }
 

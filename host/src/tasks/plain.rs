@@ -39,7 +39,6 @@ pub struct PlainCall<T = ToolOutput> {
     /// What the guest last said about itself: shown if it becomes a task.
     status: Option<String>,
     gives_back: PhantomData<fn() -> T>,
-    #[expect(dead_code, reason = "held for its drop")]
     counted: Counted,
 }
 
@@ -81,7 +80,41 @@ enum Reply {
     Slept(oneshot::Sender<()>),
 }
 
-impl PlainCall {
+impl<T> PlainCall<T> {
+    /// The same call, without saying what it gives back.
+    pub fn erased(self) -> PlainCall<Returned> {
+        let Self {
+            inner,
+            requestor,
+            request,
+            plugin,
+            cancel_grace,
+            seed,
+            call_id,
+            running,
+            occupancy,
+            wait,
+            status,
+            gives_back: _,
+            counted,
+        } = self;
+        PlainCall {
+            inner,
+            requestor,
+            request,
+            plugin,
+            cancel_grace,
+            seed,
+            call_id,
+            running,
+            occupancy,
+            wait,
+            status,
+            gives_back: PhantomData,
+            counted,
+        }
+    }
+
     /// Makes the running call a task, without running anything twice: the record is durable when this returns, and the guest
     /// never notices. When a quota refuses, the call comes back with the reason and goes on plainly.
     pub async fn promote(mut self, origin: Origin, ttl: RequestedTtl) -> Result<Task, (Self, Error)> {

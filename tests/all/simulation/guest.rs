@@ -9,7 +9,9 @@ use bulkhead::domain::limits::CallLimits;
 use bulkhead::domain::task::PluginVersion;
 use bulkhead::domain::tool::{TaskSupport, Tool, ToolOutput};
 use bulkhead::runtime::schema::Validator;
-use bulkhead::runtime::{CallEvent, CallSpec, Catalog, Control, Executor, Running, StartError, StopOnDrop, ToolEntry};
+use bulkhead::runtime::{
+    CallEvent, CallSpec, Catalog, Control, Executor, Returned, Running, StartError, StopOnDrop, ToolEntry,
+};
 use tokio::sync::{mpsc, oneshot};
 
 /// What a guest does next.
@@ -165,7 +167,7 @@ async fn play(
         }
     }
     drop(exit);
-    let _ = events.send(CallEvent::Finished(result)).await;
+    let _ = events.send(CallEvent::Finished(result.map(Returned::Tool))).await;
 }
 
 fn entry(name: &str, rerun: bool) -> Arc<ToolEntry> {

@@ -17,7 +17,7 @@ use crate::protocol::error::RpcError;
 use crate::protocol::exchange::{answered, talk};
 use crate::protocol::jsonrpc::{self, RequestId, error_response, response};
 use crate::protocol::notices::ProgressReports;
-use crate::protocol::offers::{self, Asker, Page};
+use crate::protocol::offers::{self, Absence, Asker, Page};
 use crate::protocol::wire::{
     Bare, Body, CompletionBody, ContentsBody, MetaView, PageBody, PromptBody, PromptView, ResourceView, TemplateView,
 };
@@ -196,7 +196,7 @@ where
     Ok(talk(|outlet| async move {
         let conversation = Conversation { shared, session, outlet };
         let mut progress = ProgressReports::new(token, None);
-        let mut last = None;
+        let (mut last, mut absence) = (None, Absence::default());
         for (library, operation) in visits {
             let request = PluginRequest { library, operation, client };
             let started = tokio::select! {
@@ -209,12 +209,13 @@ where
                 Err(error) => return Some(error_response(Some(&id), &RpcError::from(&error))),
             };
             let result = conversation.converse(call, &mut progress, &in_flight).await?;
-            let is_elsewhere = matches!(result, Err(CallError::NotFound(_)));
+            let goes_on = result.as_ref().is_err_and(|error| absence.goes_on(error));
             last = Some(result);
-            if !is_elsewhere {
+            if !goes_on {
                 break;
             }
         }
+        let last = last.map(|result| result.map_err(|error| absence.conclude(error)));
         Some(render(&id, last))
     }))
 }

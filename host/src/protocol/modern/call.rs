@@ -1,4 +1,5 @@
-//! `tools/call`: a plain answer, a task, or questions first. The host decides.
+//! `tools/call`: a plain answer, a task, or questions first. The host decides. And the conversation that `prompts/get` and
+//! `resources/read` have with it in common: questions first, without the task.
 //!
 //! A call starts plainly unless its tool must be a task. It becomes one when it takes too long, or says that it will; what it asks
 //! before that is answered by a request of its own that goes on where this one ended.
@@ -21,7 +22,7 @@ use super::rounds::{Ask, Claim, Outcome, Parked, STATE_MS};
 use super::state::{Answers, Binding, Position, SealError};
 use super::{Request, declared, respond};
 use crate::domain::Json;
-use crate::domain::call::{AskError, ClientFeature, InputRequest};
+use crate::domain::call::{AskError, CallError, ClientFeature, InputRequest};
 use crate::domain::requestor::Requestor;
 use crate::domain::task::{Design, Era, Origin};
 use crate::domain::tool::{TaskSupport, ToolOutput};
@@ -30,9 +31,11 @@ use crate::protocol::error::RpcError;
 use crate::protocol::exchange::{Outlet, talk};
 use crate::protocol::jsonrpc::{self, RequestId};
 use crate::protocol::notices::{self, ProgressReports};
+use crate::protocol::offers::Absence;
 use crate::protocol::questions::{can_answer, read_answer};
 use crate::protocol::{Exchange, Frame, Shared};
-use crate::tasks::{self, CallNews, CallRequest, RequestedTtl, TaskRequest};
+use crate::runtime::{Operation, Returned};
+use crate::tasks::{self, CallNews, CallRequest, PlainCall, PluginRequest, RequestedTtl, TaskRequest};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -40,9 +43,31 @@ struct Params<'a> {
     name: String,
     #[serde(borrow)]
     arguments: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present")]
-    input_responses: Option<&'a RawValue>,
-    request_state: Option<String>,
+}
+
+/// What a request brings to go on where another one ended.
+pub(super) struct Rounds {
+    pub(super) fresh: Answers,
+    pub(super) state: Option<String>,
+}
+
+impl Rounds {
+    pub(super) fn read(params: Option<&RawValue>) -> Result<Self, RpcError> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Params<'a> {
+            #[serde(borrow, default, deserialize_with = "present")]
+            input_responses: Option<&'a RawValue>,
+            request_state: Option<String>,
+        }
+        let Params { input_responses, request_state } = jsonrpc::params(params)?;
+        let fresh = match input_responses {
+            Some(raw) => serde_json::from_str(raw.get())
+                .map_err(|_| RpcError::invalid_params("inputResponses must be an object of answers by key"))?,
+            None => Answers::new(),
+        };
+        Ok(Self { fresh, state: request_state })
+    }
 }
 
 /// Keeps `null` apart from an absent member.
@@ -65,43 +90,50 @@ pub(super) fn call(request: Request<'_>) -> Result<Exchange, RpcError> {
     if let Some(declared) = request.declared {
         declared::check_params(declared, &tool.tool.input_schema, arguments)?;
     }
-    let fresh = match params.input_responses {
-        Some(raw) => serde_json::from_str(raw.get())
-            .map_err(|_| RpcError::invalid_params("inputResponses must be an object of answers by key"))?,
-        None => Answers::new(),
-    };
+    let Rounds { fresh, state } = Rounds::read(request.params)?;
     let client = request.client;
     let promotable = tool.tool.task_support == TaskSupport::Optional && client.features.contains(ClientFeature::Tasks);
     let patience = Duration::from_millis(tool.limits.promote_after_ms);
-    let conversation = Conversation {
-        shared: Arc::clone(request.shared),
-        requestor: request.requestor,
-        call: CallRequest {
-            tool: Arc::clone(tool),
-            arguments: Json::new(arguments),
-            client: tasks::Client {
-                features: client.features,
-                log_level: client.log_level,
-                wants_progress: client.progress_token.is_some(),
-            },
-            related: client.related.clone(),
+    let call = CallRequest {
+        tool: Arc::clone(tool),
+        arguments: Json::new(arguments),
+        client: tasks::Client {
+            features: client.features,
+            log_level: client.log_level,
+            wants_progress: client.progress_token.is_some(),
         },
-        progress: ProgressReports::new(client.progress_token.clone(), None),
-        client,
-        fresh,
-        used: false,
-        from: None,
-        promote_at: promotable.then(|| Instant::now() + patience),
+        related: client.related.clone(),
     };
-    let (id, state) = (request.id, params.request_state);
+    let shared = Arc::clone(request.shared);
+    let mut conversation = Conversation::new(shared, request.requestor, Work::Tool(call), client, fresh);
+    conversation.promote_at = promotable.then(|| Instant::now() + patience);
+    let id = request.id;
     Ok(talk(|outlet| async move { Some(conversation.answer(&id, state, &outlet).await) }))
 }
 
+/// What is asked of plugins.
+pub(super) enum Work {
+    Tool(CallRequest),
+    Visits(Visits),
+}
+
+/// A request that is no call of a tool.
+pub(super) struct Visits {
+    /// Tells it from others, with the arguments.
+    pub(super) label: String,
+    pub(super) arguments: Json,
+    /// To whom it goes: to the next one when a plugin says that there is no such thing.
+    pub(super) requests: Vec<PluginRequest>,
+}
+
 /// One request of a call, from its start or from a state.
-struct Conversation {
+pub(super) struct Conversation {
     shared: Arc<Shared>,
     requestor: Requestor,
-    call: CallRequest,
+    work: Work,
+    /// How many plugins did not have it.
+    passed: usize,
+    absence: Absence,
     client: Client,
     progress: ProgressReports,
     /// The answers that came with this request.
@@ -136,10 +168,22 @@ struct Running {
 }
 
 impl Conversation {
-    async fn answer(mut self, id: &RequestId, state: Option<String>, outlet: &Outlet) -> Frame {
-        if let Err(misfit) = self.check().await {
+    pub(super) fn new(shared: Arc<Shared>, requestor: Requestor, work: Work, client: Client, fresh: Answers) -> Self {
+        let progress = ProgressReports::new(client.progress_token.clone(), None);
+        let (passed, absence, used, from, promote_at) = (0, Absence::default(), false, None, None);
+        Self { shared, requestor, work, passed, absence, client, progress, fresh, used, from, promote_at }
+    }
+
+    pub(super) async fn answer(mut self, id: &RequestId, state: Option<String>, outlet: &Outlet) -> Frame {
+        let call = match &self.work {
+            Work::Tool(call) => Some(call.clone()),
+            Work::Visits(_) => None,
+        };
+        if let Some(call) = &call
+            && let Err(misfit) = check(call).await
+        {
             let ending = match misfit {
-                Misfit::Schema(text) => Ok(Ending::Output(ToolOutput::failure(text))),
+                Misfit::Schema(text) => Ok(Ending::Output(Returned::Tool(ToolOutput::failure(text)))),
                 Misfit::Malformed(error) => Err(error),
             };
             return self.respond(id, ending);
@@ -148,10 +192,10 @@ impl Conversation {
             return respond(id, self.go_on(state, outlet).await);
         }
         let key = self.client.idempotency_key.take();
-        let ending = match key {
-            Some(key) => self.once(&key, outlet).await,
-            None if self.is_task_at_once() => self.create().await,
-            None => self.begin(outlet).await.map_err(|stop| match stop {
+        let ending = match (call, key) {
+            (Some(call), Some(key)) => self.once(call, &key, outlet).await,
+            (Some(call), None) if self.is_task_at_once(&call) => self.create(call).await,
+            (Some(_) | None, _) => self.begin(outlet).await.map_err(|stop| match stop {
                 Stop::Broken(error) | Stop::Refused(error) => error,
             }),
         };
@@ -166,16 +210,8 @@ impl Conversation {
         }
     }
 
-    async fn check(&self) -> Result<(), Misfit> {
-        let CallRequest { tool, arguments, .. } = &self.call;
-        if arguments.as_str().len() <= INLINE_BYTES_MAX {
-            return arguments::fit(tool, arguments.as_str());
-        }
-        arguments::fit_elsewhere(Arc::clone(tool), arguments.clone()).await
-    }
-
-    fn is_task_at_once(&self) -> bool {
-        let tool = &self.call.tool;
+    fn is_task_at_once(&self, call: &CallRequest) -> bool {
+        let tool = &call.tool;
         tool.tool.task_support == TaskSupport::Required
             || self.promote_at.is_some() && tool.limits.promote_after_ms == 0
     }
@@ -191,8 +227,7 @@ impl Conversation {
         }
     }
 
-    async fn create(&self) -> Result<Ending, RpcError> {
-        let mut call = self.call.clone();
+    async fn create(&self, mut call: CallRequest) -> Result<Ending, RpcError> {
         // Tasks of this era report nothing on any stream.
         call.client.wants_progress = false;
         let request = TaskRequest { call, origin: self.origin(), ttl: RequestedTtl::Default };
@@ -200,10 +235,42 @@ impl Conversation {
     }
 
     async fn begin(&mut self, outlet: &Outlet) -> Result<Ending, Stop> {
-        let call = self.shared.tasks.call(&self.requestor, self.call.clone()).await;
-        let guest = Guest::new(call.map_err(|error| RpcError::from(&error))?);
+        let guest = self.start().await?;
         let answers = self.from.as_ref().map(|(position, _)| position.answers.clone()).unwrap_or_default();
         self.converse(Running { guest, issued: Vec::new(), answers }, None, outlet).await
+    }
+
+    async fn start(&self) -> Result<Guest, RpcError> {
+        let tasks = &self.shared.tasks;
+        let started = match &self.work {
+            Work::Tool(call) => tasks.call(&self.requestor, call.clone()).await.map(PlainCall::erased),
+            Work::Visits(visits) => {
+                let request = visits.requests.get(self.passed).cloned();
+                let request =
+                    request.ok_or_else(|| RpcError::host_failure(format_args!("no plugin is left to ask")))?;
+                tasks.request(&self.requestor, request).await
+            }
+        };
+        started.map(Guest::new).map_err(|error| RpcError::from(&error))
+    }
+
+    /// Whether another plugin may have what this one has not.
+    fn pass(&mut self, error: &CallError) -> bool {
+        let Work::Visits(visits) = &self.work else { return false };
+        let goes_on = self.absence.goes_on(error) && self.passed + 1 < visits.requests.len();
+        self.passed += usize::from(goes_on);
+        goes_on
+    }
+
+    fn error(&self, error: &CallError) -> RpcError {
+        let operation = match &self.work {
+            Work::Visits(visits) => visits.requests.first().map(|request| &request.operation),
+            Work::Tool(_) => None,
+        };
+        match (operation, error) {
+            (Some(Operation::ReadResource { uri }), CallError::NotFound(_)) => RpcError::modern_resource_not_found(uri),
+            _ => RpcError::modern(error),
+        }
     }
 
     /// Goes on from a state: with the guest that stands still, or from the start with the answers so far.
@@ -250,8 +317,12 @@ impl Conversation {
     }
 
     fn binding(&self) -> Option<Binding<'_>> {
-        let arguments: Value = serde_json::from_str(self.call.arguments.as_str()).ok()?;
-        Some(Binding { requestor: &self.requestor, tool: &self.call.tool.tool.name, arguments: digest(&arguments) })
+        let (tool, arguments) = match &self.work {
+            Work::Tool(call) => (&call.tool.tool.name, &call.arguments),
+            Work::Visits(visits) => (&visits.label, &visits.arguments),
+        };
+        let arguments: Value = serde_json::from_str(arguments.as_str()).ok()?;
+        Some(Binding { requestor: &self.requestor, tool, arguments: digest(&arguments) })
     }
 
     fn fresh_digest(&self) -> [u8; 32] {
@@ -304,7 +375,14 @@ impl Conversation {
                     ask = Some(Ask { questions: questions.collect(), reply });
                 }
                 CallNews::Finished(Ok(output)) => return Ok(Ending::Output(output)),
-                CallNews::Finished(Err(error)) => return Err(Stop::Broken(RpcError::modern(&error))),
+                CallNews::Finished(Err(error)) if self.pass(&error) => {
+                    running.guest = self.start().await?;
+                    running.issued.clear();
+                }
+                CallNews::Finished(Err(error)) => {
+                    let error = std::mem::take(&mut self.absence).conclude(error);
+                    return Err(Stop::Broken(self.error(&error)));
+                }
             }
         }
     }
@@ -365,6 +443,14 @@ impl Conversation {
         let Running { guest, issued, answers } = running;
         self.shared.modern.rounds.park(self.requestor, ticket, Parked { guest, ask, issued, answers });
     }
+}
+
+async fn check(call: &CallRequest) -> Result<(), Misfit> {
+    let CallRequest { tool, arguments, .. } = call;
+    if arguments.as_str().len() <= INLINE_BYTES_MAX {
+        return arguments::fit(tool, arguments.as_str());
+    }
+    arguments::fit_elsewhere(Arc::clone(tool), arguments.clone()).await
 }
 
 enum Settled {

@@ -28,7 +28,8 @@ pub(super) fn check(
     equal("MCP-Protocol-Version", declared.protocol_version.as_deref(), version)?;
     equal("Mcp-Method", declared.method.as_deref(), name)?;
     let named = match method {
-        Some(Method::ToolsCall) => Names::read(params).name(),
+        Some(Method::ToolsCall | Method::PromptsGet) => Names::read(params).name(),
+        Some(Method::ResourcesRead) => Names::read(params).uri(),
         Some(
             Method::TasksGet
             | Method::TasksUpdate
@@ -37,7 +38,16 @@ pub(super) fn check(
             | Method::TasksPause
             | Method::TasksResume,
         ) => Names::read(params).task_id(),
-        Some(Method::Discover | Method::ToolsList | Method::Listen) | None => return Ok(()),
+        Some(
+            Method::Discover
+            | Method::ToolsList
+            | Method::Listen
+            | Method::ResourcesList
+            | Method::ResourcesTemplatesList
+            | Method::PromptsList
+            | Method::Complete,
+        )
+        | None => return Ok(()),
     };
     // A message without the member is refused for that, later.
     let Some(named) = named else { return Ok(()) };

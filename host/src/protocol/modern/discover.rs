@@ -11,8 +11,8 @@ use crate::protocol::jsonrpc::response;
 use crate::protocol::wire::TASKS_EXTENSION;
 use crate::protocol::{Exchange, VERSIONS};
 
-/// Nothing of it changes before the host is exchanged.
-const TTL_MS: u64 = 3_600_000;
+/// Plugins may be exchanged while the host runs, and with them what there is to offer.
+const TTL_MS: u64 = 60_000;
 
 struct Discovered<'a> {
     capabilities: Value,
@@ -38,11 +38,21 @@ pub(super) fn discover(request: &Request<'_>) -> Exchange {
         true => (json!({"steer": true, "pause": true}), "private"),
         false => (json!({}), "public"),
     };
-    let capabilities = json!({
+    let mut capabilities = json!({
         "logging": {},
         "tools": {"listChanged": true},
         "extensions": {TASKS_EXTENSION: tasks, INTERACTION_EXTENSION: {"steer": true, "pause": true}},
     });
+    let catalog = request.shared.tasks.catalog();
+    if catalog.has_resources() {
+        capabilities["resources"] = json!({"subscribe": true, "listChanged": true});
+    }
+    if catalog.has_prompts() {
+        capabilities["prompts"] = json!({"listChanged": true});
+    }
+    if catalog.has_completions() {
+        capabilities["completions"] = json!({});
+    }
     let instructions = request.shared.options.instructions.as_deref();
     let entries = Discovered { capabilities, instructions, scope };
     answered(response(&request.id, &Complete::new(&request.shared.modern, entries)))

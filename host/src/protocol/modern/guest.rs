@@ -1,4 +1,4 @@
-//! The guest behind a plain call: cancelled when nobody wants it any more, made a task without losing anything.
+//! The guest behind a plain call, or another request to a plugin: cancelled when nobody wants it any more, made a task without losing anything.
 
 use std::sync::Arc;
 
@@ -8,18 +8,19 @@ use crate::domain::requestor::Requestor;
 use crate::domain::task::{Origin, Task};
 use crate::protocol::Shared;
 use crate::protocol::error::RpcError;
+use crate::runtime::Returned;
 use crate::tasks::{CallNews, Error, PlainCall, RequestedTtl, TaskRequest};
 
 /// A plain call. Dropping it cancels it, with the grace period of a guest that looks for signals.
-pub(super) struct Guest(Option<PlainCall>);
+pub(super) struct Guest(Option<PlainCall<Returned>>);
 
 impl Guest {
-    pub(super) fn new(call: PlainCall) -> Self {
+    pub(super) fn new(call: PlainCall<Returned>) -> Self {
         Self(Some(call))
     }
 
     /// What happens next; after `Finished` nothing does.
-    pub(super) async fn next(&mut self) -> CallNews {
+    pub(super) async fn next(&mut self) -> CallNews<Returned> {
         let Some(call) = &mut self.0 else { return std::future::pending().await };
         let news = call.next().await;
         if matches!(news, CallNews::Finished(_)) {

@@ -21,10 +21,13 @@ use crate::protocol::error::RpcError;
 use crate::protocol::exchange::{Outlet, talk};
 use crate::protocol::jsonrpc::{self, RequestId, notification};
 use crate::protocol::notices::list_changed_method;
+use crate::protocol::offers::Asker;
 use crate::protocol::{Exchange, Frame, Shared};
 use crate::runtime::ListKind;
-use crate::tasks::{self, ListGenerations, TaskNews};
+use crate::tasks::{self, ListGenerations, ResourceUpdate, TaskNews};
 
+/// Resources that one stream may follow; more are left out of the acknowledgement.
+const RESOURCES_MAX: usize = 256;
 /// Tasks that one stream may follow; more are left out of the acknowledgement.
 const TASKS_MAX: usize = 1024;
 
@@ -44,8 +47,7 @@ struct Filter {
     prompts_list_changed: bool,
     #[serde(default)]
     resources_list_changed: bool,
-    #[serde(default, rename = "resourceSubscriptions")]
-    _resource_subscriptions: Vec<String>,
+    resource_subscriptions: Option<Vec<String>>,
 }
 
 #[derive(Serialize)]
@@ -57,6 +59,8 @@ struct Honoured {
     prompts_list_changed: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     resources_list_changed: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    resource_subscriptions: Option<Vec<String>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     task_ids: Option<Vec<String>>,
 }
@@ -80,6 +84,13 @@ struct Changed<'a> {
     meta: Meta<'a>,
 }
 
+#[derive(Serialize)]
+struct Updated<'a> {
+    uri: &'a str,
+    #[serde(rename = "_meta")]
+    meta: Meta<'a>,
+}
+
 /// `subscriptions/listen`.
 pub(super) fn listen(request: Request<'_>) -> Result<Exchange, RpcError> {
     let params: Params<'_> = jsonrpc::params(request.params)?;
@@ -92,12 +103,15 @@ pub(super) fn listen(request: Request<'_>) -> Result<Exchange, RpcError> {
     // From here on nothing is missed, whenever the stream is read.
     let lists = Lists::new(&shared, &filter);
     let news = filter.task_ids.as_ref().map(|_| shared.tasks.feed(&requestor));
-    let wanted = filter.task_ids;
+    let offers_resources = shared.tasks.catalog().has_resources();
+    let subscriptions = filter.resource_subscriptions.filter(|_| offers_resources);
+    let updates = subscriptions.as_ref().map(|_| shared.tasks.resource_updates());
+    let wanted = Wanted { tasks: filter.task_ids, resources: subscriptions };
     let closing =
         Closing { host: shared.modern.closing.subscribe(), connection: request.connection.map(|one| one.closing()) };
     Ok(talk(|outlet| async move {
         let listener = Listener { shared, requestor, id, outlet, face, shown: HashMap::new() };
-        Some(listener.run(wanted, lists, news, closing).await)
+        Some(listener.run(wanted, Sources { lists, news, updates }, closing).await)
     }))
 }
 
@@ -182,7 +196,21 @@ impl Lists {
     }
 }
 
+/// What the client names.
+struct Wanted {
+    tasks: Option<Vec<String>>,
+    resources: Option<Vec<String>>,
+}
+
+/// Where the stream's messages come from.
+struct Sources {
+    lists: Option<Lists>,
+    news: Option<broadcast::Receiver<TaskNews>>,
+    updates: Option<broadcast::Receiver<ResourceUpdate>>,
+}
+
 enum Next {
+    Updated(ResourceUpdate),
     Changed(Vec<ListKind>),
     News(TaskNews),
     /// News were lost: look at everything again.
@@ -192,15 +220,9 @@ enum Next {
 }
 
 impl Listener {
-    async fn run(
-        mut self,
-        wanted: Option<Vec<String>>,
-        mut lists: Option<Lists>,
-        mut news: Option<broadcast::Receiver<TaskNews>>,
-        mut closing: Closing,
-    ) -> Frame {
+    async fn run(mut self, wanted: Wanted, mut sources: Sources, mut closing: Closing) -> Frame {
         let mut tasks = Vec::new();
-        for id in wanted.iter().flatten().filter_map(|id| TaskId::parse(id)) {
+        for id in wanted.tasks.iter().flatten().filter_map(|id| TaskId::parse(id)) {
             if self.shown.len() >= TASKS_MAX {
                 break;
             }
@@ -214,11 +236,18 @@ impl Listener {
                 Err(error) => return super::refused(&self.id, &RpcError::from(&error)),
             }
         }
+        let followed = match self.follow(wanted.resources.unwrap_or_default()).await {
+            Ok(followed) => followed,
+            Err(error) => return super::refused(&self.id, &error),
+        };
+        let uris = || followed.iter().map(|(uri, _)| uri.clone()).collect();
+        let lists = &sources.lists;
         let honoured = Honoured {
             tools_list_changed: lists.as_ref().and_then(|lists| lists.has(ListKind::Tools)),
             prompts_list_changed: lists.as_ref().and_then(|lists| lists.has(ListKind::Prompts)),
             resources_list_changed: lists.as_ref().and_then(|lists| lists.has(ListKind::Resources)),
-            task_ids: wanted.is_some().then(|| tasks.iter().map(|task| task.id.to_string()).collect()),
+            resource_subscriptions: sources.updates.is_some().then(uris),
+            task_ids: wanted.tasks.is_some().then(|| tasks.iter().map(|task| task.id.to_string()).collect()),
         };
         let acknowledged = Acknowledged { notifications: &honoured, meta: self.meta() };
         self.outlet.say(notification("notifications/subscriptions/acknowledged", Some(&acknowledged)));
@@ -226,19 +255,28 @@ impl Listener {
             self.show(task).await;
         }
         if self.shown.is_empty() {
-            news = None;
+            sources.news = None;
         }
-        while lists.is_some() || news.is_some() {
+        if followed.is_empty() {
+            sources.updates = None;
+        }
+        while !sources.are_silent() {
             let next = tokio::select! {
                 biased;
                 () = closing.begins() => Next::Over,
-                next = next(&mut lists, &mut news) => next,
+                next = sources.next() => next,
             };
             match next {
                 Next::Changed(kinds) => {
                     for kind in kinds {
                         let changed = Changed { meta: self.meta() };
                         self.outlet.say(notification(list_changed_method(kind), Some(&changed)));
+                    }
+                }
+                Next::Updated(ResourceUpdate { plugin, uri }) => {
+                    if followed.iter().any(|(followed, owner)| *followed == uri && *owner == plugin) {
+                        let updated = Updated { uri: &uri, meta: self.meta() };
+                        self.outlet.say(notification("notifications/resources/updated", Some(&updated)));
                     }
                 }
                 Next::News(TaskNews::Changed(task)) => {
@@ -263,6 +301,21 @@ impl Listener {
             }
         }
         respond(&self.id, Ok(Complete::of_subscription(&self.shared.modern, &self.id)))
+    }
+
+    /// The resources that are there, each with the name of the plugin that has it. The others are left out, as unknown tasks are.
+    async fn follow(&self, uris: Vec<String>) -> Result<Vec<(String, String)>, RpcError> {
+        let asker = Asker { shared: Arc::clone(&self.shared), requestor: self.requestor };
+        let mut followed: Vec<(String, String)> = Vec::new();
+        for uri in uris.into_iter().take(RESOURCES_MAX) {
+            if followed.iter().any(|(other, _)| *other == uri) {
+                continue;
+            }
+            if let Some(owner) = asker.owner(&uri).await? {
+                followed.push((uri, owner.plugin.name.clone()));
+            }
+        }
+        Ok(followed)
     }
 
     fn meta(&self) -> Meta<'_> {
@@ -297,25 +350,46 @@ impl Listener {
     }
 }
 
-async fn next(lists: &mut Option<Lists>, news: &mut Option<broadcast::Receiver<TaskNews>>) -> Next {
-    let changed = async {
-        match lists {
-            Some(lists) => lists.changed().await.map_or(Next::Over, Next::Changed),
-            None => std::future::pending().await,
+impl Sources {
+    fn are_silent(&self) -> bool {
+        self.lists.is_none() && self.news.is_none() && self.updates.is_none()
+    }
+
+    async fn next(&mut self) -> Next {
+        let Self { lists, news, updates } = self;
+        let changed = async {
+            match lists {
+                Some(lists) => lists.changed().await.map_or(Next::Over, Next::Changed),
+                None => std::future::pending().await,
+            }
+        };
+        let news = async {
+            match news {
+                Some(news) => match news.recv().await {
+                    Ok(news) => Next::News(news),
+                    Err(RecvError::Lagged(_)) => Next::Lost,
+                    Err(RecvError::Closed) => Next::Over,
+                },
+                None => std::future::pending().await,
+            }
+        };
+        let updated = async {
+            match updates {
+                Some(updates) => loop {
+                    match updates.recv().await {
+                        Ok(update) => break Next::Updated(update),
+                        // What was missed by being slow is missed.
+                        Err(RecvError::Lagged(_)) => {}
+                        Err(RecvError::Closed) => break Next::Over,
+                    }
+                },
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            next = changed => next,
+            next = news => next,
+            next = updated => next,
         }
-    };
-    let news = async {
-        match news {
-            Some(news) => match news.recv().await {
-                Ok(news) => Next::News(news),
-                Err(RecvError::Lagged(_)) => Next::Lost,
-                Err(RecvError::Closed) => Next::Over,
-            },
-            None => std::future::pending().await,
-        }
-    };
-    tokio::select! {
-        next = changed => next,
-        next = news => next,
     }
 }

@@ -182,7 +182,7 @@ fn related(raw: &RawValue) -> Result<Vec<TaskId>, RpcError> {
     Ok(ids.iter().filter_map(|id| TaskId::parse(id)).collect())
 }
 
-/// What a request names: a tool or a task.
+/// What a request names: a tool, a prompt, a task or a resource.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Names<'a> {
@@ -190,6 +190,8 @@ pub(super) struct Names<'a> {
     name: Option<&'a RawValue>,
     #[serde(borrow)]
     task_id: Option<&'a RawValue>,
+    #[serde(borrow)]
+    uri: Option<&'a RawValue>,
 }
 
 impl<'a> Names<'a> {
@@ -199,6 +201,10 @@ impl<'a> Names<'a> {
 
     pub(super) fn name(&self) -> Option<String> {
         serde_json::from_str(self.name?.get()).ok()
+    }
+
+    pub(super) fn uri(&self) -> Option<String> {
+        serde_json::from_str(self.uri?.get()).ok()
     }
 
     pub(super) fn task_id(&self) -> Option<String> {

@@ -12,6 +12,7 @@ mod discover;
 mod guest;
 mod listen;
 mod meta;
+mod offers;
 mod result;
 mod rounds;
 mod shelf;
@@ -57,10 +58,16 @@ pub enum Method {
     TasksSteer,
     TasksPause,
     TasksResume,
+    ResourcesList,
+    ResourcesTemplatesList,
+    ResourcesRead,
+    PromptsList,
+    PromptsGet,
+    Complete,
 }
 
 /// Every method that a client may call.
-pub const METHODS: [(&str, Method); 10] = [
+pub const METHODS: [(&str, Method); 16] = [
     ("server/discover", Method::Discover),
     ("tools/list", Method::ToolsList),
     ("tools/call", Method::ToolsCall),
@@ -71,6 +78,12 @@ pub const METHODS: [(&str, Method); 10] = [
     ("tasks/steer", Method::TasksSteer),
     ("tasks/pause", Method::TasksPause),
     ("tasks/resume", Method::TasksResume),
+    ("resources/list", Method::ResourcesList),
+    ("resources/templates/list", Method::ResourcesTemplatesList),
+    ("resources/read", Method::ResourcesRead),
+    ("prompts/list", Method::PromptsList),
+    ("prompts/get", Method::PromptsGet),
+    ("completion/complete", Method::Complete),
 ];
 
 impl Method {
@@ -85,7 +98,16 @@ impl Method {
             Err(RpcError::missing_capability(&format!("{INTERACTION_EXTENSION} with {what}"), &required))
         };
         match self {
-            Self::Discover | Self::ToolsList | Self::ToolsCall | Self::Listen => Ok(()),
+            Self::Discover
+            | Self::ToolsList
+            | Self::ToolsCall
+            | Self::Listen
+            | Self::ResourcesList
+            | Self::ResourcesTemplatesList
+            | Self::ResourcesRead
+            | Self::PromptsList
+            | Self::PromptsGet
+            | Self::Complete => Ok(()),
             Self::TasksSteer if !client.interaction.steer => interaction("steer"),
             Self::TasksPause | Self::TasksResume if !client.interaction.pause => interaction("pause"),
             Self::TasksSteer | Self::TasksPause | Self::TasksResume => Ok(()),
@@ -171,6 +193,7 @@ fn request(
     if meta.version != VERSION {
         return Err(RpcError::unsupported_version(&VERSIONS, &meta.version));
     }
+    let method = method.filter(|method| offers::is_offered(*method, &shared.tasks.catalog()));
     let method = method.ok_or_else(|| RpcError::unknown_method(name))?;
     let client = meta.client()?;
     method.check_capabilities(&client)?;
@@ -191,6 +214,12 @@ fn request(
         Method::TasksSteer => tasks::steer(request),
         Method::TasksPause => tasks::pause(request),
         Method::TasksResume => tasks::resume(request),
+        Method::ResourcesList => offers::resources(request),
+        Method::ResourcesTemplatesList => offers::templates(&request),
+        Method::ResourcesRead => offers::read(request),
+        Method::PromptsList => offers::prompts(&request),
+        Method::PromptsGet => offers::get_prompt(request),
+        Method::Complete => offers::complete(request),
     }?;
     Ok(match in_flight {
         Some(in_flight) => until_cancelled(exchange, in_flight),

@@ -12,7 +12,8 @@ use crate::domain::task::Task;
 use crate::domain::tool::{Meta, ToolOutput};
 use crate::protocol::jsonrpc::RequestId;
 use crate::protocol::questions::InputRequestView;
-use crate::protocol::wire::{Blocks, Raw, entry_if, reserved};
+use crate::protocol::wire::{Blocks, Body, ContentsBody, PromptBody, Raw, entry_if, reserved};
+use crate::runtime::Returned;
 
 const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
 /// `_meta` of everything on a listen stream.
@@ -22,6 +23,7 @@ pub(super) const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId
 pub(super) struct Complete<'a, T> {
     state: &'a State,
     entries: T,
+    plugin: &'a [(String, crate::domain::Json)],
     subscription: Option<&'a RequestId>,
 }
 
@@ -38,14 +40,19 @@ impl Entries for () {
 
 impl<'a, T> Complete<'a, T> {
     pub(super) fn new(state: &'a State, entries: T) -> Self {
-        Self { state, entries, subscription: None }
+        Self::with_meta(state, entries, &[])
+    }
+
+    /// The same with a plugin's metadata.
+    pub(super) fn with_meta(state: &'a State, entries: T, plugin: &'a [(String, crate::domain::Json)]) -> Self {
+        Self { state, entries, plugin, subscription: None }
     }
 }
 
 impl<'a> Complete<'a, ()> {
     /// The end of a listen stream.
     pub(super) fn of_subscription(state: &'a State, subscription: &'a RequestId) -> Self {
-        Self { state, entries: (), subscription: Some(subscription) }
+        Self { state, entries: (), plugin: &[], subscription: Some(subscription) }
     }
 }
 
@@ -54,7 +61,10 @@ impl<T: Entries> Serialize for Complete<'_, T> {
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("resultType", "complete")?;
         self.entries.write(&mut map)?;
-        map.serialize_entry("_meta", &ResultMeta { state: self.state, plugin: &[], subscription: self.subscription })?;
+        map.serialize_entry(
+            "_meta",
+            &ResultMeta { state: self.state, plugin: self.plugin, subscription: self.subscription },
+        )?;
         map.end()
     }
 }
@@ -86,9 +96,9 @@ fn write_plugin_meta<M: SerializeMap>(map: &mut M, meta: &[(String, crate::domai
     Ok(())
 }
 
-/// What a `tools/call` comes to.
+/// What a request to a plugin comes to.
 pub(super) enum Ending {
-    Output(ToolOutput),
+    Output(Returned),
     /// A task, with which the call goes on.
     Task(Box<Task>),
     /// Questions that have to be answered first, under their issued keys, and the state to come back with, where one is needed.
@@ -109,10 +119,7 @@ impl Serialize for EndingView<'_> {
         let mut map = serializer.serialize_map(None)?;
         let mut plugin: &Meta = &Vec::new();
         match self.ending {
-            Ending::Output(output) => {
-                write_output(&mut map, output)?;
-                plugin = &output.meta;
-            }
+            Ending::Output(returned) => plugin = write_returned(&mut map, returned)?.unwrap_or(plugin),
             Ending::Task(task) => {
                 map.serialize_entry("resultType", "task")?;
                 task::write_task(&mut map, task, Face::plain())?;
@@ -125,6 +132,30 @@ impl Serialize for EndingView<'_> {
         }
         map.serialize_entry("_meta", &ResultMeta { state: self.state, plugin, subscription: None })?;
         map.end()
+    }
+}
+
+/// Writes what a plugin gave back; gives its metadata.
+fn write_returned<'a, M: SerializeMap>(map: &mut M, returned: &'a Returned) -> Result<Option<&'a Meta>, M::Error> {
+    match returned {
+        Returned::Tool(output) => {
+            write_output(map, output)?;
+            Ok(Some(&output.meta))
+        }
+        Returned::Prompt(output) => {
+            map.serialize_entry("resultType", "complete")?;
+            PromptBody(output).write(map)?;
+            Ok(Some(&output.meta))
+        }
+        Returned::Contents(contents) => {
+            map.serialize_entry("resultType", "complete")?;
+            ContentsBody(contents).write(map)?;
+            // They may be one requestor's alone, and other ones the next time.
+            map.serialize_entry("ttlMs", &0)?;
+            map.serialize_entry("cacheScope", "private")?;
+            Ok(None)
+        }
+        Returned::Resources(_) | Returned::Completion(_) => Err(M::Error::custom("a list is no ending of a call")),
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 
+use super::offers;
 use crate::domain::Json;
 use crate::domain::call::{Answer, AskError, CallError, ClientFeature, FaultKind, InputRequest, LogLevel, Question};
 use crate::domain::limits::CallLimits;
@@ -79,6 +80,12 @@ impl Scripted {
         tools.extend((0..FILLERS).map(|number| entry(&format!("z{number:03}"), TaskSupport::Forbidden)));
         Self { catalog: Arc::new(Catalog::new(tools)), guests }
     }
+
+    /// The same with resources, prompts and completions of so many plugins.
+    pub(super) fn offering(guests: Arc<Guests>, plugins: usize) -> Self {
+        let offers = offers::offers(&limits("")).into_iter().take(plugins);
+        Self { catalog: Arc::new(Catalog::new(vec![entry("echo", TaskSupport::Forbidden)]).with(offers)), guests }
+    }
 }
 
 fn entry(name: &str, task_support: TaskSupport) -> Arc<ToolEntry> {
@@ -98,7 +105,20 @@ fn entry(name: &str, task_support: TaskSupport) -> Arc<ToolEntry> {
         icons: Vec::new(),
         meta: Vec::new(),
     };
-    let limits = CallLimits {
+    let limits = limits(name);
+    Arc::new(ToolEntry {
+        tool,
+        plugin: PluginVersion { name: "scripted".into(), digest: [1; 32] },
+        plugin_tool: name.into(),
+        limits,
+        rerun_on_restart: false,
+        input: Validator { compiled: jsonschema::validator_for(&schema).unwrap() },
+        output: None,
+    })
+}
+
+fn limits(name: &str) -> CallLimits {
+    CallLimits {
         cpu_ms: 1_000,
         wall_ms: 60_000,
         memory_bytes: 1 << 20,
@@ -113,16 +133,7 @@ fn entry(name: &str, task_support: TaskSupport) -> Arc<ToolEntry> {
         },
         cancel_grace_ms: 20,
         epoch_tick_ms: 10,
-    };
-    Arc::new(ToolEntry {
-        tool,
-        plugin: PluginVersion { name: "scripted".into(), digest: [1; 32] },
-        plugin_tool: name.into(),
-        limits,
-        rerun_on_restart: false,
-        input: Validator { compiled: jsonschema::validator_for(&schema).unwrap() },
-        output: None,
-    })
+    }
 }
 
 impl Executor for Scripted {
@@ -135,8 +146,11 @@ impl Executor for Scripted {
         let life = Life::begin(&self.guests);
         let guest = tokio::spawn(async move {
             let _life = life;
-            let finished = play(&spec, &sender).await;
-            let _ = sender.send(CallEvent::Finished(finished.map(Returned::Tool))).await;
+            let finished = match &spec.operation {
+                Operation::CallTool { .. } => play(&spec, &sender).await.map(Returned::Tool),
+                operation => offers::play(&spec.plugin.name, operation, &sender).await,
+            };
+            let _ = sender.send(CallEvent::Finished(finished)).await;
         });
         Ok(Running { events, control: Control { shared: Arc::default() }, stop: StopOnDrop(guest) })
     }

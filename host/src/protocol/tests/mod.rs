@@ -4,6 +4,7 @@
 mod asking;
 mod guest;
 mod modern;
+mod offers;
 mod official;
 mod plain;
 mod tasks;
@@ -62,13 +63,27 @@ fn world() -> World {
     world_with(10_000)
 }
 
+/// One whose plugins offer more than tools.
+fn world_offering() -> World {
+    world_of(10_000, |guests| guest::Scripted::offering(guests, 3))
+}
+
+/// The same without the plugin that breaks.
+fn world_nowhere() -> World {
+    world_of(10_000, |guests| guest::Scripted::offering(guests, 2))
+}
+
 fn world_with(request_timeout_ms: u64) -> World {
+    world_of(request_timeout_ms, guest::Scripted::new)
+}
+
+fn world_of(request_timeout_ms: u64, scripted: impl FnOnce(Arc<guest::Guests>) -> guest::Scripted) -> World {
     let clock = Arc::new(ManualClock::at(NOW));
     let store = Arc::new(MemoryStore::new());
     let guests = Arc::<guest::Guests>::default();
     let tasks = Tasks::new(crate::tasks::Options {
         store: store.clone(),
-        executor: Arc::new(guest::Scripted::new(guests.clone())),
+        executor: Arc::new(scripted(guests.clone())),
         clock: clock.clone(),
         limits: limits(),
         tenant_limits: std::collections::HashMap::new(),

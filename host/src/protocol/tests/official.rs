@@ -50,7 +50,15 @@ pub(super) fn check_modern(method: &str, message: &Value) {
         ("server/discover", "complete") => fits_in(MODERN, "DiscoverResult", result),
         ("tools/list", "complete") => fits_in(MODERN, "ListToolsResult", result),
         ("tools/call", "complete") => fits_in(MODERN, "CallToolResult", result),
-        ("tools/call", "input_required") => fits_in(MODERN, "InputRequiredResult", result),
+        ("resources/list", "complete") => fits_in(MODERN, "ListResourcesResult", result),
+        ("resources/templates/list", "complete") => fits_in(MODERN, "ListResourceTemplatesResult", result),
+        ("resources/read", "complete") => fits_in(MODERN, "ReadResourceResult", result),
+        ("prompts/list", "complete") => fits_in(MODERN, "ListPromptsResult", result),
+        ("prompts/get", "complete") => fits_in(MODERN, "GetPromptResult", result),
+        ("completion/complete", "complete") => fits_in(MODERN, "CompleteResult", result),
+        ("tools/call" | "prompts/get" | "resources/read", "input_required") => {
+            fits_in(MODERN, "InputRequiredResult", result)
+        }
         ("tools/call", "task") => fits_in(TASKS, "CreateTaskResult", result),
         ("subscriptions/listen", "complete") => fits_in(MODERN, "SubscriptionsListenResult", result),
         ("tasks/get" | "tasks/pause" | "tasks/resume", "complete") => {
@@ -82,7 +90,13 @@ pub(super) fn check(method: &str, message: &Value) {
         "tasks/get" | "tasks/pause" | "tasks/resume" => "GetTaskResult",
         "tasks/list" => "ListTasksResult",
         "tasks/cancel" => "CancelTaskResult",
-        "ping" | "logging/setLevel" | "tasks/steer" => "EmptyResult",
+        "resources/list" => "ListResourcesResult",
+        "resources/templates/list" => "ListResourceTemplatesResult",
+        "resources/read" => "ReadResourceResult",
+        "prompts/list" => "ListPromptsResult",
+        "prompts/get" => "GetPromptResult",
+        "completion/complete" => "CompleteResult",
+        "ping" | "logging/setLevel" | "tasks/steer" | "resources/subscribe" | "resources/unsubscribe" => "EmptyResult",
         _ => panic!("no definition for the result of {method}"),
     };
     fits(definition, result);

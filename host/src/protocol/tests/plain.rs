@@ -28,7 +28,7 @@ async fn initialize_settles_the_revision() {
 
 #[tokio::test]
 async fn every_method_is_known_and_no_other() {
-    let world = world();
+    let world = world_offering();
     let experiment = json!({"experimental": {"dev.bulkhead/task-interaction": {"steer": true, "pause": true}}});
     let anna = world.client(ANNA, "2025-11-25", experiment).await;
     for (method, kind) in METHODS {
@@ -39,7 +39,7 @@ async fn every_method_is_known_and_no_other() {
             assert_ne!(response["error"]["code"], -32601, "{method}");
         }
     }
-    for method in ["tools/steer", "resources/list", "notifications/initialized", ""] {
+    for method in ["tools/steer", "resources/steer", "notifications/initialized", ""] {
         assert_eq!(anna.error(method, json!({})).await["code"], -32601);
     }
 }

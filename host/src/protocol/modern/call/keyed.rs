@@ -15,21 +15,22 @@ use crate::protocol::error::RpcError;
 use crate::protocol::exchange::Outlet;
 use crate::protocol::notices;
 use crate::protocol::questions::read_answer;
-use crate::tasks::{self, Once, RequestedTtl, TaskNews, TaskRequest};
+use crate::runtime::Returned;
+use crate::tasks::{self, CallRequest, Once, RequestedTtl, TaskNews, TaskRequest};
 use sha2::{Digest, Sha256};
 
 impl Conversation {
     /// Makes the call or finds it, and stays with it as long as a plain call would.
-    pub(super) async fn once(&mut self, key: &str, outlet: &Outlet) -> Result<Ending, RpcError> {
+    pub(super) async fn once(&mut self, call: CallRequest, key: &str, outlet: &Outlet) -> Result<Ending, RpcError> {
         let tasks = self.shared.tasks.clone();
         let failed = |error: tasks::Error| RpcError::from(&error);
-        let request = TaskRequest { call: self.call.clone(), origin: self.origin(), ttl: RequestedTtl::Default };
-        let Once { task, found } =
-            tasks.create_once(&self.requestor, request, &self.alias(key)).await.map_err(failed)?;
+        let (arguments, alias) = (call.arguments.clone(), alias(&call, key));
+        let request = TaskRequest { call, origin: self.origin(), ttl: RequestedTtl::Default };
+        let Once { task, found } = tasks.create_once(&self.requestor, request, &alias).await.map_err(failed)?;
         let id = task.id;
         if found {
             let before = tasks.arguments(&self.requestor, id).await.map_err(failed)?;
-            if !same(before.as_str(), self.call.arguments.as_str()) {
+            if !same(before.as_str(), arguments.as_str()) {
                 return Err(RpcError::idempotency_conflict());
             }
         }
@@ -46,23 +47,14 @@ impl Conversation {
         }
     }
 
-    /// Names the call among those of its requestor. Keys of two tools are two keys.
-    fn alias(&self, key: &str) -> String {
-        let mut hash = Sha256::new();
-        for part in [self.call.tool.tool.name.as_str(), key] {
-            hash.update((part.len() as u64).to_be_bytes());
-            hash.update(part);
-        }
-        let name: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
-        format!("idempotency:{name}")
-    }
-
     /// What the call has come to, if it has, or what it needs.
     async fn ending(&mut self, task: &mut Task) -> Result<Option<Ending>, RpcError> {
         match &task.phase {
             Phase::Ended(Outcome::Output { .. }) => {
                 let output = self.shared.tasks.output(&self.requestor, task.id).await;
-                output.map(|output| Some(Ending::Output(output))).map_err(|error| RpcError::from(&error))
+                output
+                    .map(|output| Some(Ending::Output(Returned::Tool(output))))
+                    .map_err(|error| RpcError::from(&error))
             }
             Phase::Ended(Outcome::Error(error)) => Err(RpcError::modern(error)),
             Phase::Ended(Outcome::Cancelled) => {
@@ -122,6 +114,17 @@ impl Conversation {
             }
         }
     }
+}
+
+/// Names a call among those of its requestor. Keys of two tools are two keys.
+fn alias(call: &CallRequest, key: &str) -> String {
+    let mut hash = Sha256::new();
+    for part in [call.tool.tool.name.as_str(), key] {
+        hash.update((part.len() as u64).to_be_bytes());
+        hash.update(part);
+    }
+    let name: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("idempotency:{name}")
 }
 
 /// Whether two texts are the same JSON value.

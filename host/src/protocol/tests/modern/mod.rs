@@ -16,7 +16,7 @@ const TASKS: &str = "io.modelcontextprotocol/tasks";
 
 /// A client of one capability set. Each of its requests stands alone.
 #[derive(Clone)]
-struct Modern<'a> {
+pub(super) struct Modern<'a> {
     world: &'a World,
     requestor: Requestor,
     capabilities: Value,
@@ -28,7 +28,7 @@ struct Modern<'a> {
 
 impl World {
     /// A client that can be asked everything and knows no tasks.
-    fn plain(&self) -> Modern<'_> {
+    pub(super) fn plain(&self) -> Modern<'_> {
         let capabilities = json!({"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}});
         Modern { world: self, requestor: ANNA, capabilities, meta: json!({}), declares: true }
     }
@@ -91,7 +91,7 @@ impl<'a> Modern<'a> {
 
     /// What an honest client declares.
     fn declared(&self, method: &str, params: &Value) -> Option<Declared> {
-        let name = params["name"].as_str().or(params["taskId"].as_str());
+        let name = params["name"].as_str().or(params["taskId"].as_str()).or(params["uri"].as_str());
         let region = params["arguments"]["region"].as_str();
         self.declares.then(|| Declared {
             protocol_version: Some("2026-07-28".into()),
@@ -105,7 +105,7 @@ impl<'a> Modern<'a> {
         Peer { requestor: self.requestor, session: None, declared, connection: None }
     }
 
-    async fn open(&self, method: &'static str, params: Value) -> Stream<'a> {
+    pub(super) async fn open(&self, method: &'static str, params: Value) -> Stream<'a> {
         self.open_as(json!(1), method, params).await
     }
 
@@ -119,13 +119,13 @@ impl<'a> Modern<'a> {
     }
 
     /// The response, when nothing is said before it.
-    async fn ask(&self, method: &'static str, params: Value) -> Value {
+    pub(super) async fn ask(&self, method: &'static str, params: Value) -> Value {
         let mut stream = self.open(method, params).await;
         let (response, _) = stream.last().await;
         response
     }
 
-    async fn result(&self, method: &'static str, params: Value) -> Value {
+    pub(super) async fn result(&self, method: &'static str, params: Value) -> Value {
         let mut response = self.ask(method, params).await;
         assert!(response["error"].is_null(), "{response}");
         response["result"].take()
@@ -136,7 +136,7 @@ impl<'a> Modern<'a> {
     }
 
     /// The code of a refusal, and what a transport makes of it.
-    async fn refusal(&self, method: &'static str, params: Value) -> (i64, Option<Rejection>) {
+    pub(super) async fn refusal(&self, method: &'static str, params: Value) -> (i64, Option<Rejection>) {
         let (response, rejection) = self.open(method, params).await.last().await;
         (response["error"]["code"].as_i64().unwrap_or_else(|| panic!("{response}")), rejection)
     }
@@ -153,7 +153,7 @@ impl<'a> Modern<'a> {
     }
 }
 
-struct Stream<'a> {
+pub(super) struct Stream<'a> {
     exchange: Exchange,
     method: &'static str,
     id: Value,
@@ -174,7 +174,7 @@ impl Stream<'_> {
         (value, frame)
     }
 
-    async fn next(&mut self) -> Value {
+    pub(super) async fn next(&mut self) -> Value {
         self.frame().await.0
     }
 
@@ -186,7 +186,7 @@ impl Stream<'_> {
         (value, frame.rejection)
     }
 
-    async fn is_silent(&mut self) -> bool {
+    pub(super) async fn is_silent(&mut self) -> bool {
         tokio::time::timeout(Duration::from_millis(60), self.exchange.next()).await.is_err()
     }
 }

@@ -28,7 +28,7 @@ async fn discover_says_what_there_is() {
     let expected = json!({"resultType": "complete", "supportedVersions": ["2026-07-28", "2025-11-25", "2025-06-18"],
         "capabilities": {"logging": {}, "tools": {"listChanged": true}, "extensions": {TASKS: {},
             "dev.bulkhead/task-interaction": {"steer": true, "pause": true}}},
-        "ttlMs": 3_600_000, "cacheScope": "public",
+        "ttlMs": 60_000, "cacheScope": "public",
         "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "bulkhead", "version": "0.1.0"}}});
     assert_eq!(result, expected);
     let knows = world.plain().with_extension(TASKS, json!({"steer": true}));

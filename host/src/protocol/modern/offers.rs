@@ -1,0 +1,154 @@
+//! Resources, prompts and completions in the modern era.
+//!
+//! Lists and completions answer at once and ask nobody. `resources/read` and `prompts/get` are conversations as calls of tools are,
+//! except that they never become tasks.
+
+use std::sync::Arc;
+
+use serde::ser::SerializeMap;
+use serde_json::json;
+
+use super::call::{Conversation, Rounds, Visits, Work};
+use super::result::{Complete, Entries};
+use super::{Method, Request, respond};
+use crate::domain::Json;
+use crate::protocol::Exchange;
+use crate::protocol::cursor::Paged;
+use crate::protocol::error::RpcError;
+use crate::protocol::exchange::{answered, talk};
+use crate::protocol::jsonrpc::{self, response};
+use crate::protocol::offers::{self, Asker, Page};
+use crate::protocol::wire::{Body, CompletionBody, PageBody, PromptView, ResourceView, TemplateView};
+use crate::runtime::{Catalog, Operation};
+use crate::tasks::{self, PluginRequest};
+
+/// Plugins may be exchanged while the host runs; who wants to know at once listens.
+const TTL_MS: u64 = 60_000;
+
+/// Whether any plugin offers what a method is about; where none does, the method does not exist.
+pub(super) fn is_offered(method: Method, catalog: &Catalog) -> bool {
+    match method {
+        Method::ResourcesList | Method::ResourcesTemplatesList | Method::ResourcesRead => catalog.has_resources(),
+        Method::PromptsList | Method::PromptsGet => catalog.has_prompts(),
+        Method::Complete => catalog.has_completions(),
+        _ => true,
+    }
+}
+
+/// A list with how long, and by whom, it may be kept.
+struct Kept<B> {
+    body: B,
+    scope: &'static str,
+}
+
+impl<B: Body> Entries for Kept<B> {
+    fn write<M: SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
+        self.body.write(map)?;
+        map.serialize_entry("ttlMs", &TTL_MS)?;
+        map.serialize_entry("cacheScope", self.scope)
+    }
+}
+
+struct Suggestions<'a>(CompletionBody<'a>);
+
+impl Entries for Suggestions<'_> {
+    fn write<M: SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
+        self.0.write(map)
+    }
+}
+
+fn asker(request: &Request<'_>) -> Asker {
+    Asker { shared: Arc::clone(request.shared), requestor: request.requestor }
+}
+
+/// `prompts/list`: the same for everybody, in the order of names.
+pub(super) fn prompts(request: &Request<'_>) -> Result<Exchange, RpcError> {
+    let Page { entries, next_cursor } = asker(request).prompts(request.params)?;
+    let entries = entries.iter().map(|entry| PromptView { prompt: &entry.prompt, icons: true }).collect();
+    let list = Kept { body: PageBody { name: "prompts", entries, next_cursor }, scope: "public" };
+    Ok(answered(response(&request.id, &Complete::new(&request.shared.modern, list))))
+}
+
+/// `resources/templates/list`: likewise.
+pub(super) fn templates(request: &Request<'_>) -> Result<Exchange, RpcError> {
+    let Page { entries, next_cursor } = asker(request).templates(request.params)?;
+    let entries = entries.iter().map(|entry| TemplateView { template: &entry.template, icons: true }).collect();
+    let list = Kept { body: PageBody { name: "resourceTemplates", entries, next_cursor }, scope: "public" };
+    Ok(answered(response(&request.id, &Complete::new(&request.shared.modern, list))))
+}
+
+/// `resources/list`: a plugin may list other resources for other requestors.
+pub(super) fn resources(request: Request<'_>) -> Result<Exchange, RpcError> {
+    let paged: Paged = jsonrpc::params(request.params)?;
+    let (asker, id) = (asker(&request), request.id);
+    Ok(talk(|_| async move {
+        let page = asker.resources(&paged).await;
+        let page = page.as_ref().map(|Page { entries, next_cursor }| {
+            let entries = entries.iter().map(|resource| ResourceView { resource, icons: true }).collect();
+            let body = PageBody { name: "resources", entries, next_cursor: next_cursor.clone() };
+            Complete::new(&asker.shared.modern, Kept { body, scope: "private" })
+        });
+        Some(match page {
+            Ok(result) => respond(&id, Ok(result)),
+            Err(error) => super::refused(&id, error),
+        })
+    }))
+}
+
+/// `completion/complete`.
+pub(super) fn complete(request: Request<'_>) -> Result<Exchange, RpcError> {
+    let wanted = offers::wanted(&request.shared.tasks.catalog(), request.params)?;
+    let (asker, id) = (asker(&request), request.id);
+    Ok(talk(|_| async move {
+        Some(match asker.complete(wanted).await {
+            Ok(completion) => {
+                let entries = Suggestions(CompletionBody(&completion));
+                respond(&id, Ok(Complete::with_meta(&asker.shared.modern, entries, &completion.meta)))
+            }
+            Err(error) => super::refused(&id, &error),
+        })
+    }))
+}
+
+/// `resources/read`: asks who may have it, one after the other, until one does.
+pub(super) fn read(request: Request<'_>) -> Result<Exchange, RpcError> {
+    let uri = offers::uri(request.params)?;
+    let readers = request.shared.tasks.catalog().readers(&uri);
+    if readers.is_empty() {
+        return Err(RpcError::modern_resource_not_found(&uri));
+    }
+    let client = client(&request);
+    let operation = Operation::ReadResource { uri: uri.clone() };
+    let requests =
+        readers.into_iter().map(|library| PluginRequest { library, operation: operation.clone(), client }).collect();
+    // Names of tools hold no spaces: a state that was given for one of these opens for no tool.
+    let visits =
+        Visits { label: "resources/read ".to_owned(), arguments: Json::new(json!({"uri": uri}).to_string()), requests };
+    converse(request, visits)
+}
+
+/// `prompts/get`.
+pub(super) fn get_prompt(request: Request<'_>) -> Result<Exchange, RpcError> {
+    let (entry, arguments) = offers::prompt(&request.shared.tasks.catalog(), request.params)?;
+    let bound = json!(arguments).to_string();
+    let operation = Operation::GetPrompt { prompt: entry.plugin_prompt.clone(), arguments };
+    let requests = vec![PluginRequest { library: Arc::clone(&entry.library), operation, client: client(&request) }];
+    let visits = Visits { label: format!("prompts/get {}", entry.prompt.name), arguments: Json::new(bound), requests };
+    converse(request, visits)
+}
+
+fn client(request: &Request<'_>) -> tasks::Client {
+    tasks::Client {
+        features: request.client.features,
+        log_level: request.client.log_level,
+        wants_progress: request.client.progress_token.is_some(),
+    }
+}
+
+fn converse(request: Request<'_>, visits: Visits) -> Result<Exchange, RpcError> {
+    let Rounds { fresh, state } = Rounds::read(request.params)?;
+    let shared = Arc::clone(request.shared);
+    let conversation = Conversation::new(shared, request.requestor, Work::Visits(visits), request.client, fresh);
+    let id = request.id;
+    Ok(talk(|outlet| async move { Some(conversation.answer(&id, state, &outlet).await) }))
+}
