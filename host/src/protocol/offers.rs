@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::Shared;
@@ -24,6 +24,9 @@ use crate::tasks::{CallNews, Client, PlainCall, PluginRequest};
 const LOOKED_AT_MAX: usize = 16;
 /// What of a name is said back.
 const NAME_CHARS_MAX: usize = 128;
+
+/// What a prompt is filled in with, by name.
+pub(crate) type Arguments = Vec<(String, String)>;
 
 /// A part of a list.
 pub(crate) struct Page<T> {
@@ -170,6 +173,43 @@ impl Asker {
     }
 }
 
+/// What the host can do for resources, prompts and completions, as clients are told.
+#[derive(Default, Serialize)]
+pub(crate) struct Offered {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    resources: Option<ResourceAbilities>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prompts: Option<ListAbilities>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    completions: Option<Empty>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ResourceAbilities {
+    subscribe: bool,
+    list_changed: bool,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ListAbilities {
+    list_changed: bool,
+}
+
+impl Offered {
+    pub(crate) fn new(catalog: &Catalog) -> Self {
+        Self {
+            resources: catalog.has_resources().then_some(ResourceAbilities { subscribe: true, list_changed: true }),
+            prompts: catalog.has_prompts().then_some(ListAbilities { list_changed: true }),
+            completions: catalog.has_completions().then_some(Empty {}),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Empty {}
+
 /// What is known when one plugin after the other did not have something. One that breaks hides no other one's.
 #[derive(Debug, Default)]
 pub(crate) struct Absence {
@@ -197,10 +237,7 @@ impl Absence {
 }
 
 /// Reads the params of `prompts/get`: the prompt, and what it is filled in with.
-pub(crate) fn prompt(
-    catalog: &Catalog,
-    params: Option<&RawValue>,
-) -> Result<(Arc<PromptEntry>, Vec<(String, String)>), RpcError> {
+pub(crate) fn prompt(catalog: &Catalog, params: Option<&RawValue>) -> Result<(Arc<PromptEntry>, Arguments), RpcError> {
     #[derive(Deserialize)]
     struct Params {
         name: String,

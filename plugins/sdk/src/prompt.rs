@@ -124,6 +124,8 @@ impl<T: IntoMessages, E: Into<Error>> IntoMessages for Result<T, E> {
     }
 }
 
+type FillIn = Box<dyn Fn(&Arguments) -> Result<Messages, CallError>>;
+
 /// One prompt.
 ///
 /// ```
@@ -147,7 +149,7 @@ impl<T: IntoMessages, E: Into<Error>> IntoMessages for Result<T, E> {
 pub struct Prompt {
     pub(crate) info: Info,
     pub(crate) completers: Vec<(String, Completer)>,
-    fill_in: Box<dyn Fn(&Arguments) -> Result<Messages, CallError>>,
+    fill_in: FillIn,
 }
 
 impl Prompt {

@@ -149,6 +149,8 @@ impl Variables {
     }
 }
 
+type ReadMember = Box<dyn Fn(&Variables) -> Result<Body, CallError>>;
+
 /// A family of resources, by URI template.
 ///
 /// Two kinds of expressions are understood: `{name}` stands for one or more characters without `/`, `?` and `#`, and `{+name}`
@@ -170,7 +172,7 @@ impl Variables {
 pub struct ResourceTemplate {
     pub(crate) info: TemplateInfo,
     pub(crate) completers: Vec<(String, Completer)>,
-    read: Box<dyn Fn(&Variables) -> Result<Body, CallError>>,
+    read: ReadMember,
 }
 
 impl ResourceTemplate {

@@ -7,10 +7,10 @@ use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::Empty;
-use super::offers::Offered;
 use crate::protocol::capabilities::{Capabilities, INTERACTION_EXTENSION, client_tasks, features, interaction};
 use crate::protocol::error::RpcError;
 use crate::protocol::jsonrpc::{self, RequestId};
+use crate::protocol::offers::Offered;
 use crate::protocol::session::{self, Session, Settled, Version};
 use crate::protocol::{Peer, Received, Shared};
 use crate::runtime::Catalog;

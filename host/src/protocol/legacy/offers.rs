@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::call::{Conversation, in_flight};
@@ -218,38 +218,4 @@ where
         let last = last.map(|result| result.map_err(|error| absence.conclude(error)));
         Some(render(&id, last))
     }))
-}
-
-/// What the host can do for resources, prompts and completions, as a session is told when it begins.
-#[derive(Default, Serialize)]
-pub(super) struct Offered {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    resources: Option<ResourceAbilities>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    prompts: Option<ListAbilities>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    completions: Option<Empty>,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct ResourceAbilities {
-    subscribe: bool,
-    list_changed: bool,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct ListAbilities {
-    list_changed: bool,
-}
-
-impl Offered {
-    pub(super) fn new(catalog: &Catalog) -> Self {
-        Self {
-            resources: catalog.has_resources().then_some(ResourceAbilities { subscribe: true, list_changed: true }),
-            prompts: catalog.has_prompts().then_some(ListAbilities { list_changed: true }),
-            completions: catalog.has_completions().then_some(Empty {}),
-        }
-    }
 }

@@ -1,5 +1,6 @@
 //! `server/discover`: what this host is and can do.
 
+use serde::Serialize;
 use serde::ser::SerializeMap;
 use serde_json::{Value, json};
 
@@ -8,14 +9,24 @@ use super::result::{Complete, Entries};
 use crate::protocol::capabilities::INTERACTION_EXTENSION;
 use crate::protocol::exchange::answered;
 use crate::protocol::jsonrpc::response;
+use crate::protocol::offers::Offered;
 use crate::protocol::wire::TASKS_EXTENSION;
 use crate::protocol::{Exchange, VERSIONS};
 
 /// Plugins may be exchanged while the host runs, and with them what there is to offer.
 const TTL_MS: u64 = 60_000;
 
+#[derive(Serialize)]
+struct ServerCapabilities {
+    logging: Value,
+    tools: Value,
+    #[serde(flatten)]
+    offered: Offered,
+    extensions: Value,
+}
+
 struct Discovered<'a> {
-    capabilities: Value,
+    capabilities: ServerCapabilities,
     instructions: Option<&'a str>,
     scope: &'static str,
 }
@@ -38,21 +49,12 @@ pub(super) fn discover(request: &Request<'_>) -> Exchange {
         true => (json!({"steer": true, "pause": true}), "private"),
         false => (json!({}), "public"),
     };
-    let mut capabilities = json!({
-        "logging": {},
-        "tools": {"listChanged": true},
-        "extensions": {TASKS_EXTENSION: tasks, INTERACTION_EXTENSION: {"steer": true, "pause": true}},
-    });
-    let catalog = request.shared.tasks.catalog();
-    if catalog.has_resources() {
-        capabilities["resources"] = json!({"subscribe": true, "listChanged": true});
-    }
-    if catalog.has_prompts() {
-        capabilities["prompts"] = json!({"listChanged": true});
-    }
-    if catalog.has_completions() {
-        capabilities["completions"] = json!({});
-    }
+    let capabilities = ServerCapabilities {
+        logging: json!({}),
+        tools: json!({"listChanged": true}),
+        offered: Offered::new(&request.shared.tasks.catalog()),
+        extensions: json!({TASKS_EXTENSION: tasks, INTERACTION_EXTENSION: {"steer": true, "pause": true}}),
+    };
     let instructions = request.shared.options.instructions.as_deref();
     let entries = Discovered { capabilities, instructions, scope };
     answered(response(&request.id, &Complete::new(&request.shared.modern, entries)))
