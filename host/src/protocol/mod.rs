@@ -7,8 +7,10 @@
 mod arguments;
 mod capabilities;
 mod cursor;
+mod digest;
 mod error;
 mod exchange;
+mod idempotency;
 mod jsonrpc;
 mod legacy;
 mod modern;

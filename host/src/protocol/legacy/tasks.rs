@@ -13,7 +13,7 @@ use crate::protocol::error::RpcError;
 use crate::protocol::exchange::single;
 use crate::protocol::jsonrpc::{self, RequestId, error_response, response};
 use crate::protocol::wire::{Created, ImmediateResponse, TaskView};
-use crate::protocol::{Exchange, Shared};
+use crate::protocol::{Exchange, Shared, idempotency};
 use crate::store::ListPosition;
 use crate::tasks::{self, RequestedTtl, TaskRequest};
 
@@ -33,7 +33,13 @@ pub(super) fn create(request: Request<'_>, mut call: Call, ttl: RequestedTtl) ->
         };
         let tool = call.request.tool.tool.name.clone();
         let request = TaskRequest { call: call.request, origin, ttl };
-        let task = shared.tasks.create(session.requestor(), request).await.map_err(|error| RpcError::from(&error))?;
+        let task = match call.idempotency_key {
+            Some(key) => idempotency::once(&shared.tasks, session.requestor(), request, &key).await?,
+            None => {
+                let created = shared.tasks.create(session.requestor(), request).await;
+                created.map_err(|error| RpcError::from(&error))?
+            }
+        };
         let created = Created { task: TaskView::from(&task), meta: ImmediateResponse { tool } };
         Ok(move |id: &RequestId| response(id, &created))
     })

@@ -14,6 +14,7 @@ use crate::protocol::arguments::{self, INLINE_BYTES_MAX, Misfit};
 use crate::protocol::cursor::{self, PAGE, Paged, bad_cursor};
 use crate::protocol::error::RpcError;
 use crate::protocol::exchange::answered;
+use crate::protocol::idempotency;
 use crate::protocol::jsonrpc::{self, RequestId};
 use crate::protocol::session::Session;
 use crate::protocol::wire::ToolView;
@@ -71,6 +72,8 @@ struct CallParams<'a> {
 #[serde(rename_all = "camelCase")]
 struct CallMeta {
     progress_token: Option<RequestId>,
+    #[serde(rename = "dev.bulkhead/idempotencyKey")]
+    idempotency_key: Option<String>,
 }
 
 #[derive(Default, Deserialize)]
@@ -90,6 +93,8 @@ pub(super) struct Call {
     pub(super) request: CallRequest,
     pub(super) progress_token: Option<Json>,
     pub(super) session: Arc<Session>,
+    /// Set for a task that is to be made once.
+    pub(super) idempotency_key: Option<String>,
     unchecked: bool,
 }
 
@@ -135,6 +140,12 @@ pub(super) fn call(request: Request<'_>) -> Result<Exchange, RpcError> {
         }),
         None => None,
     };
+    let idempotency_key = params.meta.idempotency_key.map(idempotency::checked).transpose()?;
+    if idempotency_key.is_some() && ttl.is_none() {
+        return Err(RpcError::invalid_params(
+            "in this revision dev.bulkhead/idempotencyKey works with tasks only: call the tool with task, or without the key",
+        ));
+    }
     let arguments = arguments::object(tool, params.arguments)?;
     let unchecked = arguments.len() > INLINE_BYTES_MAX;
     if !unchecked {
@@ -156,6 +167,7 @@ pub(super) fn call(request: Request<'_>) -> Result<Exchange, RpcError> {
         request: CallRequest { tool: Arc::clone(tool), arguments: Json::new(arguments), client, related: Vec::new() },
         progress_token: params.meta.progress_token.and_then(|token| serde_json::to_string(&token).ok()).map(Json::new),
         session: Arc::clone(session),
+        idempotency_key,
         unchecked,
     };
     match ttl {

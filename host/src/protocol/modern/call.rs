@@ -14,7 +14,6 @@ use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
 use tokio::time::Instant;
 
-use super::digest::digest;
 use super::guest::{self, Guest};
 use super::meta::Client;
 use super::result::{Ending, EndingView};
@@ -27,6 +26,7 @@ use crate::domain::requestor::Requestor;
 use crate::domain::task::{Design, Era, Origin};
 use crate::domain::tool::{TaskSupport, ToolOutput};
 use crate::protocol::arguments::{self, INLINE_BYTES_MAX, Misfit};
+use crate::protocol::digest::digest;
 use crate::protocol::error::RpcError;
 use crate::protocol::exchange::{Outlet, talk};
 use crate::protocol::jsonrpc::{self, RequestId};

@@ -9,6 +9,7 @@ use crate::domain::call::{ClientFeature, ClientFeatures, LogLevel};
 use crate::domain::task::TaskId;
 use crate::protocol::capabilities::{Capabilities, Interaction, features};
 use crate::protocol::error::RpcError;
+use crate::protocol::idempotency;
 use crate::protocol::jsonrpc::{self, RequestId};
 use crate::protocol::session::Version;
 use crate::protocol::wire::level;
@@ -168,11 +169,7 @@ fn progress_token(raw: &RawValue) -> Result<Json, RpcError> {
 }
 
 fn idempotency_key(raw: &RawValue) -> Result<String, RpcError> {
-    const CHARS_MAX: usize = 128;
-    let key: Option<String> = serde_json::from_str(raw.get()).ok();
-    key.filter(|key| !key.is_empty() && key.chars().count() <= CHARS_MAX).ok_or_else(|| {
-        RpcError::invalid_params(format!("dev.bulkhead/idempotencyKey must be a text of 1 to {CHARS_MAX} characters"))
-    })
+    serde_json::from_str(raw.get()).map_err(|_| idempotency::malformed()).and_then(idempotency::checked)
 }
 
 /// Ids that are none name no task, which is what an unknown id does.

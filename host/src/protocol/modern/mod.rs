@@ -7,7 +7,6 @@
 mod call;
 mod connection;
 mod declared;
-mod digest;
 mod discover;
 mod guest;
 mod listen;

@@ -249,3 +249,22 @@ async fn for_others_the_experiment_does_not_exist() {
         }
     }
 }
+
+#[tokio::test]
+async fn a_task_under_a_key_is_made_once_in_this_era_too() {
+    let world = world();
+    let anna = world.anna().await;
+    let call = |arguments: Value| json!({"name": "forever", "arguments": arguments, "task": {}, "_meta": {"dev.bulkhead/idempotencyKey": "k"}});
+    let first = anna.result("tools/call", call(json!({"a": 1}))).await["task"]["taskId"].clone();
+    let again = anna.result("tools/call", call(json!({"a": 1.0}))).await["task"]["taskId"].clone();
+    assert_eq!(first, again);
+    let conflict = anna.error("tools/call", call(json!({"a": 2}))).await;
+    assert_eq!(conflict["code"], -32602);
+    assert_eq!(conflict["data"], json!({"type": "idempotency_key_conflict"}));
+    let bob = world.client(BOB, "2025-11-25", json!({})).await;
+    let other = bob.result("tools/call", call(json!({"a": 1}))).await["task"]["taskId"].clone();
+    assert_ne!(other, first);
+    let mut plain = call(json!({"a": 1}));
+    plain.as_object_mut().unwrap().remove("task");
+    assert_eq!(anna.error("tools/call", plain).await["code"], -32602, "it cannot be kept, and that is said");
+}

@@ -7,33 +7,23 @@
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 
-use super::super::digest::digest;
 use super::super::result::Ending;
 use super::{Conversation, at};
 use crate::domain::task::{Active, Outcome, Phase, Task};
 use crate::protocol::error::RpcError;
 use crate::protocol::exchange::Outlet;
-use crate::protocol::notices;
 use crate::protocol::questions::read_answer;
+use crate::protocol::{idempotency, notices};
 use crate::runtime::Returned;
-use crate::tasks::{self, CallRequest, Once, RequestedTtl, TaskNews, TaskRequest};
-use sha2::{Digest, Sha256};
+use crate::tasks::{self, CallRequest, RequestedTtl, TaskNews, TaskRequest};
 
 impl Conversation {
     /// Makes the call or finds it, and stays with it as long as a plain call would.
     pub(super) async fn once(&mut self, call: CallRequest, key: &str, outlet: &Outlet) -> Result<Ending, RpcError> {
         let tasks = self.shared.tasks.clone();
         let failed = |error: tasks::Error| RpcError::from(&error);
-        let (arguments, alias) = (call.arguments.clone(), alias(&call, key));
         let request = TaskRequest { call, origin: self.origin(), ttl: RequestedTtl::Default };
-        let Once { task, found } = tasks.create_once(&self.requestor, request, &alias).await.map_err(failed)?;
-        let id = task.id;
-        if found {
-            let before = tasks.arguments(&self.requestor, id).await.map_err(failed)?;
-            if !same(before.as_str(), arguments.as_str()) {
-                return Err(RpcError::idempotency_conflict());
-            }
-        }
+        let id = idempotency::once(&tasks, &self.requestor, request, key).await?.id;
         let (mut task, mut news) = tasks.watch(&self.requestor, id).await.map_err(failed)?;
         loop {
             if let Some(ending) = self.ending(&mut task).await? {
@@ -114,21 +104,4 @@ impl Conversation {
             }
         }
     }
-}
-
-/// Names a call among those of its requestor. Keys of two tools are two keys.
-fn alias(call: &CallRequest, key: &str) -> String {
-    let mut hash = Sha256::new();
-    for part in [call.tool.tool.name.as_str(), key] {
-        hash.update((part.len() as u64).to_be_bytes());
-        hash.update(part);
-    }
-    let name: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("idempotency:{name}")
-}
-
-/// Whether two texts are the same JSON value.
-fn same(one: &str, other: &str) -> bool {
-    let value = |text: &str| serde_json::from_str(text).ok().map(|value| digest(&value));
-    one == other || value(one).is_some_and(|one| value(other) == Some(one))
 }

@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 const EXACT: f64 = 9_007_199_254_740_992.0;
 
 /// Equal values have equal digests.
-pub(super) fn digest(value: &Value) -> [u8; 32] {
+pub(crate) fn digest(value: &Value) -> [u8; 32] {
     let mut hash = Sha256::new();
     add(&mut hash, value);
     hash.finalize().into()

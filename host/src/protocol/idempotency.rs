@@ -1,0 +1,61 @@
+//! Keys under which a client asks for one call, however often it asks.
+//!
+//! A key belongs to its requestor and its tool, and is bound to the arguments; it is kept for as long as the task that was made
+//! under it.
+
+use sha2::{Digest, Sha256};
+
+use super::digest::digest;
+use super::error::RpcError;
+use crate::domain::requestor::Requestor;
+use crate::domain::task::Task;
+use crate::tasks::{Once, TaskRequest, Tasks};
+
+const CHARS_MAX: usize = 128;
+
+/// Whether a text can be a key.
+pub(crate) fn checked(key: String) -> Result<String, RpcError> {
+    let fits = !key.is_empty() && key.chars().count() <= CHARS_MAX;
+    fits.then_some(key).ok_or_else(malformed)
+}
+
+/// What is said to a key that is none.
+pub(crate) fn malformed() -> RpcError {
+    RpcError::invalid_params(format!("dev.bulkhead/idempotencyKey must be a text of 1 to {CHARS_MAX} characters"))
+}
+
+/// Makes a task, or finds the one that was made under the same key.
+pub(crate) async fn once(
+    tasks: &Tasks,
+    requestor: &Requestor,
+    request: TaskRequest,
+    key: &str,
+) -> Result<Task, RpcError> {
+    let (arguments, alias) = (request.call.arguments.clone(), alias(&request.call.tool.tool.name, key));
+    let made = tasks.create_once(requestor, request, &alias).await;
+    let Once { task, found } = made.map_err(|error| RpcError::from(&error))?;
+    if found {
+        let before = tasks.arguments(requestor, task.id).await.map_err(|error| RpcError::from(&error))?;
+        if !same(before.as_str(), arguments.as_str()) {
+            return Err(RpcError::idempotency_conflict());
+        }
+    }
+    Ok(task)
+}
+
+/// Names the call among those of its requestor. Keys of two tools are two keys.
+fn alias(tool: &str, key: &str) -> String {
+    let mut hash = Sha256::new();
+    for part in [tool, key] {
+        hash.update((part.len() as u64).to_be_bytes());
+        hash.update(part);
+    }
+    let name: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("idempotency:{name}")
+}
+
+/// Whether two texts are the same JSON value.
+fn same(one: &str, other: &str) -> bool {
+    let value = |text: &str| serde_json::from_str(text).ok().map(|value| digest(&value));
+    one == other || value(one).is_some_and(|one| value(other) == Some(one))
+}
