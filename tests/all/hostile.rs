@@ -25,7 +25,7 @@ async fn scene(setup: Setup) -> Scene {
 }
 
 fn arena() -> Setup {
-    Setup::with(&["text", "hostile"]).config("[call]\ncpu_ms = 700\nwall_ms = 5000")
+    Setup::with(&["text", "hostile"]).config("[call]\ncpu_ms = 700\nwall_ms = 60000")
 }
 
 async fn echoes(bystander: &Client, while_what: &str) {

@@ -19,7 +19,7 @@ enum Row {
 }
 
 /// Every method. The coverage test fails for one that is not in here.
-const ROWS: [(&str, Row); 17] = [
+const ROWS: [(&str, Row); 20] = [
     ("initialize", Row::NoTask("opens a session of the caller; sessions have a test of their own below")),
     ("ping", Row::NoTask("has neither params nor a result")),
     ("logging/setLevel", Row::NoTask("changes the caller's own session")),
@@ -29,6 +29,9 @@ const ROWS: [(&str, Row); 17] = [
     ("tasks/result", Row::ById),
     ("tasks/cancel", Row::ById),
     ("tasks/list", Row::Lists),
+    ("tasks/steer", Row::ById),
+    ("tasks/pause", Row::ById),
+    ("tasks/resume", Row::ById),
     ("resources/list", Row::NoTask("runs in the caller's own sandbox; cursors are the caller's alone")),
     ("resources/templates/list", Row::NoTask("is the same for everybody until plugins are granted per tenant")),
     ("resources/read", Row::NoTask("runs in the caller's own sandbox, under the caller's random id")),
@@ -99,7 +102,7 @@ async fn callers() -> Callers {
 
 /// Status and body of a request about a task, with always the same request id.
 async fn raw(client: &Client, method: &str, task: &str) -> (u16, String) {
-    let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": {"taskId": task}});
+    let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": {"taskId": task, "message": "m"}});
     let reply = client.post(body.to_string(), None).await;
     (reply.status.as_u16(), reply.text)
 }

@@ -8,7 +8,7 @@ use bulkhead::domain::Json;
 use bulkhead::domain::call::ClientFeatures;
 use bulkhead::domain::limits::CallLimits;
 use bulkhead::domain::task::CallId;
-use bulkhead::runtime::{CallEvent, CallFacts, CallSpec, Executor as _};
+use bulkhead::runtime::{CallEvent, CallFacts, CallSpec, Executor as _, Operation};
 use bulkhead::runtime::{PluginSource, Sandbox, SandboxConfig, Source};
 use serde_json::json;
 use tests::client::{Client, all_capabilities};
@@ -44,8 +44,10 @@ pub(crate) async fn sandbox_alone(plan: &Plan, report: &mut Report) -> anyhow::R
     let tool = sandbox.catalog().get("echo").context("the tool")?.clone();
     let spec = CallSpec {
         plugin: tool.plugin.clone(),
-        tool: tool.plugin_tool.clone(),
-        arguments: Json::new(r#"{"text": "a text of ordinary length, as it may come from a model"}"#),
+        operation: Operation::CallTool {
+            tool: tool.plugin_tool.clone(),
+            arguments: Json::new(r#"{"text": "a text of ordinary length, as it may come from a model"}"#),
+        },
         limits: tool.limits.clone(),
         facts: CallFacts {
             call_id: CallId([1; 16]),

@@ -36,7 +36,8 @@ pub struct Client {
 /// Everything that a client can declare.
 pub fn all_capabilities() -> Value {
     json!({
-        "elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {"listChanged": true}
+        "elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {"listChanged": true},
+        "experimental": {"dev.bulkhead/task-interaction": {"steer": true, "pause": true}}
     })
 }
 

@@ -56,11 +56,11 @@ fn check_response(message: &Value, expected: Option<&Expected>) {
 fn result_of(method: &str, result: &Value) -> &'static str {
     match method {
         "initialize" => "InitializeResult",
-        "ping" | "logging/setLevel" => "EmptyResult",
+        "ping" | "logging/setLevel" | "tasks/steer" => "EmptyResult",
         "tools/list" => "ListToolsResult",
         "tools/call" if result.get("task").is_some() => "CreateTaskResult",
         "tools/call" | "tasks/result" => "CallToolResult",
-        "tasks/get" => "GetTaskResult",
+        "tasks/get" | "tasks/pause" | "tasks/resume" => "GetTaskResult",
         "tasks/cancel" => "CancelTaskResult",
         "tasks/list" => "ListTasksResult",
         other => panic!("no test knows what the result of {other} looks like: add it here"),

@@ -1,7 +1,7 @@
 //! What a client says that it can do, in either era.
 
-use serde::Deserialize;
 use serde::de::IgnoredAny;
+use serde::{Deserialize, Serialize};
 
 use super::session::{ClientTasks, Version};
 use crate::domain::call::{ClientFeature, ClientFeatures};
@@ -14,6 +14,35 @@ pub(crate) struct Capabilities {
     sampling: Option<Sampling>,
     elicitation: Option<Elicitation>,
     tasks: Option<TaskAbilities>,
+    experimental: Experimental,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Experimental {
+    /// Whatever its type: an experiment that cannot be understood is none.
+    #[serde(rename = "dev.bulkhead/task-interaction")]
+    interaction: Option<serde_json::Value>,
+}
+
+/// Steer, pause and resume: a name of our own, because the draft's place is checked strictly by clients. An extension in the modern
+/// era, an experiment in the legacy one.
+pub(crate) const INTERACTION_EXTENSION: &str = "dev.bulkhead/task-interaction";
+
+/// Which of steer, pause and resume a client knows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Interaction {
+    pub(crate) steer: bool,
+    /// Resume as well, and in the modern era the status `paused`.
+    pub(crate) pause: bool,
+}
+
+/// The experiment that a legacy client takes part in.
+pub(crate) fn interaction(version: Version, declared: &Capabilities) -> Interaction {
+    let settings = declared.experimental.interaction.as_ref().filter(|_| version.has_tasks());
+    let has = |name: &str| settings.and_then(|settings| settings.get(name)).is_some_and(|value| *value == true);
+    Interaction { steer: has("steer"), pause: has("pause") }
 }
 
 #[derive(Default, Deserialize)]

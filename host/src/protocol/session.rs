@@ -15,6 +15,7 @@ use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 use tokio::sync::{Notify, oneshot, watch};
 
+use super::capabilities::Interaction;
 use super::jsonrpc::{PeerError, RequestId};
 use super::wire::{level, level_name};
 use crate::domain::call::{ClientFeatures, LogLevel, Question};
@@ -69,6 +70,7 @@ pub(crate) struct ClientTasks {
 /// What `initialize` settles.
 #[derive(Clone, Debug)]
 pub(crate) struct Settled {
+    pub(crate) interaction: Interaction,
     pub(crate) requestor: Requestor,
     pub(crate) version: Version,
     pub(crate) features: ClientFeatures,
@@ -138,6 +140,9 @@ struct State {
     version: String,
     features: u16,
     client_tasks: ClientTasks,
+    /// Absent in sessions from before it was there.
+    #[serde(default)]
+    interaction: Interaction,
     client_name: String,
     client_version: String,
     log_level: String,
@@ -230,6 +235,7 @@ impl Session {
             version: self.settled.version.name().to_owned(),
             features: self.settled.features.0,
             client_tasks: self.settled.client_tasks,
+            interaction: self.settled.interaction,
             client_name: self.settled.client_name.clone(),
             client_version: self.settled.client_version.clone(),
             log_level: level_name(self.log_level()).to_owned(),
@@ -249,6 +255,7 @@ impl Session {
             version: Version::named(&state.version)?,
             features: ClientFeatures(state.features),
             client_tasks: state.client_tasks,
+            interaction: state.interaction,
             client_name: state.client_name,
             client_version: state.client_version,
             offered: state.offered,

@@ -133,6 +133,18 @@ impl Permit {
         self.task = true;
         Ok(())
     }
+
+    /// Takes [`Permit::become_task`] back: there is no task after all.
+    pub(super) fn become_plain(&mut self) {
+        let Some(admission) = self.admission.as_ref().filter(|_| self.task) else { return };
+        self.task = false;
+        let mut state = lock(&admission.state);
+        if let Some(counts) = state.requestors.get_mut(&self.requestor) {
+            counts.running_tasks = counts.running_tasks.saturating_sub(1);
+        }
+        // A task that waits may have room now.
+        admission.dispatch(state);
+    }
 }
 
 impl Drop for Permit {

@@ -31,6 +31,14 @@ impl Occupancy {
         Ok(())
     }
 
+    /// Takes [`Occupancy::become_task`] back.
+    pub(super) fn become_plain(&mut self) {
+        if let Some(permit) = &mut self.permit {
+            permit.become_plain();
+        }
+        self.task = false;
+    }
+
     /// Gives the running permit back for as long as the call rests. Where there is no room to rest, the call keeps its permit:
     /// it then takes one of its own requestor's places and nobody else's.
     pub(super) fn rest(&mut self, hold: Hold) {

@@ -118,17 +118,20 @@ impl<T> PlainCall<T> {
     /// Makes the running call a task, without running anything twice: the record is durable when this returns, and the guest
     /// never notices. When a quota refuses, the call comes back with the reason and goes on plainly.
     pub async fn promote(mut self, origin: Origin, ttl: RequestedTtl) -> Result<Task, (Self, Error)> {
+        let Some(call) = self.request.clone() else {
+            return Err((self, Error::Illegal("only the call of a tool can become a task")));
+        };
         if let Err(full) = self.occupancy.become_task() {
             let error = Error::Quota { limit: full.limit, value: full.value, retry_after_ms: None };
             return Err((self, error));
         }
-        let Some(call) = self.request.clone() else {
-            return Err((self, Error::Illegal("only the call of a tool can become a task")));
-        };
         let request = TaskRequest { call, origin, ttl };
         let task = match self.inner.record_running(&self.requestor, request, self.seed, self.call_id).await {
             Ok(task) => Arc::new(task),
-            Err(error) => return Err((self, error)),
+            Err(error) => {
+                self.occupancy.become_plain();
+                return Err((self, error));
+            }
         };
         let cancel_grace = self.cancel_grace;
         let Self { inner, running, occupancy, wait, status, .. } = self;

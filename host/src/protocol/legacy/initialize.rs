@@ -7,7 +7,7 @@ use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::Empty;
-use crate::protocol::capabilities::{Capabilities, client_tasks, features};
+use crate::protocol::capabilities::{Capabilities, INTERACTION_EXTENSION, client_tasks, features, interaction};
 use crate::protocol::error::RpcError;
 use crate::protocol::jsonrpc::{self, RequestId};
 use crate::protocol::offers::Offered;
@@ -65,6 +65,7 @@ pub(super) fn initialize(
         version,
         features: features(version, &params.capabilities),
         client_tasks: client_tasks(version, &params.capabilities),
+        interaction: interaction(version, &params.capabilities),
         client_name: params.client_info.name,
         client_version: params.client_info.version,
         offered: session::Offered { resources: catalog.has_resources(), prompts: catalog.has_prompts() },
@@ -96,6 +97,8 @@ struct ServerCapabilities {
     offered: Offered,
     #[serde(skip_serializing_if = "Option::is_none")]
     tasks: Option<serde_json::Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    experimental: Option<serde_json::Value>,
 }
 
 impl ServerCapabilities {
@@ -106,6 +109,7 @@ impl ServerCapabilities {
             tools: json!({"listChanged": true}),
             offered: Offered::new(catalog),
             tasks: version.has_tasks().then(tasks),
+            experimental: version.has_tasks().then(|| json!({INTERACTION_EXTENSION: {"steer": true, "pause": true}})),
         }
     }
 }

@@ -20,7 +20,7 @@ use serde_json::value::RawValue;
 use super::error::RpcError;
 use super::exchange::answered;
 use super::jsonrpc::{self, PeerError, RequestId, error_response};
-use super::session::{Reply, Session, TaskQuestion};
+use super::session::{Reply, Session, Settled, TaskQuestion};
 use super::wire::level;
 use super::{Exchange, Peer, Received, Rejection, Shared, questions};
 
@@ -39,6 +39,9 @@ pub enum Method {
     TasksResult,
     TasksList,
     TasksCancel,
+    TasksSteer,
+    TasksPause,
+    TasksResume,
     ResourcesList,
     ResourcesTemplatesList,
     ResourcesRead,
@@ -50,7 +53,7 @@ pub enum Method {
 }
 
 /// Every method that a client may call.
-pub const METHODS: [(&str, Method); 17] = [
+pub const METHODS: [(&str, Method); 20] = [
     ("initialize", Method::Initialize),
     ("ping", Method::Ping),
     ("logging/setLevel", Method::SetLevel),
@@ -60,6 +63,9 @@ pub const METHODS: [(&str, Method); 17] = [
     ("tasks/result", Method::TasksResult),
     ("tasks/list", Method::TasksList),
     ("tasks/cancel", Method::TasksCancel),
+    ("tasks/steer", Method::TasksSteer),
+    ("tasks/pause", Method::TasksPause),
+    ("tasks/resume", Method::TasksResume),
     ("resources/list", Method::ResourcesList),
     ("resources/templates/list", Method::ResourcesTemplatesList),
     ("resources/read", Method::ResourcesRead),
@@ -75,9 +81,14 @@ impl Method {
         METHODS.iter().find(|(known, _)| *known == name).map(|(_, method)| *method)
     }
 
-    /// Came with 2025-11-25.
-    fn is_about_tasks(self) -> bool {
-        matches!(self, Self::TasksGet | Self::TasksResult | Self::TasksList | Self::TasksCancel)
+    /// Tasks came with 2025-11-25; steer, pause and resume are an experiment that a client takes part in or not.
+    fn exists_for(self, settled: &Settled) -> bool {
+        match self {
+            Self::TasksGet | Self::TasksResult | Self::TasksList | Self::TasksCancel => settled.version.has_tasks(),
+            Self::TasksSteer => settled.interaction.steer,
+            Self::TasksPause | Self::TasksResume => settled.interaction.pause,
+            _ => true,
+        }
     }
 }
 
@@ -112,7 +123,7 @@ pub(super) fn request(
         };
     };
     let method = method
-        .filter(|method| session.settled.version.has_tasks() || !method.is_about_tasks())
+        .filter(|method| method.exists_for(&session.settled))
         .filter(|method| offers::is_offered(*method, &shared.tasks.catalog()));
     let Some(method) = method else {
         return answer(&id, &RpcError::method_not_found(format!("Method not found: {}", readable(name))));
@@ -131,6 +142,9 @@ fn dispatch(method: Method, request: Request<'_>) -> Result<Exchange, RpcError> 
         Method::TasksResult => results::result(request),
         Method::TasksList => tasks::list(request),
         Method::TasksCancel => tasks::cancel(request),
+        Method::TasksSteer => tasks::steer(request),
+        Method::TasksPause => tasks::pause(request),
+        Method::TasksResume => tasks::resume(request),
         Method::ResourcesList => offers::resources(request),
         Method::ResourcesTemplatesList => offers::templates(&request),
         Method::ResourcesRead => offers::read(request),

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::Request;
 use super::tools::Call;
+use super::{Empty, Request};
 use crate::domain::requestor::Requestor;
 use crate::domain::task::{Design, Era, Origin, TaskId};
 use crate::protocol::cursor::{self, PAGE, Paged, bad_cursor};
@@ -71,6 +71,41 @@ pub(super) fn cancel(request: Request<'_>) -> Result<Exchange, RpcError> {
             Err(tasks::Error::Ended) => return Err(over(&shared, &requestor, id).await),
             Err(error) => return Err(RpcError::from(&error)),
         };
+        Ok(move |id: &RequestId| response(id, &TaskView::from(&task)))
+    }))
+}
+
+/// `tasks/steer`: a message for the run, stored before the acknowledgement.
+pub(super) fn steer(request: Request<'_>) -> Result<Exchange, RpcError> {
+    #[derive(Deserialize)]
+    struct Steer {
+        message: String,
+    }
+    let id = named(&request)?;
+    let steer: Steer = jsonrpc::params(request.params)?;
+    let (shared, requestor) = owned(&request);
+    Ok(replying(request.id, async move {
+        shared.tasks.steer(&requestor, id, steer.message).await.map_err(|error| RpcError::from(&error))?;
+        Ok(|id: &RequestId| response(id, &Empty {}))
+    }))
+}
+
+/// `tasks/pause`. This era has no status for it: the one before stays, and the message says it.
+pub(super) fn pause(request: Request<'_>) -> Result<Exchange, RpcError> {
+    let id = named(&request)?;
+    let (shared, requestor) = owned(&request);
+    Ok(replying(request.id, async move {
+        let task = shared.tasks.pause(&requestor, id, None).await.map_err(|error| RpcError::from(&error))?;
+        Ok(move |id: &RequestId| response(id, &TaskView::from(&task)))
+    }))
+}
+
+/// `tasks/resume`.
+pub(super) fn resume(request: Request<'_>) -> Result<Exchange, RpcError> {
+    let id = named(&request)?;
+    let (shared, requestor) = owned(&request);
+    Ok(replying(request.id, async move {
+        let task = shared.tasks.resume(&requestor, id).await.map_err(|error| RpcError::from(&error))?;
         Ok(move |id: &RequestId| response(id, &TaskView::from(&task)))
     }))
 }

@@ -4,8 +4,9 @@ use serde::Serialize;
 use serde::ser::SerializeMap;
 use serde_json::{Value, json};
 
+use super::Request;
 use super::result::{Complete, Entries};
-use super::{INTERACTION_EXTENSION, Request};
+use crate::protocol::capabilities::INTERACTION_EXTENSION;
 use crate::protocol::exchange::answered;
 use crate::protocol::jsonrpc::response;
 use crate::protocol::offers::Offered;

@@ -7,7 +7,7 @@ use super::VERSION;
 use crate::domain::Json;
 use crate::domain::call::{ClientFeature, ClientFeatures, LogLevel};
 use crate::domain::task::TaskId;
-use crate::protocol::capabilities::{Capabilities, features};
+use crate::protocol::capabilities::{Capabilities, Interaction, features};
 use crate::protocol::error::RpcError;
 use crate::protocol::jsonrpc::{self, RequestId};
 use crate::protocol::session::Version;
@@ -105,15 +105,6 @@ struct Extensions {
     tasks: Option<Interaction>,
     #[serde(rename = "dev.bulkhead/task-interaction")]
     interaction: Option<Interaction>,
-}
-
-/// Which of steer, pause and resume a client knows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(default)]
-pub(super) struct Interaction {
-    pub(super) steer: bool,
-    /// Also that it knows the status `paused`.
-    pub(super) pause: bool,
 }
 
 /// What one request says about its client.

@@ -29,6 +29,7 @@ use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 use tokio::sync::watch;
 
+use super::capabilities::INTERACTION_EXTENSION;
 use super::error::RpcError;
 use super::exchange::answered;
 use super::jsonrpc::{Message, RequestId, error_response, response};
@@ -43,8 +44,6 @@ pub(super) use meta::{is_modern_version, names_a_version};
 
 /// The revision that is spoken here.
 pub(super) const VERSION: &str = "2026-07-28";
-/// The extension of steer, pause and resume: a name of our own, because the draft's place is checked strictly by clients.
-const INTERACTION_EXTENSION: &str = "dev.bulkhead/task-interaction";
 
 /// A method of the modern era.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,6 +7,7 @@ fn session() -> Arc<Session> {
         version: Version::V2025_11_25,
         features: ClientFeatures::default().with(ClientFeature::Roots),
         client_tasks: ClientTasks { elicitation: true, ..ClientTasks::default() },
+        interaction: Interaction { steer: true, pause: false },
         client_name: "\u{1F600}".repeat(1000),
         client_version: "\"".repeat(1000),
         offered: Offered { resources: true, prompts: true },
@@ -26,6 +27,7 @@ fn a_session_comes_back_from_its_state() {
     let again = Session::restore(session.id(), &state).unwrap();
     assert_eq!(again.digest(), session.digest());
     assert_eq!(again.log_level(), LogLevel::Alert);
+    assert_eq!(again.settled.interaction, session.settled.interaction);
     assert_eq!(again.state(), state);
     assert!(Session::restore(session.id(), b"{}").is_none());
 }

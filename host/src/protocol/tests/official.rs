@@ -87,7 +87,7 @@ pub(super) fn check(method: &str, message: &Value) {
         "tools/list" => "ListToolsResult",
         "tools/call" if result["task"].is_object() => "CreateTaskResult",
         "tools/call" | "tasks/result" => "CallToolResult",
-        "tasks/get" => "GetTaskResult",
+        "tasks/get" | "tasks/pause" | "tasks/resume" => "GetTaskResult",
         "tasks/list" => "ListTasksResult",
         "tasks/cancel" => "CancelTaskResult",
         "resources/list" => "ListResourcesResult",
@@ -96,7 +96,7 @@ pub(super) fn check(method: &str, message: &Value) {
         "prompts/list" => "ListPromptsResult",
         "prompts/get" => "GetPromptResult",
         "completion/complete" => "CompleteResult",
-        "ping" | "logging/setLevel" | "resources/subscribe" | "resources/unsubscribe" => "EmptyResult",
+        "ping" | "logging/setLevel" | "tasks/steer" | "resources/subscribe" | "resources/unsubscribe" => "EmptyResult",
         _ => panic!("no definition for the result of {method}"),
     };
     fits(definition, result);

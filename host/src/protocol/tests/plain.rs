@@ -19,6 +19,8 @@ async fn initialize_settles_the_revision() {
         if given == "2025-11-25" {
             expected["result"]["capabilities"]["tasks"] =
                 json!({"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}});
+            expected["result"]["capabilities"]["experimental"] =
+                json!({"dev.bulkhead/task-interaction": {"steer": true, "pause": true}});
         }
         assert_eq!(serde_json::from_str::<Value>(&reply).unwrap(), expected);
     }
@@ -27,7 +29,8 @@ async fn initialize_settles_the_revision() {
 #[tokio::test]
 async fn every_method_is_known_and_no_other() {
     let world = world_offering();
-    let anna = world.anna().await;
+    let experiment = json!({"experimental": {"dev.bulkhead/task-interaction": {"steer": true, "pause": true}}});
+    let anna = world.client(ANNA, "2025-11-25", experiment).await;
     for (method, kind) in METHODS {
         let response = anna.ask(method, json!({"taskId": "x", "name": "x", "level": "x", "cursor": "x"})).await;
         if kind == legacy::Method::Initialize {

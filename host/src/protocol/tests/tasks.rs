@@ -212,3 +212,40 @@ async fn a_full_queue_is_refused_with_its_limit() {
     assert_eq!(error["data"]["value"], 2);
     assert!(error["data"]["limit"].is_string());
 }
+
+#[tokio::test]
+async fn clients_of_the_experiment_steer_and_pause() {
+    let world = world();
+    let capabilities = json!({"experimental": {"dev.bulkhead/task-interaction": {"steer": true, "pause": true}}});
+    let client = world.client(ANNA, "2025-11-25", capabilities).await;
+    let id = client.start("steered").await;
+    let about = json!({"taskId": id, "message": "left"});
+    assert_eq!(client.error("tasks/resume", about.clone()).await["code"], -32602);
+    let paused = client.result("tasks/pause", about.clone()).await;
+    assert_eq!((&paused["status"], &paused["statusMessage"]), (&json!("working"), &json!("paused")));
+    assert_eq!(client.error("tasks/pause", about.clone()).await["code"], -32602);
+    assert_eq!(client.result("tasks/steer", about.clone()).await, json!({}));
+    assert_eq!(client.result("tasks/resume", about.clone()).await["status"], "working");
+    client.until(&id, "completed").await;
+    assert_eq!(client.error("tasks/steer", about).await["code"], -32602);
+}
+
+#[tokio::test]
+async fn for_others_the_experiment_does_not_exist() {
+    let world = world();
+    let anna = world.anna().await;
+    let id = anna.start("forever").await;
+    let other = json!({"experimental": {"dev.bulkhead/task-interaction": "yes"}});
+    let experiment = json!({"experimental": {"dev.bulkhead/task-interaction": {"steer": true, "pause": true}}});
+    let clients = [
+        anna.clone(),
+        world.client(ANNA, "2025-11-25", other).await,
+        world.client(ANNA, "2025-06-18", experiment).await,
+    ];
+    for client in clients {
+        for method in ["tasks/steer", "tasks/pause", "tasks/resume"] {
+            let error = client.error(method, json!({"taskId": id, "message": "m"})).await;
+            assert_eq!(error["code"], -32601);
+        }
+    }
+}

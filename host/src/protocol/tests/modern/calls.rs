@@ -196,3 +196,18 @@ async fn a_full_quota_has_its_own_status() {
     let refused = world.plain().refusal("tools/call", json!({"name": "quick"})).await;
     assert_eq!(refused, (1010, Some(Rejection::TooMany)));
 }
+
+#[tokio::test]
+async fn a_call_that_could_not_become_a_task_takes_no_place_of_one() {
+    let world = world();
+    world.store.set_read_only(Some("full".into()));
+    let mut streams = Vec::new();
+    for _ in 0..8 {
+        let mut stream = world.tasked().open("tools/call", json!({"name": "forever"})).await;
+        assert!(stream.is_silent().await, "it goes on plainly");
+        streams.push(stream);
+    }
+    world.store.set_read_only(None);
+    let created = world.tasked().call("at_once").await;
+    assert!(created["statusMessage"].is_null(), "there is a place to run in: {created}");
+}
