@@ -1,5 +1,7 @@
 //! Notifications of the host: progress, logs, a task's status, a changed list.
 
+use std::time::Duration;
+
 use serde::Serialize;
 
 use crate::domain::Json;
@@ -74,6 +76,9 @@ pub(crate) fn log(level: LogLevel, logger: Option<&str>, data: &Json, task: Opti
 pub(crate) fn status(task: &Task) -> Option<String> {
     notification("notifications/tasks/status", Some(&TaskView::from(task)))
 }
+
+/// A plugin that is replaced changes its lists several times in a row: who listens is told once, this long after the first time.
+pub(crate) const LIST_CHANGED_AFTER: Duration = Duration::from_millis(100);
 
 /// A list is different now.
 pub(crate) fn list_changed(kind: ListKind) -> Option<String> {

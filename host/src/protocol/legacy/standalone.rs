@@ -5,7 +5,6 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::Instant;
@@ -19,8 +18,6 @@ use crate::protocol::wire::TaskView;
 use crate::protocol::{Exchange, Shared};
 use crate::tasks::{ListGenerations, ResourceUpdate, TaskNews};
 
-/// A plugin that is replaced changes its list several times in a row.
-const LIST_CHANGED_AFTER: Duration = Duration::from_millis(100);
 /// Tasks that are looked at on opening, newest first.
 const LOOKED_AT_MAX: usize = 500;
 /// Tasks of other sessions that are remembered as such.
@@ -92,7 +89,7 @@ impl Standalone {
                 Next::News(Err(RecvError::Closed)) => return,
                 Next::Settled => {}
                 Next::Updated(update) => self.tell_updated(&update),
-                Next::ListChanged => list_due = list_due.or(Some(Instant::now() + LIST_CHANGED_AFTER)),
+                Next::ListChanged => list_due = list_due.or(Some(Instant::now() + notices::LIST_CHANGED_AFTER)),
                 Next::ListDue => {
                     list_due = None;
                     self.tell_changed(*lists.borrow_and_update());

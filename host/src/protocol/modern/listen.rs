@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{broadcast, watch};
+use tokio::time::Instant;
 
 use super::result::Complete;
 use super::task::{Detailed, Face, Notice};
@@ -20,7 +21,7 @@ use crate::domain::task::{Task, TaskId};
 use crate::protocol::error::RpcError;
 use crate::protocol::exchange::{Outlet, talk};
 use crate::protocol::jsonrpc::{self, RequestId, notification};
-use crate::protocol::notices::list_changed_method;
+use crate::protocol::notices::{LIST_CHANGED_AFTER, list_changed_method};
 use crate::protocol::offers::Asker;
 use crate::protocol::{Exchange, Frame, Shared};
 use crate::runtime::ListKind;
@@ -164,6 +165,8 @@ struct Lists {
     changes: watch::Receiver<ListGenerations>,
     known: ListGenerations,
     kinds: Vec<ListKind>,
+    /// When to tell of changes that were seen.
+    due: Option<Instant>,
 }
 
 impl Lists {
@@ -180,16 +183,24 @@ impl Lists {
         .collect();
         let mut changes = shared.tasks.catalog_changes();
         let known = *changes.borrow_and_update();
-        (!kinds.is_empty()).then_some(Self { changes, known, kinds })
+        (!kinds.is_empty()).then_some(Self { changes, known, kinds, due: None })
     }
 
     fn has(&self, kind: ListKind) -> Option<bool> {
         self.kinds.contains(&kind).then_some(true)
     }
 
-    /// Those that changed since the last look; `None`: nothing will change any more.
+    /// Those that changed since the last look; `None`: nothing will change any more. Cancel-safe.
     async fn changed(&mut self) -> Option<Vec<ListKind>> {
-        self.changes.changed().await.ok()?;
+        let due = match self.due {
+            Some(due) => due,
+            None => {
+                self.changes.changed().await.ok()?;
+                *self.due.insert(Instant::now() + LIST_CHANGED_AFTER)
+            }
+        };
+        tokio::time::sleep_until(due).await;
+        self.due = None;
         let now = *self.changes.borrow_and_update();
         let before = std::mem::replace(&mut self.known, now);
         Some(self.kinds.iter().copied().filter(|kind| now.of(*kind) != before.of(*kind)).collect())
