@@ -169,8 +169,6 @@ pub enum RowKind {
     Secret = b'Z',
     /// Plugin versions: name → digests.
     Plugin = b'G',
-    /// How long a tool usually takes: tool name → milliseconds.
-    Duration = b'D',
 }
 
 /// The largest value of a row.
