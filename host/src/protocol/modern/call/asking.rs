@@ -1,0 +1,83 @@
+//! Questions in the course of a call: answered from what the client has brought, or left to the request that brings the rest.
+
+use super::super::result::Ending;
+use super::super::rounds::{Ask, Parked, STATE_MS};
+use super::super::shelf::Ticket;
+use super::super::state::{Position, SealError};
+use super::{Conversation, Running, Stop};
+use crate::domain::call::InputRequest;
+use crate::protocol::error::RpcError;
+use crate::protocol::questions::read_answer;
+
+/// What came of a question.
+pub(super) enum Settled {
+    Answered(Box<Running>),
+    Left(Ending),
+}
+
+impl Conversation {
+    /// Answers the guest if every answer is there, else leaves the call to a request that brings them.
+    pub(super) fn settle(&mut self, running: Running, ask: Ask) -> Result<Settled, Stop> {
+        let (mut answers, mut missing, mut unusable) = (Vec::new(), Vec::new(), None);
+        for (key, request) in &ask.questions {
+            let before = running.answers.get(key).and_then(|raw| read_answer(&request.question, raw).ok());
+            match (before, self.fresh.get(key)) {
+                (Some(answer), _) => answers.push(answer),
+                (None, Some(raw)) => match read_answer(&request.question, raw) {
+                    Ok(answer) => {
+                        self.used = true;
+                        answers.push(answer);
+                    }
+                    Err(reason) => unusable = Some(format!("inputResponses.{key} cannot be used: {reason}")),
+                },
+                (None, None) => missing.push((key.clone(), request.clone())),
+            }
+        }
+        if missing.is_empty() && unusable.is_none() {
+            let _ = ask.reply.send(Ok(answers));
+            return Ok(Settled::Answered(Box::new(running)));
+        }
+        if let Some(text) = unusable {
+            if let Some((position, _)) = &self.from {
+                self.park(position.ticket, running, ask);
+            }
+            return Err(Stop::Refused(RpcError::invalid_params(text)));
+        }
+        self.leave(running, ask, missing)
+    }
+
+    /// Asks the client, under the state that it came with if it has brought nothing new, else under a new one.
+    fn leave(&self, mut running: Running, ask: Ask, questions: Vec<(String, InputRequest)>) -> Result<Settled, Stop> {
+        if let Some((position, state)) = self.from.as_ref().filter(|_| !self.used) {
+            let state = state.clone();
+            self.park(position.ticket, running, ask);
+            return Ok(Settled::Left(Ending::Asked { questions, state: Some(state) }));
+        }
+        for (key, raw) in &self.fresh {
+            running.answers.entry(key.clone()).or_insert_with(|| raw.clone());
+        }
+        let until = self.shared.tasks.now().saturating_add(STATE_MS);
+        let broken = || RpcError::host_failure(format_args!("a requestState cannot be made"));
+        let position = Position::new(until, running.answers.clone()).map_err(|_| broken())?;
+        let binding = self.binding().ok_or_else(broken)?;
+        let state = self.shared.modern.rounds.sealer.seal(&binding, &position).map_err(|error| match error {
+            SealError::TooLarge => RpcError::invalid_params("the answers of this call are too large to go on with it"),
+            SealError::Broken => broken(),
+        })?;
+        self.park(position.ticket, running, ask);
+        Ok(Settled::Left(Ending::Asked { questions, state: Some(state) }))
+    }
+
+    fn park(&self, ticket: Ticket, running: Running, ask: Ask) {
+        let Running { guest, issued, answers } = running;
+        self.shared.modern.rounds.park(self.requestor, ticket, Parked { guest, ask, issued, answers });
+    }
+}
+
+/// The plugin's key at first use, then with `-2`, `-3` …: a key names one question of a call.
+pub(super) fn issue(issued: &mut Vec<String>, key: &str) -> String {
+    let candidates = std::iter::once(key.to_owned()).chain((2u64..).map(|n| format!("{key}-{n}")));
+    let key = candidates.into_iter().find(|candidate| !issued.contains(candidate)).unwrap_or_else(|| key.to_owned());
+    issued.push(key.clone());
+    key
+}
