@@ -328,7 +328,7 @@ fn engine_error(error: ::sled::Error) -> Error {
     match error {
         ::sled::Error::Corruption { at, .. } => {
             let place = at.map_or_else(String::new, |at| format!(" at {at:?}"));
-            Error::Corrupt(format!("the engine cannot read its file{place}"))
+            open::refuse(&format!("the engine cannot read its file{place}"))
         }
         other => Error::Engine(other.to_string()),
     }
