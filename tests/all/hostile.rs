@@ -84,9 +84,7 @@ async fn every_attack_ends_and_a_bystander_does_not_notice() {
 fn judge(what: &str, outcome: Result<Value, Failure>, end: &End) {
     match (end, outcome) {
         (End::Error(code), Err(failure)) => {
-            // Memory and stack are the guest's own to misjudge: some run into a trap before they run into the limit.
-            let same = failure.code == *code || (*code == 1002 && failure.code == 1001);
-            assert!(same, "{what}: {failure:?}");
+            assert_eq!(failure.code, *code, "{what}: {failure:?}");
             assert!(
                 !failure.message.is_empty() && !failure.message.contains(".rs"),
                 "{what}: no internals: {failure:?}"
