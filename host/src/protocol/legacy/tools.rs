@@ -96,20 +96,20 @@ pub(super) struct Call {
     /// Set for a task that is to be made once.
     pub(super) idempotency_key: Option<String>,
     unchecked: bool,
+    /// In what they do not fit the tool's schema.
+    misfit: Option<String>,
 }
 
 impl Call {
-    /// Checks large arguments, off the threads that serve other requests.
+    /// Whether the arguments fit; large ones are checked now, off the threads that serve other requests.
     pub(super) async fn check(&mut self) -> Result<(), Misfit> {
+        if let Some(text) = self.misfit.take() {
+            return Err(Misfit::Schema(text));
+        }
         if !std::mem::take(&mut self.unchecked) {
             return Ok(());
         }
         arguments::fit_elsewhere(Arc::clone(&self.request.tool), self.request.arguments.clone()).await
-    }
-
-    /// The same for a call that must not have a tool error: one that was to be a task.
-    pub(super) async fn check_strictly(&mut self) -> Result<(), RpcError> {
-        self.check().await.map_err(Misfit::error)
     }
 }
 
@@ -148,15 +148,17 @@ pub(super) fn call(request: Request<'_>) -> Result<Exchange, RpcError> {
     }
     let arguments = arguments::object(tool, params.arguments)?;
     let unchecked = arguments.len() > INLINE_BYTES_MAX;
-    if !unchecked {
-        match arguments::fit(tool, arguments) {
-            Ok(()) => {}
+    let misfit = match unchecked {
+        true => None,
+        false => match arguments::fit(tool, arguments) {
+            Ok(()) => None,
             Err(Misfit::Schema(text)) if ttl.is_none() => {
                 return Ok(answered(call::failure(&request.id, text)));
             }
-            Err(misfit) => return Err(misfit.error()),
-        }
-    }
+            Err(Misfit::Schema(text)) => Some(text),
+            Err(Misfit::Malformed(error)) => return Err(error),
+        },
+    };
     let mut features = session.settled.features;
     if ttl.is_some() {
         features = features.with(ClientFeature::Tasks);
@@ -169,6 +171,7 @@ pub(super) fn call(request: Request<'_>) -> Result<Exchange, RpcError> {
         session: Arc::clone(session),
         idempotency_key,
         unchecked,
+        misfit,
     };
     match ttl {
         Some(ttl) => Ok(tasks::create(request, call, ttl)),
