@@ -118,9 +118,6 @@ impl Standalone {
 
     /// Looks at the stored tasks for questions that nobody was sent.
     async fn look(&mut self, opening: bool) {
-        if !self.session.settled.version.has_tasks() {
-            return;
-        }
         let Ok(tasks) = self.shared.tasks.list(self.session.requestor(), None, LOOKED_AT_MAX).await else { return };
         for task in tasks.into_iter().filter(|task| task.outcome().is_none()) {
             self.changed(Arc::new(task), opening, false);
