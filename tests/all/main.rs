@@ -11,6 +11,7 @@ mod limits;
 mod modern;
 mod recovery;
 mod rust_client;
+mod sep1686;
 mod simulation;
 mod stdio;
 mod streams;
