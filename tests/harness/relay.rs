@@ -240,3 +240,34 @@ pub fn pipe(setup: &Setup, era: Era) -> RelayedPipe {
     });
     RelayedPipe { ends: (from_host, to_host), witness, child }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ASKED: &str = r#"{"jsonrpc":"2.0","id":7,"method":"tasks/cancel","params":{"taskId":"a","_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}"#;
+    const GOOD: &str = r#"{"jsonrpc":"2.0","id":7,"result":{"resultType":"complete","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"a","version":"1"}}}}"#;
+    const OLDER: &str = r#"{"jsonrpc":"2.0","id":7,"result":{"taskId":"a","status":"cancelled"}}"#;
+
+    #[test]
+    fn an_answer_is_held_against_the_era_that_asked() {
+        let (witness, question) = (Witness::default(), Question::of(ASKED.as_bytes()));
+        witness.look(GOOD.as_bytes(), &question);
+        assert_eq!(witness.content(), (0, 1));
+        witness.look(OLDER.as_bytes(), &question);
+        assert_eq!(witness.seen().wrong.len(), 1);
+    }
+
+    #[test]
+    fn every_event_of_a_stream_is_looked_at_however_it_is_cut() {
+        let witness = Witness::default();
+        let mut events =
+            Events { witness: witness.clone(), question: Question::of(ASKED.as_bytes()), rest: Vec::new() };
+        let stream = format!(": still here\n\ndata: {OLDER}\n\ndata: {GOOD}\n\n");
+        for chunk in stream.as_bytes().chunks(9) {
+            events.look(&Bytes::copy_from_slice(chunk));
+        }
+        let seen = witness.seen();
+        assert_eq!((seen.modern, seen.wrong.len()), (2, 1));
+    }
+}
