@@ -10,11 +10,14 @@ use sha2::{Digest, Sha256};
 use super::admission::{Hold, Purpose};
 use super::engine::{Inner, refused};
 use super::identity::{host_failure, random};
-use super::run::{Begin, OUTCOME_RETRY};
+use super::run::{Begin, OUTCOME_RETRY, first_line};
 use super::{CallRequest, Client, Error, RequestedTtl, TaskRequest};
+use crate::domain::UnixMs;
+use crate::domain::lifecycle::{self, Event};
 use crate::domain::limits::Limits;
 use crate::domain::requestor::Requestor;
-use crate::domain::task::{Active, CallId, Phase, Retention, Task, TaskId};
+use crate::domain::task::{Active, CallId, Outcome, Phase, Retention, Task, TaskId};
+use crate::domain::tool::ToolOutput;
 use crate::runtime::{CallFacts, CallSpec, Operation, ToolEntry};
 use crate::store::{self, Creation, Store, StoredCaps};
 
@@ -63,6 +66,9 @@ impl Inner {
         request: TaskRequest,
         alias: Option<String>,
     ) -> Result<Option<Task>, Error> {
+        if request.output.is_some() {
+            return self.record(requestor, &request, Active::Queued, (random()?, CallId(random()?)), alias).await;
+        }
         let permit = self.admission.try_permit(requestor, Purpose::Task);
         let place = match &permit {
             Some(_) => None,
@@ -112,7 +118,7 @@ impl Inner {
         let now = self.clock.now();
         let tool = &request.call.tool;
         let starts = active == Active::Running;
-        let task = Task {
+        let mut task = Task {
             id: TaskId(random()?),
             requestor: *requestor,
             revision: 0,
@@ -137,9 +143,13 @@ impl Inner {
             attempt: u32::from(starts),
             related: self.known(requestor, &request.call.related).await?,
         };
+        if let Some(output) = &request.output {
+            task = refused_at_once(&task, output, now)?;
+        }
         let creation = Creation {
             task,
             arguments: request.call.arguments.clone(),
+            output: request.output.clone(),
             reserved_bytes: self.reserved_bytes(requestor, tool),
             caps: self.stored_caps(requestor),
         };
@@ -204,6 +214,13 @@ impl Inner {
             bytes_per_tenant: limits.tasks_stored_bytes_per_tenant,
         }
     }
+}
+
+/// The task as it ends before its first run.
+fn refused_at_once(task: &Task, output: &ToolOutput, now: UnixMs) -> Result<Task, Error> {
+    let outcome = Outcome::Output { is_error: output.is_error };
+    let finish = Event::Finish { attempt: task.attempt, outcome, message: first_line(output) };
+    lifecycle::step(task, finish, now).map_err(|refusal| host_failure("ending a task at once", &format!("{refusal:?}")))
 }
 
 /// What a guest may know about its call.

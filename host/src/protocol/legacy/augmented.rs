@@ -74,7 +74,12 @@ impl Augmented {
             // What a plain call would say; there is nothing to wait for.
             Err(Misfit::Schema(text)) => return Err(failure(id, text)),
         }
-        let request = TaskRequest { call: call.request.clone(), origin: call.origin(Design::Sep1686), ttl: wish.ttl };
+        let request = TaskRequest {
+            call: call.request.clone(),
+            origin: call.origin(Design::Sep1686),
+            ttl: wish.ttl,
+            output: None,
+        };
         self.once(request, wish).await.map_err(|error| error_response(Some(id), &error))
     }
 

@@ -10,6 +10,8 @@ use super::tools::Call;
 use super::{Empty, Request};
 use crate::domain::requestor::Requestor;
 use crate::domain::task::{Design, Task, TaskId};
+use crate::domain::tool::ToolOutput;
+use crate::protocol::arguments::Misfit;
 use crate::protocol::cursor::{self, PAGE, Paged, bad_cursor};
 use crate::protocol::error::RpcError;
 use crate::protocol::exchange::single;
@@ -24,11 +26,16 @@ use crate::tasks::{self, RequestedTtl, TaskRequest};
 pub(super) fn create(request: Request<'_>, mut call: Call, ttl: RequestedTtl) -> Exchange {
     let shared = Arc::clone(request.shared);
     replying(request.id, async move {
-        call.check_strictly().await?;
+        // A tool error like that of a plain call, which the requestor fetches like any other result.
+        let output = match call.check().await {
+            Ok(()) => None,
+            Err(Misfit::Schema(text)) => Some(ToolOutput::failure(text)),
+            Err(Misfit::Malformed(error)) => return Err(error),
+        };
         let origin = call.origin(Design::Core2025);
         let session = call.session;
         let tool = call.request.tool.tool.name.clone();
-        let request = TaskRequest { call: call.request, origin, ttl };
+        let request = TaskRequest { call: call.request, origin, ttl, output };
         let task = match call.idempotency_key {
             Some(key) => idempotency::once(&shared.tasks, session.requestor(), request, &key).await?,
             None => {

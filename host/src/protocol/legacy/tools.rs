@@ -100,6 +100,8 @@ pub(super) struct Call {
     /// Set for a task that is to be made once.
     pub(super) idempotency_key: Option<String>,
     unchecked: bool,
+    /// In what they do not fit the tool's schema.
+    misfit: Option<String>,
 }
 
 impl Call {
@@ -116,17 +118,15 @@ impl Call {
         }
     }
 
-    /// Checks large arguments, off the threads that serve other requests.
+    /// Whether the arguments fit; large ones are checked now, off the threads that serve other requests.
     pub(super) async fn check(&mut self) -> Result<(), Misfit> {
+        if let Some(text) = self.misfit.take() {
+            return Err(Misfit::Schema(text));
+        }
         if !std::mem::take(&mut self.unchecked) {
             return Ok(());
         }
         arguments::fit_elsewhere(Arc::clone(&self.request.tool), self.request.arguments.clone()).await
-    }
-
-    /// The same for a call that must not have a tool error: one that was to be a task.
-    pub(super) async fn check_strictly(&mut self) -> Result<(), RpcError> {
-        self.check().await.map_err(Misfit::error)
     }
 }
 
@@ -193,15 +193,18 @@ pub(super) fn call(request: Request<'_>) -> Result<Exchange, RpcError> {
     let idempotency_key = manner.checked_key(params.meta.idempotency_key)?;
     let arguments = arguments::object(tool, params.arguments)?;
     let unchecked = arguments.len() > INLINE_BYTES_MAX;
-    if !unchecked {
-        match (arguments::fit(tool, arguments), &manner) {
-            (Ok(()), _) => {}
+    let misfit = match unchecked {
+        true => None,
+        false => match (arguments::fit(tool, arguments), &manner) {
+            (Ok(()), _) => None,
+            // The task that the client asked for is made all the same, and fails with this.
+            (Err(Misfit::Schema(text)), Manner::Task(_)) => Some(text),
             (Err(Misfit::Schema(text)), Manner::Plain | Manner::Augmented(_)) => {
                 return Ok(answered(call::failure(&request.id, text)));
             }
-            (Err(misfit), _) => return Err(misfit.error()),
-        }
-    }
+            (Err(Misfit::Malformed(error)), _) => return Err(error),
+        },
+    };
     let mut features = session.settled.features;
     if !matches!(manner, Manner::Plain) {
         features = features.with(ClientFeature::Tasks);
@@ -214,6 +217,7 @@ pub(super) fn call(request: Request<'_>) -> Result<Exchange, RpcError> {
         session: Arc::clone(session),
         idempotency_key,
         unchecked,
+        misfit,
     };
     match manner {
         Manner::Plain => call::plain(request, call),
