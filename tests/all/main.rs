@@ -12,6 +12,7 @@ mod modern;
 mod recovery;
 mod rust_client;
 mod rust_client_modern;
+mod sep1686;
 mod simulation;
 mod stdio;
 mod streams;

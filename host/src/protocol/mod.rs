@@ -17,6 +17,7 @@ mod modern;
 mod notices;
 mod offers;
 mod questions;
+mod sep1686;
 mod session;
 #[cfg(test)]
 mod tests;

@@ -276,7 +276,7 @@ async fn finish(inner: &Arc<Inner>, task: &Task, attempt: u32, result: Result<To
     }
 }
 
-fn first_line(output: &ToolOutput) -> Option<String> {
+pub(super) fn first_line(output: &ToolOutput) -> Option<String> {
     output.content.iter().find_map(|content| match &content.kind {
         ContentKind::Text(text) => Some(line(text)),
         _ => None,

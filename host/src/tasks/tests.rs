@@ -173,7 +173,8 @@ impl World {
     }
 
     async fn create(&self, requestor: &Requestor, tool: &str) -> Result<Task, Error> {
-        let request = TaskRequest { call: self.call(tool), origin: origin(), ttl: RequestedTtl::Ms(5_000) };
+        let request =
+            TaskRequest { call: self.call(tool), origin: origin(), ttl: RequestedTtl::Ms(5_000), output: None };
         self.tasks.create(requestor, request).await
     }
 

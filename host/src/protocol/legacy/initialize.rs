@@ -12,7 +12,7 @@ use crate::protocol::error::RpcError;
 use crate::protocol::jsonrpc::{self, RequestId};
 use crate::protocol::offers::Offered;
 use crate::protocol::session::{self, Session, Settled, Version};
-use crate::protocol::{Peer, Received, Shared};
+use crate::protocol::{Peer, Received, Shared, sep1686};
 use crate::runtime::Catalog;
 
 #[derive(Deserialize)]
@@ -97,19 +97,22 @@ struct ServerCapabilities {
     offered: Offered,
     #[serde(skip_serializing_if = "Option::is_none")]
     tasks: Option<serde_json::Value>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    experimental: Option<serde_json::Value>,
+    experimental: serde_json::Value,
 }
 
 impl ServerCapabilities {
     fn new(version: Version, catalog: &Catalog) -> Self {
         let tasks = || json!({"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}});
+        let mut experimental = json!({sep1686::TASK: {"list": {}, "delete": {}, "requests": {"tools": {"call": {}}}}});
+        if version.has_tasks() {
+            experimental[INTERACTION_EXTENSION] = json!({"steer": true, "pause": true});
+        }
         Self {
             logging: Empty {},
             tools: json!({"listChanged": true}),
             offered: Offered::new(catalog),
             tasks: version.has_tasks().then(tasks),
-            experimental: version.has_tasks().then(|| json!({INTERACTION_EXTENSION: {"steer": true, "pause": true}})),
+            experimental,
         }
     }
 }
