@@ -17,4 +17,5 @@ mod simulation;
 mod stdio;
 mod streams;
 mod tasks;
+mod trace;
 mod wire;
