@@ -7,6 +7,7 @@ mod bad_input;
 mod commands;
 mod hostile;
 mod isolation;
+mod languages;
 mod limits;
 mod modern;
 mod recovery;

@@ -26,7 +26,7 @@ pub(crate) enum Subcommand {
     Serve(ServeArguments),
     /// Serve MCP on stdin and stdout
     Stdio(SourceArguments),
-    /// Look into a component, or call one of its tools
+    /// Write plugins, look into components, and call their tools
     Plugin {
         #[command(subcommand)]
         command: PluginCommand,
@@ -92,6 +92,8 @@ pub(crate) enum PluginCommand {
     Inspect(InspectArguments),
     /// Call one tool once, without a host
     Call(CallArguments),
+    #[command(flatten)]
+    Author(super::author::AuthorCommand),
 }
 
 /// Show a component's tools, schemas, imports, wishes, digest and size.

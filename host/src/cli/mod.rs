@@ -2,7 +2,9 @@
 
 mod answers;
 mod args;
+mod author;
 mod call;
+mod check;
 mod host;
 mod inspect;
 mod logging;
@@ -44,6 +46,7 @@ async fn dispatch(command: Subcommand) -> anyhow::Result<ExitCode> {
         Subcommand::Stdio(arguments) => stdio::run(arguments).await,
         Subcommand::Plugin { command: PluginCommand::Inspect(arguments) } => inspect::run(arguments).await,
         Subcommand::Plugin { command: PluginCommand::Call(arguments) } => call::run(arguments).await,
+        Subcommand::Plugin { command: PluginCommand::Author(command) } => author::run(command).await,
         Subcommand::Token { command } => operate::token(command).await,
         Subcommand::Store { command } => operate::store(command).await,
         Subcommand::Tasks { command } => operate::tasks(command).await,
