@@ -80,7 +80,8 @@ async fn a_task_asks_its_user_and_reports_progress() {
     let client = Client::connect(&host).await;
     let mut events = client.listen().await;
     for (tool, arguments, _, answer, expected) in dialogs() {
-        let params = json!({"name": tool, "arguments": arguments, "task": {"ttl": 60_000}, "_meta": {"progressToken": tool}});
+        let params =
+            json!({"name": tool, "arguments": arguments, "task": {"ttl": 60_000}, "_meta": {"progressToken": tool}});
         let created = client.call("tools/call", params).await.expect("a task");
         let id = created["task"]["taskId"].as_str().expect("an id").to_owned();
         let mut progress = 0.0;
@@ -251,7 +252,8 @@ async fn every_kind_of_content_and_question_gets_through() {
         let message = reply.response_after(&mut Vec::new()).await;
         let said: Value = serde_json::from_str(text(&message["result"])).expect("JSON");
         let choice = if language == "py" { json!(["red", 3, null]) } else { json!({"color": "red", "amount": 3}) };
-        let expected = json!({"form": "accept", "choice": choice, "url": "decline", "said": "words", "roots": ["file:///work"]});
+        let expected =
+            json!({"form": "accept", "choice": choice, "url": "decline", "said": "words", "roots": ["file:///work"]});
         assert_eq!(said, expected, "{language}");
     }
     let mute = Client::connect_as(&host, None, json!({})).await;

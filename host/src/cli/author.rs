@@ -49,7 +49,9 @@ pub(crate) struct NewArguments {
 ///
 /// Nothing is installed: what is missing is named, with the command that installs it. The manifest is manifest.toml.
 #[derive(Args, Debug)]
-#[command(after_long_help = "Example:\n  bulkhead plugin build trip-planner && bulkhead plugin check trip-planner/trip-planner.wasm")]
+#[command(
+    after_long_help = "Example:\n  bulkhead plugin build trip-planner && bulkhead plugin check trip-planner/trip-planner.wasm"
+)]
 pub(crate) struct BuildArguments {
     /// The project's folder
     #[arg(value_name = "DIR", default_value = ".")]

@@ -65,7 +65,8 @@ async fn look(file: &Path) -> anyhow::Result<Report> {
     // The second time compiles nothing; what differs differs by itself.
     let again = sandbox.inspect(source()).await;
     if !again.is_ok_and(|again| format!("{:?}", again.tools) == format!("{:?}", inspection.tools)) {
-        warnings.push("list-tools says something else each time: clients see a list that changes at every load".to_owned());
+        warnings
+            .push("list-tools says something else each time: clients see a list that changes at every load".to_owned());
     }
     Ok(Report { name: inspection.name.clone(), facts: Some(inspection), load_ms, refused: Vec::new(), warnings })
 }
@@ -139,7 +140,10 @@ fn of_tools(tools: &[Tool]) -> Vec<String> {
         }
         let hints = tool.annotations.as_ref();
         if hints.is_none_or(|hints| hints.read_only.is_none() && hints.destructive.is_none()) {
-            warn("it does not say whether it changes anything (read-only, destructive): clients assume the worst".to_owned());
+            warn(
+                "it does not say whether it changes anything (read-only, destructive): clients assume the worst"
+                    .to_owned(),
+            );
         }
         of_schema(tool, &mut warn);
     }

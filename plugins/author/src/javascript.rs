@@ -25,7 +25,10 @@ pub(crate) fn build(project: &Project, options: &Options) -> Result<Vec<u8>, Err
         let name = package.rsplit_once('@').map_or(package, |(name, _)| name);
         if !packages.join(name).is_dir() {
             let folder = project.folder.display();
-            return Err(missing(name, format!("Run `npm install` in {folder}, or `npm install {}`.", PACKAGES.join(" "))));
+            return Err(missing(
+                name,
+                format!("Run `npm install` in {folder}, or `npm install {}`.", PACKAGES.join(" ")),
+            ));
         }
     }
     let scratch = programs::scratch()?;

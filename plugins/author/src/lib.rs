@@ -29,7 +29,9 @@ pub use template::create;
 pub enum Error {
     #[error("{}: there is no plugin here: no Cargo.toml, plugin.py or plugin.js. `bulkhead plugin new` makes one", .0.display())]
     NoProject(PathBuf),
-    #[error("{0:?} is no name for a plugin: use 1 to 64 lower-case letters, digits and dashes, beginning with a letter")]
+    #[error(
+        "{0:?} is no name for a plugin: use 1 to 64 lower-case letters, digits and dashes, beginning with a letter"
+    )]
     Name(String),
     #[error("{} is there already, and not empty", .0.display())]
     Exists(PathBuf),

@@ -8,7 +8,8 @@ const SECTION: &str = "bulkhead:manifest";
 
 /// The plugin's name, where it says one.
 pub(crate) fn name(text: &str) -> Result<Option<String>, Error> {
-    let table: toml::Table = text.parse().map_err(|error: toml::de::Error| Error::Manifest(error.message().to_owned()))?;
+    let table: toml::Table =
+        text.parse().map_err(|error: toml::de::Error| Error::Manifest(error.message().to_owned()))?;
     match table.get("name") {
         None => Ok(None),
         Some(toml::Value::String(name)) => Ok(Some(name.clone())),

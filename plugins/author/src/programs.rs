@@ -23,7 +23,11 @@ pub(crate) fn run(step: &'static str, command: &mut Command) -> Result<(), Error
         .stdout(stderr)
         .status()
         .map_err(|error| failed(format!("{}: {error}", command.get_program().display())))?;
-    if status.success() { Ok(()) } else { Err(failed(format!("{} ended with {status}", command.get_program().display()))) }
+    if status.success() {
+        Ok(())
+    } else {
+        Err(failed(format!("{} ended with {status}", command.get_program().display())))
+    }
 }
 
 /// Runs to the end; what it printed on stdout. stderr goes to the author.

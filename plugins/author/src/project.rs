@@ -61,7 +61,8 @@ impl Project {
         } else {
             Err(Error::Missing {
                 what: format!("the SDK in {}", root.display()),
-                remedy: "A project of `bulkhead plugin new` carries it; else name a clone of Bulkhead with --sdk.".to_owned(),
+                remedy: "A project of `bulkhead plugin new` carries it; else name a clone of Bulkhead with --sdk."
+                    .to_owned(),
             })
         }
     }

@@ -123,7 +123,9 @@ mod tests {
         for entry in std::fs::read_dir(root.join(folder)).unwrap() {
             let path = folder.join(entry.unwrap().file_name());
             let name = path.file_name().unwrap().to_string_lossy().into_owned();
-            if ["tests", "target", "__pycache__", "node_modules"].contains(&name.as_str()) || name.ends_with(".egg-info") {
+            if ["tests", "target", "__pycache__", "node_modules"].contains(&name.as_str())
+                || name.ends_with(".egg-info")
+            {
                 continue;
             }
             if root.join(&path).is_dir() {
@@ -136,7 +138,8 @@ mod tests {
 
     #[test]
     fn a_project_carries_every_file_of_its_sdk() {
-        let folders = [("wit", WIT), ("plugins/sdk", RUST), ("plugins/python", PYTHON), ("plugins/javascript", JAVASCRIPT)];
+        let folders =
+            [("wit", WIT), ("plugins/sdk", RUST), ("plugins/python", PYTHON), ("plugins/javascript", JAVASCRIPT)];
         for (folder, files) in folders {
             let mut found = Vec::new();
             below(Path::new(folder), &mut found);

@@ -65,7 +65,10 @@ pub(crate) fn test() -> anyhow::Result<()> {
     let mut steps = Vec::new();
     for (folder, tests) in [("python", "tests"), ("dedup", ".")] {
         let mut command = Command::new("python3");
-        command.args(["-m", "unittest", "discover", "-s", tests]).current_dir(plugins.join(folder)).env("PYTHONPATH", &python);
+        command
+            .args(["-m", "unittest", "discover", "-s", tests])
+            .current_dir(plugins.join(folder))
+            .env("PYTHONPATH", &python);
         command.env("PYTHONDONTWRITEBYTECODE", "1");
         steps.push((folder, command));
     }
