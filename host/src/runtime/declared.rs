@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::ToolEntry;
 use super::bindings::exports::bulkhead::plugin::tools as wit;
 use super::json::{accept, accept_meta};
-use super::load::ToolPolicy;
+use super::load::{ToolPolicy, UnknownTools};
 use super::output::icons;
 use super::schema::Validator;
 use super::world::{escaped, is_control};
@@ -30,6 +30,7 @@ pub(super) struct Terms<'a> {
     pub(super) prefix: &'a str,
     pub(super) limits: &'a CallLimits,
     pub(super) tools: &'a BTreeMap<String, ToolPolicy>,
+    pub(super) unknown_tools: UnknownTools,
     pub(super) rerun: bool,
 }
 
@@ -55,7 +56,8 @@ pub(super) fn entries(declared: Vec<wit::Tool>, terms: &Terms<'_>) -> Result<Vec
             Err(wrong) => problems.extend(wrong.into_iter().map(|wrong| format!("tool {shown:?}: {wrong}"))),
         }
     }
-    for name in terms.tools.keys().filter(|name| !seen.contains(*name)) {
+    let strict = terms.unknown_tools == UnknownTools::Refuse;
+    for name in terms.tools.keys().filter(|name| strict && !seen.contains(*name)) {
         problems.push(format!("the configuration names a tool {name:?} that the plugin does not offer"));
     }
     if problems.is_empty() { Ok(entries) } else { Err(problems) }

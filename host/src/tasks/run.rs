@@ -160,6 +160,7 @@ async fn live(
     let started_at = inner.clock.now();
     let live = Live::new(inner.clone(), run.clone(), task.clone(), started, occupancy, wait);
     let Some(result) = live.until_over().await else { return };
+    inner.breakers.ended(&task.requestor, &task.plugin, &task.tool, &result, inner.clock.now());
     inner.durations.learn(&task.requestor, &task.tool, inner.clock.now().saturating_sub(started_at));
     finish(inner, task, task.attempt, result).await;
 }
@@ -233,10 +234,12 @@ async fn begin_call(
     Ok(Started { running, cancel_grace })
 }
 
-/// What a task from before a restart needs to run.
+/// What a task from before a restart needs to run: the tool as the version offers it that it was created with.
 async fn recall(inner: &Arc<Inner>, task: &Task) -> Result<(Arc<ToolEntry>, Json), CallError> {
-    let tool = inner.executor.catalog().get(&task.tool).cloned();
-    let tool = tool.ok_or_else(|| CallError::NotFound(format!("the tool {} is no longer loaded", task.tool)))?;
+    let tool = inner.executor.tool(&task.plugin, &task.tool).await;
+    let tool = tool.ok_or_else(|| {
+        CallError::NotFound(format!("the tool {} is no longer loaded in the version of this call", task.tool))
+    })?;
     let arguments = inner.store.arguments(&task.requestor, task.id).await;
     let arguments = arguments.map_err(|error| broken("reading arguments", &error))?;
     arguments.map(|arguments| (tool, arguments)).ok_or(CallError::Interrupted)
@@ -290,9 +293,9 @@ fn line(text: &str) -> String {
 }
 
 /// Whether a lost run may start again.
-pub(super) fn may_rerun(inner: &Inner, task: &Task) -> bool {
-    let tool = inner.executor.catalog().get(&task.tool).cloned();
-    tool.is_some_and(|tool| tool.rerun_on_restart && tool.plugin == task.plugin)
+pub(super) async fn may_rerun(inner: &Inner, task: &Task) -> bool {
+    let tool = inner.executor.tool(&task.plugin, &task.tool).await;
+    tool.is_some_and(|tool| tool.rerun_on_restart)
 }
 
 /// Whether the record says that a run of this host goes on.

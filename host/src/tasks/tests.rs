@@ -415,7 +415,7 @@ async fn a_draining_host_takes_nothing_new() {
     let world = world();
     let task = world.create(&ANNA, "forever").await.unwrap();
     world.tasks.drain(Duration::from_millis(10)).await.unwrap();
-    assert!(matches!(world.create(&ANNA, "quick").await, Err(Error::Draining)));
+    assert!(matches!(world.create(&ANNA, "quick").await, Err(Error::Unavailable { why: Unavailable::Draining, .. })));
     world.store.restart();
     let after = crate::store::TaskStore::get(&*world.store, &ANNA, task.id).await.unwrap().unwrap();
     assert_eq!(after.outcome(), Some(&Outcome::Error(CallError::Interrupted)));
