@@ -18,6 +18,8 @@ pub struct Candidate {
     pub name: Option<String>,
     pub fallback_name: Option<String>,
     pub bytes: Arc<[u8]>,
+    /// The WIT text that came with it, for descriptions of tools that were made of its functions.
+    pub wit: Option<String>,
     /// Where it came from, for people: a path, an address.
     pub source: String,
 }
@@ -32,7 +34,8 @@ impl Candidate {
         let label = || name.clone().unwrap_or_else(|| path.display().to_string());
         let bytes = read_component(path).map_err(|problem| refused(label(), vec![problem]))?;
         let fallback_name = path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
-        Ok(Self { name, fallback_name, bytes: bytes.into(), source: path.display().to_string() })
+        let wit = std::fs::read_to_string(path.with_extension("wit")).ok();
+        Ok(Self { name, fallback_name, bytes: bytes.into(), wit, source: path.display().to_string() })
     }
 }
 
@@ -59,11 +62,11 @@ impl Plugins {
     ///
     /// [`Error::Refused`] with everything that is wrong with it.
     pub async fn stage(&self, candidate: Candidate) -> Result<Staged, Error> {
-        let Candidate { name, fallback_name, bytes, source } = candidate;
+        let Candidate { name, fallback_name, bytes, wit, source } = candidate;
         let version = self.identify(name, fallback_name, &bytes).await?;
         let digest = Digest(version.digest);
         let policy = self.inner.policy(&version.name);
-        let is_new = self.note_staged(&version, &bytes, source).await?;
+        let is_new = self.note_staged(&version, &bytes, wit, source).await?;
         let loaded = match self.inner.sandbox.load_kept(&version, &policy.source).await {
             Ok(loaded) => loaded,
             Err(error) if is_new => {
@@ -108,11 +111,21 @@ impl Plugins {
     }
 
     /// Keeps the bytes and says so in the store. Gives whether the version was not there before.
-    async fn note_staged(&self, version: &PluginVersion, bytes: &Arc<[u8]>, source: String) -> Result<bool, Error> {
+    async fn note_staged(
+        &self,
+        version: &PluginVersion,
+        bytes: &Arc<[u8]>,
+        wit: Option<String>,
+        source: String,
+    ) -> Result<bool, Error> {
         let inner = &self.inner;
         let mut state = inner.state.lock().await;
         let (sandbox, kept, digest) = (Arc::clone(&inner.sandbox), Arc::clone(bytes), version.digest);
-        let kept = tokio::task::spawn_blocking(move || sandbox.kept().keep(&digest, &kept)).await;
+        let kept = tokio::task::spawn_blocking(move || {
+            wit.map_or(Ok(()), |wit| sandbox.kept().keep_wit(&digest, wit.as_bytes()))?;
+            sandbox.kept().keep(&digest, &kept)
+        });
+        let kept = kept.await;
         kept.unwrap_or_else(|error| Err(std::io::Error::other(error)))?;
         let mut draft = Draft::default();
         let entry = draft.entry(&state.book, &version.name);

@@ -45,6 +45,19 @@ impl Kept {
         File::open(&self.folder)?.sync_all()
     }
 
+    /// Keeps the WIT text that stood beside a component, which says what its tools do. The first one stays: a version does not
+    /// change.
+    ///
+    /// # Errors
+    ///
+    /// The data directory cannot be written.
+    pub fn keep_wit(&self, digest: &[u8; 32], text: &[u8]) -> io::Result<()> {
+        if self.path(digest).with_extension("wit").exists() {
+            return Ok(());
+        }
+        write_new(&self.folder, &format!("{}.wit", hex(digest)), &[text])
+    }
+
     /// Reads a component again, and gives its size in bytes.
     ///
     /// # Errors
@@ -66,9 +79,12 @@ impl Kept {
     ///
     /// The data directory cannot be written.
     pub fn remove(&self, digest: &[u8; 32]) -> io::Result<()> {
-        match fs::remove_file(self.path(digest)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
+        for path in [self.path(digest), self.path(digest).with_extension("wit")] {
+            match fs::remove_file(path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
         }
+        Ok(())
     }
 }

@@ -23,6 +23,7 @@ mod json;
 mod kept;
 mod limits;
 mod load;
+mod mirrored;
 mod offers;
 mod operation;
 mod output;
@@ -33,6 +34,7 @@ pub mod schema;
 mod supervise;
 #[cfg(test)]
 mod tests;
+mod typed;
 mod world;
 
 use std::sync::Arc;
@@ -48,7 +50,7 @@ use crate::domain::task::{CallId, PluginVersion};
 pub use catalog::{Catalog, Library, PromptEntry, TemplateEntry, ToolEntry};
 pub use gate::Shared;
 pub use kept::Kept;
-pub use load::{LoadError, LoadedPlugin, PluginSource, Source, ToolPolicy, read_component};
+pub use load::{LoadError, LoadedPlugin, PluginSource, Presentation, Source, ToolPolicy, read_component};
 pub use operation::{Operation, Returned};
 pub use sandbox::{Sandbox, SandboxConfig, SandboxError};
 

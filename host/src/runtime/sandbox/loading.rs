@@ -27,12 +27,18 @@ impl Sandbox {
         unknown_tools: UnknownTools,
     ) -> Result<LoadedPlugin, LoadError> {
         let fallback = label(&source);
+        let wit = match &source.component {
+            Source::File(path) => std::fs::read(path.with_extension("wit")).ok(),
+            Source::Bytes(_) => None,
+        };
         let refuse = |problems| LoadError { plugin: fallback.clone(), problems };
         let (prepared, bytes) = self.prepare(source).await.map_err(refuse)?;
         let version = prepared.version.clone();
         let refuse = |problems| LoadError { plugin: version.name.clone(), problems };
         let mut loaded = load::finish(prepared, unknown_tools).map_err(refuse)?;
-        let kept = self.kept.keep(&version.digest, &bytes);
+        // Before the component: what is there without it is nothing yet.
+        let kept = wit.map_or(Ok(()), |wit| self.kept.keep_wit(&version.digest, &wit));
+        let kept = kept.and_then(|()| self.kept.keep(&version.digest, &bytes));
         kept.map_err(|error| refuse(vec![format!("it cannot be kept in the data directory: {error}")]))?;
         // From here on its file, which costs no memory.
         loaded.source.component = Source::File(self.kept.path(&version.digest));
@@ -65,7 +71,7 @@ impl Sandbox {
             let name = load::name(&source, raw.manifest.as_ref()).map_err(|wrong| problems.push(wrong));
             let granted = host.grant(&source).map_err(|wrong| problems.extend(wrong));
             let linked = match host.compile(&raw) {
-                Ok(component) => load::link(&host.linker, &component).map_err(|wrong| problems.extend(wrong)),
+                Ok(component) => load::link(&host.linker, &component, &raw).map_err(|wrong| problems.extend(wrong)),
                 Err(wrong) => {
                     problems.push(wrong);
                     Err(())
