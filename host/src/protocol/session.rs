@@ -5,7 +5,7 @@
 //! (see [`Session::state`]); what waits does not, and is asked again.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use base64::Engine as _;
@@ -17,7 +17,7 @@ use tokio::sync::{Notify, SetOnce, oneshot};
 
 use super::capabilities::Interaction;
 use super::jsonrpc::{PeerError, RequestId};
-use super::wire::{level, level_name};
+use super::wire::{RelatedTask, level, level_name};
 use crate::domain::call::{ClientFeatures, LogLevel, Question};
 use crate::domain::requestor::{Requestor, RequestorId, TenantId};
 use crate::domain::task::TaskId;
@@ -94,6 +94,8 @@ pub(crate) type Reply = Result<Box<RawValue>, PeerError>;
 #[derive(Clone, Debug)]
 pub(crate) struct TaskQuestion {
     pub(crate) task: TaskId,
+    /// The same as its client knows it.
+    pub(crate) related: RelatedTask,
     pub(crate) issued_key: String,
     pub(crate) question: Question,
 }
@@ -123,7 +125,7 @@ struct Live {
     expected: BTreeMap<u64, Expected>,
     requests: u64,
     /// The client's requests that can be cancelled.
-    in_flight: HashMap<RequestId, Arc<Notify>>,
+    in_flight: HashMap<RequestId, Arc<Cancellation>>,
     /// Open standalone streams, oldest first.
     listeners: Vec<u64>,
     /// The generation of each list that the client knows.
@@ -292,7 +294,7 @@ impl Session {
     /// The session is over: its plain calls are cancelled, and nothing is expected of its client any more. Tasks go on.
     pub fn close(&self) {
         let mut live = self.live();
-        live.in_flight.values().for_each(|cancelled| cancelled.notify_one());
+        live.in_flight.values().for_each(|cancellation| cancellation.told.notify_one());
         live.expected.clear();
     }
 
@@ -364,19 +366,20 @@ impl Session {
 
     /// Notes a request that can be cancelled; `None` when its id is in use.
     pub(crate) fn begin(self: &Arc<Self>, id: &RequestId) -> Option<InFlight> {
-        let cancelled = Arc::new(Notify::new());
+        let cancellation = Arc::<Cancellation>::default();
         let mut live = self.live();
         if live.in_flight.contains_key(id) {
             return None;
         }
-        live.in_flight.insert(id.clone(), Arc::clone(&cancelled));
-        Some(InFlight { session: Arc::clone(self), id: id.clone(), cancelled })
+        live.in_flight.insert(id.clone(), Arc::clone(&cancellation));
+        Some(InFlight { session: Arc::clone(self), id: id.clone(), cancellation })
     }
 
     /// The client cancels a request; one that is unknown or over is ignored.
     pub(crate) fn cancel(&self, id: &RequestId) {
-        if let Some(cancelled) = self.live().in_flight.get(id) {
-            cancelled.notify_one();
+        if let Some(cancellation) = self.live().in_flight.get(id) {
+            cancellation.by_client.store(true, Ordering::Release);
+            cancellation.told.notify_one();
         }
     }
 
@@ -440,17 +443,29 @@ impl Session {
     }
 }
 
+/// How a request learns that nobody waits for it any more.
+#[derive(Default)]
+struct Cancellation {
+    told: Notify,
+    by_client: AtomicBool,
+}
+
 /// A request of the client, until this is dropped.
 pub(crate) struct InFlight {
     session: Arc<Session>,
     id: RequestId,
-    cancelled: Arc<Notify>,
+    cancellation: Arc<Cancellation>,
 }
 
 impl InFlight {
-    /// Returns when the client cancels the request.
+    /// Returns when the client cancels the request, or its session is over.
     pub(crate) async fn cancelled(&self) {
-        self.cancelled.notified().await;
+        self.cancellation.told.notified().await;
+    }
+
+    /// Whether it was the client that cancelled the request.
+    pub(crate) fn is_cancelled_by_client(&self) -> bool {
+        self.cancellation.by_client.load(Ordering::Acquire)
     }
 }
 

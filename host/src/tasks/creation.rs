@@ -24,6 +24,9 @@ use crate::store::{self, Creation, Store, StoredCaps};
 /// Related tasks that one call may name; more are ignored.
 const RELATED_MAX: usize = 16;
 
+/// Who waits for the end of a task reads its output after it has ended: a task that were gone with its end could never be answered.
+const KEEP_ALIVE_MS_MIN: u64 = 1_000;
+
 /// What tells one run from another.
 pub(super) struct Identity {
     pub(super) seed: [u8; 32],
@@ -243,6 +246,10 @@ fn retention(ttl: RequestedTtl, limits: &Limits) -> Retention {
         RequestedTtl::Ms(ttl_ms) => Retention::FromCreation { ttl_ms: ttl_ms.min(limits.ttl_ms_max) },
         RequestedTtl::Unlimited if limits.ttl_unlimited => Retention::Unlimited,
         RequestedTtl::Unlimited => Retention::FromCreation { ttl_ms: limits.ttl_ms_max },
+        RequestedTtl::AfterEnd(keep_alive_ms) => {
+            let wanted = keep_alive_ms.unwrap_or(limits.ttl_ms_default).max(KEEP_ALIVE_MS_MIN);
+            Retention::FromCompletion { keep_alive_ms: wanted.min(limits.ttl_ms_max) }
+        }
     }
 }
 

@@ -97,6 +97,8 @@ pub enum RequestedTtl {
     Default,
     Ms(u64),
     Unlimited,
+    /// So many milliseconds after its end; `None`: as long as the host likes.
+    AfterEnd(Option<u64>),
 }
 
 /// A call to be made as a task.
