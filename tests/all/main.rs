@@ -5,7 +5,9 @@
 
 mod bad_input;
 mod commands;
+mod egress;
 mod hostile;
+mod interaction;
 mod isolation;
 mod limits;
 mod modern;
