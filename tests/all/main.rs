@@ -10,6 +10,8 @@ mod isolation;
 mod limits;
 mod modern;
 mod recovery;
+mod refusals;
+mod requirements;
 mod rust_client;
 mod simulation;
 mod stdio;

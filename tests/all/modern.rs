@@ -215,3 +215,23 @@ async fn both_eras_share_one_pipe() {
     assert!(pipe.close().await.success());
     assert!(started.elapsed() < std::time::Duration::from_secs(4), "a listen stream does not hold the end up");
 }
+
+#[tokio::test]
+async fn a_task_asks_what_its_own_request_declared() {
+    let host = Setup::with(&["conformance"]).start().await;
+    let client = Modern::full(&host, None);
+    let mut mute = client.clone();
+    mute.capabilities.as_object_mut().expect("capabilities").remove("elicitation");
+    let arguments = json!({"filename": "notes.txt"});
+    let asking = client.task("confirm_delete", arguments.clone()).await;
+    client.until_status(&asking, "input_required").await;
+    // The one that looks could be asked; the one that made the task could not.
+    let task = mute.task("confirm_delete", arguments).await;
+    let over = until("the task to end", async || {
+        let now = client.result("tasks/get", json!({"taskId": task})).await;
+        assert_ne!(now["status"], "input_required", "{now}");
+        matches!(now["status"].as_str(), Some("completed" | "failed")).then_some(now)
+    })
+    .await;
+    assert!(over["error"]["code"] == -32021 || over["result"]["isError"] == true, "{over}");
+}

@@ -27,6 +27,7 @@ mod offers;
 mod operation;
 mod output;
 pub mod policy;
+mod sampling;
 pub mod sandbox;
 pub mod schema;
 mod supervise;
