@@ -33,6 +33,7 @@ pub mod schema;
 mod supervise;
 #[cfg(test)]
 mod tests;
+mod typed;
 mod world;
 
 use std::sync::Arc;
@@ -46,7 +47,7 @@ use crate::domain::task::{CallId, PluginVersion};
 
 pub use catalog::{Catalog, Library, PromptEntry, TemplateEntry, ToolEntry};
 pub use gate::Shared;
-pub use load::{LoadError, LoadedPlugin, PluginSource, Source, ToolPolicy};
+pub use load::{LoadError, LoadedPlugin, PluginSource, Presentation, Source, ToolPolicy};
 pub use operation::{Operation, Returned};
 pub use sandbox::{Sandbox, SandboxConfig, SandboxError};
 

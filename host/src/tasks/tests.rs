@@ -173,7 +173,8 @@ impl World {
     }
 
     async fn create(&self, requestor: &Requestor, tool: &str) -> Result<Task, Error> {
-        let request = TaskRequest { call: self.call(tool), origin: origin(), ttl: RequestedTtl::Ms(5_000) };
+        let request =
+            TaskRequest { call: self.call(tool), origin: origin(), ttl: RequestedTtl::Ms(5_000), output: None };
         self.tasks.create(requestor, request).await
     }
 
@@ -432,7 +433,7 @@ async fn related_tasks_are_the_requestors_own_and_no_more_than_a_few() {
     let nobody = TaskId([0; 16]);
     let related = async |ids: &[TaskId]| {
         let call = CallRequest { related: ids.to_vec(), ..world.call("quick") };
-        let request = TaskRequest { call, origin: origin(), ttl: RequestedTtl::Ms(5_000) };
+        let request = TaskRequest { call, origin: origin(), ttl: RequestedTtl::Ms(5_000), output: None };
         let task = world.tasks.create(&ANNA, request).await.unwrap();
         assert!(!ids.contains(&task.id), "it is a task of its own");
         task.related

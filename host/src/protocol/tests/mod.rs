@@ -7,6 +7,7 @@ mod modern;
 mod offers;
 mod official;
 mod plain;
+mod sep1686;
 mod sessions;
 mod tasks;
 

@@ -170,7 +170,7 @@ impl<M: Mcp> Server<M> {
         live: &Arc<Live<M::Session>>,
         resumed: Option<(Arc<crate::transport::sse::Log>, u64)>,
     ) -> Result<Response, Refusal> {
-        if live.standalone.borrow().len() >= STANDALONE_MAX {
+        if live.standalone().borrow().len() >= STANDALONE_MAX {
             return Err(Refusal::new(
                 StatusCode::CONFLICT,
                 format!("The session has {STANDALONE_MAX} standalone streams open already: close one first"),
