@@ -12,6 +12,8 @@ mod isolation;
 mod limits;
 mod modern;
 mod recovery;
+mod refusals;
+mod requirements;
 mod rust_client;
 mod rust_client_modern;
 mod sep1686;

@@ -184,6 +184,11 @@ fn narrowed(declared: wit::TaskSupport, wanted: Option<TaskSupport>, wrong: &mut
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::runtime::bindings::bulkhead::plugin::types as wit_types;
+
+    fn icon(src: &str) -> wit_types::Icon {
+        wit_types::Icon { src: src.to_owned(), mime_type: None, sizes: Vec::new(), theme: None }
+    }
 
     fn declare(input_schema: &str) -> Result<Vec<Arc<ToolEntry>>, Vec<String>> {
         let limits = CallLimits {
@@ -215,10 +220,25 @@ mod tests {
             output_schema: None,
             annotations: None,
             task_support: wit::TaskSupport::Forbidden,
-            icons: Vec::new(),
+            icons: [
+                "https://a.example/i.png",
+                "javascript:alert(1)",
+                "data:image/png;base64,AA==",
+                "http://a",
+                "file:///a",
+            ]
+            .map(icon)
+            .into(),
             meta: Vec::new(),
         };
         entries(vec![tool], &terms)
+    }
+
+    #[test]
+    fn icons_that_clients_would_not_load_are_dropped() {
+        let kept = declare(r#"{"type":"object"}"#).unwrap();
+        let sources: Vec<_> = kept[0].tool.icons.iter().map(|icon| icon.src.as_str()).collect();
+        assert_eq!(sources, ["https://a.example/i.png", "data:image/png;base64,AA=="]);
     }
 
     #[test]
