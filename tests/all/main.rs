@@ -11,6 +11,7 @@ mod limits;
 mod modern;
 mod recovery;
 mod rust_client;
+mod rust_client_modern;
 mod sep1686;
 mod simulation;
 mod stdio;

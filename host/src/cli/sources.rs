@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::Context as _;
-use bulkhead::config::{Config, File, Flags, OnRestart, PluginConfig};
+use bulkhead::config::{Config, File, Flags, OnRestart, PluginConfig, ToolConfig};
 use bulkhead::domain::limits::CallLimits;
 use bulkhead::runtime::{PluginSource, Source, ToolPolicy};
 
@@ -65,7 +65,11 @@ fn same_file(a: &Path, b: &Path) -> bool {
 
 /// What the runtime needs to know of a plugin.
 pub(crate) fn plugin_source(plugin: PluginConfig) -> PluginSource {
-    let policy = |tool: bulkhead::config::ToolConfig| ToolPolicy { task_support: tool.task_support, limits: tool.call };
+    let policy = |tool: ToolConfig| ToolPolicy {
+        task_support: tool.task_support,
+        presentation: tool.presentation,
+        limits: tool.call,
+    };
     PluginSource {
         component: Source::File(plugin.file),
         name: plugin.name,

@@ -10,7 +10,8 @@ use super::layer::{Layer, Values};
 use super::{Place, Report, keys};
 use crate::domain::Json;
 use crate::domain::limits::CallLimits;
-use crate::domain::tool::TaskSupport;
+use crate::domain::tool::{TaskSupport, ToolAnnotations};
+use crate::runtime::Presentation;
 use crate::runtime::policy::{DirGrant, Grants, HttpGrant};
 
 /// One plugin to load.
@@ -48,7 +49,17 @@ pub enum OnRestart {
 pub struct ToolConfig {
     /// May narrow what the plugin says, never widen.
     pub task_support: Option<TaskSupport>,
+    /// For components whose functions are the tools.
+    pub presentation: Presentation,
     pub call: CallLimits,
+}
+
+/// `[plugin.tool.NAME]` before the layers below are known.
+#[derive(Debug, Default)]
+struct ToolEntry {
+    task_support: Option<TaskSupport>,
+    presentation: Presentation,
+    call: Values,
 }
 
 /// A plugin as the file has it, before the layers below are known.
@@ -56,7 +67,7 @@ pub struct ToolConfig {
 pub(super) struct PluginEntry {
     plugin: PluginConfig,
     call: Values,
-    tools: BTreeMap<String, (Option<TaskSupport>, Values)>,
+    tools: BTreeMap<String, ToolEntry>,
 }
 
 impl PluginConfig {
@@ -95,10 +106,10 @@ impl PluginEntry {
         let prefix = format!("plugin.{}.", plugin.label());
         let layer = base.overlaid(prefix.clone(), values, report);
         layer.fill(keys::CALL, &mut plugin.call, report);
-        for (name, (task_support, values)) in tools {
+        for (name, ToolEntry { task_support, presentation, call: values }) in tools {
             let mut call = plugin.call.clone();
             layer.overlaid(format!("{prefix}tool.{name}."), values, report).fill(keys::CALL, &mut call, report);
-            plugin.tools.insert(name, ToolConfig { task_support, call });
+            plugin.tools.insert(name, ToolConfig { task_support, presentation, call });
         }
         plugin
     }
@@ -253,28 +264,59 @@ fn json(value: &DeValue<'_>) -> Result<serde_json::Value, String> {
     }
 }
 
-fn read_tools(reader: &mut Reader<'_>, path: &str, node: &Node<'_>) -> BTreeMap<String, (Option<TaskSupport>, Values)> {
+fn read_tools(reader: &mut Reader<'_>, path: &str, node: &Node<'_>) -> BTreeMap<String, ToolEntry> {
     let mut tools = BTreeMap::new();
     let Some(table) = reader.table(path, node) else { return tools };
     for (tool, node) in table {
         let path = format!("{path}.{}", tool.get_ref());
         let Some(table) = reader.table(&path, node) else { continue };
-        let (mut support, mut values) = (None, Values::new());
+        let mut entry = ToolEntry::default();
         for (key, node) in table {
-            if key.get_ref() == "task_support" {
-                let choices = [
-                    ("forbidden", TaskSupport::Forbidden),
-                    ("optional", TaskSupport::Optional),
-                    ("required", TaskSupport::Required),
-                ];
-                support = choice(reader, &format!("{path}.task_support"), node, &choices);
-            } else {
-                reader.override_value(&format!("{path}."), "call", key, node, &mut values);
+            let path = format!("{path}.{}", key.get_ref());
+            match key.get_ref().as_ref() {
+                "task_support" => {
+                    let choices = [
+                        ("forbidden", TaskSupport::Forbidden),
+                        ("optional", TaskSupport::Optional),
+                        ("required", TaskSupport::Required),
+                    ];
+                    entry.task_support = choice(reader, &path, node, &choices);
+                }
+                "title" => entry.presentation.title = reader.text(&path, node),
+                "description" => entry.presentation.description = reader.text(&path, node),
+                "annotations" => entry.presentation.annotations = read_annotations(reader, &path, node),
+                name => {
+                    let prefix = path.strip_suffix(name).unwrap_or(&path);
+                    reader.override_value(prefix, "call", key, node, &mut entry.call);
+                }
             }
         }
-        tools.insert(tool.get_ref().to_string(), (support, values));
+        tools.insert(tool.get_ref().to_string(), entry);
     }
     tools
+}
+
+fn read_annotations(reader: &mut Reader<'_>, path: &str, node: &Node<'_>) -> Option<ToolAnnotations> {
+    let mut annotations = ToolAnnotations::default();
+    for (key, node) in reader.table(path, node)? {
+        let path = format!("{path}.{}", key.get_ref());
+        let hint = match key.get_ref().as_ref() {
+            "read_only" => &mut annotations.read_only,
+            "destructive" => &mut annotations.destructive,
+            "idempotent" => &mut annotations.idempotent,
+            "open_world" => &mut annotations.open_world,
+            _ => {
+                let known = "there are read_only, destructive, idempotent and open_world";
+                reader.refuse(key, format!("{path}: no such annotation; {known}"));
+                continue;
+            }
+        };
+        *hint = node.get_ref().as_bool();
+        if hint.is_none() {
+            reader.refuse(node, format!("{path}: must be true or false"));
+        }
+    }
+    Some(annotations)
 }
 
 fn read_grants(reader: &mut Reader<'_>, path: &str, node: &Node<'_>) -> Grants {

@@ -22,6 +22,7 @@ pub mod inspect;
 mod json;
 mod limits;
 mod load;
+mod mirrored;
 mod offers;
 mod operation;
 mod output;
@@ -31,6 +32,7 @@ pub mod schema;
 mod supervise;
 #[cfg(test)]
 mod tests;
+mod typed;
 mod world;
 
 use std::sync::Arc;
@@ -44,7 +46,7 @@ use crate::domain::task::{CallId, PluginVersion};
 
 pub use catalog::{Catalog, Library, PromptEntry, TemplateEntry, ToolEntry};
 pub use gate::Shared;
-pub use load::{LoadError, LoadedPlugin, PluginSource, Source, ToolPolicy};
+pub use load::{LoadError, LoadedPlugin, PluginSource, Presentation, Source, ToolPolicy};
 pub use operation::{Operation, Returned};
 pub use sandbox::{Sandbox, SandboxConfig, SandboxError};
 

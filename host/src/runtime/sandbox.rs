@@ -151,7 +151,7 @@ impl Sandbox {
             let name = load::name(&source, raw.manifest.as_ref()).map_err(|wrong| problems.push(wrong));
             let granted = host.grant(&source).map_err(|wrong| problems.extend(wrong));
             let linked = match host.compile(&raw) {
-                Ok(component) => load::link(&host.linker, &component).map_err(|wrong| problems.extend(wrong)),
+                Ok(component) => load::link(&host.linker, &component, &raw).map_err(|wrong| problems.extend(wrong)),
                 Err(wrong) => {
                     problems.push(wrong);
                     Err(())

@@ -8,6 +8,7 @@ mod offers;
 mod official;
 mod plain;
 mod sep1686;
+mod sessions;
 mod tasks;
 
 use std::sync::Arc;

@@ -2,12 +2,16 @@
 
 use super::*;
 use crate::domain::tool::TaskSupport;
-use crate::runtime::load::{LoadError, Source, ToolPolicy};
+use crate::runtime::load::{LoadError, Presentation, Source, ToolPolicy};
 
 fn bytes(wasm: impl Into<Vec<u8>>) -> PluginSource {
     let mut source = source(Source::Bytes(wasm.into().into()));
     source.name = Some("x".to_owned());
     source
+}
+
+fn policy(limits: CallLimits) -> ToolPolicy {
+    ToolPolicy { task_support: None, presentation: Presentation::default(), limits }
 }
 
 async fn problems(house: &House, source: PluginSource) -> String {
@@ -66,19 +70,19 @@ async fn the_operator_narrows_and_never_widens() {
     let Some(mut plugin) = sample("primes") else { return };
     let house = House::new();
     let lowered = CallLimits { promote_after_ms: 7, ..limits() };
-    let policy = ToolPolicy { task_support: Some(TaskSupport::Required), limits: lowered };
-    plugin.tools = BTreeMap::from([("count_primes".to_owned(), policy)]);
+    let narrowed = ToolPolicy { task_support: Some(TaskSupport::Required), ..policy(lowered) };
+    plugin.tools = BTreeMap::from([("count_primes".to_owned(), narrowed)]);
     house.publish(plugin.clone()).await;
     let catalog = house.sandbox.catalog();
     let entry = catalog.get("count_primes").unwrap();
     assert_eq!((entry.tool.task_support, entry.limits.promote_after_ms), (TaskSupport::Required, 7));
 
-    plugin.tools = BTreeMap::from([("no_such_tool".to_owned(), ToolPolicy { task_support: None, limits: limits() })]);
+    plugin.tools = BTreeMap::from([("no_such_tool".to_owned(), policy(limits()))]);
     assert!(problems(&house, plugin).await.contains("no_such_tool"));
     let mut text_plugin = sample("text").unwrap();
     text_plugin.tools = BTreeMap::from([(
         "echo".to_owned(),
-        ToolPolicy { task_support: Some(TaskSupport::Optional), limits: limits() },
+        ToolPolicy { task_support: Some(TaskSupport::Optional), ..policy(limits()) },
     )]);
     assert!(problems(&house, text_plugin).await.contains("task support"));
 }

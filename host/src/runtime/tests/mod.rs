@@ -6,6 +6,7 @@ mod imports;
 mod limits;
 mod loading;
 mod offers;
+mod typed;
 mod waiting;
 
 use std::collections::BTreeMap;
