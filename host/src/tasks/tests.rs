@@ -1,5 +1,7 @@
 //! The engine with a scripted executor and the store in memory.
 
+mod kept_from_its_end;
+
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
