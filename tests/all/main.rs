@@ -15,4 +15,5 @@ mod simulation;
 mod stdio;
 mod streams;
 mod tasks;
+mod typed;
 mod wire;
