@@ -183,6 +183,13 @@ async fn the_store_is_checked_exported_and_backed_up_with_and_without_a_host() {
     let copy = setup.path("copy");
     command::json(&["store", "backup", &copy.display().to_string()], &data).await;
     export(&setup, "with.jsonl").await;
+    let file = setup.path("with.jsonl").display().to_string();
+    let output =
+        command::output(&mut command::bulkhead(), &["store", "rebuild", "--from", &file, "--data"], Some(&data)).await;
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains("stop it"), "an old export is no news to a running host: {said}");
+    command::json(&["store", "rebuild"], &data).await;
+    assert_eq!(client.tasks().await, listed, "the running host goes on with a rebuilt store");
     host.terminate().await;
     command::json(&["store", "check"], &data).await;
     export(&setup, "without.jsonl").await;

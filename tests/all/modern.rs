@@ -215,3 +215,49 @@ async fn both_eras_share_one_pipe() {
     assert!(pipe.close().await.success());
     assert!(started.elapsed() < std::time::Duration::from_secs(4), "a listen stream does not hold the end up");
 }
+
+#[tokio::test]
+async fn messages_of_both_eras_alternate_on_one_pipe_and_share_its_tasks() {
+    let mut pipe = Pipe::connect(&Setup::with(&["text", "desk", "conformance"]), all_capabilities()).await;
+    let meta = json!({"io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {"elicitation": {"form": {}}, "extensions": {tests::modern::TASKS: {}}}});
+    let echo = json!({"name": "echo", "arguments": {"text": "a"}});
+    let modern = |mut params: Value| {
+        params["_meta"] = meta.clone();
+        params
+    };
+    // Every answer is checked against the schema of the era that asked.
+    for _ in 0..4 {
+        let old = pipe.call("tools/call", echo.clone()).await;
+        assert!(old["result"].get("resultType").is_none() && old["result"].get("_meta").is_none(), "{old}");
+        assert_eq!(pipe.call("tools/call", modern(echo.clone())).await["result"]["resultType"], "complete");
+    }
+    let refused = pipe.call("ping", modern(json!({}))).await;
+    assert_eq!(refused["error"]["code"], -32601);
+    assert_eq!(pipe.call("ping", json!({})).await["result"], json!({}));
+    assert_eq!(pipe.call("server/discover", json!({})).await["error"]["code"], -32602, "discovery says what it speaks");
+
+    let asking = json!({"name": "confirm_delete", "arguments": {"filename": "a.txt"}});
+    let mut with_task = asking.clone();
+    with_task["task"] = json!({"ttl": 600_000});
+    let old = pipe.call("tools/call", with_task).await["result"]["task"]["taskId"].clone();
+    let new = pipe.call("tools/call", modern(asking)).await["result"]["taskId"].clone();
+    for task in [old, new] {
+        let about = json!({"taskId": task});
+        let mut asked = Value::Null;
+        while asked["status"] != "input_required" {
+            asked = pipe.call("tasks/get", modern(about.clone())).await["result"].clone();
+        }
+        assert!(asked["inputRequests"]["confirm"].is_object(), "{asked}");
+        let seen = pipe.call("tasks/get", about.clone()).await["result"].clone();
+        assert_eq!(seen["status"], "input_required");
+        assert!(seen.get("inputRequests").is_none() && seen.get("ttl").is_some(), "{seen}");
+        let answers = json!({"confirm": {"action": "accept", "content": {"confirm": true}}});
+        pipe.call("tasks/update", modern(json!({"taskId": task, "inputResponses": answers}))).await;
+        let result = pipe.call("tasks/result", about).await["result"].clone();
+        assert_eq!(tests::client::text(&result), "Deleted a.txt");
+        let over = pipe.call("tasks/get", modern(json!({"taskId": task}))).await["result"].clone();
+        assert_eq!((&over["status"], &over["result"]["content"]), (&json!("completed"), &result["content"]));
+    }
+    assert!(pipe.close().await.success());
+}

@@ -220,9 +220,9 @@ pub(crate) enum StoreCommand {
         #[command(flatten)]
         operate: OperateArguments,
     },
-    /// Make a new database of an export, or of what can be read of the present one, which is kept beside it (needs the host stopped)
+    /// Make a new database of an export, or of what can be read of the present one, which is kept beside it
     Rebuild {
-        /// The export to restore
+        /// The export to restore (needs the host stopped)
         #[arg(long, value_name = "FILE")]
         from: Option<PathBuf>,
         #[command(flatten)]

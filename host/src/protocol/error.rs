@@ -10,10 +10,9 @@ use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 
 use super::Rejection;
-use super::wire::{TASKS_EXTENSION, single_line};
+use super::wire::{RelatedTask, TASKS_EXTENSION, single_line};
 use crate::domain::Json;
 use crate::domain::call::{CallError, ClientFeature, FaultKind};
-use crate::domain::task::TaskId;
 use crate::tasks;
 
 const PARSE_ERROR: i32 = -32700;
@@ -165,9 +164,8 @@ impl RpcError {
 
     /// What `tasks/result` says about a task that was cancelled: there is nothing that the call would have returned. Errors
     /// have no `_meta`, so the task is named in the data.
-    pub(crate) fn task_cancelled(id: TaskId) -> Self {
-        Self::new(INTERNAL_ERROR, "The task was cancelled")
-            .with(&serde_json::json!({super::wire::RELATED_TASK: {"taskId": id.to_string()}}))
+    pub(crate) fn task_cancelled(task: &RelatedTask) -> Self {
+        Self::new(INTERNAL_ERROR, "The task was cancelled").with(&serde_json::json!({task.key: task}))
     }
 
     /// A failure of the host: logged here, under the id that the client gets to see.

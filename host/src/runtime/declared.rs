@@ -7,6 +7,7 @@ use super::ToolEntry;
 use super::bindings::exports::bulkhead::plugin::tools as wit;
 use super::json::{accept, accept_meta};
 use super::load::ToolPolicy;
+use super::mirrored;
 use super::output::icons;
 use super::schema::Validator;
 use super::world::{escaped, is_control};
@@ -69,6 +70,10 @@ fn entry(tool: wit::Tool, terms: &Terms<'_>) -> Result<ToolEntry, Vec<String>> {
     check_description(&tool.description, &mut wrong);
 
     let input = schema("input schema", &tool.input_schema, &mut wrong);
+    if let Some((text, _)) = &input {
+        let marks = mirrored::problems(&serde_json::from_str(text.as_str()).unwrap_or_default());
+        wrong.extend(marks.into_iter().map(|problem| format!("input schema: {problem}")));
+    }
     let output = tool.output_schema.as_ref().and_then(|text| schema("output schema", text, &mut wrong));
     let meta = accept_meta(tool.meta).map_err(|problem| wrong.push(problem)).unwrap_or_default();
     let policy = terms.tools.get(&tool.name);
@@ -171,5 +176,50 @@ fn narrowed(declared: wit::TaskSupport, wanted: Option<TaskSupport>, wrong: &mut
                 .push(format!("the configuration makes its task support {wanted:?}, but the plugin says {declared:?}"));
             declared
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn declare(input_schema: &str) -> Result<Vec<Arc<ToolEntry>>, Vec<String>> {
+        let limits = CallLimits {
+            cpu_ms: 1,
+            wall_ms: 1,
+            memory_bytes: 1,
+            arguments_bytes: 1,
+            result_bytes: 1,
+            log_bytes: 1,
+            events_per_second: 1,
+            promote_after_ms: 1,
+            cancel_grace_ms: 1,
+            epoch_tick_ms: 1,
+        };
+        let version = PluginVersion { name: "p".to_owned(), digest: [0; 32] };
+        let terms = Terms { version: &version, prefix: "", limits: &limits, tools: &BTreeMap::new(), rerun: false };
+        let tool = wit::Tool {
+            name: "marked".to_owned(),
+            title: None,
+            description: "d".to_owned(),
+            input_schema: input_schema.to_owned(),
+            output_schema: None,
+            annotations: None,
+            task_support: wit::TaskSupport::Forbidden,
+            icons: Vec::new(),
+            meta: Vec::new(),
+        };
+        entries(vec![tool], &terms)
+    }
+
+    #[test]
+    fn a_tool_that_clients_would_drop_is_refused() {
+        let schema = |name: &str| {
+            format!(r#"{{"type":"object","properties":{{"a":{{"type":"string","x-mcp-header":"{name}"}}}}}}"#)
+        };
+        let kept = declare(&schema("Region")).unwrap();
+        assert!(kept[0].tool.input_schema.as_str().contains("x-mcp-header"), "it is listed as it was declared");
+        let wrong = declare(&schema("no token")).unwrap_err();
+        assert!(wrong[0].contains("\"marked\": input schema: x-mcp-header"), "{wrong:?}");
     }
 }

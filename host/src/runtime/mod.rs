@@ -22,6 +22,7 @@ pub mod inspect;
 mod json;
 mod limits;
 mod load;
+mod mirrored;
 mod offers;
 mod operation;
 mod output;

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use tokio::sync::{Semaphore, mpsc};
+use tracing::Instrument as _;
 use wasmtime::component::{Component, Linker};
 
 use super::cache::{Cache, write_new};
@@ -329,8 +330,8 @@ impl Executor for Sandbox {
         let control = Control { shared: Arc::clone(&shared) };
         let ground = self.ground.clone();
         let guest = match ready {
-            Some(plugin) => self.guests.spawn(call::run(ground, plugin, spec, shared, outbox)),
-            None => self.guests.spawn(run_kept(self.me.clone(), ground, spec, shared, outbox)),
+            Some(plugin) => self.guests.spawn(call::run(ground, plugin, spec, shared, outbox).in_current_span()),
+            None => self.guests.spawn(run_kept(self.me.clone(), ground, spec, shared, outbox).in_current_span()),
         };
         Ok(Running { events, control, stop: StopOnDrop(guest) })
     }

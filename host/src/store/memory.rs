@@ -170,7 +170,7 @@ impl State {
     }
 
     fn create(&mut self, creation: Creation) -> Result<Task, Error> {
-        let Creation { mut task, arguments, reserved_bytes, caps } = creation;
+        let Creation { mut task, arguments, output, reserved_bytes, caps } = creation;
         task.revision = 1;
         let key = (task.requestor, task.id);
         if self.tasks.contains_key(&key) {
@@ -178,7 +178,8 @@ impl State {
         }
         self.alias_free(&task)?;
         let reserved_bytes = if task.outcome().is_some() { 0 } else { reserved_bytes };
-        let entry = Entry { record: record::encode_task(&task)?, arguments, output: None, reserved_bytes };
+        let output = output.as_ref().map(record::encode_output).transpose()?;
+        let entry = Entry { record: record::encode_task(&task)?, arguments, output, reserved_bytes };
         self.ledger.admit(&task.requestor, entry.usage().bytes, &caps)?;
         if let Some(lease) = task.lease {
             self.leases.given(lease.node);

@@ -74,6 +74,8 @@ pub struct Creation {
     /// `revision` is 0; the store makes it 1.
     pub task: Task,
     pub arguments: Json,
+    /// Set for a task that is over from the start.
+    pub output: Option<ToolOutput>,
     /// Counted against the bytes quota until the output is there (or the task ends without one).
     pub reserved_bytes: u64,
     pub caps: StoredCaps,

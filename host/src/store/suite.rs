@@ -71,6 +71,7 @@ facts!(
     commit_at_an_old_revision_is_a_conflict,
     commit_of_an_absent_task_is_a_conflict,
     outputs_of_every_size_come_back,
+    a_task_may_be_over_from_the_start,
     a_large_record_comes_back_and_may_shrink,
     foreign_tasks_are_absent,
     list_is_newest_first_and_pages_meet,
@@ -268,6 +269,27 @@ async fn caps_are_checked_with_the_write(bed: Bed) {
     let creations = (10..30).map(|number| store.create(Creation { caps, ..creation(task(one, number)) }));
     let results = futures::future::join_all(creations).await;
     assert_eq!(results.iter().filter(|result| result.is_ok()).count(), 4);
+}
+
+async fn a_task_may_be_over_from_the_start(bed: Bed) {
+    let (store, owner) = (bed.store(), requestor(1, 1));
+    let over = |number| Task { phase: Phase::Ended(Outcome::Output { is_error: true }), ..task(owner, number) };
+    for (number, bytes) in [(1, 100), (2, 5_000), (3, 70_000)] {
+        let said = output("x".repeat(bytes));
+        let wanted = Creation { output: Some(said.clone()), reserved_bytes: 10_000_000, ..creation(over(number)) };
+        let created = store.create(wanted).await.unwrap();
+        assert_eq!(store.get(&owner, created.id).await.unwrap(), Some(created.clone()));
+        assert_eq!(store.output(&owner, created.id).await.unwrap(), Some(said));
+        assert!(store.commit(Change { task: created, output: None }).await.is_ok());
+    }
+    let usage = store.usage(&owner).await.unwrap().0;
+    assert!((75_000..80_000).contains(&usage.bytes), "{usage:?}");
+    let caps = StoredCaps { bytes_per_requestor: usage.bytes + 1_000, ..creation(over(4)).caps };
+    let wanted = Creation { output: Some(output("x".repeat(2_000))), caps, ..creation(over(4)) };
+    assert!(matches!(store.create(wanted).await, Err(Error::Quota { .. })));
+    assert_eq!(store.output(&owner, task_id(4)).await.unwrap(), None);
+    let lease = Lease { node: NodeId([1; 16]), until: 9 };
+    assert_eq!(store.claim(1, lease, 9).await.unwrap(), [], "there is nothing to run");
 }
 
 async fn usage_follows_the_tasks(bed: Bed) {

@@ -210,6 +210,12 @@ impl Tasks {
         Ok(inner.with_live_status(task))
     }
 
+    /// The task that was created under a name of its requestor's.
+    pub async fn named(&self, requestor: &Requestor, alias: &str) -> Result<Task, Error> {
+        let id = self.inner.store.by_alias(requestor, alias).await.map_err(|error| self.inner.store_error(error))?;
+        self.get(requestor, id.ok_or(Error::NotFound)?).await
+    }
+
     /// The output of a task that ended with one.
     pub async fn output(&self, requestor: &Requestor, id: TaskId) -> Result<ToolOutput, Error> {
         let output = self.inner.store.output(requestor, id).await.map_err(|error| self.inner.store_error(error))?;
@@ -274,9 +280,17 @@ impl Tasks {
         self.change(requestor, id, Event::Resume).await
     }
 
-    /// Removes a task that nobody was told of, and stops its run.
+    /// Removes a task, whatever its phase, and stops its run.
     pub async fn discard(&self, requestor: &Requestor, id: TaskId) -> Result<(), Error> {
         self.inner.expire(requestor, id).await.map_err(|error| self.inner.store_error(error))
+    }
+
+    /// Removes a task that is over, with everything that belongs to it.
+    pub async fn delete(&self, requestor: &Requestor, id: TaskId) -> Result<(), Error> {
+        if self.get(requestor, id).await?.outcome().is_none() {
+            return Err(Error::Illegal("only a task that is over can be deleted; cancel it first"));
+        }
+        self.discard(requestor, id).await
     }
 
     /// The time that the records are written in.

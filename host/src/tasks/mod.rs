@@ -97,6 +97,8 @@ pub enum RequestedTtl {
     Default,
     Ms(u64),
     Unlimited,
+    /// So many milliseconds after its end; `None`: as long as the host likes.
+    AfterEnd(Option<u64>),
 }
 
 /// A call to be made as a task.
@@ -105,6 +107,8 @@ pub struct TaskRequest {
     pub call: CallRequest,
     pub origin: Origin,
     pub ttl: RequestedTtl,
+    /// What the call came to before it began, such as arguments that do not fit: the task is over from the start, nothing runs.
+    pub output: Option<ToolOutput>,
 }
 
 /// What became of a request for a task that is to be made once.

@@ -125,7 +125,7 @@ impl<T> PlainCall<T> {
             let error = Error::Quota { limit: full.limit, value: full.value, retry_after_ms: None };
             return Err((self, error));
         }
-        let request = TaskRequest { call, origin, ttl };
+        let request = TaskRequest { call, origin, ttl, output: None };
         let task = match self.inner.record_running(&self.requestor, request, self.seed, self.call_id).await {
             Ok(task) => Arc::new(task),
             Err(error) => {

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use tokio::sync::watch;
+use tracing::Instrument as _;
 
 use super::admission::{Held, Permit, Purpose, Ticket};
 use super::creation::Identity;
@@ -111,7 +112,7 @@ pub(super) fn spawn(
     begin: Begin,
     known: Option<(Arc<ToolEntry>, Json)>,
 ) {
-    tokio::spawn(async move {
+    let work = async move {
         let drive = drive(&inner, &run, &task, begin, known);
         if AssertUnwindSafe(drive).catch_unwind().await.is_err() {
             let incident = incident();
@@ -120,7 +121,9 @@ pub(super) fn spawn(
             finish(&inner, &task, attempt, Err(CallError::Internal { incident })).await;
         }
         lock(&inner.runs).remove(&task.id);
-    });
+    };
+    // The log tells whose request began it.
+    tokio::spawn(work.in_current_span());
 }
 
 async fn drive(
@@ -276,7 +279,7 @@ async fn finish(inner: &Arc<Inner>, task: &Task, attempt: u32, result: Result<To
     }
 }
 
-fn first_line(output: &ToolOutput) -> Option<String> {
+pub(super) fn first_line(output: &ToolOutput) -> Option<String> {
     output.content.iter().find_map(|content| match &content.kind {
         ContentKind::Text(text) => Some(line(text)),
         _ => None,

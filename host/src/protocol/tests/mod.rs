@@ -7,6 +7,8 @@ mod modern;
 mod offers;
 mod official;
 mod plain;
+mod sep1686;
+mod sessions;
 mod tasks;
 
 use std::sync::Arc;

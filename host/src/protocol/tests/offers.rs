@@ -149,7 +149,9 @@ async fn a_session_is_told_what_is_offered_and_nothing_else_exists() {
     official::check("initialize", &reply);
     let expected = json!({"logging": {}, "tools": {"listChanged": true}, "prompts": {"listChanged": true},
         "resources": {"subscribe": true, "listChanged": true}, "completions": {}});
-    assert_eq!(reply["result"]["capabilities"], expected);
+    let mut capabilities = reply["result"]["capabilities"].clone();
+    assert!(capabilities.as_object_mut().unwrap().remove("experimental").is_some());
+    assert_eq!(capabilities, expected);
     let discovered = offering.plain().result("server/discover", json!({})).await;
     for member in ["resources", "prompts", "completions"] {
         assert_eq!(discovered["capabilities"][member], expected[member]);

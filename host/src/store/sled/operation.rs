@@ -88,6 +88,12 @@ pub(super) enum Operation {
     EndBackup {
         reply: Reply<super::backup::Changes>,
     },
+    /// Puts a newly made database in the place of the present one, between two groups.
+    Rebuild {
+        /// Keeps backups away.
+        guard: super::backup::Guard,
+        reply: Reply<super::rebuild::Rebuilt>,
+    },
     Close {
         reply: Reply<()>,
     },
@@ -116,6 +122,7 @@ impl Operation {
             | Self::Close { reply } => drop(reply.send(Err(error))),
             Self::Claim { reply, .. } => drop(reply.send(Err(error))),
             Self::EndBackup { reply } => drop(reply.send(Err(error))),
+            Self::Rebuild { reply, .. } => drop(reply.send(Err(error))),
         }
     }
 
@@ -155,6 +162,7 @@ impl Operation {
                 let (tap, view) = (Arc::clone(&shared.tap), Arc::clone(&shared.view));
                 plan.answers.push(Box::new(move |durable| drop(reply.send(durable.and_then(|()| tap.changes(&view))))));
             }
+            Self::Rebuild { reply, .. } => answer(plan, reply, Err(Error::Engine("a rebuild is no group".to_owned()))),
             Self::Close { reply } => answer(plan, reply, Ok(())),
         }
         Ok(())

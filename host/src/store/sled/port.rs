@@ -20,14 +20,17 @@ use crate::domain::{Json, UnixMs};
 #[async_trait]
 impl TaskStore for SledStore {
     async fn create(&self, creation: Creation) -> Result<Task, Error> {
-        let Creation { mut task, arguments, reserved_bytes, caps } = creation;
+        let Creation { mut task, arguments, output, reserved_bytes, caps } = creation;
         task.revision = 1;
         let key = TaskKey::new(&task.requestor, task.id);
         let mut payloads = Payloads::default();
         let (record, chunked) = place_record(record::encode_task(&task)?);
         payloads.chunks.extend(chunked);
         let arguments = self.place(Part::Arguments, arguments.as_str().into(), &mut payloads).await?;
-        let head = Box::new(Head::new(&task, record, arguments, reserved_bytes));
+        let mut head = Box::new(Head::new(&task, record, arguments, reserved_bytes));
+        if let Some(output) = output {
+            head.output = Some(self.place(Part::Output, record::encode_output(&output)?, &mut payloads).await?);
+        }
         self.ask(|reply| Operation::Create { key, head, payloads, caps, reply }).await?;
         Ok(task)
     }

@@ -34,7 +34,7 @@ impl World {
     }
 
     /// One that knows tasks as well.
-    fn tasked(&self) -> Modern<'_> {
+    pub(super) fn tasked(&self) -> Modern<'_> {
         self.plain().with_extension(TASKS, json!({}))
     }
 
