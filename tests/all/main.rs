@@ -22,4 +22,5 @@ mod stdio;
 mod streams;
 mod tasks;
 mod trace;
+mod typed;
 mod wire;

@@ -189,6 +189,7 @@ impl Sandbox {
             manifest: raw.manifest,
             imports,
             exports,
+            typed: loaded.plugin.exports.is_typed(),
             tools: loaded.tools.iter().map(|entry| entry.tool.clone()).collect(),
         })
     }
