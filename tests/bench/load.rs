@@ -25,8 +25,8 @@ impl Connection {
         Ok(Self { stream, buffer: Vec::with_capacity(4096), authority: authority.to_owned(), headers })
     }
 
-    /// Sends a body and gives the reply's.
-    pub(crate) async fn post(&mut self, body: &str) -> anyhow::Result<&[u8]> {
+    /// Sends a body.
+    pub(crate) async fn send(&mut self, body: &str) -> anyhow::Result<()> {
         let head = format!(
             "POST /mcp HTTP/1.1\r\nhost: {}\r\ncontent-type: application/json\r\n\
              accept: application/json, text/event-stream\r\n{}content-length: {}\r\n\r\n{body}",
@@ -34,8 +34,24 @@ impl Connection {
             self.headers,
             body.len()
         );
-        self.stream.write_all(head.as_bytes()).await?;
         self.buffer.clear();
+        Ok(self.stream.write_all(head.as_bytes()).await?)
+    }
+
+    /// Reads a stream until it has said this, and forgets it up to there.
+    pub(crate) async fn until(&mut self, said: &str) -> anyhow::Result<()> {
+        loop {
+            if let Some(at) = find(&self.buffer, said.as_bytes()) {
+                self.buffer.drain(..at + said.len());
+                return Ok(());
+            }
+            self.more().await?;
+        }
+    }
+
+    /// Sends a body and gives the reply's.
+    pub(crate) async fn post(&mut self, body: &str) -> anyhow::Result<&[u8]> {
+        self.send(body).await?;
         let (head_end, length) = loop {
             self.more().await?;
             if let Some(at) = find(&self.buffer, b"\r\n\r\n") {

@@ -4,7 +4,9 @@
 //! none of them shares a thread with the load generator.
 
 mod costs;
+mod levers;
 mod load;
+mod modern;
 mod peers;
 mod report;
 mod store;
@@ -53,6 +55,16 @@ async fn main() -> anyhow::Result<()> {
     }
     let plan = Plan { each: Duration::from_secs(arguments.seconds.max(1)), only: arguments.only };
     let mut report = Report::default();
+    if plan.wants("modern") {
+        modern::calls(&plan, &mut report).await?;
+        modern::promotion(&plan, &mut report).await?;
+        modern::polling(&plan, &mut report).await?;
+    }
+    if plan.wants("levers") {
+        levers::pause(&mut report).await?;
+        levers::steer(&mut report).await?;
+        levers::fan_out(&mut report).await?;
+    }
     if plan.wants("echo") || plan.wants("get") {
         throughput::calls_and_reads(&plan, &mut report).await?;
     }

@@ -51,6 +51,9 @@ How to read this. A number with the unit x is a ratio of two rates from this ver
   bare handler   an axum server that parses the same request and answers a constant; what HTTP and JSON cost without a host
   native server  an echo tool on the official Rust SDK (rmcp 3.9), unsandboxed, in its own process
   bare store     the same records (each created, then ended) written by as many callers straight into the store
+An echo sends the same bytes to all of them: the same request with the same headers, one after the other on each of 16 kept
+connections, and reads one JSON reply to its end. Modern rows compare revision 2026-07-28 with itself. In legacy rows the host
+serves sessions and the native server serves none, which is the quicker of its two ways.
 A ratio of 1 means as fast as that. Milliseconds and microseconds hold for this machine only; `made of` says which rates or
 times went into the result. Other work on the machine moves all of it: run the bench alone, and more than once.
 ";

@@ -65,14 +65,14 @@ pub(crate) async fn calls_and_reads(plan: &Plan, report: &mut Report) -> anyhow:
     let rate = |measured: &Measured| format!("{:.0}/s", measured.per_second);
     let ratio = called.0.per_second / bare.per_second;
     let made_of = format!("{} to {} of the bare handler", rate(&called.0), rate(&bare));
-    report.add("sandboxed echo, 16 connections", made_of, ratio, "x", Budget::AtLeast(0.4));
+    report.add("legacy: sandboxed echo, 16 connections", made_of, ratio, "x", Budget::AtLeast(0.4));
 
     if cfg!(feature = "bench") {
         let peer = peers::start(Peer::Native).await?;
         let native = load::drive(plain(&peer.url, CONNECTIONS).await?, plan.each, echo).await?;
         let made_of = format!("{} to {} of the native server", rate(&called.0), rate(&native));
         let ratio = called.0.per_second / native.per_second;
-        report.add("sandboxed echo, 16 connections", made_of, ratio, "x", Budget::AtLeast(1.0));
+        report.add("legacy: sandboxed echo, 16 connections", made_of, ratio, "x", Budget::AtLeast(1.0));
     }
     let made_of = format!("processor time: {:.0} µs an echo, {:.0} µs a ping", called.1, pinged.1);
     report.add("processor time of a call above a ping", made_of, called.1 - pinged.1, "µs", Budget::None);
@@ -97,7 +97,7 @@ pub(crate) async fn calls_and_reads(plan: &Plan, report: &mut Report) -> anyhow:
 }
 
 /// A measurement with the host's processor time for each request, in microseconds.
-async fn costed(
+pub(crate) async fn costed(
     host: &Host,
     connections: Vec<Connection>,
     each: Duration,

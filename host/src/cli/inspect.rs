@@ -57,6 +57,7 @@ fn describe(inspection: &Inspection) -> anyhow::Result<Value> {
         "bytes": inspection.size,
         "imports": inspection.imports,
         "exports": inspection.exports,
+        "typed": inspection.typed,
         "manifest": manifest,
         "tools": tools,
         "prompts": prompts,
@@ -81,7 +82,7 @@ fn text(inspection: &Inspection, value: &Value) -> String {
         Some(manifest) => list("manifest (what the plugin wants)", &plain_lines(manifest.text.trim())),
         None => list("manifest (what the plugin wants)", &["none".to_owned()]),
     }
-    lines.push("\ntools".to_owned());
+    lines.push(if inspection.typed { "\ntools (its functions)" } else { "\ntools" }.to_owned());
     for (tool, shown) in inspection.tools.iter().zip(value["tools"].as_array().into_iter().flatten()) {
         lines.push(format!("  {}  (tasks: {})", tool.name, format!("{:?}", tool.task_support).to_lowercase()));
         lines.extend(plain_lines(&tool.description).into_iter().map(|line| format!("      {line}")));

@@ -23,6 +23,7 @@ mod shown;
 #[cfg(test)]
 mod tests;
 mod timestamp;
+mod trace;
 mod wire;
 
 use std::pin::Pin;
@@ -189,9 +190,9 @@ impl Protocol {
             return refusal;
         }
         match (era, message) {
-            (Era::Modern, message) => modern::receive(&self.shared, &peer, message),
+            (Era::Modern, message) => trace::within(message.params(), || modern::receive(&self.shared, &peer, message)),
             (Era::Legacy, Message::Request { id, method, params }) => {
-                legacy::request(&self.shared, &peer, id, &method, params)
+                trace::within(params, || legacy::request(&self.shared, &peer, id, &method, params))
             }
             // A line cannot be refused like a POST: what is no request is never answered there.
             (Era::Legacy, Message::Notification { .. }) if peer.connection.is_some() && peer.session.is_none() => {

@@ -1,6 +1,7 @@
 //! What a component exports: its interfaces, and the one place where they are called.
 //!
-//! Every plugin exports tools; resources, prompts and completions are looked up in each component and taken where they are there.
+//! Every plugin of our world exports tools; resources, prompts and completions are looked up in each component and taken where they
+//! are there. The functions of a component that does not know us are tools too.
 
 use wasmtime::component::types::ComponentItem;
 use wasmtime::component::{Instance, InstancePre};
@@ -8,7 +9,9 @@ use wasmtime::component::{Instance, InstancePre};
 use super::bindings::bulkhead::plugin::types as wit;
 use super::bindings::exports::bulkhead::plugin::{completions, prompts, resources, tools};
 use super::call::Call;
+use super::load::Raw as Component;
 use super::operation::Operation;
+use super::typed;
 use super::world::escaped;
 use crate::domain::offer::Reference;
 
@@ -19,10 +22,18 @@ type Store = wasmtime::Store<Call>;
 
 /// The interfaces of one component.
 pub(super) struct Exports {
-    tools: tools::GuestIndices,
+    tools: Tools,
     resources: Option<resources::GuestIndices>,
     prompts: Option<prompts::GuestIndices>,
     completions: Option<completions::GuestIndices>,
+}
+
+/// Where a component's tools come from.
+enum Tools {
+    /// It lists them.
+    Listed(tools::GuestIndices),
+    /// They are its functions.
+    Typed(typed::Functions),
 }
 
 /// What a guest gave back, unchecked.
@@ -46,12 +57,25 @@ impl Exports {
     ///
     /// # Errors
     ///
-    /// When tools are not there, or an interface is there with other types than the world's.
-    pub(super) fn find(instance: &InstancePre<Call>) -> Result<Self, Vec<String>> {
+    /// When tools are not there, an interface is there with other types than the world's, or a function cannot be a tool.
+    pub(super) fn find(instance: &InstancePre<Call>, file: &Component) -> Result<Self, Vec<String>> {
         let mut problems = Vec::new();
-        let tools = tools::GuestIndices::new(instance).map_err(|error| {
-            let wrong = escaped(&format!("{error:#}"));
-            problems.push(format!("it does not export bulkhead:plugin/tools@0.1.0 of the world: {wrong}"));
+        let tools = tools::GuestIndices::new(instance).map(Tools::Listed).or_else(|error| {
+            let component = instance.component();
+            let functions = (!typed::is_ours(component))
+                .then(|| typed::Functions::find(component, &file.bytes, file.wit_file.as_deref()));
+            match functions {
+                Some(Ok(functions)) => return Ok(Tools::Typed(functions)),
+                Some(Err(wrong)) => {
+                    problems.push("it does not export bulkhead:plugin/tools@0.1.0 of the world, and its own functions cannot be tools".to_owned());
+                    problems.extend(wrong);
+                }
+                None => {
+                    let wrong = escaped(&format!("{error:#}"));
+                    problems.push(format!("it does not export bulkhead:plugin/tools@0.1.0 of the world: {wrong}"));
+                }
+            }
+            Err(())
         });
         let mut optional = Optional { instance, problems };
         let resources = optional.interface("bulkhead:plugin/resources@", resources::GuestIndices::new);
@@ -61,6 +85,11 @@ impl Exports {
             Ok(tools) if optional.problems.is_empty() => Ok(Self { tools, resources, prompts, completions }),
             _ => Err(optional.problems),
         }
+    }
+
+    /// Whether the tools are the component's own functions.
+    pub(super) fn is_typed(&self) -> bool {
+        matches!(self.tools, Tools::Typed(_))
     }
 
     pub(super) fn has_resources(&self) -> bool {
@@ -84,8 +113,14 @@ impl Exports {
     ) -> wasmtime::Result<Result<Raw, wit::CallError>> {
         match operation {
             Operation::CallTool { tool, arguments } => {
-                let guest = self.tools.load(&mut *store, instance)?;
-                Ok(guest.call_call_tool(store, &tool, &arguments.as_str().to_owned()).await?.map(Raw::Tool))
+                let returned = match &self.tools {
+                    Tools::Listed(tools) => {
+                        let guest = tools.load(&mut *store, instance)?;
+                        guest.call_call_tool(store, &tool, &arguments.as_str().to_owned()).await?
+                    }
+                    Tools::Typed(functions) => functions.call(store, instance, &tool, arguments.as_str()).await?,
+                };
+                Ok(returned.map(Raw::Tool))
             }
             Operation::ListResources { cursor } => {
                 let Some(resources) = &self.resources else { return Ok(Err(not_offered("resources"))) };
@@ -125,7 +160,10 @@ impl Exports {
         store: &mut Store,
         instance: &Instance,
     ) -> wasmtime::Result<Result<Listed, wit::CallError>> {
-        let tools = self.tools.load(&mut *store, instance)?.call_list_tools(&mut *store).await?;
+        let tools = match &self.tools {
+            Tools::Listed(tools) => tools.load(&mut *store, instance)?.call_list_tools(&mut *store).await?,
+            Tools::Typed(functions) => functions.tools(),
+        };
         let templates = match &self.resources {
             None => Vec::new(),
             Some(resources) => match resources.load(&mut *store, instance)?.call_list_templates(&mut *store).await? {

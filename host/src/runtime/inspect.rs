@@ -36,6 +36,8 @@ pub struct Inspection {
     /// `interface.function`, in the order of the component.
     pub imports: Vec<String>,
     pub exports: Vec<String>,
+    /// Whether the component knows nothing of this host, so that its functions are the tools.
+    pub typed: bool,
     pub tools: Vec<Tool>,
     pub prompts: Vec<Prompt>,
     pub templates: Vec<ResourceTemplate>,

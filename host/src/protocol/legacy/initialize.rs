@@ -7,12 +7,12 @@ use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::Empty;
-use crate::protocol::capabilities::{Capabilities, INTERACTION_EXTENSION, client_tasks, features, interaction};
+use crate::protocol::capabilities::{Capabilities, client_tasks, features, interaction};
 use crate::protocol::error::RpcError;
 use crate::protocol::jsonrpc::{self, RequestId};
 use crate::protocol::offers::Offered;
 use crate::protocol::session::{self, Session, Settled, Version};
-use crate::protocol::{Peer, Received, Shared, sep1686};
+use crate::protocol::{Peer, Received, Shared};
 use crate::runtime::Catalog;
 
 #[derive(Deserialize)]
@@ -97,22 +97,36 @@ struct ServerCapabilities {
     offered: Offered,
     #[serde(skip_serializing_if = "Option::is_none")]
     tasks: Option<serde_json::Value>,
-    experimental: serde_json::Value,
+    experimental: Experimental,
 }
 
 impl ServerCapabilities {
     fn new(version: Version, catalog: &Catalog) -> Self {
         let tasks = || json!({"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}});
-        let mut experimental = json!({sep1686::TASK: {"list": {}, "delete": {}, "requests": {"tools": {"call": {}}}}});
-        if version.has_tasks() {
-            experimental[INTERACTION_EXTENSION] = json!({"steer": true, "pause": true});
-        }
         Self {
             logging: Empty {},
             tools: json!({"listChanged": true}),
             offered: Offered::new(catalog),
             tasks: version.has_tasks().then(tasks),
-            experimental,
+            experimental: Experimental::new(version),
+        }
+    }
+}
+
+/// Vendors' names and drafts: clients that do not know them pass them over.
+#[derive(Serialize)]
+struct Experimental {
+    #[serde(rename = "modelcontextprotocol.io/task")]
+    sep1686: serde_json::Value,
+    #[serde(rename = "dev.bulkhead/task-interaction", skip_serializing_if = "Option::is_none")]
+    interaction: Option<serde_json::Value>,
+}
+
+impl Experimental {
+    fn new(version: Version) -> Self {
+        Self {
+            sep1686: json!({"list": {}, "delete": {}, "requests": {"tools": {"call": {}}}}),
+            interaction: version.has_tasks().then(|| json!({"steer": true, "pause": true})),
         }
     }
 }
