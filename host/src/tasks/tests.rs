@@ -453,7 +453,7 @@ async fn related_tasks_need_not_have_ended() {
     let world = world();
     let running = world.create(&ANNA, "forever").await.unwrap().id;
     let call = CallRequest { related: vec![running], ..world.call("quick") };
-    let request = TaskRequest { call, origin: origin(), ttl: RequestedTtl::Ms(5_000) };
+    let request = TaskRequest { call, origin: origin(), ttl: RequestedTtl::Ms(5_000), output: None };
     let task = world.tasks.create(&ANNA, request).await.unwrap();
     assert_eq!(task.related, [running]);
     world.ended(task.id).await;
