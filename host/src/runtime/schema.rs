@@ -40,19 +40,34 @@ pub struct Validator {
 }
 
 impl Validator {
-    /// Compiles a schema whose root says `"type": "object"`.
+    /// Compiles a schema whose root says `"type": "object"`, as one of arguments does.
     ///
     /// # Errors
     ///
     /// Everything that is wrong with it, in words for the plugin's author.
     pub fn compile(schema: &str) -> Result<Self, Vec<String>> {
+        Self::build(schema, true)
+    }
+
+    /// Compiles a schema of any values, as one of results is since 2026-07-28. It is an object itself: no list holds `true`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::compile`].
+    pub fn compile_any(schema: &str) -> Result<Self, Vec<String>> {
+        Self::build(schema, false)
+    }
+
+    fn build(schema: &str, objects_only: bool) -> Result<Self, Vec<String>> {
         if schema.len() > SCHEMA_BYTES_MAX {
             return Err(vec![format!("{} bytes; {SCHEMA_BYTES_MAX} is the most", schema.len())]);
         }
         let schema: Value =
             serde_json::from_str(schema).map_err(|error| vec![format!("not well-formed JSON: {error}")])?;
         let mut wrong = Vec::new();
-        if schema.get("type").and_then(Value::as_str) != Some("object") {
+        if !schema.is_object() {
+            wrong.push("it is no object".to_owned());
+        } else if objects_only && schema.get("type").and_then(Value::as_str) != Some("object") {
             wrong.push("its root does not say \"type\": \"object\"".to_owned());
         }
         if let Some(dialect) = schema.get("$schema")
@@ -228,6 +243,16 @@ mod tests {
         }
         assert!(wrong(&json!({"type": "object", "properties": {"a": deep}})).contains("nested"));
         assert!(Validator::compile("{").unwrap_err()[0].contains("well-formed"));
+    }
+
+    #[test]
+    fn results_may_be_of_any_type() {
+        let numbers = Validator::compile_any(r#"{"type": "array", "items": {"type": "integer"}}"#).unwrap();
+        assert!(numbers.check(&json!([1, 2])).is_ok());
+        assert_eq!(numbers.check(&json!([1, "two"])).unwrap_err()[0].path, "/1");
+        assert!(Validator::compile_any("{}").unwrap().check(&json!(null)).is_ok());
+        assert!(Validator::compile_any("true").unwrap_err()[0].contains("object"));
+        assert!(Validator::compile_any(r#"{"type": "objekt"}"#).is_err());
     }
 
     #[test]
