@@ -5,11 +5,15 @@
 
 mod bad_input;
 mod commands;
+mod egress;
 mod hostile;
+mod interaction;
 mod isolation;
 mod limits;
 mod modern;
 mod recovery;
+mod refusals;
+mod requirements;
 mod rust_client;
 mod rust_client_modern;
 mod sep1686;

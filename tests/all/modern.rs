@@ -217,6 +217,26 @@ async fn both_eras_share_one_pipe() {
 }
 
 #[tokio::test]
+async fn a_task_asks_what_its_own_request_declared() {
+    let host = Setup::with(&["conformance"]).start().await;
+    let client = Modern::full(&host, None);
+    let mut mute = client.clone();
+    mute.capabilities.as_object_mut().expect("capabilities").remove("elicitation");
+    let arguments = json!({"filename": "notes.txt"});
+    let asking = client.task("confirm_delete", arguments.clone()).await;
+    client.until_status(&asking, "input_required").await;
+    // The one that looks could be asked; the one that made the task could not.
+    let task = mute.task("confirm_delete", arguments).await;
+    let over = until("the task to end", async || {
+        let now = client.result("tasks/get", json!({"taskId": task})).await;
+        assert_ne!(now["status"], "input_required", "{now}");
+        matches!(now["status"].as_str(), Some("completed" | "failed")).then_some(now)
+    })
+    .await;
+    assert!(over["error"]["code"] == -32021 || over["result"]["isError"] == true, "{over}");
+}
+
+#[tokio::test]
 async fn messages_of_both_eras_alternate_on_one_pipe_and_share_its_tasks() {
     let mut pipe = Pipe::connect(&Setup::with(&["text", "desk", "conformance"]), all_capabilities()).await;
     let meta = json!({"io.modelcontextprotocol/protocolVersion": "2026-07-28",

@@ -12,11 +12,11 @@ use rmcp::model::{
     Implementation, ProgressNotificationParam, SamplingMessage, ServerResult,
 };
 use rmcp::service::{NotificationContext, RequestContext, RunningService};
-use rmcp::transport::{StreamableHttpClientTransport, TokioChildProcess};
+use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::{ClientHandler, RoleClient, ServiceExt as _};
 use serde_json::{Value, json};
-use tests::Setup;
 use tests::wait::{soon, until};
+use tests::{Setup, witness};
 
 /// A user and a model in one.
 #[derive(Clone, Default)]
@@ -120,13 +120,16 @@ async fn everything(session: Session) {
 #[tokio::test]
 async fn the_rust_sdk_client_works_over_http() {
     let host = Setup::with(&["text", "primes", "desk"]).start().await;
-    let transport = StreamableHttpClientTransport::from_uri(host.url.clone());
+    let (url, witness) = witness::before(&host).await;
+    let transport = StreamableHttpClientTransport::from_uri(url);
     Box::pin(everything(Desk::default().serve(transport).await.expect("a session"))).await;
+    witness.assert_sound();
 }
 
 #[tokio::test]
 async fn the_rust_sdk_client_works_over_stdio() {
     let setup = Setup::with(&["text", "primes", "desk"]);
-    let transport = TokioChildProcess::new(setup.command("stdio")).expect("the host starts");
-    Box::pin(everything(Desk::default().serve(transport).await.expect("a session"))).await;
+    let (_child, pipes, witness) = witness::between(setup.command("stdio"));
+    Box::pin(everything(Desk::default().serve(pipes).await.expect("a session"))).await;
+    witness.assert_sound();
 }

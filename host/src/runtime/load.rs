@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
 use sha2::{Digest as _, Sha256};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use wasmtime::component::{Component, HasSelf, InstancePre, Linker};
 
 use super::bindings::PluginFull;
@@ -27,7 +28,7 @@ use crate::domain::Json;
 use crate::domain::call::{CallError, ClientFeatures};
 use crate::domain::limits::CallLimits;
 use crate::domain::task::{CallId, PluginVersion};
-use crate::domain::tool::{TaskSupport, ToolAnnotations};
+use crate::domain::tool::{TaskSupport, Tool, ToolAnnotations};
 
 /// Bytes of a component. Stops a compiler bomb.
 const COMPONENT_BYTES_MAX: u64 = 128 << 20;
@@ -95,6 +96,13 @@ pub struct LoadedPlugin {
     pub(super) source: PluginSource,
 }
 
+impl LoadedPlugin {
+    /// Its tools, each with its name inside the plugin: without the operator's prefix.
+    pub fn own_tools(&self) -> impl Iterator<Item = (&str, &Tool)> {
+        self.tools.iter().map(|entry| (entry.plugin_tool.as_str(), &entry.tool))
+    }
+}
+
 impl std::fmt::Debug for LoadedPlugin {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("LoadedPlugin").field("version", &self.version).field("tools", &self.tools.len()).finish()
@@ -114,7 +122,7 @@ pub(super) struct Raw {
 pub(super) fn read(source: &Source) -> Result<Raw, Vec<String>> {
     let bytes: Arc<[u8]> = match source {
         Source::Bytes(bytes) => Arc::clone(bytes),
-        Source::File(path) => read_file(path).map_err(|wrong| vec![wrong])?.into(),
+        Source::File(path) => read_component(path).map_err(|wrong| vec![wrong])?.into(),
     };
     check_kind(&bytes).map_err(|wrong| vec![wrong])?;
     let manifest = super::inspect::manifest(&bytes).map_err(|wrong| vec![wrong])?;
@@ -125,7 +133,12 @@ pub(super) fn read(source: &Source) -> Result<Raw, Vec<String>> {
     Ok(Raw { digest: Sha256::digest(&bytes).into(), bytes, manifest, wit_file })
 }
 
-fn read_file(path: &Path) -> Result<Vec<u8>, String> {
+/// Reads a component's file, if it is not larger than one may be.
+///
+/// # Errors
+///
+/// In words for the operator.
+pub fn read_component(path: &Path) -> Result<Vec<u8>, String> {
     let size = std::fs::metadata(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?.len();
     if size > COMPONENT_BYTES_MAX {
         return Err(format!("{size} bytes; a component has at most {COMPONENT_BYTES_MAX}"));
@@ -296,14 +309,24 @@ pub(super) struct Prepared {
     pub(super) uris: Vec<String>,
 }
 
+/// What a policy about a tool means that the plugin does not offer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum UnknownTools {
+    /// A mistake in the configuration.
+    Refuse,
+    /// It is about another version of the plugin.
+    Ignore,
+}
+
 /// The last step: what it offers, on the operator's terms.
-pub(super) fn finish(prepared: Prepared) -> Result<LoadedPlugin, Vec<String>> {
+pub(super) fn finish(prepared: Prepared, unknown_tools: UnknownTools) -> Result<LoadedPlugin, Vec<String>> {
     let Prepared { source, version, granted, instance, exports, mut listed, uris } = prepared;
     let terms = Terms {
         version: &version,
         prefix: &source.prefix,
         limits: &source.limits,
         tools: &source.tools,
+        unknown_tools,
         rerun: source.rerun,
     };
     let library = Arc::new(Library {
@@ -332,6 +355,8 @@ pub(super) fn finish(prepared: Prepared) -> Result<LoadedPlugin, Vec<String>> {
         exports,
         granted: Arc::new(granted),
         entries: tools.clone(),
+        calls: AtomicUsize::new(0),
+        withdrawn: watch::channel(false).0,
     };
     Ok(LoadedPlugin { version, tools, offers, plugin: Arc::new(plugin), source })
 }

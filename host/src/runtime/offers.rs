@@ -229,3 +229,26 @@ fn within(bytes: usize, bytes_max: u64) -> Result<(), CallError> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_more_values_than_a_client_may_get() {
+        let returned = |count: usize, total| completions::Completion {
+            values: (0..count).map(|number| number.to_string()).collect(),
+            total,
+            has_more: false,
+            meta: Vec::new(),
+        };
+        let all = completion(returned(100, None)).unwrap();
+        assert_eq!((all.values.len(), all.total, all.has_more), (100, Some(100), false));
+        let cut = completion(returned(101, None)).unwrap();
+        assert_eq!((cut.values.len(), cut.total, cut.has_more), (100, Some(101), true));
+        let few = completion(returned(1, Some(7))).unwrap();
+        assert_eq!((few.values.len(), few.total, few.has_more), (1, Some(7), false));
+        let long = completions::Completion { values: vec!["x".repeat(VALUE_BYTES_MAX + 1)], ..returned(0, None) };
+        assert!(completion(long).is_err());
+    }
+}

@@ -6,6 +6,8 @@
 //! A guest with WIT of its own (`plugins/NAME/wit/NAME.wit`) does not know this host and carries no manifest; its WIT is
 //! published beside the component, where the host looks for descriptions.
 //!
+//! Folders with a `plugin.py` or `plugin.js` are the business of `scripted`.
+//!
 //! A finished component is written only if its bytes changed, so that whatever is derived from it stays valid.
 
 use std::path::{Path, PathBuf};
@@ -13,25 +15,36 @@ use std::process::Command;
 
 use anyhow::{Context as _, bail};
 
-use crate::{layout, manifest, steps, toolchain};
+use crate::{layout, manifest, scripted, steps, toolchain};
 
 const BROKEN: &str = "broken";
 
 /// Compiles the guests and publishes the named ones, or all of them.
 pub(crate) fn build(names: &[String]) -> anyhow::Result<()> {
     let known = folders()?;
+    let scripts = scripted::folders()?;
     for name in names {
-        if !known.contains(name) {
-            bail!("there is no guest `{name}`; there are: {}", known.join(", "));
+        if !known.contains(name) && !scripts.contains(name) {
+            bail!("there is no guest `{name}`; there are: {}, {}", known.join(", "), scripts.join(", "));
         }
     }
-    let chosen = if names.is_empty() { &known[..] } else { names };
-    compile(&known)?;
+    let is_chosen = |name: &&String| names.is_empty() || names.contains(*name);
+    let mut finished = publish_compiled(&known, &known.iter().filter(is_chosen).collect::<Vec<_>>())?;
+    for name in scripts.iter().filter(is_chosen) {
+        finished.push(scripted::build(name, !names.is_empty())?);
+    }
+    if names.is_empty() { remove_others(&finished) } else { Ok(()) }
+}
 
+fn publish_compiled(known: &[String], chosen: &[&String]) -> anyhow::Result<Vec<PathBuf>> {
+    if chosen.is_empty() {
+        return Ok(Vec::new());
+    }
+    compile(known)?;
     let built = layout::guest_target().join(toolchain::TARGET).join("guest");
     let mut finished = Vec::new();
     for name in chosen {
-        if name == BROKEN {
+        if *name == BROKEN {
             for example in examples()? {
                 let component = format!("{example}.wasm");
                 finished.push(publish(&built.join("examples").join(&component), &component)?);
@@ -47,16 +60,16 @@ pub(crate) fn build(names: &[String]) -> anyhow::Result<()> {
             finished.push(publish(&component, &format!("{name}.wasm"))?);
         }
     }
-    if names.is_empty() { remove_others(&finished) } else { Ok(()) }
+    Ok(finished)
 }
 
-/// The guests' names: the folders under `plugins/`, without the two crates that are no guests.
+/// The guests' names: the folders under `plugins/`, without the crates that are no guests.
 fn folders() -> anyhow::Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in std::fs::read_dir(layout::guest_sources())? {
         let entry = entry?;
         let Ok(name) = entry.file_name().into_string() else { continue };
-        if !["sdk", "xtask"].contains(&name.as_str()) && entry.path().join("Cargo.toml").is_file() {
+        if !["author", "sdk", "xtask"].contains(&name.as_str()) && entry.path().join("Cargo.toml").is_file() {
             names.push(name);
         }
     }

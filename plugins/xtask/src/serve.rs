@@ -48,8 +48,12 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     explain(&options.listen, &config, &data);
     let host = layout::target().join(if options.dev { "debug" } else { "release" }).join("bulkhead");
     // The host takes this process's place, so that Ctrl-C and SIGTERM reach it and its exit code is ours.
+    // Pinned, because what was just built is what a visitor wants to see, whatever the data directory remembers.
+    let pinned =
+        SAMPLES.iter().flat_map(|(name, _)| ["--plugin".into(), layout::components().join(format!("{name}.wasm"))]);
     let failure = Command::new(&host)
         .arg("serve")
+        .args(pinned)
         .args(["--listen", &options.listen])
         .arg("--config")
         .arg(&config)
