@@ -5,6 +5,7 @@
 
 use std::ops::Bound;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::ArcSwapOption;
 
@@ -28,17 +29,26 @@ pub(super) struct View {
     tree: ArcSwapOption<::sled::Tree>,
     /// The group that is applied but not yet durable. After a failed write it stays here until the engine was opened again.
     pending: ArcSwapOption<Group>,
+    /// Counts up whenever readers may see something else than before.
+    generation: AtomicU64,
 }
 
 impl View {
     /// Takes the tree away (`None`) or gives a newly opened one.
     pub(super) fn set_tree(&self, tree: Option<::sled::Tree>) {
         self.tree.store(tree.map(Arc::new));
+        self.generation.fetch_add(1, Ordering::Release);
+    }
+
+    /// What [`RowStore::generation`](super::super::RowStore::generation) says.
+    pub(super) fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
     }
 
     /// Hides a group from the readers (before it is applied), or shows it (`None`, once it is durable).
     pub(super) fn hide(&self, group: Option<Arc<Group>>) {
         self.pending.store(group);
+        self.generation.fetch_add(1, Ordering::Release);
     }
 
     pub(super) fn get(&self, key: &[u8]) -> Result<Option<::sled::IVec>, Error> {
