@@ -3,6 +3,9 @@
 //! The crate `broken` is the exception: each of its examples is one component that a host must refuse, so that a dozen
 //! of them need no folder each.
 //!
+//! A guest with WIT of its own (`plugins/NAME/wit/NAME.wit`) does not know this host and carries no manifest; its WIT is
+//! published beside the component, where the host looks for descriptions.
+//!
 //! Folders with a `plugin.py` or `plugin.js` are the business of `scripted`.
 //!
 //! A finished component is written only if its bytes changed, so that whatever is derived from it stays valid.
@@ -43,12 +46,18 @@ fn publish_compiled(known: &[String], chosen: &[&String]) -> anyhow::Result<Vec<
     for name in chosen {
         if *name == BROKEN {
             for example in examples()? {
-                finished.push(publish(&built.join("examples").join(format!("{example}.wasm")), &example)?);
+                let component = format!("{example}.wasm");
+                finished.push(publish(&built.join("examples").join(&component), &component)?);
             }
         } else {
             let component = built.join(format!("{}.wasm", package(name).replace('-', "_")));
-            manifest::check(&component).with_context(|| format!("plugins/{name}"))?;
-            finished.push(publish(&component, name)?);
+            let wit = layout::guest_sources().join(name).join("wit").join(format!("{name}.wit"));
+            if wit.is_file() {
+                finished.push(publish(&wit, &format!("{name}.wit"))?);
+            } else {
+                manifest::check(&component).with_context(|| format!("plugins/{name}"))?;
+            }
+            finished.push(publish(&component, &format!("{name}.wasm"))?);
         }
     }
     Ok(finished)
@@ -102,9 +111,9 @@ fn compile(names: &[String]) -> anyhow::Result<()> {
     steps::run(&format!("compile the guests for {}", toolchain::TARGET), &mut cargo)
 }
 
-/// Puts a component where hosts and tests look for it.
-fn publish(built: &Path, name: &str) -> anyhow::Result<PathBuf> {
-    let destination = layout::components().join(format!("{name}.wasm"));
+/// Puts a component, or its WIT, where hosts and tests look for it.
+fn publish(built: &Path, file: &str) -> anyhow::Result<PathBuf> {
+    let destination = layout::components().join(file);
     let bytes = std::fs::read(built).with_context(|| format!("{} was not built", built.display()))?;
     if std::fs::read(&destination).is_ok_and(|present| present == bytes) {
         return Ok(destination);
@@ -114,7 +123,7 @@ fn publish(built: &Path, name: &str) -> anyhow::Result<PathBuf> {
     let aside = destination.with_extension("part");
     std::fs::write(&aside, &bytes)?;
     std::fs::rename(&aside, &destination)?;
-    eprintln!("xtask: target/plugins/{name}.wasm: {} bytes", bytes.len());
+    eprintln!("xtask: target/plugins/{file}: {} bytes", bytes.len());
     Ok(destination)
 }
 
@@ -122,7 +131,8 @@ fn publish(built: &Path, name: &str) -> anyhow::Result<PathBuf> {
 fn remove_others(finished: &[PathBuf]) -> anyhow::Result<()> {
     for entry in std::fs::read_dir(layout::components())? {
         let path = entry?.path();
-        if path.extension().is_some_and(|extension| extension == "wasm") && !finished.contains(&path) {
+        let is_ours = path.extension().is_some_and(|extension| extension == "wasm" || extension == "wit");
+        if is_ours && !finished.contains(&path) {
             eprintln!("xtask: {} has no source any more and is removed", path.display());
             std::fs::remove_file(path)?;
         }
