@@ -5,7 +5,9 @@
 
 mod bad_input;
 mod commands;
+mod egress;
 mod hostile;
+mod interaction;
 mod isolation;
 mod limits;
 mod modern;
@@ -20,4 +22,5 @@ mod stdio;
 mod streams;
 mod tasks;
 mod trace;
+mod typed;
 mod wire;

@@ -281,3 +281,31 @@ async fn messages_of_both_eras_alternate_on_one_pipe_and_share_its_tasks() {
     }
     assert!(pipe.close().await.success());
 }
+
+#[tokio::test]
+async fn a_result_that_is_no_object_is_structured_in_one_era_and_text_in_the_other() {
+    let host = Setup::with(&["probe"]).start().await;
+    let (modern, legacy) = (Modern::full(&host, None), Client::connect(&host).await);
+    let squares = |list: Value| {
+        let tools = list["tools"].as_array().expect("tools");
+        tools.iter().find(|tool| tool["name"] == "squares").expect("the tool").clone()
+    };
+    let schema = &squares(modern.result("tools/list", json!({})).await)["outputSchema"];
+    assert_eq!((&schema["type"], &schema["items"]["type"]), (&json!("array"), &json!("integer")));
+    let older = squares(legacy.call("tools/list", json!({})).await.expect("tools/list"));
+    assert!(older.get("outputSchema").is_none(), "an output schema is one of objects there: {older}");
+
+    let count = json!({"count": 3});
+    let result = modern.tool("squares", count.clone()).await;
+    assert_eq!(result["structuredContent"], json!([1, 4, 9]));
+    assert_eq!(tests::client::text(&result), "[1,4,9]");
+    let older = legacy.tool("squares", count.clone()).await.expect("a result");
+    assert!(older.get("structuredContent").is_none(), "{older}");
+    assert_eq!(tests::client::text(&older), "[1,4,9]");
+
+    let task = legacy.task("squares", count).await;
+    let over = modern.until_status(&task, "completed").await;
+    assert_eq!(over["result"]["structuredContent"], json!([1, 4, 9]));
+    let fetched = legacy.about("tasks/result", &task).await.expect("tasks/result");
+    assert_eq!((fetched.get("structuredContent"), tests::client::text(&fetched)), (None, "[1,4,9]"));
+}

@@ -124,7 +124,7 @@ async fn execute_at(data: &Path, command: Command, absent: Absent) -> anyhow::Re
 }
 
 /// Paths go to another process: they must not depend on where this one stands.
-fn absolute(path: &Path) -> anyhow::Result<PathBuf> {
+pub(super) fn absolute(path: &Path) -> anyhow::Result<PathBuf> {
     std::path::absolute(path).with_context(|| format!("{} is no path", path.display()))
 }
 

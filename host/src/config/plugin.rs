@@ -11,8 +11,14 @@ use super::{Place, Report, keys};
 use crate::domain::Json;
 use crate::domain::limits::CallLimits;
 use crate::domain::tool::{TaskSupport, ToolAnnotations};
+use crate::plugins::{AcceptChanges, DrainThen};
 use crate::runtime::Presentation;
 use crate::runtime::policy::{DirGrant, Grants, HttpGrant};
+use crate::tasks::FAULTS_IN_A_ROW;
+
+/// 30 days.
+const DRAIN_MS_MAX: u64 = 2_592_000_000;
+const QUARANTINE_AFTER_MAX: u32 = 1_000_000;
 
 /// One plugin to load.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +29,14 @@ pub struct PluginConfig {
     /// Put before the names of its tools.
     pub prefix: String,
     pub on_restart: OnRestart,
+    /// Which changes of accepted definitions a switch may make without being told to.
+    pub accept_changes: AcceptChanges,
+    /// How long calls of a replaced version may go on, in milliseconds; 0: as long as they like.
+    pub drain_ms: u64,
+    /// What happens to them then.
+    pub drain_then: DrainThen,
+    /// Faults in a row after which a requestor is kept away for a while; 0: never.
+    pub quarantine_after: u32,
     /// What the guest reads through the `config` import.
     pub settings: BTreeMap<String, Json>,
     pub grants: Grants,
@@ -78,6 +92,10 @@ impl PluginConfig {
             file,
             prefix: String::new(),
             on_restart: OnRestart::Fail,
+            accept_changes: AcceptChanges::default(),
+            drain_ms: 0,
+            drain_then: DrainThen::default(),
+            quarantine_after: FAULTS_IN_A_ROW,
             settings: BTreeMap::new(),
             grants: Grants::default(),
             call,
@@ -170,13 +188,33 @@ fn read_one(reader: &mut Reader<'_>, node: &Node<'_>) -> Option<PluginEntry> {
                 let choices = [("fail", OnRestart::Fail), ("rerun", OnRestart::Rerun)];
                 entry.plugin.on_restart = choice(reader, &path, node, &choices).unwrap_or_default();
             }
+            "accept_changes" => {
+                let choices = [
+                    ("none", AcceptChanges::Nothing),
+                    ("compatible", AcceptChanges::Compatible),
+                    ("any", AcceptChanges::Anything),
+                ];
+                entry.plugin.accept_changes = choice(reader, &path, node, &choices).unwrap_or_default();
+            }
+            "drain_ms" => entry.plugin.drain_ms = number(reader, &path, node, DRAIN_MS_MAX),
+            "drain_then" => {
+                let choices = [("wait", DrainThen::Wait), ("cancel", DrainThen::Cancel), ("fail", DrainThen::Fail)];
+                entry.plugin.drain_then = choice(reader, &path, node, &choices).unwrap_or_default();
+            }
+            "quarantine_after" => {
+                let faults = number(reader, &path, node, u64::from(QUARANTINE_AFTER_MAX));
+                entry.plugin.quarantine_after = u32::try_from(faults).unwrap_or(QUARANTINE_AFTER_MAX);
+            }
             "config" => entry.plugin.settings = read_settings(reader, &path, node),
             "grants" => entry.plugin.grants = read_grants(reader, &path, node),
             "call" => entry.call = reader.overrides(&prefix, "call", node),
             "tool" => entry.tools = read_tools(reader, &path, node),
             _ => reader.refuse(
                 key,
-                format!("{path}: no such key; there are name, file, prefix, on_restart, config, grants, call and tool"),
+                format!(
+                    "{path}: no such key; there are name, file, prefix, on_restart, accept_changes, drain_ms, drain_then, \
+                     quarantine_after, config, grants, call and tool"
+                ),
             ),
         }
     }
@@ -221,6 +259,18 @@ fn choice<T: Copy>(reader: &mut Reader<'_>, path: &str, node: &Node<'_>, choices
         reader.refuse(node, format!("{path}: {text:?} is not one of {}", words.join(", ")));
     }
     found
+}
+
+/// A whole number from 0 to `max`.
+fn number(reader: &mut Reader<'_>, path: &str, node: &Node<'_>, max: u64) -> u64 {
+    let found = match node.get_ref() {
+        DeValue::Integer(integer) => u64::from_str_radix(integer.as_str(), integer.radix()).ok(),
+        _ => None,
+    };
+    found.filter(|number| *number <= max).unwrap_or_else(|| {
+        reader.refuse(node, format!("{path}: must be a whole number from 0 to {max}"));
+        0
+    })
 }
 
 /// Settings are any JSON for the guest.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::ToolEntry;
 use super::bindings::exports::bulkhead::plugin::tools as wit;
 use super::json::{accept, accept_meta};
-use super::load::ToolPolicy;
+use super::load::{ToolPolicy, UnknownTools};
 use super::mirrored;
 use super::output::icons;
 use super::schema::Validator;
@@ -31,6 +31,7 @@ pub(super) struct Terms<'a> {
     pub(super) prefix: &'a str,
     pub(super) limits: &'a CallLimits,
     pub(super) tools: &'a BTreeMap<String, ToolPolicy>,
+    pub(super) unknown_tools: UnknownTools,
     pub(super) rerun: bool,
 }
 
@@ -56,7 +57,8 @@ pub(super) fn entries(declared: Vec<wit::Tool>, terms: &Terms<'_>) -> Result<Vec
             Err(wrong) => problems.extend(wrong.into_iter().map(|wrong| format!("tool {shown:?}: {wrong}"))),
         }
     }
-    for name in terms.tools.keys().filter(|name| !seen.contains(*name)) {
+    let strict = terms.unknown_tools == UnknownTools::Refuse;
+    for name in terms.tools.keys().filter(|name| strict && !seen.contains(*name)) {
         problems.push(format!("the configuration names a tool {name:?} that the plugin does not offer"));
     }
     if problems.is_empty() { Ok(entries) } else { Err(problems) }
@@ -69,12 +71,13 @@ fn entry(tool: wit::Tool, terms: &Terms<'_>) -> Result<ToolEntry, Vec<String>> {
     check_line("title", tool.title.as_deref().unwrap_or_default(), TITLE_BYTES_MAX, &mut wrong);
     check_description(&tool.description, &mut wrong);
 
-    let input = schema("input schema", &tool.input_schema, &mut wrong);
+    let input = schema("input schema", &tool.input_schema, Validator::compile, &mut wrong);
     if let Some((text, _)) = &input {
         let marks = mirrored::problems(&serde_json::from_str(text.as_str()).unwrap_or_default());
         wrong.extend(marks.into_iter().map(|problem| format!("input schema: {problem}")));
     }
-    let output = tool.output_schema.as_ref().and_then(|text| schema("output schema", text, &mut wrong));
+    let output = tool.output_schema.as_ref();
+    let output = output.and_then(|text| schema("output schema", text, Validator::compile_any, &mut wrong));
     let meta = accept_meta(tool.meta).map_err(|problem| wrong.push(problem)).unwrap_or_default();
     let policy = terms.tools.get(&tool.name);
     let task_support = narrowed(tool.task_support, policy.and_then(|policy| policy.task_support), &mut wrong);
@@ -147,8 +150,13 @@ pub(super) fn check_description(text: &str, wrong: &mut Vec<String>) {
     }
 }
 
-fn schema(what: &str, text: &str, wrong: &mut Vec<String>) -> Option<(Json, Validator)> {
-    match (Validator::compile(text), accept(text)) {
+fn schema(
+    what: &str,
+    text: &str,
+    compile: fn(&str) -> Result<Validator, Vec<String>>,
+    wrong: &mut Vec<String>,
+) -> Option<(Json, Validator)> {
+    match (compile(text), accept(text)) {
         (Ok(validator), Ok(text)) => Some((text, validator)),
         (Err(problems), _) => {
             wrong.extend(problems.into_iter().map(|problem| format!("{what}: {problem}")));
@@ -202,7 +210,14 @@ mod tests {
             epoch_tick_ms: 1,
         };
         let version = PluginVersion { name: "p".to_owned(), digest: [0; 32] };
-        let terms = Terms { version: &version, prefix: "", limits: &limits, tools: &BTreeMap::new(), rerun: false };
+        let terms = Terms {
+            version: &version,
+            prefix: "",
+            limits: &limits,
+            tools: &BTreeMap::new(),
+            unknown_tools: UnknownTools::Refuse,
+            rerun: false,
+        };
         let tool = wit::Tool {
             name: "marked".to_owned(),
             title: None,

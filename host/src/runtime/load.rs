@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
 use sha2::{Digest as _, Sha256};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use wasmtime::component::{Component, HasSelf, InstancePre, Linker};
 
 use super::bindings::PluginFull;
@@ -26,8 +27,9 @@ use super::{CallFacts, Library, ToolEntry};
 use crate::domain::Json;
 use crate::domain::call::{CallError, ClientFeatures};
 use crate::domain::limits::CallLimits;
+use crate::domain::offer::Resource;
 use crate::domain::task::{CallId, PluginVersion};
-use crate::domain::tool::{TaskSupport, ToolAnnotations};
+use crate::domain::tool::{TaskSupport, Tool, ToolAnnotations};
 
 /// Bytes of a component. Stops a compiler bomb.
 const COMPONENT_BYTES_MAX: u64 = 128 << 20;
@@ -95,6 +97,13 @@ pub struct LoadedPlugin {
     pub(super) source: PluginSource,
 }
 
+impl LoadedPlugin {
+    /// Its tools, each with its name inside the plugin: without the operator's prefix.
+    pub fn own_tools(&self) -> impl Iterator<Item = (&str, &Tool)> {
+        self.tools.iter().map(|entry| (entry.plugin_tool.as_str(), &entry.tool))
+    }
+}
+
 impl std::fmt::Debug for LoadedPlugin {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("LoadedPlugin").field("version", &self.version).field("tools", &self.tools.len()).finish()
@@ -114,7 +123,7 @@ pub(super) struct Raw {
 pub(super) fn read(source: &Source) -> Result<Raw, Vec<String>> {
     let bytes: Arc<[u8]> = match source {
         Source::Bytes(bytes) => Arc::clone(bytes),
-        Source::File(path) => read_file(path).map_err(|wrong| vec![wrong])?.into(),
+        Source::File(path) => read_component(path).map_err(|wrong| vec![wrong])?.into(),
     };
     check_kind(&bytes).map_err(|wrong| vec![wrong])?;
     let manifest = super::inspect::manifest(&bytes).map_err(|wrong| vec![wrong])?;
@@ -125,7 +134,12 @@ pub(super) fn read(source: &Source) -> Result<Raw, Vec<String>> {
     Ok(Raw { digest: Sha256::digest(&bytes).into(), bytes, manifest, wit_file })
 }
 
-fn read_file(path: &Path) -> Result<Vec<u8>, String> {
+/// Reads a component's file, if it is not larger than one may be.
+///
+/// # Errors
+///
+/// In words for the operator.
+pub fn read_component(path: &Path) -> Result<Vec<u8>, String> {
     let size = std::fs::metadata(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?.len();
     if size > COMPONENT_BYTES_MAX {
         return Err(format!("{size} bytes; a component has at most {COMPONENT_BYTES_MAX}"));
@@ -233,7 +247,7 @@ pub(super) async fn list(
     instance: &InstancePre<Call>,
     exports: &Arc<Exports>,
     limits: &CallLimits,
-) -> Result<(Listed, Vec<String>), String> {
+) -> Result<(Listed, Vec<Resource>), String> {
     let limits = CallLimits { cpu_ms: LIST_CPU_MS, wall_ms: LIST_WALL_MS, ..limits.clone() };
     let what = if exports.is_typed() { "it cannot be started" } else { "list-tools failed" };
     let failed = |error| match error {
@@ -250,15 +264,15 @@ pub(super) async fn list(
         return Ok((listed, Vec::new()));
     }
     let visitor = Arc::clone(exports);
-    let uris = visit(ground, instance, unheard(name, &limits)?, &limits, move |store, instance| {
-        Box::pin(async move { visitor.uris(store, &instance).await })
+    let resources = visit(ground, instance, unheard(name, &limits)?, &limits, move |store, instance| {
+        Box::pin(async move { visitor.resources(store, &instance).await })
     });
     // What cannot be listed without grants may well be listed in a call; then it belongs to nobody beforehand.
-    let uris = uris.await.unwrap_or_else(|error| {
+    let resources = resources.await.unwrap_or_else(|error| {
         tracing::debug!(plugin = &**name, %error, "resources cannot be listed at load");
         Vec::new()
     });
-    Ok((listed, uris))
+    Ok((listed, offers::listable(resources)))
 }
 
 /// A call that nobody listens to: a plugin that asks or reports while it is loaded talks to the wall.
@@ -292,18 +306,28 @@ pub(super) struct Prepared {
     pub(super) instance: InstancePre<Call>,
     pub(super) exports: Arc<Exports>,
     pub(super) listed: Listed,
-    /// Of the resources that it lists.
-    pub(super) uris: Vec<String>,
+    /// Those that it lists without grants.
+    pub(super) resources: Vec<Resource>,
+}
+
+/// What a policy about a tool means that the plugin does not offer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum UnknownTools {
+    /// A mistake in the configuration.
+    Refuse,
+    /// It is about another version of the plugin.
+    Ignore,
 }
 
 /// The last step: what it offers, on the operator's terms.
-pub(super) fn finish(prepared: Prepared) -> Result<LoadedPlugin, Vec<String>> {
-    let Prepared { source, version, granted, instance, exports, mut listed, uris } = prepared;
+pub(super) fn finish(prepared: Prepared, unknown_tools: UnknownTools) -> Result<LoadedPlugin, Vec<String>> {
+    let Prepared { source, version, granted, instance, exports, mut listed, resources } = prepared;
     let terms = Terms {
         version: &version,
         prefix: &source.prefix,
         limits: &source.limits,
         tools: &source.tools,
+        unknown_tools,
         rerun: source.rerun,
     };
     let library = Arc::new(Library {
@@ -321,7 +345,7 @@ pub(super) fn finish(prepared: Prepared) -> Result<LoadedPlugin, Vec<String>> {
     let tools = declared::entries(std::mem::take(&mut listed.tools), &terms);
     let offers = offers::declared(listed, &source.prefix, &library);
     let (tools, offers) = match (tools, offers) {
-        (Ok(tools), Ok(offers)) => (tools, Offers { uris, ..offers }),
+        (Ok(tools), Ok(offers)) => (tools, Offers { resources, ..offers }),
         (tools, offers) => {
             return Err(tools.err().into_iter().chain(offers.err()).flatten().collect());
         }
@@ -332,6 +356,8 @@ pub(super) fn finish(prepared: Prepared) -> Result<LoadedPlugin, Vec<String>> {
         exports,
         granted: Arc::new(granted),
         entries: tools.clone(),
+        calls: AtomicUsize::new(0),
+        withdrawn: watch::channel(false).0,
     };
     Ok(LoadedPlugin { version, tools, offers, plugin: Arc::new(plugin), source })
 }

@@ -56,7 +56,7 @@ pub(super) fn declared(listed: Listed, prefix: &str, library: &Arc<Library>) -> 
         return Err(problems);
     }
     let mut offers =
-        Offers { library: Arc::clone(library), prompts: Vec::new(), templates: Vec::new(), uris: Vec::new() };
+        Offers { library: Arc::clone(library), prompts: Vec::new(), templates: Vec::new(), resources: Vec::new() };
     let mut seen = HashSet::new();
     for listed in prompts {
         let shown = escaped(&listed.name).to_string();
@@ -139,6 +139,11 @@ fn template(template: wit_resources::ResourceTemplate) -> Result<(ResourceTempla
         meta,
     };
     Ok((checked, parsed))
+}
+
+/// The resources that a plugin listed when it was loaded, without those that no page may hold.
+pub(super) fn listable(returned: Vec<wit_resources::ResourceInfo>) -> Vec<Resource> {
+    returned.into_iter().filter_map(|item| listed(item).ok()).collect()
 }
 
 /// A page of resources.

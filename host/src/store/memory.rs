@@ -10,7 +10,7 @@ use async_trait::async_trait;
 
 use super::leases::Leases;
 use super::ledger::Ledger;
-use super::{Change, Creation, Error, ListPosition, RowKind, RowStore, TaskStore, Usage, record};
+use super::{Change, Creation, Error, ListPosition, RowKind, RowState, RowStore, TaskStore, Usage, record};
 use crate::domain::requestor::Requestor;
 use crate::domain::task::{Lease, NodeId, Task, TaskId};
 use crate::domain::tool::ToolOutput;
@@ -354,6 +354,26 @@ impl RowStore for MemoryStore {
                 return Err(Error::Exists);
             }
             state.rows.insert(key, value);
+            Ok(())
+        })
+    }
+
+    async fn change_rows(&self, kind: RowKind, expected: Vec<RowState>, changes: Vec<RowState>) -> Result<(), Error> {
+        for (key, value) in &changes {
+            super::check_row(key, value.as_deref().unwrap_or_default())?;
+        }
+        self.write(|state| {
+            for (key, value) in expected {
+                if state.rows.get(&(kind, key)) != value.as_ref() {
+                    return Err(Error::Conflict);
+                }
+            }
+            for (key, value) in changes {
+                match value {
+                    Some(value) => state.rows.insert((kind, key), value),
+                    None => state.rows.remove(&(kind, key)),
+                };
+            }
             Ok(())
         })
     }

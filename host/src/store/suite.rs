@@ -85,6 +85,7 @@ facts!(
     removal_leaves_nothing,
     rows_are_kept_by_kind,
     row_size_is_bounded,
+    several_rows_change_together_or_not_at_all,
     everything_survives_reopening,
     leases_end_with_the_process,
     concurrent_commits_have_one_winner,
@@ -455,6 +456,26 @@ async fn rows_are_kept_by_kind(bed: Bed) {
     store.remove_row(RowKind::Token, b"b").await.unwrap();
     assert_eq!(keys(store.rows(RowKind::Token, Some(b""), 9).await.unwrap()), [b"a", b"c"]);
     assert_eq!(store.rows(RowKind::Plugin, None, 9).await.unwrap(), []);
+}
+
+async fn several_rows_change_together_or_not_at_all(mut bed: Bed) {
+    let store = bed.store();
+    let row = |key: &str, value: Option<&str>| (key.as_bytes().to_vec(), value.map(|value| value.as_bytes().to_vec()));
+    let kind = RowKind::Plugin;
+    let first = vec![row("a", Some("1")), row("b", Some("1")), row("absent", None)];
+    store.change_rows(kind, vec![row("a", None)], first).await.unwrap();
+    let second = vec![row("a", Some("2")), row("b", None)];
+    for stale in [row("a", None), row("a", Some("0")), row("absent", Some("1"))] {
+        let refused = store.change_rows(kind, vec![row("b", Some("1")), stale], second.clone()).await;
+        assert!(matches!(refused, Err(Error::Conflict)));
+    }
+    let large = vec![row("a", Some("3")), (b"b".to_vec(), Some(vec![0; ROW_BYTES_MAX + 1]))];
+    assert!(matches!(store.change_rows(kind, Vec::new(), large).await, Err(Error::Quota { .. })));
+    assert_eq!(store.row(kind, b"a").await.unwrap(), Some(b"1".to_vec()));
+    store.change_rows(kind, vec![row("a", Some("1")), row("b", Some("1"))], second).await.unwrap();
+    drop(store);
+    bed.reopen().await;
+    assert_eq!(bed.store().rows(kind, None, 9).await.unwrap(), [(b"a".to_vec(), b"2".to_vec())]);
 }
 
 async fn row_size_is_bounded(bed: Bed) {

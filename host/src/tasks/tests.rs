@@ -1,5 +1,7 @@
 //! The engine with a scripted executor and the store in memory.
 
+mod kept_from_its_end;
+
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -416,7 +418,7 @@ async fn a_draining_host_takes_nothing_new() {
     let world = world();
     let task = world.create(&ANNA, "forever").await.unwrap();
     world.tasks.drain(Duration::from_millis(10)).await.unwrap();
-    assert!(matches!(world.create(&ANNA, "quick").await, Err(Error::Draining)));
+    assert!(matches!(world.create(&ANNA, "quick").await, Err(Error::Unavailable { why: Unavailable::Draining, .. })));
     world.store.restart();
     let after = crate::store::TaskStore::get(&*world.store, &ANNA, task.id).await.unwrap().unwrap();
     assert_eq!(after.outcome(), Some(&Outcome::Error(CallError::Interrupted)));
@@ -451,7 +453,7 @@ async fn related_tasks_need_not_have_ended() {
     let world = world();
     let running = world.create(&ANNA, "forever").await.unwrap().id;
     let call = CallRequest { related: vec![running], ..world.call("quick") };
-    let request = TaskRequest { call, origin: origin(), ttl: RequestedTtl::Ms(5_000) };
+    let request = TaskRequest { call, origin: origin(), ttl: RequestedTtl::Ms(5_000), output: None };
     let task = world.tasks.create(&ANNA, request).await.unwrap();
     assert_eq!(task.related, [running]);
     world.ended(task.id).await;

@@ -144,7 +144,7 @@ impl Waiting {
                 Next::News(Err(RecvError::Lagged(_))) => {
                     task = Arc::new(self.shared.tasks.get(self.session.requestor(), self.id).await?);
                 }
-                Next::News(Err(RecvError::Closed)) => return Err(tasks::Error::Draining),
+                Next::News(Err(RecvError::Closed)) => return Err(tasks::Error::draining()),
             }
             if task.outcome().is_some() {
                 offers.close(self.id);

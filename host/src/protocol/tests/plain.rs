@@ -249,16 +249,16 @@ async fn a_changed_tool_list_is_told_once_to_who_listens() {
     let anna = world.anna().await;
     let mut stream = anna.standalone();
     assert!(stream.is_silent().await);
-    world.tasks.catalog_changed();
-    world.tasks.catalog_changed();
+    world.tasks.lists_changed(&LIST_KINDS);
+    world.tasks.lists_changed(&LIST_KINDS);
     assert_eq!(stream.next().await, json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}));
     assert!(stream.is_silent().await);
     drop(stream);
-    world.tasks.catalog_changed();
+    world.tasks.lists_changed(&LIST_KINDS);
     let mut stream = anna.standalone();
     assert_eq!(stream.next().await["method"], "notifications/tools/list_changed");
     let mut newer = anna.standalone();
-    world.tasks.catalog_changed();
+    world.tasks.lists_changed(&LIST_KINDS);
     assert_eq!(newer.next().await["method"], "notifications/tools/list_changed");
     assert!(stream.is_silent().await);
 }

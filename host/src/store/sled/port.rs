@@ -7,7 +7,9 @@ use std::sync::PoisonError;
 
 use async_trait::async_trait;
 
-use super::super::{Change, Creation, Error, ListPosition, RowKind, RowStore, TaskStore, Usage, check_row, record};
+use super::super::{
+    Change, Creation, Error, ListPosition, RowKind, RowState, RowStore, TaskStore, Usage, check_row, record,
+};
 use super::head::{self, Head, Place};
 use super::keys::{self, Part, TaskKey, kind};
 use super::operation::{Operation, Payloads};
@@ -166,9 +168,24 @@ impl RowStore for SledStore {
         self.ask(|reply| Operation::PutRow { key, value, absent_only, reply }).await
     }
 
+    async fn change_rows(&self, kind: RowKind, expected: Vec<RowState>, changes: Vec<RowState>) -> Result<(), Error> {
+        for (key, value) in &changes {
+            check_row(key, value.as_deref().unwrap_or_default())?;
+        }
+        let sealed = |rows: Vec<RowState>| {
+            rows.into_iter().map(|(key, value)| (keys::row(kind, &key), value.map(head::seal_row))).collect()
+        };
+        let (expected, changes) = (sealed(expected), sealed(changes));
+        self.ask(|reply| Operation::ChangeRows { expected, changes, reply }).await
+    }
+
     async fn remove_row(&self, kind: RowKind, key: &[u8]) -> Result<(), Error> {
         let key = keys::row(kind, key);
         self.ask(|reply| Operation::RemoveRow { key, reply }).await
+    }
+
+    fn generation(&self) -> Option<u64> {
+        Some(self.shared.view.generation())
     }
 
     async fn rows(
