@@ -14,12 +14,16 @@ pub(crate) fn build(project: &Project, options: &Options) -> Result<Vec<u8>, Err
         let remedy = format!("Install Rust from https://rustup.rs, then `rustup target add {TARGET}`.");
         return Err(Error::Missing { what: "cargo".to_owned(), remedy });
     };
+    // Said before minutes of compiling end in "can't find crate for `core`". Who builds the library beside knows what to do.
+    if !has_target() && !options.cargo.iter().any(|argument| argument.contains("build-std")) {
+        let what = format!("the standard library for {TARGET}");
+        return Err(Error::Missing { what, remedy: format!("Install it with `rustup target add {TARGET}`.") });
+    }
     let mut command = Command::new(cargo);
     command.current_dir(&project.folder);
     command.args(["build", "--lib", "--release", "--target", TARGET, "--message-format=json-render-diagnostics"]);
     command.args(&options.cargo);
-    let built = programs::output("cargo build", &mut command)
-        .map_err(|error| if has_target() { error } else { missing_target() })?;
+    let built = programs::output("cargo build", &mut command)?;
     let component = component(&built).ok_or_else(|| Error::Failed {
         step: "cargo build",
         reason: "it made no component: the package needs `[lib]` with `crate-type = [\"cdylib\"]`".to_owned(),
@@ -32,11 +36,6 @@ fn has_target() -> bool {
     let compiler = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     let asked = Command::new(compiler).args(["--print", "target-libdir", "--target", TARGET]).output();
     asked.is_ok_and(|said| PathBuf::from(String::from_utf8_lossy(&said.stdout).trim()).is_dir())
-}
-
-fn missing_target() -> Error {
-    let what = format!("the standard library for {TARGET}");
-    Error::Missing { what, remedy: format!("Install it with `rustup target add {TARGET}`.") }
 }
 
 /// The file that Cargo names last: that of the package itself.
