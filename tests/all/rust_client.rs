@@ -15,8 +15,9 @@ use rmcp::service::{NotificationContext, RequestContext, RunningService};
 use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::{ClientHandler, RoleClient, ServiceExt as _};
 use serde_json::{Value, json};
+use tests::Setup;
+use tests::relay::{self, Era, Relay};
 use tests::wait::{soon, until};
-use tests::{Setup, witness};
 
 /// A user and a model in one.
 #[derive(Clone, Default)]
@@ -120,16 +121,18 @@ async fn everything(session: Session) {
 #[tokio::test]
 async fn the_rust_sdk_client_works_over_http() {
     let host = Setup::with(&["text", "primes", "desk"]).start().await;
-    let (url, witness) = witness::before(&host).await;
-    let transport = StreamableHttpClientTransport::from_uri(url);
+    let relay = Relay::before(&host).await;
+    let transport = StreamableHttpClientTransport::from_uri(relay.url.clone());
     Box::pin(everything(Desk::default().serve(transport).await.expect("a session"))).await;
-    witness.assert_sound();
+    let (legacy, modern) = relay.witness.content();
+    assert!(legacy > 15 && modern == 0, "{legacy} and {modern} messages");
 }
 
 #[tokio::test]
 async fn the_rust_sdk_client_works_over_stdio() {
     let setup = Setup::with(&["text", "primes", "desk"]);
-    let (_child, pipes, witness) = witness::between(setup.command("stdio"));
-    Box::pin(everything(Desk::default().serve(pipes).await.expect("a session"))).await;
-    witness.assert_sound();
+    let pipe = relay::pipe(&setup, Era::Legacy);
+    Box::pin(everything(Desk::default().serve(pipe.ends).await.expect("a session"))).await;
+    let (legacy, modern) = pipe.witness.content();
+    assert!(legacy > 15 && modern == 0, "{legacy} and {modern} messages");
 }

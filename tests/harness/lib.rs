@@ -13,7 +13,6 @@ pub mod schema;
 pub mod stdio;
 pub mod stream;
 pub mod wait;
-pub mod witness;
 
 pub use client::{Client, Failure};
 pub use host::{Host, Setup};

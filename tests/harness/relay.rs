@@ -21,6 +21,7 @@ use tokio::process::Child;
 
 use crate::host::{Host, Setup};
 use crate::schema::{self, Expected};
+use crate::stream;
 
 /// Bytes of a client's message.
 const MESSAGE_BYTES_MAX: usize = 16 << 20;
@@ -173,20 +174,16 @@ async fn pass_on(State(way): State<Way>, request: Request) -> Response {
 struct Events {
     witness: Witness,
     question: Question,
-    /// The beginning of a line.
+    /// The beginning of an event.
     rest: Vec<u8>,
 }
 
 impl Events {
     fn look(&mut self, chunk: &Bytes) {
         self.rest.extend_from_slice(chunk);
-        while let Some(end) = self.rest.iter().position(|byte| *byte == b'\n') {
-            let line: Vec<u8> = self.rest.drain(..=end).collect();
-            // The host writes one line of data for each event; an empty one begins a stream that can be resumed.
-            let data = line.strip_prefix(b"data:").map(<[u8]>::trim_ascii);
-            if let Some(data) = data.filter(|data| !data.is_empty()) {
-                self.witness.look(data, &self.question);
-            }
+        // An event without data begins a stream that can be resumed.
+        for event in stream::take_events(&mut self.rest).filter(|event| !event.data.is_empty()) {
+            self.witness.look(event.data.as_bytes(), &self.question);
         }
     }
 }
@@ -231,6 +228,9 @@ pub fn pipe(setup: &Setup, era: Era) -> RelayedPipe {
             let answered = message.get("id").filter(|_| message.get("method").is_none());
             let question = answered
                 .and_then(|id| questions.lock().unwrap_or_else(PoisonError::into_inner).remove(&id.to_string()));
+            if question.is_none() && answered.is_some_and(|id| !id.is_null()) {
+                witnessing.seen().wrong.push(format!("an answer to a request that nobody sent: {line}"));
+            }
             // What is no answer is of the era of the only client.
             witnessing.look(line.as_bytes(), &question.unwrap_or(Question { era, expected: None }));
             if to_client.write_all(format!("{line}\n").as_bytes()).await.is_err() {
