@@ -9,6 +9,7 @@ mod egress;
 mod hostile;
 mod interaction;
 mod isolation;
+mod languages;
 mod limits;
 mod modern;
 mod recovery;

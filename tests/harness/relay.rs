@@ -21,7 +21,6 @@ use tokio::process::Child;
 
 use crate::host::{Host, Setup};
 use crate::schema::{self, Expected};
-use crate::stream;
 
 /// Bytes of a client's message.
 const MESSAGE_BYTES_MAX: usize = 16 << 20;
@@ -174,16 +173,20 @@ async fn pass_on(State(way): State<Way>, request: Request) -> Response {
 struct Events {
     witness: Witness,
     question: Question,
-    /// The beginning of an event.
+    /// The beginning of a line.
     rest: Vec<u8>,
 }
 
 impl Events {
     fn look(&mut self, chunk: &Bytes) {
         self.rest.extend_from_slice(chunk);
-        // An event without data begins a stream that can be resumed.
-        for event in stream::take_events(&mut self.rest).filter(|event| !event.data.is_empty()) {
-            self.witness.look(event.data.as_bytes(), &self.question);
+        while let Some(end) = self.rest.iter().position(|byte| *byte == b'\n') {
+            let line: Vec<u8> = self.rest.drain(..=end).collect();
+            // The host writes one line of data for each event; an empty one begins a stream that can be resumed.
+            let data = line.strip_prefix(b"data:").map(<[u8]>::trim_ascii);
+            if let Some(data) = data.filter(|data| !data.is_empty()) {
+                self.witness.look(data, &self.question);
+            }
         }
     }
 }

@@ -130,23 +130,14 @@ impl Incoming {
             }
             // A connection that breaks off ends the stream like one that is closed.
             buffer.extend(bytes.next().await?.ok()?);
-            while let Some((event, comments)) = take_block(buffer) {
+            while let Some(at) = buffer.windows(2).position(|pair| pair == b"\n\n") {
+                let block: Vec<u8> = buffer.drain(..at + 2).collect();
+                let (event, comments) = parse(std::str::from_utf8(&block).expect("events are UTF-8"));
                 self.comments += comments;
                 ready.extend(event);
             }
         }
     }
-}
-
-/// The events that have arrived as a whole, taken off the buffer.
-pub(crate) fn take_events(buffer: &mut Vec<u8>) -> impl Iterator<Item = Event> {
-    std::iter::from_fn(|| take_block(buffer)).filter_map(|(event, _)| event)
-}
-
-fn take_block(buffer: &mut Vec<u8>) -> Option<(Option<Event>, u32)> {
-    let at = buffer.windows(2).position(|pair| pair == b"\n\n")?;
-    let block: Vec<u8> = buffer.drain(..at + 2).collect();
-    Some(parse(std::str::from_utf8(&block).expect("events are UTF-8")))
 }
 
 /// One block up to its empty line; a block of comments alone is no event.

@@ -89,8 +89,9 @@ pub(super) fn of(shape: &Shape) -> Value {
         Shape::Bytes => json!({"type": "string", "contentEncoding": "base64"}),
         Shape::List(item) => json!({"type": "array", "items": of(item)}),
         Shape::Tuple(items) => {
-            let schemas: Vec<_> = items.iter().map(of).collect();
-            json!({"type": "array", "prefixItems": schemas, "items": false, "minItems": items.len()})
+            // Not `"items": false`: readers of older drafts take that for an array without any items.
+            let (schemas, count): (Vec<_>, _) = (items.iter().map(of).collect(), items.len());
+            json!({"type": "array", "prefixItems": schemas, "minItems": count, "maxItems": count})
         }
         Shape::Record(fields) => object(fields),
         Shape::Option(inner) => {
