@@ -41,11 +41,10 @@ fn has_target() -> bool {
 /// The file that Cargo names last: that of the package itself.
 fn component(messages: &str) -> Option<PathBuf> {
     let artifacts = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let files = artifacts.filter_map(|message| {
+    artifacts.rev().find_map(|message| {
         let files = message.get("filenames")?.as_array()?;
         files.iter().filter_map(Value::as_str).find(|file| file.ends_with(".wasm")).map(PathBuf::from)
-    });
-    files.last()
+    })
 }
 
 #[cfg(test)]
