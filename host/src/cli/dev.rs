@@ -101,7 +101,7 @@ async fn renew(folder: &Path, arguments: &DevArguments, data: &Path) -> anyhow::
     };
     let operate = OperateArguments { data: Some(data.to_owned()), config: None, json: false };
     let add = PluginCommand::Add { files: vec![component], name: None, accept: true, operate };
-    if let Err(error) = plugins::run(add).await {
+    if let Err(error) = Box::pin(plugins::run(add)).await {
         complain(format_args!("{error:#}; the version before goes on serving"));
     }
     Ok(())
