@@ -3,7 +3,7 @@
 //! Every plugin exports tools; resources, prompts and completions are looked up in each component and taken where they are there.
 
 use wasmtime::component::types::ComponentItem;
-use wasmtime::component::{Instance, InstancePre};
+use wasmtime::component::{ComponentExportIndex, Instance, InstancePre};
 
 use super::bindings::bulkhead::plugin::types as wit;
 use super::bindings::exports::bulkhead::plugin::{completions, prompts, resources, tools};
@@ -16,10 +16,14 @@ use crate::domain::offer::Reference;
 const LISTED_PAGES_MAX: usize = 10;
 
 type Store = wasmtime::Store<Call>;
+/// What `call-tool` takes and gives.
+type CallTool<'a> = (&'a str, &'a str);
+type CalledTool = (Result<tools::ToolOutput, wit::CallError>,);
 
 /// The interfaces of one component.
 pub(super) struct Exports {
     tools: tools::GuestIndices,
+    call_tool: ComponentExportIndex,
     resources: Option<resources::GuestIndices>,
     prompts: Option<prompts::GuestIndices>,
     completions: Option<completions::GuestIndices>,
@@ -49,7 +53,8 @@ impl Exports {
     /// When tools are not there, or an interface is there with other types than the world's.
     pub(super) fn find(instance: &InstancePre<Call>) -> Result<Self, Vec<String>> {
         let mut problems = Vec::new();
-        let tools = tools::GuestIndices::new(instance).map_err(|error| {
+        let found = tools::GuestIndices::new(instance).and_then(|tools| Ok((tools, call_tool(instance)?)));
+        let tools = found.map_err(|error| {
             let wrong = escaped(&format!("{error:#}"));
             problems.push(format!("it does not export bulkhead:plugin/tools@0.1.0 of the world: {wrong}"));
         });
@@ -58,7 +63,9 @@ impl Exports {
         let prompts = optional.interface("bulkhead:plugin/prompts@", prompts::GuestIndices::new);
         let completions = optional.interface("bulkhead:plugin/completions@", completions::GuestIndices::new);
         match tools {
-            Ok(tools) if optional.problems.is_empty() => Ok(Self { tools, resources, prompts, completions }),
+            Ok((tools, call_tool)) if optional.problems.is_empty() => {
+                Ok(Self { tools, call_tool, resources, prompts, completions })
+            }
             _ => Err(optional.problems),
         }
     }
@@ -84,8 +91,10 @@ impl Exports {
     ) -> wasmtime::Result<Result<Raw, wit::CallError>> {
         match operation {
             Operation::CallTool { tool, arguments } => {
-                let guest = self.tools.load(&mut *store, instance)?;
-                Ok(guest.call_call_tool(store, &tool, &arguments.as_str().to_owned()).await?.map(Raw::Tool))
+                // Nothing but the one function that is called: checking the types of the others takes longer than many tools.
+                let call = instance.get_typed_func::<CallTool<'_>, CalledTool>(&mut *store, self.call_tool)?;
+                let (returned,) = call.call_async(store, (&tool, arguments.as_str())).await?;
+                Ok(returned.map(Raw::Tool))
             }
             Operation::ListResources { cursor } => {
                 let Some(resources) = &self.resources else { return Ok(Err(not_offered("resources"))) };
@@ -159,6 +168,15 @@ impl Exports {
         }
         Ok(uris)
     }
+}
+
+/// Where `call-tool` is.
+fn call_tool(instance: &InstancePre<Call>) -> wasmtime::Result<ComponentExportIndex> {
+    let component = instance.component();
+    let found = component
+        .get_export_index(None, "bulkhead:plugin/tools@0.1.0")
+        .and_then(|tools| component.get_export_index(Some(&tools), "call-tool"));
+    found.ok_or_else(|| wasmtime::Error::msg("there is no call-tool"))
 }
 
 fn not_offered(what: &str) -> wit::CallError {
