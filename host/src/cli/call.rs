@@ -19,6 +19,7 @@ use bulkhead::runtime::{
 use super::answers::{Answers, Unanswered, plain};
 use super::args::{CallArguments, SourceArguments};
 use super::inspect::refuse;
+use super::workshop::Workshop;
 use super::{EXIT_FAILED, EXIT_USAGE, complain, host, logging, say, sources};
 
 const EXIT_CALL: u8 = 3;
@@ -41,8 +42,8 @@ pub(crate) async fn run(arguments: CallArguments) -> anyhow::Result<ExitCode> {
         Ok(plugin) => plugin,
         Err(error) => return Ok(usage(&error)),
     };
-    let scratch = tempfile::tempdir().context("there is no room for a temporary folder")?;
-    let sandbox = host::sandbox(&config, scratch.path())?;
+    let workshop = Workshop::open().context("there is no room for a temporary folder")?;
+    let sandbox = host::sandbox(&config, workshop.path())?;
     let loaded = match sandbox.load(sources::plugin_source(plugin)).await {
         Ok(loaded) => loaded,
         Err(error) => return Ok(refuse(&error)),

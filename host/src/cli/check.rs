@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use super::args::SourceArguments;
 use super::author::CheckArguments;
 use super::inspect::EXIT_REFUSED;
+use super::workshop::Workshop;
 use super::{EXIT_FAILED, host, logging, say, sources};
 
 /// Characters of a tool's name that every client understands.
@@ -47,8 +48,8 @@ pub(super) async fn run(arguments: CheckArguments) -> anyhow::Result<ExitCode> {
 
 async fn look(file: &Path) -> anyhow::Result<Report> {
     let config = sources::load(&SourceArguments::default(), None)?;
-    let scratch = tempfile::tempdir()?;
-    let sandbox = host::sandbox(&config, scratch.path())?;
+    let workshop = Workshop::open()?;
+    let sandbox = host::sandbox(&config, workshop.path())?;
     let source = || sources::bare_source(file, config.call.clone());
     let begin = Instant::now();
     let inspection = match sandbox.inspect(source()).await {
@@ -186,7 +187,7 @@ fn as_text(report: &Report) -> String {
     lines.extend(report.warnings.iter().map(|warning| format!("warning: {warning}")));
     match &report.facts {
         Some(facts) => lines.push(format!(
-            "{}: a host takes it: {} tools, {} bytes, checked and compiled in {} ms, {} warnings",
+            "{}: a host takes it: {} tools, {} bytes, loaded in {} ms, {} warnings",
             report.name,
             facts.tools.len(),
             facts.size,

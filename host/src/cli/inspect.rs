@@ -9,6 +9,7 @@ use bulkhead::runtime::inspect::Inspection;
 use serde_json::{Value, json};
 
 use super::args::{InspectArguments, SourceArguments};
+use super::workshop::Workshop;
 use super::{complain, host, logging, say, sources};
 
 /// A host would not load the component.
@@ -17,8 +18,8 @@ pub(super) const EXIT_REFUSED: u8 = 4;
 pub(crate) async fn run(arguments: InspectArguments) -> anyhow::Result<ExitCode> {
     logging::start_for_a_person();
     let config = sources::load(&SourceArguments::default(), None)?;
-    let scratch = tempfile::tempdir()?;
-    let sandbox = host::sandbox(&config, scratch.path())?;
+    let workshop = Workshop::open()?;
+    let sandbox = host::sandbox(&config, workshop.path())?;
     let inspected = sandbox.inspect(sources::bare_source(&arguments.file, config.call.clone())).await;
     match inspected {
         Ok(inspection) => {

@@ -16,6 +16,7 @@ mod show;
 mod sources;
 mod stdio;
 mod upkeep;
+mod workshop;
 
 use std::io::Write as _;
 use std::process::ExitCode;
