@@ -7,6 +7,11 @@ mod cli;
 
 use std::process::ExitCode;
 
+/// What one request allocates on a thread of the edge, a guest's thread often frees: the system's allocator makes both wait for each
+/// other's lock there.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     // The store examines a database in a child process before it opens it.
     let mut arguments = std::env::args_os().skip(1);

@@ -5,12 +5,17 @@
 
 mod bad_input;
 mod commands;
+mod egress;
 mod hostile;
+mod interaction;
 mod isolation;
+mod languages;
 mod limits;
 mod modern;
 mod plugins;
 mod recovery;
+mod refusals;
+mod requirements;
 mod rust_client;
 mod rust_client_modern;
 mod sep1686;
@@ -20,4 +25,5 @@ mod streams;
 mod swap;
 mod tasks;
 mod trace;
+mod typed;
 mod wire;

@@ -217,6 +217,26 @@ async fn both_eras_share_one_pipe() {
 }
 
 #[tokio::test]
+async fn a_task_asks_what_its_own_request_declared() {
+    let host = Setup::with(&["conformance"]).start().await;
+    let client = Modern::full(&host, None);
+    let mut mute = client.clone();
+    mute.capabilities.as_object_mut().expect("capabilities").remove("elicitation");
+    let arguments = json!({"filename": "notes.txt"});
+    let asking = client.task("confirm_delete", arguments.clone()).await;
+    client.until_status(&asking, "input_required").await;
+    // The one that looks could be asked; the one that made the task could not.
+    let task = mute.task("confirm_delete", arguments).await;
+    let over = until("the task to end", async || {
+        let now = client.result("tasks/get", json!({"taskId": task})).await;
+        assert_ne!(now["status"], "input_required", "{now}");
+        matches!(now["status"].as_str(), Some("completed" | "failed")).then_some(now)
+    })
+    .await;
+    assert!(over["error"]["code"] == -32021 || over["result"]["isError"] == true, "{over}");
+}
+
+#[tokio::test]
 async fn messages_of_both_eras_alternate_on_one_pipe_and_share_its_tasks() {
     let mut pipe = Pipe::connect(&Setup::with(&["text", "desk", "conformance"]), all_capabilities()).await;
     let meta = json!({"io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -260,4 +280,32 @@ async fn messages_of_both_eras_alternate_on_one_pipe_and_share_its_tasks() {
         assert_eq!((&over["status"], &over["result"]["content"]), (&json!("completed"), &result["content"]));
     }
     assert!(pipe.close().await.success());
+}
+
+#[tokio::test]
+async fn a_result_that_is_no_object_is_structured_in_one_era_and_text_in_the_other() {
+    let host = Setup::with(&["probe"]).start().await;
+    let (modern, legacy) = (Modern::full(&host, None), Client::connect(&host).await);
+    let squares = |list: Value| {
+        let tools = list["tools"].as_array().expect("tools");
+        tools.iter().find(|tool| tool["name"] == "squares").expect("the tool").clone()
+    };
+    let schema = &squares(modern.result("tools/list", json!({})).await)["outputSchema"];
+    assert_eq!((&schema["type"], &schema["items"]["type"]), (&json!("array"), &json!("integer")));
+    let older = squares(legacy.call("tools/list", json!({})).await.expect("tools/list"));
+    assert!(older.get("outputSchema").is_none(), "an output schema is one of objects there: {older}");
+
+    let count = json!({"count": 3});
+    let result = modern.tool("squares", count.clone()).await;
+    assert_eq!(result["structuredContent"], json!([1, 4, 9]));
+    assert_eq!(tests::client::text(&result), "[1,4,9]");
+    let older = legacy.tool("squares", count.clone()).await.expect("a result");
+    assert!(older.get("structuredContent").is_none(), "{older}");
+    assert_eq!(tests::client::text(&older), "[1,4,9]");
+
+    let task = legacy.task("squares", count).await;
+    let over = modern.until_status(&task, "completed").await;
+    assert_eq!(over["result"]["structuredContent"], json!([1, 4, 9]));
+    let fetched = legacy.about("tasks/result", &task).await.expect("tasks/result");
+    assert_eq!((fetched.get("structuredContent"), tests::client::text(&fetched)), (None, "[1,4,9]"));
 }

@@ -6,8 +6,11 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tests::client::Client;
 use tests::place::rounds;
+use tests::schema::{self, Expected};
 use tests::wait::{PATIENCE, until};
 use tests::{Host, Setup, command};
+
+use crate::egress::Web;
 
 /// A sequence of numbers that looks random and is the same for the same seed.
 struct Dice(u64);
@@ -50,7 +53,9 @@ async fn create_until_killed(url: &str, session: &str, seed: u64) -> Vec<Acknowl
             .json(&body);
         let text = request.send().await.ok()?.text().await.ok()?;
         // A reply that broke off in the middle acknowledges nothing.
-        serde_json::from_str(&text).ok()
+        let reply: Value = serde_json::from_str(&text).ok()?;
+        schema::check(&reply, Some(&Expected { id: json!(id), method: method.to_owned() }));
+        Some(reply)
     };
     loop {
         let (below, primes) = COUNTS[dice.next(4) as usize];
@@ -232,6 +237,42 @@ async fn a_running_task_fails_honestly_and_results_survive() {
         let error = client.about("tasks/result", lost).await.expect_err("there is no result");
         assert_eq!(error.code, -32603);
     }
+}
+
+/// Asks for a task's result in the same words each time; the bytes of the reply.
+async fn result_bytes(client: &Client, task: &str) -> String {
+    let body = json!({"jsonrpc": "2.0", "id": "r", "method": "tasks/result", "params": {"taskId": task}});
+    let mut reply =
+        client.post(body.to_string(), Some(Expected { id: json!("r"), method: "tasks/result".to_owned() })).await;
+    let message = reply.next().await.expect("a result");
+    assert!(message.get("result").is_some() && !reply.is_stream(), "{message}");
+    reply.text
+}
+
+#[tokio::test]
+async fn results_of_every_size_are_the_same_bytes_after_each_kill() {
+    let web = Web::start().await;
+    let setup = Setup::new().plugin("http", &format!("[plugin.grants]\nhttp = [{:?}]\n", web.origin));
+    let (mut host, mut client) = primes_host(&setup).await;
+    let (mut tasks, mut before) = (Vec::new(), Vec::new());
+    // The page is in a result twice: as text and as structured content.
+    for bytes in [10, 20_000, 100_000] {
+        let task = client.task("http_get", json!({"url": format!("{}/bytes/{bytes}", web.origin)})).await;
+        client.until_status(&task, "completed").await;
+        let reply = result_bytes(&client, &task).await;
+        assert!((2 * bytes..2 * bytes + 1_000).contains(&reply.len()), "{bytes} bytes made a reply of {}", reply.len());
+        tasks.push(task);
+        before.push(reply);
+        // Each one dies with the last acknowledgement still fresh.
+        let setup = host.kill().await;
+        (host, client) = primes_host(&setup).await;
+        for (task, before) in tasks.iter().zip(&before) {
+            assert!(result_bytes(&client, task).await == *before, "a result is another one after the kill");
+        }
+    }
+    host.kill().await;
+    let report = command::json(&["store", "check"], &setup.data()).await;
+    assert_eq!((&report["problems"], &report["files"]), (&json!([]), &json!(1)), "{report}");
 }
 
 #[tokio::test]

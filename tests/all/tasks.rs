@@ -177,6 +177,7 @@ async fn questions_come_on_the_stream_of_tasks_result() {
     let client = Client::connect(&host).await;
     let id = client.task("book_trip", json!({})).await;
     client.until_status(&id, "input_required").await;
+    assert!(!client.send("tasks/get", json!({"taskId": id})).await.is_stream(), "a look is one answer");
     let mut stream = client.send("tasks/result", json!({"taskId": id})).await;
     assert!(stream.is_stream());
     answer_journey(&client, &mut stream, &id).await;

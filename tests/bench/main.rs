@@ -19,6 +19,10 @@ use clap::Parser;
 
 use report::Report;
 
+/// The host's own, for the sandbox that is measured in this process.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Measures the host against a bare HTTP handler, a native server and its own store.
 #[derive(Parser)]
 struct Arguments {

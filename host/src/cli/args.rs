@@ -26,7 +26,7 @@ pub(crate) enum Subcommand {
     Serve(ServeArguments),
     /// Serve MCP on stdin and stdout
     Stdio(SourceArguments),
-    /// Look into a component, call one of its tools, or change which plugins a host runs
+    /// Write plugins, look into components, call their tools, or change which plugins a host runs
     Plugin {
         #[command(subcommand)]
         command: PluginCommand,
@@ -171,6 +171,8 @@ pub(crate) enum PluginCommand {
         #[command(flatten)]
         operate: OperateArguments,
     },
+    #[command(flatten)]
+    Author(super::author::AuthorCommand),
 }
 
 const SWITCH_HELP: &str = "Works with a running host (over DATA/control.sock) and without.\n\n\

@@ -2,7 +2,9 @@
 
 mod answers;
 mod args;
+mod author;
 mod call;
+mod check;
 mod host;
 mod inspect;
 mod logging;

@@ -27,6 +27,7 @@ pub(crate) async fn run(command: PluginCommand) -> anyhow::Result<ExitCode> {
     match command {
         PluginCommand::Inspect(arguments) => super::inspect::run(arguments).await,
         PluginCommand::Call(arguments) => super::call::run(arguments).await,
+        PluginCommand::Author(command) => super::author::run(command).await,
         PluginCommand::List { operate } => answer(&operate, Command::PluginList, list).await,
         PluginCommand::Versions { name, operate } => answer(&operate, Command::PluginVersions { name }, versions).await,
         PluginCommand::Stage { file, name, operate } => {

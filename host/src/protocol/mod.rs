@@ -19,6 +19,7 @@ mod offers;
 mod questions;
 mod sep1686;
 mod session;
+mod shown;
 #[cfg(test)]
 mod tests;
 mod timestamp;
@@ -33,13 +34,13 @@ use futures::Stream;
 
 use crate::domain::requestor::Requestor;
 use crate::domain::task::Era;
-use crate::domain::tool::{Tool, ToolOutput};
 use crate::tasks::Tasks;
 use jsonrpc::Message;
 
 pub use legacy::METHODS;
 pub use modern::{Connection, METHODS as MODERN_METHODS};
 pub use session::Session;
+pub use shown::{output_json, prompt_json, resource_json, template_json, tool_json};
 
 /// One JSON-RPC message for the client, on one line.
 #[derive(Clone, Debug)]
@@ -131,16 +132,6 @@ pub fn is_modern_version(name: &str) -> bool {
 pub fn may_be_modern(message: &[u8]) -> bool {
     // Names can be spelled with escapes.
     std::str::from_utf8(message).is_ok_and(|text| text.contains("protocolVersion") || text.contains("\\u"))
-}
-
-/// A tool's output as clients see it, for tools that show one without a client.
-pub fn output_json(output: &ToolOutput) -> serde_json::Result<String> {
-    serde_json::to_string(&wire::OutputView { output, related: None })
-}
-
-/// A tool as clients see it in a list.
-pub fn tool_json(tool: &Tool) -> serde_json::Result<serde_json::Value> {
-    serde_json::to_value(wire::ToolView { tool, modern_fields: true })
 }
 
 /// How the host presents itself, and what it needs to speak.

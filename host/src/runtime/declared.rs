@@ -71,12 +71,13 @@ fn entry(tool: wit::Tool, terms: &Terms<'_>) -> Result<ToolEntry, Vec<String>> {
     check_line("title", tool.title.as_deref().unwrap_or_default(), TITLE_BYTES_MAX, &mut wrong);
     check_description(&tool.description, &mut wrong);
 
-    let input = schema("input schema", &tool.input_schema, &mut wrong);
+    let input = schema("input schema", &tool.input_schema, Validator::compile, &mut wrong);
     if let Some((text, _)) = &input {
         let marks = mirrored::problems(&serde_json::from_str(text.as_str()).unwrap_or_default());
         wrong.extend(marks.into_iter().map(|problem| format!("input schema: {problem}")));
     }
-    let output = tool.output_schema.as_ref().and_then(|text| schema("output schema", text, &mut wrong));
+    let output = tool.output_schema.as_ref();
+    let output = output.and_then(|text| schema("output schema", text, Validator::compile_any, &mut wrong));
     let meta = accept_meta(tool.meta).map_err(|problem| wrong.push(problem)).unwrap_or_default();
     let policy = terms.tools.get(&tool.name);
     let task_support = narrowed(tool.task_support, policy.and_then(|policy| policy.task_support), &mut wrong);
@@ -149,8 +150,13 @@ pub(super) fn check_description(text: &str, wrong: &mut Vec<String>) {
     }
 }
 
-fn schema(what: &str, text: &str, wrong: &mut Vec<String>) -> Option<(Json, Validator)> {
-    match (Validator::compile(text), accept(text)) {
+fn schema(
+    what: &str,
+    text: &str,
+    compile: fn(&str) -> Result<Validator, Vec<String>>,
+    wrong: &mut Vec<String>,
+) -> Option<(Json, Validator)> {
+    match (compile(text), accept(text)) {
         (Ok(validator), Ok(text)) => Some((text, validator)),
         (Err(problems), _) => {
             wrong.extend(problems.into_iter().map(|problem| format!("{what}: {problem}")));
@@ -184,6 +190,11 @@ fn narrowed(declared: wit::TaskSupport, wanted: Option<TaskSupport>, wrong: &mut
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::runtime::bindings::bulkhead::plugin::types as wit_types;
+
+    fn icon(src: &str) -> wit_types::Icon {
+        wit_types::Icon { src: src.to_owned(), mime_type: None, sizes: Vec::new(), theme: None }
+    }
 
     fn declare(input_schema: &str) -> Result<Vec<Arc<ToolEntry>>, Vec<String>> {
         let limits = CallLimits {
@@ -215,10 +226,25 @@ mod tests {
             output_schema: None,
             annotations: None,
             task_support: wit::TaskSupport::Forbidden,
-            icons: Vec::new(),
+            icons: [
+                "https://a.example/i.png",
+                "javascript:alert(1)",
+                "data:image/png;base64,AA==",
+                "http://a",
+                "file:///a",
+            ]
+            .map(icon)
+            .into(),
             meta: Vec::new(),
         };
         entries(vec![tool], &terms)
+    }
+
+    #[test]
+    fn icons_that_clients_would_not_load_are_dropped() {
+        let kept = declare(r#"{"type":"object"}"#).unwrap();
+        let sources: Vec<_> = kept[0].tool.icons.iter().map(|icon| icon.src.as_str()).collect();
+        assert_eq!(sources, ["https://a.example/i.png", "data:image/png;base64,AA=="]);
     }
 
     #[test]

@@ -181,21 +181,25 @@ impl Exports {
         Ok(Ok(Listed { tools, templates, prompts }))
     }
 
-    /// The URIs of the resources that can be listed, as far as a few pages go.
-    pub(super) async fn uris(&self, store: &mut Store, instance: &Instance) -> wasmtime::Result<Vec<String>> {
-        let mut uris = Vec::new();
-        let Some(resources) = &self.resources else { return Ok(uris) };
+    /// The resources that can be listed, as far as a few pages go.
+    pub(super) async fn resources(
+        &self,
+        store: &mut Store,
+        instance: &Instance,
+    ) -> wasmtime::Result<Vec<resources::ResourceInfo>> {
+        let mut listed = Vec::new();
+        let Some(resources) = &self.resources else { return Ok(listed) };
         let guest = resources.load(&mut *store, instance)?;
         let mut cursor = None;
         for _ in 0..LISTED_PAGES_MAX {
             let Ok(page) = guest.call_list_resources(&mut *store, cursor.as_deref()).await? else { break };
-            uris.extend(page.items.into_iter().map(|resource| resource.uri));
+            listed.extend(page.items);
             cursor = page.next;
             if cursor.is_none() {
                 break;
             }
         }
-        Ok(uris)
+        Ok(listed)
     }
 }
 

@@ -27,6 +27,7 @@ use super::{CallFacts, Library, ToolEntry};
 use crate::domain::Json;
 use crate::domain::call::{CallError, ClientFeatures};
 use crate::domain::limits::CallLimits;
+use crate::domain::offer::Resource;
 use crate::domain::task::{CallId, PluginVersion};
 use crate::domain::tool::{TaskSupport, Tool, ToolAnnotations};
 
@@ -246,7 +247,7 @@ pub(super) async fn list(
     instance: &InstancePre<Call>,
     exports: &Arc<Exports>,
     limits: &CallLimits,
-) -> Result<(Listed, Vec<String>), String> {
+) -> Result<(Listed, Vec<Resource>), String> {
     let limits = CallLimits { cpu_ms: LIST_CPU_MS, wall_ms: LIST_WALL_MS, ..limits.clone() };
     let what = if exports.is_typed() { "it cannot be started" } else { "list-tools failed" };
     let failed = |error| match error {
@@ -263,15 +264,15 @@ pub(super) async fn list(
         return Ok((listed, Vec::new()));
     }
     let visitor = Arc::clone(exports);
-    let uris = visit(ground, instance, unheard(name, &limits)?, &limits, move |store, instance| {
-        Box::pin(async move { visitor.uris(store, &instance).await })
+    let resources = visit(ground, instance, unheard(name, &limits)?, &limits, move |store, instance| {
+        Box::pin(async move { visitor.resources(store, &instance).await })
     });
     // What cannot be listed without grants may well be listed in a call; then it belongs to nobody beforehand.
-    let uris = uris.await.unwrap_or_else(|error| {
+    let resources = resources.await.unwrap_or_else(|error| {
         tracing::debug!(plugin = &**name, %error, "resources cannot be listed at load");
         Vec::new()
     });
-    Ok((listed, uris))
+    Ok((listed, offers::listable(resources)))
 }
 
 /// A call that nobody listens to: a plugin that asks or reports while it is loaded talks to the wall.
@@ -305,8 +306,8 @@ pub(super) struct Prepared {
     pub(super) instance: InstancePre<Call>,
     pub(super) exports: Arc<Exports>,
     pub(super) listed: Listed,
-    /// Of the resources that it lists.
-    pub(super) uris: Vec<String>,
+    /// Those that it lists without grants.
+    pub(super) resources: Vec<Resource>,
 }
 
 /// What a policy about a tool means that the plugin does not offer.
@@ -320,7 +321,7 @@ pub(super) enum UnknownTools {
 
 /// The last step: what it offers, on the operator's terms.
 pub(super) fn finish(prepared: Prepared, unknown_tools: UnknownTools) -> Result<LoadedPlugin, Vec<String>> {
-    let Prepared { source, version, granted, instance, exports, mut listed, uris } = prepared;
+    let Prepared { source, version, granted, instance, exports, mut listed, resources } = prepared;
     let terms = Terms {
         version: &version,
         prefix: &source.prefix,
@@ -344,7 +345,7 @@ pub(super) fn finish(prepared: Prepared, unknown_tools: UnknownTools) -> Result<
     let tools = declared::entries(std::mem::take(&mut listed.tools), &terms);
     let offers = offers::declared(listed, &source.prefix, &library);
     let (tools, offers) = match (tools, offers) {
-        (Ok(tools), Ok(offers)) => (tools, Offers { uris, ..offers }),
+        (Ok(tools), Ok(offers)) => (tools, Offers { resources, ..offers }),
         (tools, offers) => {
             return Err(tools.err().into_iter().chain(offers.err()).flatten().collect());
         }

@@ -29,6 +29,7 @@ mod operation;
 mod output;
 pub mod policy;
 mod published;
+mod sampling;
 pub mod sandbox;
 pub mod schema;
 mod supervise;

@@ -209,6 +209,12 @@ pub trait RowStore: Send + Sync + 'static {
     /// Removes a row; an absent one is fine.
     async fn remove_row(&self, kind: RowKind, key: &[u8]) -> Result<(), Error>;
 
+    /// A number that was counted up before the writer of any change heard of it: as long as it stays the same, reading again gives
+    /// the same. `None` where rows may change without this process.
+    fn generation(&self) -> Option<u64> {
+        None
+    }
+
     /// Rows of a kind in key order, strictly after `after`, at most `count_max`.
     async fn rows(
         &self,

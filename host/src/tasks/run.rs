@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use tokio::sync::watch;
+use tokio::time::error::Elapsed;
 use tracing::Instrument as _;
 
 use super::admission::{Held, Permit, Purpose, Ticket};
@@ -20,9 +21,9 @@ use super::live::{Live, Wait};
 use super::occupancy::Occupancy;
 use super::{CallRequest, Client, Error};
 use crate::domain::Json;
-use crate::domain::call::{CallError, ClientFeature};
+use crate::domain::call::{CallError, ClientFeature, FaultKind};
 use crate::domain::lifecycle::{Event, Refusal};
-use crate::domain::task::{Active, Outcome, Phase, Task};
+use crate::domain::task::{Active, Outcome, Phase, Retention, Task};
 use crate::domain::tool::{ContentKind, ToolOutput};
 use crate::runtime::{CallSpec, Running, ToolEntry};
 
@@ -113,17 +114,46 @@ pub(super) fn spawn(
     known: Option<(Arc<ToolEntry>, Json)>,
 ) {
     let work = async move {
-        let drive = drive(&inner, &run, &task, begin, known);
-        if AssertUnwindSafe(drive).catch_unwind().await.is_err() {
-            let incident = incident();
-            tracing::error!(incident, task.id = %task.id, tool.name = task.tool, "a task's run panicked");
+        let drive = AssertUnwindSafe(drive(&inner, &run, &task, begin, known)).catch_unwind();
+        let broken = match within(time_left(&inner, &task), drive).await {
+            Ok(Ok(())) => None,
+            Ok(Err(_)) => {
+                let incident = incident();
+                tracing::error!(incident, task.id = %task.id, tool.name = task.tool, "a task's run panicked");
+                Some(CallError::Internal { incident })
+            }
+            Err(_) => {
+                let reason = "the task did not end within the longest time that a task is kept".to_owned();
+                Some(CallError::Fault { kind: FaultKind::Deadline, reason })
+            }
+        };
+        if let Some(error) = broken {
             let attempt = run.task().map_or(task.attempt, |task| task.attempt);
-            finish(&inner, &task, attempt, Err(CallError::Internal { incident })).await;
+            finish(&inner, &task, attempt, Err(error)).await;
         }
         lock(&inner.runs).remove(&task.id);
     };
     // The log tells whose request began it.
     tokio::spawn(work.in_current_span());
+}
+
+/// What is left to a task that is kept from its end: one that never ends would hold its place for ever. Every other one is stopped
+/// when it expires.
+fn time_left(inner: &Inner, task: &Task) -> Option<Duration> {
+    match task.retention {
+        Retention::FromCompletion { .. } => {
+            let end = task.created_at.saturating_add(inner.admission.limits(&task.requestor).ttl_ms_max);
+            Some(Duration::from_millis(end.saturating_sub(inner.clock.now())))
+        }
+        Retention::FromCreation { .. } | Retention::Unlimited => None,
+    }
+}
+
+async fn within<F: Future>(left: Option<Duration>, work: F) -> Result<F::Output, Elapsed> {
+    match left {
+        Some(left) => tokio::time::timeout(left, work).await,
+        None => Ok(work.await),
+    }
 }
 
 async fn drive(

@@ -1,5 +1,7 @@
 //! The engine with a scripted executor and the store in memory.
 
+mod kept_from_its_end;
+
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -444,4 +446,29 @@ async fn related_tasks_are_the_requestors_own_and_no_more_than_a_few() {
     many.push(own.id);
     assert_eq!(related(&many).await, [], "what comes after the most that are looked at is passed over");
     assert_eq!(world.tasks.get(&ANNA, own.id).await.unwrap(), own, "it has a life of its own");
+}
+
+#[tokio::test]
+async fn related_tasks_need_not_have_ended() {
+    let world = world();
+    let running = world.create(&ANNA, "forever").await.unwrap().id;
+    let call = CallRequest { related: vec![running], ..world.call("quick") };
+    let request = TaskRequest { call, origin: origin(), ttl: RequestedTtl::Ms(5_000), output: None };
+    let task = world.tasks.create(&ANNA, request).await.unwrap();
+    assert_eq!(task.related, [running]);
+    world.ended(task.id).await;
+    assert_eq!(world.tasks.get(&ANNA, running).await.unwrap().outcome(), None);
+}
+
+#[tokio::test]
+async fn a_paused_task_expires_like_any_other() {
+    let world = world();
+    let task = world.create(&ANNA, "forever").await.unwrap();
+    world.tasks.pause(&ANNA, task.id, None).await.unwrap();
+    world.clock.advance(4_999);
+    assert!(world.tasks.get(&ANNA, task.id).await.is_ok());
+    world.clock.advance(1);
+    for refused in [world.tasks.get(&ANNA, task.id).await, world.tasks.resume(&ANNA, task.id).await] {
+        assert!(matches!(refused, Err(Error::NotFound)));
+    }
 }

@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use arc_swap::ArcSwapOption;
 use async_trait::async_trait;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -316,11 +317,27 @@ impl Principals {
 pub struct TokenVerifier {
     principals: Principals,
     now: Now,
+    /// What [`anonymous`](Verifier::anonymous) found, for as long as the store says that nothing changed: every request without a
+    /// token asks for it.
+    anonymous: ArcSwapOption<Anonymous>,
+}
+
+#[derive(Clone, Copy)]
+struct Anonymous {
+    generation: u64,
+    requestor: Option<Requestor>,
 }
 
 impl TokenVerifier {
     pub fn new(principals: Principals, now: Now) -> Self {
-        Self { principals, now }
+        Self { principals, now, anonymous: ArcSwapOption::empty() }
+    }
+
+    async fn look_up_anonymous(&self) -> Result<Option<Requestor>, Denied> {
+        if self.principals.any_token().await.map_err(unavailable)? {
+            return Ok(None);
+        }
+        self.principals.local_requestor().await.map(Some).map_err(unavailable)
     }
 }
 
@@ -334,10 +351,16 @@ impl Verifier for TokenVerifier {
     /// Everyone is the local requestor until the first token is made. Tokens that ended count: otherwise the door would open
     /// by itself when the last one expires.
     async fn anonymous(&self) -> Result<Option<Requestor>, Denied> {
-        if self.principals.any_token().await.map_err(unavailable)? {
-            return Ok(None);
+        // Taken before the look: what changes in between makes the next request look again.
+        let generation = self.principals.store.generation();
+        if let Some(known) = self.anonymous.load().as_ref()
+            && Some(known.generation) == generation
+        {
+            return Ok(known.requestor);
         }
-        self.principals.local_requestor().await.map(Some).map_err(unavailable)
+        let requestor = self.look_up_anonymous().await?;
+        self.anonymous.store(generation.map(|generation| Arc::new(Anonymous { generation, requestor })));
+        Ok(requestor)
     }
 }
 

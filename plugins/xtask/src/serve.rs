@@ -24,12 +24,13 @@ pub(crate) struct Options {
 }
 
 /// The guests that a visitor wants to see, with what their tools are.
-const SAMPLES: [(&str, &str); 5] = [
+const SAMPLES: [(&str, &str); 6] = [
     ("text", "echo, word_count, diff"),
     ("primes", "count_primes"),
     ("csv", "csv_profile (reads /data, which is plugins/csv/testdata)"),
     ("http", "http_get (may reach https://example.com)"),
     ("desk", "book_trip, summarize, wait"),
+    ("colour", "prism.colour.…: a library that knows nothing of this host"),
 ];
 
 /// Builds everything and becomes the host.

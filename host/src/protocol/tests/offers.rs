@@ -30,7 +30,7 @@ fn library(name: &str, has_resources: bool, has_rest: bool, limits: &CallLimits)
 
 /// What the scripted plugins offer.
 pub(super) fn offers(limits: &CallLimits) -> Vec<Offers> {
-    let bare = |library: Arc<Library>| Offers { library, prompts: vec![], templates: vec![], uris: vec![] };
+    let bare = |library: Arc<Library>| Offers { library, prompts: vec![], templates: vec![], resources: vec![] };
     let first = library("first", true, true, limits);
     let argument = |name: &str, required| PromptArgument {
         name: name.into(),
@@ -63,7 +63,7 @@ pub(super) fn offers(limits: &CallLimits) -> Vec<Offers> {
     let prompts =
         vec![prompt("plain", vec![argument("needed", true), argument("free", false)]), prompt("asking", vec![])];
     let templates = vec![Arc::new(TemplateEntry { template, parsed, library: Arc::clone(&first) })];
-    let owned = Offers { library: Arc::clone(&first), prompts, templates, uris: vec!["a://0".into()] };
+    let owned = Offers { library: Arc::clone(&first), prompts, templates, resources: vec![resource("a://0".into())] };
     vec![owned, bare(library("second", true, false, limits)), bare(library("broken", true, false, limits))]
 }
 

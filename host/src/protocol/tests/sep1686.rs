@@ -162,8 +162,8 @@ async fn it_is_kept_from_its_end() {
     assert_eq!(question["params"]["_meta"], related("f"));
     assert_eq!(anna.task("f").await["status"], "input_required");
     assert_eq!(anna.error("tasks/result", json!({"taskId": "f"})).await["code"], -32602, "it does not wait");
-    world.clock.advance(1_000_000);
-    assert_eq!(anna.task("f").await["status"], "input_required", "longer than any ttl, and it has not ended");
+    world.clock.advance(100_000);
+    assert_eq!(anna.task("f").await["status"], "input_required", "longer than it is kept, and it has not ended");
     anna.answer(&question, json!({"action": "accept", "content": {"name": "Ann"}})).await;
     assert!(talk.next().await["result"]["content"][0]["text"].as_str().unwrap().contains("Ann"));
     world.clock.advance(4_999);
@@ -357,4 +357,13 @@ async fn the_other_era_shows_it_with_its_own_words_under_the_same_name() {
     let task = modern.result("tasks/get", json!({"taskId": "m"})).await;
     assert_eq!((&task["status"], &task["ttlMs"]), (&json!("cancelled"), &json!(5000)));
     assert_eq!(modern.refusal("tasks/get", json!({"taskId": "n"})).await.0, -32602);
+}
+
+#[tokio::test]
+async fn in_the_other_era_nobody_can_ask_for_it() {
+    let world = world();
+    let client = world.tasked().with_meta(TASK, json!({"taskId": "m"}));
+    let result = client.result("tools/call", json!({"name": "quick"})).await;
+    assert_eq!((&result["resultType"], &result["_meta"][RELATED]), (&json!("complete"), &Value::Null));
+    assert_eq!(client.refusal("tasks/get", json!({"taskId": "m"})).await.0, -32602);
 }

@@ -95,8 +95,8 @@ impl Sandbox {
         });
         let (listed, instance, exports) =
             listing.await.map_err(|_| vec!["the host panicked while listing its tools".to_owned()])?;
-        let (listed, uris) = listed.map_err(|wrong| vec![wrong])?;
-        Ok((Prepared { source, version, granted, instance, exports, listed, uris }, bytes))
+        let (listed, resources) = listed.map_err(|wrong| vec![wrong])?;
+        Ok((Prepared { source, version, granted, instance, exports, listed, resources }, bytes))
     }
 
     fn compile(&self, raw: &Raw) -> Result<Component, String> {
@@ -189,7 +189,11 @@ impl Sandbox {
             manifest: raw.manifest,
             imports,
             exports,
+            typed: loaded.plugin.exports.is_typed(),
             tools: loaded.tools.iter().map(|entry| entry.tool.clone()).collect(),
+            prompts: loaded.offers.prompts.iter().map(|entry| entry.prompt.clone()).collect(),
+            templates: loaded.offers.templates.iter().map(|entry| entry.template.clone()).collect(),
+            resources: loaded.offers.resources,
         })
     }
 }

@@ -125,7 +125,7 @@ impl Functions {
         };
         drop(arguments);
         let guest = instance
-            .get_func(&mut *store, &function.index)
+            .get_func(&mut *store, function.index)
             .ok_or_else(|| HostFailure(format!("the function of tool {tool} is not in the instance")))?;
         let mut results = match function.returns {
             Returns::Nothing => Vec::new(),

@@ -50,7 +50,7 @@ fn success(shape: Option<&Shape>) -> Value {
 
 /// An object with one required member and no other.
 fn member(name: &str, schema: Value) -> Value {
-    json!({"type": "object", "properties": {name: schema}, "required": [name], "additionalProperties": false})
+    closed(Map::from_iter([(name.to_owned(), schema)]), &[name])
 }
 
 /// An object of fields. An option need not be there, and is never null unless what it holds can be.
@@ -67,12 +67,15 @@ fn object(fields: &[Field]) -> Value {
         };
         properties.insert(field.name.clone(), schema);
     }
-    let mut schema = json!({"type": "object", "properties": properties});
-    if !required.is_empty() {
-        schema["required"] = json!(required);
+    closed(properties, &required)
+}
+
+/// An object with these members and no other.
+fn closed(properties: Map<String, Value>, required: &[&str]) -> Value {
+    if required.is_empty() {
+        return json!({"type": "object", "properties": properties, "additionalProperties": false});
     }
-    schema["additionalProperties"] = json!(false);
-    schema
+    json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false})
 }
 
 /// The schema of a value.
@@ -86,8 +89,9 @@ pub(super) fn of(shape: &Shape) -> Value {
         Shape::Bytes => json!({"type": "string", "contentEncoding": "base64"}),
         Shape::List(item) => json!({"type": "array", "items": of(item)}),
         Shape::Tuple(items) => {
-            let schemas: Vec<_> = items.iter().map(of).collect();
-            json!({"type": "array", "prefixItems": schemas, "items": false, "minItems": items.len()})
+            // Not `"items": false`: readers of older drafts take that for an array without any items.
+            let (schemas, count): (Vec<_>, _) = (items.iter().map(of).collect(), items.len());
+            json!({"type": "array", "prefixItems": schemas, "minItems": count, "maxItems": count})
         }
         Shape::Record(fields) => object(fields),
         Shape::Option(inner) => {
@@ -124,11 +128,12 @@ fn of_integer(integer: Integer) -> Value {
 
 /// One case: `{"tag": NAME}`, with `"val"` where it has a payload.
 fn of_case(name: &str, payload: Option<&Shape>) -> Value {
-    let mut schema = json!({"type": "object", "properties": {TAG: {"const": name}}, "required": [TAG]});
-    if let Some(payload) = payload {
-        schema["properties"][PAYLOAD] = of(payload);
-        schema["required"] = json!([TAG, PAYLOAD]);
+    let mut properties = Map::from_iter([(TAG.to_owned(), json!({"const": name}))]);
+    match payload {
+        None => closed(properties, &[TAG]),
+        Some(payload) => {
+            properties.insert(PAYLOAD.to_owned(), of(payload));
+            closed(properties, &[TAG, PAYLOAD])
+        }
     }
-    schema["additionalProperties"] = json!(false);
-    schema
 }

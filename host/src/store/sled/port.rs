@@ -184,6 +184,10 @@ impl RowStore for SledStore {
         self.ask(|reply| Operation::RemoveRow { key, reply }).await
     }
 
+    fn generation(&self) -> Option<u64> {
+        Some(self.shared.view.generation())
+    }
+
     async fn rows(
         &self,
         kind: RowKind,

@@ -30,6 +30,8 @@ use super::state::{self, State, StateFile};
 use super::{SledStore, engine_error};
 
 const CACHE_BYTES: u64 = 32 << 20;
+/// What a rebuild writes at most, as a multiple of what there is: the export, which is text, and the new store.
+const COPIES: u64 = 3;
 
 /// What came over, and where the old store is kept.
 pub type Rebuilt = (Moved, PathBuf);
@@ -72,6 +74,11 @@ impl Committer {
             return Err(Error::ReadOnly(self.shared.read_only().unwrap_or_default()));
         }
         let fresh = clear(&self.layout)?;
+        let bytes = COPIES * bytes_below(&self.layout.store)?;
+        if !self.space.has_room_for(bytes) {
+            let (mebibytes, data) = (bytes.div_ceil(1 << 20), self.layout.store.display());
+            return Err(Error::Engine(format!("a rebuild needs {mebibytes} MiB of free space beside {data}")));
+        }
         let made = guarded(|| self.make(&fresh)).and_then(|(moved, last, ledger)| {
             let old = self.change_places(&fresh, last)?;
             self.shared.with_ledger(|present| *present = ledger);
@@ -81,8 +88,10 @@ impl Committer {
             Ok((moved, _)) => tracing::info!(moved.tasks, moved.rows, "the database was made anew"),
             Err(error) => {
                 tracing::error!(%error, "the database was not made anew");
-                // What stays is removed by the next rebuild.
-                let _ = remove_folder(&fresh.store);
+                // What stays is removed by the next rebuild. Where neither has the name, the new one is what there is to open.
+                if self.layout.store.exists() {
+                    let _ = remove_folder(&fresh.store);
+                }
             }
         }
         made
@@ -150,6 +159,21 @@ fn copy(fresh: &Layout, export: impl FnOnce(&mut dyn Write) -> Result<Moved, Err
     let imported = import(fresh, &mut BufReader::new(fs::File::open(&path).map_err(cannot)?))?;
     fs::remove_file(&path).map_err(cannot)?;
     Ok(Moved { lost: exported.lost, ..imported })
+}
+
+fn bytes_below(folder: &Path) -> Result<u64, Error> {
+    let cannot = |error: std::io::Error| io_error("look at", folder, &error);
+    let mut bytes = 0;
+    for entry in fs::read_dir(folder).map_err(cannot)? {
+        let entry = entry.map_err(cannot)?;
+        bytes += match entry.metadata() {
+            Ok(facts) if facts.is_dir() => bytes_below(&entry.path())?,
+            Ok(facts) => facts.len(),
+            // Payload files come and go.
+            Err(_) => 0,
+        };
+    }
+    Ok(bytes)
 }
 
 fn remove_folder(path: &Path) -> Result<(), Error> {

@@ -4,6 +4,7 @@
 //! not write. Invariant: what a reader was told is still true after a crash.
 
 use std::ops::Bound;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -32,6 +33,8 @@ pub(super) struct View {
     tree: ArcSwapOption<::sled::Tree>,
     /// The group that is applied but not yet durable. After a failed write it stays here until the engine was opened again.
     pending: ArcSwapOption<Group>,
+    /// Counts up whenever readers may see something else than before.
+    generation: AtomicU64,
     /// Whether the tree is coming back.
     away: Mutex<bool>,
     back: Condvar,
@@ -56,6 +59,7 @@ impl View {
     fn set(&self, tree: Option<::sled::Tree>, away: bool) {
         let mut is_away = self.away.lock().unwrap_or_else(PoisonError::into_inner);
         self.tree.store(tree.map(Arc::new));
+        self.generation.fetch_add(1, Ordering::Release);
         *is_away = away;
         self.back.notify_all();
     }
@@ -71,9 +75,15 @@ impl View {
         self.tree.load()
     }
 
+    /// What [`RowStore::generation`](super::super::RowStore::generation) says.
+    pub(super) fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
     /// Hides a group from the readers (before it is applied), or shows it (`None`, once it is durable).
     pub(super) fn hide(&self, group: Option<Arc<Group>>) {
         self.pending.store(group);
+        self.generation.fetch_add(1, Ordering::Release);
     }
 
     pub(super) fn get(&self, key: &[u8]) -> Result<Option<::sled::IVec>, Error> {

@@ -65,6 +65,9 @@ impl<M: Mcp> Server<M> {
     }
 
     fn is_own_host(&self, name: &str) -> bool {
+        if is_plain_loopback(name) {
+            return true;
+        }
         let name = name.to_ascii_lowercase();
         if self.hosts.contains(&name) {
             return true;
@@ -196,14 +199,15 @@ pub(super) fn accepts(headers: &HeaderMap) -> Accepts {
     let values = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
     for range in values.flat_map(|value| value.split(',')) {
         let mut parts = range.split(';').map(str::trim);
-        let media = parts.next().unwrap_or_default().to_ascii_lowercase();
+        let media = parts.next().unwrap_or_default();
         let refused = parts.any(|part| {
             part.strip_prefix("q=")
                 .is_some_and(|quality| quality.trim().parse::<f32>().is_ok_and(|quality| quality <= 0.0))
         });
         if !refused {
-            accepts.json |= matches!(media.as_str(), "*/*" | "application/*" | "application/json");
-            accepts.events |= matches!(media.as_str(), "*/*" | "text/*" | "text/event-stream");
+            let is_one_of = |names: [&str; 3]| names.iter().any(|name| media.eq_ignore_ascii_case(name));
+            accepts.json |= is_one_of(["*/*", "application/*", "application/json"]);
+            accepts.events |= is_one_of(["*/*", "text/*", "text/event-stream"]);
         }
     }
     accepts
@@ -232,6 +236,12 @@ fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a st
 fn is_loopback(host: &str) -> bool {
     let host = host.trim_start_matches('[').trim_end_matches(']');
     host.eq_ignore_ascii_case("localhost") || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+/// Whether a Host is the usual spelling of this machine's, with a port or without: what need not be looked at more closely.
+fn is_plain_loopback(host: &str) -> bool {
+    let (name, port) = host.split_once(':').unwrap_or((host, "80"));
+    matches!(name, "127.0.0.1" | "localhost") && port.parse::<u16>().is_ok() && !port.starts_with('+')
 }
 
 /// The methods that the endpoint knows.

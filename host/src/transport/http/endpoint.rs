@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::extract::State;
 use axum::response::Response;
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
 
@@ -30,7 +29,7 @@ const MODERN_METHODS: HeaderValue = HeaderValue::from_static("POST, OPTIONS");
 const STANDALONE_MAX: usize = 8;
 
 /// Serves one request.
-pub(super) async fn endpoint<M: Mcp>(State(server): State<Arc<Server<M>>>, request: Request<Body>) -> Response {
+pub(super) async fn endpoint<M: Mcp>(server: &Arc<Server<M>>, request: Request<Body>) -> Response {
     let (parts, body) = request.into_parts();
     if let Err(refusal) = server.check_source(&parts) {
         return refuse(&refusal);

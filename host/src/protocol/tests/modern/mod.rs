@@ -64,7 +64,7 @@ impl<'a> Modern<'a> {
         self
     }
 
-    fn with_meta(mut self, key: &str, value: Value) -> Self {
+    pub(super) fn with_meta(mut self, key: &str, value: Value) -> Self {
         self.meta[key] = value;
         self
     }

@@ -230,6 +230,22 @@ fn wherever_a_rebuild_fails_the_old_store_goes_on() {
 }
 
 #[test]
+fn a_rebuild_without_room_for_it_is_refused_before_anything_is_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let free: crate::store::sled::FreeSpace = Arc::new(|_| Ok(2 << 20));
+    let store =
+        SledStore::open(crate::store::sled::SledOptions { free_space: Some(free), ..super::options(dir.path()) });
+    runtime().block_on(async {
+        let store = store.unwrap();
+        fill(&store, 1).await;
+        let refused = rebuild_running(&store).await.unwrap_err();
+        assert!(refused.to_string().contains("MiB of free space"), "{refused}");
+        assert!(!dir.path().join("store.old-1").exists());
+        fill(&store, 100).await;
+    });
+}
+
+#[test]
 fn a_rebuild_that_ended_between_its_renames_is_completed() {
     let dir = tempfile::tempdir().unwrap();
     let path = |name: &str| dir.path().join(name);
