@@ -231,31 +231,40 @@ async fn calls_stay_on_the_version_that_they_began_with() {
 
 #[tokio::test]
 async fn queued_and_idempotent_tasks_keep_their_version_over_a_restart() {
-    let setup = Setup::new()
-        .plugin("desk", "on_restart = \"rerun\"")
-        .config("[limits]\ntasks_running_per_requestor = 1\ncalls_running_per_requestor = 1");
+    let setup = Setup::with(&["desk"])
+        .plugin("primes", "on_restart = \"rerun\"")
+        .config("[limits]\ntasks_running_per_requestor = 1\ncalls_running_per_requestor = 1\n[call]\ncpu_ms = 600000");
     let host = setup.start().await;
     let client = Client::connect(&host).await;
-    let running = client.task("wait", json!({"ms": 600_000})).await;
+    let computing = client.task("count_primes", json!({"below": 1_000_000_000_000_u64})).await;
     let queued = client.task("book_trip", json!({})).await;
     add(&setup, "desk", &second_desk(&setup)).await;
-    let drains = command::json(&["plugin", "versions", "desk"], &setup.data()).await;
-    let draining = drains["versions"].as_array().expect("a list").iter().find(|line| line["state"] == "draining");
-    assert!(draining.is_some_and(|line| line["tasks"] == 2), "{drains}");
+    let another = file(&setup, "primes-2", &variant("primes", "primes", "prim3s"));
+    let arguments = ["plugin", "add", &another, "--name", "primes", "--accept"];
+    assert_eq!(command::json(&arguments, &setup.data()).await["done"], true);
+    let tasks_of_drained = async |name: &str| {
+        let shown = command::json(&["plugin", "versions", name], &setup.data()).await;
+        let drains =
+            shown["versions"].as_array().expect("a list").iter().find(|line| line["state"] == "draining").cloned();
+        drains.unwrap_or_else(|| panic!("nothing drains: {shown}"))["tasks"].clone()
+    };
+    assert_eq!((tasks_of_drained("desk").await, tasks_of_drained("primes").await), (json!(1), json!(1)));
     host.kill().await;
 
     let host = setup.start().await;
     let (client, modern) = (Client::connect(&host).await, Modern::full(&host, None));
-    let now = client.about("tasks/get", &running).await.expect("it is there");
-    if now["status"] == "working" {
-        client.about("tasks/cancel", &running).await.expect("it is cancelled");
-    }
+    assert_eq!(client.about("tasks/get", &computing).await.expect("it is there")["status"], "working");
+    assert_eq!(tasks_of_drained("primes").await, 1, "it runs again, on the version that it was created with");
+    client.about("tasks/cancel", &computing).await.expect("it is cancelled");
     assert!(book(&modern, &queued).await.contains(SEATS.0), "the version that it was created with");
     let fresh = client.task("book_trip", json!({})).await;
     assert!(book(&modern, &fresh).await.contains(SEATS.1));
-    until("the old version to retire", async || {
-        let versions = command::json(&["plugin", "versions", "desk"], &setup.data()).await;
-        versions["versions"].as_array()?.iter().any(|line| line["state"] == "retired").then_some(())
+    until("the old versions to retire", async || {
+        for name in ["desk", "primes"] {
+            let versions = command::json(&["plugin", "versions", name], &setup.data()).await;
+            versions["versions"].as_array()?.iter().find(|line| line["state"] == "retired")?;
+        }
+        Some(())
     })
     .await;
 }
