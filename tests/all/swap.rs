@@ -38,7 +38,7 @@ impl Course {
         self.calls.fetch_add(1, Ordering::SeqCst);
         let is = |version: usize| said.contains(markers[version]);
         assert!(is(0) || is(1), "no version says {said:?}");
-        if begun.0 == begun.1 && begun.0 % 2 == 0 {
+        if begun.0 == begun.1 && begun.0.is_multiple_of(2) {
             self.certain.fetch_add(1, Ordering::SeqCst);
             let active = usize::try_from(begun.0 / 2 % 2).expect("0 or 1");
             assert!(is(active), "after {} switches a call said {said:?}", begun.0 / 2);
