@@ -8,7 +8,7 @@ use bulkhead::domain::Json;
 use bulkhead::domain::call::ClientFeatures;
 use bulkhead::domain::limits::CallLimits;
 use bulkhead::domain::task::CallId;
-use bulkhead::runtime::{CallEvent, CallFacts, CallSpec, Executor as _, Operation};
+use bulkhead::runtime::{CallEvent, CallFacts, CallSpec, Executor as _, OnDemand, Operation};
 use bulkhead::runtime::{PluginSource, Sandbox, SandboxConfig, Source};
 use serde_json::json;
 use tests::client::{Client, all_capabilities};
@@ -53,8 +53,8 @@ pub(crate) async fn sandbox_alone(plan: &Plan, report: &mut Report) -> anyhow::R
             call_id: CallId([1; 16]),
             task_id: None,
             attempt: 1,
-            idempotency_key: String::new(),
-            requestor_alias: String::new(),
+            idempotency_key: OnDemand::Text(String::new()),
+            requestor_alias: OnDemand::Text(String::new()),
             features: ClientFeatures::default(),
             log_level: None,
             related_tasks: Vec::new(),

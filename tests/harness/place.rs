@@ -56,18 +56,6 @@ pub fn component(name: &str) -> PathBuf {
     path
 }
 
-/// Another version of a component: the same with one text in it replaced by one of the same length.
-pub fn variant(name: &str, from: &str, to: &str) -> Vec<u8> {
-    assert_eq!(from.len(), to.len(), "the rest of the component must not move");
-    let mut bytes = std::fs::read(component(name)).expect("the component can be read");
-    let places: Vec<_> = (0..bytes.len() - from.len()).filter(|at| bytes[*at..].starts_with(from.as_bytes())).collect();
-    assert!(!places.is_empty(), "{name} holds no {from:?}");
-    for at in places {
-        bytes[at..at + to.len()].copy_from_slice(to.as_bytes());
-    }
-    bytes
-}
-
 /// A folder with a code cache and its key, for hosts that share what they compile. What no run has used for a week is removed.
 pub fn compiled_code() -> PathBuf {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
@@ -96,6 +84,18 @@ pub fn compiled_code() -> PathBuf {
         folder
     });
     folder.clone()
+}
+
+/// Another version of a component: the same with one text in it replaced by one of the same length.
+pub fn variant(name: &str, from: &str, to: &str) -> Vec<u8> {
+    assert_eq!(from.len(), to.len(), "the rest of the component must not move");
+    let mut bytes = std::fs::read(component(name)).expect("the component can be read");
+    let places: Vec<_> = (0..bytes.len() - from.len()).filter(|at| bytes[*at..].starts_with(from.as_bytes())).collect();
+    assert!(!places.is_empty(), "{name} holds no {from:?}");
+    for at in places {
+        bytes[at..at + to.len()].copy_from_slice(to.as_bytes());
+    }
+    bytes
 }
 
 /// How much a run may take: `XTASK_TEST_MODE=nightly` multiplies rounds, everything else is the gate.

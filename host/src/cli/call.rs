@@ -12,7 +12,9 @@ use bulkhead::domain::task::CallId;
 use bulkhead::domain::tool::{ContentKind, ToolOutput};
 use bulkhead::protocol::output_json;
 use bulkhead::runtime::policy::DirGrant;
-use bulkhead::runtime::{CallEvent, CallFacts, CallSpec, Executor as _, Operation, Returned, Running, ToolEntry};
+use bulkhead::runtime::{
+    CallEvent, CallFacts, CallSpec, Executor as _, OnDemand, Operation, Returned, Running, ToolEntry,
+};
 
 use super::answers::{Answers, Unanswered, plain};
 use super::args::{CallArguments, SourceArguments};
@@ -143,8 +145,8 @@ fn spec(tool: &ToolEntry, arguments: &str) -> anyhow::Result<CallSpec> {
             call_id: CallId(id),
             task_id: None,
             attempt: 1,
-            idempotency_key: CallId(id).to_string(),
-            requestor_alias: "command-line".to_owned(),
+            idempotency_key: OnDemand::Text(CallId(id).to_string()),
+            requestor_alias: OnDemand::Text("command-line".to_owned()),
             features: features.into_iter().fold(ClientFeatures::default(), ClientFeatures::with),
             log_level: Some(LogLevel::Debug),
             related_tasks: Vec::new(),

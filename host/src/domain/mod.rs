@@ -43,7 +43,13 @@ pub type UnixMs = u64;
 
 /// Writes 16 bytes as 32 lower-case hexadecimal digits.
 fn write_hex(bytes: &[u8; 16], f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    let mut digits = [0; 32];
+    for (pair, byte) in digits.chunks_exact_mut(2).zip(bytes) {
+        for (digit, nibble) in pair.iter_mut().zip([byte >> 4, byte & 15]) {
+            *digit = if nibble < 10 { b'0' + nibble } else { b'a' + nibble - 10 };
+        }
+    }
+    f.write_str(std::str::from_utf8(&digits).unwrap_or_default())
 }
 
 /// Reads 32 lower-case hexadecimal digits; anything else is `None`, so that every id has exactly one spelling.

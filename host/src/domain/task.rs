@@ -5,6 +5,7 @@ use super::requestor::{Requestor, random_id};
 use super::{Json, UnixMs, read_hex, write_hex};
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 
 random_id! {
     /// A task's id: 128 bits from the operating system, so that it can be neither guessed nor counted through.

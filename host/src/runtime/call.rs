@@ -11,7 +11,7 @@ use futures::future::BoxFuture;
 use tokio::sync::{Semaphore, watch};
 use wasmtime::component::{Instance, InstancePre, ResourceTable};
 use wasmtime::{Engine, UpdateDeadline};
-use wasmtime_wasi::{FsPerms, WasiCtx, WasiCtxView, WasiView};
+use wasmtime_wasi::{FsPerms, WasiCtx, WasiCtxBuilder, WasiCtxView, WasiView};
 use wasmtime_wasi_http::{WasiHttpCtx, WasiHttpCtxView, WasiHttpView};
 
 use super::egress::Egress;
@@ -111,7 +111,9 @@ pub(super) struct Call {
     pub(super) detach_settled: bool,
     limiter: Limiter,
     table: ResourceTable,
-    wasi: WasiCtx,
+    clock: Clock,
+    /// Made when the guest first looks at the world: many never do.
+    wasi: Option<WasiCtx>,
     http: WasiHttpCtx,
     egress: Egress,
 }
@@ -130,8 +132,16 @@ impl Call {
         table.set_max_capacity(HOST_RESOURCES_MAX);
         let mut http = WasiHttpCtx::new();
         http.set_field_size_limit(HTTP_FIELD_BYTES_MAX);
+        let clock = Clock::start();
+        let mut wasi = None;
+        if !granted.directories.is_empty() {
+            let mut world = world(&plugin, &granted, &facts, clock);
+            open_directories(&mut world, &granted)?;
+            wasi = Some(world.build());
+        }
         Ok(Self {
-            wasi: wasi(&plugin, &granted, &facts)?,
+            clock,
+            wasi,
             egress: Egress::new(Arc::clone(&granted)),
             limiter: Limiter::new(limits.memory_bytes),
             facts,
@@ -167,11 +177,11 @@ impl Call {
     }
 }
 
-/// What the guest sees of the world: what was granted, and nothing else.
-fn wasi(plugin: &Arc<str>, granted: &Granted, facts: &CallFacts) -> Result<WasiCtx, HostFailure> {
-    let clock = Clock::start();
-    let mut wasi = WasiCtx::builder();
-    wasi.wall_clock(clock)
+/// What the guest sees of the world: what was granted, and nothing else. Its directories have to be opened yet.
+fn world(plugin: &Arc<str>, granted: &Granted, facts: &CallFacts, clock: Clock) -> WasiCtxBuilder {
+    let mut world = WasiCtx::builder();
+    world
+        .wall_clock(clock)
         .monotonic_clock(clock)
         .secure_random(random(facts.seed, Stream::Secure))
         .insecure_random(random(facts.seed, Stream::Insecure))
@@ -183,18 +193,24 @@ fn wasi(plugin: &Arc<str>, granted: &Granted, facts: &CallFacts) -> Result<WasiC
         .allow_udp(false)
         .allow_ip_name_lookup(false)
         .envs(&granted.environment);
+    world
+}
+
+fn open_directories(world: &mut WasiCtxBuilder, granted: &Granted) -> Result<(), HostFailure> {
     for directory in &granted.directories {
         let permissions = if directory.write { FsPerms::ReadWrite } else { FsPerms::ReadOnly };
-        wasi.preopened_dir(&directory.host, &directory.guest, permissions).map_err(|error| {
+        world.preopened_dir(&directory.host, &directory.guest, permissions).map_err(|error| {
             HostFailure(format!("granted directory {} cannot be opened: {error:#}", directory.host.display()))
         })?;
     }
-    Ok(wasi.build())
+    Ok(())
 }
 
 impl WasiView for Call {
     fn ctx(&mut self) -> WasiCtxView<'_> {
-        WasiCtxView { ctx: &mut self.wasi, table: &mut self.table }
+        let Self { wasi, table, plugin, granted, facts, clock, .. } = self;
+        let wasi = wasi.get_or_insert_with(|| world(plugin, granted, facts, *clock).build());
+        WasiCtxView { ctx: wasi, table }
     }
 }
 

@@ -4,7 +4,7 @@
 //! are there. The functions of a component that does not know us are tools too.
 
 use wasmtime::component::types::ComponentItem;
-use wasmtime::component::{Instance, InstancePre};
+use wasmtime::component::{ComponentExportIndex, Instance, InstancePre};
 
 use super::bindings::bulkhead::plugin::types as wit;
 use super::bindings::exports::bulkhead::plugin::{completions, prompts, resources, tools};
@@ -19,6 +19,9 @@ use crate::domain::offer::Reference;
 const LISTED_PAGES_MAX: usize = 10;
 
 type Store = wasmtime::Store<Call>;
+/// What `call-tool` takes and gives.
+type CallTool<'a> = (&'a str, &'a str);
+type CalledTool = (Result<tools::ToolOutput, wit::CallError>,);
 
 /// The interfaces of one component.
 pub(super) struct Exports {
@@ -31,7 +34,7 @@ pub(super) struct Exports {
 /// Where a component's tools come from.
 enum Tools {
     /// It lists them.
-    Listed(tools::GuestIndices),
+    Listed { tools: tools::GuestIndices, call_tool: ComponentExportIndex },
     /// They are its functions.
     Typed(typed::Functions),
 }
@@ -60,7 +63,7 @@ impl Exports {
     /// When tools are not there, an interface is there with other types than the world's, or a function cannot be a tool.
     pub(super) fn find(instance: &InstancePre<Call>, file: &Component) -> Result<Self, Vec<String>> {
         let mut problems = Vec::new();
-        let tools = tools::GuestIndices::new(instance).map(Tools::Listed).or_else(|error| {
+        let tools = listed(instance).or_else(|error| {
             let component = instance.component();
             let functions = (!typed::is_ours(component))
                 .then(|| typed::Functions::find(component, &file.bytes, file.wit_file.as_deref()));
@@ -114,9 +117,10 @@ impl Exports {
         match operation {
             Operation::CallTool { tool, arguments } => {
                 let returned = match &self.tools {
-                    Tools::Listed(tools) => {
-                        let guest = tools.load(&mut *store, instance)?;
-                        guest.call_call_tool(store, &tool, &arguments.as_str().to_owned()).await?
+                    // Nothing but the one function that is called: checking the types of the others takes longer than many tools.
+                    Tools::Listed { call_tool, .. } => {
+                        let call = instance.get_typed_func::<CallTool<'_>, CalledTool>(&mut *store, call_tool)?;
+                        call.call_async(store, (&tool, arguments.as_str())).await?.0
                     }
                     Tools::Typed(functions) => functions.call(store, instance, &tool, arguments.as_str()).await?,
                 };
@@ -161,7 +165,7 @@ impl Exports {
         instance: &Instance,
     ) -> wasmtime::Result<Result<Listed, wit::CallError>> {
         let tools = match &self.tools {
-            Tools::Listed(tools) => tools.load(&mut *store, instance)?.call_list_tools(&mut *store).await?,
+            Tools::Listed { tools, .. } => tools.load(&mut *store, instance)?.call_list_tools(&mut *store).await?,
             Tools::Typed(functions) => functions.tools(),
         };
         let templates = match &self.resources {
@@ -201,6 +205,17 @@ impl Exports {
         }
         Ok(listed)
     }
+}
+
+/// The interface by which a component lists its tools and has them called.
+fn listed(instance: &InstancePre<Call>) -> wasmtime::Result<Tools> {
+    let tools = tools::GuestIndices::new(instance)?;
+    let component = instance.component();
+    let call_tool = component
+        .get_export_index(None, "bulkhead:plugin/tools@0.1.0")
+        .and_then(|tools| component.get_export_index(Some(&tools), "call-tool"))
+        .ok_or_else(|| wasmtime::Error::msg("there is no call-tool"))?;
+    Ok(Tools::Listed { tools, call_tool })
 }
 
 fn not_offered(what: &str) -> wit::CallError {

@@ -186,12 +186,12 @@ impl wit::Host for Call {
 
     async fn idempotency_key(&mut self) -> Result<String> {
         self.enter().await;
-        Ok(self.facts.idempotency_key.clone())
+        Ok(self.facts.idempotency_key.text())
     }
 
     async fn requestor_id(&mut self) -> Result<String> {
         self.enter().await;
-        Ok(self.facts.requestor_alias.clone())
+        Ok(self.facts.requestor_alias.text())
     }
 
     async fn client_supports(&mut self, feature: wit::ClientFeature) -> Result<bool> {

@@ -23,7 +23,7 @@ use super::output;
 use super::policy::{Granted, Grants};
 use super::typed;
 use super::world::escaped;
-use super::{CallFacts, Library, ToolEntry};
+use super::{CallFacts, Library, OnDemand, ToolEntry};
 use crate::domain::Json;
 use crate::domain::call::{CallError, ClientFeatures};
 use crate::domain::limits::CallLimits;
@@ -288,8 +288,8 @@ fn nobody() -> CallFacts {
         call_id: CallId([0; 16]),
         task_id: None,
         attempt: 1,
-        idempotency_key: String::new(),
-        requestor_alias: String::new(),
+        idempotency_key: OnDemand::Text(String::new()),
+        requestor_alias: OnDemand::Text(String::new()),
         features: ClientFeatures::default(),
         log_level: None,
         related_tasks: Vec::new(),

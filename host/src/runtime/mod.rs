@@ -71,9 +71,9 @@ pub struct CallFacts {
     /// Set from the start for a call that is a task from the start; see [`Control::promoted`].
     pub task_id: Option<String>,
     pub attempt: u32,
-    pub idempotency_key: String,
+    pub idempotency_key: OnDemand,
     /// A tenant-scoped random id.
-    pub requestor_alias: String,
+    pub requestor_alias: OnDemand,
     pub features: ClientFeatures,
     pub log_level: Option<LogLevel>,
     pub related_tasks: Vec<String>,
@@ -81,6 +81,23 @@ pub struct CallFacts {
     pub seed: [u8; 32],
     /// Whether anybody listens to progress; without, reports are dropped at the door.
     pub wants_progress: bool,
+}
+
+/// A text that few guests ask for, so that most calls need not make it.
+#[derive(Clone, Debug)]
+pub enum OnDemand {
+    Text(String),
+    Made { of: [u8; 32], by: fn(&[u8; 32]) -> String },
+}
+
+impl OnDemand {
+    /// The text; the same each time.
+    pub fn text(&self) -> String {
+        match self {
+            Self::Text(text) => text.clone(),
+            Self::Made { of, by } => by(of),
+        }
+    }
 }
 
 /// What a running call says. Waiting is always the receiver's business: it sends the reply when the wait is over, after it has

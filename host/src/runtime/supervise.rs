@@ -3,6 +3,7 @@
 //! Owns the one place where a guest is polled. Invariant: every guest comes back here at least once per epoch tick, and nothing
 //! that it does can move the two budgets.
 
+use std::cell::Cell;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -81,9 +82,9 @@ impl<T> Future for Supervised<'_, T> {
         let this = &mut *self;
         // Whatever waits in here waits on the host's I/O runtime: guests that compute delay nobody's timer.
         let _io = this.io.enter();
-        let before = thread_cpu();
+        let begun = Instant::now();
         let polled = this.guest.as_mut().poll(cx);
-        let cpu = this.shared.add_cpu(thread_cpu().saturating_sub(before));
+        let cpu = this.shared.add_cpu(Meter::spent(begun.elapsed()));
         if let Poll::Ready(returned) = polled {
             return Poll::Ready(Ok(returned));
         }
@@ -105,8 +106,69 @@ impl<T> Future for Supervised<'_, T> {
     }
 }
 
+/// What this thread's CPU clock said last. Asking the kernel twice a call costs as much as the guest of a small tool.
+#[derive(Clone, Copy)]
+struct Meter {
+    read: Duration,
+    /// How long the polls since then took, by the wall.
+    short: Duration,
+}
+
+/// A poll that is shorter counts in full: a thread that had to wait for a processor in between is seldom back so soon.
+const SHORT: Duration = Duration::from_micros(200);
+/// When so much has been counted that way, the kernel is asked again.
+const SHORT_MAX: Duration = Duration::from_millis(1);
+
+impl Meter {
+    /// The CPU time of a poll that has just taken this long. Never more than that.
+    fn spent(wall: Duration) -> Duration {
+        thread_local! {
+            static METER: Cell<Meter> = const { Cell::new(Meter { read: Duration::ZERO, short: Duration::ZERO }) };
+        }
+        let Self { read, short } = METER.get();
+        if wall < SHORT && short + wall < SHORT_MAX {
+            METER.set(Self { read, short: short + wall });
+            return wall;
+        }
+        let now = thread_cpu();
+        METER.set(Self { read: now, short: Duration::ZERO });
+        // The thread's own work between two polls is in it, which is little beside a poll that is not short.
+        now.saturating_sub(read).saturating_sub(short).min(wall)
+    }
+}
+
 /// CPU time of this thread.
 fn thread_cpu() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_waits_is_charged_for_what_it_computed() {
+        Meter::spent(Duration::from_secs(1));
+        let begun = Instant::now();
+        std::thread::sleep(Duration::from_millis(50));
+        assert!(Meter::spent(begun.elapsed()) < Duration::from_millis(25), "sleeping costs nothing");
+
+        let begun = Instant::now();
+        let before = thread_cpu();
+        while thread_cpu() - before < Duration::from_millis(5) {}
+        assert!(Meter::spent(begun.elapsed()) >= Duration::from_millis(5), "computing costs what it takes");
+    }
+
+    #[test]
+    fn many_short_polls_add_up() {
+        Meter::spent(Duration::from_secs(1));
+        let (mut charged, before) = (Duration::ZERO, thread_cpu());
+        while thread_cpu() - before < Duration::from_millis(20) {
+            let begun = Instant::now();
+            while begun.elapsed() < Duration::from_micros(50) {}
+            charged += Meter::spent(begun.elapsed());
+        }
+        assert!(charged >= Duration::from_millis(15), "{charged:?}");
+    }
 }

@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 
 use super::admission::{Hold, Purpose};
 use super::engine::{Inner, refused};
-use super::identity::{host_failure, random};
+use super::identity::{host_failure, random, seed_and_id};
 use super::run::{Begin, OUTCOME_RETRY, first_line};
 use super::{CallRequest, Client, Error, RequestedTtl, TaskRequest};
 use crate::domain::UnixMs;
@@ -18,7 +18,7 @@ use crate::domain::limits::Limits;
 use crate::domain::requestor::Requestor;
 use crate::domain::task::{Active, CallId, Outcome, Phase, Retention, Task, TaskId};
 use crate::domain::tool::ToolOutput;
-use crate::runtime::{CallFacts, CallSpec, Operation, ToolEntry};
+use crate::runtime::{CallFacts, CallSpec, OnDemand, Operation, ToolEntry};
 use crate::store::{self, Creation, Store, StoredCaps};
 
 /// Related tasks that one call may name; more are ignored.
@@ -75,7 +75,7 @@ impl Inner {
             None => Some(self.admission.hold(requestor, Hold::Queued).map_err(|full| refused(full, Some(1_000)))?),
         };
         let active = if permit.is_some() { Active::Running } else { Active::Queued };
-        let (seed, call_id) = (random()?, CallId(random()?));
+        let (seed, call_id) = seed_and_id()?;
         let Some(task) = self.record(requestor, &request, active, (seed, call_id), alias).await? else {
             return Ok(None);
         };
@@ -230,8 +230,8 @@ pub(super) fn facts(requestor: &Requestor, client: Client, identity: Identity, r
         call_id,
         task_id: task_id.map(|id| id.to_string()),
         attempt,
-        idempotency_key: derived(b"bulkhead idempotency key", &[&seed]),
-        requestor_alias: derived(b"bulkhead requestor alias", &[&requestor.tenant.0, &requestor.id.0]),
+        idempotency_key: OnDemand::Made { of: seed, by: idempotency_key },
+        requestor_alias: OnDemand::Made { of: ids(requestor), by: requestor_alias },
         features: client.features,
         log_level: client.log_level,
         related_tasks: related.iter().map(TaskId::to_string).collect(),
@@ -253,6 +253,23 @@ fn retention(ttl: RequestedTtl, limits: &Limits) -> Retention {
     }
 }
 
+fn idempotency_key(seed: &[u8; 32]) -> String {
+    derived(b"bulkhead idempotency key", &[seed])
+}
+
+fn requestor_alias(ids: &[u8; 32]) -> String {
+    let (tenant, requestor) = ids.split_at(16);
+    derived(b"bulkhead requestor alias", &[tenant, requestor])
+}
+
+/// Tenant and requestor, in this order.
+fn ids(requestor: &Requestor) -> [u8; 32] {
+    let mut ids = [0; 32];
+    let both = requestor.tenant.0.iter().chain(&requestor.id.0);
+    ids.iter_mut().zip(both).for_each(|(place, byte)| *place = *byte);
+    ids
+}
+
 /// 128 bits that say nothing about what they were made from, in hexadecimal.
 fn derived(purpose: &[u8], parts: &[&[u8]]) -> String {
     let mut hash = Sha256::new();
@@ -260,5 +277,5 @@ fn derived(purpose: &[u8], parts: &[&[u8]]) -> String {
         hash.update((part.len() as u64).to_be_bytes());
         hash.update(part);
     }
-    hash.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+    CallId(hash.finalize().first_chunk().copied().unwrap_or_default()).to_string()
 }

@@ -13,7 +13,7 @@ use super::clock::Clock;
 use super::creation::{Identity, facts};
 use super::durations::Durations;
 use super::feed::{Feeds, lock};
-use super::identity::{host_failure, random};
+use super::identity::{host_failure, random, seed_and_id};
 use super::lists::{ListGenerations, Lists, ResourceUpdate};
 use super::occupancy::Occupancy;
 use super::plain::PlainCall;
@@ -24,7 +24,7 @@ use crate::domain::call::Answer;
 use crate::domain::lifecycle::{self, Event, Refusal};
 use crate::domain::limits::Limits;
 use crate::domain::requestor::{Requestor, TenantId};
-use crate::domain::task::{CallId, Lease, NodeId, Phase, PluginVersion, Task, TaskId};
+use crate::domain::task::{Lease, NodeId, Phase, PluginVersion, Task, TaskId};
 use crate::domain::tool::ToolOutput;
 use crate::domain::{Json, UnixMs};
 use crate::runtime::{CallSpec, Catalog, Executor, ListKind, Returned, ToolEntry};
@@ -168,7 +168,7 @@ impl Tasks {
         inner.breakers.admit(requestor, &request.tool.plugin, inner.clock.now())?;
         let occupancy = inner.occupy(requestor).await?;
         let related = inner.known(requestor, &request.related).await?;
-        let (seed, call_id) = (random()?, CallId(random()?));
+        let (seed, call_id) = seed_and_id()?;
         let spec = inner.spec(requestor, &request, Identity { seed, call_id, task_id: None, attempt: 1 }, &related);
         PlainCall::start(inner.clone(), *requestor, Some(request), spec, occupancy)
     }
@@ -182,7 +182,8 @@ impl Tasks {
         inner.breakers.admit(requestor, &request.library.plugin, inner.clock.now())?;
         let occupancy = inner.occupy(requestor).await?;
         let PluginRequest { library, operation, client } = request;
-        let identity = Identity { seed: random()?, call_id: CallId(random()?), task_id: None, attempt: 1 };
+        let (seed, call_id) = seed_and_id()?;
+        let identity = Identity { seed, call_id, task_id: None, attempt: 1 };
         let facts = facts(requestor, client, identity, &[]);
         let spec = CallSpec { plugin: library.plugin.clone(), operation, limits: library.limits.clone(), facts };
         PlainCall::start(inner.clone(), *requestor, None, spec, occupancy)

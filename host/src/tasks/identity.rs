@@ -1,5 +1,6 @@
 //! Random ids and seeds, from the operating system.
 
+use crate::domain::task::CallId;
 use crate::tasks::Error;
 
 /// Bytes that nobody can guess.
@@ -8,6 +9,15 @@ pub(super) fn random<const N: usize>() -> Result<[u8; N], Error> {
     match getrandom::fill(&mut bytes) {
         Ok(()) => Ok(bytes),
         Err(error) => Err(host_failure("randomness", &error)),
+    }
+}
+
+/// What every call begins with; from one visit to the operating system, since calls are many.
+pub(super) fn seed_and_id() -> Result<([u8; 32], CallId), Error> {
+    let bytes: [u8; 48] = random()?;
+    match (bytes.first_chunk(), bytes.last_chunk()) {
+        (Some(seed), Some(id)) => Ok((*seed, CallId(*id))),
+        _ => Err(host_failure("randomness", &"there is too little of it")),
     }
 }
 

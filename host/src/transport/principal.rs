@@ -427,6 +427,7 @@ fn corrupt(kind: RowKind, reason: &str) -> Error {
 mod unit {
     use super::*;
     use crate::store::memory::MemoryStore;
+    use crate::store::sled::{ProbeMode, SledOptions, SledStore};
 
     fn principals() -> Principals {
         Principals::new(Arc::new(MemoryStore::new()))
@@ -487,10 +488,28 @@ mod unit {
 
     #[tokio::test]
     async fn the_first_token_ends_anonymous_access_for_good() {
-        let principals = principals();
+        ends_anonymous_access(Arc::new(MemoryStore::new())).await;
+    }
+
+    /// This store says when nothing has changed, and is asked once only.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn what_is_known_of_a_store_that_counts_its_changes_is_never_out_of_date() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = SledOptions { probe: ProbeMode::InProcess, ..SledOptions::new(folder.path().to_owned()) };
+        let store = tokio::task::spawn_blocking(|| SledStore::open(options)).await.unwrap().unwrap();
+        assert!(crate::store::RowStore::generation(&*store).is_some());
+        ends_anonymous_access(store.clone()).await;
+        crate::store::TaskStore::close(&*store).await.unwrap();
+    }
+
+    async fn ends_anonymous_access(store: Arc<dyn Store>) {
+        let principals = Principals::new(Arc::clone(&store));
         let verifier = TokenVerifier::new(principals.clone(), Arc::new(|| 50));
-        assert_eq!(verifier.anonymous().await.unwrap(), Some(principals.local_requestor().await.unwrap()));
-        let new = principals.create_token("alice", "acme", Some(100), 1).await.unwrap();
+        for _ in 0..3 {
+            assert_eq!(verifier.anonymous().await.unwrap(), Some(principals.local_requestor().await.unwrap()));
+        }
+        // Somebody else on the same store, as the control socket is.
+        let new = Principals::new(store).create_token("alice", "acme", Some(100), 1).await.unwrap();
         assert_eq!(verifier.anonymous().await.unwrap(), None);
         let alice = verifier.verify(&new.token).await.unwrap();
         assert_ne!(alice, principals.local_requestor().await.unwrap());

@@ -112,7 +112,7 @@ impl Executor for Stage {
         let id = spec.facts.task_id.clone().unwrap_or_default();
         let (orders, inbox) = mpsc::unbounded_channel();
         let (sender, events) = mpsc::channel(16);
-        let guest = Guest { orders, alias: spec.facts.requestor_alias.clone(), asks: false };
+        let guest = Guest { orders, alias: spec.facts.requestor_alias.text(), asks: false };
         lock(&self.guests).entry(id.clone()).or_default().push(guest);
         let exit = Exit { guests: self.guests.clone(), id: id.clone() };
         let playing = tokio::spawn(play(self.guests.clone(), id, inbox, sender, exit));
