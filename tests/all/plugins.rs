@@ -298,38 +298,52 @@ async fn clients_hear_of_another_list_and_of_nothing_else() {
 async fn a_kill_in_the_middle_of_a_switch_leaves_one_version() {
     let setup = Setup::with(&["text"]);
     let host = setup.start().await;
+    let data = setup.data();
     add(&setup, "text", &second_text(&setup)).await;
-    let versions = [listed(&setup, "text").await["active"].clone(), listed(&setup, "text").await["previous"].clone()];
-    let [second, first] = versions.map(|digest| digest.as_str().expect("a digest").to_owned());
+    let line = listed(&setup, "text").await;
+    let digest = |value: &Value| value.as_str().expect("never none").to_owned();
+    let [second, first] = [digest(&line["active"]), digest(&line["previous"])];
     host.terminate().await;
     let (mut switched, mut kept) = (0, 0);
     let mut active = second.clone();
-    for round in 0..rounds(8, 200) {
+    for round in 0..rounds(12, 200) {
         let host = setup.start().await;
-        let target = if active == second { &first } else { &second };
-        let target = format!("text@{target}");
-        let data = setup.data();
+        // In turns: a version that is ready, and one that has to be taken in, compiled and checked first.
+        let is_new = round % 2 == 1;
+        let text = format!("The texts are the {round:04}.");
+        let arguments = if is_new {
+            vec!["add".to_owned(), file(&setup, "new", &variant("text", FIRST, &text)), "--name".into(), "text".into()]
+        } else {
+            vec!["activate".to_owned(), format!("text@{}", if active == second { &first } else { &second })]
+        };
+        let command_data = data.clone();
         let switch = tokio::spawn(async move {
-            let arguments = ["plugin", "activate", &target, "--json", "--data"];
-            command::output(&mut command::bulkhead(), &arguments, Some(&data)).await.status.success()
+            let mut all = vec!["plugin"];
+            all.extend(arguments.iter().map(String::as_str));
+            all.extend(["--json", "--data"]);
+            command::output(&mut command::bulkhead(), &all, Some(&command_data)).await.status.success()
         });
-        // A command takes some milliseconds; the kill comes somewhere in them.
-        tokio::time::sleep(Duration::from_millis(u64::from(round * 7 % 40))).await;
+        // Somewhere in the milliseconds that the command takes, or in the time that the compiler takes.
+        let (step, span) = if is_new { (97, 1_500) } else { (7, 40) };
+        tokio::time::sleep(Duration::from_millis(u64::from(round * step % span))).await;
         host.kill().await;
         let acknowledged = switch.await.expect("the command ends");
         let host = setup.start().await;
         let line = listed(&setup, "text").await;
-        let now = line["active"].as_str().expect("never none").to_owned();
-        assert!(now == first || now == second, "{line}");
         assert_eq!(line["state"], "active", "{line}");
+        let now = digest(&line["active"]);
         assert!(!acknowledged || now != active, "what was acknowledged is there");
-        let expected = if now == first { FIRST } else { SECOND };
-        assert_eq!(said(&Client::connect(&host).await).await, expected, "what is listed is what runs");
+        let said = said(&Client::connect(&host).await).await;
         if now == active {
-            kept += 1
+            kept += 1;
         } else {
-            switched += 1
+            switched += 1;
+            assert!(!is_new || said == text, "the new version says {said:?}");
         }
+        if [&first, &second].contains(&&now) {
+            assert_eq!(said, if now == first { FIRST } else { SECOND }, "what is listed is what runs");
+        }
+        assert_eq!(command::json(&["plugin", "verify"], &data).await["sound"], true, "whatever is known is there");
         active = now;
         host.terminate().await;
     }
