@@ -123,7 +123,8 @@ mod tests {
         for entry in std::fs::read_dir(root.join(folder)).unwrap() {
             let path = folder.join(entry.unwrap().file_name());
             let name = path.file_name().unwrap().to_string_lossy().into_owned();
-            if ["tests", "target", "__pycache__", "node_modules"].contains(&name.as_str())
+            if name.starts_with('.')
+                || ["tests", "target", "__pycache__", "node_modules"].contains(&name.as_str())
                 || name.ends_with(".egg-info")
             {
                 continue;

@@ -157,7 +157,8 @@ fn hash_folder(folder: &Path, hasher: &mut DefaultHasher) -> anyhow::Result<()> 
     for path in paths {
         let name = path.file_name().unwrap_or_default();
         if path.is_dir() {
-            if !["__pycache__", "node_modules", "tests"].iter().any(|skipped| name == *skipped) {
+            let is_other = ["__pycache__", "node_modules", "tests"].iter().any(|other| name == *other);
+            if !is_other && !name.as_encoded_bytes().starts_with(b".") {
                 hash_folder(&path, hasher)?;
             }
         } else {
