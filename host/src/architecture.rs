@@ -4,11 +4,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Each room with the rooms that it may know.
-const ROOMS: [(&str, &[&str]); 6] = [
+const ROOMS: [(&str, &[&str]); 7] = [
     ("domain", &[]),
     ("store", &["domain"]),
     ("runtime", &["domain"]),
     ("tasks", &["domain", "store", "runtime"]),
+    ("plugins", &["domain", "store", "runtime", "tasks"]),
     ("protocol", &["domain", "store", "runtime", "tasks"]),
     ("transport", &["domain", "store", "runtime", "tasks", "protocol"]),
 ];
@@ -69,9 +70,9 @@ fn the_domain_is_pure() {
 #[test]
 fn each_library_has_one_importer() {
     let importers = [
-        ("sled::", "store", &["tasks", "protocol", "transport", "domain", "runtime"][..]),
-        ("wasmtime", "runtime", &["tasks", "protocol", "transport", "domain", "store"][..]),
-        ("axum", "transport", &["tasks", "protocol", "domain", "store", "runtime"][..]),
+        ("sled::", "store", &["tasks", "plugins", "protocol", "transport", "domain", "runtime"][..]),
+        ("wasmtime", "runtime", &["tasks", "plugins", "protocol", "transport", "domain", "store"][..]),
+        ("axum", "transport", &["tasks", "plugins", "protocol", "domain", "store", "runtime"][..]),
     ];
     for (library, owner, others) in importers {
         for name in others {
@@ -84,7 +85,7 @@ fn each_library_has_one_importer() {
 
 #[test]
 fn no_wire_name_is_known_below_the_protocol() {
-    for name in ["domain", "store", "runtime", "tasks"] {
+    for name in ["domain", "store", "runtime", "tasks", "plugins"] {
         for (path, text) in room(name) {
             for wire in
                 ["\"taskId\"", "\"inputRequests\"", "\"isError\"", "\"pollInterval\"", "rename_all = \"camelCase\""]

@@ -12,6 +12,8 @@ pub mod store;
 
 pub mod tasks;
 
+pub mod plugins;
+
 pub mod protocol;
 
 pub mod transport;

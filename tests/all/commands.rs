@@ -33,6 +33,46 @@ async fn inspect_shows_tools_imports_and_digest() {
 }
 
 #[tokio::test]
+async fn inspect_shows_whatever_a_plugin_offers() {
+    let file = place::component("conformance").display().to_string();
+    let said = command::run(&mut command::bulkhead(), &["plugin", "inspect", &file, "--json"], None).await;
+    let shown: Value = serde_json::from_str(&said).expect("JSON");
+    let one = |list: &str, key: &str, value: &str| {
+        let entries = shown[list].as_array().unwrap_or_else(|| panic!("no {list}: {shown}"));
+        entries.iter().find(|entry| entry[key] == value).cloned().unwrap_or_else(|| panic!("no {value}: {entries:?}"))
+    };
+    let prompt = one("prompts", "name", "test_prompt_with_arguments");
+    assert_eq!((&prompt["arguments"][0]["name"], &prompt["arguments"][0]["required"]), (&json!("arg1"), &json!(true)));
+    assert!(one("resources", "uri", "test://static-text")["mimeType"].is_string());
+    assert!(one("resourceTemplates", "uriTemplate", "test://template/{id}/data")["name"].is_string());
+    let plain = command::run(&mut command::bulkhead(), &["plugin", "inspect", &file], None).await;
+    for line in ["test_prompt_with_arguments(arg1, arg2)", "test://static-text  (", "test://template/{id}/data  ("] {
+        assert!(plain.contains(line), "{line}: {plain}");
+    }
+
+    let bare = command::run(&mut command::bulkhead(), &["plugin", "inspect", &component("text"), "--json"], None).await;
+    let bare: Value = serde_json::from_str(&bare).expect("JSON");
+    assert_eq!([&bare["prompts"], &bare["resources"], &bare["resourceTemplates"]], [&json!([]); 3]);
+}
+
+#[tokio::test]
+async fn a_list_as_a_result_is_shown_as_it_is() {
+    let probe = component("probe");
+    let said = command::run(&mut command::bulkhead(), &["plugin", "inspect", &probe, "--json"], None).await;
+    let shown: Value = serde_json::from_str(&said).expect("JSON");
+    let tools = shown["tools"].as_array().expect("tools");
+    let squares = tools.iter().find(|tool| tool["name"] == "squares").expect("the tool");
+    assert_eq!(squares["outputSchema"]["type"], "array");
+    let (code, out, _) = call(&["plugin", "call", &probe, "squares", r#"{"count": 2}"#, "--json"]).await;
+    let result: Value = serde_json::from_str(&out).expect("JSON");
+    assert_eq!((code, &result["structuredContent"]), (Some(0), &json!([1, 4])));
+}
+
+fn component(name: &str) -> String {
+    place::component(name).display().to_string()
+}
+
+#[tokio::test]
 async fn inspect_refuses_what_a_host_would_refuse() {
     for name in ["bad_schema", "bad_twins", "bad_import", "bad_panic"] {
         let file = place::component(name).display().to_string();
@@ -183,6 +223,13 @@ async fn the_store_is_checked_exported_and_backed_up_with_and_without_a_host() {
     let copy = setup.path("copy");
     command::json(&["store", "backup", &copy.display().to_string()], &data).await;
     export(&setup, "with.jsonl").await;
+    let file = setup.path("with.jsonl").display().to_string();
+    let output =
+        command::output(&mut command::bulkhead(), &["store", "rebuild", "--from", &file, "--data"], Some(&data)).await;
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains("stop it"), "an old export is no news to a running host: {said}");
+    command::json(&["store", "rebuild"], &data).await;
+    assert_eq!(client.tasks().await, listed, "the running host goes on with a rebuilt store");
     host.terminate().await;
     command::json(&["store", "check"], &data).await;
     export(&setup, "without.jsonl").await;

@@ -19,7 +19,7 @@ enum Row {
 }
 
 /// Every method. The coverage test fails for one that is not in here.
-const ROWS: [(&str, Row); 20] = [
+const ROWS: [(&str, Row); 21] = [
     ("initialize", Row::NoTask("opens a session of the caller; sessions have a test of their own below")),
     ("ping", Row::NoTask("has neither params nor a result")),
     ("logging/setLevel", Row::NoTask("changes the caller's own session")),
@@ -28,6 +28,7 @@ const ROWS: [(&str, Row); 20] = [
     ("tasks/get", Row::ById),
     ("tasks/result", Row::ById),
     ("tasks/cancel", Row::ById),
+    ("tasks/delete", Row::ById),
     ("tasks/list", Row::Lists),
     ("tasks/steer", Row::ById),
     ("tasks/pause", Row::ById),
@@ -138,6 +139,53 @@ async fn a_foreign_task_reads_as_absent() {
             owner.about("tasks/cancel", task).await.expect("the owner may");
         }
     }
+}
+
+/// Names that clients choose are easily guessed, and each belongs to its requestor alone.
+#[tokio::test]
+async fn a_foreign_name_reads_as_absent_in_both_eras() {
+    let setup = Setup::with(&["primes"]);
+    let tokens =
+        [setup.token("alice", "red").await, setup.token("bob", "red").await, setup.token("carol", "blue").await];
+    let host = setup.start().await;
+    let named = |name: &str, keep_alive: u64| {
+        json!({"name": "count_primes", "arguments": {"below": 10},
+            "_meta": {"modelcontextprotocol.io/task": {"taskId": name, "keepAlive": keep_alive}}})
+    };
+    let owner = Client::connect_as(&host, Some(&tokens[0]), all_capabilities()).await;
+    owner.call("tools/call", named("brief", 0)).await.expect("a result");
+    until("the task to expire", async || owner.about("tasks/get", "brief").await.err()).await;
+    owner.call("tools/call", named("nightly", 600_000)).await.expect("a result");
+    let modern = |token: &String| Modern::full(&host, Some(token));
+    let raw_modern = async |token: &String, method: &str, task: &str| {
+        let params = json!({"taskId": task, "inputResponses": {}, "message": "m"});
+        let reply = modern(token).send(method, params).await;
+        (reply.status.as_u16(), reply.text)
+    };
+    for (method, _) in ROWS.iter().filter(|(name, row)| matches!(row, Row::ById) && *name != "tasks/delete") {
+        let absent = raw(&owner, method, "never").await;
+        assert_eq!(raw(&owner, method, "brief").await, absent, "{method}");
+        assert_eq!(raw(&owner, method, &"x".repeat(1000)).await, absent, "{method}");
+        assert_ne!(raw(&owner, method, "nightly").await, absent, "{method}");
+        for token in &tokens[1..] {
+            let other = Client::connect_as(&host, Some(token), all_capabilities()).await;
+            for name in ["never", "brief", "nightly"] {
+                assert_eq!(raw(&other, method, name).await, absent, "{method} of {name}");
+            }
+            assert_eq!(raw(&other, "tasks/delete", "nightly").await, raw(&other, "tasks/delete", "never").await);
+        }
+    }
+    for (method, _) in MODERN_ROWS.iter().filter(|(_, row)| matches!(row, Row::ById)) {
+        let absent = raw_modern(&tokens[0], method, "never").await;
+        assert_eq!(raw_modern(&tokens[0], method, "brief").await, absent, "{method}");
+        assert_ne!(raw_modern(&tokens[0], method, "nightly").await, absent, "{method}");
+        for token in &tokens[1..] {
+            assert_eq!(raw_modern(token, method, "nightly").await, absent, "{method}");
+        }
+    }
+    let stranger = Client::connect_as(&host, Some(&tokens[2]), all_capabilities()).await;
+    stranger.call("tools/call", named("nightly", 600_000)).await.expect("the name is free for everybody else");
+    assert_eq!(owner.tasks().await.len(), 1);
 }
 
 async fn expired_task(client: &Client) -> String {

@@ -5,14 +5,23 @@
 
 mod bad_input;
 mod commands;
+mod egress;
 mod hostile;
+mod interaction;
 mod isolation;
+mod languages;
 mod limits;
 mod modern;
 mod recovery;
+mod refusals;
+mod requirements;
 mod rust_client;
+mod rust_client_modern;
+mod sep1686;
 mod simulation;
 mod stdio;
 mod streams;
 mod tasks;
+mod trace;
+mod typed;
 mod wire;

@@ -215,3 +215,97 @@ async fn both_eras_share_one_pipe() {
     assert!(pipe.close().await.success());
     assert!(started.elapsed() < std::time::Duration::from_secs(4), "a listen stream does not hold the end up");
 }
+
+#[tokio::test]
+async fn a_task_asks_what_its_own_request_declared() {
+    let host = Setup::with(&["conformance"]).start().await;
+    let client = Modern::full(&host, None);
+    let mut mute = client.clone();
+    mute.capabilities.as_object_mut().expect("capabilities").remove("elicitation");
+    let arguments = json!({"filename": "notes.txt"});
+    let asking = client.task("confirm_delete", arguments.clone()).await;
+    client.until_status(&asking, "input_required").await;
+    // The one that looks could be asked; the one that made the task could not.
+    let task = mute.task("confirm_delete", arguments).await;
+    let over = until("the task to end", async || {
+        let now = client.result("tasks/get", json!({"taskId": task})).await;
+        assert_ne!(now["status"], "input_required", "{now}");
+        matches!(now["status"].as_str(), Some("completed" | "failed")).then_some(now)
+    })
+    .await;
+    assert!(over["error"]["code"] == -32021 || over["result"]["isError"] == true, "{over}");
+}
+
+#[tokio::test]
+async fn messages_of_both_eras_alternate_on_one_pipe_and_share_its_tasks() {
+    let mut pipe = Pipe::connect(&Setup::with(&["text", "desk", "conformance"]), all_capabilities()).await;
+    let meta = json!({"io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {"elicitation": {"form": {}}, "extensions": {tests::modern::TASKS: {}}}});
+    let echo = json!({"name": "echo", "arguments": {"text": "a"}});
+    let modern = |mut params: Value| {
+        params["_meta"] = meta.clone();
+        params
+    };
+    // Every answer is checked against the schema of the era that asked.
+    for _ in 0..4 {
+        let old = pipe.call("tools/call", echo.clone()).await;
+        assert!(old["result"].get("resultType").is_none() && old["result"].get("_meta").is_none(), "{old}");
+        assert_eq!(pipe.call("tools/call", modern(echo.clone())).await["result"]["resultType"], "complete");
+    }
+    let refused = pipe.call("ping", modern(json!({}))).await;
+    assert_eq!(refused["error"]["code"], -32601);
+    assert_eq!(pipe.call("ping", json!({})).await["result"], json!({}));
+    assert_eq!(pipe.call("server/discover", json!({})).await["error"]["code"], -32602, "discovery says what it speaks");
+
+    let asking = json!({"name": "confirm_delete", "arguments": {"filename": "a.txt"}});
+    let mut with_task = asking.clone();
+    with_task["task"] = json!({"ttl": 600_000});
+    let old = pipe.call("tools/call", with_task).await["result"]["task"]["taskId"].clone();
+    let new = pipe.call("tools/call", modern(asking)).await["result"]["taskId"].clone();
+    for task in [old, new] {
+        let about = json!({"taskId": task});
+        let mut asked = Value::Null;
+        while asked["status"] != "input_required" {
+            asked = pipe.call("tasks/get", modern(about.clone())).await["result"].clone();
+        }
+        assert!(asked["inputRequests"]["confirm"].is_object(), "{asked}");
+        let seen = pipe.call("tasks/get", about.clone()).await["result"].clone();
+        assert_eq!(seen["status"], "input_required");
+        assert!(seen.get("inputRequests").is_none() && seen.get("ttl").is_some(), "{seen}");
+        let answers = json!({"confirm": {"action": "accept", "content": {"confirm": true}}});
+        pipe.call("tasks/update", modern(json!({"taskId": task, "inputResponses": answers}))).await;
+        let result = pipe.call("tasks/result", about).await["result"].clone();
+        assert_eq!(tests::client::text(&result), "Deleted a.txt");
+        let over = pipe.call("tasks/get", modern(json!({"taskId": task}))).await["result"].clone();
+        assert_eq!((&over["status"], &over["result"]["content"]), (&json!("completed"), &result["content"]));
+    }
+    assert!(pipe.close().await.success());
+}
+
+#[tokio::test]
+async fn a_result_that_is_no_object_is_structured_in_one_era_and_text_in_the_other() {
+    let host = Setup::with(&["probe"]).start().await;
+    let (modern, legacy) = (Modern::full(&host, None), Client::connect(&host).await);
+    let squares = |list: Value| {
+        let tools = list["tools"].as_array().expect("tools");
+        tools.iter().find(|tool| tool["name"] == "squares").expect("the tool").clone()
+    };
+    let schema = &squares(modern.result("tools/list", json!({})).await)["outputSchema"];
+    assert_eq!((&schema["type"], &schema["items"]["type"]), (&json!("array"), &json!("integer")));
+    let older = squares(legacy.call("tools/list", json!({})).await.expect("tools/list"));
+    assert!(older.get("outputSchema").is_none(), "an output schema is one of objects there: {older}");
+
+    let count = json!({"count": 3});
+    let result = modern.tool("squares", count.clone()).await;
+    assert_eq!(result["structuredContent"], json!([1, 4, 9]));
+    assert_eq!(tests::client::text(&result), "[1,4,9]");
+    let older = legacy.tool("squares", count.clone()).await.expect("a result");
+    assert!(older.get("structuredContent").is_none(), "{older}");
+    assert_eq!(tests::client::text(&older), "[1,4,9]");
+
+    let task = legacy.task("squares", count).await;
+    let over = modern.until_status(&task, "completed").await;
+    assert_eq!(over["result"]["structuredContent"], json!([1, 4, 9]));
+    let fetched = legacy.about("tasks/result", &task).await.expect("tasks/result");
+    assert_eq!((fetched.get("structuredContent"), tests::client::text(&fetched)), (None, "[1,4,9]"));
+}

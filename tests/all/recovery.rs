@@ -6,8 +6,11 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tests::client::Client;
 use tests::place::rounds;
+use tests::schema::{self, Expected};
 use tests::wait::{PATIENCE, until};
-use tests::{Host, Setup};
+use tests::{Host, Setup, command};
+
+use crate::egress::Web;
 
 /// A sequence of numbers that looks random and is the same for the same seed.
 struct Dice(u64);
@@ -50,7 +53,9 @@ async fn create_until_killed(url: &str, session: &str, seed: u64) -> Vec<Acknowl
             .json(&body);
         let text = request.send().await.ok()?.text().await.ok()?;
         // A reply that broke off in the middle acknowledges nothing.
-        serde_json::from_str(&text).ok()
+        let reply: Value = serde_json::from_str(&text).ok()?;
+        schema::check(&reply, Some(&Expected { id: json!(id), method: method.to_owned() }));
+        Some(reply)
     };
     loop {
         let (below, primes) = COUNTS[dice.next(4) as usize];
@@ -145,6 +150,64 @@ async fn kill_at_random_moments_loses_no_acknowledged_task() {
     assert!(all.iter().all(|task| known.contains(&task.id.as_str())), "what can be read is listed");
 }
 
+/// A rebuild beside the writers; whether it was done. `None`: the host was killed meanwhile.
+async fn rebuild(setup: &Setup) -> Option<Value> {
+    let data = setup.data();
+    let output =
+        command::output(&mut command::bulkhead(), &["store", "rebuild", "--json", "--data"], Some(&data)).await;
+    output.status.success().then(|| serde_json::from_slice(&output.stdout).expect("it prints JSON"))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rebuild_under_writes_loses_nothing_wherever_the_host_is_killed() {
+    let mut dice = Dice(0x0DDB_A11_u64);
+    let limits = "[limits]\nrequests_per_second = 100000\ntask_creations_per_second = 100000\ntasks_queued_per_requestor = 2000\n\
+                  tasks_stored_per_requestor = 1000000\ntasks_stored_per_tenant = 1000000";
+    let mut setup = Setup::with(&["primes", "desk"]).config(limits);
+    let (mut all, mut rebuilt) = (Vec::<Acknowledged>::new(), 0);
+    for round in 0..rounds(6, 60) {
+        let host = setup.start().await;
+        let client = Client::connect(&host).await;
+        verify(&client, &all, round).await;
+        let waiting = client.task("wait", json!({"ms": 1_500})).await;
+        let session = client.session.clone().expect("a session");
+        let writers = (0..3).map(|_| {
+            let (url, session, seed) = (host.url.clone(), session.clone(), dice.next(u64::MAX) | 1);
+            tokio::spawn(async move { create_until_killed(&url, &session, seed).await })
+        });
+        let writers: Vec<_> = writers.collect();
+        tokio::time::sleep(Duration::from_millis(150)).await;
+        if round % 2 == 0 {
+            let done = rebuild(&setup).await.expect("a rebuild beside a running host works");
+            assert_eq!(done["lost"], json!([]), "{done}");
+            assert!(done["tasks"].as_u64().is_some_and(|tasks| tasks > 0), "{done}");
+            rebuilt += 1;
+            let old = done["old_store"].as_str().expect("the old store is kept");
+            assert!(std::path::Path::new(old).join("sled/db").exists(), "{done}");
+            assert_eq!(client.until_status(&waiting, "completed").await["taskId"], waiting.as_str());
+            let said = client.about("tasks/result", &waiting).await.expect("a task that ran meanwhile has its result");
+            assert_eq!(said["structuredContent"]["waited_ms"], 1_500);
+            setup = host.kill().await;
+        } else {
+            let running = tokio::spawn({
+                let setup = setup.clone();
+                async move { rebuild(&setup).await }
+            });
+            tokio::time::sleep(Duration::from_millis(dice.next(250))).await;
+            setup = host.kill().await;
+            running.await.expect("the command ends with the host");
+        }
+        for writer in writers {
+            all.extend(writer.await.expect("the writer ends with the host"));
+        }
+    }
+    assert!(rebuilt > 0 && !all.is_empty());
+    let (_host, client) = primes_host(&setup).await;
+    verify(&client, &all, u32::MAX).await;
+    let report = command::json(&["store", "check"], &setup.data()).await;
+    assert_eq!(report["problems"], json!([]), "{report}");
+}
+
 async fn primes_host(setup: &Setup) -> (Host, Client) {
     let host = setup.start().await;
     let client = Client::connect(&host).await;
@@ -174,6 +237,42 @@ async fn a_running_task_fails_honestly_and_results_survive() {
         let error = client.about("tasks/result", lost).await.expect_err("there is no result");
         assert_eq!(error.code, -32603);
     }
+}
+
+/// Asks for a task's result in the same words each time; the bytes of the reply.
+async fn result_bytes(client: &Client, task: &str) -> String {
+    let body = json!({"jsonrpc": "2.0", "id": "r", "method": "tasks/result", "params": {"taskId": task}});
+    let mut reply =
+        client.post(body.to_string(), Some(Expected { id: json!("r"), method: "tasks/result".to_owned() })).await;
+    let message = reply.next().await.expect("a result");
+    assert!(message.get("result").is_some() && !reply.is_stream(), "{message}");
+    reply.text
+}
+
+#[tokio::test]
+async fn results_of_every_size_are_the_same_bytes_after_each_kill() {
+    let web = Web::start().await;
+    let setup = Setup::new().plugin("http", &format!("[plugin.grants]\nhttp = [{:?}]\n", web.origin));
+    let (mut host, mut client) = primes_host(&setup).await;
+    let (mut tasks, mut before) = (Vec::new(), Vec::new());
+    // The page is in a result twice: as text and as structured content.
+    for bytes in [10, 20_000, 100_000] {
+        let task = client.task("http_get", json!({"url": format!("{}/bytes/{bytes}", web.origin)})).await;
+        client.until_status(&task, "completed").await;
+        let reply = result_bytes(&client, &task).await;
+        assert!((2 * bytes..2 * bytes + 1_000).contains(&reply.len()), "{bytes} bytes made a reply of {}", reply.len());
+        tasks.push(task);
+        before.push(reply);
+        // Each one dies with the last acknowledgement still fresh.
+        let setup = host.kill().await;
+        (host, client) = primes_host(&setup).await;
+        for (task, before) in tasks.iter().zip(&before) {
+            assert!(result_bytes(&client, task).await == *before, "a result is another one after the kill");
+        }
+    }
+    host.kill().await;
+    let report = command::json(&["store", "check"], &setup.data()).await;
+    assert_eq!((&report["problems"], &report["files"]), (&json!([]), &json!(1)), "{report}");
 }
 
 #[tokio::test]

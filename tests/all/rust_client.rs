@@ -12,10 +12,11 @@ use rmcp::model::{
     Implementation, ProgressNotificationParam, SamplingMessage, ServerResult,
 };
 use rmcp::service::{NotificationContext, RequestContext, RunningService};
-use rmcp::transport::{StreamableHttpClientTransport, TokioChildProcess};
+use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::{ClientHandler, RoleClient, ServiceExt as _};
 use serde_json::{Value, json};
 use tests::Setup;
+use tests::relay::{self, Era, Relay};
 use tests::wait::{soon, until};
 
 /// A user and a model in one.
@@ -120,13 +121,18 @@ async fn everything(session: Session) {
 #[tokio::test]
 async fn the_rust_sdk_client_works_over_http() {
     let host = Setup::with(&["text", "primes", "desk"]).start().await;
-    let transport = StreamableHttpClientTransport::from_uri(host.url.clone());
+    let relay = Relay::before(&host).await;
+    let transport = StreamableHttpClientTransport::from_uri(relay.url);
     Box::pin(everything(Desk::default().serve(transport).await.expect("a session"))).await;
+    let (legacy, modern) = relay.witness.content();
+    assert!(legacy > 20 && modern == 0, "{legacy} and {modern} messages");
 }
 
 #[tokio::test]
 async fn the_rust_sdk_client_works_over_stdio() {
     let setup = Setup::with(&["text", "primes", "desk"]);
-    let transport = TokioChildProcess::new(setup.command("stdio")).expect("the host starts");
-    Box::pin(everything(Desk::default().serve(transport).await.expect("a session"))).await;
+    let pipe = relay::pipe(&setup, Era::Legacy);
+    Box::pin(everything(Desk::default().serve(pipe.ends).await.expect("a session"))).await;
+    let (legacy, modern) = pipe.witness.content();
+    assert!(legacy > 20 && modern == 0, "{legacy} and {modern} messages");
 }

@@ -73,6 +73,11 @@ async fn sessions_are_required_and_known() {
     let list = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;
     let session = client.session.take();
     assert_eq!(client.post(list, None).await.status, StatusCode::BAD_REQUEST);
+    for unasked in
+        [r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#, r#"{"jsonrpc":"2.0","id":1,"result":{}}"#]
+    {
+        assert_eq!(client.post(unasked, None).await.status, StatusCode::BAD_REQUEST, "{unasked}");
+    }
     client.session = Some("unknown".to_owned());
     assert_eq!(client.post(list, None).await.status, StatusCode::NOT_FOUND);
     client.session = session;

@@ -177,6 +177,7 @@ async fn questions_come_on_the_stream_of_tasks_result() {
     let client = Client::connect(&host).await;
     let id = client.task("book_trip", json!({})).await;
     client.until_status(&id, "input_required").await;
+    assert!(!client.send("tasks/get", json!({"taskId": id})).await.is_stream(), "a look is one answer");
     let mut stream = client.send("tasks/result", json!({"taskId": id})).await;
     assert!(stream.is_stream());
     answer_journey(&client, &mut stream, &id).await;
@@ -274,13 +275,21 @@ async fn a_failing_call_fails_its_task_and_keeps_the_error() {
 }
 
 #[tokio::test]
-async fn wrong_arguments_make_no_task_and_name_the_field() {
+async fn wrong_arguments_are_a_failed_task_whose_result_names_the_field() {
     let host = host().await;
     let client = Client::connect(&host).await;
-    let refused = client.create("count_primes", json!({"below": "many"})).await.expect_err("it is refused");
-    assert_eq!(refused.code, -32602);
-    assert!(refused.message.contains("below"), "{refused:?}");
-    assert_eq!(client.tasks().await, Vec::<Value>::new(), "nothing was created");
+    let wrong = json!({"below": "many"});
+    let plain = client.tool("count_primes", wrong.clone()).await.expect("a tool error");
+    let created = client.create("count_primes", wrong.clone()).await.expect("a task");
+    assert_eq!(created["status"], "failed", "{created}");
+    let id = created["taskId"].as_str().expect("an id");
+    let mut result = client.about("tasks/result", id).await.expect("a result");
+    assert_eq!(result["_meta"].as_object_mut().and_then(|meta| meta.remove(RELATED_TASK)), Some(json!({"taskId": id})));
+    assert_eq!((&result["isError"], &result["content"]), (&plain["isError"], &plain["content"]));
+    assert!(plain["isError"] == true && text(&plain).contains("below"), "{plain}");
+    let listed = client.tasks().await;
+    assert!(listed.len() == 1 && listed[0]["taskId"] == id, "it is a task like any other: {listed:?}");
+    assert_eq!(client.about("tasks/cancel", id).await.expect_err("it is over").code, -32602);
 }
 
 #[tokio::test]

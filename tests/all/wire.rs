@@ -64,7 +64,7 @@ async fn an_older_revision_ignores_the_task_parameter() {
     let params = json!({"name": "count_primes", "arguments": {"below": 100}, "task": {"ttl": 1000}});
     let result = client.call("tools/call", params).await.expect("a plain result");
     assert_eq!(result["structuredContent"]["count"], 25);
-    let refused = client.call("tasks/list", json!({})).await.expect_err("tasks came later");
+    let refused = client.call("tasks/cancel", json!({"taskId": "a"})).await.expect_err("tasks came later");
     assert_eq!(refused.code, -32601);
 }
 

@@ -147,7 +147,7 @@ pub(crate) async fn reads_beside_loops(plan: &Plan, report: &mut Report) -> anyh
 
 /// Resident memory for each idle session and each waiting task.
 pub(crate) async fn memory(report: &mut Report) -> anyhow::Result<()> {
-    const SESSIONS: usize = 2_000;
+    const SESSIONS: usize = 5_000;
     const WAITING: usize = 200;
     let host = Setup::with(&["desk"]).config(UNLIMITED).start().await;
     // What the first ones bring to life is not theirs.

@@ -102,14 +102,14 @@ mod native {
 
     use std::sync::Arc;
 
-    use rmcp_native::model::{
+    use rmcp_modern::model::{
         CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ErrorData, ServerCapabilities,
         ServerConfig,
     };
-    use rmcp_native::service::RequestContext;
-    use rmcp_native::transport::streamable_http_server::session::local::LocalSessionManager;
-    use rmcp_native::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
-    use rmcp_native::{RoleServer, ServerHandler};
+    use rmcp_modern::service::RequestContext;
+    use rmcp_modern::transport::streamable_http_server::session::local::LocalSessionManager;
+    use rmcp_modern::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
+    use rmcp_modern::{RoleServer, ServerHandler};
 
     #[derive(Clone)]
     struct Echo;

@@ -141,5 +141,5 @@ fn creation(who: u8, turn: u64) -> Creation {
         tasks_per_tenant: u32::MAX,
         bytes_per_tenant: u64::MAX,
     };
-    Creation { task, arguments: Json::new(r#"{"below":10}"#), reserved_bytes: 1 << 16, caps }
+    Creation { task, arguments: Json::new(r#"{"below":10}"#), output: None, reserved_bytes: 1 << 16, caps }
 }

@@ -1,19 +1,24 @@
 // Counts the checks of a run of the conformance suite, scenario by scenario: a warning is a failure here, and so is a scenario
-// without any check. What the suite skips is said, with its reason.
+// without any check. What the suite skips is said, with its reason. With a revision, each of its scenarios in the file
+// `scenarios` must have been run.
 //
-//   node count.mjs FOLDER
+//   node count.mjs FOLDER [REVISION]
 
 import { readFileSync, readdirSync } from "node:fs";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
 
 // The suite's author has left these without a check; see the reason that is printed.
 const empty = new Set(["tasks-status-notifications"]);
 
-const folder = process.argv[2];
+const [folder, revision] = process.argv.slice(2);
+const listed = readFileSync(join(dirname(fileURLToPath(import.meta.url)), "scenarios"), "utf8").split("\n");
+const missing = new Set(listed.filter((line) => line.startsWith(`${revision} `)).map((line) => line.split(" ")[1]));
 let passed = 0;
 const failures = [];
 for (const scenario of readdirSync(folder).sort()) {
   const name = scenario.replace(/^server-/, "").replace(/-\d{4}-\d{2}-\d{2}T.*$/, "");
+  missing.delete(name);
   const checks = JSON.parse(readFileSync(join(folder, scenario, "checks.json"), "utf8"));
   const good = checks.filter((check) => check.status === "SUCCESS");
   passed += good.length;
@@ -27,6 +32,7 @@ for (const scenario of readdirSync(folder).sort()) {
     failures.push(`${name}: no check was made`);
   }
 }
+failures.push(...[...missing].map((name) => `${name}: it was not run`));
 for (const failure of failures) {
   console.log(`FAILED ${failure}`);
 }

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
@@ -12,7 +13,7 @@ use tokio::process::{Child, Command};
 
 use crate::command;
 use crate::place;
-use crate::wait::soon;
+use crate::wait::{PATIENCE, soon};
 
 /// What a host is started with. Clones share the data directory: that is how a restart is written.
 #[derive(Clone)]
@@ -94,8 +95,23 @@ impl Setup {
         command
     }
 
+    /// Shares compiled code with other hosts and other runs: components of ten megabytes and more take seconds to compile.
+    pub fn shared_code(self) -> Self {
+        let (shared, data) = (place::compiled_code(), self.data());
+        std::fs::create_dir_all(&data).expect("a data directory");
+        for name in ["cache", "cache.key"] {
+            std::os::unix::fs::symlink(shared.join(name), data.join(name)).expect("a link");
+        }
+        self
+    }
+
     /// Starts a host and waits until it says where it listens.
     pub async fn start(&self) -> Host {
+        self.start_within(PATIENCE).await
+    }
+
+    /// The same for a host that has much to compile.
+    pub async fn start_within(&self, patience: Duration) -> Host {
         let log = self.path("log");
         let file = std::fs::OpenOptions::new().create(true).append(true).open(&log).expect("a log file");
         let mut child = self
@@ -107,7 +123,8 @@ impl Setup {
             .spawn()
             .expect("the host starts");
         let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
-        let line = soon("the host to listen", lines.next_line()).await.expect("stdout can be read");
+        let line = tokio::time::timeout(patience, lines.next_line()).await.expect("the host to listen in time");
+        let line = line.expect("stdout can be read");
         let url = line.as_deref().and_then(|line| line.strip_prefix("bulkhead: listening on ")).map(str::to_owned);
         let url = url.unwrap_or_else(|| panic!("the host said {line:?}; its log:\n{}", read(&log)));
         // Nothing else may come on stdout; who waits for the host reads the rest.
@@ -212,7 +229,7 @@ impl Host {
     }
 
     /// Processor time that it uses from now on for a while, in milliseconds.
-    pub async fn cpu_ms_in(&self, time: std::time::Duration) -> u64 {
+    pub async fn cpu_ms_in(&self, time: Duration) -> u64 {
         let before = self.cpu_ms();
         tokio::time::sleep(time).await;
         self.cpu_ms() - before

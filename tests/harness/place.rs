@@ -1,8 +1,10 @@
 //! Where the built things are.
 
+use std::io::Read as _;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 /// The repository.
 pub fn root() -> PathBuf {
@@ -52,6 +54,36 @@ pub fn component(name: &str) -> PathBuf {
     let path = root().join("target/plugins").join(format!("{name}.wasm"));
     assert!(path.is_file(), "{} is missing: run `cargo xtask plugins`", path.display());
     path
+}
+
+/// A folder with a code cache and its key, for hosts that share what they compile. What no run has used for a week is removed.
+pub fn compiled_code() -> PathBuf {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    let folder = FOLDER.get_or_init(|| {
+        let folder = root().join("target/test-code");
+        let cache = folder.join("cache");
+        std::fs::create_dir_all(&cache).expect("a folder");
+        let old = SystemTime::now() - Duration::from_secs(7 * 24 * 3600);
+        for entry in std::fs::read_dir(&cache).expect("the folder can be read").flatten() {
+            if modified(&entry.path()) < old {
+                // Another run may have been faster.
+                let _ = std::fs::remove_file(entry.path());
+            }
+        }
+        let key = folder.join("cache.key");
+        if !key.is_file() {
+            let drawn = std::fs::File::open("/dev/urandom").and_then(|mut random| {
+                let mut bytes = [0; 32];
+                random.read_exact(&mut bytes).map(|()| bytes)
+            });
+            let aside = folder.join(format!("key.{}", std::process::id()));
+            std::fs::write(&aside, drawn.expect("random bytes")).expect("a key");
+            std::fs::set_permissions(&aside, std::fs::Permissions::from_mode(0o600)).expect("a private key");
+            std::fs::rename(&aside, &key).expect("a key");
+        }
+        folder
+    });
+    folder.clone()
 }
 
 /// How much a run may take: `XTASK_TEST_MODE=nightly` multiplies rounds, everything else is the gate.

@@ -24,6 +24,7 @@ pub struct Expected {
 pub fn check(message: &Value, expected: Option<&Expected>) {
     let method = message.get("method").and_then(Value::as_str);
     match (method, message.get("id")) {
+        (Some("notifications/tasks/created"), None) => check_created(message),
         (Some(method), Some(_)) => conform(message, server_request(method)),
         (Some(method), None) => conform(message, server_notification(method)),
         (None, _) => check_response(message, expected),
@@ -44,19 +45,60 @@ fn check_response(message: &Value, expected: Option<&Expected>) {
         assert!(message.get("error").is_some(), "a result without an id: {message}");
     }
     if let Some(result) = message.get("result") {
-        conform(result, result_of(&expected.method, result));
+        if is_sep1686(result) {
+            return check_sep1686(result);
+        }
+        conform(&without_sep1686(result), result_of(&expected.method, result));
         if matches!(expected.method.as_str(), "ping" | "logging/setLevel") {
             assert_eq!(*result, json!({}), "{} has an empty result", expected.method);
         }
-        for_each_task(result, &check_times);
+        for_each_task(&without_sep1686(result), &check_times);
     }
+}
+
+/// The key that ties a message to a task of SEP-1686.
+pub const SEP1686_RELATED: &str = "modelcontextprotocol.io/related-task";
+
+/// SEP-1686 has no schema; this is its text.
+fn check_created(message: &Value) {
+    let id = &message["params"]["_meta"][SEP1686_RELATED]["taskId"];
+    assert!(id.is_string(), "{message}");
+    let params = json!({"_meta": {SEP1686_RELATED: {"taskId": id}}});
+    assert_eq!(*message, json!({"jsonrpc": "2.0", "method": "notifications/tasks/created", "params": params}));
+}
+
+fn is_sep1686(task: &Value) -> bool {
+    task.get("pollFrequency").is_some()
+}
+
+fn check_sep1686(task: &Value) {
+    let status = task["status"].as_str().unwrap_or_default();
+    assert!(
+        ["submitted", "working", "input_required", "completed", "failed", "cancelled"].contains(&status),
+        "no status of SEP-1686: {task}"
+    );
+    assert!(task["taskId"].is_string() && task["pollFrequency"].is_u64(), "{task}");
+    assert!(task["keepAlive"].is_u64() || task.get("keepAlive") == Some(&Value::Null), "{task}");
+    let known = ["taskId", "status", "keepAlive", "pollFrequency", "error", "_meta"];
+    let members = task.as_object().into_iter().flatten();
+    members.for_each(|(name, _)| assert!(known.contains(&name.as_str()), "what is {name}? {task}"));
+}
+
+/// A list with tasks of the core only; the others are checked here.
+fn without_sep1686(result: &Value) -> Value {
+    let mut result = result.clone();
+    if let Some(tasks) = result.get_mut("tasks").and_then(Value::as_array_mut) {
+        tasks.iter().filter(|task| is_sep1686(task)).for_each(check_sep1686);
+        tasks.retain(|task| !is_sep1686(task));
+    }
+    result
 }
 
 /// The definition of a method's result.
 fn result_of(method: &str, result: &Value) -> &'static str {
     match method {
         "initialize" => "InitializeResult",
-        "ping" | "logging/setLevel" | "tasks/steer" => "EmptyResult",
+        "ping" | "logging/setLevel" | "tasks/steer" | "tasks/delete" => "EmptyResult",
         "tools/list" => "ListToolsResult",
         "tools/call" if result.get("task").is_some() => "CreateTaskResult",
         "tools/call" | "tasks/result" => "CallToolResult",
@@ -136,6 +178,7 @@ pub fn check_modern(message: &Value, expected: Option<&Expected>) {
             "notifications/tasks" => {
                 conform_to(TASKS, message, "TaskStatusNotification");
                 check_times(params);
+                check_inlined(params);
             }
             _ => conform_to(MODERN, message, "ServerNotification"),
         };
@@ -156,6 +199,13 @@ pub fn check_modern(message: &Value, expected: Option<&Expected>) {
         ("server/discover", "complete") => (MODERN, "DiscoverResult"),
         ("tools/list", "complete") => (MODERN, "ListToolsResult"),
         ("tools/call", "complete") => (MODERN, "CallToolResult"),
+        ("resources/list", "complete") => (MODERN, "ListResourcesResult"),
+        ("resources/templates/list", "complete") => (MODERN, "ListResourceTemplatesResult"),
+        ("resources/read", "complete") => (MODERN, "ReadResourceResult"),
+        ("prompts/list", "complete") => (MODERN, "ListPromptsResult"),
+        ("prompts/get", "complete") => (MODERN, "GetPromptResult"),
+        ("completion/complete", "complete") => (MODERN, "CompleteResult"),
+        ("resources/read" | "prompts/get", "input_required") => (MODERN, "InputRequiredResult"),
         ("tools/call", "input_required") => (MODERN, "InputRequiredResult"),
         ("tools/call", "task") => (TASKS, "CreateTaskResult"),
         ("subscriptions/listen", "complete") => (MODERN, "SubscriptionsListenResult"),
@@ -166,6 +216,19 @@ pub fn check_modern(message: &Value, expected: Option<&Expected>) {
         other => panic!("no test knows what the result of {other:?} looks like: add it here"),
     };
     conform_to(schema, result, definition);
+    if definition == "GetTaskResult" {
+        check_inlined(result);
+    }
+}
+
+/// What a task carries in itself: the extension's schema leaves it open, the revision's knows it.
+fn check_inlined(task: &Value) {
+    if let Some(result) = task.get("result") {
+        conform_to(MODERN, result, "CallToolResult");
+    }
+    if let Some(requests) = task.get("inputRequests") {
+        conform_to(MODERN, requests, "InputRequests");
+    }
 }
 
 /// Panics unless `value` fits a definition of the schema of 2025-11-25.

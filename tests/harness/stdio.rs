@@ -18,8 +18,8 @@ pub struct Pipe {
     child: Child,
     stdin: Option<ChildStdin>,
     lines: Lines<BufReader<ChildStdout>>,
-    /// Methods of the requests that wait for a response.
-    open: HashMap<String, String>,
+    /// Methods of the requests that wait for a response, and whether they are of the newer era.
+    open: HashMap<String, (String, bool)>,
     ids: u64,
 }
 
@@ -61,7 +61,8 @@ impl Pipe {
     pub async fn send(&mut self, method: &str, params: Value) -> Value {
         self.ids += 1;
         let id = json!(self.ids);
-        self.open.insert(id.to_string(), method.to_owned());
+        let is_modern = params["_meta"].get("io.modelcontextprotocol/protocolVersion").is_some();
+        self.open.insert(id.to_string(), (method.to_owned(), is_modern));
         self.write(json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})).await;
         id
     }
@@ -72,11 +73,12 @@ impl Pipe {
         let message: Value =
             serde_json::from_str(&line).unwrap_or_else(|error| panic!("not MCP on stdout ({error}): {line}"));
         let response_to = message.get("id").filter(|_| message.get("method").is_none());
-        let expected =
-            response_to.and_then(|id| Some(Expected { id: id.clone(), method: self.open.remove(&id.to_string())? }));
-        // One pipe carries both eras; what belongs to the newer one says so.
-        let is_modern = message["result"].get("resultType").is_some()
-            || message["params"]["_meta"].get("io.modelcontextprotocol/subscriptionId").is_some();
+        let asked = response_to.and_then(|id| Some((id.clone(), self.open.remove(&id.to_string())?)));
+        // One pipe carries both eras: an answer is of its request's, and what belongs to a newer subscription says so.
+        let (expected, is_modern) = match asked {
+            Some((id, (method, is_modern))) => (Some(Expected { id, method }), is_modern),
+            None => (None, message["params"]["_meta"].get("io.modelcontextprotocol/subscriptionId").is_some()),
+        };
         let check = if is_modern { schema::check_modern } else { schema::check };
         check(&message, expected.as_ref());
         Some(message)

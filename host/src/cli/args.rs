@@ -26,7 +26,7 @@ pub(crate) enum Subcommand {
     Serve(ServeArguments),
     /// Serve MCP on stdin and stdout
     Stdio(SourceArguments),
-    /// Look into a component, or call one of its tools
+    /// Write plugins, look into components, call their tools, or change which plugins a host runs
     Plugin {
         #[command(subcommand)]
         command: PluginCommand,
@@ -92,7 +92,96 @@ pub(crate) enum PluginCommand {
     Inspect(InspectArguments),
     /// Call one tool once, without a host
     Call(CallArguments),
+    /// List the plugins of a host, what runs on them, and their last faults
+    List {
+        #[command(flatten)]
+        operate: OperateArguments,
+    },
+    /// List the versions of a plugin
+    Versions {
+        /// Its name, as `plugin list` shows it
+        #[arg(value_name = "NAME")]
+        name: String,
+        #[command(flatten)]
+        operate: OperateArguments,
+    },
+    /// Take a component in as a version of a plugin and check it; calls notice nothing
+    #[command(after_long_help = SWITCH_HELP)]
+    Stage {
+        /// The component
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+        /// Which plugin it is a version of [default: as the component says, else the file's name]
+        #[arg(long, value_name = "NAME")]
+        name: Option<String>,
+        #[command(flatten)]
+        operate: OperateArguments,
+    },
+    /// Stage components and switch to them, all of them at once or none
+    #[command(after_long_help = SWITCH_HELP)]
+    Add {
+        /// The components
+        #[arg(value_name = "FILE", required = true)]
+        files: Vec<PathBuf>,
+        /// Which plugin it is a version of [default: as the component says, else the file's name]
+        #[arg(long, value_name = "NAME")]
+        name: Option<String>,
+        /// Also when tools are removed, inputs narrowed or accepted definitions changed
+        #[arg(long)]
+        accept: bool,
+        #[command(flatten)]
+        operate: OperateArguments,
+    },
+    /// Switch to versions that were staged or active before, all of them at once or none
+    #[command(after_long_help = SWITCH_HELP)]
+    Activate {
+        /// A plugin, to switch to what was staged last, or NAME@VERSION with the beginning of a digest
+        #[arg(value_name = "NAME[@VERSION]", required = true)]
+        targets: Vec<String>,
+        /// Also when tools are removed, inputs narrowed or accepted definitions changed
+        #[arg(long)]
+        accept: bool,
+        #[command(flatten)]
+        operate: OperateArguments,
+    },
+    /// Switch back to the versions before the present ones
+    Rollback {
+        /// The plugins
+        #[arg(value_name = "NAME", required = true)]
+        names: Vec<String>,
+        #[command(flatten)]
+        operate: OperateArguments,
+    },
+    /// Take a plugin out of service (`rollback` brings it back), or remove a version that nothing runs on
+    Remove {
+        /// The plugin
+        #[arg(value_name = "NAME")]
+        name: String,
+        /// Remove this version and its files instead: the beginning of its digest
+        #[arg(long, value_name = "VERSION")]
+        version: Option<String>,
+        #[command(flatten)]
+        operate: OperateArguments,
+    },
+    /// Read every kept component again, and compare what runs with what was accepted
+    Verify {
+        /// Only this plugin
+        #[arg(value_name = "NAME")]
+        name: Option<String>,
+        #[command(flatten)]
+        operate: OperateArguments,
+    },
+    #[command(flatten)]
+    Author(super::author::AuthorCommand),
 }
+
+const SWITCH_HELP: &str = "Works with a running host (over DATA/control.sock) and without.\n\n\
+    Exit code 4: refused, or it needs --accept; the reasons are printed, and nothing has changed.\n\n\
+    Examples:\n  \
+    bulkhead plugin add csv.wasm\n  \
+    bulkhead plugin stage csv.wasm && bulkhead plugin activate csv --accept\n  \
+    bulkhead plugin activate csv@3f2a text@91c0\n  \
+    bulkhead plugin rollback csv";
 
 /// Show a component's tools, schemas, imports, wishes, digest and size.
 ///
@@ -220,9 +309,9 @@ pub(crate) enum StoreCommand {
         #[command(flatten)]
         operate: OperateArguments,
     },
-    /// Make a new database of an export, or of what can be read of the present one, which is kept beside it (needs the host stopped)
+    /// Make a new database of an export, or of what can be read of the present one, which is kept beside it
     Rebuild {
-        /// The export to restore
+        /// The export to restore (needs the host stopped)
         #[arg(long, value_name = "FILE")]
         from: Option<PathBuf>,
         #[command(flatten)]

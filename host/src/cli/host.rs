@@ -11,6 +11,7 @@ use bulkhead::config::Config;
 use bulkhead::control::operator::HostOperator;
 use bulkhead::control::server::{Attach, AttachedReader, AttachedWriter, Server};
 use bulkhead::control::socket_path;
+use bulkhead::plugins::{self, Plugins};
 use bulkhead::protocol::{Protocol, ProtocolOptions};
 use bulkhead::runtime::{LoadError, Sandbox, SandboxConfig};
 use bulkhead::store::sled::{SledOptions, SledStore};
@@ -40,7 +41,8 @@ pub(crate) struct Host {
     pub(crate) now: Now,
     clock: Arc<dyn Clock>,
     line_bytes_max: usize,
-    tending: JoinHandle<()>,
+    plugins: Plugins,
+    tending: JoinHandle<((), ())>,
     control: Option<Server>,
 }
 
@@ -80,7 +82,7 @@ pub(crate) async fn load_plugins(sandbox: &Arc<Sandbox>, config: &Config) -> any
             Err(error) => refused.push(error),
         }
     }
-    refused.extend(sandbox.publish(loaded));
+    refused.extend(sandbox.publish(loaded).1);
     Ok(refused)
 }
 
@@ -88,10 +90,6 @@ impl Host {
     /// Loads the plugins and takes over what an earlier host left in the store of the data directory.
     pub(crate) async fn start(config: &Config, data: &Path, store: Arc<SledStore>) -> anyhow::Result<Self> {
         let sandbox = sandbox(config, data)?;
-        for refused in load_plugins(&sandbox, config).await? {
-            tracing::error!(plugin.name = refused.plugin, problems = ?refused.problems, "a plugin was not loaded");
-        }
-
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
         let principals = Principals::new(store.clone());
         let mut tenants = HashMap::new();
@@ -106,11 +104,22 @@ impl Host {
         let tasks = Tasks::new(Options {
             instances_max,
             store: store.clone(),
-            executor: sandbox,
+            executor: sandbox.clone(),
             clock: Arc::clone(&clock),
             limits: config.limits.clone(),
             tenant_limits: tenants,
         })?;
+        let options = plugins::Options {
+            store: store.clone(),
+            sandbox,
+            calls: Arc::new(tasks.clone()),
+            clock: Arc::clone(&clock),
+            otherwise: sources::otherwise(config),
+        };
+        let (plugins, refused) = Plugins::start(options, sources::wanted(config)?).await?;
+        for refused in refused {
+            tracing::error!(plugin.name = refused.plugin, problems = ?refused.problems, "a plugin was not loaded");
+        }
         let recovered = tasks.recover().await?;
         tracing::info!(
             recovered.queued,
@@ -119,23 +128,36 @@ impl Host {
             "took over what an earlier host left"
         );
         let tending = tokio::spawn({
-            let tasks = tasks.clone();
-            async move { tasks.tend().await }
+            let (tasks, plugins) = (tasks.clone(), plugins.clone());
+            async move { tokio::join!(tasks.tend(), plugins.tend()) }
         });
-        let protocol = Arc::new(Protocol::new(tasks.clone(), options(&store).await?));
+        let protocol = Arc::new(Protocol::new(tasks.clone(), protocol_options(&store).await?));
         let now: Now = Arc::new({
             let clock = Arc::clone(&clock);
             move || clock.now()
         });
         let line_bytes_max = usize::try_from(config.server.body_bytes_max).unwrap_or(usize::MAX);
-        Ok(Self { store, principals, tasks, protocol, rate, now, clock, line_bytes_max, tending, control: None })
+        Ok(Self {
+            store,
+            principals,
+            tasks,
+            protocol,
+            rate,
+            now,
+            clock,
+            line_bytes_max,
+            plugins,
+            tending,
+            control: None,
+        })
     }
 
     /// Opens the control socket in the data directory.
     pub(crate) fn listen_to_operators(&mut self, data: &Path) -> anyhow::Result<()> {
         let upkeep = Arc::new(SledUpkeep { store: Arc::clone(&self.store) });
         let canceller = Arc::new(self.tasks.clone());
-        let operator = HostOperator::new(self.store.clone(), upkeep, canceller, Arc::clone(&self.clock));
+        let operator = HostOperator::new(self.store.clone(), upkeep, canceller, Arc::clone(&self.clock))
+            .with_plugins(self.plugins.clone());
         let attach = Arc::new(LocalStdio {
             protocol: Arc::clone(&self.protocol),
             principals: self.principals.clone(),
@@ -163,7 +185,7 @@ impl Host {
     }
 }
 
-async fn options(store: &SledStore) -> anyhow::Result<ProtocolOptions> {
+async fn protocol_options(store: &SledStore) -> anyhow::Result<ProtocolOptions> {
     Ok(ProtocolOptions {
         server_name: "bulkhead".to_owned(),
         server_title: Some("Bulkhead".to_owned()),

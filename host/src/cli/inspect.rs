@@ -2,7 +2,8 @@
 
 use std::process::ExitCode;
 
-use bulkhead::protocol::tool_json;
+use bulkhead::domain::offer::{Prompt, PromptArgument};
+use bulkhead::protocol::{prompt_json, resource_json, template_json, tool_json};
 use bulkhead::runtime::LoadError;
 use bulkhead::runtime::inspect::Inspection;
 use serde_json::{Value, json};
@@ -43,6 +44,9 @@ pub(super) fn refuse(error: &LoadError) -> ExitCode {
 
 fn describe(inspection: &Inspection) -> anyhow::Result<Value> {
     let tools = inspection.tools.iter().map(tool_json).collect::<Result<Vec<_>, _>>()?;
+    let prompts = inspection.prompts.iter().map(prompt_json).collect::<Result<Vec<_>, _>>()?;
+    let resources = inspection.resources.iter().map(resource_json).collect::<Result<Vec<_>, _>>()?;
+    let templates = inspection.templates.iter().map(template_json).collect::<Result<Vec<_>, _>>()?;
     let manifest: Option<toml::Table> = match &inspection.manifest {
         Some(manifest) => Some(toml::from_str(&manifest.text)?),
         None => None,
@@ -53,8 +57,12 @@ fn describe(inspection: &Inspection) -> anyhow::Result<Value> {
         "bytes": inspection.size,
         "imports": inspection.imports,
         "exports": inspection.exports,
+        "typed": inspection.typed,
         "manifest": manifest,
         "tools": tools,
+        "prompts": prompts,
+        "resources": resources,
+        "resourceTemplates": templates,
     }))
 }
 
@@ -74,7 +82,7 @@ fn text(inspection: &Inspection, value: &Value) -> String {
         Some(manifest) => list("manifest (what the plugin wants)", &plain_lines(manifest.text.trim())),
         None => list("manifest (what the plugin wants)", &["none".to_owned()]),
     }
-    lines.push("\ntools".to_owned());
+    lines.push(if inspection.typed { "\ntools (its functions)" } else { "\ntools" }.to_owned());
     for (tool, shown) in inspection.tools.iter().zip(value["tools"].as_array().into_iter().flatten()) {
         lines.push(format!("  {}  (tasks: {})", tool.name, format!("{:?}", tool.task_support).to_lowercase()));
         lines.extend(plain_lines(&tool.description).into_iter().map(|line| format!("      {line}")));
@@ -83,7 +91,41 @@ fn text(inspection: &Inspection, value: &Value) -> String {
             lines.push(format!("      output  {output}"));
         }
     }
+    offers(inspection, &mut lines);
     lines.join("\n")
+}
+
+/// What it offers beside its tools, where it offers any.
+fn offers(inspection: &Inspection, lines: &mut Vec<String>) {
+    let mut list = |title: &str, entries: Vec<(String, Option<&String>)>| {
+        if entries.is_empty() {
+            return;
+        }
+        lines.push(format!("\n{title}"));
+        for (entry, description) in entries {
+            lines.extend(plain_lines(&entry).into_iter().map(|line| format!("  {line}")));
+            let description = description.map(|text| plain_lines(text)).unwrap_or_default();
+            lines.extend(description.into_iter().map(|line| format!("      {line}")));
+        }
+    };
+    let prompt = |prompt: &Prompt| {
+        let argument = |argument: &PromptArgument| {
+            let mark = if argument.required { "" } else { "?" };
+            format!("{}{mark}", argument.name)
+        };
+        let arguments: Vec<_> = prompt.arguments.iter().map(argument).collect();
+        format!("{}({})", prompt.name, arguments.join(", "))
+    };
+    let typed = |uri: &str, name: &str, mime_type: Option<&String>| {
+        format!("{uri}  ({name}{})", mime_type.map(|text| format!(", {text}")).unwrap_or_default())
+    };
+    list("prompts", inspection.prompts.iter().map(|it| (prompt(it), it.description.as_ref())).collect());
+    let resources = inspection.resources.iter();
+    let shown = resources.map(|it| (typed(&it.uri, &it.name, it.mime_type.as_ref()), it.description.as_ref()));
+    list("resources (those listed without grants)", shown.collect());
+    let templates = inspection.templates.iter();
+    let shown = templates.map(|it| (typed(&it.uri_template, &it.name, it.mime_type.as_ref()), it.description.as_ref()));
+    list("resource templates", shown.collect());
 }
 
 /// A plugin's text, without what would act on a terminal.

@@ -2,11 +2,14 @@
 
 mod answers;
 mod args;
+mod author;
 mod call;
+mod check;
 mod host;
 mod inspect;
 mod logging;
 mod operate;
+mod plugins;
 mod serve;
 mod show;
 mod sources;
@@ -18,7 +21,7 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 
-use args::{Arguments, PluginCommand, Subcommand};
+use args::{Arguments, Subcommand};
 
 /// Something did not work.
 pub(crate) const EXIT_FAILED: u8 = 1;
@@ -42,8 +45,7 @@ async fn dispatch(command: Subcommand) -> anyhow::Result<ExitCode> {
     match command {
         Subcommand::Serve(arguments) => serve::run(arguments).await,
         Subcommand::Stdio(arguments) => stdio::run(arguments).await,
-        Subcommand::Plugin { command: PluginCommand::Inspect(arguments) } => inspect::run(arguments).await,
-        Subcommand::Plugin { command: PluginCommand::Call(arguments) } => call::run(arguments).await,
+        Subcommand::Plugin { command } => plugins::run(command).await,
         Subcommand::Token { command } => operate::token(command).await,
         Subcommand::Store { command } => operate::store(command).await,
         Subcommand::Tasks { command } => operate::tasks(command).await,

@@ -92,7 +92,7 @@ async fn execute(operate: &OperateArguments, command: Command, absent: Absent) -
 
 /// Whether somebody could authenticate at a host on this data directory.
 pub(super) async fn any_active_token(data: &Path) -> anyhow::Result<bool> {
-    if !data.join("store").exists() {
+    if !bulkhead::store::sled::is_there(data) {
         return Ok(false);
     }
     let value = execute_at(data, Command::TokenList, Absent::Refuse).await?;
@@ -107,7 +107,7 @@ async fn execute_at(data: &Path, command: Command, absent: Absent) -> anyhow::Re
     if let Some(host) = client {
         return Ok(host.execute(command).await?);
     }
-    if absent == Absent::Refuse && !data.join("store").exists() {
+    if absent == Absent::Refuse && !bulkhead::store::sled::is_there(data) {
         anyhow::bail!("there is no store in {}: name the data directory with --data", data.display());
     }
     if let Some(done) = super::upkeep::on_files(data, &command).await {
@@ -124,7 +124,7 @@ async fn execute_at(data: &Path, command: Command, absent: Absent) -> anyhow::Re
 }
 
 /// Paths go to another process: they must not depend on where this one stands.
-fn absolute(path: &Path) -> anyhow::Result<PathBuf> {
+pub(super) fn absolute(path: &Path) -> anyhow::Result<PathBuf> {
     std::path::absolute(path).with_context(|| format!("{} is no path", path.display()))
 }
 

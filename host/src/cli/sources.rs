@@ -3,8 +3,9 @@
 use std::path::Path;
 
 use anyhow::Context as _;
-use bulkhead::config::{Config, File, Flags, OnRestart, PluginConfig};
+use bulkhead::config::{Config, File, Flags, OnRestart, PluginConfig, ToolConfig};
 use bulkhead::domain::limits::CallLimits;
+use bulkhead::plugins::{Policy, Wanted};
 use bulkhead::runtime::{PluginSource, Source, ToolPolicy};
 
 use super::args::SourceArguments;
@@ -65,7 +66,11 @@ fn same_file(a: &Path, b: &Path) -> bool {
 
 /// What the runtime needs to know of a plugin.
 pub(crate) fn plugin_source(plugin: PluginConfig) -> PluginSource {
-    let policy = |tool: bulkhead::config::ToolConfig| ToolPolicy { task_support: tool.task_support, limits: tool.call };
+    let policy = |tool: ToolConfig| ToolPolicy {
+        task_support: tool.task_support,
+        presentation: tool.presentation,
+        limits: tool.call,
+    };
     PluginSource {
         component: Source::File(plugin.file),
         name: plugin.name,
@@ -76,6 +81,28 @@ pub(crate) fn plugin_source(plugin: PluginConfig) -> PluginSource {
         tools: plugin.tools.into_iter().map(|(name, tool)| (name, policy(tool))).collect(),
         rerun: plugin.on_restart == OnRestart::Rerun,
     }
+}
+
+/// What is known of a plugin beside its component, and how it changes.
+pub(crate) fn policy(plugin: PluginConfig) -> Policy {
+    Policy {
+        accept_changes: plugin.accept_changes,
+        drain_ms: plugin.drain_ms,
+        drain_then: plugin.drain_then,
+        quarantine_after: plugin.quarantine_after,
+        source: plugin_source(plugin),
+    }
+}
+
+/// A plugin that the configuration does not name: nothing is granted to it.
+pub(crate) fn otherwise(config: &Config) -> Policy {
+    policy(PluginConfig::found(std::path::PathBuf::new(), config.call.clone()))
+}
+
+/// Every plugin to begin with.
+pub(crate) fn wanted(config: &Config) -> anyhow::Result<Vec<Wanted>> {
+    let wanted = |plugin: PluginConfig| Wanted { pinned: plugin.pinned, policy: policy(plugin) };
+    Ok(plugins(config)?.into_iter().map(wanted).collect())
 }
 
 /// A component by its file alone, with nothing granted.

@@ -29,8 +29,12 @@ impl Upkeep for SledUpkeep {
         blocking(move || export_to(&file, |out| sled::export_running(&store, out))).await
     }
 
-    async fn rebuild(&self, _: Option<&Path>) -> Result<Value, Error> {
-        Err(Error::Locked("a host serves it; stop the host, then rebuild".to_owned()))
+    async fn rebuild(&self, from: Option<&Path>) -> Result<Value, Error> {
+        if from.is_some() {
+            let why = "a running host would forget what it has acknowledged since that export: stop it, then rebuild";
+            return Err(Error::Locked(why.to_owned()));
+        }
+        rebuilt(sled::rebuild_running(&self.store).await?)
     }
 
     async fn backup(&self, directory: &Path) -> Result<Value, Error> {
@@ -80,13 +84,16 @@ fn export_to(
 }
 
 fn rebuild(data: &Path, from: Option<PathBuf>) -> Result<Value, Error> {
-    let (moved, kept) = match from {
+    match from {
         Some(file) => {
             let opened = File::open(&file).map_err(|error| Error::Engine(format!("{}: {error}", file.display())))?;
-            sled::rebuild(data, Some(&mut BufReader::new(opened)))?
+            rebuilt(sled::rebuild(data, Some(&mut BufReader::new(opened)))?)
         }
-        None => sled::rebuild(data, None)?,
-    };
+        None => rebuilt(sled::rebuild(data, None)?),
+    }
+}
+
+fn rebuilt((moved, kept): sled::Rebuilt) -> Result<Value, Error> {
     let mut value = to_value(&moved)?;
     if let Some(fields) = value.as_object_mut() {
         fields.insert("old_store".to_owned(), json!(kept));

@@ -10,8 +10,15 @@ use super::layer::{Layer, Values};
 use super::{Place, Report, keys};
 use crate::domain::Json;
 use crate::domain::limits::CallLimits;
-use crate::domain::tool::TaskSupport;
+use crate::domain::tool::{TaskSupport, ToolAnnotations};
+use crate::plugins::{AcceptChanges, DrainThen};
+use crate::runtime::Presentation;
 use crate::runtime::policy::{DirGrant, Grants, HttpGrant};
+use crate::tasks::FAULTS_IN_A_ROW;
+
+/// 30 days.
+const DRAIN_MS_MAX: u64 = 2_592_000_000;
+const QUARANTINE_AFTER_MAX: u32 = 1_000_000;
 
 /// One plugin to load.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,6 +29,14 @@ pub struct PluginConfig {
     /// Put before the names of its tools.
     pub prefix: String,
     pub on_restart: OnRestart,
+    /// Which changes of accepted definitions a switch may make without being told to.
+    pub accept_changes: AcceptChanges,
+    /// How long calls of a replaced version may go on, in milliseconds; 0: as long as they like.
+    pub drain_ms: u64,
+    /// What happens to them then.
+    pub drain_then: DrainThen,
+    /// Faults in a row after which a requestor is kept away for a while; 0: never.
+    pub quarantine_after: u32,
     /// What the guest reads through the `config` import.
     pub settings: BTreeMap<String, Json>,
     pub grants: Grants,
@@ -48,7 +63,17 @@ pub enum OnRestart {
 pub struct ToolConfig {
     /// May narrow what the plugin says, never widen.
     pub task_support: Option<TaskSupport>,
+    /// For components whose functions are the tools.
+    pub presentation: Presentation,
     pub call: CallLimits,
+}
+
+/// `[plugin.tool.NAME]` before the layers below are known.
+#[derive(Debug, Default)]
+struct ToolEntry {
+    task_support: Option<TaskSupport>,
+    presentation: Presentation,
+    call: Values,
 }
 
 /// A plugin as the file has it, before the layers below are known.
@@ -56,7 +81,7 @@ pub struct ToolConfig {
 pub(super) struct PluginEntry {
     plugin: PluginConfig,
     call: Values,
-    tools: BTreeMap<String, (Option<TaskSupport>, Values)>,
+    tools: BTreeMap<String, ToolEntry>,
 }
 
 impl PluginConfig {
@@ -67,6 +92,10 @@ impl PluginConfig {
             file,
             prefix: String::new(),
             on_restart: OnRestart::Fail,
+            accept_changes: AcceptChanges::default(),
+            drain_ms: 0,
+            drain_then: DrainThen::default(),
+            quarantine_after: FAULTS_IN_A_ROW,
             settings: BTreeMap::new(),
             grants: Grants::default(),
             call,
@@ -95,10 +124,10 @@ impl PluginEntry {
         let prefix = format!("plugin.{}.", plugin.label());
         let layer = base.overlaid(prefix.clone(), values, report);
         layer.fill(keys::CALL, &mut plugin.call, report);
-        for (name, (task_support, values)) in tools {
+        for (name, ToolEntry { task_support, presentation, call: values }) in tools {
             let mut call = plugin.call.clone();
             layer.overlaid(format!("{prefix}tool.{name}."), values, report).fill(keys::CALL, &mut call, report);
-            plugin.tools.insert(name, ToolConfig { task_support, call });
+            plugin.tools.insert(name, ToolConfig { task_support, presentation, call });
         }
         plugin
     }
@@ -159,13 +188,33 @@ fn read_one(reader: &mut Reader<'_>, node: &Node<'_>) -> Option<PluginEntry> {
                 let choices = [("fail", OnRestart::Fail), ("rerun", OnRestart::Rerun)];
                 entry.plugin.on_restart = choice(reader, &path, node, &choices).unwrap_or_default();
             }
+            "accept_changes" => {
+                let choices = [
+                    ("none", AcceptChanges::Nothing),
+                    ("compatible", AcceptChanges::Compatible),
+                    ("any", AcceptChanges::Anything),
+                ];
+                entry.plugin.accept_changes = choice(reader, &path, node, &choices).unwrap_or_default();
+            }
+            "drain_ms" => entry.plugin.drain_ms = number(reader, &path, node, DRAIN_MS_MAX),
+            "drain_then" => {
+                let choices = [("wait", DrainThen::Wait), ("cancel", DrainThen::Cancel), ("fail", DrainThen::Fail)];
+                entry.plugin.drain_then = choice(reader, &path, node, &choices).unwrap_or_default();
+            }
+            "quarantine_after" => {
+                let faults = number(reader, &path, node, u64::from(QUARANTINE_AFTER_MAX));
+                entry.plugin.quarantine_after = u32::try_from(faults).unwrap_or(QUARANTINE_AFTER_MAX);
+            }
             "config" => entry.plugin.settings = read_settings(reader, &path, node),
             "grants" => entry.plugin.grants = read_grants(reader, &path, node),
             "call" => entry.call = reader.overrides(&prefix, "call", node),
             "tool" => entry.tools = read_tools(reader, &path, node),
             _ => reader.refuse(
                 key,
-                format!("{path}: no such key; there are name, file, prefix, on_restart, config, grants, call and tool"),
+                format!(
+                    "{path}: no such key; there are name, file, prefix, on_restart, accept_changes, drain_ms, drain_then, \
+                     quarantine_after, config, grants, call and tool"
+                ),
             ),
         }
     }
@@ -212,6 +261,18 @@ fn choice<T: Copy>(reader: &mut Reader<'_>, path: &str, node: &Node<'_>, choices
     found
 }
 
+/// A whole number from 0 to `max`.
+fn number(reader: &mut Reader<'_>, path: &str, node: &Node<'_>, max: u64) -> u64 {
+    let found = match node.get_ref() {
+        DeValue::Integer(integer) => u64::from_str_radix(integer.as_str(), integer.radix()).ok(),
+        _ => None,
+    };
+    found.filter(|number| *number <= max).unwrap_or_else(|| {
+        reader.refuse(node, format!("{path}: must be a whole number from 0 to {max}"));
+        0
+    })
+}
+
 /// Settings are any JSON for the guest.
 fn read_settings(reader: &mut Reader<'_>, path: &str, node: &Node<'_>) -> BTreeMap<String, Json> {
     let mut settings = BTreeMap::new();
@@ -253,28 +314,59 @@ fn json(value: &DeValue<'_>) -> Result<serde_json::Value, String> {
     }
 }
 
-fn read_tools(reader: &mut Reader<'_>, path: &str, node: &Node<'_>) -> BTreeMap<String, (Option<TaskSupport>, Values)> {
+fn read_tools(reader: &mut Reader<'_>, path: &str, node: &Node<'_>) -> BTreeMap<String, ToolEntry> {
     let mut tools = BTreeMap::new();
     let Some(table) = reader.table(path, node) else { return tools };
     for (tool, node) in table {
         let path = format!("{path}.{}", tool.get_ref());
         let Some(table) = reader.table(&path, node) else { continue };
-        let (mut support, mut values) = (None, Values::new());
+        let mut entry = ToolEntry::default();
         for (key, node) in table {
-            if key.get_ref() == "task_support" {
-                let choices = [
-                    ("forbidden", TaskSupport::Forbidden),
-                    ("optional", TaskSupport::Optional),
-                    ("required", TaskSupport::Required),
-                ];
-                support = choice(reader, &format!("{path}.task_support"), node, &choices);
-            } else {
-                reader.override_value(&format!("{path}."), "call", key, node, &mut values);
+            let path = format!("{path}.{}", key.get_ref());
+            match key.get_ref().as_ref() {
+                "task_support" => {
+                    let choices = [
+                        ("forbidden", TaskSupport::Forbidden),
+                        ("optional", TaskSupport::Optional),
+                        ("required", TaskSupport::Required),
+                    ];
+                    entry.task_support = choice(reader, &path, node, &choices);
+                }
+                "title" => entry.presentation.title = reader.text(&path, node),
+                "description" => entry.presentation.description = reader.text(&path, node),
+                "annotations" => entry.presentation.annotations = read_annotations(reader, &path, node),
+                name => {
+                    let prefix = path.strip_suffix(name).unwrap_or(&path);
+                    reader.override_value(prefix, "call", key, node, &mut entry.call);
+                }
             }
         }
-        tools.insert(tool.get_ref().to_string(), (support, values));
+        tools.insert(tool.get_ref().to_string(), entry);
     }
     tools
+}
+
+fn read_annotations(reader: &mut Reader<'_>, path: &str, node: &Node<'_>) -> Option<ToolAnnotations> {
+    let mut annotations = ToolAnnotations::default();
+    for (key, node) in reader.table(path, node)? {
+        let path = format!("{path}.{}", key.get_ref());
+        let hint = match key.get_ref().as_ref() {
+            "read_only" => &mut annotations.read_only,
+            "destructive" => &mut annotations.destructive,
+            "idempotent" => &mut annotations.idempotent,
+            "open_world" => &mut annotations.open_world,
+            _ => {
+                let known = "there are read_only, destructive, idempotent and open_world";
+                reader.refuse(key, format!("{path}: no such annotation; {known}"));
+                continue;
+            }
+        };
+        *hint = node.get_ref().as_bool();
+        if hint.is_none() {
+            reader.refuse(node, format!("{path}: must be true or false"));
+        }
+    }
+    Some(annotations)
 }
 
 fn read_grants(reader: &mut Reader<'_>, path: &str, node: &Node<'_>) -> Grants {

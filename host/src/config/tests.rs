@@ -127,6 +127,30 @@ fn contract_loads_and_its_fixed_sections_are_the_defaults() {
 }
 
 #[test]
+fn a_function_of_a_stranger_is_presented_by_the_operator() {
+    let config = load(
+        "[[plugin]]\nfile='a'\n[plugin.tool.\"a.b.c\"]\ntitle='T'\ndescription='D'\ncpu_ms=5\n\
+         annotations = { read_only = true, idempotent = false }",
+    )
+    .unwrap();
+    let tool = &config.plugins[0].tools["a.b.c"];
+    let presentation = &tool.presentation;
+    assert_eq!((presentation.title.as_deref(), presentation.description.as_deref()), (Some("T"), Some("D")));
+    let annotations = presentation.annotations.as_ref().unwrap();
+    assert_eq!(
+        (annotations.read_only, annotations.idempotent, annotations.open_world),
+        (Some(true), Some(false), None)
+    );
+    assert_eq!(tool.call.cpu_ms, 5);
+    let refused = |line: &str, why: &str| {
+        refused_once(&format!("[[plugin]]\nfile='a'\n[plugin.tool.t]\n{line}"), "etc/bulkhead.toml:4:", why);
+    };
+    refused("annotations = { readonly = true }", "no such annotation");
+    refused("annotations = { read_only = 1 }", "true or false");
+    refused("title = 1", "title");
+}
+
+#[test]
 fn contract_names_every_key() {
     for key in all_keys() {
         assert!(CONTRACT.contains(&format!("\n{} = ", key.name)), "{} is not in the contract", key.path());

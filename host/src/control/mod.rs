@@ -6,6 +6,7 @@
 
 pub mod client;
 pub mod operator;
+mod plugins;
 pub mod server;
 mod socket;
 #[cfg(test)]
@@ -71,8 +72,51 @@ pub enum Command {
     TasksCancel {
         id: String,
     },
+    PluginList,
+    /// The versions of one plugin.
+    PluginVersions {
+        name: String,
+    },
+    /// Takes a component in as a version, and checks it.
+    PluginStage {
+        file: PathBuf,
+        name: Option<String>,
+    },
+    /// Stages components and switches to all of them at once.
+    PluginAdd {
+        files: Vec<PathBuf>,
+        /// For a single file.
+        name: Option<String>,
+        accept: bool,
+    },
+    /// Switches to versions, all at once.
+    PluginActivate {
+        targets: Vec<PluginTarget>,
+        accept: bool,
+    },
+    /// Switches back to the versions before.
+    PluginRollback {
+        names: Vec<String>,
+    },
+    /// Takes a plugin out of service, or removes a version that nothing runs on.
+    PluginRemove {
+        name: String,
+        version: Option<String>,
+    },
+    /// Reads every kept component again.
+    PluginVerify {
+        name: Option<String>,
+    },
     /// From here on the connection carries MCP over stdio.
     StdioAttach,
+}
+
+/// A version of a plugin.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PluginTarget {
+    pub name: String,
+    /// A digest, or how it begins; none: the version that was staged last.
+    pub version: Option<String>,
 }
 
 /// Why a command was not done. Operators may read all of it.

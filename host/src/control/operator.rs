@@ -10,6 +10,7 @@ use super::{Command, ControlError, Operator};
 use crate::domain::lifecycle::{self, Event, Refusal};
 use crate::domain::requestor::Requestor;
 use crate::domain::task::{Active, Outcome, Phase, Task, TaskId};
+use crate::plugins::Plugins;
 use crate::store::{self, Change, Store};
 use crate::tasks::clock::Clock;
 use crate::tasks::{self, Tasks};
@@ -83,6 +84,7 @@ pub struct HostOperator {
     canceller: Arc<dyn Canceller>,
     clock: Arc<dyn Clock>,
     principals: Principals,
+    plugins: Option<Plugins>,
 }
 
 impl HostOperator {
@@ -93,7 +95,14 @@ impl HostOperator {
         clock: Arc<dyn Clock>,
     ) -> Self {
         let principals = Principals::new(Arc::clone(&store));
-        Self { store, upkeep, canceller, clock, principals }
+        Self { store, upkeep, canceller, clock, principals, plugins: None }
+    }
+
+    /// With plugins to work on.
+    #[must_use]
+    pub fn with_plugins(mut self, plugins: Plugins) -> Self {
+        self.plugins = Some(plugins);
+        self
     }
 
     async fn create_token(&self, name: &str, tenant: &str, expires_at: Option<u64>) -> Result<Value, ControlError> {
@@ -203,6 +212,17 @@ impl Operator for HostOperator {
             }
             Command::TasksShow { id } => self.show(&id).await,
             Command::TasksCancel { id } => self.cancel(&id).await,
+            command @ (Command::PluginList
+            | Command::PluginVersions { .. }
+            | Command::PluginStage { .. }
+            | Command::PluginAdd { .. }
+            | Command::PluginActivate { .. }
+            | Command::PluginRollback { .. }
+            | Command::PluginRemove { .. }
+            | Command::PluginVerify { .. }) => match &self.plugins {
+                Some(plugins) => super::plugins::execute(plugins, command).await,
+                None => Err(ControlError::Invalid("there are no plugins here".to_owned())),
+            },
             Command::StdioAttach => Err(ControlError::Invalid("only a running host can be attached to".to_owned())),
         }
     }

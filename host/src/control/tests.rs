@@ -97,7 +97,7 @@ async fn put_task(store: &MemoryStore, requestor: Requestor, id: u8) -> Task {
         bytes_per_tenant: 1 << 20,
     };
     let arguments = Json::new(r#"{"secret":"argument"}"#);
-    store.create(Creation { task, arguments, reserved_bytes: 0, caps }).await.unwrap()
+    store.create(Creation { task, arguments, output: None, reserved_bytes: 0, caps }).await.unwrap()
 }
 
 async fn listed(operator: &dyn Operator, requestor: Option<&str>, tenant: Option<&str>) -> Vec<String> {

@@ -163,6 +163,11 @@ pub struct Task {
 }
 
 impl Task {
+    /// Whose face it shows.
+    pub fn design(&self) -> Design {
+        self.origin.design
+    }
+
     /// When it stops being readable; `None`: not yet known, or never.
     pub fn expires_at(&self) -> Option<UnixMs> {
         match self.retention {

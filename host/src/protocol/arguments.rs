@@ -20,16 +20,6 @@ pub(crate) enum Misfit {
     Schema(String),
 }
 
-impl Misfit {
-    /// For a call whose refusal cannot be a tool error.
-    pub(crate) fn error(self) -> RpcError {
-        match self {
-            Self::Malformed(error) => error,
-            Self::Schema(text) => RpcError::invalid_params(text),
-        }
-    }
-}
-
 /// The arguments as they arrived, if they are an object of a size that the tool takes; absent ones are an empty object.
 pub(crate) fn object<'a>(tool: &ToolEntry, arguments: Option<&'a RawValue>) -> Result<&'a str, RpcError> {
     let arguments = arguments.map_or("{}", RawValue::get);

@@ -10,10 +10,9 @@ use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 
 use super::Rejection;
-use super::wire::{TASKS_EXTENSION, single_line};
+use super::wire::{RelatedTask, TASKS_EXTENSION, single_line};
 use crate::domain::Json;
 use crate::domain::call::{CallError, ClientFeature, FaultKind};
-use crate::domain::task::TaskId;
 use crate::tasks;
 
 const PARSE_ERROR: i32 = -32700;
@@ -32,6 +31,7 @@ const TRAP: i32 = 1001;
 const GUEST_LIMIT: i32 = 1002;
 const DEADLINE: i32 = 1003;
 const INVALID_OUTPUT: i32 = 1004;
+const QUARANTINED: i32 = 1005;
 const QUOTA: i32 = 1010;
 const RATE: i32 = 1011;
 
@@ -165,9 +165,8 @@ impl RpcError {
 
     /// What `tasks/result` says about a task that was cancelled: there is nothing that the call would have returned. Errors
     /// have no `_meta`, so the task is named in the data.
-    pub(crate) fn task_cancelled(id: TaskId) -> Self {
-        Self::new(INTERNAL_ERROR, "The task was cancelled")
-            .with(&serde_json::json!({super::wire::RELATED_TASK: {"taskId": id.to_string()}}))
+    pub(crate) fn task_cancelled(task: &RelatedTask) -> Self {
+        Self::new(INTERNAL_ERROR, "The task was cancelled").with(&serde_json::json!({task.key: task}))
     }
 
     /// A failure of the host: logged here, under the id that the client gets to see.
@@ -188,7 +187,7 @@ impl RpcError {
 
 impl From<&tasks::Error> for RpcError {
     fn from(error: &tasks::Error) -> Self {
-        use tasks::Error;
+        use tasks::{Error, Unavailable};
         match error {
             Error::NotFound => Self::invalid_params("Task not found"),
             Error::Ended => Self::invalid_params("The task is over; this can only be done to a task that is not"),
@@ -204,7 +203,13 @@ impl From<&tasks::Error> for RpcError {
                     .with(&data)
             }
             Error::Invalid(text) => Self::invalid_params(text.as_str()),
-            Error::Draining => Self::new(INTERNAL_ERROR, "The host is shutting down; try again later"),
+            Error::Unavailable { why: Unavailable::Draining, .. } => {
+                Self::new(INTERNAL_ERROR, "The host is shutting down; try again later")
+            }
+            Error::Unavailable { why: why @ Unavailable::Quarantined { plugin }, retry_after_ms } => {
+                let data = serde_json::json!({"plugin": plugin, "retryAfterMs": retry_after_ms});
+                Self::new(QUARANTINED, why.to_string()).with(&data)
+            }
             Error::Host { incident } => Self::incident(incident),
         }
     }
@@ -304,6 +309,19 @@ mod tests {
         let custom = |code| CallError::Custom { code, message: "x".into(), data: Some(Json::new("[1,\n2]")) };
         assert_eq!(json(&RpcError::from(&custom(-32601)))["code"], -32603);
         assert_eq!(json(&RpcError::from(&custom(42))), serde_json::json!({"code": 42, "message": "x", "data": [1, 2]}));
+    }
+
+    #[test]
+    fn a_quarantine_names_the_plugin_and_when_to_come_back() {
+        let why = tasks::Unavailable::Quarantined { plugin: "csv".into() };
+        let shown = json(&RpcError::from(&tasks::Error::Unavailable { why, retry_after_ms: Some(990) }));
+        assert_eq!(
+            (&shown["code"], &shown["data"]),
+            (&1005.into(), &serde_json::json!({"plugin": "csv", "retryAfterMs": 990}))
+        );
+        assert!(shown["message"].as_str().unwrap().contains("csv"));
+        let draining = json(&RpcError::from(&tasks::Error::draining()));
+        assert_eq!((&draining["code"], draining.get("data")), (&(-32603).into(), None));
     }
 
     #[test]

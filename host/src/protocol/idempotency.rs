@@ -3,6 +3,8 @@
 //! A key belongs to its requestor and its tool, and is bound to the arguments; it is kept for as long as the task that was made
 //! under it.
 
+use std::sync::Arc;
+
 use sha2::{Digest, Sha256};
 
 use super::digest::digest;
@@ -31,16 +33,27 @@ pub(crate) async fn once(
     request: TaskRequest,
     key: &str,
 ) -> Result<Task, RpcError> {
-    let (arguments, alias) = (request.call.arguments.clone(), alias(&request.call.tool.tool.name, key));
-    let made = tasks.create_once(requestor, request, &alias).await;
+    let alias = alias(&request.call.tool.tool.name, key);
+    made_once(tasks, requestor, request, &alias).await?.ok_or_else(RpcError::idempotency_conflict)
+}
+
+/// Makes a task under a name of its requestor's, or finds the one that was made under it. `None`: that was made of another call.
+pub(crate) async fn made_once(
+    tasks: &Tasks,
+    requestor: &Requestor,
+    request: TaskRequest,
+    alias: &str,
+) -> Result<Option<Task>, RpcError> {
+    let (tool, arguments) = (Arc::clone(&request.call.tool), request.call.arguments.clone());
+    let made = tasks.create_once(requestor, request, alias).await;
     let Once { task, found } = made.map_err(|error| RpcError::from(&error))?;
     if found {
         let before = tasks.arguments(requestor, task.id).await.map_err(|error| RpcError::from(&error))?;
-        if !same(before.as_str(), arguments.as_str()) {
-            return Err(RpcError::idempotency_conflict());
+        if task.tool != tool.tool.name || !same(before.as_str(), arguments.as_str()) {
+            return Ok(None);
         }
     }
-    Ok(task)
+    Ok(Some(task))
 }
 
 /// Names the call among those of its requestor. Keys of two tools are two keys.

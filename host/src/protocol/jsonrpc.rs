@@ -52,6 +52,16 @@ pub(crate) enum Message<'a> {
     Response { id: RequestId, outcome: Result<&'a RawValue, PeerError> },
 }
 
+impl<'a> Message<'a> {
+    /// What a request or a notification is about.
+    pub(crate) fn params(&self) -> Option<&'a RawValue> {
+        match self {
+            Self::Request { params, .. } | Self::Notification { params, .. } => *params,
+            Self::Response { .. } => None,
+        }
+    }
+}
+
 /// An error that the other side answered with. Only what is of use here.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct PeerError {

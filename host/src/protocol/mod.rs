@@ -17,10 +17,13 @@ mod modern;
 mod notices;
 mod offers;
 mod questions;
+mod sep1686;
 mod session;
+mod shown;
 #[cfg(test)]
 mod tests;
 mod timestamp;
+mod trace;
 mod wire;
 
 use std::pin::Pin;
@@ -31,13 +34,13 @@ use futures::Stream;
 
 use crate::domain::requestor::Requestor;
 use crate::domain::task::Era;
-use crate::domain::tool::{Tool, ToolOutput};
 use crate::tasks::Tasks;
 use jsonrpc::Message;
 
 pub use legacy::METHODS;
 pub use modern::{Connection, METHODS as MODERN_METHODS};
 pub use session::Session;
+pub use shown::{output_json, prompt_json, resource_json, template_json, tool_json};
 
 /// One JSON-RPC message for the client, on one line.
 #[derive(Clone, Debug)]
@@ -131,16 +134,6 @@ pub fn may_be_modern(message: &[u8]) -> bool {
     std::str::from_utf8(message).is_ok_and(|text| text.contains("protocolVersion") || text.contains("\\u"))
 }
 
-/// A tool's output as clients see it, for tools that show one without a client.
-pub fn output_json(output: &ToolOutput) -> serde_json::Result<String> {
-    serde_json::to_string(&wire::OutputView { output, related: None })
-}
-
-/// A tool as clients see it in a list.
-pub fn tool_json(tool: &Tool) -> serde_json::Result<serde_json::Value> {
-    serde_json::to_value(wire::ToolView { tool, modern_fields: true })
-}
-
 /// How the host presents itself, and what it needs to speak.
 #[derive(Clone, Debug)]
 pub struct ProtocolOptions {
@@ -197,9 +190,9 @@ impl Protocol {
             return refusal;
         }
         match (era, message) {
-            (Era::Modern, message) => modern::receive(&self.shared, &peer, message),
+            (Era::Modern, message) => trace::within(message.params(), || modern::receive(&self.shared, &peer, message)),
             (Era::Legacy, Message::Request { id, method, params }) => {
-                legacy::request(&self.shared, &peer, id, &method, params)
+                trace::within(params, || legacy::request(&self.shared, &peer, id, &method, params))
             }
             // A line cannot be refused like a POST: what is no request is never answered there.
             (Era::Legacy, Message::Notification { .. }) if peer.connection.is_some() && peer.session.is_none() => {

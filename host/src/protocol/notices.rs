@@ -6,9 +6,9 @@ use serde::Serialize;
 
 use crate::domain::Json;
 use crate::domain::call::LogLevel;
-use crate::domain::task::{Task, TaskId};
+use crate::domain::task::Task;
 use crate::protocol::jsonrpc::notification;
-use crate::protocol::wire::{MetaView, Number, Raw, TaskView, level_name};
+use crate::protocol::wire::{MetaView, Number, OnlyRelated, Raw, RelatedTask, TaskView, level_name};
 use crate::runtime::ListKind;
 
 #[derive(Serialize)]
@@ -28,13 +28,13 @@ struct Progress<'a> {
 #[derive(Debug)]
 pub(crate) struct ProgressReports {
     token: Option<Json>,
-    related: Option<TaskId>,
+    related: Option<RelatedTask>,
     last: Option<f64>,
 }
 
 impl ProgressReports {
     /// Without a token nothing is ever reported.
-    pub(crate) fn new(token: Option<Json>, related: Option<TaskId>) -> Self {
+    pub(crate) fn new(token: Option<Json>, related: Option<RelatedTask>) -> Self {
         Self { token, related, last: None }
     }
 
@@ -50,7 +50,7 @@ impl ProgressReports {
             progress: Number(progress),
             total: total.filter(|total| total.is_finite()).map(Number),
             message,
-            meta: related(self.related),
+            meta: related(self.related.as_ref()),
         };
         notification("notifications/progress", Some(&params))
     }
@@ -67,12 +67,17 @@ struct Log<'a> {
 }
 
 /// A log record.
-pub(crate) fn log(level: LogLevel, logger: Option<&str>, data: &Json, task: Option<TaskId>) -> Option<String> {
+pub(crate) fn log(level: LogLevel, logger: Option<&str>, data: &Json, task: Option<&RelatedTask>) -> Option<String> {
     let params = Log { level: level_name(level), logger, data: Raw(data), meta: related(task) };
     notification("notifications/message", Some(&params))
 }
 
-/// A task's whole state; without the metadata that would name it once more.
+/// A task of SEP-1686 was created, and can be asked for.
+pub(crate) fn created(task: &Task) -> Option<String> {
+    notification("notifications/tasks/created", Some(&OnlyRelated::from(task)))
+}
+
+/// A task's whole state as the core shows it; without the metadata that would name it once more.
 pub(crate) fn status(task: &Task) -> Option<String> {
     notification("notifications/tasks/status", Some(&TaskView::from(task)))
 }
@@ -103,18 +108,19 @@ pub(crate) fn resource_updated(uri: &str) -> Option<String> {
     notification("notifications/resources/updated", Some(&Updated { uri }))
 }
 
-fn related(task: Option<TaskId>) -> Option<MetaView<'static>> {
+fn related(task: Option<&RelatedTask>) -> Option<MetaView<'_>> {
     task.map(|_| MetaView { meta: &[], related: task })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::task::TaskId;
     use serde_json::{Value, json};
 
     #[test]
     fn progress_only_grows_and_keeps_its_token() {
-        let mut reports = ProgressReports::new(Some(Json::new("\"t\"")), Some(TaskId([0xcd; 16])));
+        let mut reports = ProgressReports::new(Some(Json::new("\"t\"")), Some(RelatedTask::core(TaskId([0xcd; 16]))));
         let first: Value = serde_json::from_str(&reports.report(1.0, Some(4.0), Some("one")).unwrap()).unwrap();
         let expected = json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": {
             "progressToken": "t", "progress": 1, "total": 4, "message": "one",

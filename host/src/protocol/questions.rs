@@ -9,10 +9,9 @@ use serde_json::{Map, Value};
 
 use crate::domain::Json;
 use crate::domain::call::{Answer, ClientFeature, ClientFeatures, ElicitationAction, InputRequest, Question, Root};
-use crate::domain::task::TaskId;
 use crate::protocol::jsonrpc::{self, params, strict_value};
 use crate::protocol::session::{ClientTasks, Reply, Version};
-use crate::protocol::wire::{MetaView, Raw};
+use crate::protocol::wire::{MetaView, Raw, RelatedTask};
 use crate::runtime::schema::Validator;
 
 /// What of a client's error text a guest gets to read.
@@ -87,15 +86,15 @@ pub(crate) struct Ask<'a> {
 
 /// How a question is to be asked.
 #[derive(Clone, Copy)]
-pub(crate) struct Manner {
+pub(crate) struct Manner<'a> {
     pub(crate) version: Version,
-    pub(crate) related: Option<TaskId>,
+    pub(crate) related: Option<&'a RelatedTask>,
     /// Set: as a task of the client that is kept this long.
     pub(crate) task_ttl_ms: Option<u64>,
 }
 
 /// The request as a line; `None` when what the guest asks is no JSON.
-pub(crate) fn request(id: &str, asked: &InputRequest, manner: Manner) -> Option<String> {
+pub(crate) fn request(id: &str, asked: &InputRequest, manner: Manner<'_>) -> Option<String> {
     jsonrpc::request(id, method(&asked.question), &ask(asked, manner)?)
 }
 
@@ -116,7 +115,7 @@ impl<'a> InputRequestView<'a> {
     }
 }
 
-fn ask(asked: &InputRequest, manner: Manner) -> Option<Ask<'_>> {
+fn ask<'a>(asked: &'a InputRequest, manner: Manner<'a>) -> Option<Ask<'a>> {
     let mut ask = Ask {
         mode: None,
         message: None,
@@ -253,11 +252,11 @@ mod tests {
         InputRequest { key: "k".into(), question, meta: Vec::new() }
     }
 
-    fn line(question: Question, manner: Manner) -> Value {
+    fn line(question: Question, manner: Manner<'_>) -> Value {
         serde_json::from_str(&request("a-1", &asked(question), manner).unwrap()).unwrap()
     }
 
-    const PLAIN: Manner = Manner { version: Version::V2025_11_25, related: None, task_ttl_ms: None };
+    const PLAIN: Manner<'static> = Manner { version: Version::V2025_11_25, related: None, task_ttl_ms: None };
 
     #[test]
     fn requests_have_the_shape_of_their_revision() {
@@ -272,7 +271,8 @@ mod tests {
         assert_eq!(line(form(), older)["params"], Value::Object(expected));
 
         let url = Question::Url { message: "Go".into(), url: "https://a.example".into(), elicitation_id: "e1".into() };
-        let related = Manner { related: Some(TaskId([0x11; 16])), task_ttl_ms: Some(5000), ..PLAIN };
+        let task = RelatedTask::core(crate::domain::task::TaskId([0x11; 16]));
+        let related = Manner { related: Some(&task), task_ttl_ms: Some(5000), ..PLAIN };
         let expected = json!({"jsonrpc": "2.0", "id": "a-1", "method": "elicitation/create", "params": {"mode": "url",
             "message": "Go", "url": "https://a.example", "elicitationId": "e1", "task": {"ttl": 5000},
             "_meta": {"io.modelcontextprotocol/related-task": {"taskId": "11".repeat(16)}}}});

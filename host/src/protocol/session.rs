@@ -5,7 +5,7 @@
 //! (see [`Session::state`]); what waits does not, and is asked again.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use base64::Engine as _;
@@ -13,11 +13,11 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
-use tokio::sync::{Notify, oneshot, watch};
+use tokio::sync::{Notify, SetOnce, oneshot};
 
 use super::capabilities::Interaction;
 use super::jsonrpc::{PeerError, RequestId};
-use super::wire::{level, level_name};
+use super::wire::{RelatedTask, level, level_name};
 use crate::domain::call::{ClientFeatures, LogLevel, Question};
 use crate::domain::requestor::{Requestor, RequestorId, TenantId};
 use crate::domain::task::TaskId;
@@ -94,6 +94,8 @@ pub(crate) type Reply = Result<Box<RawValue>, PeerError>;
 #[derive(Clone, Debug)]
 pub(crate) struct TaskQuestion {
     pub(crate) task: TaskId,
+    /// The same as its client knows it.
+    pub(crate) related: RelatedTask,
     pub(crate) issued_key: String,
     pub(crate) question: Question,
 }
@@ -110,7 +112,7 @@ pub struct Session {
     id: String,
     digest: [u8; 16],
     pub(crate) settled: Settled,
-    initialized: watch::Sender<bool>,
+    initialized: SetOnce<()>,
     /// Makes request ids differ from those before a restart.
     birth: u32,
     changes: AtomicU64,
@@ -123,15 +125,34 @@ struct Live {
     expected: BTreeMap<u64, Expected>,
     requests: u64,
     /// The client's requests that can be cancelled.
-    in_flight: HashMap<RequestId, Arc<Notify>>,
+    in_flight: HashMap<RequestId, Arc<Cancellation>>,
     /// Open standalone streams, oldest first.
     listeners: Vec<u64>,
     /// The generation of each list that the client knows.
-    seen: HashMap<ListKind, u64>,
+    seen: [Option<u64>; LIST_KINDS.len()],
     /// The resources that the client follows, each with the name of the plugin that has it.
-    subscriptions: HashMap<String, String>,
+    subscriptions: BTreeMap<String, String>,
 }
 
+impl Live {
+    fn forget(&mut self, number: u64) -> Option<Expected> {
+        let forgotten = self.expected.remove(&number);
+        self.rest();
+        forgotten
+    }
+
+    /// Most sessions are idle most of the time: then they keep no room for what may come.
+    fn rest(&mut self) {
+        if self.expected.is_empty() {
+            self.expected = BTreeMap::new();
+        }
+        if self.in_flight.is_empty() {
+            self.in_flight = HashMap::new();
+        }
+    }
+}
+
+/// What is at its default is left out: every session has a row, and most clients declare little.
 #[derive(Serialize, Deserialize)]
 struct State {
     v: u8,
@@ -139,16 +160,20 @@ struct State {
     requestor: String,
     version: String,
     features: u16,
+    #[serde(default, skip_serializing_if = "is_default")]
     client_tasks: ClientTasks,
-    /// Absent in sessions from before it was there.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     interaction: Interaction,
     client_name: String,
     client_version: String,
     log_level: String,
     initialized: bool,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     offered: Offered,
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 impl Session {
@@ -175,14 +200,14 @@ impl Session {
             requests: 0,
             in_flight: HashMap::new(),
             listeners: Vec::new(),
-            seen: HashMap::new(),
-            subscriptions: HashMap::new(),
+            seen: Default::default(),
+            subscriptions: BTreeMap::new(),
         };
         Ok(Self {
             digest: Self::digest_of(&id),
             id,
             settled,
-            initialized: watch::Sender::new(initialized),
+            initialized: SetOnce::new_with(initialized.then_some(())),
             birth: u32::from_be_bytes(birth),
             changes: AtomicU64::new(0),
             live: Mutex::new(live),
@@ -239,7 +264,7 @@ impl Session {
             client_name: self.settled.client_name.clone(),
             client_version: self.settled.client_version.clone(),
             log_level: level_name(self.log_level()).to_owned(),
-            initialized: *self.initialized.borrow(),
+            initialized: self.initialized.initialized(),
             offered: self.settled.offered,
         };
         serde_json::to_vec(&state).unwrap_or_default()
@@ -269,7 +294,7 @@ impl Session {
     /// The session is over: its plain calls are cancelled, and nothing is expected of its client any more. Tasks go on.
     pub fn close(&self) {
         let mut live = self.live();
-        live.in_flight.values().for_each(|cancelled| cancelled.notify_one());
+        live.in_flight.values().for_each(|cancellation| cancellation.told.notify_one());
         live.expected.clear();
     }
 
@@ -287,15 +312,14 @@ impl Session {
     }
 
     pub(crate) fn set_initialized(&self) {
-        if !self.initialized.send_replace(true) {
+        if self.initialized.set(()).is_ok() {
             self.changes.fetch_add(1, Ordering::AcqRel);
         }
     }
 
     /// Returns once the client said `notifications/initialized`: nothing is sent on our own before that.
     pub(crate) async fn ready(&self) {
-        // Fails only when the sender is gone, and that is ours.
-        let _ = self.initialized.subscribe().wait_for(|initialized| *initialized).await;
+        self.initialized.wait().await;
     }
 
     /// A new request to the client: its number, and where its reply will come.
@@ -323,36 +347,39 @@ impl Session {
         if birth != format!("{:08x}", self.birth) {
             return None;
         }
-        self.live().expected.remove(&number.parse().ok()?)
+        self.live().forget(number.parse().ok()?)
     }
 
     /// Gives up on a request; whether it still waited.
     pub(crate) fn forget(&self, number: u64) -> bool {
-        self.live().expected.remove(&number).is_some()
+        self.live().forget(number).is_some()
     }
 
     /// Gives up on every request for one question of a task.
     pub(crate) fn forget_question(&self, task: TaskId, issued_key: &str) {
-        self.live().expected.retain(|_, expected| {
+        let mut live = self.live();
+        live.expected.retain(|_, expected| {
             expected.question.as_ref().is_none_or(|asked| asked.task != task || asked.issued_key != issued_key)
         });
+        live.rest();
     }
 
     /// Notes a request that can be cancelled; `None` when its id is in use.
     pub(crate) fn begin(self: &Arc<Self>, id: &RequestId) -> Option<InFlight> {
-        let cancelled = Arc::new(Notify::new());
+        let cancellation = Arc::<Cancellation>::default();
         let mut live = self.live();
         if live.in_flight.contains_key(id) {
             return None;
         }
-        live.in_flight.insert(id.clone(), Arc::clone(&cancelled));
-        Some(InFlight { session: Arc::clone(self), id: id.clone(), cancelled })
+        live.in_flight.insert(id.clone(), Arc::clone(&cancellation));
+        Some(InFlight { session: Arc::clone(self), id: id.clone(), cancellation })
     }
 
     /// The client cancels a request; one that is unknown or over is ignored.
     pub(crate) fn cancel(&self, id: &RequestId) {
-        if let Some(cancelled) = self.live().in_flight.get(id) {
-            cancelled.notify_one();
+        if let Some(cancellation) = self.live().in_flight.get(id) {
+            cancellation.by_client.store(true, Ordering::Release);
+            cancellation.told.notify_one();
         }
     }
 
@@ -369,13 +396,20 @@ impl Session {
 
     /// Forgets which lists the client knows.
     pub(crate) fn unsee(&self) {
-        self.live().seen.clear();
+        self.live().seen = Default::default();
     }
 
     /// Notes that the client knows this generation of a list; whether that is news.
     pub(crate) fn saw(&self, kind: ListKind, lists: ListGenerations) -> bool {
-        let generation = lists.of(kind);
-        self.live().seen.insert(kind, generation) != Some(generation)
+        let generation = Some(lists.of(kind));
+        let mut live = self.live();
+        let [tools, resources, prompts] = &mut live.seen;
+        let seen = match kind {
+            ListKind::Tools => tools,
+            ListKind::Resources => resources,
+            ListKind::Prompts => prompts,
+        };
+        std::mem::replace(seen, generation) != generation
     }
 
     /// Whether the client was told that there is such a list.
@@ -409,23 +443,37 @@ impl Session {
     }
 }
 
+/// How a request learns that nobody waits for it any more.
+#[derive(Default)]
+struct Cancellation {
+    told: Notify,
+    by_client: AtomicBool,
+}
+
 /// A request of the client, until this is dropped.
 pub(crate) struct InFlight {
     session: Arc<Session>,
     id: RequestId,
-    cancelled: Arc<Notify>,
+    cancellation: Arc<Cancellation>,
 }
 
 impl InFlight {
-    /// Returns when the client cancels the request.
+    /// Returns when the client cancels the request, or its session is over.
     pub(crate) async fn cancelled(&self) {
-        self.cancelled.notified().await;
+        self.cancellation.told.notified().await;
+    }
+
+    /// Whether it was the client that cancelled the request.
+    pub(crate) fn is_cancelled_by_client(&self) -> bool {
+        self.cancellation.by_client.load(Ordering::Acquire)
     }
 }
 
 impl Drop for InFlight {
     fn drop(&mut self) {
-        self.session.live().in_flight.remove(&self.id);
+        let mut live = self.session.live();
+        live.in_flight.remove(&self.id);
+        live.rest();
     }
 }
 

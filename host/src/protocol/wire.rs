@@ -3,6 +3,7 @@
 //! Owns the field names of shared types. What a plugin wrote as JSON is passed on as it is, checked to be JSON, and never with a
 //! line break in it: a message is one line.
 
+mod face;
 mod offers;
 mod output;
 mod tool;
@@ -15,19 +16,21 @@ use serde::ser::{Error as _, SerializeMap, Serializer};
 use serde_json::value::RawValue;
 
 use super::error::RpcError;
+use super::sep1686;
 use super::timestamp::iso8601;
 use crate::domain::Json;
 use crate::domain::call::LogLevel;
-use crate::domain::task::{Active, Outcome, Phase, Retention, Task, TaskId};
+use crate::domain::task::{Active, Design, Outcome, Phase, Retention, Task};
 use crate::domain::tool::Meta;
 
+pub(crate) use face::{OnlyRelated, TaskFace, TaskResult};
 pub(crate) use offers::{
     Bare, Body, CompletionBody, ContentsBody, PageBody, PromptBody, PromptView, ResourceView, TemplateView,
 };
 pub(crate) use output::{Blocks, OutputView};
 pub(crate) use tool::{HintsView, IconView, ToolView};
 
-/// `_meta` of everything that belongs to a task.
+/// `_meta` of everything that belongs to a task of the core.
 pub(crate) const RELATED_TASK: &str = "io.modelcontextprotocol/related-task";
 /// `_meta` of a `CreateTaskResult`: what a model may be told meanwhile.
 pub(crate) const MODEL_IMMEDIATE_RESPONSE: &str = "io.modelcontextprotocol/model-immediate-response";
@@ -54,22 +57,42 @@ impl Serialize for Raw<'_> {
     }
 }
 
-/// `{"taskId": …}`.
-#[derive(Serialize)]
+/// The task that a message belongs to: the key of `_meta` that its design has for that, and the id that its client knows.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Related {
+pub(crate) struct RelatedTask {
+    #[serde(skip)]
+    pub(crate) key: &'static str,
     task_id: String,
+}
+
+impl From<&Task> for RelatedTask {
+    fn from(task: &Task) -> Self {
+        let key = match task.design() {
+            Design::Core2025 | Design::Extension2026 => RELATED_TASK,
+            Design::Sep1686 => sep1686::RELATED_TASK,
+        };
+        Self { key, task_id: sep1686::wire_id(task).into_owned() }
+    }
+}
+
+#[cfg(test)]
+impl RelatedTask {
+    /// A task of the core.
+    pub(crate) fn core(id: crate::domain::task::TaskId) -> Self {
+        Self { key: RELATED_TASK, task_id: id.to_string() }
+    }
 }
 
 /// `_meta`: what a plugin attached, and the task that it belongs to. Keys that MCP reserves are the host's alone.
 pub(crate) struct MetaView<'a> {
     pub(crate) meta: &'a [(String, Json)],
-    pub(crate) related: Option<TaskId>,
+    pub(crate) related: Option<&'a RelatedTask>,
 }
 
 impl<'a> MetaView<'a> {
     /// `None` when there is nothing to say.
-    pub(crate) fn new(meta: &'a Meta, related: Option<TaskId>) -> Option<Self> {
+    pub(crate) fn new(meta: &'a Meta, related: Option<&'a RelatedTask>) -> Option<Self> {
         (related.is_some() || meta.iter().any(|(key, _)| !reserved(key))).then_some(Self { meta, related })
     }
 }
@@ -83,16 +106,18 @@ impl Serialize for MetaView<'_> {
                 map.serialize_entry(key, &Raw(value))?;
             }
         }
-        if let Some(id) = self.related {
-            map.serialize_entry(RELATED_TASK, &Related { task_id: id.to_string() })?;
+        if let Some(related) = self.related {
+            map.serialize_entry(related.key, related)?;
         }
         map.end()
     }
 }
 
-/// Whether a `_meta` key has a prefix whose second label is `modelcontextprotocol` or `mcp`, or is a bare key with a meaning.
+/// Whether a `_meta` key has a prefix whose second label is `modelcontextprotocol` or `mcp`, or that of SEP-1686, or is a bare key
+/// with a meaning.
 pub(crate) fn reserved(key: &str) -> bool {
     match key.split_once('/') {
+        Some(("modelcontextprotocol.io", _)) => true,
         Some((prefix, _)) => matches!(prefix.split('.').nth(1), Some("modelcontextprotocol" | "mcp")),
         None => key == "progressToken",
     }

@@ -5,6 +5,7 @@ use serde_json::Value;
 use super::bindings::bulkhead::plugin::task as wit;
 use super::json::{accept_meta, accept_object};
 use super::limits::{QUESTION_BYTES_MAX, QUESTIONS_MAX};
+use super::sampling;
 use crate::domain::call::{Answer, AskError, ClientFeature, ClientFeatures, ElicitationAction, InputRequest, Question};
 
 /// Checks the questions of one `ask` against the interface and against what the client declared.
@@ -76,6 +77,7 @@ fn question(question: wit::Question, new_id: &mut impl FnMut() -> String) -> Res
         }
         wit::Question::Sampling(params) => {
             bounded(params.len())?;
+            sampling::check(&object(&params).map_err(|wrong| format!("sampling parameters: {wrong}"))?)?;
             Ok(Question::Sampling(accept_object(&params)?))
         }
         wit::Question::Roots => Ok(Question::Roots),
@@ -198,6 +200,16 @@ mod tests {
             ask("k", with_context, &[ClientFeature::Sampling]),
             Err(AskError::Unsupported(ClientFeature::SamplingContext))
         );
+    }
+
+    #[test]
+    fn malformed_sampling_is_not_asked() {
+        let features = [ClientFeature::Sampling];
+        let sampling = |text: &str| ask("k", wit::Question::Sampling(text.to_owned()), &features);
+        assert!(sampling(r#"{"messages":[],"maxTokens":5}"#).is_ok());
+        for bad in ["[]", "{", r#"{"messages":[]}"#] {
+            assert!(matches!(sampling(bad), Err(AskError::Invalid(_))), "{bad}");
+        }
     }
 
     #[test]

@@ -82,6 +82,18 @@ impl Cache {
         }
     }
 
+    /// Removes the compiled code of a component, whichever engine it is for.
+    pub(super) fn remove(&self, digest: &[u8; 32]) -> io::Result<()> {
+        let begins = format!("{}-", hex(digest));
+        for entry in fs::read_dir(&self.folder)? {
+            let entry = entry?;
+            if entry.file_name().to_string_lossy().starts_with(&begins) {
+                fs::remove_file(entry.path())?;
+            }
+        }
+        Ok(())
+    }
+
     fn write(&self, name: &str, code: &[u8]) -> io::Result<()> {
         let tag = self.mac(name, code).ok_or_else(|| io::Error::other("no key"))?.finalize().into_bytes();
         write_new(&self.folder, name, &[&tag, code])

@@ -1,12 +1,14 @@
 //! One call in one fresh store: what the store holds, and how it runs to its end.
 
+use std::ops::Deref;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 use wasmtime::component::{Instance, InstancePre, ResourceTable};
 use wasmtime::{Engine, UpdateDeadline};
 use wasmtime_wasi::{FsPerms, WasiCtx, WasiCtxBuilder, WasiCtxView, WasiView};
@@ -39,11 +41,50 @@ pub(super) struct Plugin {
     pub(super) granted: Arc<Granted>,
     /// By the name inside the plugin.
     pub(super) entries: Vec<Arc<ToolEntry>>,
+    /// Running and waiting.
+    pub(super) calls: AtomicUsize,
+    /// Whether its calls have to end.
+    pub(super) withdrawn: watch::Sender<bool>,
 }
 
 impl Plugin {
+    /// How many calls of it there are at this moment, running and waiting.
+    pub(super) fn calls(&self) -> usize {
+        self.calls.load(Ordering::Acquire)
+    }
+
+    /// Done when its calls have to end.
+    async fn when_withdrawn(&self) {
+        // The sender lives as long as the plugin.
+        let _ = self.withdrawn.subscribe().wait_for(|withdrawn| *withdrawn).await;
+    }
+
     fn entry(&self, tool: &str) -> Option<&Arc<ToolEntry>> {
         self.entries.iter().find(|entry| entry.plugin_tool == tool)
+    }
+}
+
+/// A plugin in the hands of one call.
+pub(super) struct Occupied(Arc<Plugin>);
+
+impl Occupied {
+    pub(super) fn new(plugin: Arc<Plugin>) -> Self {
+        plugin.calls.fetch_add(1, Ordering::AcqRel);
+        Self(plugin)
+    }
+}
+
+impl Deref for Occupied {
+    type Target = Plugin;
+
+    fn deref(&self) -> &Plugin {
+        &self.0
+    }
+}
+
+impl Drop for Occupied {
+    fn drop(&mut self) {
+        self.0.calls.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
@@ -180,16 +221,23 @@ impl WasiHttpView for Call {
 }
 
 /// Runs a call to its end and says how it ended, last of all.
-pub(super) async fn run(ground: Ground, plugin: Arc<Plugin>, spec: CallSpec, shared: Arc<Shared>, outbox: Outbox) {
-    let name = Arc::clone(&plugin.name);
-    let outcome = AssertUnwindSafe(execute(&ground, &plugin, spec, shared, &outbox)).catch_unwind().await;
-    let outcome = outcome.unwrap_or_else(|_| Err(fault::internal(&name, "the host panicked in a call")));
+pub(super) async fn run(ground: Ground, plugin: Occupied, spec: CallSpec, shared: Arc<Shared>, outbox: Outbox) {
+    let call = AssertUnwindSafe(execute(&ground, &plugin, spec, shared, &outbox)).catch_unwind();
+    let outcome = tokio::select! {
+        biased;
+        outcome = call => {
+            outcome.unwrap_or_else(|_| Err(fault::internal(&plugin.name, "the host panicked in a call")))
+        }
+        () = plugin.when_withdrawn() => Err(fault::withdrawn()),
+    };
+    // What comes now is the receiver's time.
+    drop(plugin);
     outbox.finish(CallEvent::Finished(outcome)).await;
 }
 
 async fn execute(
     ground: &Ground,
-    plugin: &Arc<Plugin>,
+    plugin: &Plugin,
     spec: CallSpec,
     shared: Arc<Shared>,
     outbox: &Outbox,

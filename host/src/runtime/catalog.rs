@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::schema::Validator;
 use crate::domain::limits::CallLimits;
-use crate::domain::offer::{Prompt, ResourceTemplate};
+use crate::domain::offer::{Prompt, Resource, ResourceTemplate};
 use crate::domain::task::PluginVersion;
 use crate::domain::tool::Tool;
 use crate::domain::uri_template::UriTemplate;
@@ -59,8 +59,8 @@ pub struct Offers {
     pub library: Arc<Library>,
     pub prompts: Vec<Arc<PromptEntry>>,
     pub templates: Vec<Arc<TemplateEntry>>,
-    /// Resources that it listed when it was loaded: they are its own. It may list others later.
-    pub uris: Vec<String>,
+    /// What it listed when it was loaded: they are its own. It may list others later.
+    pub resources: Vec<Resource>,
 }
 
 /// Everything, tools and prompts in the order of their names.
@@ -87,7 +87,8 @@ impl Catalog {
     #[must_use]
     pub fn with(mut self, offers: impl IntoIterator<Item = Offers>) -> Self {
         for plugin in offers {
-            self.owners.extend(plugin.uris.into_iter().map(|uri| (uri, Arc::clone(&plugin.library))));
+            self.owners
+                .extend(plugin.resources.into_iter().map(|resource| (resource.uri, Arc::clone(&plugin.library))));
             self.prompts.extend(plugin.prompts);
             self.templates.extend(plugin.templates);
             self.libraries.push(plugin.library);

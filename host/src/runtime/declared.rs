@@ -6,7 +6,8 @@ use std::sync::Arc;
 use super::ToolEntry;
 use super::bindings::exports::bulkhead::plugin::tools as wit;
 use super::json::{accept, accept_meta};
-use super::load::ToolPolicy;
+use super::load::{ToolPolicy, UnknownTools};
+use super::mirrored;
 use super::output::icons;
 use super::schema::Validator;
 use super::world::{escaped, is_control};
@@ -30,6 +31,7 @@ pub(super) struct Terms<'a> {
     pub(super) prefix: &'a str,
     pub(super) limits: &'a CallLimits,
     pub(super) tools: &'a BTreeMap<String, ToolPolicy>,
+    pub(super) unknown_tools: UnknownTools,
     pub(super) rerun: bool,
 }
 
@@ -55,7 +57,8 @@ pub(super) fn entries(declared: Vec<wit::Tool>, terms: &Terms<'_>) -> Result<Vec
             Err(wrong) => problems.extend(wrong.into_iter().map(|wrong| format!("tool {shown:?}: {wrong}"))),
         }
     }
-    for name in terms.tools.keys().filter(|name| !seen.contains(*name)) {
+    let strict = terms.unknown_tools == UnknownTools::Refuse;
+    for name in terms.tools.keys().filter(|name| strict && !seen.contains(*name)) {
         problems.push(format!("the configuration names a tool {name:?} that the plugin does not offer"));
     }
     if problems.is_empty() { Ok(entries) } else { Err(problems) }
@@ -68,8 +71,13 @@ fn entry(tool: wit::Tool, terms: &Terms<'_>) -> Result<ToolEntry, Vec<String>> {
     check_line("title", tool.title.as_deref().unwrap_or_default(), TITLE_BYTES_MAX, &mut wrong);
     check_description(&tool.description, &mut wrong);
 
-    let input = schema("input schema", &tool.input_schema, &mut wrong);
-    let output = tool.output_schema.as_ref().and_then(|text| schema("output schema", text, &mut wrong));
+    let input = schema("input schema", &tool.input_schema, Validator::compile, &mut wrong);
+    if let Some((text, _)) = &input {
+        let marks = mirrored::problems(&serde_json::from_str(text.as_str()).unwrap_or_default());
+        wrong.extend(marks.into_iter().map(|problem| format!("input schema: {problem}")));
+    }
+    let output = tool.output_schema.as_ref();
+    let output = output.and_then(|text| schema("output schema", text, Validator::compile_any, &mut wrong));
     let meta = accept_meta(tool.meta).map_err(|problem| wrong.push(problem)).unwrap_or_default();
     let policy = terms.tools.get(&tool.name);
     let task_support = narrowed(tool.task_support, policy.and_then(|policy| policy.task_support), &mut wrong);
@@ -142,8 +150,13 @@ pub(super) fn check_description(text: &str, wrong: &mut Vec<String>) {
     }
 }
 
-fn schema(what: &str, text: &str, wrong: &mut Vec<String>) -> Option<(Json, Validator)> {
-    match (Validator::compile(text), accept(text)) {
+fn schema(
+    what: &str,
+    text: &str,
+    compile: fn(&str) -> Result<Validator, Vec<String>>,
+    wrong: &mut Vec<String>,
+) -> Option<(Json, Validator)> {
+    match (compile(text), accept(text)) {
         (Ok(validator), Ok(text)) => Some((text, validator)),
         (Err(problems), _) => {
             wrong.extend(problems.into_iter().map(|problem| format!("{what}: {problem}")));
@@ -171,5 +184,77 @@ fn narrowed(declared: wit::TaskSupport, wanted: Option<TaskSupport>, wrong: &mut
                 .push(format!("the configuration makes its task support {wanted:?}, but the plugin says {declared:?}"));
             declared
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runtime::bindings::bulkhead::plugin::types as wit_types;
+
+    fn icon(src: &str) -> wit_types::Icon {
+        wit_types::Icon { src: src.to_owned(), mime_type: None, sizes: Vec::new(), theme: None }
+    }
+
+    fn declare(input_schema: &str) -> Result<Vec<Arc<ToolEntry>>, Vec<String>> {
+        let limits = CallLimits {
+            cpu_ms: 1,
+            wall_ms: 1,
+            memory_bytes: 1,
+            arguments_bytes: 1,
+            result_bytes: 1,
+            log_bytes: 1,
+            events_per_second: 1,
+            promote_after_ms: 1,
+            cancel_grace_ms: 1,
+            epoch_tick_ms: 1,
+        };
+        let version = PluginVersion { name: "p".to_owned(), digest: [0; 32] };
+        let terms = Terms {
+            version: &version,
+            prefix: "",
+            limits: &limits,
+            tools: &BTreeMap::new(),
+            unknown_tools: UnknownTools::Refuse,
+            rerun: false,
+        };
+        let tool = wit::Tool {
+            name: "marked".to_owned(),
+            title: None,
+            description: "d".to_owned(),
+            input_schema: input_schema.to_owned(),
+            output_schema: None,
+            annotations: None,
+            task_support: wit::TaskSupport::Forbidden,
+            icons: [
+                "https://a.example/i.png",
+                "javascript:alert(1)",
+                "data:image/png;base64,AA==",
+                "http://a",
+                "file:///a",
+            ]
+            .map(icon)
+            .into(),
+            meta: Vec::new(),
+        };
+        entries(vec![tool], &terms)
+    }
+
+    #[test]
+    fn icons_that_clients_would_not_load_are_dropped() {
+        let kept = declare(r#"{"type":"object"}"#).unwrap();
+        let sources: Vec<_> = kept[0].tool.icons.iter().map(|icon| icon.src.as_str()).collect();
+        assert_eq!(sources, ["https://a.example/i.png", "data:image/png;base64,AA=="]);
+    }
+
+    #[test]
+    fn a_tool_that_clients_would_drop_is_refused() {
+        let schema = |name: &str| {
+            format!(r#"{{"type":"object","properties":{{"a":{{"type":"string","x-mcp-header":"{name}"}}}}}}"#)
+        };
+        let kept = declare(&schema("Region")).unwrap();
+        assert!(kept[0].tool.input_schema.as_str().contains("x-mcp-header"), "it is listed as it was declared");
+        let wrong = declare(&schema("no token")).unwrap_err();
+        assert!(wrong[0].contains("\"marked\": input schema: x-mcp-header"), "{wrong:?}");
     }
 }

@@ -203,6 +203,8 @@ fn tls_config() -> Result<Arc<rustls::ClientConfig>, Error> {
     }
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let roots = rustls::RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
+    #[cfg(test)]
+    let roots = tests::with_own_root(roots);
     let config = rustls::ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(|_| Error::ConfigurationError)?
@@ -287,6 +289,12 @@ impl Body for Bounded {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The suites have a server of their own.
+    pub(super) fn with_own_root(mut roots: rustls::RootCertStore) -> rustls::RootCertStore {
+        roots.add(include_bytes!("tests/tls/root.der").as_slice().into()).unwrap();
+        roots
+    }
 
     #[tokio::test]
     async fn a_public_name_that_resolves_to_loopback_is_refused() {

@@ -1,6 +1,7 @@
 //! What a component exports: its interfaces, and the one place where they are called.
 //!
-//! Every plugin exports tools; resources, prompts and completions are looked up in each component and taken where they are there.
+//! Every plugin of our world exports tools; resources, prompts and completions are looked up in each component and taken where they
+//! are there. The functions of a component that does not know us are tools too.
 
 use wasmtime::component::types::ComponentItem;
 use wasmtime::component::{ComponentExportIndex, Instance, InstancePre};
@@ -8,7 +9,9 @@ use wasmtime::component::{ComponentExportIndex, Instance, InstancePre};
 use super::bindings::bulkhead::plugin::types as wit;
 use super::bindings::exports::bulkhead::plugin::{completions, prompts, resources, tools};
 use super::call::Call;
+use super::load::Raw as Component;
 use super::operation::Operation;
+use super::typed;
 use super::world::escaped;
 use crate::domain::offer::Reference;
 
@@ -22,11 +25,18 @@ type CalledTool = (Result<tools::ToolOutput, wit::CallError>,);
 
 /// The interfaces of one component.
 pub(super) struct Exports {
-    tools: tools::GuestIndices,
-    call_tool: ComponentExportIndex,
+    tools: Tools,
     resources: Option<resources::GuestIndices>,
     prompts: Option<prompts::GuestIndices>,
     completions: Option<completions::GuestIndices>,
+}
+
+/// Where a component's tools come from.
+enum Tools {
+    /// It lists them.
+    Listed { tools: tools::GuestIndices, call_tool: ComponentExportIndex },
+    /// They are its functions.
+    Typed(typed::Functions),
 }
 
 /// What a guest gave back, unchecked.
@@ -50,24 +60,41 @@ impl Exports {
     ///
     /// # Errors
     ///
-    /// When tools are not there, or an interface is there with other types than the world's.
-    pub(super) fn find(instance: &InstancePre<Call>) -> Result<Self, Vec<String>> {
+    /// When tools are not there, an interface is there with other types than the world's, or a function cannot be a tool.
+    pub(super) fn find(instance: &InstancePre<Call>, file: &Component) -> Result<Self, Vec<String>> {
         let mut problems = Vec::new();
-        let found = tools::GuestIndices::new(instance).and_then(|tools| Ok((tools, call_tool(instance)?)));
-        let tools = found.map_err(|error| {
-            let wrong = escaped(&format!("{error:#}"));
-            problems.push(format!("it does not export bulkhead:plugin/tools@0.1.0 of the world: {wrong}"));
+        let listed = tools::GuestIndices::new(instance)
+            .and_then(|tools| Ok(Tools::Listed { tools, call_tool: call_tool(instance)? }));
+        let tools = listed.or_else(|error| {
+            let component = instance.component();
+            let functions = (!typed::is_ours(component))
+                .then(|| typed::Functions::find(component, &file.bytes, file.wit_file.as_deref()));
+            match functions {
+                Some(Ok(functions)) => return Ok(Tools::Typed(functions)),
+                Some(Err(wrong)) => {
+                    problems.push("it does not export bulkhead:plugin/tools@0.1.0 of the world, and its own functions cannot be tools".to_owned());
+                    problems.extend(wrong);
+                }
+                None => {
+                    let wrong = escaped(&format!("{error:#}"));
+                    problems.push(format!("it does not export bulkhead:plugin/tools@0.1.0 of the world: {wrong}"));
+                }
+            }
+            Err(())
         });
         let mut optional = Optional { instance, problems };
         let resources = optional.interface("bulkhead:plugin/resources@", resources::GuestIndices::new);
         let prompts = optional.interface("bulkhead:plugin/prompts@", prompts::GuestIndices::new);
         let completions = optional.interface("bulkhead:plugin/completions@", completions::GuestIndices::new);
         match tools {
-            Ok((tools, call_tool)) if optional.problems.is_empty() => {
-                Ok(Self { tools, call_tool, resources, prompts, completions })
-            }
+            Ok(tools) if optional.problems.is_empty() => Ok(Self { tools, resources, prompts, completions }),
             _ => Err(optional.problems),
         }
+    }
+
+    /// Whether the tools are the component's own functions.
+    pub(super) fn is_typed(&self) -> bool {
+        matches!(self.tools, Tools::Typed(_))
     }
 
     pub(super) fn has_resources(&self) -> bool {
@@ -91,9 +118,14 @@ impl Exports {
     ) -> wasmtime::Result<Result<Raw, wit::CallError>> {
         match operation {
             Operation::CallTool { tool, arguments } => {
-                // Nothing but the one function that is called: checking the types of the others takes longer than many tools.
-                let call = instance.get_typed_func::<CallTool<'_>, CalledTool>(&mut *store, self.call_tool)?;
-                let (returned,) = call.call_async(store, (&tool, arguments.as_str())).await?;
+                let returned = match &self.tools {
+                    Tools::Listed { call_tool, .. } => {
+                        // Nothing but the one function that is called: checking the types of the others takes longer than many tools.
+                        let call = instance.get_typed_func::<CallTool<'_>, CalledTool>(&mut *store, call_tool)?;
+                        call.call_async(store, (&tool, arguments.as_str())).await?.0
+                    }
+                    Tools::Typed(functions) => functions.call(store, instance, &tool, arguments.as_str()).await?,
+                };
                 Ok(returned.map(Raw::Tool))
             }
             Operation::ListResources { cursor } => {
@@ -134,7 +166,10 @@ impl Exports {
         store: &mut Store,
         instance: &Instance,
     ) -> wasmtime::Result<Result<Listed, wit::CallError>> {
-        let tools = self.tools.load(&mut *store, instance)?.call_list_tools(&mut *store).await?;
+        let tools = match &self.tools {
+            Tools::Listed { tools, .. } => tools.load(&mut *store, instance)?.call_list_tools(&mut *store).await?,
+            Tools::Typed(functions) => functions.tools(),
+        };
         let templates = match &self.resources {
             None => Vec::new(),
             Some(resources) => match resources.load(&mut *store, instance)?.call_list_templates(&mut *store).await? {
@@ -152,21 +187,25 @@ impl Exports {
         Ok(Ok(Listed { tools, templates, prompts }))
     }
 
-    /// The URIs of the resources that can be listed, as far as a few pages go.
-    pub(super) async fn uris(&self, store: &mut Store, instance: &Instance) -> wasmtime::Result<Vec<String>> {
-        let mut uris = Vec::new();
-        let Some(resources) = &self.resources else { return Ok(uris) };
+    /// The resources that can be listed, as far as a few pages go.
+    pub(super) async fn resources(
+        &self,
+        store: &mut Store,
+        instance: &Instance,
+    ) -> wasmtime::Result<Vec<resources::ResourceInfo>> {
+        let mut listed = Vec::new();
+        let Some(resources) = &self.resources else { return Ok(listed) };
         let guest = resources.load(&mut *store, instance)?;
         let mut cursor = None;
         for _ in 0..LISTED_PAGES_MAX {
             let Ok(page) = guest.call_list_resources(&mut *store, cursor.as_deref()).await? else { break };
-            uris.extend(page.items.into_iter().map(|resource| resource.uri));
+            listed.extend(page.items);
             cursor = page.next;
             if cursor.is_none() {
                 break;
             }
         }
-        Ok(uris)
+        Ok(listed)
     }
 }
 

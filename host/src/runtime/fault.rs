@@ -31,6 +31,12 @@ fn trap(reason: impl Into<String>) -> CallError {
     CallError::Fault { kind: FaultKind::Trap, reason: reason.into() }
 }
 
+/// The operator's patience with calls of a version that was replaced is over.
+pub(super) fn withdrawn() -> CallError {
+    let reason = "the version of the plugin that this call runs was withdrawn; call the tool again".to_owned();
+    CallError::Fault { kind: FaultKind::Deadline, reason }
+}
+
 /// What a call that wasmtime ended with an error ended with.
 pub(super) fn classify(plugin: &str, error: &wasmtime::Error) -> CallError {
     if let Some(hit) = error.downcast_ref::<LimitHit>() {

@@ -1,4 +1,4 @@
-//! What can be read from a component: its manifest, imports, tools, digest and size.
+//! What can be read from a component: its manifest, imports, what it offers, digest and size.
 
 use serde::Deserialize;
 use wasmparser::{Parser, Payload};
@@ -6,6 +6,7 @@ use wasmtime::Engine;
 use wasmtime::component::Component;
 use wasmtime::component::types::ComponentItem;
 
+use crate::domain::offer::{Prompt, Resource, ResourceTemplate};
 use crate::domain::tool::Tool;
 
 /// The custom section with the plugin's wishes, written by its build.
@@ -35,7 +36,13 @@ pub struct Inspection {
     /// `interface.function`, in the order of the component.
     pub imports: Vec<String>,
     pub exports: Vec<String>,
+    /// Whether the component knows nothing of this host, so that its functions are the tools.
+    pub typed: bool,
     pub tools: Vec<Tool>,
+    pub prompts: Vec<Prompt>,
+    pub templates: Vec<ResourceTemplate>,
+    /// Those that it lists without any grant, as far as a few pages go.
+    pub resources: Vec<Resource>,
 }
 
 /// Finds the manifest, in the component or in a module inside it.

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
 use sha2::{Digest as _, Sha256};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use wasmtime::component::{Component, HasSelf, InstancePre, Linker};
 
 use super::bindings::PluginFull;
@@ -20,13 +21,15 @@ use super::limits::{INSTANCES_MAX, LIST_CPU_MS, LIST_WALL_MS, MEMORIES_MAX, TABL
 use super::offers;
 use super::output;
 use super::policy::{Granted, Grants};
+use super::typed;
 use super::world::escaped;
 use super::{CallFacts, Library, OnDemand, ToolEntry};
 use crate::domain::Json;
 use crate::domain::call::{CallError, ClientFeatures};
 use crate::domain::limits::CallLimits;
+use crate::domain::offer::Resource;
 use crate::domain::task::{CallId, PluginVersion};
-use crate::domain::tool::TaskSupport;
+use crate::domain::tool::{TaskSupport, Tool, ToolAnnotations};
 
 /// Bytes of a component. Stops a compiler bomb.
 const COMPONENT_BYTES_MAX: u64 = 128 << 20;
@@ -62,8 +65,17 @@ pub struct PluginSource {
 pub struct ToolPolicy {
     /// May narrow what the plugin says.
     pub task_support: Option<TaskSupport>,
+    pub presentation: Presentation,
     /// The plugin's limits with the tool's own values already in place.
     pub limits: CallLimits,
+}
+
+/// What the operator says about a function of a component that says nothing itself. Plugins of our world speak for themselves.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Presentation {
+    pub title: Option<String>,
+    pub description: Option<String>,
+    pub annotations: Option<ToolAnnotations>,
 }
 
 /// Why a plugin is not loaded: everything that is wrong with it.
@@ -85,6 +97,13 @@ pub struct LoadedPlugin {
     pub(super) source: PluginSource,
 }
 
+impl LoadedPlugin {
+    /// Its tools, each with its name inside the plugin: without the operator's prefix.
+    pub fn own_tools(&self) -> impl Iterator<Item = (&str, &Tool)> {
+        self.tools.iter().map(|entry| (entry.plugin_tool.as_str(), &entry.tool))
+    }
+}
+
 impl std::fmt::Debug for LoadedPlugin {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("LoadedPlugin").field("version", &self.version).field("tools", &self.tools.len()).finish()
@@ -96,20 +115,31 @@ pub(super) struct Raw {
     pub(super) bytes: Arc<[u8]>,
     pub(super) digest: [u8; 32],
     pub(super) manifest: Option<Manifest>,
+    /// Where its author's WIT would be: beside it, under the same name.
+    pub(super) wit_file: Option<PathBuf>,
 }
 
 /// Reads a component and checks that it is one.
 pub(super) fn read(source: &Source) -> Result<Raw, Vec<String>> {
     let bytes: Arc<[u8]> = match source {
         Source::Bytes(bytes) => Arc::clone(bytes),
-        Source::File(path) => read_file(path).map_err(|wrong| vec![wrong])?.into(),
+        Source::File(path) => read_component(path).map_err(|wrong| vec![wrong])?.into(),
     };
     check_kind(&bytes).map_err(|wrong| vec![wrong])?;
     let manifest = super::inspect::manifest(&bytes).map_err(|wrong| vec![wrong])?;
-    Ok(Raw { digest: Sha256::digest(&bytes).into(), bytes, manifest })
+    let wit_file = match source {
+        Source::File(path) => Some(path.with_extension("wit")),
+        Source::Bytes(_) => None,
+    };
+    Ok(Raw { digest: Sha256::digest(&bytes).into(), bytes, manifest, wit_file })
 }
 
-fn read_file(path: &Path) -> Result<Vec<u8>, String> {
+/// Reads a component's file, if it is not larger than one may be.
+///
+/// # Errors
+///
+/// In words for the operator.
+pub fn read_component(path: &Path) -> Result<Vec<u8>, String> {
     let size = std::fs::metadata(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?.len();
     if size > COMPONENT_BYTES_MAX {
         return Err(format!("{size} bytes; a component has at most {COMPONENT_BYTES_MAX}"));
@@ -177,14 +207,18 @@ pub(super) fn compile(engine: &wasmtime::Engine, bytes: &[u8]) -> Result<Compone
     })
 }
 
-/// Links a component: every import is there, and what it exports is the world.
-pub(super) fn link(linker: &Linker<Call>, component: &Component) -> Result<(InstancePre<Call>, Exports), Vec<String>> {
+/// Links a component: every import is there, and what it exports is the world, or functions that can be tools.
+pub(super) fn link(
+    linker: &Linker<Call>,
+    component: &Component,
+    raw: &Raw,
+) -> Result<(InstancePre<Call>, Exports), Vec<String>> {
     let mut problems = resources(component);
     let instance = linker.instantiate_pre(component).map_err(|error| {
         problems.push(format!("its imports cannot be satisfied: {}", escaped(&format!("{error:#}"))));
     });
     let Ok(instance) = instance else { return Err(problems) };
-    let exports = Exports::find(&instance).map_err(|wrong| problems.extend(wrong));
+    let exports = Exports::find(&instance, raw).map_err(|wrong| problems.extend(wrong));
     match exports {
         Ok(exports) if problems.is_empty() => Ok((instance, exports)),
         _ => Err(problems),
@@ -213,12 +247,13 @@ pub(super) async fn list(
     instance: &InstancePre<Call>,
     exports: &Arc<Exports>,
     limits: &CallLimits,
-) -> Result<(Listed, Vec<String>), String> {
+) -> Result<(Listed, Vec<Resource>), String> {
     let limits = CallLimits { cpu_ms: LIST_CPU_MS, wall_ms: LIST_WALL_MS, ..limits.clone() };
+    let what = if exports.is_typed() { "it cannot be started" } else { "list-tools failed" };
     let failed = |error| match error {
-        CallError::Fault { reason, .. } => format!("list-tools failed: {reason}"),
+        CallError::Fault { reason, .. } => format!("{what}: {reason}"),
         CallError::Interrupted => "the host is shutting down".to_owned(),
-        _ => format!("list-tools failed (it may need more than {INSTANCES_MAX} instances; see the log)"),
+        _ => format!("{what} (it may need more than {INSTANCES_MAX} instances; see the log)"),
     };
     let visitor = Arc::clone(exports);
     let listed = visit(ground, instance, unheard(name, &limits)?, &limits, move |store, instance| {
@@ -229,15 +264,15 @@ pub(super) async fn list(
         return Ok((listed, Vec::new()));
     }
     let visitor = Arc::clone(exports);
-    let uris = visit(ground, instance, unheard(name, &limits)?, &limits, move |store, instance| {
-        Box::pin(async move { visitor.uris(store, &instance).await })
+    let resources = visit(ground, instance, unheard(name, &limits)?, &limits, move |store, instance| {
+        Box::pin(async move { visitor.resources(store, &instance).await })
     });
     // What cannot be listed without grants may well be listed in a call; then it belongs to nobody beforehand.
-    let uris = uris.await.unwrap_or_else(|error| {
+    let resources = resources.await.unwrap_or_else(|error| {
         tracing::debug!(plugin = &**name, %error, "resources cannot be listed at load");
         Vec::new()
     });
-    Ok((listed, uris))
+    Ok((listed, offers::listable(resources)))
 }
 
 /// A call that nobody listens to: a plugin that asks or reports while it is loaded talks to the wall.
@@ -271,18 +306,28 @@ pub(super) struct Prepared {
     pub(super) instance: InstancePre<Call>,
     pub(super) exports: Arc<Exports>,
     pub(super) listed: Listed,
-    /// Of the resources that it lists.
-    pub(super) uris: Vec<String>,
+    /// Those that it lists without grants.
+    pub(super) resources: Vec<Resource>,
+}
+
+/// What a policy about a tool means that the plugin does not offer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum UnknownTools {
+    /// A mistake in the configuration.
+    Refuse,
+    /// It is about another version of the plugin.
+    Ignore,
 }
 
 /// The last step: what it offers, on the operator's terms.
-pub(super) fn finish(prepared: Prepared) -> Result<LoadedPlugin, Vec<String>> {
-    let Prepared { source, version, granted, instance, exports, mut listed, uris } = prepared;
+pub(super) fn finish(prepared: Prepared, unknown_tools: UnknownTools) -> Result<LoadedPlugin, Vec<String>> {
+    let Prepared { source, version, granted, instance, exports, mut listed, resources } = prepared;
     let terms = Terms {
         version: &version,
         prefix: &source.prefix,
         limits: &source.limits,
         tools: &source.tools,
+        unknown_tools,
         rerun: source.rerun,
     };
     let library = Arc::new(Library {
@@ -292,10 +337,15 @@ pub(super) fn finish(prepared: Prepared) -> Result<LoadedPlugin, Vec<String>> {
         has_prompts: exports.has_prompts(),
         has_completions: exports.has_completions(),
     });
+    if exports.is_typed() {
+        typed::present(&mut listed.tools, &source.tools);
+    } else {
+        refuse_presentations(&source.tools)?;
+    }
     let tools = declared::entries(std::mem::take(&mut listed.tools), &terms);
     let offers = offers::declared(listed, &source.prefix, &library);
     let (tools, offers) = match (tools, offers) {
-        (Ok(tools), Ok(offers)) => (tools, Offers { uris, ..offers }),
+        (Ok(tools), Ok(offers)) => (tools, Offers { resources, ..offers }),
         (tools, offers) => {
             return Err(tools.err().into_iter().chain(offers.err()).flatten().collect());
         }
@@ -306,6 +356,22 @@ pub(super) fn finish(prepared: Prepared) -> Result<LoadedPlugin, Vec<String>> {
         exports,
         granted: Arc::new(granted),
         entries: tools.clone(),
+        calls: AtomicUsize::new(0),
+        withdrawn: watch::channel(false).0,
     };
     Ok(LoadedPlugin { version, tools, offers, plugin: Arc::new(plugin), source })
+}
+
+/// The operator's words would stand beside those of the plugin, and clients could not tell whose they are.
+fn refuse_presentations(tools: &BTreeMap<String, ToolPolicy>) -> Result<(), Vec<String>> {
+    let presented = tools.iter().filter(|(_, policy)| policy.presentation != Presentation::default());
+    let problems: Vec<_> = presented
+        .map(|(name, _)| {
+            format!(
+                "tool {name:?}: the plugin itself says title, description and annotations; the configuration says them \
+                 only for components whose functions are the tools"
+            )
+        })
+        .collect();
+    if problems.is_empty() { Ok(()) } else { Err(problems) }
 }

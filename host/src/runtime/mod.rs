@@ -20,21 +20,27 @@ mod gate;
 mod imports;
 pub mod inspect;
 mod json;
+mod kept;
 mod limits;
 mod load;
+mod mirrored;
 mod offers;
 mod operation;
 mod output;
 pub mod policy;
+mod published;
+mod sampling;
 pub mod sandbox;
 pub mod schema;
 mod supervise;
 #[cfg(test)]
 mod tests;
+mod typed;
 mod world;
 
 use std::sync::Arc;
 
+use futures::future::BoxFuture;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::domain::Json;
@@ -44,7 +50,8 @@ use crate::domain::task::{CallId, PluginVersion};
 
 pub use catalog::{Catalog, Library, PromptEntry, TemplateEntry, ToolEntry};
 pub use gate::Shared;
-pub use load::{LoadError, LoadedPlugin, PluginSource, Source, ToolPolicy};
+pub use kept::Kept;
+pub use load::{LoadError, LoadedPlugin, PluginSource, Presentation, Source, ToolPolicy, read_component};
 pub use operation::{Operation, Returned};
 pub use sandbox::{Sandbox, SandboxConfig, SandboxError};
 
@@ -177,6 +184,13 @@ pub enum StartError {
 pub trait Executor: Send + Sync + 'static {
     /// What is offered at this moment; a caller keeps one snapshot from begin to end.
     fn catalog(&self) -> Arc<Catalog>;
+
+    /// A tool as a version offers it that may not be offered any more, made ready if need be; `name` has the prefix in front.
+    /// `None`: this version cannot run here any more, or has no such tool.
+    fn tool<'a>(&'a self, version: &'a PluginVersion, name: &'a str) -> BoxFuture<'a, Option<Arc<ToolEntry>>> {
+        let offered = self.catalog().get(name).filter(|entry| entry.plugin == *version).cloned();
+        Box::pin(std::future::ready(offered))
+    }
 
     /// Starts a call on the guests' own threads. Everything that goes wrong from here on is a `Finished` event.
     fn start(&self, spec: CallSpec) -> Result<Running, StartError>;

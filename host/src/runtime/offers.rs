@@ -56,7 +56,7 @@ pub(super) fn declared(listed: Listed, prefix: &str, library: &Arc<Library>) -> 
         return Err(problems);
     }
     let mut offers =
-        Offers { library: Arc::clone(library), prompts: Vec::new(), templates: Vec::new(), uris: Vec::new() };
+        Offers { library: Arc::clone(library), prompts: Vec::new(), templates: Vec::new(), resources: Vec::new() };
     let mut seen = HashSet::new();
     for listed in prompts {
         let shown = escaped(&listed.name).to_string();
@@ -139,6 +139,11 @@ fn template(template: wit_resources::ResourceTemplate) -> Result<(ResourceTempla
         meta,
     };
     Ok((checked, parsed))
+}
+
+/// The resources that a plugin listed when it was loaded, without those that no page may hold.
+pub(super) fn listable(returned: Vec<wit_resources::ResourceInfo>) -> Vec<Resource> {
+    returned.into_iter().filter_map(|item| listed(item).ok()).collect()
 }
 
 /// A page of resources.
@@ -228,4 +233,27 @@ fn within(bytes: usize, bytes_max: u64) -> Result<(), CallError> {
         return Err(limit(format!("the plugin returned {bytes} bytes; {} is the most", Bytes(bytes_max))));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_more_values_than_a_client_may_get() {
+        let returned = |count: usize, total| completions::Completion {
+            values: (0..count).map(|number| number.to_string()).collect(),
+            total,
+            has_more: false,
+            meta: Vec::new(),
+        };
+        let all = completion(returned(100, None)).unwrap();
+        assert_eq!((all.values.len(), all.total, all.has_more), (100, Some(100), false));
+        let cut = completion(returned(101, None)).unwrap();
+        assert_eq!((cut.values.len(), cut.total, cut.has_more), (100, Some(101), true));
+        let few = completion(returned(1, Some(7))).unwrap();
+        assert_eq!((few.values.len(), few.total, few.has_more), (1, Some(7), false));
+        let long = completions::Completion { values: vec!["x".repeat(VALUE_BYTES_MAX + 1)], ..returned(0, None) };
+        assert!(completion(long).is_err());
+    }
 }

@@ -7,7 +7,7 @@ use super::bindings::bulkhead::plugin::types as wit;
 use super::bindings::exports::bulkhead::plugin::tools::ToolOutput as WitOutput;
 use super::exports::Raw;
 use super::fault::{self, invalid_output, limit};
-use super::json::{accept, accept_meta, accept_object};
+use super::json::{accept, accept_meta};
 use super::limits::Bytes;
 use super::offers;
 use super::operation::Returned;
@@ -35,7 +35,7 @@ fn output(returned: WitOutput, bytes_max: u64, schema: Option<&Validator>) -> Re
     }
     let structured = returned
         .structured
-        .map(|text| accept_object(&text).map_err(|wrong| invalid_output(format!("structured content: {wrong}"))))
+        .map(|text| accept(&text).map_err(|wrong| invalid_output(format!("structured content: {wrong}"))))
         .transpose()?;
     if let (Some(schema), false) = (schema, returned.is_error) {
         let Some(structured) = &structured else {

@@ -3,29 +3,33 @@
 //! Owns the engine, the guests' threads, the catalog and the folder of accepted components. Invariant: the catalog changes as a
 //! whole, a call keeps the version that it started with, and a plugin that is wrong stops no other.
 
-use std::collections::{HashMap, HashSet};
-use std::fs;
+mod loading;
+
+use std::collections::HashSet;
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use futures::future::BoxFuture;
 use tokio::sync::{Semaphore, mpsc};
-use wasmtime::component::{Component, Linker};
+use tracing::Instrument as _;
+use wasmtime::component::Linker;
 
-use super::cache::{Cache, write_new};
-use super::call::{self, Call, Ground, Plugin};
+use super::cache::Cache;
+use super::call::{self, Call, Ground, Occupied};
 use super::clash;
 use super::engine;
 use super::events::Outbox;
 use super::fault;
-use super::inspect::{self, Inspection, hex};
+use super::kept::Kept;
 use super::limits::EVENTS_QUEUED_MAX;
-use super::load::{self, LoadError, LoadedPlugin, PluginSource, Prepared, Raw, Source};
-use super::policy::Granted;
-use super::{CallEvent, CallSpec, Catalog, Control, Executor, Running, Shared, StartError, StopOnDrop};
+use super::load::{self, LoadError, LoadedPlugin, PluginSource};
+use super::published::{Published, lists_that_differ};
+use super::{
+    CallEvent, CallSpec, Catalog, Control, Executor, ListKind, Running, Shared, StartError, StopOnDrop, ToolEntry,
+};
 use crate::domain::call::CallError;
 use crate::domain::task::PluginVersion;
 
@@ -67,21 +71,13 @@ pub struct Sandbox {
     instances: usize,
     linker: Linker<Call>,
     cache: Cache,
-    components: PathBuf,
+    kept: Kept,
     environment: fn(&str) -> Option<String>,
     published: ArcSwap<Published>,
+    /// Many calls may wait for one version: it is loaded once.
+    loading: tokio::sync::Mutex<()>,
     threads: Mutex<Option<tokio::runtime::Runtime>>,
     guests: tokio::runtime::Handle,
-}
-
-/// What can be called right now.
-#[derive(Default)]
-struct Published {
-    catalog: Arc<Catalog>,
-    /// Also older versions: tasks that started with one keep it.
-    versions: HashMap<PluginVersion, Arc<Plugin>>,
-    /// The present policy of each plugin, for older versions that are loaded again.
-    sources: HashMap<String, PluginSource>,
 }
 
 impl Sandbox {
@@ -95,8 +91,7 @@ impl Sandbox {
         let of_engine = |error: wasmtime::Error| SandboxError::Engine(format!("{error:#}"));
         let engine = engine::build(instances).map_err(of_engine)?;
         let linker = load::linker(&engine).map_err(of_engine)?;
-        let components = config.data.join("components");
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(&components).map_err(SandboxError::Data)?;
+        let kept = Kept::open(&config.data).map_err(SandboxError::Data)?;
         let cache = Cache::open(&config.data).map_err(SandboxError::Data)?;
         let threads = engine::guest_threads().map_err(SandboxError::Threads)?;
         engine::tick(&engine, Duration::from_millis(config.epoch_tick_ms.max(1))).map_err(SandboxError::Threads)?;
@@ -107,9 +102,10 @@ impl Sandbox {
             ground: Ground { engine, io: config.io, slots: Arc::new(Semaphore::new(instances as usize)) },
             linker,
             cache,
-            components,
+            kept,
             environment: config.environment,
             published: ArcSwap::default(),
+            loading: tokio::sync::Mutex::default(),
             guests: threads.handle().clone(),
             threads: Mutex::new(Some(threads)),
         }))
@@ -120,196 +116,70 @@ impl Sandbox {
         self.instances
     }
 
-    /// Checks a plugin and makes it ready; nobody can call it before it is [published](Self::publish).
-    ///
-    /// # Errors
-    ///
-    /// Everything that is wrong with it, at once.
-    pub async fn load(self: &Arc<Self>, source: PluginSource) -> Result<LoadedPlugin, LoadError> {
-        let fallback = match (&source.name, &source.component) {
-            (Some(name), _) => name.clone(),
-            (None, Source::File(path)) => path.display().to_string(),
-            (None, Source::Bytes(_)) => "(unnamed)".to_owned(),
-        };
-        let refuse = |problems| LoadError { plugin: fallback.clone(), problems };
-        let (prepared, bytes) = self.prepare(source).await.map_err(refuse)?;
-        let version = prepared.version.clone();
-        let refuse = |problems| LoadError { plugin: version.name.clone(), problems };
-        let loaded = load::finish(prepared).map_err(refuse)?;
-        self.keep(&version.digest, &bytes)
-            .map_err(|error| refuse(vec![format!("it cannot be kept in {}: {error}", self.components.display())]))?;
-        Ok(loaded)
+    /// The components that were accepted.
+    pub fn kept(&self) -> &Kept {
+        &self.kept
     }
 
-    /// Everything up to the operator's terms.
-    async fn prepare(self: &Arc<Self>, source: PluginSource) -> Result<(Prepared, Arc<[u8]>), Vec<String>> {
-        let host = Arc::clone(self);
-        let compiled = tokio::task::spawn_blocking(move || {
-            let raw = load::read(&source.component)?;
-            let mut problems = Vec::new();
-            let name = load::name(&source, raw.manifest.as_ref()).map_err(|wrong| problems.push(wrong));
-            let granted = host.grant(&source).map_err(|wrong| problems.extend(wrong));
-            let linked = match host.compile(&raw) {
-                Ok(component) => load::link(&host.linker, &component).map_err(|wrong| problems.extend(wrong)),
-                Err(wrong) => {
-                    problems.push(wrong);
-                    Err(())
-                }
-            };
-            let (Ok(name), Ok(granted), Ok((instance, exports))) = (name, granted, linked) else {
-                return Err(problems);
-            };
-            let version = PluginVersion { name, digest: raw.digest };
-            Ok((source, version, granted, instance, Arc::new(exports), raw.bytes))
-        });
-        let (source, version, granted, instance, exports, bytes) =
-            compiled.await.unwrap_or_else(|_| Err(vec!["the host panicked while compiling it".to_owned()]))?;
-
-        let ground = self.ground.clone();
-        let name: Arc<str> = version.name.as_str().into();
-        let limits = source.limits.clone();
-        let listing = self.guests.spawn(async move {
-            let listed = load::list(&ground, &name, &instance, &exports, &limits).await;
-            (listed, instance, exports)
-        });
-        let (listed, instance, exports) =
-            listing.await.map_err(|_| vec!["the host panicked while listing its tools".to_owned()])?;
-        let (listed, uris) = listed.map_err(|wrong| vec![wrong])?;
-        Ok((Prepared { source, version, granted, instance, exports, listed, uris }, bytes))
-    }
-
-    fn compile(&self, raw: &Raw) -> Result<Component, String> {
-        if let Some(component) = self.cache.load(&self.ground.engine, &raw.digest, self.engine_hash) {
-            return Ok(component);
-        }
-        let component = load::compile(&self.ground.engine, &raw.bytes)?;
-        self.cache.store(&component, &raw.digest, self.engine_hash);
-        Ok(component)
-    }
-
-    fn grant(&self, source: &PluginSource) -> Result<Granted, Vec<String>> {
-        let mut problems = Vec::new();
-        let directories = &source.grants.directories;
-        for (at, directory) in directories.iter().enumerate() {
-            if !directory.host.is_dir() {
-                problems.push(format!("granted directory {} is not there", directory.host.display()));
-            }
-            if !directory.guest.starts_with('/') {
-                problems.push(format!("granted directory {:?} of the guest does not begin with /", directory.guest));
-            }
-            if directories.iter().take(at).any(|other| other.guest == directory.guest) {
-                problems.push(format!("two granted directories are {:?} for the guest", directory.guest));
-            }
-        }
-        let read = |key: &String| (self.environment)(key).map(|value| (key.clone(), value));
-        if problems.is_empty() {
-            Ok(Granted {
-                directories: source.grants.directories.clone(),
-                http: source.grants.http.clone(),
-                environment: source.grants.env.iter().filter_map(read).collect(),
-                settings: source.config.clone(),
-            })
-        } else {
-            Err(problems)
-        }
-    }
-
-    /// Keeps an accepted component, so that a task can run again with the version that it started with.
-    fn keep(&self, digest: &[u8; 32], bytes: &[u8]) -> io::Result<()> {
-        let name = component_file(digest);
-        if self.components.join(&name).exists() { Ok(()) } else { write_new(&self.components, &name, &[bytes]) }
+    /// What keeps these plugins from being offered together.
+    pub fn clashes(&self, plugins: &[LoadedPlugin]) -> Vec<LoadError> {
+        clash::accept(plugins.to_vec()).1
     }
 
     /// Makes these plugins, and no others, the ones that can be called; the order decides about clashes. Calls and tasks of
     /// other versions go on.
     ///
-    /// Gives back the plugins that were left out because they offer what another one offers.
-    pub fn publish(&self, plugins: Vec<LoadedPlugin>) -> Vec<LoadError> {
+    /// Gives back the lists in which clients see a difference, and the plugins that were left out because they offer what another
+    /// one offers.
+    pub fn publish(&self, plugins: Vec<LoadedPlugin>) -> (Vec<ListKind>, Vec<LoadError>) {
         let (accepted, refused) = clash::accept(plugins);
         let tools = accepted.iter().flat_map(|plugin| plugin.tools.iter().cloned()).collect();
         let offers = accepted.iter().map(|plugin| plugin.offers.clone());
         let catalog = Arc::new(Catalog::new(tools).with(offers));
-        self.published.rcu(|published| Published {
-            catalog: Arc::clone(&catalog),
-            versions: (published.versions.iter().map(|(version, plugin)| (version.clone(), Arc::clone(plugin))))
-                .chain(accepted.iter().map(|plugin| (plugin.version.clone(), Arc::clone(&plugin.plugin))))
-                .collect(),
-            sources: accepted.iter().map(|plugin| (plugin.version.name.clone(), plugin.source.clone())).collect(),
-        });
-        refused
+        let before = self.published.rcu(|published| published.exchanged(&catalog, &accepted));
+        (lists_that_differ(&before.catalog, &catalog), refused)
     }
 
-    /// Makes an older version of a published plugin ready again, under the plugin's present grants and limits.
-    async fn load_version(self: &Arc<Self>, version: &PluginVersion) -> Result<Arc<Plugin>, LoadError> {
-        let published = self.published.load_full();
-        if let Some(plugin) = published.versions.get(version) {
-            return Ok(Arc::clone(plugin));
-        }
-        let refuse = |problem: &str| LoadError { plugin: version.name.clone(), problems: vec![problem.to_owned()] };
-        let Some(source) = published.sources.get(&version.name) else {
-            return Err(refuse("it is not configured any more"));
-        };
-        let component = Source::File(self.components.join(component_file(&version.digest)));
-        let mut source = PluginSource { component, name: Some(version.name.clone()), ..source.clone() };
-        // The configuration is about the present version's tools.
-        source.tools.clear();
-        let loaded = self.load(source).await?;
-        if loaded.version != *version {
-            return Err(refuse("its kept component has been changed"));
-        }
+    /// Tells on which terms versions of a plugin run that is not published, because calls of it may be left.
+    pub fn remember(&self, name: &str, policy: &PluginSource) {
         self.published.rcu(|published| {
-            let mut versions = published.versions.clone();
-            versions.insert(version.clone(), Arc::clone(&loaded.plugin));
-            Published { catalog: Arc::clone(&published.catalog), versions, sources: published.sources.clone() }
+            let mut next = Published::clone(published);
+            next.sources.entry(name.to_owned()).or_insert_with(|| policy.clone());
+            next
         });
-        Ok(loaded.plugin)
     }
 
     /// Whether a version that is not ready could be made so.
     fn is_kept(&self, version: &PluginVersion) -> bool {
-        self.published.load().sources.contains_key(&version.name)
-            && self.components.join(component_file(&version.digest)).exists()
+        self.published.load().sources.contains_key(&version.name) && self.kept.path(&version.digest).exists()
     }
 
-    /// Forgets compiled versions that are neither published nor in this set.
+    /// Forgets compiled versions that are neither published, nor in this set, nor in a call.
     pub fn retain(&self, pinned: &HashSet<PluginVersion>) {
-        self.published.rcu(|published| {
-            let current: HashSet<_> = published.catalog.libraries().iter().map(|library| &library.plugin).collect();
-            let versions = published
-                .versions
-                .iter()
-                .filter(|(version, _)| current.contains(version) || pinned.contains(*version))
-                .map(|(version, plugin)| (version.clone(), Arc::clone(plugin)))
-                .collect();
-            Published { catalog: Arc::clone(&published.catalog), versions, sources: published.sources.clone() }
-        });
+        self.published.rcu(|published| published.reduced(pinned));
     }
 
-    /// Looks into a component without granting it anything.
+    /// Removes a component and its compiled code from the data directory.
     ///
     /// # Errors
     ///
-    /// As [`Self::load`].
-    pub async fn inspect(self: &Arc<Self>, source: PluginSource) -> Result<Inspection, LoadError> {
-        let loaded = self.load(source).await?;
-        let component = loaded.plugin.instance.component();
-        let (imports, exports) = inspect::functions(&self.ground.engine, component);
-        let raw = load::read(&loaded.source.component)
-            .map_err(|problems| LoadError { plugin: loaded.version.name.clone(), problems })?;
-        Ok(Inspection {
-            name: loaded.version.name.clone(),
-            digest: hex(&loaded.version.digest),
-            size: raw.bytes.len() as u64,
-            manifest: raw.manifest,
-            imports,
-            exports,
-            tools: loaded.tools.iter().map(|entry| entry.tool.clone()).collect(),
-        })
+    /// The data directory cannot be written.
+    pub fn remove_kept(&self, digest: &[u8; 32]) -> io::Result<()> {
+        self.kept.remove(digest)?;
+        self.cache.remove(digest)
     }
-}
 
-fn component_file(digest: &[u8; 32]) -> String {
-    format!("{}.wasm", hex(digest))
+    /// How many calls of a version there are at this moment, running and waiting.
+    pub fn calls(&self, version: &PluginVersion) -> usize {
+        self.published.load().versions.get(version).map_or(0, |loaded| loaded.plugin.calls())
+    }
+
+    /// Ends every call of a version, and every one that still comes. To be used on versions that are not offered any more.
+    pub fn withdraw(&self, version: &PluginVersion) {
+        if let Some(loaded) = self.published.load().versions.get(version) {
+            loaded.plugin.withdrawn.send_replace(true);
+        }
+    }
 }
 
 impl Executor for Sandbox {
@@ -317,8 +187,19 @@ impl Executor for Sandbox {
         Arc::clone(&self.published.load().catalog)
     }
 
+    fn tool<'a>(&'a self, version: &'a PluginVersion, name: &'a str) -> BoxFuture<'a, Option<Arc<ToolEntry>>> {
+        Box::pin(async move {
+            let ready = self.published.load().versions.get(version).cloned();
+            let loaded = match ready {
+                Some(loaded) => loaded,
+                None => self.me.upgrade()?.revive(version).await.map_err(|error| log_lost(&error)).ok()?,
+            };
+            loaded.tools.iter().find(|entry| entry.tool.name == name).cloned()
+        })
+    }
+
     fn start(&self, spec: CallSpec) -> Result<Running, StartError> {
-        let ready = self.published.load().versions.get(&spec.plugin).map(Arc::clone);
+        let ready = self.published.load().versions.get(&spec.plugin).map(|loaded| Occupied::new(loaded.plugin.clone()));
         if ready.is_none() && !self.is_kept(&spec.plugin) {
             return Err(StartError::UnknownPlugin(spec.plugin.name));
         }
@@ -328,8 +209,8 @@ impl Executor for Sandbox {
         let control = Control { shared: Arc::clone(&shared) };
         let ground = self.ground.clone();
         let guest = match ready {
-            Some(plugin) => self.guests.spawn(call::run(ground, plugin, spec, shared, outbox)),
-            None => self.guests.spawn(run_kept(self.me.clone(), ground, spec, shared, outbox)),
+            Some(plugin) => self.guests.spawn(call::run(ground, plugin, spec, shared, outbox).in_current_span()),
+            None => self.guests.spawn(run_kept(self.me.clone(), ground, spec, shared, outbox).in_current_span()),
         };
         Ok(Running { events, control, stop: StopOnDrop(guest) })
     }
@@ -339,12 +220,17 @@ impl Executor for Sandbox {
     }
 }
 
+fn log_lost(error: &LoadError) {
+    tracing::error!(plugin.name = error.plugin, problems = ?error.problems, "an older version cannot run any more");
+}
+
 /// Makes a kept version ready, then runs the call.
 async fn run_kept(host: Weak<Sandbox>, ground: Ground, spec: CallSpec, shared: Arc<Shared>, outbox: Outbox) {
     let loaded = match host.upgrade() {
         Some(host) => host
-            .load_version(&spec.plugin)
+            .revive(&spec.plugin)
             .await
+            .map(|loaded| Occupied::new(loaded.plugin))
             .map_err(|error| fault::internal(&spec.plugin.name, &error.to_string())),
         None => Err(CallError::Interrupted),
     };

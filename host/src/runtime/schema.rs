@@ -4,7 +4,8 @@
 
 use std::fmt;
 
-use jsonschema::{Draft, PatternOptions};
+use jsonschema::error::ValidationErrorKind;
+use jsonschema::{Draft, PatternOptions, ValidationError};
 use serde_json::Value;
 
 /// Bytes of one schema. Stops a plugin that fills every client's context and the host's memory with it.
@@ -39,19 +40,34 @@ pub struct Validator {
 }
 
 impl Validator {
-    /// Compiles a schema whose root says `"type": "object"`.
+    /// Compiles a schema whose root says `"type": "object"`, as one of arguments does.
     ///
     /// # Errors
     ///
     /// Everything that is wrong with it, in words for the plugin's author.
     pub fn compile(schema: &str) -> Result<Self, Vec<String>> {
+        Self::build(schema, true)
+    }
+
+    /// Compiles a schema of any values, as one of results is since 2026-07-28. It is an object itself: no list holds `true`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::compile`].
+    pub fn compile_any(schema: &str) -> Result<Self, Vec<String>> {
+        Self::build(schema, false)
+    }
+
+    fn build(schema: &str, objects_only: bool) -> Result<Self, Vec<String>> {
         if schema.len() > SCHEMA_BYTES_MAX {
             return Err(vec![format!("{} bytes; {SCHEMA_BYTES_MAX} is the most", schema.len())]);
         }
         let schema: Value =
             serde_json::from_str(schema).map_err(|error| vec![format!("not well-formed JSON: {error}")])?;
         let mut wrong = Vec::new();
-        if schema.get("type").and_then(Value::as_str) != Some("object") {
+        if !schema.is_object() {
+            wrong.push("it is no object".to_owned());
+        } else if objects_only && schema.get("type").and_then(Value::as_str) != Some("object") {
             wrong.push("its root does not say \"type\": \"object\"".to_owned());
         }
         if let Some(dialect) = schema.get("$schema")
@@ -86,14 +102,53 @@ impl Validator {
         if self.compiled.is_valid(value) {
             return Ok(());
         }
-        let violations: Vec<_> = self
-            .compiled
-            .iter_errors(value)
-            .take(VIOLATIONS_MAX)
-            .map(|error| Violation { path: error.instance_path().to_string(), message: short(error.to_string()) })
-            .collect();
+        let mut violations = Vec::new();
+        for error in self.compiled.iter_errors(value).take(VIOLATIONS_MAX) {
+            collect(&error, &mut violations);
+        }
+        violations.truncate(VIOLATIONS_MAX);
         if violations.is_empty() { Ok(()) } else { Err(violations) }
     }
+}
+
+/// What is wrong, said about the alternative that was meant: that none of them fits says nothing to whoever must do better.
+fn collect(error: &ValidationError<'_>, violations: &mut Vec<Violation>) {
+    let alternatives = match error.kind() {
+        ValidationErrorKind::AnyOf { context } | ValidationErrorKind::OneOfNotValid { context } => context.as_slice(),
+        _ => &[],
+    };
+    let tagged: Option<Vec<_>> = alternatives.iter().map(|errors| wrong_tag(errors)).collect();
+    match tagged.as_deref() {
+        Some([(path, first, found), others @ ..]) if others.iter().all(|(other, ..)| other == path) => {
+            let known = others.iter().fold(first.clone(), |known, (_, tag, _)| format!("{known}, {tag}"));
+            violations.push(Violation { path: path.clone(), message: short(format!("{found} is not one of {known}")) });
+        }
+        _ => match nearest(alternatives) {
+            Some(errors) => errors.iter().for_each(|error| collect(error, violations)),
+            None => violations
+                .push(Violation { path: error.instance_path().to_string(), message: short(error.to_string()) }),
+        },
+    }
+}
+
+/// Where an alternative wants another constant: the place, the constant, and what is there.
+fn wrong_tag(errors: &[ValidationError<'_>]) -> Option<(String, String, String)> {
+    errors.iter().find_map(|error| match error.kind() {
+        ValidationErrorKind::Constant { expected_value } => {
+            Some((error.instance_path().to_string(), expected_value.to_string(), short(error.instance().to_string())))
+        }
+        _ => None,
+    })
+}
+
+/// The alternative whose constants fit and that got furthest into the value; none if no two can be told apart.
+fn nearest<'a, 'e>(alternatives: &'a [Vec<ValidationError<'e>>]) -> Option<&'a [ValidationError<'e>]> {
+    let depth = |error: &ValidationError<'_>| error.instance_path().to_string().matches('/').count();
+    let reached = |errors: &[ValidationError<'_>]| errors.iter().map(depth).max();
+    let meant: Vec<_> = alternatives.iter().filter(|errors| wrong_tag(errors).is_none()).map(Vec::as_slice).collect();
+    let furthest = meant.iter().copied().max_by_key(|errors| reached(errors))?;
+    let rivals = meant.iter().filter(|errors| reached(errors) == reached(furthest)).count();
+    (rivals == 1).then_some(furthest)
 }
 
 const DIALECT: &str = "https://json-schema.org/draft/2020-12/schema";
@@ -153,6 +208,31 @@ mod tests {
     }
 
     #[test]
+    fn the_alternative_that_was_meant_is_the_one_that_is_spoken_of() {
+        let case = |tag: &str, value: Value| json!({"type": "object", "properties": {"tag": {"const": tag}, "val": value}, "required": ["tag", "val"]});
+        let small = json!({"type": "object", "properties": {"n": {"type": "integer", "maximum": 9}}});
+        let schema = json!({"type": "object", "properties": {
+            "a": {"oneOf": [case("text", json!({"type": "string"})), case("small", small.clone())]},
+            "b": {"anyOf": [{"type": "null"}, small]},
+            "c": {"anyOf": [{"type": "null"}, {"type": "string"}]},
+        }});
+        let validator = Validator::compile(&schema.to_string()).unwrap();
+        let said = |value: Value| {
+            let violations = validator.check(&value).unwrap_err();
+            violations.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+        };
+        assert_eq!(
+            said(json!({"a": {"tag": "small", "val": {"n": 10}}})),
+            "/a/val/n: 10 is greater than the maximum of 9"
+        );
+        assert_eq!(said(json!({"a": {"tag": "text", "val": 3}})), "/a/val: 3 is not of type \"string\"");
+        assert_eq!(said(json!({"a": {"tag": "text"}})), "/a: \"val\" is a required property");
+        assert_eq!(said(json!({"a": {"tag": "x", "val": 3}})), "/a/tag: \"x\" is not one of \"text\", \"small\"");
+        assert_eq!(said(json!({"b": {"n": 10}})), "/b/n: 10 is greater than the maximum of 9");
+        assert!(said(json!({"c": 3})).starts_with("/c: 3 is not valid under any"), "{}", said(json!({"c": 3})));
+    }
+
+    #[test]
     fn schemas_that_lead_outside_or_are_none_are_refused() {
         assert!(wrong(&json!({"type": "array"})).contains("object"));
         assert!(wrong(&json!({"type": "object", "$ref": "https://example.com/x"})).contains("leads outside"));
@@ -167,6 +247,16 @@ mod tests {
         }
         assert!(wrong(&json!({"type": "object", "properties": {"a": deep}})).contains("nested"));
         assert!(Validator::compile("{").unwrap_err()[0].contains("well-formed"));
+    }
+
+    #[test]
+    fn results_may_be_of_any_type() {
+        let numbers = Validator::compile_any(r#"{"type": "array", "items": {"type": "integer"}}"#).unwrap();
+        assert!(numbers.check(&json!([1, 2])).is_ok());
+        assert_eq!(numbers.check(&json!([1, "two"])).unwrap_err()[0].path, "/1");
+        assert!(Validator::compile_any("{}").unwrap().check(&json!(null)).is_ok());
+        assert!(Validator::compile_any("true").unwrap_err()[0].contains("object"));
+        assert!(Validator::compile_any(r#"{"type": "objekt"}"#).is_err());
     }
 
     #[test]

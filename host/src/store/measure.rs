@@ -93,7 +93,7 @@ fn creation(writer: u16, number: u64) -> Creation {
         tasks_per_tenant: u32::MAX,
         bytes_per_tenant: u64::MAX,
     };
-    Creation { task, arguments: Json::new(format!("{:>100}", number)), reserved_bytes: 0, caps }
+    Creation { task, arguments: Json::new(format!("{:>100}", number)), output: None, reserved_bytes: 0, caps }
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use async_trait::async_trait;
 
 use super::leases::Leases;
 use super::ledger::Ledger;
-use super::{Change, Creation, Error, ListPosition, RowKind, RowStore, TaskStore, Usage, record};
+use super::{Change, Creation, Error, ListPosition, RowKind, RowState, RowStore, TaskStore, Usage, record};
 use crate::domain::requestor::Requestor;
 use crate::domain::task::{Lease, NodeId, Task, TaskId};
 use crate::domain::tool::ToolOutput;
@@ -170,7 +170,7 @@ impl State {
     }
 
     fn create(&mut self, creation: Creation) -> Result<Task, Error> {
-        let Creation { mut task, arguments, reserved_bytes, caps } = creation;
+        let Creation { mut task, arguments, output, reserved_bytes, caps } = creation;
         task.revision = 1;
         let key = (task.requestor, task.id);
         if self.tasks.contains_key(&key) {
@@ -178,7 +178,8 @@ impl State {
         }
         self.alias_free(&task)?;
         let reserved_bytes = if task.outcome().is_some() { 0 } else { reserved_bytes };
-        let entry = Entry { record: record::encode_task(&task)?, arguments, output: None, reserved_bytes };
+        let output = output.as_ref().map(record::encode_output).transpose()?;
+        let entry = Entry { record: record::encode_task(&task)?, arguments, output, reserved_bytes };
         self.ledger.admit(&task.requestor, entry.usage().bytes, &caps)?;
         if let Some(lease) = task.lease {
             self.leases.given(lease.node);
@@ -353,6 +354,26 @@ impl RowStore for MemoryStore {
                 return Err(Error::Exists);
             }
             state.rows.insert(key, value);
+            Ok(())
+        })
+    }
+
+    async fn change_rows(&self, kind: RowKind, expected: Vec<RowState>, changes: Vec<RowState>) -> Result<(), Error> {
+        for (key, value) in &changes {
+            super::check_row(key, value.as_deref().unwrap_or_default())?;
+        }
+        self.write(|state| {
+            for (key, value) in expected {
+                if state.rows.get(&(kind, key)) != value.as_ref() {
+                    return Err(Error::Conflict);
+                }
+            }
+            for (key, value) in changes {
+                match value {
+                    Some(value) => state.rows.insert((kind, key), value),
+                    None => state.rows.remove(&(kind, key)),
+                };
+            }
             Ok(())
         })
     }

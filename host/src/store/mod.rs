@@ -74,6 +74,8 @@ pub struct Creation {
     /// `revision` is 0; the store makes it 1.
     pub task: Task,
     pub arguments: Json,
+    /// Set for a task that is over from the start.
+    pub output: Option<ToolOutput>,
     /// Counted against the bytes quota until the output is there (or the task ends without one).
     pub reserved_bytes: u64,
     pub caps: StoredCaps,
@@ -167,9 +169,12 @@ pub enum RowKind {
     Principal = b'N',
     /// Secrets of the host itself: cursor keys, cache keys.
     Secret = b'Z',
-    /// Plugin versions: name → digests.
+    /// Plugins: the name, the name and a digest, or the name and a tool → what is remembered of it.
     Plugin = b'G',
 }
+
+/// A row's key and its value; `None`: there is no such row.
+pub type RowState = (Vec<u8>, Option<Vec<u8>>);
 
 /// The largest value of a row.
 pub const ROW_BYTES_MAX: usize = 4_000;
@@ -196,6 +201,10 @@ pub trait RowStore: Send + Sync + 'static {
 
     /// Writes a row, durable on return; [`Error::Quota`] when the key or the value is too long. With `absent_only` an existing row is [`Error::Exists`].
     async fn put_row(&self, kind: RowKind, key: &[u8], value: Vec<u8>, absent_only: bool) -> Result<(), Error>;
+
+    /// Writes and removes several rows of a kind in one atomic step, durable on return, if each row of `expected` is still what it
+    /// was read as, else [`Error::Conflict`].
+    async fn change_rows(&self, kind: RowKind, expected: Vec<RowState>, changes: Vec<RowState>) -> Result<(), Error>;
 
     /// Removes a row; an absent one is fine.
     async fn remove_row(&self, kind: RowKind, key: &[u8]) -> Result<(), Error>;

@@ -65,7 +65,7 @@ pub(super) fn task(requestor: Requestor, number: u64) -> Task {
 
 /// A creation of a task with small arguments and no reservation.
 pub(super) fn creation(task: Task) -> Creation {
-    Creation { task, arguments: Json::new(r#"{"a":1}"#), reserved_bytes: 0, caps: WIDE }
+    Creation { task, arguments: Json::new(r#"{"a":1}"#), output: None, reserved_bytes: 0, caps: WIDE }
 }
 
 /// An output of one text.

@@ -20,6 +20,7 @@ mod open;
 mod operation;
 mod port;
 mod probe;
+mod rebuild;
 mod salvage;
 mod space;
 mod state;
@@ -35,8 +36,9 @@ use tokio::sync::{Semaphore, oneshot};
 
 pub use self::backup::backup;
 pub use self::check::{PROBLEMS_MAX, Report, check, check_running};
-pub use self::export::{Moved, export, export_running, rebuild};
+pub use self::export::{Moved, export, export_running};
 pub use self::probe::{PROBE_ARGUMENT, ProbeMode, probe_main};
+pub use self::rebuild::{Rebuilt, is_there, rebuild, rebuild_running};
 pub use self::space::FreeSpace;
 
 use self::committer::Committer;
@@ -153,7 +155,7 @@ impl SledStore {
             tracing::info!(orphans, "removed payload files that no task names");
         }
         let shared = Arc::new(Shared { ledger: Mutex::new(ledger), ..Shared::default() });
-        shared.view.set_tree(Some(database.tree.clone()));
+        shared.view.give(database.tree.clone());
         let free_space = options.free_space.unwrap_or_else(space::statvfs);
         let mut space = Space::new(&layout.store, free_space, options.free_bytes_min, options.ballast_bytes);
         if space.room() == space::Room::Enough {

@@ -71,6 +71,7 @@ facts!(
     commit_at_an_old_revision_is_a_conflict,
     commit_of_an_absent_task_is_a_conflict,
     outputs_of_every_size_come_back,
+    a_task_may_be_over_from_the_start,
     a_large_record_comes_back_and_may_shrink,
     foreign_tasks_are_absent,
     list_is_newest_first_and_pages_meet,
@@ -84,6 +85,7 @@ facts!(
     removal_leaves_nothing,
     rows_are_kept_by_kind,
     row_size_is_bounded,
+    several_rows_change_together_or_not_at_all,
     everything_survives_reopening,
     leases_end_with_the_process,
     concurrent_commits_have_one_winner,
@@ -270,6 +272,27 @@ async fn caps_are_checked_with_the_write(bed: Bed) {
     assert_eq!(results.iter().filter(|result| result.is_ok()).count(), 4);
 }
 
+async fn a_task_may_be_over_from_the_start(bed: Bed) {
+    let (store, owner) = (bed.store(), requestor(1, 1));
+    let over = |number| Task { phase: Phase::Ended(Outcome::Output { is_error: true }), ..task(owner, number) };
+    for (number, bytes) in [(1, 100), (2, 5_000), (3, 70_000)] {
+        let said = output("x".repeat(bytes));
+        let wanted = Creation { output: Some(said.clone()), reserved_bytes: 10_000_000, ..creation(over(number)) };
+        let created = store.create(wanted).await.unwrap();
+        assert_eq!(store.get(&owner, created.id).await.unwrap(), Some(created.clone()));
+        assert_eq!(store.output(&owner, created.id).await.unwrap(), Some(said));
+        assert!(store.commit(Change { task: created, output: None }).await.is_ok());
+    }
+    let usage = store.usage(&owner).await.unwrap().0;
+    assert!((75_000..80_000).contains(&usage.bytes), "{usage:?}");
+    let caps = StoredCaps { bytes_per_requestor: usage.bytes + 1_000, ..creation(over(4)).caps };
+    let wanted = Creation { output: Some(output("x".repeat(2_000))), caps, ..creation(over(4)) };
+    assert!(matches!(store.create(wanted).await, Err(Error::Quota { .. })));
+    assert_eq!(store.output(&owner, task_id(4)).await.unwrap(), None);
+    let lease = Lease { node: NodeId([1; 16]), until: 9 };
+    assert_eq!(store.claim(1, lease, 9).await.unwrap(), [], "there is nothing to run");
+}
+
 async fn usage_follows_the_tasks(bed: Bed) {
     let (store, owner) = (bed.store(), requestor(1, 1));
     assert_eq!(store.usage(&owner).await.unwrap(), Default::default());
@@ -433,6 +456,26 @@ async fn rows_are_kept_by_kind(bed: Bed) {
     store.remove_row(RowKind::Token, b"b").await.unwrap();
     assert_eq!(keys(store.rows(RowKind::Token, Some(b""), 9).await.unwrap()), [b"a", b"c"]);
     assert_eq!(store.rows(RowKind::Plugin, None, 9).await.unwrap(), []);
+}
+
+async fn several_rows_change_together_or_not_at_all(mut bed: Bed) {
+    let store = bed.store();
+    let row = |key: &str, value: Option<&str>| (key.as_bytes().to_vec(), value.map(|value| value.as_bytes().to_vec()));
+    let kind = RowKind::Plugin;
+    let first = vec![row("a", Some("1")), row("b", Some("1")), row("absent", None)];
+    store.change_rows(kind, vec![row("a", None)], first).await.unwrap();
+    let second = vec![row("a", Some("2")), row("b", None)];
+    for stale in [row("a", None), row("a", Some("0")), row("absent", Some("1"))] {
+        let refused = store.change_rows(kind, vec![row("b", Some("1")), stale], second.clone()).await;
+        assert!(matches!(refused, Err(Error::Conflict)));
+    }
+    let large = vec![row("a", Some("3")), (b"b".to_vec(), Some(vec![0; ROW_BYTES_MAX + 1]))];
+    assert!(matches!(store.change_rows(kind, Vec::new(), large).await, Err(Error::Quota { .. })));
+    assert_eq!(store.row(kind, b"a").await.unwrap(), Some(b"1".to_vec()));
+    store.change_rows(kind, vec![row("a", Some("1")), row("b", Some("1"))], second).await.unwrap();
+    drop(store);
+    bed.reopen().await;
+    assert_eq!(bed.store().rows(kind, None, 9).await.unwrap(), [(b"a".to_vec(), b"2".to_vec())]);
 }
 
 async fn row_size_is_bounded(bed: Bed) {

@@ -10,16 +10,22 @@ use sha2::{Digest, Sha256};
 use super::admission::{Hold, Purpose};
 use super::engine::{Inner, refused};
 use super::identity::{host_failure, random, seed_and_id};
-use super::run::{Begin, OUTCOME_RETRY};
+use super::run::{Begin, OUTCOME_RETRY, first_line};
 use super::{CallRequest, Client, Error, RequestedTtl, TaskRequest};
+use crate::domain::UnixMs;
+use crate::domain::lifecycle::{self, Event};
 use crate::domain::limits::Limits;
 use crate::domain::requestor::Requestor;
-use crate::domain::task::{Active, CallId, Phase, Retention, Task, TaskId};
+use crate::domain::task::{Active, CallId, Outcome, Phase, Retention, Task, TaskId};
+use crate::domain::tool::ToolOutput;
 use crate::runtime::{CallFacts, CallSpec, OnDemand, Operation, ToolEntry};
 use crate::store::{self, Creation, Store, StoredCaps};
 
 /// Related tasks that one call may name; more are ignored.
 const RELATED_MAX: usize = 16;
+
+/// Who waits for the end of a task reads its output after it has ended: a task that were gone with its end could never be answered.
+const KEEP_ALIVE_MS_MIN: u64 = 1_000;
 
 /// What tells one run from another.
 pub(super) struct Identity {
@@ -60,6 +66,9 @@ impl Inner {
         request: TaskRequest,
         alias: Option<String>,
     ) -> Result<Option<Task>, Error> {
+        if request.output.is_some() {
+            return self.record(requestor, &request, Active::Queued, seed_and_id()?, alias).await;
+        }
         let permit = self.admission.try_permit(requestor, Purpose::Task);
         let place = match &permit {
             Some(_) => None,
@@ -109,7 +118,7 @@ impl Inner {
         let now = self.clock.now();
         let tool = &request.call.tool;
         let starts = active == Active::Running;
-        let task = Task {
+        let mut task = Task {
             id: TaskId(random()?),
             requestor: *requestor,
             revision: 0,
@@ -134,9 +143,13 @@ impl Inner {
             attempt: u32::from(starts),
             related: self.known(requestor, &request.call.related).await?,
         };
+        if let Some(output) = &request.output {
+            task = refused_at_once(&task, output, now)?;
+        }
         let creation = Creation {
             task,
             arguments: request.call.arguments.clone(),
+            output: request.output.clone(),
             reserved_bytes: self.reserved_bytes(requestor, tool),
             caps: self.stored_caps(requestor),
         };
@@ -203,6 +216,13 @@ impl Inner {
     }
 }
 
+/// The task as it ends before its first run.
+fn refused_at_once(task: &Task, output: &ToolOutput, now: UnixMs) -> Result<Task, Error> {
+    let outcome = Outcome::Output { is_error: output.is_error };
+    let finish = Event::Finish { attempt: task.attempt, outcome, message: first_line(output) };
+    lifecycle::step(task, finish, now).map_err(|refusal| host_failure("ending a task at once", &format!("{refusal:?}")))
+}
+
 /// What a guest may know about its call.
 pub(super) fn facts(requestor: &Requestor, client: Client, identity: Identity, related: &[TaskId]) -> CallFacts {
     let Identity { seed, call_id, task_id, attempt } = identity;
@@ -226,6 +246,10 @@ fn retention(ttl: RequestedTtl, limits: &Limits) -> Retention {
         RequestedTtl::Ms(ttl_ms) => Retention::FromCreation { ttl_ms: ttl_ms.min(limits.ttl_ms_max) },
         RequestedTtl::Unlimited if limits.ttl_unlimited => Retention::Unlimited,
         RequestedTtl::Unlimited => Retention::FromCreation { ttl_ms: limits.ttl_ms_max },
+        RequestedTtl::AfterEnd(keep_alive_ms) => {
+            let wanted = keep_alive_ms.unwrap_or(limits.ttl_ms_default).max(KEEP_ALIVE_MS_MIN);
+            Retention::FromCompletion { keep_alive_ms: wanted.min(limits.ttl_ms_max) }
+        }
     }
 }
 

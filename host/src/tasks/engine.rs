@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, broadcast, watch};
 
 use super::admission::{Admission, Full, Held, Hold, LimitsTable, Purpose};
+use super::breaker::{Breakers, PluginHealth};
 use super::clock::Clock;
 use super::creation::{Identity, facts};
 use super::durations::Durations;
@@ -23,10 +24,10 @@ use crate::domain::call::Answer;
 use crate::domain::lifecycle::{self, Event, Refusal};
 use crate::domain::limits::Limits;
 use crate::domain::requestor::{Requestor, TenantId};
-use crate::domain::task::{Lease, NodeId, Phase, Task, TaskId};
+use crate::domain::task::{Lease, NodeId, Phase, PluginVersion, Task, TaskId};
 use crate::domain::tool::ToolOutput;
 use crate::domain::{Json, UnixMs};
-use crate::runtime::{CallSpec, Catalog, Executor, Returned, ToolEntry};
+use crate::runtime::{CallSpec, Catalog, Executor, ListKind, Returned, ToolEntry};
 use crate::store::{self, Change, ListPosition, Store};
 
 /// A lease is extended every [`HEARTBEAT`], so that two may be missed.
@@ -65,6 +66,7 @@ pub(super) struct Inner {
     pub(super) creations: Rates,
     pub(super) node: NodeId,
     pub(super) lists: Lists,
+    pub(super) breakers: Breakers,
     pub(super) draining: AtomicBool,
     /// Plain calls that somebody holds, running or resting.
     pub(super) plain_calls: AtomicUsize,
@@ -106,6 +108,7 @@ impl Tasks {
             creations,
             node: NodeId(random()?),
             lists: Lists::default(),
+            breakers: Breakers::default(),
             draining: AtomicBool::new(false),
             plain_calls: AtomicUsize::new(0),
             sooner: Notify::new(),
@@ -129,9 +132,29 @@ impl Tasks {
         self.inner.lists.updates()
     }
 
-    /// Tells everybody who listens that the catalog was exchanged.
-    pub fn catalog_changed(&self) {
-        self.inner.lists.all_changed();
+    /// Tells everybody who listens that these lists are different now.
+    pub fn lists_changed(&self, kinds: &[ListKind]) {
+        kinds.iter().for_each(|kind| self.inner.lists.changed(*kind));
+    }
+
+    /// A tool as a version offers it that may not be offered any more.
+    pub async fn tool(&self, version: &PluginVersion, name: &str) -> Option<Arc<ToolEntry>> {
+        self.inner.executor.tool(version, name).await
+    }
+
+    /// After how many faults in a row a requestor is kept from a plugin for a while; 0: never.
+    pub fn quarantine_after(&self, plugin: &str, faults: u32) {
+        self.inner.breakers.set_after(plugin, faults);
+    }
+
+    /// How a version has been doing lately.
+    pub fn plugin_health(&self, version: &PluginVersion) -> PluginHealth {
+        self.inner.breakers.health(version, self.inner.clock.now())
+    }
+
+    /// Lets everybody at a version again.
+    pub fn forgive_plugin(&self, version: &PluginVersion) {
+        self.inner.breakers.forgive(version);
     }
 
     /// The limits that hold for a requestor.
@@ -142,6 +165,7 @@ impl Tasks {
     /// Starts a plain call, after waiting at most `call_queue_ms_max` for a permit. It lives as long as what is returned.
     pub async fn call(&self, requestor: &Requestor, request: CallRequest) -> Result<PlainCall, Error> {
         let inner = &self.inner;
+        inner.breakers.admit(requestor, &request.tool.plugin, inner.clock.now())?;
         let occupancy = inner.occupy(requestor).await?;
         let related = inner.known(requestor, &request.related).await?;
         let (seed, call_id) = seed_and_id()?;
@@ -155,6 +179,7 @@ impl Tasks {
         T: TryFrom<Returned>,
     {
         let inner = &self.inner;
+        inner.breakers.admit(requestor, &request.library.plugin, inner.clock.now())?;
         let occupancy = inner.occupy(requestor).await?;
         let PluginRequest { library, operation, client } = request;
         let (seed, call_id) = seed_and_id()?;
@@ -168,6 +193,7 @@ impl Tasks {
     pub async fn create(&self, requestor: &Requestor, request: TaskRequest) -> Result<Task, Error> {
         let inner = &self.inner;
         inner.refuse_if_draining()?;
+        inner.breakers.admit(requestor, &request.call.tool.plugin, inner.clock.now())?;
         inner.creations.check(requestor)?;
         let created = inner.create(requestor, request, None).await?;
         created.ok_or_else(|| host_failure("creating a task", &"an id was drawn twice"))
@@ -189,6 +215,7 @@ impl Tasks {
                 }
             }
             inner.refuse_if_draining()?;
+            inner.breakers.admit(requestor, &request.call.tool.plugin, inner.clock.now())?;
             inner.creations.check(requestor)?;
             if let Some(task) = inner.create(requestor, request.clone(), Some(alias.to_owned())).await? {
                 return Ok(Once { task, found: false });
@@ -209,6 +236,12 @@ impl Tasks {
         let task = inner.store.get(requestor, id).await.map_err(|error| inner.store_error(error))?;
         let task = task.filter(|task| !inner.is_expired(task)).ok_or(Error::NotFound)?;
         Ok(inner.with_live_status(task))
+    }
+
+    /// The task that was created under a name of its requestor's.
+    pub async fn named(&self, requestor: &Requestor, alias: &str) -> Result<Task, Error> {
+        let id = self.inner.store.by_alias(requestor, alias).await.map_err(|error| self.inner.store_error(error))?;
+        self.get(requestor, id.ok_or(Error::NotFound)?).await
     }
 
     /// The output of a task that ended with one.
@@ -275,9 +308,17 @@ impl Tasks {
         self.change(requestor, id, Event::Resume).await
     }
 
-    /// Removes a task that nobody was told of, and stops its run.
+    /// Removes a task, whatever its phase, and stops its run.
     pub async fn discard(&self, requestor: &Requestor, id: TaskId) -> Result<(), Error> {
         self.inner.expire(requestor, id).await.map_err(|error| self.inner.store_error(error))
+    }
+
+    /// Removes a task that is over, with everything that belongs to it.
+    pub async fn delete(&self, requestor: &Requestor, id: TaskId) -> Result<(), Error> {
+        if self.get(requestor, id).await?.outcome().is_none() {
+            return Err(Error::Illegal("only a task that is over can be deleted; cancel it first"));
+        }
+        self.discard(requestor, id).await
     }
 
     /// The time that the records are written in.
@@ -405,7 +446,7 @@ impl Inner {
     }
 
     pub(super) fn refuse_if_draining(&self) -> Result<(), Error> {
-        if self.draining.load(Ordering::Acquire) { Err(Error::Draining) } else { Ok(()) }
+        if self.draining.load(Ordering::Acquire) { Err(Error::draining()) } else { Ok(()) }
     }
 
     fn no_permit(&self, requestor: &Requestor, queue_ms_max: u64) -> Error {

@@ -60,16 +60,6 @@ impl Lists {
         });
     }
 
-    /// The catalog was exchanged: nobody knows which list is the same.
-    pub(super) fn all_changed(&self) {
-        self.generations.send_modify(|generations| {
-            let ListGenerations { tools, resources, prompts } = generations;
-            for generation in [tools, resources, prompts] {
-                *generation += 1;
-            }
-        });
-    }
-
     pub(super) fn updated(&self, plugin: &str, uri: String) {
         // Fails when nobody listens, which is fine.
         let _ = self.updates.send(ResourceUpdate { plugin: plugin.to_owned(), uri });

@@ -6,6 +6,7 @@
 //! first terminal state wins, and watchers are told after the commit.
 
 mod admission;
+mod breaker;
 pub mod clock;
 mod creation;
 mod durations;
@@ -19,6 +20,7 @@ mod plain;
 pub mod rate;
 mod run;
 mod tend;
+mod versions;
 
 use std::sync::Arc;
 
@@ -30,10 +32,12 @@ use crate::domain::task::{Origin, Task, TaskId};
 use crate::domain::tool::ToolOutput;
 use crate::runtime::{Library, Operation, ToolEntry};
 
+pub use breaker::{FAULTS_IN_A_ROW, PluginHealth, ShownFault};
 pub use engine::{Options, Tasks};
 pub use lists::{ListGenerations, ResourceUpdate};
 pub use plain::PlainCall;
 pub use tend::Recovered;
+pub use versions::Withdrawal;
 
 /// Why the engine refused or failed.
 #[derive(Debug, thiserror::Error)]
@@ -56,12 +60,29 @@ pub enum Error {
     /// The input itself is wrong; the text may be shown.
     #[error("{0}")]
     Invalid(String),
-    /// The host is shutting down.
-    #[error("the host is shutting down")]
-    Draining,
+    /// Not now, whatever is asked.
+    #[error("{why}")]
+    Unavailable { why: Unavailable, retry_after_ms: Option<u64> },
     /// Something broke; it was logged under this id.
     #[error("host failure {incident}")]
     Host { incident: String },
+}
+
+impl Error {
+    /// The host is going down.
+    pub(crate) fn draining() -> Self {
+        Self::Unavailable { why: Unavailable::Draining, retry_after_ms: None }
+    }
+}
+
+/// Why nothing can be begun at the moment.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unavailable {
+    #[error("the host is shutting down")]
+    Draining,
+    /// Its calls kept breaking.
+    #[error("the plugin {plugin} is quarantined, because its calls kept breaking; try again later")]
+    Quarantined { plugin: String },
 }
 
 /// What a client declared with its request.
@@ -97,6 +118,8 @@ pub enum RequestedTtl {
     Default,
     Ms(u64),
     Unlimited,
+    /// So many milliseconds after its end; `None`: as long as the host likes.
+    AfterEnd(Option<u64>),
 }
 
 /// A call to be made as a task.
@@ -105,6 +128,8 @@ pub struct TaskRequest {
     pub call: CallRequest,
     pub origin: Origin,
     pub ttl: RequestedTtl,
+    /// What the call came to before it began, such as arguments that do not fit: the task is over from the start, nothing runs.
+    pub output: Option<ToolOutput>,
 }
 
 /// What became of a request for a task that is to be made once.

@@ -19,7 +19,7 @@ use super::run::{Begin, Started};
 use super::{CallNews, CallRequest, Error, RequestedTtl, TaskRequest};
 use crate::domain::call::{Answer, AskError, CallError};
 use crate::domain::requestor::Requestor;
-use crate::domain::task::{CallId, Origin, Task};
+use crate::domain::task::{CallId, Origin, PluginVersion, Task};
 use crate::domain::tool::ToolOutput;
 use crate::runtime::{CallEvent, CallSpec, Returned, Running};
 
@@ -29,7 +29,9 @@ pub struct PlainCall<T = ToolOutput> {
     requestor: Requestor,
     /// What it can become a task with; calls of tools have it.
     request: Option<CallRequest>,
-    plugin: String,
+    plugin: PluginVersion,
+    /// For people.
+    tool: String,
     cancel_grace: Duration,
     seed: [u8; 32],
     call_id: CallId,
@@ -88,6 +90,7 @@ impl<T> PlainCall<T> {
             requestor,
             request,
             plugin,
+            tool,
             cancel_grace,
             seed,
             call_id,
@@ -103,6 +106,7 @@ impl<T> PlainCall<T> {
             requestor,
             request,
             plugin,
+            tool,
             cancel_grace,
             seed,
             call_id,
@@ -125,7 +129,7 @@ impl<T> PlainCall<T> {
             let error = Error::Quota { limit: full.limit, value: full.value, retry_after_ms: None };
             return Err((self, error));
         }
-        let request = TaskRequest { call, origin, ttl };
+        let request = TaskRequest { call, origin, ttl, output: None };
         let task = match self.inner.record_running(&self.requestor, request, self.seed, self.call_id).await {
             Ok(task) => Arc::new(task),
             Err(error) => {
@@ -168,7 +172,8 @@ impl<T: TryFrom<Returned>> PlainCall<T> {
         occupancy: Occupancy,
     ) -> Result<Self, Error> {
         let (seed, call_id) = (spec.facts.seed, spec.facts.call_id);
-        let plugin = spec.plugin.name.clone();
+        let plugin = spec.plugin.clone();
+        let tool = request.as_ref().map_or_else(String::new, |request| request.tool.tool.name.clone());
         let cancel_grace = Duration::from_millis(spec.limits.cancel_grace_ms);
         let running = inner.executor.start(spec).map_err(|error| host_failure("starting a call", &error))?;
         Ok(Self {
@@ -177,6 +182,7 @@ impl<T: TryFrom<Returned>> PlainCall<T> {
             requestor,
             request,
             plugin,
+            tool,
             cancel_grace,
             seed,
             call_id,
@@ -287,7 +293,7 @@ impl<T: TryFrom<Returned>> PlainCall<T> {
                 None
             }
             Some(CallEvent::ResourceUpdated(uri)) => {
-                self.inner.lists.updated(&self.plugin, uri);
+                self.inner.lists.updated(&self.plugin.name, uri);
                 None
             }
             Some(CallEvent::Status(status)) => {
@@ -296,6 +302,8 @@ impl<T: TryFrom<Returned>> PlainCall<T> {
             }
             Some(CallEvent::Finished(result)) => {
                 self.occupancy.leave();
+                let (breakers, now) = (&self.inner.breakers, self.inner.clock.now());
+                breakers.ended(&self.requestor, &self.plugin, &self.tool, &result, now);
                 Some(CallNews::Finished(result.and_then(of_kind)))
             }
             None => {

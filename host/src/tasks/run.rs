@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use tokio::sync::watch;
+use tokio::time::error::Elapsed;
+use tracing::Instrument as _;
 
 use super::admission::{Held, Permit, Purpose, Ticket};
 use super::creation::Identity;
@@ -19,9 +21,9 @@ use super::live::{Live, Wait};
 use super::occupancy::Occupancy;
 use super::{CallRequest, Client, Error};
 use crate::domain::Json;
-use crate::domain::call::{CallError, ClientFeature};
+use crate::domain::call::{CallError, ClientFeature, FaultKind};
 use crate::domain::lifecycle::{Event, Refusal};
-use crate::domain::task::{Active, Outcome, Phase, Task};
+use crate::domain::task::{Active, Outcome, Phase, Retention, Task};
 use crate::domain::tool::{ContentKind, ToolOutput};
 use crate::runtime::{CallSpec, Running, ToolEntry};
 
@@ -111,16 +113,47 @@ pub(super) fn spawn(
     begin: Begin,
     known: Option<(Arc<ToolEntry>, Json)>,
 ) {
-    tokio::spawn(async move {
-        let drive = drive(&inner, &run, &task, begin, known);
-        if AssertUnwindSafe(drive).catch_unwind().await.is_err() {
-            let incident = incident();
-            tracing::error!(incident, task.id = %task.id, tool.name = task.tool, "a task's run panicked");
+    let work = async move {
+        let drive = AssertUnwindSafe(drive(&inner, &run, &task, begin, known)).catch_unwind();
+        let broken = match within(time_left(&inner, &task), drive).await {
+            Ok(Ok(())) => None,
+            Ok(Err(_)) => {
+                let incident = incident();
+                tracing::error!(incident, task.id = %task.id, tool.name = task.tool, "a task's run panicked");
+                Some(CallError::Internal { incident })
+            }
+            Err(_) => {
+                let reason = "the task did not end within the longest time that a task is kept".to_owned();
+                Some(CallError::Fault { kind: FaultKind::Deadline, reason })
+            }
+        };
+        if let Some(error) = broken {
             let attempt = run.task().map_or(task.attempt, |task| task.attempt);
-            finish(&inner, &task, attempt, Err(CallError::Internal { incident })).await;
+            finish(&inner, &task, attempt, Err(error)).await;
         }
         lock(&inner.runs).remove(&task.id);
-    });
+    };
+    // The log tells whose request began it.
+    tokio::spawn(work.in_current_span());
+}
+
+/// What is left to a task that is kept from its end: one that never ends would hold its place for ever. Every other one is stopped
+/// when it expires.
+fn time_left(inner: &Inner, task: &Task) -> Option<Duration> {
+    match task.retention {
+        Retention::FromCompletion { .. } => {
+            let end = task.created_at.saturating_add(inner.admission.limits(&task.requestor).ttl_ms_max);
+            Some(Duration::from_millis(end.saturating_sub(inner.clock.now())))
+        }
+        Retention::FromCreation { .. } | Retention::Unlimited => None,
+    }
+}
+
+async fn within<F: Future>(left: Option<Duration>, work: F) -> Result<F::Output, Elapsed> {
+    match left {
+        Some(left) => tokio::time::timeout(left, work).await,
+        None => Ok(work.await),
+    }
 }
 
 async fn drive(
@@ -160,6 +193,7 @@ async fn live(
     let started_at = inner.clock.now();
     let live = Live::new(inner.clone(), run.clone(), task.clone(), started, occupancy, wait);
     let Some(result) = live.until_over().await else { return };
+    inner.breakers.ended(&task.requestor, &task.plugin, &task.tool, &result, inner.clock.now());
     inner.durations.learn(&task.requestor, &task.tool, inner.clock.now().saturating_sub(started_at));
     finish(inner, task, task.attempt, result).await;
 }
@@ -233,10 +267,12 @@ async fn begin_call(
     Ok(Started { running, cancel_grace })
 }
 
-/// What a task from before a restart needs to run.
+/// What a task from before a restart needs to run: the tool as the version offers it that it was created with.
 async fn recall(inner: &Arc<Inner>, task: &Task) -> Result<(Arc<ToolEntry>, Json), CallError> {
-    let tool = inner.executor.catalog().get(&task.tool).cloned();
-    let tool = tool.ok_or_else(|| CallError::NotFound(format!("the tool {} is no longer loaded", task.tool)))?;
+    let tool = inner.executor.tool(&task.plugin, &task.tool).await;
+    let tool = tool.ok_or_else(|| {
+        CallError::NotFound(format!("the tool {} is no longer loaded in the version of this call", task.tool))
+    })?;
     let arguments = inner.store.arguments(&task.requestor, task.id).await;
     let arguments = arguments.map_err(|error| broken("reading arguments", &error))?;
     arguments.map(|arguments| (tool, arguments)).ok_or(CallError::Interrupted)
@@ -276,7 +312,7 @@ async fn finish(inner: &Arc<Inner>, task: &Task, attempt: u32, result: Result<To
     }
 }
 
-fn first_line(output: &ToolOutput) -> Option<String> {
+pub(super) fn first_line(output: &ToolOutput) -> Option<String> {
     output.content.iter().find_map(|content| match &content.kind {
         ContentKind::Text(text) => Some(line(text)),
         _ => None,
@@ -290,9 +326,9 @@ fn line(text: &str) -> String {
 }
 
 /// Whether a lost run may start again.
-pub(super) fn may_rerun(inner: &Inner, task: &Task) -> bool {
-    let tool = inner.executor.catalog().get(&task.tool).cloned();
-    tool.is_some_and(|tool| tool.rerun_on_restart && tool.plugin == task.plugin)
+pub(super) async fn may_rerun(inner: &Inner, task: &Task) -> bool {
+    let tool = inner.executor.tool(&task.plugin, &task.tool).await;
+    tool.is_some_and(|tool| tool.rerun_on_restart)
 }
 
 /// Whether the record says that a run of this host goes on.

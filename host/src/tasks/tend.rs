@@ -56,7 +56,7 @@ impl Tasks {
             for task in claimed {
                 let mut task = std::sync::Arc::new(task);
                 if is_running(&task) {
-                    let event = Event::Interrupt { rerun: may_rerun(inner, &task) };
+                    let event = Event::Interrupt { rerun: may_rerun(inner, &task).await };
                     match inner.apply(&task.requestor, task.id, event, None).await {
                         Ok(applied) => task = applied.after,
                         Err(error) => {
@@ -152,7 +152,7 @@ impl Tasks {
         let _ = tokio::time::timeout(grace, over).await;
         let left: Vec<_> = lock(&inner.runs).values().filter_map(|run| run.task()).collect();
         for task in left.into_iter().filter(|task| is_running(task)) {
-            let event = Event::Interrupt { rerun: may_rerun(inner, &task) };
+            let event = Event::Interrupt { rerun: may_rerun(inner, &task).await };
             if let Err(error) = inner.apply(&task.requestor, task.id, event, None).await {
                 tracing::warn!(task.id = %task.id, "a running task could not be marked as interrupted: {error:?}");
             }

@@ -1,5 +1,7 @@
 //! The engine with a scripted executor and the store in memory.
 
+mod kept_from_its_end;
+
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -173,7 +175,8 @@ impl World {
     }
 
     async fn create(&self, requestor: &Requestor, tool: &str) -> Result<Task, Error> {
-        let request = TaskRequest { call: self.call(tool), origin: origin(), ttl: RequestedTtl::Ms(5_000) };
+        let request =
+            TaskRequest { call: self.call(tool), origin: origin(), ttl: RequestedTtl::Ms(5_000), output: None };
         self.tasks.create(requestor, request).await
     }
 
@@ -415,8 +418,57 @@ async fn a_draining_host_takes_nothing_new() {
     let world = world();
     let task = world.create(&ANNA, "forever").await.unwrap();
     world.tasks.drain(Duration::from_millis(10)).await.unwrap();
-    assert!(matches!(world.create(&ANNA, "quick").await, Err(Error::Draining)));
+    assert!(matches!(world.create(&ANNA, "quick").await, Err(Error::Unavailable { why: Unavailable::Draining, .. })));
     world.store.restart();
     let after = crate::store::TaskStore::get(&*world.store, &ANNA, task.id).await.unwrap().unwrap();
     assert_eq!(after.outcome(), Some(&Outcome::Error(CallError::Interrupted)));
+}
+
+#[tokio::test]
+async fn related_tasks_are_the_requestors_own_and_no_more_than_a_few() {
+    let world = world();
+    let foreign = world.create(&BOB, "quick").await.unwrap().id;
+    let expired = world.create(&ANNA, "forever").await.unwrap().id;
+    world.clock.advance(5_000);
+    let own = world.create(&ANNA, "quick").await.unwrap();
+    let own = world.until(own.id, |task| task.outcome().is_some()).await;
+    let nobody = TaskId([0; 16]);
+    let related = async |ids: &[TaskId]| {
+        let call = CallRequest { related: ids.to_vec(), ..world.call("quick") };
+        let request = TaskRequest { call, origin: origin(), ttl: RequestedTtl::Ms(5_000), output: None };
+        let task = world.tasks.create(&ANNA, request).await.unwrap();
+        assert!(!ids.contains(&task.id), "it is a task of its own");
+        task.related
+    };
+    assert_eq!(related(&[own.id, foreign, expired, nobody, own.id]).await, [own.id]);
+    assert_eq!(related(&[]).await, []);
+    let mut many = vec![nobody; 100];
+    many.push(own.id);
+    assert_eq!(related(&many).await, [], "what comes after the most that are looked at is passed over");
+    assert_eq!(world.tasks.get(&ANNA, own.id).await.unwrap(), own, "it has a life of its own");
+}
+
+#[tokio::test]
+async fn related_tasks_need_not_have_ended() {
+    let world = world();
+    let running = world.create(&ANNA, "forever").await.unwrap().id;
+    let call = CallRequest { related: vec![running], ..world.call("quick") };
+    let request = TaskRequest { call, origin: origin(), ttl: RequestedTtl::Ms(5_000), output: None };
+    let task = world.tasks.create(&ANNA, request).await.unwrap();
+    assert_eq!(task.related, [running]);
+    world.ended(task.id).await;
+    assert_eq!(world.tasks.get(&ANNA, running).await.unwrap().outcome(), None);
+}
+
+#[tokio::test]
+async fn a_paused_task_expires_like_any_other() {
+    let world = world();
+    let task = world.create(&ANNA, "forever").await.unwrap();
+    world.tasks.pause(&ANNA, task.id, None).await.unwrap();
+    world.clock.advance(4_999);
+    assert!(world.tasks.get(&ANNA, task.id).await.is_ok());
+    world.clock.advance(1);
+    for refused in [world.tasks.get(&ANNA, task.id).await, world.tasks.resume(&ANNA, task.id).await] {
+        assert!(matches!(refused, Err(Error::NotFound)));
+    }
 }

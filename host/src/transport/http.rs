@@ -212,8 +212,6 @@ impl<M: Mcp> Server<M> {
             .header_read_timeout(Duration::from_millis(options.header_read_ms_max))
             .max_header_size(options.header_bytes_max)
             .max_buf_size(BUFFER_BYTES.max(options.header_bytes_max).max(BUFFER_BYTES_MIN));
-        // Without this every event costs the 40 ms of a delayed acknowledgement. It fails only on a socket that is gone.
-        let _ = stream.set_nodelay(true);
         let stream = TokioIo::new(stall::Stalling::new(stream, Duration::from_millis(WRITE_STALL_MS_MAX)));
         let router = TowerToHyperService::new(router);
         let server = self.clone();
@@ -251,7 +249,11 @@ async fn accept(listener: &TcpListener, permits: &Arc<Semaphore>) -> (TcpStream,
     };
     loop {
         match poll_fn(|cx| listener.poll_accept(cx)).await {
-            Ok((stream, _)) => return (stream, permit),
+            Ok((stream, _)) => {
+                // Without this every event costs the 40 ms of a delayed acknowledgement. It fails only on a socket that is gone.
+                let _ = stream.set_nodelay(true);
+                return (stream, permit);
+            }
             Err(error) => {
                 tracing::warn!(%error, "a connection could not be accepted");
                 tokio::time::sleep(Duration::from_millis(ACCEPT_RETRY_MS)).await;
@@ -304,4 +306,17 @@ fn json_response(status: StatusCode, body: String) -> Response {
     *response.status_mut() = status;
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
+}
+
+#[cfg(test)]
+mod unit {
+    use super::*;
+
+    #[tokio::test]
+    async fn small_packets_leave_at_once() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let _client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (stream, _permit) = accept(&listener, &Arc::new(Semaphore::new(1))).await;
+        assert!(stream.nodelay().unwrap());
+    }
 }

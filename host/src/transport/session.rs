@@ -6,10 +6,10 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use sha2::{Digest as _, Sha256};
-use tokio::sync::watch;
+use tokio::sync::{SetOnce, watch};
 
 use crate::domain::UnixMs;
 use crate::domain::requestor::{Requestor, RequestorId, TenantId};
@@ -61,15 +61,16 @@ struct Share {
 pub(super) struct Live<S> {
     pub(super) session: Arc<S>,
     pub(super) streams: Streams,
-    /// Who gets what belongs to no request: the last one in the list.
-    pub(super) standalone: watch::Sender<Vec<u64>>,
+    /// See [`Live::standalone`]; made for the first one that wants it.
+    standalone: OnceLock<watch::Sender<Vec<u64>>>,
     digest: Digest,
     requestor: Requestor,
     created_at: UnixMs,
     used_at: AtomicU64,
     requests_open: AtomicU32,
     saved: Mutex<Saved>,
-    ended: watch::Sender<bool>,
+    /// Set when the session is over.
+    pub(super) ended: SetOnce<()>,
     share: Arc<Share>,
 }
 
@@ -80,9 +81,9 @@ struct Saved {
 }
 
 impl<S> Live<S> {
-    /// Turns true when the session is over.
-    pub(super) fn ended(&self) -> watch::Receiver<bool> {
-        self.ended.subscribe()
+    /// Who gets what belongs to no request: the last one in the list.
+    pub(super) fn standalone(&self) -> &watch::Sender<Vec<u64>> {
+        self.standalone.get_or_init(watch::Sender::default)
     }
 
     pub(super) fn kept(&self) -> &KeptBytes {
@@ -186,7 +187,8 @@ impl<S: Session> Inner<S> {
             }
         }
         if let Entry::Live(live) = entry {
-            live.ended.send_replace(true);
+            // It may be over already.
+            let _ = live.ended.set(());
             live.session.close();
         }
         true
@@ -249,14 +251,14 @@ impl<M: Mcp> Registry<M> {
             let live = Arc::new(Live {
                 session,
                 streams: Streams::default(),
-                standalone: watch::Sender::new(Vec::new()),
+                standalone: OnceLock::new(),
                 digest,
                 requestor,
                 created_at: now,
                 used_at: AtomicU64::new(now),
                 requests_open: AtomicU32::new(0),
                 saved: Mutex::new(Saved { revision: u64::MAX, used_at: now }),
-                ended: watch::Sender::new(false),
+                ended: SetOnce::new(),
                 share: inner.owner(requestor).share.clone(),
             });
             inner.put(digest, Entry::Live(live.clone()));
@@ -311,14 +313,14 @@ impl<M: Mcp> Registry<M> {
         }
         let live = Arc::new(Live {
             streams: Streams::default(),
-            standalone: watch::Sender::new(Vec::new()),
+            standalone: OnceLock::new(),
             digest,
             requestor: *requestor,
             created_at: row.created_at,
             used_at: AtomicU64::new(now),
             requests_open: AtomicU32::new(0),
             saved: Mutex::new(Saved { revision: session.revision(), used_at: row.used_at }),
-            ended: watch::Sender::new(false),
+            ended: SetOnce::new(),
             share: inner.owner(*requestor).share.clone(),
             session,
         });
@@ -339,7 +341,7 @@ impl<M: Mcp> Registry<M> {
         // How long a session was idle need not be exact: a restart may cost it a quarter of its time, not a write a request.
         let stale = used_at > saved.used_at.saturating_add(self.options.idle_ms_max / 4);
         let revision = live.session.revision();
-        if (revision == saved.revision && !stale) || *live.ended.borrow() {
+        if (revision == saved.revision && !stale) || live.ended.initialized() {
             return;
         }
         let state = live.session.state();
@@ -352,7 +354,7 @@ impl<M: Mcp> Registry<M> {
             return;
         }
         *live.saved.lock().unwrap_or_else(PoisonError::into_inner) = Saved { revision, used_at };
-        if *live.ended.borrow() {
+        if live.ended.initialized() {
             // It ended while it was being written.
             self.remove_row(&live.digest).await;
         }

@@ -19,6 +19,7 @@ fn plugin() -> Plugin {
         .tool(Tool::new("steered", "Waits for one message and returns it.", reports::steered).task_optional())
         .tool(Tool::new("change_tools", "Says that the list of tools changed.", reports::change_tools))
         .tool(Tool::new("contents", "Returns one block of every kind.", results::contents).task_optional())
+        .tool(Tool::new("squares", "Returns a list, not an object.", results::squares).task_optional())
         .tool(Tool::new("fail", "Fails in the way that is asked for.", results::fail).task_optional())
         .tool(Tool::new("ask_url", "Sends the user to a page.", questions::url).task_optional())
         .tool(Tool::new("ask_roots", "Lists the client's root folders.", questions::roots).task_optional())

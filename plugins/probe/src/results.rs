@@ -1,6 +1,6 @@
 //! Every kind of content, and every kind of failure.
 
-use bulkhead_plugin::{CallError, ClientFeature, Error, IntoOutput, Output};
+use bulkhead_plugin::{CallError, ClientFeature, Error, IntoOutput, Json, Output};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
@@ -18,6 +18,16 @@ pub(crate) fn contents() -> Output {
         .resource("file:///embedded", "text/plain", "an embedded text")
         .structured(&json!({ "blocks": 5 }))
         .meta("dev.bulkhead/probe", &json!({ "nested": [1, 2.5, null] }))
+}
+
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct Squares {
+    /// How many.
+    count: u32,
+}
+
+pub(crate) fn squares(Squares { count }: Squares) -> Json<Vec<u64>> {
+    Json((1..=u64::from(count)).map(|number| number * number).collect())
 }
 
 #[derive(Deserialize, JsonSchema)]

@@ -3,6 +3,11 @@
 //! The crate `broken` is the exception: each of its examples is one component that a host must refuse, so that a dozen
 //! of them need no folder each.
 //!
+//! A guest with WIT of its own (`plugins/NAME/wit/NAME.wit`) does not know this host and carries no manifest; its WIT is
+//! published beside the component, where the host looks for descriptions.
+//!
+//! Folders with a `plugin.py` or `plugin.js` are the business of `scripted`.
+//!
 //! A finished component is written only if its bytes changed, so that whatever is derived from it stays valid.
 
 use std::path::{Path, PathBuf};
@@ -10,44 +15,61 @@ use std::process::Command;
 
 use anyhow::{Context as _, bail};
 
-use crate::{layout, manifest, steps, toolchain};
+use crate::{layout, manifest, scripted, steps, toolchain};
 
 const BROKEN: &str = "broken";
 
 /// Compiles the guests and publishes the named ones, or all of them.
 pub(crate) fn build(names: &[String]) -> anyhow::Result<()> {
     let known = folders()?;
+    let scripts = scripted::folders()?;
     for name in names {
-        if !known.contains(name) {
-            bail!("there is no guest `{name}`; there are: {}", known.join(", "));
+        if !known.contains(name) && !scripts.contains(name) {
+            bail!("there is no guest `{name}`; there are: {}, {}", known.join(", "), scripts.join(", "));
         }
     }
-    let chosen = if names.is_empty() { &known[..] } else { names };
-    compile(&known)?;
-
-    let built = layout::guest_target().join(toolchain::TARGET).join("guest");
-    let mut finished = Vec::new();
-    for name in chosen {
-        if name == BROKEN {
-            for example in examples()? {
-                finished.push(publish(&built.join("examples").join(format!("{example}.wasm")), &example)?);
-            }
-        } else {
-            let component = built.join(format!("{}.wasm", package(name).replace('-', "_")));
-            manifest::check(&component).with_context(|| format!("plugins/{name}"))?;
-            finished.push(publish(&component, name)?);
-        }
+    let is_chosen = |name: &&String| names.is_empty() || names.contains(*name);
+    let mut finished = publish_compiled(&known, &known.iter().filter(is_chosen).collect::<Vec<_>>())?;
+    for name in scripts.iter().filter(is_chosen) {
+        finished.push(scripted::build(name, !names.is_empty())?);
     }
     if names.is_empty() { remove_others(&finished) } else { Ok(()) }
 }
 
-/// The guests' names: the folders under `plugins/`, without the two crates that are no guests.
+fn publish_compiled(known: &[String], chosen: &[&String]) -> anyhow::Result<Vec<PathBuf>> {
+    if chosen.is_empty() {
+        return Ok(Vec::new());
+    }
+    compile(known)?;
+    let built = layout::guest_target().join(toolchain::TARGET).join("guest");
+    let mut finished = Vec::new();
+    for name in chosen {
+        if *name == BROKEN {
+            for example in examples()? {
+                let component = format!("{example}.wasm");
+                finished.push(publish(&built.join("examples").join(&component), &component)?);
+            }
+        } else {
+            let component = built.join(format!("{}.wasm", package(name).replace('-', "_")));
+            let wit = layout::guest_sources().join(name).join("wit").join(format!("{name}.wit"));
+            if wit.is_file() {
+                finished.push(publish(&wit, &format!("{name}.wit"))?);
+            } else {
+                manifest::check(&component).with_context(|| format!("plugins/{name}"))?;
+            }
+            finished.push(publish(&component, &format!("{name}.wasm"))?);
+        }
+    }
+    Ok(finished)
+}
+
+/// The guests' names: the folders under `plugins/`, without the crates that are no guests.
 fn folders() -> anyhow::Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in std::fs::read_dir(layout::guest_sources())? {
         let entry = entry?;
         let Ok(name) = entry.file_name().into_string() else { continue };
-        if !["sdk", "xtask"].contains(&name.as_str()) && entry.path().join("Cargo.toml").is_file() {
+        if !["author", "sdk", "xtask"].contains(&name.as_str()) && entry.path().join("Cargo.toml").is_file() {
             names.push(name);
         }
     }
@@ -89,9 +111,9 @@ fn compile(names: &[String]) -> anyhow::Result<()> {
     steps::run(&format!("compile the guests for {}", toolchain::TARGET), &mut cargo)
 }
 
-/// Puts a component where hosts and tests look for it.
-fn publish(built: &Path, name: &str) -> anyhow::Result<PathBuf> {
-    let destination = layout::components().join(format!("{name}.wasm"));
+/// Puts a component, or its WIT, where hosts and tests look for it.
+fn publish(built: &Path, file: &str) -> anyhow::Result<PathBuf> {
+    let destination = layout::components().join(file);
     let bytes = std::fs::read(built).with_context(|| format!("{} was not built", built.display()))?;
     if std::fs::read(&destination).is_ok_and(|present| present == bytes) {
         return Ok(destination);
@@ -101,7 +123,7 @@ fn publish(built: &Path, name: &str) -> anyhow::Result<PathBuf> {
     let aside = destination.with_extension("part");
     std::fs::write(&aside, &bytes)?;
     std::fs::rename(&aside, &destination)?;
-    eprintln!("xtask: target/plugins/{name}.wasm: {} bytes", bytes.len());
+    eprintln!("xtask: target/plugins/{file}: {} bytes", bytes.len());
     Ok(destination)
 }
 
@@ -109,7 +131,8 @@ fn publish(built: &Path, name: &str) -> anyhow::Result<PathBuf> {
 fn remove_others(finished: &[PathBuf]) -> anyhow::Result<()> {
     for entry in std::fs::read_dir(layout::components())? {
         let path = entry?.path();
-        if path.extension().is_some_and(|extension| extension == "wasm") && !finished.contains(&path) {
+        let is_ours = path.extension().is_some_and(|extension| extension == "wasm" || extension == "wit");
+        if is_ours && !finished.contains(&path) {
             eprintln!("xtask: {} has no source any more and is removed", path.display());
             std::fs::remove_file(path)?;
         }

@@ -35,3 +35,8 @@ pub(crate) fn guest_target() -> PathBuf {
 pub(crate) fn guest_toolchain() -> PathBuf {
     target().join("guest-toolchain")
 }
+
+/// Where the tools are installed that make components of Python and JavaScript.
+pub(crate) fn guest_tools() -> PathBuf {
+    target().join("guest-tools")
+}

@@ -6,6 +6,7 @@ mod bench;
 mod guests;
 mod layout;
 mod manifest;
+mod scripted;
 mod serve;
 mod steps;
 mod suite;
@@ -32,6 +33,9 @@ Guests are compiled for wasm32-wasip2 into target/plugins/NAME.wasm, by the firs
   rustup     `rustup target add wasm32-wasip2` (skipped where RUSTUP_AUTO_INSTALL=0 says that rustup is offline)
   debian     Debian's compiler and library sources, unpacked under target/guest-toolchain by `apt-get download`
 Set XTASK_GUEST_TOOLCHAIN to one of the three words to force it.
+
+The guests in Python and JavaScript are built by tools that pip and npm install into target/guest-tools. Where python3 or npm is
+missing, they are left out with a message; XTASK_SCRIPT_GUESTS=required makes that an error.
 
 Examples:
   cargo xtask run                     build everything, serve the sample plugins on 127.0.0.1:8808

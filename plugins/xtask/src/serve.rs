@@ -24,12 +24,13 @@ pub(crate) struct Options {
 }
 
 /// The guests that a visitor wants to see, with what their tools are.
-const SAMPLES: [(&str, &str); 5] = [
+const SAMPLES: [(&str, &str); 6] = [
     ("text", "echo, word_count, diff"),
     ("primes", "count_primes"),
     ("csv", "csv_profile (reads /data, which is plugins/csv/testdata)"),
     ("http", "http_get (may reach https://example.com)"),
     ("desk", "book_trip, summarize, wait"),
+    ("colour", "prism.colour.…: a library that knows nothing of this host"),
 ];
 
 /// Builds everything and becomes the host.
@@ -47,8 +48,12 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     explain(&options.listen, &config, &data);
     let host = layout::target().join(if options.dev { "debug" } else { "release" }).join("bulkhead");
     // The host takes this process's place, so that Ctrl-C and SIGTERM reach it and its exit code is ours.
+    // Pinned, because what was just built is what a visitor wants to see, whatever the data directory remembers.
+    let pinned =
+        SAMPLES.iter().flat_map(|(name, _)| ["--plugin".into(), layout::components().join(format!("{name}.wasm"))]);
     let failure = Command::new(&host)
         .arg("serve")
+        .args(pinned)
         .args(["--listen", &options.listen])
         .arg("--config")
         .arg(&config)

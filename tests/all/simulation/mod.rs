@@ -179,7 +179,7 @@ impl World {
             log_level: None,
             progress_token: None,
         };
-        let request = TaskRequest { call, origin, ttl: RequestedTtl::Ms(ttl) };
+        let request = TaskRequest { call, origin, ttl: RequestedTtl::Ms(ttl), output: None };
         match self.life.runtime.block_on(self.life.tasks.create(&requestor, request)) {
             Ok(task) => {
                 self.note(format!("create {} {name} ttl {ttl} by {}", task.id, requestor.id));

@@ -19,6 +19,7 @@ use crate::protocol::exchange::Outlet;
 use crate::protocol::jsonrpc;
 use crate::protocol::questions::{self, Manner};
 use crate::protocol::session::{Reply, Session, TaskQuestion};
+use crate::protocol::wire::RelatedTask;
 use crate::protocol::{Shared, error};
 
 /// How often a client's own task is looked at, whatever it suggests.
@@ -84,9 +85,10 @@ impl Sent {
         question: Option<TaskQuestion>,
     ) -> Option<(Self, oneshot::Receiver<Reply>)> {
         let as_task = questions::as_client_task(session.settled.client_tasks, &asked.question);
+        let related = question.as_ref().map(|question| question.related.clone());
         let manner = Manner {
             version: session.settled.version,
-            related: question.as_ref().map(|question| question.task),
+            related: related.as_ref(),
             task_ttl_ms: as_task.then_some(shared.options.request_timeout_ms),
         };
         let withdraw = Arc::new(AtomicBool::new(question.is_none()));
@@ -222,8 +224,12 @@ impl Offers {
             {
                 continue;
             }
-            let asked =
-                TaskQuestion { task: task.id, issued_key: input.issued_key.clone(), question: question.clone() };
+            let asked = TaskQuestion {
+                task: task.id,
+                related: RelatedTask::from(task),
+                issued_key: input.issued_key.clone(),
+                question: question.clone(),
+            };
             self.send(&input.request, asked);
         }
     }

@@ -7,7 +7,7 @@ use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::Empty;
-use crate::protocol::capabilities::{Capabilities, INTERACTION_EXTENSION, client_tasks, features, interaction};
+use crate::protocol::capabilities::{Capabilities, client_tasks, features, interaction};
 use crate::protocol::error::RpcError;
 use crate::protocol::jsonrpc::{self, RequestId};
 use crate::protocol::offers::Offered;
@@ -97,8 +97,7 @@ struct ServerCapabilities {
     offered: Offered,
     #[serde(skip_serializing_if = "Option::is_none")]
     tasks: Option<serde_json::Value>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    experimental: Option<serde_json::Value>,
+    experimental: Experimental,
 }
 
 impl ServerCapabilities {
@@ -109,7 +108,25 @@ impl ServerCapabilities {
             tools: json!({"listChanged": true}),
             offered: Offered::new(catalog),
             tasks: version.has_tasks().then(tasks),
-            experimental: version.has_tasks().then(|| json!({INTERACTION_EXTENSION: {"steer": true, "pause": true}})),
+            experimental: Experimental::new(version),
+        }
+    }
+}
+
+/// Vendors' names and drafts: clients that do not know them pass them over.
+#[derive(Serialize)]
+struct Experimental {
+    #[serde(rename = "modelcontextprotocol.io/task")]
+    sep1686: serde_json::Value,
+    #[serde(rename = "dev.bulkhead/task-interaction", skip_serializing_if = "Option::is_none")]
+    interaction: Option<serde_json::Value>,
+}
+
+impl Experimental {
+    fn new(version: Version) -> Self {
+        Self {
+            sep1686: json!({"list": {}, "delete": {}, "requests": {"tools": {"call": {}}}}),
+            interaction: version.has_tasks().then(|| json!({"steer": true, "pause": true})),
         }
     }
 }

@@ -1,8 +1,9 @@
-//! The legacy era: sessions, `initialize`, and tasks as the 2025-11-25 core has them.
+//! The legacy era: sessions, `initialize`, and tasks as the 2025-11-25 core and SEP-1686 have them.
 //!
 //! Owns which methods there are and what a session may do. Invariant: one table names every method.
 
 mod asking;
+mod augmented;
 mod call;
 mod carriers;
 mod initialize;
@@ -39,6 +40,7 @@ pub enum Method {
     TasksResult,
     TasksList,
     TasksCancel,
+    TasksDelete,
     TasksSteer,
     TasksPause,
     TasksResume,
@@ -53,7 +55,7 @@ pub enum Method {
 }
 
 /// Every method that a client may call.
-pub const METHODS: [(&str, Method); 20] = [
+pub const METHODS: [(&str, Method); 21] = [
     ("initialize", Method::Initialize),
     ("ping", Method::Ping),
     ("logging/setLevel", Method::SetLevel),
@@ -63,6 +65,7 @@ pub const METHODS: [(&str, Method); 20] = [
     ("tasks/result", Method::TasksResult),
     ("tasks/list", Method::TasksList),
     ("tasks/cancel", Method::TasksCancel),
+    ("tasks/delete", Method::TasksDelete),
     ("tasks/steer", Method::TasksSteer),
     ("tasks/pause", Method::TasksPause),
     ("tasks/resume", Method::TasksResume),
@@ -81,10 +84,11 @@ impl Method {
         METHODS.iter().find(|(known, _)| *known == name).map(|(_, method)| *method)
     }
 
-    /// Tasks came with 2025-11-25; steer, pause and resume are an experiment that a client takes part in or not.
+    /// Tasks of the core came with 2025-11-25. SEP-1686 is for every revision: what it has is always there. Steer, pause and resume
+    /// are an experiment that a client takes part in or not.
     fn exists_for(self, settled: &Settled) -> bool {
         match self {
-            Self::TasksGet | Self::TasksResult | Self::TasksList | Self::TasksCancel => settled.version.has_tasks(),
+            Self::TasksCancel => settled.version.has_tasks(),
             Self::TasksSteer => settled.interaction.steer,
             Self::TasksPause | Self::TasksResume => settled.interaction.pause,
             _ => true,
@@ -142,6 +146,7 @@ fn dispatch(method: Method, request: Request<'_>) -> Result<Exchange, RpcError> 
         Method::TasksResult => results::result(request),
         Method::TasksList => tasks::list(request),
         Method::TasksCancel => tasks::cancel(request),
+        Method::TasksDelete => tasks::delete(request),
         Method::TasksSteer => tasks::steer(request),
         Method::TasksPause => tasks::pause(request),
         Method::TasksResume => tasks::resume(request),

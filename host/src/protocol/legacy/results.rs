@@ -1,4 +1,5 @@
-//! `tasks/result`: waits for the end of a task, and carries its questions and reports meanwhile.
+//! The end of a task: `tasks/result` waits for it, and carries the task's questions and reports meanwhile. So does the request that
+//! became a task of SEP-1686 (see `augmented`), whose own `tasks/result` never waits.
 
 use std::sync::Arc;
 
@@ -8,26 +9,36 @@ use tokio::sync::broadcast::error::RecvError;
 use super::Request;
 use super::asking::Offers;
 use super::call::in_flight;
-use super::tasks::named;
-use crate::domain::task::{Outcome, Task, TaskId};
+use super::tasks::About;
+use crate::domain::Json;
+use crate::domain::task::{Design, Outcome, Task, TaskId};
 use crate::protocol::error::RpcError;
 use crate::protocol::exchange::{Outlet, talk};
 use crate::protocol::jsonrpc::{RequestId, error_response, response};
 use crate::protocol::notices::{self, ProgressReports};
 use crate::protocol::session::{InFlight, Session};
-use crate::protocol::wire::OutputView;
+use crate::protocol::wire::{OutputView, RelatedTask, TaskFace};
 use crate::protocol::{Exchange, Shared};
 use crate::tasks::{self, TaskNews};
 
 /// `tasks/result`.
 pub(super) fn result(request: Request<'_>) -> Result<Exchange, RpcError> {
-    let task = named(&request)?;
+    let about = About::read(&request)?;
     let in_flight = in_flight(&request)?;
     let (shared, session) = (Arc::clone(request.shared), Arc::clone(request.session));
     let id = request.id;
     Ok(talk(|outlet| async move {
-        let waiting = Waiting { shared, session, outlet, id: task };
-        match waiting.outcome(&in_flight).await {
+        let task = match about.task().await {
+            Ok(task) if task.design() == Design::Sep1686 => {
+                return Some(completed(&shared, &session, &id, &task).await);
+            }
+            Ok(task) => task,
+            Err(error) => return Some(error_response(Some(&id), &error)),
+        };
+        let is_creator = task.origin.session == Some(session.digest());
+        let reports = Reports { progress_token: task.origin.progress_token.clone(), are_wanted: is_creator };
+        let waiting = Waiting::new(shared, session, outlet, &task);
+        match waiting.outcome(reports, &in_flight).await {
             Ok(Some(task)) => Some(waiting.response(&id, &task).await),
             Ok(None) => None,
             Err(error) => Some(error_response(Some(&id), &RpcError::from(&error))),
@@ -35,11 +46,33 @@ pub(super) fn result(request: Request<'_>) -> Result<Exchange, RpcError> {
     }))
 }
 
-struct Waiting {
+/// SEP-1686: only a task that is completed has a result, and nobody waits for one.
+async fn completed(shared: &Arc<Shared>, session: &Arc<Session>, id: &RequestId, task: &Task) -> String {
+    match task.outcome() {
+        Some(Outcome::Output { .. }) => {
+            Waiting::new(Arc::clone(shared), Arc::clone(session), Outlet::default(), task).response(id, task).await
+        }
+        Some(Outcome::Error(_) | Outcome::Cancelled) | None => {
+            let status = TaskFace::from(task).status();
+            let text = format!("Cannot retrieve result: Task status is '{status}', not 'completed'");
+            error_response(Some(id), &RpcError::invalid_params(text))
+        }
+    }
+}
+
+/// What of a task's progress and logs belongs on the stream of a request.
+pub(super) struct Reports {
+    pub(super) progress_token: Option<Json>,
+    pub(super) are_wanted: bool,
+}
+
+/// A request that is answered with what a task comes to.
+pub(super) struct Waiting {
     shared: Arc<Shared>,
     session: Arc<Session>,
     outlet: Outlet,
     id: TaskId,
+    related: RelatedTask,
 }
 
 enum Next {
@@ -50,29 +83,37 @@ enum Next {
 }
 
 impl Waiting {
+    pub(super) fn new(shared: Arc<Shared>, session: Arc<Session>, outlet: Outlet, task: &Task) -> Self {
+        Self { shared, session, outlet, id: task.id, related: RelatedTask::from(task) }
+    }
+
     /// The task once it is over; `None` when the client does not want to know any more.
-    async fn outcome(&self, in_flight: &InFlight) -> Result<Option<Arc<Task>>, tasks::Error> {
+    pub(super) async fn outcome(
+        &self,
+        reports: Reports,
+        in_flight: &InFlight,
+    ) -> Result<Option<Arc<Task>>, tasks::Error> {
         let (task, news) = self.shared.tasks.watch(self.session.requestor(), self.id).await?;
         let task = Arc::new(task);
         if task.outcome().is_some() {
             return Ok(Some(task));
         }
-        self.wait(task, news, in_flight).await
+        self.wait(task, news, reports, in_flight).await
     }
 
     async fn wait(
         &self,
         mut task: Arc<Task>,
         mut news: Receiver<TaskNews>,
+        reports: Reports,
         in_flight: &InFlight,
     ) -> Result<Option<Arc<Task>>, tasks::Error> {
         let carriers = &self.shared.carriers;
         let digest = self.session.digest();
-        let is_creator = task.origin.session == Some(digest);
         let mut closings = carriers.closings();
         let waiter = carriers.wait(self.id, digest, self.session.settled.features);
         let mut offers = Offers::new(&self.shared, &self.session, self.outlet.clone());
-        let mut progress = ProgressReports::new(task.origin.progress_token.clone(), Some(self.id));
+        let mut progress = ProgressReports::new(reports.progress_token, Some(self.related.clone()));
         offers.update(&task, |key, question| waiter.claim(key, question, true));
         loop {
             let next = tokio::select! {
@@ -89,21 +130,21 @@ impl Waiting {
                 Next::News(Ok(TaskNews::Changed(changed))) => task = changed,
                 Next::News(Ok(TaskNews::Gone(_))) => return Err(tasks::Error::NotFound),
                 Next::News(Ok(TaskNews::Progress { progress: at, total, message, .. })) => {
-                    if is_creator && waiter.carries(digest) {
+                    if reports.are_wanted && waiter.carries(digest) {
                         self.outlet.say(progress.report(at, total, message.as_deref()));
                     }
                     continue;
                 }
                 Next::News(Ok(TaskNews::Log { level, logger, data, .. })) => {
-                    if is_creator && level >= self.session.log_level() && waiter.carries(digest) {
-                        self.outlet.say(notices::log(level, logger.as_deref(), &data, Some(self.id)));
+                    if reports.are_wanted && level >= self.session.log_level() && waiter.carries(digest) {
+                        self.outlet.say(notices::log(level, logger.as_deref(), &data, Some(&self.related)));
                     }
                     continue;
                 }
                 Next::News(Err(RecvError::Lagged(_))) => {
                     task = Arc::new(self.shared.tasks.get(self.session.requestor(), self.id).await?);
                 }
-                Next::News(Err(RecvError::Closed)) => return Err(tasks::Error::Draining),
+                Next::News(Err(RecvError::Closed)) => return Err(tasks::Error::draining()),
             }
             if task.outcome().is_some() {
                 offers.close(self.id);
@@ -115,14 +156,14 @@ impl Waiting {
     }
 
     /// What the call would have answered, had it been a plain one.
-    async fn response(&self, id: &RequestId, task: &Task) -> String {
+    pub(super) async fn response(&self, id: &RequestId, task: &Task) -> String {
         let error = match task.outcome() {
             Some(Outcome::Output { .. }) => match self.shared.tasks.output(self.session.requestor(), self.id).await {
-                Ok(output) => return response(id, &OutputView { output: &output, related: Some(self.id) }),
+                Ok(output) => return response(id, &OutputView { output: &output, related: Some(&self.related) }),
                 Err(error) => RpcError::from(&error),
             },
             Some(Outcome::Error(error)) => RpcError::from(error),
-            Some(Outcome::Cancelled) => RpcError::task_cancelled(self.id),
+            Some(Outcome::Cancelled) => RpcError::task_cancelled(&self.related),
             None => RpcError::host_failure(format_args!("task {} was taken for ended", self.id)),
         };
         error_response(Some(id), &error)

@@ -10,11 +10,11 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::time::Instant;
 
 use super::asking::Offers;
-use crate::domain::task::{Task, TaskId};
+use crate::domain::task::{Design, Task, TaskId};
 use crate::protocol::exchange::{Outlet, talk};
 use crate::protocol::notices::{self, ProgressReports};
 use crate::protocol::session::{LIST_KINDS, Listener, Session};
-use crate::protocol::wire::TaskView;
+use crate::protocol::wire::{RelatedTask, TaskView};
 use crate::protocol::{Exchange, Shared};
 use crate::tasks::{ListGenerations, ResourceUpdate, TaskNews};
 
@@ -118,9 +118,6 @@ impl Standalone {
 
     /// Looks at the stored tasks for questions that nobody was sent.
     async fn look(&mut self, opening: bool) {
-        if !self.session.settled.version.has_tasks() {
-            return;
-        }
         let Ok(tasks) = self.shared.tasks.list(self.session.requestor(), None, LOOKED_AT_MAX).await else { return };
         for task in tasks.into_iter().filter(|task| task.outcome().is_none()) {
             self.changed(Arc::new(task), opening, false);
@@ -137,8 +134,12 @@ impl Standalone {
                 self.say_of(id, line);
             }
             TaskNews::Log { id, level, logger, data } => {
-                if level >= self.session.log_level() && self.know(id).await.is_some() {
-                    self.say_of(id, notices::log(level, logger.as_deref(), &data, Some(id)));
+                let related = match level >= self.session.log_level() {
+                    true => self.know(id).await.map(|known| RelatedTask::from(&*known.task)),
+                    false => None,
+                };
+                if let Some(related) = related {
+                    self.say_of(id, notices::log(level, logger.as_deref(), &data, Some(&related)));
                 }
             }
         }
@@ -169,7 +170,8 @@ impl Standalone {
         match known {
             Some(known) => known.task = task,
             None if ours => {
-                let progress = ProgressReports::new(task.origin.progress_token.clone(), Some(task.id));
+                let progress =
+                    ProgressReports::new(task.origin.progress_token.clone(), Some(RelatedTask::from(&*task)));
                 *known = Some(Known { task, progress, told: None });
             }
             None => {}
@@ -194,7 +196,11 @@ impl Standalone {
         }
     }
 
+    /// SEP-1686 has no notification of a status: its clients ask.
     fn tell_status(&mut self, task: &Task) {
+        if task.design() == Design::Sep1686 {
+            return;
+        }
         let view = TaskView::from(task);
         let now = Some((view.status, view.status_message));
         match self.known.get_mut(&task.id) {

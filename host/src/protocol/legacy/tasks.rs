@@ -1,4 +1,6 @@
-//! Tasks of the 2025-11-25 core: create, get, list, cancel.
+//! Tasks by their ids: create, get, list, cancel, delete, steer, pause, resume.
+//!
+//! Every task is shown as the design that created it has it.
 
 use std::sync::Arc;
 
@@ -7,13 +9,16 @@ use serde::{Deserialize, Serialize};
 use super::tools::Call;
 use super::{Empty, Request};
 use crate::domain::requestor::Requestor;
-use crate::domain::task::{Design, Era, Origin, TaskId};
+use crate::domain::task::{Design, Task, TaskId};
+use crate::domain::tool::ToolOutput;
+use crate::protocol::arguments::Misfit;
 use crate::protocol::cursor::{self, PAGE, Paged, bad_cursor};
 use crate::protocol::error::RpcError;
 use crate::protocol::exchange::single;
 use crate::protocol::jsonrpc::{self, RequestId, error_response, response};
-use crate::protocol::wire::{Created, ImmediateResponse, TaskView};
-use crate::protocol::{Exchange, Shared, idempotency};
+use crate::protocol::session::Session;
+use crate::protocol::wire::{Created, ImmediateResponse, OnlyRelated, TaskFace, TaskResult, TaskView};
+use crate::protocol::{Exchange, Shared, idempotency, sep1686};
 use crate::store::ListPosition;
 use crate::tasks::{self, RequestedTtl, TaskRequest};
 
@@ -21,18 +26,16 @@ use crate::tasks::{self, RequestedTtl, TaskRequest};
 pub(super) fn create(request: Request<'_>, mut call: Call, ttl: RequestedTtl) -> Exchange {
     let shared = Arc::clone(request.shared);
     replying(request.id, async move {
-        call.check_strictly().await?;
-        let session = call.session;
-        let origin = Origin {
-            era: Era::Legacy,
-            design: Design::Core2025,
-            session: Some(session.digest()),
-            features: call.request.client.features,
-            log_level: call.request.client.log_level,
-            progress_token: call.progress_token,
+        // A tool error like that of a plain call, which the requestor fetches like any other result.
+        let output = match call.check().await {
+            Ok(()) => None,
+            Err(Misfit::Schema(text)) => Some(ToolOutput::failure(text)),
+            Err(Misfit::Malformed(error)) => return Err(error),
         };
+        let origin = call.origin(Design::Core2025);
+        let session = call.session;
         let tool = call.request.tool.tool.name.clone();
-        let request = TaskRequest { call: call.request, origin, ttl };
+        let request = TaskRequest { call: call.request, origin, ttl, output };
         let task = match call.idempotency_key {
             Some(key) => idempotency::once(&shared.tasks, session.requestor(), request, &key).await?,
             None => {
@@ -51,34 +54,66 @@ struct Named {
     task_id: String,
 }
 
-/// The task that a request names. What is no id at all is answered like an id that nobody has.
-pub(super) fn named(request: &Request<'_>) -> Result<TaskId, RpcError> {
-    let named: Named = jsonrpc::params(request.params)?;
-    TaskId::parse(&named.task_id).ok_or_else(|| RpcError::from(&tasks::Error::NotFound))
+/// A request about one task.
+pub(super) struct About {
+    shared: Arc<Shared>,
+    session: Arc<Session>,
+    wire_id: String,
+}
+
+impl About {
+    pub(super) fn read(request: &Request<'_>) -> Result<Self, RpcError> {
+        let named: Named = jsonrpc::params(request.params)?;
+        let (shared, session) = (Arc::clone(request.shared), Arc::clone(request.session));
+        Ok(Self { shared, session, wire_id: named.task_id })
+    }
+
+    /// The task that it names.
+    pub(super) async fn task(&self) -> Result<Task, RpcError> {
+        let found = sep1686::find(&self.shared.tasks, self.requestor(), &self.wire_id).await;
+        let found = found.and_then(|task| match knows(&self.session, &task) {
+            true => Ok(task),
+            false => Err(tasks::Error::NotFound),
+        });
+        found.map_err(|error| RpcError::from(&error))
+    }
+
+    fn requestor(&self) -> &Requestor {
+        self.session.requestor()
+    }
+}
+
+/// Sessions of a revision without tasks know those of SEP-1686 only: that was written for all of them.
+fn knows(session: &Session, task: &Task) -> bool {
+    session.settled.version.has_tasks() || task.design() == Design::Sep1686
+}
+
+/// An exchange whose response is a task as it stands after `change`.
+fn showing<W>(request: Request<'_>, change: impl FnOnce(About) -> W) -> Result<Exchange, RpcError>
+where
+    W: Future<Output = Result<Task, RpcError>> + Send + 'static,
+{
+    let changed = change(About::read(&request)?);
+    Ok(replying(request.id, async move {
+        let task = changed.await?;
+        Ok(move |id: &RequestId| response(id, &TaskResult::from(&task)))
+    }))
 }
 
 /// `tasks/get`.
 pub(super) fn get(request: Request<'_>) -> Result<Exchange, RpcError> {
-    let id = named(&request)?;
-    let (shared, requestor) = owned(&request);
-    Ok(replying(request.id, async move {
-        let task = shared.tasks.get(&requestor, id).await.map_err(|error| RpcError::from(&error))?;
-        Ok(move |id: &RequestId| response(id, &TaskView::from(&task)))
-    }))
+    showing(request, |about| async move { about.task().await })
 }
 
 /// `tasks/cancel`. The record says `cancelled` before the reply does.
 pub(super) fn cancel(request: Request<'_>) -> Result<Exchange, RpcError> {
-    let id = named(&request)?;
-    let (shared, requestor) = owned(&request);
-    Ok(replying(request.id, async move {
-        let task = match shared.tasks.cancel(&requestor, id).await {
-            Ok(task) => task,
-            Err(tasks::Error::Ended) => return Err(over(&shared, &requestor, id).await),
-            Err(error) => return Err(RpcError::from(&error)),
-        };
-        Ok(move |id: &RequestId| response(id, &TaskView::from(&task)))
-    }))
+    showing(request, |about| async move {
+        let task = about.task().await?;
+        match about.shared.tasks.cancel(about.requestor(), task.id).await {
+            Err(tasks::Error::Ended) => Err(over(&about.task().await?)),
+            cancelled => cancelled.map_err(|error| RpcError::from(&error)),
+        }
+    })
 }
 
 /// `tasks/steer`: a message for the run, stored before the acknowledgement.
@@ -87,50 +122,61 @@ pub(super) fn steer(request: Request<'_>) -> Result<Exchange, RpcError> {
     struct Steer {
         message: String,
     }
-    let id = named(&request)?;
+    let about = About::read(&request)?;
     let steer: Steer = jsonrpc::params(request.params)?;
-    let (shared, requestor) = owned(&request);
     Ok(replying(request.id, async move {
-        shared.tasks.steer(&requestor, id, steer.message).await.map_err(|error| RpcError::from(&error))?;
+        let task = about.task().await?;
+        let steered = about.shared.tasks.steer(about.requestor(), task.id, steer.message).await;
+        steered.map_err(|error| RpcError::from(&error))?;
         Ok(|id: &RequestId| response(id, &Empty {}))
     }))
 }
 
 /// `tasks/pause`. This era has no status for it: the one before stays, and the message says it.
 pub(super) fn pause(request: Request<'_>) -> Result<Exchange, RpcError> {
-    let id = named(&request)?;
-    let (shared, requestor) = owned(&request);
-    Ok(replying(request.id, async move {
-        let task = shared.tasks.pause(&requestor, id, None).await.map_err(|error| RpcError::from(&error))?;
-        Ok(move |id: &RequestId| response(id, &TaskView::from(&task)))
-    }))
+    showing(request, |about| async move {
+        let task = about.task().await?;
+        let paused = about.shared.tasks.pause(about.requestor(), task.id, None).await;
+        paused.map_err(|error| RpcError::from(&error))
+    })
 }
 
 /// `tasks/resume`.
 pub(super) fn resume(request: Request<'_>) -> Result<Exchange, RpcError> {
-    let id = named(&request)?;
-    let (shared, requestor) = owned(&request);
+    showing(request, |about| async move {
+        let task = about.task().await?;
+        let resumed = about.shared.tasks.resume(about.requestor(), task.id).await;
+        resumed.map_err(|error| RpcError::from(&error))
+    })
+}
+
+/// `tasks/delete`, of SEP-1686: a task that is over goes before its time. Other designs have no such thing.
+pub(super) fn delete(request: Request<'_>) -> Result<Exchange, RpcError> {
+    let about = About::read(&request)?;
     Ok(replying(request.id, async move {
-        let task = shared.tasks.resume(&requestor, id).await.map_err(|error| RpcError::from(&error))?;
-        Ok(move |id: &RequestId| response(id, &TaskView::from(&task)))
+        let task = about.task().await?;
+        if task.design() != Design::Sep1686 {
+            return Err(RpcError::invalid_params(format!(
+                "Only tasks that were created with {} can be deleted; this one is kept for its ttl",
+                sep1686::TASK
+            )));
+        }
+        let deleted = about.shared.tasks.delete(about.requestor(), task.id).await;
+        deleted.map_err(|error| RpcError::from(&error))?;
+        Ok(move |id: &RequestId| response(id, &OnlyRelated::from(&task)))
     }))
 }
 
 /// Says in which status a task was over already.
-async fn over(shared: &Shared, requestor: &Requestor, id: TaskId) -> RpcError {
-    match shared.tasks.get(requestor, id).await {
-        Ok(task) => {
-            let status = TaskView::from(&task).status;
-            RpcError::invalid_params(format!("Cannot cancel task: already in terminal status '{status}'"))
-        }
-        Err(error) => RpcError::from(&error),
-    }
+fn over(task: &Task) -> RpcError {
+    let status = TaskFace::from(task).status();
+    RpcError::invalid_params(format!("Cannot cancel task: already in terminal status '{status}'"))
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Page {
-    tasks: Vec<TaskView>,
+    tasks: Vec<TaskFace>,
     #[serde(skip_serializing_if = "Option::is_none")]
     next_cursor: Option<String>,
 }
@@ -139,7 +185,8 @@ struct Page {
 pub(super) fn list(request: Request<'_>) -> Result<Exchange, RpcError> {
     const METHOD: &str = "tasks/list";
     let paged: Paged = jsonrpc::params(request.params)?;
-    let (shared, requestor) = owned(&request);
+    let (shared, session) = (Arc::clone(request.shared), Arc::clone(request.session));
+    let requestor = *session.requestor();
     let after = match paged.cursor {
         Some(cursor) => {
             let bytes = cursor::open(&shared.options.cursor_key, METHOD, &requestor, &cursor).ok_or_else(bad_cursor)?;
@@ -157,7 +204,8 @@ pub(super) fn list(request: Request<'_>) -> Result<Exchange, RpcError> {
             bytes.extend(task.id.0);
             cursor::seal(&shared.options.cursor_key, METHOD, &requestor, &bytes)
         });
-        let page = Page { tasks: tasks.iter().map(TaskView::from).collect(), next_cursor };
+        let shown = tasks.iter().filter(|task| knows(&session, task));
+        let page = Page { tasks: shown.map(TaskFace::from).collect(), next_cursor };
         Ok(move |id: &RequestId| response(id, &page))
     }))
 }
@@ -166,10 +214,6 @@ fn position(bytes: &[u8]) -> Option<ListPosition> {
     let (created_at, id) = bytes.split_at_checked(8)?;
     let created_at = u64::from_be_bytes(created_at.try_into().ok()?);
     Some(ListPosition { created_at, id: TaskId(id.try_into().ok()?) })
-}
-
-fn owned(request: &Request<'_>) -> (Arc<Shared>, Requestor) {
-    (Arc::clone(request.shared), *request.session.requestor())
 }
 
 /// An exchange whose only frame is the response.

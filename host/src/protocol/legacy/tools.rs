@@ -5,19 +5,20 @@ use std::sync::Arc;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
-use super::{Request, call, readable, tasks};
+use super::{Request, augmented, call, readable, tasks};
 use crate::domain::Json;
 use crate::domain::call::ClientFeature;
-use crate::domain::tool::TaskSupport;
-use crate::protocol::Exchange;
+use crate::domain::task::{Design, Era, Origin};
+use crate::domain::tool::{TaskSupport, Tool};
 use crate::protocol::arguments::{self, INLINE_BYTES_MAX, Misfit};
 use crate::protocol::cursor::{self, PAGE, Paged, bad_cursor};
 use crate::protocol::error::RpcError;
 use crate::protocol::exchange::answered;
-use crate::protocol::idempotency;
 use crate::protocol::jsonrpc::{self, RequestId};
+use crate::protocol::sep1686::{self, Wish};
 use crate::protocol::session::Session;
 use crate::protocol::wire::ToolView;
+use crate::protocol::{Exchange, idempotency};
 use crate::runtime::ListKind;
 use crate::tasks::{CallRequest, Client, RequestedTtl};
 
@@ -64,14 +65,17 @@ struct CallParams<'a> {
     arguments: Option<&'a RawValue>,
     #[serde(borrow)]
     task: Option<&'a RawValue>,
-    #[serde(rename = "_meta", default)]
-    meta: CallMeta,
+    #[serde(borrow, rename = "_meta", default)]
+    meta: CallMeta<'a>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct CallMeta {
+struct CallMeta<'a> {
     progress_token: Option<RequestId>,
+    /// See [`sep1686::TASK`].
+    #[serde(borrow, rename = "modelcontextprotocol.io/task")]
+    task: Option<&'a RawValue>,
     #[serde(rename = "dev.bulkhead/idempotencyKey")]
     idempotency_key: Option<String>,
 }
@@ -96,20 +100,84 @@ pub(super) struct Call {
     /// Set for a task that is to be made once.
     pub(super) idempotency_key: Option<String>,
     unchecked: bool,
+    /// In what they do not fit the tool's schema.
+    misfit: Option<String>,
 }
 
 impl Call {
-    /// Checks large arguments, off the threads that serve other requests.
+    /// Where a task that is made of it comes from.
+    pub(super) fn origin(&self, design: Design) -> Origin {
+        let Client { features, log_level, .. } = self.request.client;
+        Origin {
+            era: Era::Legacy,
+            design,
+            session: Some(self.session.digest()),
+            features,
+            log_level,
+            progress_token: self.progress_token.clone(),
+        }
+    }
+
+    /// Whether the arguments fit; large ones are checked now, off the threads that serve other requests.
     pub(super) async fn check(&mut self) -> Result<(), Misfit> {
+        if let Some(text) = self.misfit.take() {
+            return Err(Misfit::Schema(text));
+        }
         if !std::mem::take(&mut self.unchecked) {
             return Ok(());
         }
         arguments::fit_elsewhere(Arc::clone(&self.request.tool), self.request.arguments.clone()).await
     }
+}
 
-    /// The same for a call that must not have a tool error: one that was to be a task.
-    pub(super) async fn check_strictly(&mut self) -> Result<(), RpcError> {
-        self.check().await.map_err(Misfit::error)
+/// What a call is to become.
+enum Manner {
+    Plain,
+    /// A task of the core.
+    Task(RequestedTtl),
+    /// A task of SEP-1686; the request is answered all the same.
+    Augmented(Wish),
+}
+
+impl Manner {
+    /// What the client wishes, as far as the session and the tool allow it. A wish that is not understood there is none.
+    fn read(params: &CallParams<'_>, session: &Session, tool: &Tool) -> Result<Self, RpcError> {
+        let core = params.task.filter(|_| session.settled.version.has_tasks());
+        // The design wants its metadata ignored by whoever does not take the request as a task.
+        let augmented = params.meta.task.filter(|_| tool.task_support != TaskSupport::Forbidden);
+        match (tool.task_support, core, augmented) {
+            (TaskSupport::Forbidden, Some(_), _) => {
+                Err(RpcError::method_not_found(format!("{} cannot be called as a task", tool.name)))
+            }
+            (TaskSupport::Required, None, None) => {
+                Err(RpcError::method_not_found(format!("{} can only be called as a task", tool.name)))
+            }
+            (_, Some(_), Some(_)) => Err(RpcError::invalid_params(format!(
+                "task and _meta[{:?}] are two ways to ask for a task: use one of them",
+                sep1686::TASK
+            ))),
+            (_, None, Some(wish)) => Ok(Self::Augmented(Wish::read(wish)?)),
+            (_, None, None) => Ok(Self::Plain),
+            (_, Some(task), None) => Ok(Self::Task(match jsonrpc::params::<TaskParams>(Some(task))?.ttl {
+                None => RequestedTtl::Default,
+                Some(None) => RequestedTtl::Unlimited,
+                Some(Some(ms)) => RequestedTtl::Ms(ms),
+            })),
+        }
+    }
+
+    /// The key that the call is to be made once under.
+    fn checked_key(&self, key: Option<String>) -> Result<Option<String>, RpcError> {
+        let key = key.map(idempotency::checked).transpose()?;
+        match (self, &key) {
+            (Self::Plain, Some(_)) => Err(RpcError::invalid_params(
+                "in this revision dev.bulkhead/idempotencyKey works with tasks only: call the tool with task, or without the key",
+            )),
+            (Self::Augmented(_), Some(_)) => Err(RpcError::invalid_params(
+                "the taskId is the idempotency key of such a call: leave dev.bulkhead/idempotencyKey out",
+            )),
+            _ => Ok(key),
+        }
     }
 }
 
@@ -121,44 +189,24 @@ pub(super) fn call(request: Request<'_>) -> Result<Exchange, RpcError> {
     let tool = tool
         .get(&params.name)
         .ok_or_else(|| RpcError::invalid_params(format!("Unknown tool: {}", readable(&params.name))))?;
-    // Where tasks were not negotiated, the wish for one is not understood: the call is a plain one.
-    let task = params.task.filter(|_| session.settled.version.has_tasks());
-    match (tool.tool.task_support, task) {
-        (TaskSupport::Forbidden, Some(_)) => {
-            return Err(RpcError::method_not_found(format!("{} cannot be called as a task", tool.tool.name)));
-        }
-        (TaskSupport::Required, None) => {
-            return Err(RpcError::method_not_found(format!("{} can only be called as a task", tool.tool.name)));
-        }
-        _ => {}
-    }
-    let ttl = match task {
-        Some(task) => Some(match jsonrpc::params::<TaskParams>(Some(task))?.ttl {
-            None => RequestedTtl::Default,
-            Some(None) => RequestedTtl::Unlimited,
-            Some(Some(ms)) => RequestedTtl::Ms(ms),
-        }),
-        None => None,
-    };
-    let idempotency_key = params.meta.idempotency_key.map(idempotency::checked).transpose()?;
-    if idempotency_key.is_some() && ttl.is_none() {
-        return Err(RpcError::invalid_params(
-            "in this revision dev.bulkhead/idempotencyKey works with tasks only: call the tool with task, or without the key",
-        ));
-    }
+    let manner = Manner::read(&params, session, &tool.tool)?;
+    let idempotency_key = manner.checked_key(params.meta.idempotency_key)?;
     let arguments = arguments::object(tool, params.arguments)?;
     let unchecked = arguments.len() > INLINE_BYTES_MAX;
-    if !unchecked {
-        match arguments::fit(tool, arguments) {
-            Ok(()) => {}
-            Err(Misfit::Schema(text)) if ttl.is_none() => {
+    let misfit = match unchecked {
+        true => None,
+        false => match (arguments::fit(tool, arguments), &manner) {
+            (Ok(()), _) => None,
+            // The task that the client asked for is made all the same, and fails with this.
+            (Err(Misfit::Schema(text)), Manner::Task(_)) => Some(text),
+            (Err(Misfit::Schema(text)), Manner::Plain | Manner::Augmented(_)) => {
                 return Ok(answered(call::failure(&request.id, text)));
             }
-            Err(misfit) => return Err(misfit.error()),
-        }
-    }
+            (Err(Misfit::Malformed(error)), _) => return Err(error),
+        },
+    };
     let mut features = session.settled.features;
-    if ttl.is_some() {
+    if !matches!(manner, Manner::Plain) {
         features = features.with(ClientFeature::Tasks);
     }
     let client =
@@ -169,9 +217,11 @@ pub(super) fn call(request: Request<'_>) -> Result<Exchange, RpcError> {
         session: Arc::clone(session),
         idempotency_key,
         unchecked,
+        misfit,
     };
-    match ttl {
-        Some(ttl) => Ok(tasks::create(request, call, ttl)),
-        None => call::plain(request, call),
+    match manner {
+        Manner::Plain => call::plain(request, call),
+        Manner::Task(ttl) => Ok(tasks::create(request, call, ttl)),
+        Manner::Augmented(wish) => augmented::call(request, call, wish),
     }
 }

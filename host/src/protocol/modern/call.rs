@@ -232,7 +232,7 @@ impl Conversation {
     async fn create(&self, mut call: CallRequest) -> Result<Ending, RpcError> {
         // Tasks of this era report nothing on any stream.
         call.client.wants_progress = false;
-        let request = TaskRequest { call, origin: self.origin(), ttl: RequestedTtl::Default };
+        let request = TaskRequest { call, origin: self.origin(), ttl: RequestedTtl::Default, output: None };
         guest::create(&self.shared, self.requestor, request).await.map(|task| Ending::Task(Box::new(task)))
     }
 

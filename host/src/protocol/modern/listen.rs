@@ -23,7 +23,7 @@ use crate::protocol::exchange::{Outlet, talk};
 use crate::protocol::jsonrpc::{self, RequestId, notification};
 use crate::protocol::notices::{LIST_CHANGED_AFTER, list_changed_method};
 use crate::protocol::offers::Asker;
-use crate::protocol::{Exchange, Frame, Shared};
+use crate::protocol::{Exchange, Frame, Shared, sep1686};
 use crate::runtime::ListKind;
 use crate::tasks::{self, ListGenerations, ResourceUpdate, TaskNews};
 
@@ -233,15 +233,16 @@ enum Next {
 impl Listener {
     async fn run(mut self, wanted: Wanted, mut sources: Sources, mut closing: Closing) -> Frame {
         let mut tasks = Vec::new();
-        for id in wanted.tasks.iter().flatten().filter_map(|id| TaskId::parse(id)) {
+        for wire_id in wanted.tasks.iter().flatten() {
             if self.shown.len() >= TASKS_MAX {
                 break;
             }
-            let Entry::Vacant(place) = self.shown.entry(id) else { continue };
-            match self.shared.tasks.get(&self.requestor, id).await {
+            match sep1686::find(&self.shared.tasks, &self.requestor, wire_id).await {
                 Ok(task) => {
-                    place.insert(Shown::default());
-                    tasks.push(task);
+                    if let Entry::Vacant(place) = self.shown.entry(task.id) {
+                        place.insert(Shown::default());
+                        tasks.push(task);
+                    }
                 }
                 Err(tasks::Error::NotFound) => {}
                 Err(error) => return super::refused(&self.id, &RpcError::from(&error)),
@@ -258,7 +259,10 @@ impl Listener {
             prompts_list_changed: lists.as_ref().and_then(|lists| lists.has(ListKind::Prompts)),
             resources_list_changed: lists.as_ref().and_then(|lists| lists.has(ListKind::Resources)),
             resource_subscriptions: sources.updates.is_some().then(uris),
-            task_ids: wanted.tasks.is_some().then(|| tasks.iter().map(|task| task.id.to_string()).collect()),
+            task_ids: wanted
+                .tasks
+                .is_some()
+                .then(|| tasks.iter().map(|task| sep1686::wire_id(task).into_owned()).collect()),
         };
         let acknowledged = Acknowledged { notifications: &honoured, meta: self.meta() };
         self.outlet.say(notification("notifications/subscriptions/acknowledged", Some(&acknowledged)));

@@ -8,10 +8,10 @@ use super::result::{Entries, Inlined, InputRequests};
 use crate::domain::requestor::Requestor;
 use crate::domain::task::{Active, Outcome, Phase, Retention, Task};
 use crate::domain::tool::ToolOutput;
-use crate::protocol::Shared;
 use crate::protocol::error::RpcError;
 use crate::protocol::timestamp::iso8601;
 use crate::protocol::wire::entry_if;
+use crate::protocol::{Shared, sep1686};
 use crate::tasks;
 
 /// What the reader of a task knows beyond the extension's five statuses.
@@ -59,7 +59,7 @@ pub(super) fn write_task<M: SerializeMap>(map: &mut M, task: &Task, face: Face) 
         Retention::FromCompletion { .. } => task.expires_at().map(|at| at.saturating_sub(task.created_at)),
         Retention::Unlimited => None,
     };
-    map.serialize_entry("taskId", &task.id.to_string())?;
+    map.serialize_entry("taskId", &sep1686::wire_id(task))?;
     map.serialize_entry("status", status)?;
     entry_if(map, "statusMessage", message)?;
     map.serialize_entry("createdAt", &iso8601(task.created_at))?;

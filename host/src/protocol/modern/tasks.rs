@@ -11,11 +11,12 @@ use super::task::{Detailed, Face};
 use super::{Request, refused, respond};
 use crate::domain::call::Answer;
 use crate::domain::requestor::Requestor;
-use crate::domain::task::{Phase, Task, TaskId};
+use crate::domain::task::{Phase, Task};
 use crate::protocol::error::RpcError;
 use crate::protocol::exchange::single;
 use crate::protocol::jsonrpc;
 use crate::protocol::questions::read_answer;
+use crate::protocol::sep1686::find;
 use crate::protocol::{Exchange, Shared};
 use crate::tasks;
 
@@ -25,14 +26,10 @@ struct Named {
     task_id: String,
 }
 
-/// What is no id at all is answered like an id that nobody has.
-fn id_of(text: &str) -> Result<TaskId, RpcError> {
-    TaskId::parse(text).ok_or_else(|| RpcError::from(&tasks::Error::NotFound))
-}
-
-fn named(request: &Request<'_>) -> Result<TaskId, RpcError> {
+/// The id on the wire.
+fn named(request: &Request<'_>) -> Result<String, RpcError> {
     let named: Named = jsonrpc::params(request.params)?;
-    id_of(&named.task_id)
+    Ok(named.task_id)
 }
 
 /// An exchange whose response is a task as it stands after `change`.
@@ -71,14 +68,18 @@ where
 /// `tasks/get`.
 pub(super) fn get(request: Request<'_>) -> Result<Exchange, RpcError> {
     let task = named(&request)?;
-    Ok(showing(request, |shared, requestor| async move { shared.tasks.get(&requestor, task).await }))
+    Ok(showing(request, move |shared, requestor| async move { find(&shared.tasks, &requestor, &task).await }))
 }
 
 /// `tasks/cancel`. A task that is over stays as it is.
 pub(super) fn cancel(request: Request<'_>) -> Result<Exchange, RpcError> {
     let task = named(&request)?;
     Ok(acknowledging(request, move |shared, requestor| async move {
-        match shared.tasks.cancel(&requestor, task).await {
+        let cancelled = match find(&shared.tasks, &requestor, &task).await {
+            Ok(task) => shared.tasks.cancel(&requestor, task.id).await,
+            Err(error) => Err(error),
+        };
+        match cancelled {
             Ok(_) | Err(tasks::Error::Ended) => Ok(()),
             Err(error) => Err(RpcError::from(&error)),
         }
@@ -95,15 +96,14 @@ pub(super) fn update(request: Request<'_>) -> Result<Exchange, RpcError> {
         input_responses: HashMap<String, Box<RawValue>>,
     }
     let update: Update = jsonrpc::params(request.params)?;
-    let id = id_of(&update.task_id)?;
     let sees_paused = request.client.interaction.pause;
     Ok(acknowledging(request, move |shared, requestor| async move {
-        let task = shared.tasks.get(&requestor, id).await.map_err(|error| RpcError::from(&error))?;
+        let task = find(&shared.tasks, &requestor, &update.task_id).await.map_err(|error| RpcError::from(&error))?;
         if sees_paused && matches!(task.phase, Phase::Paused { .. }) {
             return Err(RpcError::invalid_params("The task is paused; resume it before its questions are answered"));
         }
         for (key, answer) in answers(&task, &update.input_responses)? {
-            match shared.tasks.answer(&requestor, id, &key, answer).await {
+            match shared.tasks.answer(&requestor, task.id, &key, answer).await {
                 Ok(_) | Err(tasks::Error::Ended) => {}
                 Err(error) => return Err(RpcError::from(&error)),
             }
@@ -136,10 +136,12 @@ pub(super) fn steer(request: Request<'_>) -> Result<Exchange, RpcError> {
         message: String,
     }
     let steer: Steer = jsonrpc::params(request.params)?;
-    let task = id_of(&steer.task_id)?;
     Ok(acknowledging(request, move |shared, requestor| async move {
-        let steered = shared.tasks.steer(&requestor, task, steer.message).await;
-        steered.map(drop).map_err(|error| RpcError::from(&error))
+        let steered = async {
+            let task = find(&shared.tasks, &requestor, &steer.task_id).await?;
+            shared.tasks.steer(&requestor, task.id, steer.message).await
+        };
+        steered.await.map(drop).map_err(|error| RpcError::from(&error))
     }))
 }
 
@@ -147,12 +149,16 @@ pub(super) fn steer(request: Request<'_>) -> Result<Exchange, RpcError> {
 pub(super) fn pause(request: Request<'_>) -> Result<Exchange, RpcError> {
     let task = named(&request)?;
     Ok(showing(request, move |shared, requestor| async move {
-        shared.tasks.pause(&requestor, task, Some("paused by request".to_owned())).await
+        let task = find(&shared.tasks, &requestor, &task).await?;
+        shared.tasks.pause(&requestor, task.id, Some("paused by request".to_owned())).await
     }))
 }
 
 /// `tasks/resume`.
 pub(super) fn resume(request: Request<'_>) -> Result<Exchange, RpcError> {
     let task = named(&request)?;
-    Ok(showing(request, move |shared, requestor| async move { shared.tasks.resume(&requestor, task).await }))
+    Ok(showing(request, move |shared, requestor| async move {
+        let task = find(&shared.tasks, &requestor, &task).await?;
+        shared.tasks.resume(&requestor, task.id).await
+    }))
 }

@@ -7,6 +7,8 @@ mod modern;
 mod offers;
 mod official;
 mod plain;
+mod sep1686;
+mod sessions;
 mod tasks;
 
 use std::sync::Arc;
@@ -15,6 +17,7 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use serde_json::{Value, json};
 
+use super::session::LIST_KINDS;
 use super::*;
 use crate::domain::limits::Limits;
 use crate::domain::requestor::{RequestorId, TenantId};

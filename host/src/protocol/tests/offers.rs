@@ -30,7 +30,7 @@ fn library(name: &str, has_resources: bool, has_rest: bool, limits: &CallLimits)
 
 /// What the scripted plugins offer.
 pub(super) fn offers(limits: &CallLimits) -> Vec<Offers> {
-    let bare = |library: Arc<Library>| Offers { library, prompts: vec![], templates: vec![], uris: vec![] };
+    let bare = |library: Arc<Library>| Offers { library, prompts: vec![], templates: vec![], resources: vec![] };
     let first = library("first", true, true, limits);
     let argument = |name: &str, required| PromptArgument {
         name: name.into(),
@@ -63,7 +63,7 @@ pub(super) fn offers(limits: &CallLimits) -> Vec<Offers> {
     let prompts =
         vec![prompt("plain", vec![argument("needed", true), argument("free", false)]), prompt("asking", vec![])];
     let templates = vec![Arc::new(TemplateEntry { template, parsed, library: Arc::clone(&first) })];
-    let owned = Offers { library: Arc::clone(&first), prompts, templates, uris: vec!["a://0".into()] };
+    let owned = Offers { library: Arc::clone(&first), prompts, templates, resources: vec![resource("a://0".into())] };
     vec![owned, bare(library("second", true, false, limits)), bare(library("broken", true, false, limits))]
 }
 
@@ -149,7 +149,9 @@ async fn a_session_is_told_what_is_offered_and_nothing_else_exists() {
     official::check("initialize", &reply);
     let expected = json!({"logging": {}, "tools": {"listChanged": true}, "prompts": {"listChanged": true},
         "resources": {"subscribe": true, "listChanged": true}, "completions": {}});
-    assert_eq!(reply["result"]["capabilities"], expected);
+    let mut capabilities = reply["result"]["capabilities"].clone();
+    assert!(capabilities.as_object_mut().unwrap().remove("experimental").is_some());
+    assert_eq!(capabilities, expected);
     let discovered = offering.plain().result("server/discover", json!({})).await;
     for member in ["resources", "prompts", "completions"] {
         assert_eq!(discovered["capabilities"][member], expected[member]);
@@ -258,7 +260,7 @@ async fn a_changed_catalog_changes_every_list_that_was_offered() {
     let anna = world.anna().await;
     let mut stream = anna.standalone();
     assert!(stream.is_silent().await);
-    world.tasks.catalog_changed();
+    world.tasks.lists_changed(&LIST_KINDS);
     let mut told = Vec::new();
     for _ in 0..3 {
         told.push(stream.next().await["method"].as_str().unwrap().to_owned());

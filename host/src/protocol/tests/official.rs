@@ -72,8 +72,39 @@ pub(super) fn check_modern(method: &str, message: &Value) {
     }
 }
 
+/// Whether a task has the face of SEP-1686.
+fn is_sep1686(task: &Value) -> bool {
+    task.get("pollFrequency").is_some()
+}
+
+/// There is no official schema of SEP-1686: this is its text. Alone as a result, a task is named in the metadata as well.
+fn fits_sep1686(task: &Value, alone: bool) {
+    let mut members: Vec<_> = task.as_object().unwrap().keys().map(String::as_str).collect();
+    members.retain(|member| *member != "error");
+    members.sort_unstable();
+    let status = task["status"].as_str().unwrap();
+    assert!(["submitted", "working", "input_required", "completed", "failed", "cancelled"].contains(&status));
+    assert_eq!(task["error"].is_string(), status == "failed", "{task}");
+    assert!(task["keepAlive"].is_u64() || task["keepAlive"].is_null(), "{task}");
+    assert!(task["pollFrequency"].is_u64() && task["taskId"].is_string(), "{task}");
+    if alone {
+        assert_eq!(members, ["_meta", "keepAlive", "pollFrequency", "status", "taskId"]);
+        let named = json!({"modelcontextprotocol.io/related-task": {"taskId": task["taskId"]}});
+        assert_eq!(task["_meta"], named);
+    } else {
+        assert_eq!(members, ["keepAlive", "pollFrequency", "status", "taskId"]);
+    }
+}
+
 /// Holds a message against the definition that it must fit; `method`: of the request, if it is a response.
 pub(super) fn check(method: &str, message: &Value) {
+    if message["method"] == "notifications/tasks/created" {
+        let named = &message["params"]["_meta"]["modelcontextprotocol.io/related-task"]["taskId"];
+        let expected = json!({"jsonrpc": "2.0", "method": "notifications/tasks/created",
+            "params": {"_meta": {"modelcontextprotocol.io/related-task": {"taskId": named}}}});
+        assert!(named.is_string());
+        return assert_eq!(*message, expected);
+    }
     if message["method"].is_string() {
         return fits(if message["id"].is_null() { "ServerNotification" } else { "ServerRequest" }, message);
     }
@@ -82,6 +113,21 @@ pub(super) fn check(method: &str, message: &Value) {
     }
     fits("JSONRPCResultResponse", message);
     let result = &message["result"];
+    if is_sep1686(result) {
+        return fits_sep1686(result, true);
+    }
+    let without_sep1686;
+    let result = match result["tasks"].as_array() {
+        Some(tasks) => {
+            let (theirs, core): (Vec<_>, Vec<_>) = tasks.iter().cloned().partition(is_sep1686);
+            theirs.iter().for_each(|task| fits_sep1686(task, false));
+            let mut result = result.clone();
+            result["tasks"] = core.into();
+            without_sep1686 = result;
+            &without_sep1686
+        }
+        None => result,
+    };
     let definition = match method {
         "initialize" => "InitializeResult",
         "tools/list" => "ListToolsResult",
@@ -96,7 +142,12 @@ pub(super) fn check(method: &str, message: &Value) {
         "prompts/list" => "ListPromptsResult",
         "prompts/get" => "GetPromptResult",
         "completion/complete" => "CompleteResult",
-        "ping" | "logging/setLevel" | "tasks/steer" | "resources/subscribe" | "resources/unsubscribe" => "EmptyResult",
+        "ping"
+        | "logging/setLevel"
+        | "tasks/steer"
+        | "tasks/delete"
+        | "resources/subscribe"
+        | "resources/unsubscribe" => "EmptyResult",
         _ => panic!("no definition for the result of {method}"),
     };
     fits(definition, result);

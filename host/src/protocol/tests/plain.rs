@@ -15,12 +15,14 @@ async fn initialize_settles_the_revision() {
         let Received::Opened { session, reply } = received else { panic!("not opened") };
         assert_eq!(session.protocol_version(), given);
         let mut expected = json!({"jsonrpc": "2.0", "id": "h", "result": {"protocolVersion": given, "capabilities":
-            {"logging": {}, "tools": {"listChanged": true}}, "serverInfo": {"name": "bulkhead", "version": "0.1.0"}}});
+            {"logging": {}, "tools": {"listChanged": true}, "experimental": {"modelcontextprotocol.io/task":
+            {"list": {}, "delete": {}, "requests": {"tools": {"call": {}}}}}},
+            "serverInfo": {"name": "bulkhead", "version": "0.1.0"}}});
         if given == "2025-11-25" {
             expected["result"]["capabilities"]["tasks"] =
                 json!({"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}});
-            expected["result"]["capabilities"]["experimental"] =
-                json!({"dev.bulkhead/task-interaction": {"steer": true, "pause": true}});
+            expected["result"]["capabilities"]["experimental"]["dev.bulkhead/task-interaction"] =
+                json!({"steer": true, "pause": true});
         }
         assert_eq!(serde_json::from_str::<Value>(&reply).unwrap(), expected);
     }
@@ -118,8 +120,8 @@ async fn a_tool_is_listed_as_its_revision_knows_it() {
     echo.as_object_mut().unwrap().remove("execution");
     assert_eq!(find(&list, "echo").unwrap(), echo);
     assert!(find(&list, "only_task").is_none());
-    assert_eq!(older.error("tasks/list", json!({})).await["code"], -32601);
-    // There is no such thing as a task here, so the wish for one means nothing.
+    assert_eq!(older.error("tasks/cancel", json!({"taskId": "a"})).await["code"], -32601);
+    // There is no such thing as a task of the core here, so the wish for one means nothing.
     let params = json!({"name": "echo", "arguments": {"text": "x"}, "task": {"ttl": 1}});
     assert_eq!(older.result("tools/call", params).await["content"][0]["text"], "x");
 }
@@ -247,16 +249,16 @@ async fn a_changed_tool_list_is_told_once_to_who_listens() {
     let anna = world.anna().await;
     let mut stream = anna.standalone();
     assert!(stream.is_silent().await);
-    world.tasks.catalog_changed();
-    world.tasks.catalog_changed();
+    world.tasks.lists_changed(&LIST_KINDS);
+    world.tasks.lists_changed(&LIST_KINDS);
     assert_eq!(stream.next().await, json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}));
     assert!(stream.is_silent().await);
     drop(stream);
-    world.tasks.catalog_changed();
+    world.tasks.lists_changed(&LIST_KINDS);
     let mut stream = anna.standalone();
     assert_eq!(stream.next().await["method"], "notifications/tools/list_changed");
     let mut newer = anna.standalone();
-    world.tasks.catalog_changed();
+    world.tasks.lists_changed(&LIST_KINDS);
     assert_eq!(newer.next().await["method"], "notifications/tools/list_changed");
     assert!(stream.is_silent().await);
 }

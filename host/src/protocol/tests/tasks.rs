@@ -69,7 +69,26 @@ async fn an_error_is_the_same_as_the_call_would_have_given() {
 }
 
 #[tokio::test]
-async fn arguments_that_do_not_fit_start_no_task() {
+async fn arguments_that_do_not_fit_are_the_result_of_a_task_that_never_runs() {
+    let world = world();
+    let anna = world.anna().await;
+    for arguments in [json!({"region": 7}), json!({"region": 7, "more": "x".repeat(100_000)})] {
+        let params = json!({"name": "headers", "arguments": arguments, "task": {}});
+        let created = anna.result("tools/call", params).await["task"].clone();
+        assert_eq!(created["status"], "failed");
+        let about = json!({"taskId": created["taskId"]});
+        let result = anna.result("tasks/result", about.clone()).await;
+        assert_eq!(result["isError"], true);
+        let text = result["content"][0]["text"].as_str().unwrap();
+        assert!(text.contains("/region"), "{text}");
+        assert_eq!(result["_meta"]["io.modelcontextprotocol/related-task"], about);
+        let task = anna.result("tasks/get", about).await;
+        assert!(task["statusMessage"].as_str().is_some_and(|said| text.starts_with(said)), "{task}");
+    }
+}
+
+#[tokio::test]
+async fn arguments_that_are_no_usable_json_start_no_task() {
     let world = world();
     let anna = world.anna().await;
     let large = json!({"name": "count", "arguments": {"a": "x".repeat(100_000)}, "task": {}});

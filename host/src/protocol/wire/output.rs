@@ -5,15 +5,14 @@ use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
 use serde::ser::{SerializeMap, SerializeSeq, Serializer};
 
-use super::{MetaView, Raw, entry_if};
-use crate::domain::task::TaskId;
+use super::{MetaView, Raw, RelatedTask, entry_if};
 use crate::domain::tool::{Annotations, Content, ContentKind, ResourceBody, ResourceContents, Role, ToolOutput};
 
 /// A tool's output as a `CallToolResult`.
 pub(crate) struct OutputView<'a> {
     pub(crate) output: &'a ToolOutput,
-    /// Set for `tasks/result` only.
-    pub(crate) related: Option<TaskId>,
+    /// Set for the output of a task.
+    pub(crate) related: Option<&'a RelatedTask>,
 }
 
 impl Serialize for OutputView<'_> {
@@ -139,6 +138,7 @@ pub(super) fn role_name(role: Role) -> &'static str {
 mod tests {
     use super::*;
     use crate::domain::Json;
+    use crate::domain::task::TaskId;
     use crate::domain::tool::ResourceLink;
     use crate::protocol::wire::RELATED_TASK;
     use serde_json::json;
@@ -194,8 +194,8 @@ mod tests {
     #[test]
     fn structured_content_without_text_is_also_there_as_text() {
         let output = ToolOutput { structured: Some(Json::new("[1,2]")), ..ToolOutput::default() };
-        let id = TaskId([0xab; 16]);
-        let value = serde_json::to_value(OutputView { output: &output, related: Some(id) }).unwrap();
+        let id = RelatedTask::core(TaskId([0xab; 16]));
+        let value = serde_json::to_value(OutputView { output: &output, related: Some(&id) }).unwrap();
         let expected = json!({"content": [{"type": "text", "text": "[1,2]"}],
             "_meta": {RELATED_TASK: {"taskId": "ab".repeat(16)}}});
         assert_eq!(value, expected);

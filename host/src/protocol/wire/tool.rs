@@ -101,3 +101,52 @@ impl<'a> From<&'a Icon> for IconView<'a> {
         Self { src: &icon.src, mime_type: icon.mime_type.as_deref(), sizes: &icon.sizes, theme: icon.theme.as_deref() }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    #[test]
+    fn everything_that_a_tool_declares_is_listed_where_its_revision_knows_it() {
+        let schema = |text: &str| Json::new(text);
+        let mut tool = Tool {
+            name: "t".into(),
+            title: Some("T".into()),
+            description: "d".into(),
+            input_schema: schema(r#"{"type":"object","unevaluatedProperties":false,"x-mcp-header":1}"#),
+            output_schema: Some(schema(r#"{"type":"object"}"#)),
+            annotations: Some(ToolAnnotations {
+                title: Some("A".into()),
+                read_only: Some(true),
+                destructive: Some(false),
+                idempotent: Some(true),
+                open_world: Some(false),
+            }),
+            task_support: TaskSupport::Optional,
+            icons: vec![Icon {
+                src: "data:,".into(),
+                mime_type: Some("image/png".into()),
+                sizes: vec!["any".into()],
+                theme: Some("dark".into()),
+            }],
+            meta: vec![("example.com/a".into(), Json::new("1"))],
+        };
+        let seen = |tool: &Tool, modern_fields| serde_json::to_value(ToolView { tool, modern_fields }).unwrap();
+        let mut expected = json!({"name": "t", "title": "T", "description": "d",
+            "inputSchema": {"type": "object", "unevaluatedProperties": false, "x-mcp-header": 1},
+            "outputSchema": {"type": "object"},
+            "annotations": {"title": "A", "readOnlyHint": true, "destructiveHint": false, "idempotentHint": true,
+                "openWorldHint": false},
+            "icons": [{"src": "data:,", "mimeType": "image/png", "sizes": ["any"], "theme": "dark"}],
+            "execution": {"taskSupport": "optional"}, "_meta": {"example.com/a": 1}});
+        assert_eq!(seen(&tool, true), expected);
+        for later in ["icons", "execution"] {
+            expected.as_object_mut().unwrap().remove(later);
+        }
+        assert_eq!(seen(&tool, false), expected);
+        // These revisions know outputs that are objects.
+        tool.output_schema = Some(schema(r#"{"type":"array"}"#));
+        assert_eq!(seen(&tool, true)["outputSchema"], Value::Null);
+    }
+}

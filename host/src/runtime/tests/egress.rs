@@ -2,8 +2,10 @@
 
 use std::sync::Mutex;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use rustls::pki_types::PrivateKeyDer;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
 
 use super::*;
 
@@ -16,13 +18,34 @@ struct Server {
 
 impl Server {
     async fn answering(response: &'static str) -> Self {
+        Self::start(response, None).await
+    }
+
+    /// Over TLS, under this certificate.
+    async fn certified(response: &'static str, certificate: &'static [u8]) -> Self {
+        let key = PrivateKeyDer::try_from(include_bytes!("tls/localhost.key.der").as_slice()).unwrap();
+        let config = rustls::ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()));
+        let config = config.with_safe_default_protocol_versions().unwrap().with_no_client_auth();
+        let config = config.with_single_cert(vec![certificate.into()], key).unwrap();
+        Self::start(response, Some(TlsAcceptor::from(Arc::new(config)))).await
+    }
+
+    async fn start(response: &'static str, tls: Option<TlsAcceptor>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let seen = Arc::new(Mutex::new(Vec::new()));
         let kept = Arc::clone(&seen);
         let task = tokio::spawn(async move {
             loop {
-                let (mut stream, _) = listener.accept().await.unwrap();
+                let (stream, _) = listener.accept().await.unwrap();
+                let mut stream: Box<dyn Stream> = match &tls {
+                    None => Box::new(stream),
+                    Some(tls) => match tls.accept(stream).await {
+                        Ok(stream) => Box::new(stream),
+                        // The client does not trust us.
+                        Err(_) => continue,
+                    },
+                };
                 let mut request = Vec::new();
                 while !request.ends_with(b"\r\n\r\n") {
                     let mut byte = [0];
@@ -31,8 +54,9 @@ impl Server {
                     }
                     request.push(byte[0]);
                 }
-                kept.lock().unwrap().push(String::from_utf8(request).unwrap());
+                kept.lock().unwrap().push(String::from_utf8_lossy(&request).into_owned());
                 let _ = stream.write_all(response.as_bytes()).await;
+                let _ = stream.shutdown().await;
             }
         });
         Self { port, seen, task }
@@ -42,6 +66,9 @@ impl Server {
         self.seen.lock().unwrap().clone()
     }
 }
+
+trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
 impl Drop for Server {
     fn drop(&mut self) {
@@ -124,4 +151,37 @@ async fn redirects_are_not_followed() {
     let output = get(&house, &origin).await;
     assert!(output.structured.unwrap().as_str().contains("302"));
     assert_eq!(server.seen().len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_granted_host_is_reached_over_tls() {
+    let server = Server::certified(HELLO, include_bytes!("tls/localhost.der")).await;
+    let origin = format!("https://localhost:{}", server.port);
+    let Some(house) = house(std::slice::from_ref(&origin)).await else { return };
+    let output = get(&house, &format!("{origin}/a")).await;
+    assert!(!output.is_error, "{}", text(&output));
+    assert!(output.structured.unwrap().as_str().contains("hello"));
+    let [request] = server.seen().try_into().unwrap();
+    assert!(request.starts_with("GET /a HTTP/1.1\r\n"), "{request}");
+    let hosts: Vec<_> = request.lines().filter(|line| line.to_ascii_lowercase().starts_with("host:")).collect();
+    assert_eq!(hosts, [format!("host: localhost:{}", server.port)]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_said_to_a_server_that_cannot_prove_its_name() {
+    let stranger = Server::certified(HELLO, include_bytes!("tls/stranger.der")).await;
+    let other_name = Server::certified(HELLO, include_bytes!("tls/localhost.der")).await;
+    let plain = Server::answering(HELLO).await;
+    let urls = [
+        format!("https://localhost:{}", stranger.port),
+        format!("https://127.0.0.1:{}", other_name.port),
+        format!("https://localhost:{}", plain.port),
+    ];
+    let Some(house) = house(&urls).await else { return };
+    for url in &urls {
+        let output = get(&house, url).await;
+        assert!(output.is_error, "{url}: {}", text(&output));
+    }
+    assert_eq!((stranger.seen(), other_name.seen()), (Vec::new(), Vec::new()));
+    assert!(plain.seen().iter().all(|bytes| !bytes.contains("GET")), "a request went out unprotected");
 }

@@ -124,7 +124,7 @@ async fn a_call_beside_spinning_ones_is_answered() {
     let house = House::new();
     let hostile = house.sandbox.load(plugin).await.unwrap();
     let text_plugin = house.sandbox.load(sample("text").unwrap()).await.unwrap();
-    assert!(house.sandbox.publish(vec![hostile, text_plugin]).is_empty());
+    assert!(house.sandbox.publish(vec![hostile, text_plugin]).1.is_empty());
     let spinning: Vec<_> = (0..16).map(|_| house.start("spin", "{}")).collect();
     tokio::time::sleep(Duration::from_millis(50)).await;
     for _ in 0..5 {

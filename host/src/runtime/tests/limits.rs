@@ -193,8 +193,9 @@ async fn components_that_take_too_much_are_refused_at_load() {
     let linker = load::linker(&engine).unwrap();
     let memories: String = (0..9).map(|_| "(core instance (instantiate $m))").collect();
     let wat = format!("(component (core module $m (memory 1)) {memories})");
-    let component = Component::from_binary(&engine, &wat::parse_str(wat).unwrap()).unwrap();
-    let Err(problems) = load::link(&linker, &component) else { panic!("it was accepted") };
+    let raw = load::read(&Source::Bytes(wat::parse_str(wat).unwrap().into())).unwrap();
+    let component = Component::from_binary(&engine, &raw.bytes).unwrap();
+    let Err(problems) = load::link(&linker, &component, &raw) else { panic!("it was accepted") };
     let problems = problems.join("; ");
     assert!(problems.contains("9 memories; 8 is the most"), "{problems}");
     assert!(problems.contains("does not export bulkhead:plugin/tools@0.1.0"), "{problems}");

@@ -2,12 +2,16 @@
 
 use super::*;
 use crate::domain::tool::TaskSupport;
-use crate::runtime::load::{LoadError, Source, ToolPolicy};
+use crate::runtime::load::{LoadError, Presentation, Source, ToolPolicy};
 
 fn bytes(wasm: impl Into<Vec<u8>>) -> PluginSource {
     let mut source = source(Source::Bytes(wasm.into().into()));
     source.name = Some("x".to_owned());
     source
+}
+
+fn policy(limits: CallLimits) -> ToolPolicy {
+    ToolPolicy { task_support: None, presentation: Presentation::default(), limits }
 }
 
 async fn problems(house: &House, source: PluginSource) -> String {
@@ -53,7 +57,8 @@ async fn a_clash_names_both_and_the_first_stays() {
     for plugin in [first, second, prefixed] {
         loaded.push(house.sandbox.load(plugin).await.unwrap());
     }
-    let refused = house.sandbox.publish(loaded);
+    assert_eq!(house.sandbox.clashes(&loaded).len(), 1);
+    let (_, refused) = house.sandbox.publish(loaded);
     let [LoadError { plugin, problems }] = refused.as_slice() else { panic!("{refused:?}") };
     assert_eq!(plugin, "copy");
     assert!(problems.iter().all(|problem| problem.contains("plugin text")), "{problems:?}");
@@ -66,19 +71,19 @@ async fn the_operator_narrows_and_never_widens() {
     let Some(mut plugin) = sample("primes") else { return };
     let house = House::new();
     let lowered = CallLimits { promote_after_ms: 7, ..limits() };
-    let policy = ToolPolicy { task_support: Some(TaskSupport::Required), limits: lowered };
-    plugin.tools = BTreeMap::from([("count_primes".to_owned(), policy)]);
+    let narrowed = ToolPolicy { task_support: Some(TaskSupport::Required), ..policy(lowered) };
+    plugin.tools = BTreeMap::from([("count_primes".to_owned(), narrowed)]);
     house.publish(plugin.clone()).await;
     let catalog = house.sandbox.catalog();
     let entry = catalog.get("count_primes").unwrap();
     assert_eq!((entry.tool.task_support, entry.limits.promote_after_ms), (TaskSupport::Required, 7));
 
-    plugin.tools = BTreeMap::from([("no_such_tool".to_owned(), ToolPolicy { task_support: None, limits: limits() })]);
+    plugin.tools = BTreeMap::from([("no_such_tool".to_owned(), policy(limits()))]);
     assert!(problems(&house, plugin).await.contains("no_such_tool"));
     let mut text_plugin = sample("text").unwrap();
     text_plugin.tools = BTreeMap::from([(
         "echo".to_owned(),
-        ToolPolicy { task_support: Some(TaskSupport::Optional), limits: limits() },
+        ToolPolicy { task_support: Some(TaskSupport::Optional), ..policy(limits()) },
     )]);
     assert!(problems(&house, text_plugin).await.contains("task support"));
 }
@@ -91,7 +96,9 @@ async fn an_older_version_can_run_after_it_was_replaced() {
     let named = |plugin: PluginSource| PluginSource { name: Some("tools".to_owned()), ..plugin };
     let before = house.publish(named(old)).await;
     let entry = Arc::clone(house.sandbox.catalog().get("echo").unwrap());
-    house.publish(named(new)).await;
+    let new = house.sandbox.load(named(new)).await.unwrap();
+    assert_eq!(house.sandbox.publish(vec![new.clone()]).0, [ListKind::Tools]);
+    assert_eq!(house.sandbox.publish(vec![new]).0, [], "the same again is no change");
     assert!(house.sandbox.catalog().get("echo").is_none());
     let spec = || CallSpec {
         plugin: entry.plugin.clone(),
@@ -106,6 +113,9 @@ async fn an_older_version_can_run_after_it_was_replaced() {
     house.sandbox.retain(&std::collections::HashSet::new());
     assert_eq!(text(&finished(start().unwrap()).await.unwrap()), "still here");
     assert!(house.sandbox.catalog().get("echo").is_none());
+    let tool = house.sandbox.tool(&before.version, "echo").await.unwrap();
+    assert_eq!(tool.plugin, before.version);
+    assert!(house.sandbox.tool(&before.version, "count_primes").await.is_none());
 
     house.sandbox.retain(&std::collections::HashSet::new());
     let kept = data.path().join("components").join(format!("{}.wasm", inspect::hex(&before.version.digest)));
@@ -113,6 +123,25 @@ async fn an_older_version_can_run_after_it_was_replaced() {
     assert!(matches!(finished(start().unwrap()).await, Err(CallError::Internal { .. })));
     std::fs::remove_file(&kept).unwrap();
     assert!(matches!(start(), Err(StartError::UnknownPlugin(name)) if name == "tools"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_of_a_version_are_counted_and_can_be_ended() {
+    let (Some(old), Some(new)) = (sample("primes"), sample("text")) else { return };
+    let house = House::new();
+    let named = |plugin: PluginSource| PluginSource { name: Some("tools".to_owned()), ..plugin };
+    let before = house.publish(named(old)).await.version;
+    let running = house.start("count_primes", r#"{"below":1000000000000}"#);
+    assert_eq!(house.sandbox.calls(&before), 1);
+    let after = house.publish(named(new)).await.version;
+    house.sandbox.retain(&std::collections::HashSet::new());
+    assert_eq!(house.sandbox.calls(&before), 1, "what is in a call is kept");
+    house.sandbox.withdraw(&before);
+    let (kind, reason) = fault(finished(running).await);
+    assert_eq!(kind, FaultKind::Deadline);
+    assert!(reason.contains("withdrawn"), "{reason}");
+    assert_eq!((house.sandbox.calls(&before), house.sandbox.calls(&after)), (0, 0));
+    assert_eq!(text(&house.call("echo", r#"{"text":"a"}"#).await.unwrap()), "a");
 }
 
 #[tokio::test(flavor = "multi_thread")]

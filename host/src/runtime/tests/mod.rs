@@ -6,6 +6,7 @@ mod imports;
 mod limits;
 mod loading;
 mod offers;
+mod typed;
 mod waiting;
 
 use std::collections::BTreeMap;
@@ -45,7 +46,7 @@ impl House {
     /// Loads one plugin and makes it the only one.
     async fn publish(&self, source: PluginSource) -> LoadedPlugin {
         let loaded = self.sandbox.load(source).await.unwrap();
-        assert_eq!(self.sandbox.publish(vec![loaded.clone()]), Vec::new());
+        assert_eq!(self.sandbox.publish(vec![loaded.clone()]).1, Vec::new());
         loaded
     }
 

@@ -89,7 +89,7 @@ async fn a_prefix_stands_before_prompts_and_names_belong_to_one_plugin() {
     let house = House::new();
     let (first, second) = (house.sandbox.load(first).await.unwrap(), house.sandbox.load(second).await.unwrap());
     assert!(second.offers.prompts.iter().all(|entry| entry.prompt.name.starts_with("again_test_")));
-    let refused = house.sandbox.publish(vec![first, second]);
+    let (_, refused) = house.sandbox.publish(vec![first, second]);
     assert_eq!(refused.len(), 1);
     let problems = refused[0].problems.join("\n");
     assert!(

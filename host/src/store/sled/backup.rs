@@ -70,20 +70,20 @@ impl Tap {
 }
 
 /// A backup that is under way, until it is dropped.
-struct Guard {
+pub(super) struct Guard {
     tap: Arc<Tap>,
     files: Files,
 }
 
 impl Guard {
-    fn begin(store: &SledStore) -> Result<Self, Error> {
+    pub(super) fn begin(store: &SledStore) -> Result<Self, Error> {
         let began = store.shared.tap.with(|running| {
             let free = running.is_none();
             running.get_or_insert_default();
             free
         });
         if !began {
-            return Err(Error::Engine("another backup is under way".to_owned()));
+            return Err(Error::Engine("a backup or a rebuild is under way: try again when it is over".to_owned()));
         }
         Ok(Self { tap: Arc::clone(&store.shared.tap), files: store.files.clone() })
     }

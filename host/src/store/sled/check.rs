@@ -47,7 +47,7 @@ impl Report {
 
 /// Takes a data directory that has a store; nothing is created where there is none.
 pub(super) fn lock_existing(layout: &Layout) -> Result<open::DirectoryLock, Error> {
-    if !layout.store.exists() {
+    if !layout.store.exists() && !layout.rebuilt().exists() {
         return Err(Error::Engine(format!("there is no store at {}", layout.store.display())));
     }
     open::lock(layout)
@@ -74,7 +74,7 @@ pub fn check(data: &Path) -> Result<Report, Error> {
     let rest = guarded(|| {
         on_a_copy(&layout, |copied| {
             let view = View::default();
-            view.set_tree(Some((*open::engine(&copied.database, CACHE_BYTES)?).clone()));
+            view.give((*open::engine(&copied.database, CACHE_BYTES)?).clone());
             examine_rows(&view, &open::files(&layout)?, &mut report)
         })
     });

@@ -146,14 +146,18 @@ impl Committer {
         let mut permits = Vec::new();
         let mut next = Some(first);
         let mut close = None;
+        let mut rebuild = None;
         let mut failure = None;
         while let Some(Envelope { operation, permit }) = next.take() {
             permits.push(permit);
-            if let Operation::Close { reply } = operation {
-                close = Some(reply);
+            match operation {
+                Operation::Close { reply } => close = Some(reply),
+                Operation::Rebuild { guard, reply } => rebuild = Some((guard, reply)),
+                operation => failure = self.plan(operation, room, &mut plan).err(),
+            }
+            if close.is_some() || rebuild.is_some() {
                 break;
             }
-            failure = self.plan(operation, room, &mut plan).err();
             if failure.is_some() || permits.len() >= GROUP_OPERATIONS_MAX || plan.group.bytes() >= GROUP_BYTES_MAX {
                 break;
             }
@@ -165,6 +169,12 @@ impl Committer {
                 tracing::error!(%error, "the store could not be read");
                 self.give_up(plan, || Error::Engine(error.to_string()));
             }
+        }
+        if let Some((guard, reply)) = rebuild {
+            let done = self.rebuild();
+            drop(guard);
+            // The caller may have gone away.
+            let _ = reply.send(done);
         }
         close
     }
@@ -250,7 +260,7 @@ impl Committer {
     }
 
     /// Whether there is room for a group; says so when that changes.
-    fn room(&mut self) -> Room {
+    pub(super) fn room(&mut self) -> Room {
         if let Some(Trouble::Failed(_)) = self.trouble {
             return Room::None;
         }
@@ -311,7 +321,16 @@ impl Committer {
     /// writers were told that it does not.
     fn reopen(&mut self, failed: &Failed) -> Result<(), Error> {
         // Readers get the tree back at the end: sled does not open what is still open.
-        self.shared.view.set_tree(None);
+        self.shared.view.take_away();
+        let reopened = self.reopen_unseen(failed);
+        match &reopened {
+            Ok(tree) => self.shared.view.give(tree.clone()),
+            Err(_) => self.shared.view.close(),
+        }
+        reopened.map(drop)
+    }
+
+    fn reopen_unseen(&mut self, failed: &Failed) -> Result<::sled::Tree, Error> {
         self.database = None;
         let database = open::unchecked(&self.layout, self.cache_bytes)?;
         let landed = database.last.group.checked_sub(failed.acknowledged);
@@ -326,13 +345,29 @@ impl Committer {
             self.commit(&Arc::new(failed.group.undo()))?;
         }
         self.shared.view.hide(None);
-        self.shared.view.set_tree(Some(tree));
-        Ok(())
+        Ok(tree)
+    }
+
+    /// Opens the database that is in place now, which is at `last`, after it was closed by [`Committer::leave`]. If it does not
+    /// open, it is tried again as after a failed write.
+    pub(super) fn resume(&mut self, last: GroupRow) -> Result<(), Error> {
+        self.last = last;
+        let nothing = Failed { acknowledged: last.group, group: Arc::default() };
+        self.reopen(&nothing).inspect_err(|error| {
+            self.trouble = Some(Trouble::Failed(nothing));
+            self.retried_at = Instant::now();
+            self.shared.set_read_only(Some(format!("the database cannot be opened ({error}); it is tried again")));
+        })
     }
 
     /// Leaves everything exact on disk.
     fn close(&mut self) -> Result<(), Error> {
-        self.shared.view.set_tree(None);
+        self.shared.view.close();
+        self.leave()
+    }
+
+    /// Closes the database, which the readers do not have any more, and leaves everything exact on disk.
+    pub(super) fn leave(&mut self) -> Result<(), Error> {
         match self.database.take() {
             Some(database) if self.trouble.as_ref().is_none_or(|trouble| matches!(trouble, Trouble::Space)) => {
                 database.tree.flush().map_err(engine_error)?;

@@ -1,36 +1,31 @@
-//! A store as lines of JSON, and a new store from them.
+//! A store as lines of JSON.
 //!
-//! Owns the export format (one JSON object a line) and the way back from it. Must not change a database in place: a rebuild makes
-//! a new one and keeps the old folder beside it. Invariant: what an export holds, a rebuild restores, with all indexes made anew.
+//! Owns the export format (one JSON object a line). Must not change the store. Invariant: everything that can be read is in the
+//! export, and what cannot is named in it.
 
-use std::collections::HashSet;
-use std::fs;
-use std::io::{BufRead, Write};
-use std::path::{Path, PathBuf};
+use std::io::Write;
+use std::path::Path;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde::{Deserialize, Serialize};
 
 use super::super::{Error, record};
-use super::backup::seal_database;
+use super::SledStore;
 use super::check::{Payloads, each_row, label, lock_existing};
-use super::files::{Files, NewFile, io_error};
+use super::files::Files;
 use super::group::Census;
 use super::head::{Head, open_row};
-use super::keys::{self, Part, TaskKey, kind};
+use super::keys::{self, TaskKey, kind};
 use super::open::{self, GroupRow, Layout};
 use super::salvage::{each_readable, guarded, on_what_opens};
 use super::view::View;
-use super::{SledStore, engine_error};
 use crate::store::record::unseal;
-
-const CACHE_BYTES: u64 = 32 << 20;
 
 /// One line of an export. Bytes are base64; the versioned bytes of records and outputs stay as they are.
 #[derive(Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
-enum Line {
+pub(super) enum Line {
     /// The first line.
     Store {
         format: u32,
@@ -58,7 +53,7 @@ enum Line {
     },
 }
 
-const EXPORT_FORMAT: u32 = 1;
+pub(super) const EXPORT_FORMAT: u32 = 1;
 
 /// What an export or a rebuild did.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -81,20 +76,45 @@ pub fn export_running(store: &SledStore, out: &mut dyn Write) -> Result<Moved, E
     Export { view: &store.shared.view, files: &store.files, out, moved: Moved::default() }.whole()
 }
 
-fn export_layout(layout: &Layout, out: &mut dyn Write) -> Result<Moved, Error> {
+pub(super) fn export_layout(layout: &Layout, out: &mut dyn Write) -> Result<Moved, Error> {
     if !layout.database_file().exists() {
         return Err(Error::Engine(format!("there is no database at {}", layout.database.display())));
     }
     let damage = guarded(|| open::examine(layout)).err();
     on_what_opens(layout, |layout, tree| {
         let view = View::default();
-        view.set_tree(Some(tree.clone()));
+        view.give(tree.clone());
         let export = Export { view: &view, files: &open::files(layout)?, out, moved: Moved::default() };
         match damage {
             None => export.whole(),
             Some(damage) => export.readable(tree, &damage),
         }
     })
+}
+
+/// Writes what can be read of a database that is open, damaged or not, and compares it with what was counted while writing.
+pub(super) fn export_tree(
+    tree: &::sled::Tree,
+    view: &View,
+    files: &Files,
+    expected: &Census,
+    out: &mut dyn Write,
+) -> Result<Moved, Error> {
+    let mut export = Export { view, files, out, moved: Moved::default() };
+    export.header()?;
+    let mut found = Census::default();
+    let gaps = each_readable(tree, &mut |key, value| {
+        if key != keys::GROUP {
+            found.count(key, value);
+        }
+        export.row(key, value)
+    })?;
+    if gaps > 0 {
+        export.lost("rows", format!("unreadable in {gaps} places"))?;
+    } else if found != *expected {
+        export.lost("rows", "some are not as they were written".to_owned())?;
+    }
+    export.finish()
 }
 
 /// An export under way.
@@ -191,148 +211,4 @@ fn export_task(view: &View, files: &Files, key: &TaskKey, value: &[u8]) -> Resul
         output: output.map(|output| BASE64.encode(output)),
         reserved_bytes: head.reserved_bytes,
     })
-}
-
-/// Makes a new database from an export, or (without one) from what is still readable of the present database. The old folder
-/// stays beside the new one, under the name that is returned.
-///
-/// # Errors
-///
-/// [`Error::Locked`] when a host runs on the directory; [`Error::Corrupt`] names the line of an export that makes no sense. The
-/// present store is left as it was in both cases.
-pub fn rebuild(data: &Path, from: Option<&mut dyn BufRead>) -> Result<(Moved, Option<PathBuf>), Error> {
-    let layout = Layout::new(data);
-    let _lock = open::lock(&layout)?;
-    let fresh = Layout::at(data, layout.rebuilt());
-    remove_folder(&fresh.store)?;
-    fs::create_dir_all(&fresh.store).map_err(|error| io_error("create", &fresh.store, &error))?;
-    let moved = match from {
-        Some(lines) => import(&fresh, lines)?,
-        None => {
-            // By way of a file, because a damaged database may stop in the middle: then the whole rebuild does.
-            let path = fresh.store.join("export");
-            let cannot = |error: std::io::Error| io_error("write", &path, &error);
-            let mut out = std::io::BufWriter::new(fs::File::create(&path).map_err(cannot)?);
-            let exported = export_layout(&layout, &mut out)?;
-            drop(out);
-            let mut lines = std::io::BufReader::new(fs::File::open(&path).map_err(cannot)?);
-            let imported = import(&fresh, &mut lines)?;
-            fs::remove_file(&path).map_err(cannot)?;
-            Moved { lost: exported.lost, ..imported }
-        }
-    };
-    let old = keep_old(&layout)?;
-    fs::rename(&fresh.store, &layout.store).map_err(|error| io_error("rename", &fresh.store, &error))?;
-    super::files::sync_folder(data).map_err(|error| io_error("sync", data, &error))?;
-    Ok((moved, old))
-}
-
-fn remove_folder(path: &Path) -> Result<(), Error> {
-    match fs::remove_dir_all(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(io_error("remove", path, &error)),
-        _ => Ok(()),
-    }
-}
-
-/// Moves the present folder to a name that is not taken.
-fn keep_old(layout: &Layout) -> Result<Option<PathBuf>, Error> {
-    if !layout.store.exists() {
-        return Ok(None);
-    }
-    let free =
-        (1..).map(|number| layout.store.with_file_name(format!("store.old-{number}"))).find(|path| !path.exists());
-    let Some(old) = free else { return Ok(None) };
-    fs::rename(&layout.store, &old).map_err(|error| io_error("rename", &layout.store, &error))?;
-    Ok(Some(old))
-}
-
-/// Fills a new store from an export.
-fn import(layout: &Layout, lines: &mut dyn BufRead) -> Result<Moved, Error> {
-    let (database, state) = super::create(layout, CACHE_BYTES)?;
-    drop(state);
-    let files = open::files(layout)?;
-    let mut import = Import { tree: database.tree.clone(), files, census: Census::default(), taken: HashSet::new() };
-    let mut moved = Moved::default();
-    for (number, line) in (1..).zip(lines.lines()) {
-        let at = |reason: &str| Error::Corrupt(format!("line {number} of the export: {reason}"));
-        let line = line.map_err(|error| at(&error.to_string()))?;
-        match serde_json::from_str(&line).map_err(|error| at(&error.to_string()))? {
-            Line::Store { format: EXPORT_FORMAT, .. } => {}
-            Line::Store { format, .. } => return Err(at(&format!("format {format} is newer than this program"))),
-            Line::Unreadable { what, reason } => moved.lost.push(format!("{what}: {reason}")),
-            Line::Row { row, key, value } => {
-                let kind = u8::try_from(row).map_err(|error| at(&error.to_string()))?;
-                let key = [&[kind], bytes(&key).map_err(|error| at(&error))?.as_slice()].concat();
-                let value = bytes(&value).map_err(|error| at(&error))?;
-                import.put(vec![(key, super::head::seal_row(value))])?;
-                moved.rows += 1;
-            }
-            Line::Task { record, arguments, output, reserved_bytes, .. } => {
-                let record = bytes(&record).map_err(|error| at(&error))?;
-                let arguments = bytes(&arguments).map_err(|error| at(&error))?;
-                let output = output.map(|output| bytes(&output)).transpose().map_err(|error| at(&error))?;
-                import.task(record, arguments, output, reserved_bytes).map_err(|error| at(&error.to_string()))?;
-                moved.tasks += 1;
-            }
-        }
-    }
-    let Census { rows, sum } = import.census;
-    let last = GroupRow { group: database.last.group + 1, rows, sum, ..database.last };
-    import.tree.insert(keys::GROUP, last.encode()?).map_err(engine_error)?;
-    drop(database);
-    seal_database(import.tree, layout, &last)?;
-    Ok(moved)
-}
-
-fn bytes(text: &str) -> Result<Vec<u8>, String> {
-    BASE64.decode(text).map_err(|error| error.to_string())
-}
-
-struct Import {
-    tree: ::sled::Tree,
-    files: Files,
-    census: Census,
-    /// Aliases and tasks so far: an export that was put together by hand may name one twice.
-    taken: HashSet<Vec<u8>>,
-}
-
-impl Import {
-    fn put(&mut self, rows: Vec<(Vec<u8>, Vec<u8>)>) -> Result<(), Error> {
-        let mut batch = ::sled::Batch::default();
-        for (key, value) in rows {
-            if !self.taken.insert(key.clone()) {
-                return Err(Error::Corrupt(format!("a key of kind {} comes twice", label(&key))));
-            }
-            self.census.count(&key, &value);
-            batch.insert(key, value);
-        }
-        self.tree.apply_batch(batch).map_err(engine_error)
-    }
-
-    fn task(
-        &mut self,
-        record: Vec<u8>,
-        arguments: Vec<u8>,
-        output: Option<Vec<u8>>,
-        reserved_bytes: u64,
-    ) -> Result<(), Error> {
-        let task = record::decode_task(&record)?;
-        output.as_deref().map(record::decode_output).transpose()?;
-        let key = TaskKey::new(&task.requestor, task.id);
-        let mut payloads = super::operation::Payloads::default();
-        let (record, chunked) = super::place_record(record);
-        payloads.chunks.extend(chunked);
-        let arguments = super::place_now(&self.files, Part::Arguments, arguments, &mut payloads)?;
-        let mut head = Head::new(&task, record, arguments, reserved_bytes);
-        head.output =
-            output.map(|output| super::place_now(&self.files, Part::Output, output, &mut payloads)).transpose()?;
-        let mut rows = head.index_rows(&key)?;
-        rows.push((key.task(), head.encode()?));
-        for chunked in &payloads.chunks {
-            rows.extend(chunked.rows(&key));
-        }
-        self.put(rows)?;
-        payloads.files.into_iter().for_each(NewFile::keep);
-        Ok(())
-    }
 }

@@ -7,6 +7,7 @@ use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use super::super::Error;
 
@@ -20,6 +21,22 @@ pub(super) type FileName = [u8; 16];
 #[derive(Clone)]
 pub(super) struct Files {
     folder: PathBuf,
+    writers: Arc<Writers>,
+}
+
+/// What those who write files have under way.
+#[derive(Default)]
+struct Writers {
+    /// Files that no record names yet.
+    pending: Mutex<HashSet<FileName>>,
+    /// Held for writing while the folder changes places.
+    moving: RwLock<()>,
+}
+
+impl Writers {
+    fn with_pending<R>(&self, act: impl FnOnce(&mut HashSet<FileName>) -> R) -> R {
+        act(&mut self.pending.lock().unwrap_or_else(PoisonError::into_inner))
+    }
 }
 
 /// A file that no record names yet: goes when it is dropped, unless it is kept.
@@ -31,13 +48,16 @@ pub(super) struct NewFile {
 impl NewFile {
     /// The file now belongs to a record.
     pub(super) fn keep(mut self) {
-        self.name = None;
+        if let Some(name) = self.name.take() {
+            self.files.writers.with_pending(|pending| pending.remove(&name));
+        }
     }
 }
 
 impl Drop for NewFile {
     fn drop(&mut self) {
         if let Some(name) = self.name {
+            self.files.writers.with_pending(|pending| pending.remove(&name));
             self.files.remove(&name);
         }
     }
@@ -50,7 +70,7 @@ impl Files {
             fs::create_dir_all(&folder).map_err(|error| io_error("create", &folder, &error))?;
             folder.parent().map_or(Ok(()), sync_folder).map_err(|error| io_error("sync", &folder, &error))?;
         }
-        Ok(Self { folder })
+        Ok(Self { folder, writers: Arc::default() })
     }
 
     fn path(&self, name: &FileName) -> PathBuf {
@@ -61,8 +81,22 @@ impl Files {
     pub(super) fn write(&self, bytes: &[u8]) -> Result<(FileName, NewFile), Error> {
         let mut name = [0; 16];
         getrandom::fill(&mut name).map_err(|error| Error::Engine(format!("no random bytes: {error}")))?;
+        let _in_place = self.writers.moving.read().unwrap_or_else(PoisonError::into_inner);
         self.put(&name, bytes)?;
+        self.writers.with_pending(|pending| pending.insert(name));
         Ok((name, NewFile { files: self.clone(), name: Some(name) }))
+    }
+
+    /// Lets `act` put another folder in the place of this one. Nobody writes meanwhile, and the files that no record names yet are
+    /// in `other` before that.
+    pub(super) fn while_moving<R>(&self, other: &Self, act: impl FnOnce() -> Result<R, Error>) -> Result<R, Error> {
+        let _nobody_writes = self.writers.moving.write().unwrap_or_else(PoisonError::into_inner);
+        for name in self.writers.with_pending(|pending| pending.clone()) {
+            if let Some(bytes) = self.read(&name)? {
+                other.put(&name, &bytes)?;
+            }
+        }
+        act()
     }
 
     /// Writes a file under a name that is known already.

@@ -21,7 +21,7 @@ use super::group::Census;
 use super::head::{Head, Place};
 use super::keys::{self, kind};
 use super::state::{self, DatabaseId, State};
-use super::{engine_error, salvage};
+use super::{engine_error, rebuild, salvage};
 
 /// How long to wait for the threads of a database that was just closed: they hold sled's own lock a little longer.
 const ENGINE_LOCK_TRIES: u32 = 500;
@@ -46,8 +46,7 @@ impl Layout {
         Self::at(data, data.join("store"))
     }
 
-    /// With another folder than the usual one.
-    pub(super) fn at(data: &Path, store: PathBuf) -> Self {
+    fn at(data: &Path, store: PathBuf) -> Self {
         Self {
             lock: data.join("lock"),
             database: store.join("sled"),
@@ -55,6 +54,11 @@ impl Layout {
             state: store.join("state"),
             store,
         }
+    }
+
+    /// The same data directory with another folder than the usual one.
+    pub(super) fn with_store(&self, store: PathBuf) -> Self {
+        Self::at(self.store.parent().unwrap_or(&self.store), store)
     }
 
     /// Where a rebuild makes its new store.
@@ -74,9 +78,8 @@ pub(super) struct DirectoryLock(#[expect(dead_code, reason = "the lock lasts as 
 /// Takes the data directory for this process.
 pub(super) fn lock(layout: &Layout) -> Result<DirectoryLock, Error> {
     let cannot = |error: std::io::Error| io_error("open", &layout.lock, &error);
-    // Nobody else on the machine has to read what users stored.
-    let created = fs::DirBuilder::new().recursive(true).mode(0o700).create(&layout.store);
-    created.map_err(|error| io_error("create", &layout.store, &error))?;
+    let data = layout.store.parent().unwrap_or(&layout.store);
+    create_folder(data)?;
     let mut file =
         File::options().create(true).truncate(false).read(true).write(true).open(&layout.lock).map_err(cannot)?;
     let mut tries = 0;
@@ -102,7 +105,15 @@ pub(super) fn lock(layout: &Layout) -> Result<DirectoryLock, Error> {
     }
     let named = file.set_len(0).and_then(|()| file.rewind()).and_then(|()| writeln!(file, "{}", std::process::id()));
     named.map_err(cannot)?;
+    rebuild::finish(layout)?;
+    create_folder(&layout.store)?;
     Ok(DirectoryLock(file))
+}
+
+/// Nobody else on the machine has to read what users stored.
+pub(super) fn create_folder(folder: &Path) -> Result<(), Error> {
+    let created = fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
+    created.map_err(|error| io_error("create", folder, &error))
 }
 
 /// The row that is written with every group.
@@ -148,11 +159,6 @@ pub(super) fn find(layout: &Layout) -> Result<Found, Error> {
         Some(state) if exists => Ok(Found::Database(state)),
         Some(_) => Err(refuse(&format!("{} is missing", layout.database_file().display()))),
         None if exists => Err(refuse(&format!("{} is missing", layout.state.display()))),
-        None if layout.rebuilt().exists() => Err(Error::Corrupt(format!(
-            "a rebuild was interrupted at its last step: rename {} to {}",
-            layout.rebuilt().display(),
-            layout.store.display()
-        ))),
         None => Ok(Found::Fresh),
     }
 }
@@ -242,7 +248,8 @@ pub(super) fn examine(layout: &Layout) -> Result<(), Error> {
     salvage::on_a_copy(layout, |copied| examine_rows(copied, &state))
 }
 
-fn examine_rows(layout: &Layout, state: &State) -> Result<(), Error> {
+/// Reads every row of the database itself and compares it with what was counted while writing.
+pub(super) fn examine_rows(layout: &Layout, state: &State) -> Result<(), Error> {
     let opened = database(layout, PROBE_CACHE_BYTES, state)?;
     let mut census = Census::default();
     for row in opened.tree.iter() {
@@ -269,6 +276,21 @@ fn examine_rows(layout: &Layout, state: &State) -> Result<(), Error> {
 }
 
 const PROBE_CACHE_BYTES: u64 = 16 << 20;
+
+/// Waits until nothing in this process works on the database's files any more: sled finds them by their names, so a database that
+/// is not closed yet must not change its place.
+pub(super) fn wait_until_closed(layout: &Layout) -> Result<(), Error> {
+    let path = layout.database_file();
+    let file = File::options().write(true).open(&path).map_err(|error| io_error("open", &path, &error))?;
+    for _ in 0..ENGINE_LOCK_TRIES {
+        match file.try_lock() {
+            Ok(()) => return Ok(()),
+            Err(fs::TryLockError::WouldBlock) => std::thread::sleep(ENGINE_LOCK_WAIT),
+            Err(fs::TryLockError::Error(error)) => return Err(io_error("lock", &path, &error)),
+        }
+    }
+    Err(Error::Engine(format!("{} is still in use", path.display())))
+}
 
 /// What the open database says about usage and files.
 pub(super) fn take_stock(tree: &::sled::Tree) -> Result<(Ledger, HashSet<FileName>), Error> {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use super::super::ledger::Ledger;
-use super::super::{Error, StoredCaps, Usage, record};
+use super::super::{Error, RowState, StoredCaps, Usage, record};
 use super::committer::Plan;
 use super::files::NewFile;
 use super::head::{CHUNK_BYTES, Head, Place};
@@ -80,6 +80,12 @@ pub(super) enum Operation {
         absent_only: bool,
         reply: Reply<()>,
     },
+    ChangeRows {
+        /// Sealed, like the changes.
+        expected: Vec<RowState>,
+        changes: Vec<RowState>,
+        reply: Reply<()>,
+    },
     RemoveRow {
         key: Vec<u8>,
         reply: Reply<()>,
@@ -87,6 +93,12 @@ pub(super) enum Operation {
     /// Answers when everything before it is durable, with what changed since a backup began.
     EndBackup {
         reply: Reply<super::backup::Changes>,
+    },
+    /// Puts a newly made database in the place of the present one, between two groups.
+    Rebuild {
+        /// Keeps backups away.
+        guard: super::backup::Guard,
+        reply: Reply<super::rebuild::Rebuilt>,
     },
     Close {
         reply: Reply<()>,
@@ -112,10 +124,12 @@ impl Operation {
             | Self::Commit { reply, .. }
             | Self::Remove { reply, .. }
             | Self::PutRow { reply, .. }
+            | Self::ChangeRows { reply, .. }
             | Self::RemoveRow { reply, .. }
             | Self::Close { reply } => drop(reply.send(Err(error))),
             Self::Claim { reply, .. } => drop(reply.send(Err(error))),
             Self::EndBackup { reply } => drop(reply.send(Err(error))),
+            Self::Rebuild { reply, .. } => drop(reply.send(Err(error))),
         }
     }
 
@@ -147,6 +161,10 @@ impl Operation {
                 let outcome = writer.put_row(key, value, absent_only)?;
                 answer(plan, reply, outcome);
             }
+            Self::ChangeRows { expected, changes, reply } => {
+                let outcome = writer.change_rows(&expected, changes)?;
+                answer(plan, reply, outcome);
+            }
             Self::RemoveRow { key, reply } => {
                 plan.group.set(tree, key, None)?;
                 answer(plan, reply, Ok(()));
@@ -155,6 +173,7 @@ impl Operation {
                 let (tap, view) = (Arc::clone(&shared.tap), Arc::clone(&shared.view));
                 plan.answers.push(Box::new(move |durable| drop(reply.send(durable.and_then(|()| tap.changes(&view))))));
             }
+            Self::Rebuild { reply, .. } => answer(plan, reply, Err(Error::Engine("a rebuild is no group".to_owned()))),
             Self::Close { reply } => answer(plan, reply, Ok(())),
         }
         Ok(())
@@ -362,6 +381,19 @@ impl Writer<'_> {
         let less = old.usage();
         self.ledger(|ledger| ledger.take(&key.requestor, less));
         self.plan.counted.push((key.requestor, Usage::default(), less));
+        Ok(Ok(()))
+    }
+
+    fn change_rows(&mut self, expected: &[RowState], changes: Vec<RowState>) -> Result<Outcome, Error> {
+        for (key, value) in expected {
+            let present = self.plan.group.get(self.tree, key)?;
+            if present.as_deref() != value.as_deref() {
+                return Ok(Err(Error::Conflict));
+            }
+        }
+        for (key, value) in changes {
+            self.set(key, value)?;
+        }
         Ok(Ok(()))
     }
 

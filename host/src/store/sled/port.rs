@@ -7,7 +7,9 @@ use std::sync::PoisonError;
 
 use async_trait::async_trait;
 
-use super::super::{Change, Creation, Error, ListPosition, RowKind, RowStore, TaskStore, Usage, check_row, record};
+use super::super::{
+    Change, Creation, Error, ListPosition, RowKind, RowState, RowStore, TaskStore, Usage, check_row, record,
+};
 use super::head::{self, Head, Place};
 use super::keys::{self, Part, TaskKey, kind};
 use super::operation::{Operation, Payloads};
@@ -20,14 +22,17 @@ use crate::domain::{Json, UnixMs};
 #[async_trait]
 impl TaskStore for SledStore {
     async fn create(&self, creation: Creation) -> Result<Task, Error> {
-        let Creation { mut task, arguments, reserved_bytes, caps } = creation;
+        let Creation { mut task, arguments, output, reserved_bytes, caps } = creation;
         task.revision = 1;
         let key = TaskKey::new(&task.requestor, task.id);
         let mut payloads = Payloads::default();
         let (record, chunked) = place_record(record::encode_task(&task)?);
         payloads.chunks.extend(chunked);
         let arguments = self.place(Part::Arguments, arguments.as_str().into(), &mut payloads).await?;
-        let head = Box::new(Head::new(&task, record, arguments, reserved_bytes));
+        let mut head = Box::new(Head::new(&task, record, arguments, reserved_bytes));
+        if let Some(output) = output {
+            head.output = Some(self.place(Part::Output, record::encode_output(&output)?, &mut payloads).await?);
+        }
         self.ask(|reply| Operation::Create { key, head, payloads, caps, reply }).await?;
         Ok(task)
     }
@@ -161,6 +166,17 @@ impl RowStore for SledStore {
         check_row(key, &value)?;
         let (key, value) = (keys::row(kind, key), head::seal_row(value));
         self.ask(|reply| Operation::PutRow { key, value, absent_only, reply }).await
+    }
+
+    async fn change_rows(&self, kind: RowKind, expected: Vec<RowState>, changes: Vec<RowState>) -> Result<(), Error> {
+        for (key, value) in &changes {
+            check_row(key, value.as_deref().unwrap_or_default())?;
+        }
+        let sealed = |rows: Vec<RowState>| {
+            rows.into_iter().map(|(key, value)| (keys::row(kind, &key), value.map(head::seal_row))).collect()
+        };
+        let (expected, changes) = (sealed(expected), sealed(changes));
+        self.ask(|reply| Operation::ChangeRows { expected, changes, reply }).await
     }
 
     async fn remove_row(&self, kind: RowKind, key: &[u8]) -> Result<(), Error> {

@@ -56,6 +56,11 @@ impl Space {
         }
     }
 
+    /// Whether so many bytes could be written without coming near the minimum.
+    pub(super) fn has_room_for(&self, bytes: u64) -> bool {
+        (self.free)(&self.folder).is_ok_and(|free| free >= self.free_bytes_min.saturating_add(bytes))
+    }
+
     /// Why there is no room, for operators.
     pub(super) fn reason(&self) -> String {
         let mebibytes = self.free_bytes_min.div_ceil(1 << 20);

@@ -83,6 +83,11 @@ impl StateFile {
         Ok(opened)
     }
 
+    /// The same file after its folder got another name.
+    pub(super) fn moved_to(self, path: PathBuf) -> Self {
+        Self { path, ..self }
+    }
+
     /// The number that the file knows.
     pub(super) fn group(&self) -> u64 {
         self.state.group

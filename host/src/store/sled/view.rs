@@ -4,10 +4,11 @@
 //! not write. Invariant: what a reader was told is still true after a crash.
 
 use std::ops::Bound;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
 
-use arc_swap::ArcSwapOption;
+use arc_swap::{ArcSwapOption, Guard};
 
 use super::super::Error;
 use super::files::Files;
@@ -21,6 +22,9 @@ const ATTEMPTS: usize = 16;
 /// How many rows are taken from the tree at once.
 const SCAN_ROWS: usize = 256;
 
+/// How long a reader waits while the engine is opened again.
+const AWAY_MAX: Duration = Duration::from_secs(10);
+
 type Row = (::sled::IVec, ::sled::IVec);
 
 /// What readers share with the committer.
@@ -31,13 +35,44 @@ pub(super) struct View {
     pending: ArcSwapOption<Group>,
     /// Counts up whenever readers may see something else than before.
     generation: AtomicU64,
+    /// Whether the tree is coming back.
+    away: Mutex<bool>,
+    back: Condvar,
 }
 
 impl View {
-    /// Takes the tree away (`None`) or gives a newly opened one.
-    pub(super) fn set_tree(&self, tree: Option<::sled::Tree>) {
+    /// Gives a newly opened tree to the readers.
+    pub(super) fn give(&self, tree: ::sled::Tree) {
+        self.set(Some(tree), false);
+    }
+
+    /// Takes the tree away for a moment: readers wait for the next one.
+    pub(super) fn take_away(&self) {
+        self.set(None, true);
+    }
+
+    /// Takes the tree away until further notice: readers are refused.
+    pub(super) fn close(&self) {
+        self.set(None, false);
+    }
+
+    fn set(&self, tree: Option<::sled::Tree>, away: bool) {
+        let mut is_away = self.away.lock().unwrap_or_else(PoisonError::into_inner);
         self.tree.store(tree.map(Arc::new));
         self.generation.fetch_add(1, Ordering::Release);
+        *is_away = away;
+        self.back.notify_all();
+    }
+
+    /// The tree, as soon as there is one.
+    fn tree(&self) -> Guard<Option<Arc<::sled::Tree>>> {
+        let tree = self.tree.load();
+        if tree.is_some() {
+            return tree;
+        }
+        let away = self.away.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(self.back.wait_timeout_while(away, AWAY_MAX, |away| *away));
+        self.tree.load()
     }
 
     /// What [`RowStore::generation`](super::super::RowStore::generation) says.
@@ -52,7 +87,7 @@ impl View {
     }
 
     pub(super) fn get(&self, key: &[u8]) -> Result<Option<::sled::IVec>, Error> {
-        let tree = self.tree.load();
+        let tree = self.tree();
         let value = tree.as_ref().ok_or_else(closed)?.get(key).map_err(engine_error)?;
         // The tree first, the group second: a group that came and went in between has become durable.
         match self.pending.load().as_ref().and_then(|group| group.before(key).map(Option::<&_>::cloned)) {
@@ -80,7 +115,7 @@ impl View {
 
     /// One step of a scan, with the key up to which it got; `None` at the end.
     fn page(&self, from: &[u8], until: Bound<&[u8]>, rows_max: usize) -> Result<(Vec<Row>, Option<Vec<u8>>), Error> {
-        let tree = self.tree.load();
+        let tree = self.tree();
         let tree = tree.as_ref().ok_or_else(closed)?;
         let found: Result<Vec<Row>, _> =
             tree.range::<&[u8], _>((Bound::Included(from), until)).take(rows_max).collect();

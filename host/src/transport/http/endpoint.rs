@@ -22,6 +22,8 @@ use super::{Server, checks, refuse};
 
 /// The methods of the endpoint.
 pub(super) const METHODS: HeaderValue = HeaderValue::from_static("GET, POST, DELETE, OPTIONS");
+/// Those of a revision without sessions.
+const MODERN_METHODS: HeaderValue = HeaderValue::from_static("POST, OPTIONS");
 
 /// Standalone streams that one session may have open. One of them gets the messages, the others wait for it to go.
 const STANDALONE_MAX: usize = 8;
@@ -43,12 +45,15 @@ pub(super) async fn endpoint<M: Mcp>(server: &Arc<Server<M>>, request: Request<B
             Err(unauthorized) => challenge(&unauthorized),
         }
     } else {
-        let message = "The endpoint answers POST, GET and DELETE";
-        let mut response = refuse(&Refusal::new(StatusCode::METHOD_NOT_ALLOWED, message));
-        response.headers_mut().insert(header::ALLOW, METHODS);
-        response
+        not_allowed("The endpoint answers POST, GET and DELETE", METHODS)
     };
     server.add_cors(&parts.headers, &mut response);
+    response
+}
+
+fn not_allowed(message: &'static str, methods: HeaderValue) -> Response {
+    let mut response = refuse(&Refusal::new(StatusCode::METHOD_NOT_ALLOWED, message));
+    response.headers_mut().insert(header::ALLOW, methods);
     response
 }
 
@@ -70,6 +75,10 @@ impl<M: Mcp> Server<M> {
     ) -> Response {
         let answer = match *method {
             Method::POST => self.post(requestor, headers, body).await,
+            // What streams and sessions are for came with the older revisions and went with them.
+            _ if !checks::is_legacy(headers) => {
+                return not_allowed("This revision knows POST only", MODERN_METHODS);
+            }
             Method::DELETE => self.delete(&requestor, headers).await,
             _ => self.get(&requestor, headers).await,
         };
@@ -160,7 +169,7 @@ impl<M: Mcp> Server<M> {
         live: &Arc<Live<M::Session>>,
         resumed: Option<(Arc<crate::transport::sse::Log>, u64)>,
     ) -> Result<Response, Refusal> {
-        if live.standalone.borrow().len() >= STANDALONE_MAX {
+        if live.standalone().borrow().len() >= STANDALONE_MAX {
             return Err(Refusal::new(
                 StatusCode::CONFLICT,
                 format!("The session has {STANDALONE_MAX} standalone streams open already: close one first"),

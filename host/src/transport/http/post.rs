@@ -241,9 +241,8 @@ impl<M: Mcp> Drop for Work<M> {
 
 /// Drives a request of a session to its end, whether anybody reads it or not. Ends early with the session.
 async fn pump<M: Mcp>(server: Arc<Server<M>>, stage: Stage<M::Session>, open: Open<M::Session>, log: Option<Arc<Log>>) {
-    let mut ended = open.live.ended();
     tokio::select! {
-        _ = ended.wait_for(|ended| *ended) => {}
+        _ = open.live.ended.wait() => {}
         () = run_out(stage, log.as_deref()) => {}
     }
     if let Some(log) = log {

@@ -65,18 +65,16 @@ pub(super) struct Reader<S: Session> {
     after: u64,
     opening: Option<Bytes>,
     changed: watch::Receiver<()>,
-    ended: watch::Receiver<bool>,
     keepalive: Duration,
     /// For a standalone stream: where its messages come from. They are taken only when the connection has room.
     source: Option<(Source<S>, Now)>,
-    _open: Open<S>,
+    open: Open<S>,
 }
 
 impl<S: Session> Reader<S> {
     pub(super) fn new(log: Arc<Log>, after: u64, opening: Option<Bytes>, open: Open<S>, keepalive: Duration) -> Self {
         let (number, changed) = log.read();
-        let ended = open.live.ended();
-        Self { log, number, after, opening, changed, ended, keepalive, source: None, _open: open }
+        Self { log, number, after, opening, changed, keepalive, source: None, open }
     }
 
     pub(super) fn with_source(mut self, source: Source<S>, now: Now) -> Self {
@@ -108,7 +106,7 @@ impl<S: Session> Reader<S> {
             }
             tokio::select! {
                 biased;
-                _ = self.ended.wait_for(|ended| *ended) => return None,
+                _ = self.open.live.ended.wait() => return None,
                 _ = self.changed.changed() => {}
                 frame = next_of(&mut self.source) => self.log.push(&frame?.message, false),
                 () = &mut silence => return Some(KEEPALIVE),
@@ -147,11 +145,11 @@ pub(super) struct Source<S: Session> {
 impl<S: Session> Source<S> {
     pub(super) fn new(live: Arc<Live<S>>, phase: watch::Receiver<Phase>) -> Self {
         let mut place = 0;
-        live.standalone.send_modify(|places| {
+        live.standalone().send_modify(|places| {
             place = places.last().map_or(0, |last| last + 1);
             places.push(place);
         });
-        let places = live.standalone.subscribe();
+        let places = live.standalone().subscribe();
         Self { live, place, places, frames: None, phase }
     }
 
@@ -183,6 +181,6 @@ impl<S: Session> Drop for Source<S> {
         // The stream goes first: the next one must find what it did not give.
         self.frames = None;
         let place = self.place;
-        self.live.standalone.send_modify(|places| places.retain(|other| *other != place));
+        self.live.standalone().send_modify(|places| places.retain(|other| *other != place));
     }
 }

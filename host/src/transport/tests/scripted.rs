@@ -14,7 +14,7 @@ use tokio::time::sleep;
 
 use crate::domain::requestor::Requestor;
 use crate::protocol::{Exchange, Frame, Rejection};
-use crate::store::{Error, RowKind, RowStore};
+use crate::store::{Error, RowKind, RowState, RowStore};
 use crate::transport::mcp::{Mcp, Peer, Received, Session};
 
 /// A session with a queue that a test fills.
@@ -265,6 +265,20 @@ impl RowStore for Rows {
             return Err(Error::Exists);
         }
         rows.insert((kind, key.to_vec()), value);
+        Ok(())
+    }
+
+    async fn change_rows(&self, kind: RowKind, expected: Vec<RowState>, changes: Vec<RowState>) -> Result<(), Error> {
+        let mut rows = self.rows.lock().unwrap();
+        if expected.into_iter().any(|(key, value)| rows.get(&(kind, key)) != value.as_ref()) {
+            return Err(Error::Conflict);
+        }
+        for (key, value) in changes {
+            match value {
+                Some(value) => rows.insert((kind, key), value),
+                None => rows.remove(&(kind, key)),
+            };
+        }
         Ok(())
     }
 

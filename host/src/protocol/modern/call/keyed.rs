@@ -22,7 +22,7 @@ impl Conversation {
     pub(super) async fn once(&mut self, call: CallRequest, key: &str, outlet: &Outlet) -> Result<Ending, RpcError> {
         let tasks = self.shared.tasks.clone();
         let failed = |error: tasks::Error| RpcError::from(&error);
-        let request = TaskRequest { call, origin: self.origin(), ttl: RequestedTtl::Default };
+        let request = TaskRequest { call, origin: self.origin(), ttl: RequestedTtl::Default, output: None };
         let id = idempotency::once(&tasks, &self.requestor, request, key).await?.id;
         let (mut task, mut news) = tasks.watch(&self.requestor, id).await.map_err(failed)?;
         loop {

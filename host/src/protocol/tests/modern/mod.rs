@@ -34,7 +34,7 @@ impl World {
     }
 
     /// One that knows tasks as well.
-    fn tasked(&self) -> Modern<'_> {
+    pub(super) fn tasked(&self) -> Modern<'_> {
         self.plain().with_extension(TASKS, json!({}))
     }
 
@@ -64,7 +64,7 @@ impl<'a> Modern<'a> {
         self
     }
 
-    fn with_meta(mut self, key: &str, value: Value) -> Self {
+    pub(super) fn with_meta(mut self, key: &str, value: Value) -> Self {
         self.meta[key] = value;
         self
     }

@@ -275,3 +275,28 @@ async fn notifications_are_taken_and_nothing_more() {
     let peer = Peer { requestor: ANNA, session: None, declared: Some(Declared::default()), connection: None };
     assert!(matches!(world.receive(peer, &notification.to_string()).await, Received::Accepted));
 }
+
+#[tokio::test]
+async fn members_of_meta_that_nobody_asked_for_change_nothing() {
+    let world = world();
+    let expected = world.plain().result("tools/list", json!({})).await;
+    for (key, value) in [
+        ("traceparent", json!("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")),
+        ("traceparent", json!("nonsense")),
+        ("tracestate", json!(7)),
+        ("baggage", json!(null)),
+        ("com.example/a", json!([])),
+        ("io.modelcontextprotocol/later", json!({})),
+        ("io.modelcontextprotocol/clientInfo", json!("whoever")),
+    ] {
+        assert_eq!(world.plain().with_meta(key, value).result("tools/list", json!({})).await, expected, "{key}");
+    }
+}
+
+#[tokio::test]
+async fn a_cursor_is_good_after_a_restart() {
+    let (before, after) = (world(), world());
+    let cursor = before.plain().result("tools/list", json!({})).await["nextCursor"].clone();
+    let page = after.plain().result("tools/list", json!({"cursor": cursor})).await;
+    assert_eq!(page, before.plain().result("tools/list", json!({"cursor": cursor})).await);
+}

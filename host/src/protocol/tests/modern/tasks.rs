@@ -184,3 +184,47 @@ async fn a_pause_shows_only_to_those_who_know_it() {
         assert_eq!(client.refusal(method, params.clone()).await, (-32602, None));
     }
 }
+
+#[tokio::test]
+async fn of_a_task_only_its_state_is_told() {
+    let world = world();
+    let anna = world.anna().await;
+    let mut session = anna.standalone();
+    assert!(session.is_silent().await);
+    let client = world
+        .tasked()
+        .with_meta("progressToken", json!("p"))
+        .with_meta("io.modelcontextprotocol/logLevel", json!("debug"));
+    let id = started(&client, "count").await;
+    let mut stream = client.open("subscriptions/listen", json!({"notifications": {"taskIds": [id]}})).await;
+    assert_eq!(stream.next().await["method"], "notifications/subscriptions/acknowledged");
+    loop {
+        let told = stream.next().await;
+        assert_eq!(told["method"], "notifications/tasks", "neither progress nor logs: {told}");
+        if told["params"]["status"] == "completed" {
+            break;
+        }
+    }
+    assert!(stream.is_silent().await && session.is_silent().await, "nor anywhere else");
+}
+
+#[tokio::test]
+async fn a_request_that_made_a_task_can_no_longer_be_cancelled() {
+    let world = world();
+    let client = world.tasked();
+    let connection = Arc::<Connection>::default();
+    let peer = || Peer { requestor: ANNA, session: None, declared: None, connection: Some(connection.clone()) };
+    let message = client.message(&json!("a"), "tools/call", &json!({"name": "forever"})).to_string();
+    let Received::Exchange(mut exchange) = world.receive(peer(), &message).await else { panic!("no exchange") };
+    let created: Value = serde_json::from_str(&exchange.next().await.unwrap().message).unwrap();
+    let id = created["result"]["taskId"].clone();
+    let cancel = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "a"}});
+    assert!(matches!(world.receive(peer(), &cancel.to_string()).await, Received::Accepted));
+    drop(exchange);
+    assert!(matches!(world.receive(peer(), &cancel.to_string()).await, Received::Accepted));
+    connection.close();
+    tokio::time::sleep(Duration::from_millis(60)).await;
+    client.until(&id, "working").await;
+    client.result("tasks/cancel", json!({"taskId": id})).await;
+    client.until(&id, "cancelled").await;
+}

@@ -7,7 +7,7 @@ use super::{open, runtime};
 use crate::domain::task::{Outcome, Phase, Task};
 use crate::domain::tool::ToolOutput;
 use crate::store::samples::{completion, creation, output, requestor, task};
-use crate::store::sled::{SledStore, backup, check, export, export_running, rebuild};
+use crate::store::sled::{SledStore, backup, check, export, export_running, rebuild, rebuild_running};
 use crate::store::{Change, Creation};
 use crate::store::{Error, RowKind, RowStore, TaskStore};
 
@@ -53,12 +53,11 @@ fn an_export_rebuilds_the_same_store() {
     export(dir.path(), &mut offline).unwrap();
     assert_eq!(offline, lines, "the export of a closed store differs from that of the running one");
 
-    let (moved, old) = rebuild(other.path(), Some(&mut lines.as_slice())).unwrap();
+    let (moved, _) = rebuild(other.path(), Some(&mut lines.as_slice())).unwrap();
     assert_eq!((moved.tasks, moved.rows), (40, 20));
-    assert!(old.is_some_and(|old| old.exists()) || !other.path().join("store.old-1").exists());
     let (moved, old) = rebuild(dir.path(), None).unwrap();
     assert_eq!((moved.tasks, moved.rows), (40, 20));
-    assert!(old.unwrap().join("sled/db").exists());
+    assert!(old.join("sled/db").exists());
     for dir in [dir, other] {
         let report = check(dir.path()).unwrap();
         assert_eq!((report.tasks, &*report.problems), (40, &[] as &[String]));
@@ -131,4 +130,136 @@ fn check_files(store: &SledStore) -> u64 {
     let report = crate::store::sled::check_running(store).unwrap();
     assert_eq!(report.problems, [] as [String; 0]);
     report.files
+}
+
+/// Creates and ends tasks of one requestor until told to stop; the tasks as they were acknowledged.
+fn writer(store: &Arc<SledStore>, stop: &Arc<AtomicBool>, number: u8) -> tokio::task::JoinHandle<Vec<Task>> {
+    let (store, stop) = (Arc::clone(store), Arc::clone(stop));
+    tokio::spawn(async move {
+        let mut acknowledged = Vec::new();
+        for id in (10_000 + u64::from(number)..).step_by(4).take_while(|_| !stop.load(Ordering::Relaxed)) {
+            let created = store.create(creation(task(requestor(2, number), id))).await.unwrap();
+            let bytes = [100, 5_000, 70_000][id as usize % 3];
+            acknowledged.push(store.commit(completion(&created, output("y".repeat(bytes)))).await.unwrap());
+        }
+        acknowledged
+    })
+}
+
+#[test]
+fn a_store_in_use_is_rebuilt_under_its_readers_and_writers() {
+    let dir = tempfile::tempdir().unwrap();
+    let acknowledged = runtime().block_on(async {
+        let store = open(dir.path());
+        fill(&store, 1).await;
+        let before = contents(&store).await;
+        let stop = Arc::new(AtomicBool::new(false));
+        let writers: Vec<_> = (0..4).map(|number| writer(&store, &stop, number)).collect();
+        let reader = tokio::spawn({
+            let (store, stop, before) = (Arc::clone(&store), Arc::clone(&stop), before.clone());
+            async move {
+                while !stop.load(Ordering::Relaxed) {
+                    for (task, _, output) in &before {
+                        let read = store.get(&task.requestor, task.id).await.unwrap();
+                        assert_eq!(read.as_ref(), Some(task));
+                        assert_eq!(store.output(&task.requestor, task.id).await.unwrap(), *output);
+                    }
+                    tokio::task::yield_now().await;
+                }
+            }
+        });
+        for round in 1..=3 {
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+            let (moved, old) = rebuild_running(&store).await.unwrap();
+            assert!(moved.tasks >= 40 && moved.rows == 20 && moved.lost.is_empty(), "{moved:?}");
+            assert!(old.ends_with(format!("store.old-{round}")) && old.join("sled/db").exists());
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        stop.store(true, Ordering::Relaxed);
+        reader.await.unwrap();
+        let acknowledged: Vec<_> =
+            futures::future::join_all(writers).await.into_iter().flat_map(Result::unwrap).collect();
+        let usage = store.usage(&requestor(2, 0)).await.unwrap();
+        assert_eq!(contents(&store).await.len(), 40 + acknowledged.len());
+        store.close().await.unwrap();
+        let again = open(dir.path());
+        assert_eq!(again.usage(&requestor(2, 0)).await.unwrap(), usage, "the ledger went along");
+        acknowledged
+    });
+    assert_eq!(check(dir.path()).unwrap().problems, [] as [String; 0]);
+    let store = open(dir.path());
+    runtime().block_on(async {
+        for task in acknowledged {
+            let output = store.output(&task.requestor, task.id).await.unwrap();
+            assert!(output.is_some(), "the output of an acknowledged task is gone");
+            assert_eq!(store.get(&task.requestor, task.id).await.unwrap(), Some(task));
+        }
+    });
+}
+
+#[test]
+fn wherever_a_rebuild_fails_the_old_store_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut failed = 0;
+    runtime().block_on(async {
+        let store = open(dir.path());
+        fill(&store, 1).await;
+        for round in 0..super::rounds(30, 300) {
+            let expected = contents(&store).await;
+            let made = dir.path().join("store.new");
+            let saboteur = std::thread::spawn(move || {
+                while !made.exists() {
+                    std::thread::yield_now();
+                }
+                std::thread::sleep(std::time::Duration::from_micros(u64::from(round) * 1_500));
+                // Comes too late in some rounds.
+                let _ = std::fs::rename(&made, made.with_file_name(format!("stolen-{round}")));
+            });
+            match rebuild_running(&store).await {
+                Ok(_) => break,
+                Err(_) => failed += 1,
+            }
+            saboteur.join().unwrap();
+            assert_eq!(contents(&store).await, expected);
+            fill(&store, 1_000 * (u64::from(round) + 1)).await;
+        }
+        store.close().await.unwrap();
+    });
+    assert!(failed > 3, "only {failed} failed");
+    assert_eq!(check(dir.path()).unwrap().problems, [] as [String; 0]);
+}
+
+#[test]
+fn a_rebuild_without_room_for_it_is_refused_before_anything_is_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let free: crate::store::sled::FreeSpace = Arc::new(|_| Ok(2 << 20));
+    let store =
+        SledStore::open(crate::store::sled::SledOptions { free_space: Some(free), ..super::options(dir.path()) });
+    runtime().block_on(async {
+        let store = store.unwrap();
+        fill(&store, 1).await;
+        let refused = rebuild_running(&store).await.unwrap_err();
+        assert!(refused.to_string().contains("MiB of free space"), "{refused}");
+        assert!(!dir.path().join("store.old-1").exists());
+        fill(&store, 100).await;
+    });
+}
+
+#[test]
+fn a_rebuild_that_ended_between_its_renames_is_completed() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name);
+    runtime().block_on(async { fill(&open(dir.path()), 1).await });
+    let (_, old) = rebuild(dir.path(), None).unwrap();
+    std::fs::rename(path("store"), path("store.new")).unwrap();
+    assert_eq!(check(dir.path()).unwrap().tasks, 40, "the new one is whole");
+    assert!(path("store").exists() && !path("store.new").exists() && old.exists());
+
+    // One that ended earlier has made nothing whole yet.
+    std::fs::rename(path("store"), path("store.new")).unwrap();
+    std::fs::remove_file(path("store.new/state")).unwrap();
+    std::fs::rename(old, path("store")).unwrap();
+    assert_eq!(check(dir.path()).unwrap().tasks, 40);
+    runtime().block_on(async { fill(&open(dir.path()), 100).await });
+    assert_eq!(check(dir.path()).unwrap().tasks, 80);
 }

@@ -103,7 +103,7 @@ fn rebuilds(dir: &Path, bytes: &[u8]) -> bool {
     let (moved, old) = match (exported, rebuild(dir, None)) {
         (Ok(exported), Ok((moved, old))) => {
             assert_eq!(moved, exported);
-            (moved, old.unwrap())
+            (moved, old)
         }
         (Err(Error::Corrupt(one)), Err(Error::Corrupt(_))) => {
             assert!(one.contains("put a backup"), "{one}");

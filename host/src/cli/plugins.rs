@@ -1,0 +1,244 @@
+//! `bulkhead plugin list|versions|add|stage|activate|rollback|remove|verify`.
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use bulkhead::config::Config;
+use bulkhead::control::client::Client;
+use bulkhead::control::operator::{HostOperator, Unattended};
+use bulkhead::control::{Command, Operator as _, PluginTarget};
+use bulkhead::plugins::{Options, Plugins};
+use bulkhead::store::TaskStore as _;
+use bulkhead::tasks::clock::SystemClock;
+use serde_json::Value;
+
+use super::args::{OperateArguments, PluginCommand, SourceArguments};
+use super::inspect::EXIT_REFUSED;
+use super::show::{cell, now, table, when};
+use super::upkeep::SledUpkeep;
+use super::{EXIT_FAILED, complain, host, logging, operate, say, sources};
+
+/// How much of a digest people see.
+const DIGEST_SHOWN: usize = 12;
+
+pub(crate) async fn run(command: PluginCommand) -> anyhow::Result<ExitCode> {
+    match command {
+        PluginCommand::Inspect(arguments) => super::inspect::run(arguments).await,
+        PluginCommand::Call(arguments) => super::call::run(arguments).await,
+        PluginCommand::Author(command) => super::author::run(command).await,
+        PluginCommand::List { operate } => answer(&operate, Command::PluginList, list).await,
+        PluginCommand::Versions { name, operate } => answer(&operate, Command::PluginVersions { name }, versions).await,
+        PluginCommand::Stage { file, name, operate } => {
+            let file = operate::absolute(&file)?;
+            answer(&operate, Command::PluginStage { file, name }, staged).await
+        }
+        PluginCommand::Add { files, name, accept, operate } => {
+            let files = files.iter().map(|file| operate::absolute(file)).collect::<Result<_, _>>()?;
+            answer(&operate, Command::PluginAdd { files, name, accept }, switched).await
+        }
+        PluginCommand::Activate { targets, accept, operate } => {
+            let target = |text: &String| match text.split_once('@') {
+                Some((name, version)) => PluginTarget { name: name.to_owned(), version: Some(version.to_owned()) },
+                None => PluginTarget { name: text.clone(), version: None },
+            };
+            let targets = targets.iter().map(target).collect();
+            answer(&operate, Command::PluginActivate { targets, accept }, switched).await
+        }
+        PluginCommand::Rollback { names, operate } => {
+            answer(&operate, Command::PluginRollback { names }, switched).await
+        }
+        PluginCommand::Remove { name, version, operate } => {
+            answer(&operate, Command::PluginRemove { name, version }, removed).await
+        }
+        PluginCommand::Verify { name, operate } => answer(&operate, Command::PluginVerify { name }, verified).await,
+    }
+}
+
+/// Does it and shows what came of it. What was refused or needs the operator's word has an exit code of its own.
+async fn answer(
+    operate: &OperateArguments,
+    command: Command,
+    text: impl FnOnce(&Value) -> String,
+) -> anyhow::Result<ExitCode> {
+    let value = execute(operate, command).await?;
+    if operate.json {
+        say(&value);
+    } else if let Some(refused) = value.get("refused").and_then(Value::as_array) {
+        for error in refused {
+            for problem in error["problems"].as_array().into_iter().flatten() {
+                complain(format_args!("plugin {}: {}", cell(&error["plugin"]), cell(problem)));
+            }
+        }
+    } else {
+        say(text(&value));
+    }
+    Ok(match (value.get("done"), value.get("sound")) {
+        (Some(Value::Bool(false)), _) => ExitCode::from(EXIT_REFUSED),
+        (_, Some(Value::Bool(false))) => ExitCode::from(EXIT_FAILED),
+        _ => ExitCode::SUCCESS,
+    })
+}
+
+/// Asks the running host, or does it here when none runs.
+async fn execute(operate: &OperateArguments, command: Command) -> anyhow::Result<Value> {
+    let sources =
+        SourceArguments { config: operate.config.clone(), data: operate.data.clone(), ..SourceArguments::default() };
+    let config = sources::load(&sources, None)?;
+    let data = &config.server.data;
+    let client =
+        Client::connect(data).await.with_context(|| format!("the host at {} cannot be reached", data.display()))?;
+    if let Some(host) = client {
+        return Ok(host.execute(command).await?);
+    }
+    let takes_in = matches!(command, Command::PluginStage { .. } | Command::PluginAdd { .. });
+    anyhow::ensure!(
+        takes_in || data.join("store").exists(),
+        "there is no store in {}: name the data directory with --data",
+        data.display()
+    );
+    logging::start_for_a_person();
+    alone(&config, data, command).await
+}
+
+/// On the data directory itself, with the plugins that a host would begin with.
+async fn alone(config: &Config, data: &Path, command: Command) -> anyhow::Result<Value> {
+    let store = host::open_store(data).await?;
+    let clock = Arc::new(SystemClock::default());
+    let unattended = Arc::new(Unattended { store: store.clone(), clock: clock.clone() });
+    let options = Options {
+        store: store.clone(),
+        sandbox: host::sandbox(config, data)?,
+        calls: unattended.clone(),
+        clock: clock.clone(),
+        otherwise: sources::otherwise(config),
+    };
+    let (plugins, _) = Plugins::start(options, sources::wanted(config)?).await?;
+    let upkeep = Arc::new(SledUpkeep { store: Arc::clone(&store) });
+    let operator = HostOperator::new(store.clone(), upkeep, unattended, clock).with_plugins(plugins);
+    let done = operator.execute(command).await;
+    store.close().await?;
+    Ok(done?)
+}
+
+fn items<'a>(value: &'a Value, key: &str) -> impl Iterator<Item = &'a Value> {
+    value.get(key).and_then(Value::as_array).into_iter().flatten()
+}
+
+/// The beginning of a digest, which is enough for commands.
+fn digest(value: &Value) -> String {
+    value.as_str().map_or_else(|| "-".to_owned(), |text| text.chars().take(DIGEST_SHOWN).collect())
+}
+
+fn list(value: &Value) -> String {
+    let now = now();
+    let row = |plugin: &Value| {
+        vec![
+            cell(&plugin["name"]),
+            cell(&plugin["state"]),
+            digest(&plugin["active"]),
+            cell(&plugin["tools"]),
+            cell(&plugin["versions"]),
+            cell(&plugin["calls"]),
+            cell(&plugin["tasks"]),
+            when(&plugin["activated_at"], now),
+            cell(&plugin["source"]),
+        ]
+    };
+    let rows: Vec<_> = items(value, "plugins").map(row).collect();
+    let head = ["NAME", "STATE", "ACTIVE", "TOOLS", "VERSIONS", "CALLS", "TASKS", "SINCE", "SOURCE"];
+    let mut lines = vec![table(&head, &rows)];
+    for plugin in items(value, "plugins") {
+        let name = cell(&plugin["name"]);
+        lines.extend(items(plugin, "problems").map(|problem| format!("{name}: {}", cell(problem))));
+        let health = &plugin["health"];
+        if health["everyone_until"].is_u64() {
+            lines.push(format!("{name}: kept from everyone, next try {}", when(&health["everyone_until"], now)));
+        } else if health["requestors_kept_away"].as_u64().is_some_and(|count| count > 0) {
+            lines.push(format!("{name}: kept from {} requestors for now", health["requestors_kept_away"]));
+        }
+        let faults = items(health, "last_faults");
+        lines.extend(faults.map(|fault| {
+            format!("{name}: {} in {}: {}", when(&fault["at"], now), cell(&fault["tool"]), cell(&fault["reason"]))
+        }));
+    }
+    lines.join("\n")
+}
+
+fn versions(value: &Value) -> String {
+    let now = now();
+    let row = |version: &Value| {
+        vec![
+            digest(&version["version"]),
+            cell(&version["state"]),
+            cell(&version["tools"]),
+            cell(&version["calls"]),
+            cell(&version["tasks"]),
+            when(&version["staged_at"], now),
+            when(&version["activated_at"], now),
+            cell(&version["source"]),
+        ]
+    };
+    let rows: Vec<_> = items(value, "versions").map(row).collect();
+    table(&["VERSION", "STATE", "TOOLS", "CALLS", "TASKS", "STAGED", "ACTIVE SINCE", "SOURCE"], &rows)
+}
+
+fn staged(value: &Value) -> String {
+    let name = cell(&value["name"]);
+    let mut lines = vec![format!("{name} {} is {}", digest(&value["version"]), cell(&value["state"]))];
+    lines.extend(changes(&value["changes"]));
+    lines.extend(held(value));
+    lines.join("\n")
+}
+
+fn switched(value: &Value) -> String {
+    let mut lines = Vec::new();
+    for plugin in items(value, "plugins") {
+        lines.push(format!("{}: {} -> {}", cell(&plugin["name"]), digest(&plugin["from"]), digest(&plugin["to"])));
+        lines.extend(changes(&plugin["changes"]));
+    }
+    if value["done"] == Value::Bool(false) {
+        lines.push("not switched".to_owned());
+        lines.extend(held(value));
+    }
+    lines.join("\n")
+}
+
+fn removed(value: &Value) -> String {
+    match value.get("removed") {
+        Some(version) => format!("{} {} is gone", cell(&value["name"]), digest(version)),
+        None => switched(value),
+    }
+}
+
+fn held(value: &Value) -> Vec<String> {
+    let reasons: Vec<_> = items(value, "held").map(|reason| format!("  {}", cell(reason))).collect();
+    let head = (!reasons.is_empty()).then(|| "this needs your word (--accept):".to_owned());
+    head.into_iter().chain(reasons).collect()
+}
+
+fn changes(changes: &Value) -> Vec<String> {
+    let added = items(changes, "tools_added").map(|tool| format!("  + {}", cell(tool)));
+    let gone = items(changes, "tools_removed").map(|tool| format!("  - {}", cell(tool)));
+    let mut lines: Vec<_> = added.chain(gone).collect();
+    for tool in items(changes, "tools_changed") {
+        let what: Vec<_> = items(tool, "changed").map(cell).collect();
+        lines.push(format!("  ~ {}: {}", cell(&tool["tool"]), what.join(", ")));
+        for side in ["input", "output"] {
+            lines.extend(items(tool, side).map(|difference| {
+                let path = difference["path"].as_str().filter(|path| !path.is_empty()).unwrap_or("/");
+                format!("      {side} {} {}: {}", cell(&difference["direction"]), path, cell(&difference["what"]))
+            }));
+        }
+    }
+    lines
+}
+
+fn verified(value: &Value) -> String {
+    let mut lines = vec![format!("{} versions, {} bytes", value["versions"], value["bytes"])];
+    lines.extend(items(value, "problems").map(|problem| {
+        format!("{} {}: {}", cell(&problem["name"]), digest(&problem["version"]), cell(&problem["problem"]))
+    }));
+    lines.join("\n")
+}

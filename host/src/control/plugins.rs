@@ -1,0 +1,129 @@
+//! The commands about plugins.
+//!
+//! What cannot be done because of the components themselves is an answer, not a failure: `done` is false, and `refused` or `held`
+//! say why.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use async_trait::async_trait;
+use serde_json::{Value, json};
+
+use super::operator::Unattended;
+use super::{Command, ControlError, PluginTarget};
+use crate::domain::task::PluginVersion;
+use crate::plugins::{Calls, Candidate, Digest, DrainThen, Error, Plugins, Staged, Target};
+use crate::runtime::ListKind;
+use crate::store;
+use crate::tasks::PluginHealth;
+
+/// Tasks that are read at once.
+const PAGE_TASKS: usize = 256;
+
+pub(super) async fn execute(plugins: &Plugins, command: Command) -> Result<Value, ControlError> {
+    let done = match command {
+        Command::PluginList => plugins.list().await.map(|plugins| json!({ "plugins": plugins })),
+        Command::PluginVersions { name } => {
+            plugins.versions(&name).await.map(|versions| json!({ "name": name, "versions": versions }))
+        }
+        Command::PluginStage { file, name } => stage(plugins, &file, name).await.map(|staged| shown(&staged)),
+        Command::PluginAdd { files, name, accept } => {
+            if name.is_some() && files.len() > 1 {
+                return Err(ControlError::Invalid("one name cannot be that of several components".to_owned()));
+            }
+            let mut targets = Vec::new();
+            for file in &files {
+                match stage(plugins, file, name.clone()).await {
+                    Ok(staged) => targets.push(target(&staged.version)),
+                    Err(error) => return outcome(Err(error)),
+                }
+            }
+            plugins.activate(&targets, accept).await.map(|switched| json!(switched))
+        }
+        Command::PluginActivate { targets, accept } => {
+            let targets: Vec<_> =
+                targets.into_iter().map(|PluginTarget { name, version }| Target { name, version }).collect();
+            plugins.activate(&targets, accept).await.map(|switched| json!(switched))
+        }
+        Command::PluginRollback { names } => plugins.rollback(&names).await.map(|switched| json!(switched)),
+        Command::PluginRemove { name, version: None } => plugins.remove(&name).await.map(|switched| json!(switched)),
+        Command::PluginRemove { name, version: Some(version) } => {
+            let removed = plugins.remove_version(&name, &version).await;
+            removed.map(|version| json!({ "done": true, "name": name, "removed": version }))
+        }
+        Command::PluginVerify { name } => plugins.verify(name.as_deref()).await.map(|verified| json!(verified)),
+        _ => return Err(ControlError::Invalid("not a command about plugins".to_owned())),
+    };
+    outcome(done)
+}
+
+fn outcome(done: Result<Value, Error>) -> Result<Value, ControlError> {
+    match done {
+        Err(Error::Refused(errors)) => {
+            let refused: Vec<_> =
+                errors.iter().map(|error| json!({ "plugin": error.plugin, "problems": error.problems })).collect();
+            Ok(json!({ "done": false, "refused": refused }))
+        }
+        Err(error) => Err(match error {
+            Error::NotFound(text) => ControlError::NotFound(text),
+            Error::Invalid(text) => ControlError::Invalid(text),
+            Error::Store(error) => ControlError::from(error),
+            error => ControlError::Failed(error.to_string()),
+        }),
+        Ok(value) => Ok(value),
+    }
+}
+
+async fn stage(plugins: &Plugins, file: &Path, name: Option<String>) -> Result<Staged, Error> {
+    let file = file.to_owned();
+    let read = tokio::task::spawn_blocking(move || Candidate::of_file(&file, name)).await;
+    plugins.stage(read.map_err(|error| Error::Files(std::io::Error::other(error)))??).await
+}
+
+fn target(version: &PluginVersion) -> Target {
+    Target { name: version.name.clone(), version: Some(Digest(version.digest).to_string()) }
+}
+
+fn shown(staged: &Staged) -> Value {
+    json!({
+        "done": true,
+        "name": staged.version.name,
+        "version": Digest(staged.version.digest),
+        "state": staged.stage,
+        "tools": staged.tools,
+        "changes": staged.changes,
+        "held": staged.held,
+    })
+}
+
+/// Without a host there are no calls, only records.
+#[async_trait]
+impl Calls for Unattended {
+    async fn tasks(&self) -> Result<HashMap<PluginVersion, usize>, store::Error> {
+        let mut counts = HashMap::new();
+        let mut after = None;
+        loop {
+            let page = self.store.scan(after, PAGE_TASKS).await?;
+            after = page.last().map(|task| (task.requestor, task.id));
+            let is_last = page.len() < PAGE_TASKS;
+            for task in page.into_iter().filter(|task| task.outcome().is_none()) {
+                *counts.entry(task.plugin).or_default() += 1;
+            }
+            if is_last {
+                return Ok(counts);
+            }
+        }
+    }
+
+    fn lists_changed(&self, _: &[ListKind]) {}
+
+    async fn end(&self, _: &PluginVersion, _: DrainThen) {}
+
+    fn health(&self, _: &PluginVersion) -> PluginHealth {
+        PluginHealth::default()
+    }
+
+    fn forgive(&self, _: &PluginVersion) {}
+
+    fn quarantine_after(&self, _: &str, _: u32) {}
+}

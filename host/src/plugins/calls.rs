@@ -1,0 +1,64 @@
+//! What plugins need to know of the calls that run on them.
+
+use std::collections::HashMap;
+
+use async_trait::async_trait;
+
+use super::DrainThen;
+use crate::domain::task::PluginVersion;
+use crate::runtime::ListKind;
+use crate::store;
+use crate::tasks::{PluginHealth, Tasks, Withdrawal};
+
+/// The task engine of a running host, or the store of one that does not run.
+#[async_trait]
+pub trait Calls: Send + Sync + 'static {
+    /// How many tasks that are not over belong to each version.
+    async fn tasks(&self) -> Result<HashMap<PluginVersion, usize>, store::Error>;
+
+    /// Tells clients that these lists are different now.
+    fn lists_changed(&self, kinds: &[ListKind]);
+
+    /// Ends the tasks of a version.
+    async fn end(&self, version: &PluginVersion, how: DrainThen);
+
+    /// Which of its calls broke lately, and who is kept from it.
+    fn health(&self, version: &PluginVersion) -> PluginHealth;
+
+    /// Lets everybody at it again.
+    fn forgive(&self, version: &PluginVersion);
+
+    /// After how many faults in a row a requestor is kept from a plugin.
+    fn quarantine_after(&self, plugin: &str, faults: u32);
+}
+
+#[async_trait]
+impl Calls for Tasks {
+    async fn tasks(&self) -> Result<HashMap<PluginVersion, usize>, store::Error> {
+        Ok(self.by_version())
+    }
+
+    fn lists_changed(&self, kinds: &[ListKind]) {
+        Tasks::lists_changed(self, kinds);
+    }
+
+    async fn end(&self, version: &PluginVersion, how: DrainThen) {
+        match how {
+            DrainThen::Wait => {}
+            DrainThen::Cancel => self.withdraw(version, Withdrawal::Cancel).await,
+            DrainThen::Fail => self.withdraw(version, Withdrawal::Fail).await,
+        }
+    }
+
+    fn health(&self, version: &PluginVersion) -> PluginHealth {
+        self.plugin_health(version)
+    }
+
+    fn forgive(&self, version: &PluginVersion) {
+        self.forgive_plugin(version);
+    }
+
+    fn quarantine_after(&self, plugin: &str, faults: u32) {
+        Tasks::quarantine_after(self, plugin, faults);
+    }
+}

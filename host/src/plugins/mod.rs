@@ -1,0 +1,154 @@
+//! SHELL: plugins come, change and go while the host runs.
+//!
+//! Owns which version of each plugin is active, how another one takes its place, and what becomes of the calls of the one before.
+//! Must not know where a component came from, nor any wire name. Invariant: a switch is one commit and then one exchange of the
+//! catalog, so a host that dies has the old versions or the new ones, all of them; a call keeps the version that it began with.
+
+mod book;
+mod calls;
+mod canonical;
+mod definition;
+mod difference;
+mod schema;
+mod staging;
+mod start;
+mod switch;
+mod tend;
+#[cfg(test)]
+mod tests;
+mod view;
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+
+use tokio::sync::{Mutex, Notify};
+
+use book::{Book, Entry};
+
+use crate::domain::task::PluginVersion;
+use crate::runtime::{LoadError, LoadedPlugin, PluginSource, Sandbox};
+use crate::store::{self, RowStore};
+use crate::tasks::clock::Clock;
+
+pub use book::{Digest, Stage};
+pub use calls::Calls;
+pub use difference::{AcceptChanges, Changes, ToolChange};
+pub use schema::{Difference, Direction, compare};
+pub use staging::{Candidate, Staged};
+pub use start::Wanted;
+pub use switch::{Switched, SwitchedPlugin, Target};
+pub use view::{Listed, Unsound, Verified, VersionView};
+
+/// Why a command about plugins was not done. Operators may read all of it.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Components that cannot be plugins here, with everything that is wrong.
+    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    Refused(Vec<LoadError>),
+    /// There is no such plugin or version.
+    #[error("{0}")]
+    NotFound(String),
+    /// Not now, or not like this; says what to do.
+    #[error("{0}")]
+    Invalid(String),
+    /// The store refused or failed.
+    #[error(transparent)]
+    Store(#[from] store::Error),
+    /// The data directory cannot be read or written.
+    #[error("the data directory cannot be used: {0}")]
+    Files(#[from] std::io::Error),
+}
+
+/// What happens to the calls of a replaced version that are still there after `drain_ms`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DrainThen {
+    /// They go on.
+    #[default]
+    Wait,
+    /// Tasks are cancelled, other calls fail.
+    Cancel,
+    /// All fail, and say why.
+    Fail,
+}
+
+/// What the operator says about a plugin, whichever version of it.
+#[derive(Clone, Debug)]
+pub struct Policy {
+    /// Name, prefix, settings, grants and limits; the component itself is that of a version.
+    pub source: PluginSource,
+    pub accept_changes: AcceptChanges,
+    /// 0: calls of a replaced version have no deadline.
+    pub drain_ms: u64,
+    pub drain_then: DrainThen,
+    /// Faults in a row after which a requestor is kept away for a while; 0: never.
+    pub quarantine_after: u32,
+}
+
+/// What plugins are made of.
+pub struct Options {
+    pub store: Arc<dyn RowStore>,
+    pub sandbox: Arc<Sandbox>,
+    pub calls: Arc<dyn Calls>,
+    pub clock: Arc<dyn Clock>,
+    /// Of plugins that the configuration does not name.
+    pub otherwise: Policy,
+}
+
+/// The plugins of a host; cheap to clone.
+#[derive(Clone)]
+pub struct Plugins {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    store: Arc<dyn RowStore>,
+    sandbox: Arc<Sandbox>,
+    calls: Arc<dyn Calls>,
+    clock: Arc<dyn Clock>,
+    policies: HashMap<String, Policy>,
+    otherwise: Policy,
+    /// One switch at a time.
+    state: Mutex<State>,
+    /// Something began to drain.
+    drains: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    book: Book,
+    /// What is published, in the order that decides about clashes.
+    table: Vec<LoadedPlugin>,
+    /// Named by `--plugin`: what runs is no business of the store.
+    pinned: HashSet<String>,
+    /// Why a plugin that should run does not.
+    broken: BTreeMap<String, Vec<String>>,
+    /// Whose calls the operator's deadline has ended.
+    ended: HashSet<PluginVersion>,
+}
+
+impl Inner {
+    fn policy(&self, name: &str) -> &Policy {
+        self.policies.get(name).unwrap_or(&self.otherwise)
+    }
+}
+
+fn version(name: &str, digest: Digest) -> PluginVersion {
+    PluginVersion { name: name.to_owned(), digest: digest.0 }
+}
+
+fn unknown_plugin(name: &str) -> Error {
+    Error::NotFound(format!("there is no plugin {name:?}; `bulkhead plugin list` shows the names"))
+}
+
+/// The version whose digest begins like this.
+fn find(name: &str, entry: &Entry, begins: &str) -> Result<Digest, Error> {
+    let begins = begins.to_ascii_lowercase();
+    let mut found = entry.versions.keys().filter(|digest| digest.to_string().starts_with(&begins));
+    match (found.next(), found.next()) {
+        (Some(digest), None) if !begins.is_empty() => Ok(*digest),
+        (Some(_), Some(_)) => Err(Error::Invalid(format!("more than one version of {name} begins with {begins}"))),
+        _ => Err(Error::NotFound(format!(
+            "{name} has no version {begins:?}; `bulkhead plugin versions {name}` shows the digests"
+        ))),
+    }
+}

@@ -1,0 +1,130 @@
+//! What happens to versions after a switch: they drain, retire, and go.
+//!
+//! Invariant: a version's files stay as long as a task that is not over belongs to it.
+
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
+
+use super::book::{Draft, Entry, Stage};
+use super::{Digest, DrainThen, Error, Inner, Plugins, version};
+use crate::domain::UnixMs;
+use crate::domain::task::PluginVersion;
+
+/// How often versions are looked at while any drains.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// Otherwise only now and then: another process may have staged something.
+const LOOK_EVERY_IDLE: Duration = Duration::from_secs(60);
+/// Retired versions of a plugin that are kept for going back to.
+const RETIRED_KEPT: usize = 8;
+/// A call may have found its tool before a switch and begin after it; nothing waits this long for its permit.
+const RETIRED_KEPT_MS: UnixMs = 3_600_000;
+
+impl Plugins {
+    /// Looks after versions that drain, until dropped.
+    pub async fn tend(&self) {
+        loop {
+            let drains = match self.look().await {
+                Ok(drains) => drains,
+                Err(error) => {
+                    tracing::warn!(%error, "draining versions cannot be looked after");
+                    true
+                }
+            };
+            tokio::select! {
+                () = tokio::time::sleep(if drains { LOOK_EVERY } else { LOOK_EVERY_IDLE }) => {}
+                () = self.inner.drains.notified() => tokio::time::sleep(LOOK_EVERY).await,
+            }
+        }
+    }
+
+    /// Retires what has drained, ends what drains for too long, forgets what is too old. Gives whether anything still drains.
+    pub(super) async fn look(&self) -> Result<bool, Error> {
+        let inner = &self.inner;
+        let tasks = inner.calls.tasks().await?;
+        let now = inner.clock.now();
+        let mut overdue = Vec::new();
+        let (mut drains, mut old) = (false, Vec::new());
+        {
+            let mut state = inner.state.lock().await;
+            let mut pinned = HashSet::new();
+            let mut retired = Vec::new();
+            for (name, entry) in state.book.iter() {
+                pinned.extend(entry.head.previous.map(|digest| version(name, digest)));
+                for (digest, since) in draining(entry) {
+                    let version = version(name, digest);
+                    if inner.in_use(&version, &tasks) == 0 {
+                        retired.push(version);
+                        continue;
+                    }
+                    drains = true;
+                    let policy = inner.policy(name);
+                    if policy.drain_ms > 0 && now >= since.saturating_add(policy.drain_ms) {
+                        overdue.push((version.clone(), policy.drain_then));
+                    }
+                    pinned.insert(version);
+                }
+                old.extend(too_old(name, entry, now));
+            }
+            if !retired.is_empty() {
+                let mut draft = Draft::default();
+                for gone in &retired {
+                    let entry = draft.entry(&state.book, &gone.name);
+                    if let Some(row) = entry.versions.get_mut(&Digest(gone.digest)) {
+                        row.retired_at = Some(now);
+                    }
+                }
+                state.book.commit(&*inner.store, draft).await?;
+                for gone in &retired {
+                    state.ended.remove(gone);
+                    tracing::info!(plugin.name = gone.name, plugin.version = %Digest(gone.digest), "retired");
+                }
+            }
+            inner.sandbox.retain(&pinned);
+            for (late, how) in &overdue {
+                if state.ended.insert(late.clone()) {
+                    let choice = format!("{how:?}").to_lowercase();
+                    let digest = Digest(late.digest);
+                    tracing::warn!(plugin.name = late.name, plugin.version = %digest, choice, "still drains after drain_ms");
+                }
+            }
+        }
+        for (late, how) in overdue.into_iter().filter(|(_, how)| *how != DrainThen::Wait) {
+            inner.calls.end(&late, how).await;
+            inner.sandbox.withdraw(&late);
+        }
+        for gone in old {
+            if inner.in_use(&gone, &inner.calls.tasks().await?) == 0 {
+                self.drop_version(&gone).await?;
+            }
+        }
+        Ok(drains)
+    }
+}
+
+impl Inner {
+    /// Calls and tasks of a version. A task that runs is also a call; what counts is whether there is any.
+    pub(super) fn in_use(&self, version: &PluginVersion, tasks: &HashMap<PluginVersion, usize>) -> usize {
+        tasks.get(version).copied().unwrap_or_default().max(self.sandbox.calls(version))
+    }
+}
+
+fn draining(entry: &Entry) -> impl Iterator<Item = (Digest, UnixMs)> {
+    entry.versions.iter().filter_map(|(digest, version)| {
+        let drains = entry.stage(digest) == Some(Stage::Draining);
+        version.left_at.filter(|_| drains).map(|since| (*digest, since))
+    })
+}
+
+/// Retired versions beyond those that are worth keeping.
+fn too_old(name: &str, entry: &Entry, now: UnixMs) -> Vec<PluginVersion> {
+    let mut retired: Vec<_> = entry
+        .versions
+        .iter()
+        .filter(|(digest, _)| entry.stage(digest) == Some(Stage::Retired) && entry.head.previous != Some(**digest))
+        .map(|(digest, row)| (row.left_at.unwrap_or_default(), *digest))
+        .collect();
+    retired.sort_unstable();
+    let surplus = retired.len().saturating_sub(RETIRED_KEPT);
+    let past = retired.into_iter().take(surplus).filter(|(left_at, _)| now >= left_at.saturating_add(RETIRED_KEPT_MS));
+    past.map(|(_, digest)| version(name, digest)).collect()
+}

@@ -1,0 +1,208 @@
+//! What operators see of plugins.
+
+use serde::Serialize;
+
+use super::book::{Entry, Stage};
+use super::definition::hashes;
+use super::{Digest, Error, Plugins, State, unknown_plugin, version};
+use crate::domain::UnixMs;
+use crate::runtime::LoadedPlugin;
+use crate::tasks::PluginHealth;
+
+/// One line of `plugin list`.
+#[derive(Clone, Debug, Serialize)]
+pub struct Listed {
+    pub name: String,
+    /// `active`, `pinned`, `quarantined`, `broken`, `unconfigured`, `removed` or `staged`.
+    pub state: &'static str,
+    pub active: Option<Digest>,
+    pub previous: Option<Digest>,
+    pub tools: usize,
+    pub versions: usize,
+    /// Where the active version came from.
+    pub source: Option<String>,
+    pub activated_at: Option<UnixMs>,
+    /// Running and waiting, on whichever version.
+    pub calls: usize,
+    /// Tasks that are not over, on whichever version.
+    pub tasks: usize,
+    /// Why it does not run.
+    pub problems: Vec<String>,
+    pub health: PluginHealth,
+}
+
+/// One line of `plugin versions`.
+#[derive(Clone, Debug, Serialize)]
+pub struct VersionView {
+    pub version: Digest,
+    pub state: Stage,
+    pub source: String,
+    pub bytes: u64,
+    pub tools: usize,
+    pub staged_at: UnixMs,
+    pub activated_at: Option<UnixMs>,
+    pub left_at: Option<UnixMs>,
+    pub retired_at: Option<UnixMs>,
+    pub calls: usize,
+    pub tasks: usize,
+}
+
+/// What `plugin verify` read.
+#[derive(Clone, Debug, Serialize)]
+pub struct Verified {
+    pub versions: usize,
+    pub bytes: u64,
+    pub sound: bool,
+    pub problems: Vec<Unsound>,
+}
+
+/// Something that is wrong.
+#[derive(Clone, Debug, Serialize)]
+pub struct Unsound {
+    pub name: String,
+    pub version: Option<Digest>,
+    pub problem: String,
+}
+
+impl Plugins {
+    /// Every plugin, by name.
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be read.
+    pub async fn list(&self) -> Result<Vec<Listed>, Error> {
+        let tasks = self.inner.calls.tasks().await?;
+        let state = self.inner.state.lock().await;
+        let mut listed: Vec<_> = state.book.iter().map(|(name, entry)| self.line(&state, name, Some(entry))).collect();
+        // Those of which the store knows nothing: pinned ones, and those that were never sound.
+        let others = state.table.iter().map(|plugin| &plugin.version.name).chain(state.broken.keys());
+        for name in others.filter(|name| state.book.get(name).is_none()) {
+            if !listed.iter().any(|line| line.name == *name) {
+                listed.push(self.line(&state, name, None));
+            }
+        }
+        for line in &mut listed {
+            line.tasks = tasks.iter().filter(|(version, _)| version.name == line.name).map(|(_, count)| count).sum();
+        }
+        listed.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(listed)
+    }
+
+    fn line(&self, state: &State, name: &str, entry: Option<&Entry>) -> Listed {
+        let running = state.table.iter().find(|plugin| plugin.version.name == name);
+        let head = entry.map(|entry| &entry.head);
+        let active = running.map(|plugin| Digest(plugin.version.digest)).or(head.and_then(|head| head.active));
+        let row = entry.zip(active).and_then(|(entry, active)| entry.versions.get(&active));
+        let health = running.map(|plugin| self.inner.calls.health(&plugin.version)).unwrap_or_default();
+        let line_state = match (running, head.map(|head| (head.active, head.previous))) {
+            (Some(_), _) if state.pinned.contains(name) => "pinned",
+            (Some(_), _) if health.is_quarantined() => "quarantined",
+            (Some(_), _) => "active",
+            _ if state.broken.contains_key(name) => "broken",
+            (None, Some((Some(_), _))) => "unconfigured",
+            (None, Some((None, Some(_)))) => "removed",
+            (None, _) => "staged",
+        };
+        let digests = entry.map(|entry| entry.versions.keys().copied().collect::<Vec<_>>()).unwrap_or_default();
+        let known = digests.iter().chain(active.as_ref().filter(|active| !digests.contains(active)));
+        Listed {
+            name: name.to_owned(),
+            state: line_state,
+            active,
+            previous: head.and_then(|head| head.previous),
+            tools: running.map_or_else(|| row.map_or(0, |row| row.tools), |plugin| plugin.tools.len()),
+            versions: digests.len(),
+            source: row.map(|row| row.source.clone()),
+            activated_at: row.and_then(|row| row.activated_at),
+            calls: known.map(|digest| self.inner.sandbox.calls(&version(name, *digest))).sum(),
+            tasks: 0,
+            problems: state.broken.get(name).cloned().unwrap_or_default(),
+            health,
+        }
+    }
+
+    /// The versions of a plugin, newest first.
+    ///
+    /// # Errors
+    ///
+    /// There is no such plugin.
+    pub async fn versions(&self, name: &str) -> Result<Vec<VersionView>, Error> {
+        let tasks = self.inner.calls.tasks().await?;
+        let state = self.inner.state.lock().await;
+        let entry = state.book.get(name).ok_or_else(|| unknown_plugin(name))?;
+        let mut versions: Vec<_> = entry
+            .versions
+            .iter()
+            .filter_map(|(digest, row)| {
+                let version = version(name, *digest);
+                Some(VersionView {
+                    version: *digest,
+                    state: entry.stage(digest)?,
+                    source: row.source.clone(),
+                    bytes: row.bytes,
+                    tools: row.tools,
+                    staged_at: row.staged_at,
+                    activated_at: row.activated_at,
+                    left_at: row.left_at,
+                    retired_at: row.retired_at,
+                    calls: self.inner.sandbox.calls(&version),
+                    tasks: tasks.get(&version).copied().unwrap_or_default(),
+                })
+            })
+            .collect();
+        versions.sort_by_key(|line| std::cmp::Reverse((line.staged_at, line.activated_at)));
+        Ok(versions)
+    }
+
+    /// Reads every kept component again, and compares what runs with what was accepted.
+    ///
+    /// # Errors
+    ///
+    /// There is no plugin of this name.
+    pub async fn verify(&self, name: Option<&str>) -> Result<Verified, Error> {
+        let (wanted, mut problems) = {
+            let state = self.inner.state.lock().await;
+            if let Some(name) = name.filter(|name| state.book.get(name).is_none()) {
+                return Err(unknown_plugin(name));
+            }
+            let of_name = |other: &str| name.is_none_or(|name| name == other);
+            let mut wanted = Vec::new();
+            for (name, entry) in state.book.iter().filter(|(name, _)| of_name(name)) {
+                wanted.extend(entry.versions.keys().map(|digest| (name.clone(), *digest)));
+            }
+            let unpinned = state.table.iter().filter(|plugin| !state.pinned.contains(&plugin.version.name));
+            let problems: Vec<_> = unpinned
+                .filter(|plugin| of_name(&plugin.version.name))
+                .filter_map(|plugin| Some((state.book.get(&plugin.version.name)?, plugin)))
+                .flat_map(|(entry, plugin)| unaccepted(entry, plugin))
+                .collect();
+            (wanted, problems)
+        };
+        let sandbox = std::sync::Arc::clone(&self.inner.sandbox);
+        let read = tokio::task::spawn_blocking(move || {
+            let mut found = Verified { versions: wanted.len(), bytes: 0, sound: true, problems: Vec::new() };
+            for (name, digest) in wanted {
+                match sandbox.kept().verify(&digest.0) {
+                    Ok(bytes) => found.bytes += bytes,
+                    Err(problem) => found.problems.push(Unsound { name, version: Some(digest), problem }),
+                }
+            }
+            found
+        });
+        let mut found = read.await.map_err(|error| Error::Files(std::io::Error::other(error)))?;
+        found.problems.append(&mut problems);
+        found.sound = found.problems.is_empty();
+        Ok(found)
+    }
+}
+
+/// Tools that run with another definition than the one that was accepted.
+fn unaccepted(entry: &Entry, plugin: &LoadedPlugin) -> Vec<Unsound> {
+    let other = hashes(plugin).filter(|(tool, hash)| entry.accepted.get(tool) != Some(&Digest(*hash)));
+    let unsound = |(tool, _): (String, [u8; 32])| Unsound {
+        name: plugin.version.name.clone(),
+        version: Some(Digest(plugin.version.digest)),
+        problem: format!("the tool {tool} is not defined as it was accepted"),
+    };
+    other.map(unsound).collect()
+}

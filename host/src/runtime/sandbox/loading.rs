@@ -1,0 +1,208 @@
+//! How plugins get into the sandbox: read, compiled or taken from the cache, linked, listed, put on the operator's terms, kept.
+
+use std::sync::Arc;
+
+use wasmtime::component::Component;
+
+use super::Sandbox;
+use crate::domain::task::PluginVersion;
+use crate::runtime::inspect::{self, Inspection, hex};
+use crate::runtime::load::{self, LoadError, LoadedPlugin, PluginSource, Prepared, Raw, Source, UnknownTools};
+use crate::runtime::policy::Granted;
+
+impl Sandbox {
+    /// Checks a plugin and makes it ready; nobody can call it before it is [published](Self::publish). What passes is kept in the
+    /// data directory.
+    ///
+    /// # Errors
+    ///
+    /// Everything that is wrong with it, at once.
+    pub async fn load(self: &Arc<Self>, source: PluginSource) -> Result<LoadedPlugin, LoadError> {
+        self.load_as(source, UnknownTools::Refuse).await
+    }
+
+    async fn load_as(
+        self: &Arc<Self>,
+        source: PluginSource,
+        unknown_tools: UnknownTools,
+    ) -> Result<LoadedPlugin, LoadError> {
+        let fallback = label(&source);
+        let wit = match &source.component {
+            Source::File(path) => std::fs::read(path.with_extension("wit")).ok(),
+            Source::Bytes(_) => None,
+        };
+        let refuse = |problems| LoadError { plugin: fallback.clone(), problems };
+        let (prepared, bytes) = self.prepare(source).await.map_err(refuse)?;
+        let version = prepared.version.clone();
+        let refuse = |problems| LoadError { plugin: version.name.clone(), problems };
+        let mut loaded = load::finish(prepared, unknown_tools).map_err(refuse)?;
+        // Before the component: what is there without it is nothing yet.
+        let kept = wit.map_or(Ok(()), |wit| self.kept.keep_wit(&version.digest, &wit));
+        let kept = kept.and_then(|()| self.kept.keep(&version.digest, &bytes));
+        kept.map_err(|error| refuse(vec![format!("it cannot be kept in the data directory: {error}")]))?;
+        // From here on its file, which costs no memory.
+        loaded.source.component = Source::File(self.kept.path(&version.digest));
+        Ok(loaded)
+    }
+
+    /// Reads a component, and says what it would be called and its SHA-256, without compiling it.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be read, is no component, or has no usable name.
+    pub async fn identify(&self, source: PluginSource) -> Result<PluginVersion, LoadError> {
+        let fallback = label(&source);
+        let identified = tokio::task::spawn_blocking(move || {
+            let raw = load::read(&source.component)?;
+            let name = load::name(&source, raw.manifest.as_ref()).map_err(|wrong| vec![wrong])?;
+            Ok(PluginVersion { name, digest: raw.digest })
+        });
+        let identified =
+            identified.await.unwrap_or_else(|_| Err(vec!["the host panicked while reading it".to_owned()]));
+        identified.map_err(|problems| LoadError { plugin: fallback, problems })
+    }
+
+    /// Everything up to the operator's terms.
+    async fn prepare(self: &Arc<Self>, source: PluginSource) -> Result<(Prepared, Arc<[u8]>), Vec<String>> {
+        let host = Arc::clone(self);
+        let compiled = tokio::task::spawn_blocking(move || {
+            let raw = load::read(&source.component)?;
+            let mut problems = Vec::new();
+            let name = load::name(&source, raw.manifest.as_ref()).map_err(|wrong| problems.push(wrong));
+            let granted = host.grant(&source).map_err(|wrong| problems.extend(wrong));
+            let linked = match host.compile(&raw) {
+                Ok(component) => load::link(&host.linker, &component, &raw).map_err(|wrong| problems.extend(wrong)),
+                Err(wrong) => {
+                    problems.push(wrong);
+                    Err(())
+                }
+            };
+            let (Ok(name), Ok(granted), Ok((instance, exports))) = (name, granted, linked) else {
+                return Err(problems);
+            };
+            let version = PluginVersion { name, digest: raw.digest };
+            Ok((source, version, granted, instance, Arc::new(exports), raw.bytes))
+        });
+        let (source, version, granted, instance, exports, bytes) =
+            compiled.await.unwrap_or_else(|_| Err(vec!["the host panicked while compiling it".to_owned()]))?;
+
+        let ground = self.ground.clone();
+        let name: Arc<str> = version.name.as_str().into();
+        let limits = source.limits.clone();
+        let listing = self.guests.spawn(async move {
+            let listed = load::list(&ground, &name, &instance, &exports, &limits).await;
+            (listed, instance, exports)
+        });
+        let (listed, instance, exports) =
+            listing.await.map_err(|_| vec!["the host panicked while listing its tools".to_owned()])?;
+        let (listed, resources) = listed.map_err(|wrong| vec![wrong])?;
+        Ok((Prepared { source, version, granted, instance, exports, listed, resources }, bytes))
+    }
+
+    fn compile(&self, raw: &Raw) -> Result<Component, String> {
+        if let Some(component) = self.cache.load(&self.ground.engine, &raw.digest, self.engine_hash) {
+            return Ok(component);
+        }
+        let component = load::compile(&self.ground.engine, &raw.bytes)?;
+        self.cache.store(&component, &raw.digest, self.engine_hash);
+        Ok(component)
+    }
+
+    fn grant(&self, source: &PluginSource) -> Result<Granted, Vec<String>> {
+        let mut problems = Vec::new();
+        let directories = &source.grants.directories;
+        for (at, directory) in directories.iter().enumerate() {
+            if !directory.host.is_dir() {
+                problems.push(format!("granted directory {} is not there", directory.host.display()));
+            }
+            if !directory.guest.starts_with('/') {
+                problems.push(format!("granted directory {:?} of the guest does not begin with /", directory.guest));
+            }
+            if directories.iter().take(at).any(|other| other.guest == directory.guest) {
+                problems.push(format!("two granted directories are {:?} for the guest", directory.guest));
+            }
+        }
+        let read = |key: &String| (self.environment)(key).map(|value| (key.clone(), value));
+        if problems.is_empty() {
+            Ok(Granted {
+                directories: source.grants.directories.clone(),
+                http: source.grants.http.clone(),
+                environment: source.grants.env.iter().filter_map(read).collect(),
+                settings: source.config.clone(),
+            })
+        } else {
+            Err(problems)
+        }
+    }
+
+    /// Makes a kept version ready, under these terms if it is not ready yet. No compiler runs when its code is cached.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::load`], or its component is not there or was changed.
+    pub async fn load_kept(
+        self: &Arc<Self>,
+        version: &PluginVersion,
+        policy: &PluginSource,
+    ) -> Result<LoadedPlugin, LoadError> {
+        if let Some(ready) = self.published.load().versions.get(version) {
+            return Ok(ready.clone());
+        }
+        let component = Source::File(self.kept.path(&version.digest));
+        let source = PluginSource { component, name: Some(version.name.clone()), ..policy.clone() };
+        let loaded = self.load_as(source, UnknownTools::Ignore).await?;
+        if loaded.version != *version {
+            let problems = vec!["its kept component has been changed".to_owned()];
+            return Err(LoadError { plugin: version.name.clone(), problems });
+        }
+        Ok(loaded)
+    }
+
+    /// Makes an older version of a plugin ready again, under the plugin's present grants and limits.
+    pub(super) async fn revive(self: &Arc<Self>, version: &PluginVersion) -> Result<LoadedPlugin, LoadError> {
+        let policy = self.published.load().sources.get(&version.name).cloned();
+        let policy = policy.ok_or_else(|| LoadError {
+            plugin: version.name.clone(),
+            problems: vec!["it is not configured any more".to_owned()],
+        })?;
+        let _one_at_a_time = self.loading.lock().await;
+        let loaded = self.load_kept(version, &policy).await?;
+        self.published.rcu(|published| published.with(&loaded));
+        Ok(loaded)
+    }
+
+    /// Looks into a component without granting it anything.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::load`].
+    pub async fn inspect(self: &Arc<Self>, source: PluginSource) -> Result<Inspection, LoadError> {
+        let loaded = self.load(source).await?;
+        let component = loaded.plugin.instance.component();
+        let (imports, exports) = inspect::functions(&self.ground.engine, component);
+        let raw = load::read(&loaded.source.component)
+            .map_err(|problems| LoadError { plugin: loaded.version.name.clone(), problems })?;
+        Ok(Inspection {
+            name: loaded.version.name.clone(),
+            digest: hex(&loaded.version.digest),
+            size: raw.bytes.len() as u64,
+            manifest: raw.manifest,
+            imports,
+            exports,
+            typed: loaded.plugin.exports.is_typed(),
+            tools: loaded.tools.iter().map(|entry| entry.tool.clone()).collect(),
+            prompts: loaded.offers.prompts.iter().map(|entry| entry.prompt.clone()).collect(),
+            templates: loaded.offers.templates.iter().map(|entry| entry.template.clone()).collect(),
+            resources: loaded.offers.resources,
+        })
+    }
+}
+
+/// What a plugin is called before its name is known.
+fn label(source: &PluginSource) -> String {
+    match (&source.name, &source.component) {
+        (Some(name), _) => name.clone(),
+        (None, Source::File(path)) => path.display().to_string(),
+        (None, Source::Bytes(_)) => "(unnamed)".to_owned(),
+    }
+}

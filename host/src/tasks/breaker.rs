@@ -1,0 +1,350 @@
+//! Keeping callers from plugins that keep breaking.
+//!
+//! Owns a circuit for each requestor and version: so many faults in a row open it, and calls are refused until a back-off is over;
+//! then one call may try. Faults are traps and limits of the sandbox, not errors that a tool reports. Invariant: what one tenant
+//! makes a plugin do takes it from nobody else. Only when calls of several tenants break and nobody's succeed is a version kept
+//! from everyone.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde::Serialize;
+
+use super::feed::lock;
+use super::{Error, Unavailable};
+use crate::domain::UnixMs;
+use crate::domain::call::CallError;
+use crate::domain::requestor::{Requestor, TenantId};
+use crate::domain::task::PluginVersion;
+
+/// Faults in a row that open a circuit, unless the operator says otherwise.
+pub const FAULTS_IN_A_ROW: u32 = 10;
+/// The first back-off; each time that the trying call breaks too, it doubles.
+const BACKOFF_MS: u64 = 1_000;
+const BACKOFF_MS_MAX: u64 = 300_000;
+/// Faults that operators see.
+const FAULTS_SHOWN: usize = 8;
+/// Requestors that are remembered for one version. More could only be there to fill memory.
+const REQUESTORS_MAX: usize = 4_096;
+const VERSIONS_MAX: usize = 256;
+/// Tenants whose calls must break before everyone is kept away.
+const TENANTS_MIN: usize = 2;
+
+/// A call that broke.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ShownFault {
+    pub at: UnixMs,
+    pub tool: String,
+    pub reason: String,
+}
+
+/// How a version has been doing lately.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct PluginHealth {
+    /// Requestors that are kept from it at the moment.
+    pub requestors_kept_away: usize,
+    /// Everyone is, until then.
+    pub everyone_until: Option<UnixMs>,
+    /// Newest last.
+    pub last_faults: Vec<ShownFault>,
+}
+
+impl PluginHealth {
+    /// Whether anybody is kept away.
+    pub fn is_quarantined(&self) -> bool {
+        self.requestors_kept_away > 0 || self.everyone_until.is_some()
+    }
+}
+
+#[derive(Default)]
+struct Circuit {
+    in_a_row: u32,
+    /// How often it was opened since the last success.
+    opened: u32,
+    until: UnixMs,
+    /// One call is trying whether it works again.
+    trying: bool,
+}
+
+impl Circuit {
+    fn is_open(&self, after: u32, now: UnixMs) -> bool {
+        self.in_a_row >= after && now < self.until
+    }
+
+    /// Lets a call through, or says how long to wait, in milliseconds.
+    fn admit(&mut self, after: u32, now: UnixMs) -> Result<(), u64> {
+        if self.in_a_row < after {
+            return Ok(());
+        }
+        if now < self.until {
+            return Err(self.until - now);
+        }
+        // Whoever comes before this one is back waits; if it never comes back, the next one tries.
+        self.trying = true;
+        self.until = now + self.backoff_ms();
+        Ok(())
+    }
+
+    fn fault(&mut self, after: u32, now: UnixMs) {
+        self.in_a_row = self.in_a_row.saturating_add(1);
+        // Calls that ran beside those that opened it say nothing new.
+        let is_news = self.trying || now >= self.until;
+        if self.in_a_row >= after && is_news {
+            self.opened = self.opened.saturating_add(1);
+            self.until = now + self.backoff_ms();
+            self.trying = false;
+        }
+    }
+
+    fn backoff_ms(&self) -> u64 {
+        let doublings = self.opened.saturating_sub(1).min(16);
+        (BACKOFF_MS << doublings).min(BACKOFF_MS_MAX)
+    }
+}
+
+#[derive(Default)]
+struct Version {
+    requestors: HashMap<Requestor, Circuit>,
+    everyone: Circuit,
+    /// Whose calls broke since anybody's last success.
+    tenants: HashSet<TenantId>,
+    faults: VecDeque<ShownFault>,
+}
+
+/// The circuits of all versions.
+#[derive(Default)]
+pub(super) struct Breakers {
+    versions: Mutex<HashMap<PluginVersion, Version>>,
+    /// Plugins whose operator has another number in mind; 0: never.
+    after: Mutex<HashMap<String, u32>>,
+    /// Whether anything ever broke: calls of healthy plugins take no lock.
+    any: AtomicBool,
+}
+
+impl Breakers {
+    pub(super) fn set_after(&self, plugin: &str, faults: u32) {
+        lock(&self.after).insert(plugin.to_owned(), faults);
+    }
+
+    fn after(&self, plugin: &str) -> u32 {
+        match lock(&self.after).get(plugin) {
+            None => FAULTS_IN_A_ROW,
+            Some(0) => u32::MAX,
+            Some(faults) => *faults,
+        }
+    }
+
+    /// Lets a call begin.
+    pub(super) fn admit(&self, requestor: &Requestor, version: &PluginVersion, now: UnixMs) -> Result<(), Error> {
+        if !self.any.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let after = self.after(&version.name);
+        let mut versions = lock(&self.versions);
+        let Some(state) = versions.get_mut(version) else { return Ok(()) };
+        let own = state.requestors.get_mut(requestor).map_or(Ok(()), |circuit| circuit.admit(after, now));
+        let mut all = || match state.tenants.len() {
+            0..TENANTS_MIN => Ok(()),
+            _ => state.everyone.admit(after.saturating_mul(2), now),
+        };
+        own.and_then(|()| all()).map_err(|retry_after_ms| Error::Unavailable {
+            why: Unavailable::Quarantined { plugin: version.name.clone() },
+            retry_after_ms: Some(retry_after_ms),
+        })
+    }
+
+    /// Takes note of how a call ended.
+    pub(super) fn ended<T>(
+        &self,
+        requestor: &Requestor,
+        version: &PluginVersion,
+        tool: &str,
+        result: &Result<T, CallError>,
+        now: UnixMs,
+    ) {
+        match result {
+            Err(CallError::Fault { reason, .. }) => self.fault(requestor, version, tool, reason, now),
+            // Says nothing about the plugin.
+            Err(CallError::Interrupted | CallError::Internal { .. }) => {}
+            _ if !self.any.load(Ordering::Acquire) => {}
+            _ => {
+                let mut versions = lock(&self.versions);
+                let Some(state) = versions.get_mut(version) else { return };
+                state.requestors.remove(requestor);
+                state.everyone = Circuit::default();
+                state.tenants.clear();
+            }
+        }
+    }
+
+    fn fault(&self, requestor: &Requestor, version: &PluginVersion, tool: &str, reason: &str, now: UnixMs) {
+        let after = self.after(&version.name);
+        self.any.store(true, Ordering::Release);
+        let mut versions = lock(&self.versions);
+        if versions.len() >= VERSIONS_MAX && !versions.contains_key(version) {
+            versions.retain(|_, state| state.requestors.values().any(|circuit| circuit.is_open(after, now)));
+        }
+        let state = versions.entry(version.clone()).or_default();
+        if state.faults.len() >= FAULTS_SHOWN {
+            state.faults.pop_front();
+        }
+        state.faults.push_back(ShownFault { at: now, tool: tool.to_owned(), reason: reason.to_owned() });
+        if state.requestors.len() >= REQUESTORS_MAX {
+            state.requestors.retain(|_, circuit| circuit.is_open(after, now));
+        }
+        let circuit = state.requestors.entry(*requestor).or_default();
+        let was_open = circuit.is_open(after, now);
+        circuit.fault(after, now);
+        if !was_open && circuit.is_open(after, now) {
+            let backoff_ms = circuit.until - now;
+            tracing::warn!(
+                plugin.name = version.name,
+                backoff_ms,
+                "a requestor is kept from a plugin that keeps breaking"
+            );
+        }
+        if state.tenants.len() < TENANTS_MIN {
+            state.tenants.insert(requestor.tenant);
+        }
+        let all = after.saturating_mul(2);
+        let was_open = state.everyone.is_open(all, now);
+        state.everyone.fault(all, now);
+        if !was_open && state.tenants.len() >= TENANTS_MIN && state.everyone.is_open(all, now) {
+            let backoff_ms = state.everyone.until - now;
+            tracing::error!(plugin.name = version.name, backoff_ms, "a plugin breaks for everyone and is quarantined");
+        }
+    }
+
+    pub(super) fn health(&self, version: &PluginVersion, now: UnixMs) -> PluginHealth {
+        let after = self.after(&version.name);
+        let versions = lock(&self.versions);
+        let Some(state) = versions.get(version) else { return PluginHealth::default() };
+        let everyone = state.tenants.len() >= TENANTS_MIN && state.everyone.is_open(after.saturating_mul(2), now);
+        PluginHealth {
+            requestors_kept_away: state.requestors.values().filter(|circuit| circuit.is_open(after, now)).count(),
+            everyone_until: everyone.then_some(state.everyone.until),
+            last_faults: state.faults.iter().cloned().collect(),
+        }
+    }
+
+    pub(super) fn forgive(&self, version: &PluginVersion) {
+        lock(&self.versions).remove(version);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::call::FaultKind;
+    use crate::domain::requestor::RequestorId;
+
+    fn requestor(tenant: u8, id: u8) -> Requestor {
+        Requestor { tenant: TenantId([tenant; 16]), id: RequestorId([id; 16]) }
+    }
+
+    fn plugin() -> PluginVersion {
+        PluginVersion { name: "p".into(), digest: [1; 32] }
+    }
+
+    fn breakers() -> Breakers {
+        let breakers = Breakers::default();
+        breakers.set_after("p", 3);
+        breakers
+    }
+
+    fn breaks(breakers: &Breakers, who: &Requestor, now: UnixMs) {
+        let fault: Result<(), _> = Err(CallError::Fault { kind: FaultKind::Trap, reason: "trapped".into() });
+        breakers.ended(who, &plugin(), "tool", &fault, now);
+    }
+
+    fn retry_after(breakers: &Breakers, who: &Requestor, now: UnixMs) -> Option<u64> {
+        match breakers.admit(who, &plugin(), now) {
+            Ok(()) => None,
+            Err(Error::Unavailable { retry_after_ms, .. }) => retry_after_ms,
+            Err(other) => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn faults_in_a_row_open_it_and_the_back_off_doubles() {
+        let (breakers, anna) = (breakers(), requestor(1, 1));
+        for _ in 0..2 {
+            breaks(&breakers, &anna, 0);
+        }
+        assert_eq!(retry_after(&breakers, &anna, 0), None);
+        breaks(&breakers, &anna, 0);
+        assert_eq!(retry_after(&breakers, &anna, 10), Some(990));
+        // Stragglers change nothing.
+        breaks(&breakers, &anna, 20);
+        assert_eq!(retry_after(&breakers, &anna, 20), Some(980));
+        for (at, backoff) in [(1_000, 2_000), (3_000, 4_000), (7_000, 8_000)] {
+            assert_eq!(retry_after(&breakers, &anna, at), None, "one may try");
+            assert!(retry_after(&breakers, &anna, at).is_some(), "and only one");
+            breaks(&breakers, &anna, at);
+            assert_eq!(retry_after(&breakers, &anna, at), Some(backoff));
+        }
+        assert_eq!(breakers.health(&plugin(), 7_001).requestors_kept_away, 1);
+        assert_eq!(retry_after(&breakers, &anna, 15_000), None);
+        breakers.ended(&anna, &plugin(), "tool", &Ok(()), 15_000);
+        assert_eq!(retry_after(&breakers, &anna, 15_000), None);
+        assert_eq!(breakers.health(&plugin(), 15_000).requestors_kept_away, 0);
+        assert_eq!(breakers.health(&plugin(), 15_000).last_faults.len(), 7);
+    }
+
+    #[test]
+    fn a_try_that_never_ends_does_not_close_the_door() {
+        let (breakers, anna) = (breakers(), requestor(1, 1));
+        for _ in 0..3 {
+            breaks(&breakers, &anna, 0);
+        }
+        assert_eq!(retry_after(&breakers, &anna, 1_000), None);
+        assert_eq!(retry_after(&breakers, &anna, 1_500), Some(500));
+        assert_eq!(retry_after(&breakers, &anna, 2_000), None);
+    }
+
+    #[test]
+    fn one_tenant_takes_a_plugin_from_nobody_else() {
+        let (breakers, anna, carl) = (breakers(), requestor(1, 1), requestor(2, 1));
+        for id in 1..9 {
+            for _ in 0..9 {
+                breaks(&breakers, &requestor(1, id), 0);
+            }
+        }
+        assert!(retry_after(&breakers, &anna, 0).is_some());
+        assert_eq!(retry_after(&breakers, &carl, 0), None);
+        breakers.ended(&carl, &plugin(), "tool", &Ok(()), 0);
+        assert!(retry_after(&breakers, &anna, 0).is_some(), "what works for one may break for another");
+    }
+
+    #[test]
+    fn what_breaks_for_several_tenants_is_kept_from_everyone() {
+        let (breakers, anna, carl, new) = (breakers(), requestor(1, 1), requestor(2, 1), requestor(3, 1));
+        for _ in 0..3 {
+            breaks(&breakers, &anna, 0);
+            breaks(&breakers, &carl, 0);
+        }
+        assert!(retry_after(&breakers, &new, 0).is_some());
+        assert!(breakers.health(&plugin(), 0).everyone_until.is_some());
+        assert_eq!(retry_after(&breakers, &new, 1_000), None, "a new one may try");
+        breakers.ended(&new, &plugin(), "tool", &Ok(()), 1_000);
+        assert_eq!(breakers.health(&plugin(), 1_000).everyone_until, None);
+        breakers.forgive(&plugin());
+        assert_eq!(retry_after(&breakers, &anna, 1_000), None);
+    }
+
+    #[test]
+    fn errors_that_are_no_faults_do_not_count_and_zero_is_never() {
+        let (breakers, anna) = (breakers(), requestor(1, 1));
+        for _ in 0..9 {
+            let refused: Result<(), _> = Err(CallError::InvalidParams("x".into()));
+            breakers.ended(&anna, &plugin(), "tool", &refused, 0);
+        }
+        assert_eq!(retry_after(&breakers, &anna, 0), None);
+        breakers.set_after("p", 0);
+        for _ in 0..99 {
+            breaks(&breakers, &anna, 0);
+        }
+        assert_eq!(retry_after(&breakers, &anna, 0), None);
+    }
+}

@@ -1,0 +1,66 @@
+//! Components from JavaScript, by esbuild and componentize-js.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::json;
+
+use crate::{Error, Options, Project, programs};
+
+/// The packages that a build needs, in the versions that the SDK is tested with, as npm wants them.
+pub const PACKAGES: [&str; 3] =
+    ["@bytecodealliance/componentize-js@0.23.0", "@bytecodealliance/jco@1.35.0", "esbuild@0.28.2"];
+
+/// Bundles and componentizes; its argument is one JSON object.
+const SCRIPT: &str = include_str!("build.mjs");
+
+pub(crate) fn build(project: &Project, options: &Options) -> Result<Vec<u8>, Error> {
+    let sdk = project.sdk(options)?;
+    let packages = options.tools.clone().unwrap_or_else(|| project.folder.clone()).join("node_modules");
+    let missing = |what: &str, remedy: String| Error::Missing { what: what.to_owned(), remedy };
+    let Some(node) = programs::find("node", &[]) else {
+        return Err(missing("node", "Install Node.js 20 or newer, from https://nodejs.org.".to_owned()));
+    };
+    for package in PACKAGES {
+        let name = package.rsplit_once('@').map_or(package, |(name, _)| name);
+        if !packages.join(name).is_dir() {
+            let folder = project.folder.display();
+            return Err(missing(
+                name,
+                format!("Run `npm install` in {folder}, or `npm install {}`.", PACKAGES.join(" ")),
+            ));
+        }
+    }
+    let scratch = programs::scratch()?;
+    let component = scratch.path().join("component.wasm");
+    let script = Script::place(&packages)?;
+    let task = json!({
+        "entry": project.folder.join("plugin.js"),
+        "sdk": sdk.join("plugins/javascript"),
+        "wit": sdk.join("wit"),
+        "scratch": scratch.path(),
+        "output": component,
+    });
+    let mut command = Command::new(node);
+    command.arg(&script.0).arg(task.to_string()).current_dir(scratch.path());
+    programs::run("componentize-js", &mut command)?;
+    programs::read(&component)
+}
+
+/// The script beside the packages, because Node looks for packages beside the file that imports them. Removed in the end.
+struct Script(PathBuf);
+
+impl Script {
+    fn place(packages: &Path) -> Result<Self, Error> {
+        let path = packages.join(format!(".bulkhead-build-{}.mjs", std::process::id()));
+        std::fs::write(&path, SCRIPT).map_err(Error::io(&path))?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Script {
+    fn drop(&mut self) {
+        // A script that stays behind harms nobody.
+        let _ = std::fs::remove_file(&self.0);
+    }
+}

@@ -1,0 +1,95 @@
+//! What a plugin author needs from the command line: a new project, and a component from a project.
+//!
+//! Owns the templates, the copy of the SDKs that every project carries, and the calls of the three languages' own tools. It never
+//! installs anything: it says what is missing and how to get it. Invariant: a component appears under its name only when it is whole,
+//! and with its manifest inside.
+
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
+mod javascript;
+mod manifest;
+mod programs;
+mod project;
+mod python;
+mod rust;
+mod sdk;
+mod template;
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+pub use javascript::PACKAGES as JAVASCRIPT_PACKAGES;
+pub use project::{Language, Project};
+pub use python::COMPONENTIZE_PY;
+pub use template::create;
+
+/// Why there is no project or no component. The texts are for the author.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("{}: there is no plugin here: no Cargo.toml, plugin.py or plugin.js. `bulkhead plugin new` makes one", .0.display())]
+    NoProject(PathBuf),
+    #[error(
+        "{0:?} is no name for a plugin: use 1 to 64 lower-case letters, digits and dashes, beginning with a letter"
+    )]
+    Name(String),
+    #[error("{} is there already, and not empty", .0.display())]
+    Exists(PathBuf),
+    #[error("{what} is missing. {remedy}")]
+    Missing { what: String, remedy: String },
+    #[error("{step} failed: {reason}")]
+    Failed { step: &'static str, reason: String },
+    #[error("the manifest is wrong: {0}")]
+    Manifest(String),
+    #[error("{}: {source}", path.display())]
+    Io { path: PathBuf, source: io::Error },
+}
+
+impl Error {
+    pub(crate) fn io(path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| Self::Io { path, source }
+    }
+}
+
+/// How a component is built.
+#[derive(Debug, Default)]
+pub struct Options {
+    /// The folder that holds `wit/` and `plugins/` as in Bulkhead's repository; else the project's own `bulkhead/`.
+    pub sdk: Option<PathBuf>,
+    /// The folder where the language's tools are installed (a virtual environment, or what holds `node_modules`); else they are
+    /// looked for in the project and on the search path.
+    pub tools: Option<PathBuf>,
+    /// The component; else `NAME.wasm` in the project.
+    pub output: Option<PathBuf>,
+    /// Passed on to Cargo.
+    pub cargo: Vec<String>,
+}
+
+/// Builds the project of a folder; gives back where the component is. What the language's tools say goes to stderr.
+///
+/// # Errors
+///
+/// What is missing, or what did not work.
+pub fn build(folder: &Path, options: &Options) -> Result<PathBuf, Error> {
+    let project = Project::find(folder)?;
+    let output = options.output.clone().unwrap_or_else(|| folder.join(format!("{}.wasm", project.name)));
+    let component = match project.language {
+        Language::Rust => rust::build(&project, options)?,
+        Language::Python => python::build(&project, options)?,
+        Language::Javascript => javascript::build(&project, options)?,
+    };
+    let component = manifest::with_manifest(component, project.manifest.as_deref())?;
+    publish(&component, &output)?;
+    Ok(output)
+}
+
+/// Written aside and renamed: whoever watches the file never sees half of it.
+fn publish(component: &[u8], output: &Path) -> Result<(), Error> {
+    if let Some(folder) = output.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        std::fs::create_dir_all(folder).map_err(Error::io(folder))?;
+    }
+    let aside = output.with_extension("part");
+    std::fs::write(&aside, component).map_err(Error::io(&aside))?;
+    std::fs::rename(&aside, output).map_err(Error::io(output))
+}

@@ -1,0 +1,7 @@
+// The component's side of the border: the functions that the host offers, as the interface describes them. Chosen by the
+// condition `bulkhead` when a component is built; everywhere else `testing.js` stands in.
+
+import * as config from "bulkhead:plugin/config@0.1.0";
+import * as task from "bulkhead:plugin/task@0.1.0";
+
+export const host = { ...task, get: config.get, all: config.all };

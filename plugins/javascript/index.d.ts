@@ -1,0 +1,268 @@
+/**
+ * Write tools for Bulkhead, the WebAssembly plugin host for MCP.
+ *
+ * A plugin is a list of plain objects, exported as `tools`; each is a tool:
+ *
+ * ```js
+ * import { definePlugin } from "bulkhead-plugin";
+ *
+ * export const tools = definePlugin({
+ *   tools: [
+ *     {
+ *       name: "greet",
+ *       description: "Greets someone by name.",
+ *       input: { type: "object", properties: { name: { type: "string" } }, required: ["name"] },
+ *       readOnly: true,
+ *       run: ({ name }) => `Hello, ${name}!`,
+ *     },
+ *   ],
+ * });
+ * ```
+ *
+ * `bulkhead plugin build` makes a component of it.
+ *
+ * What `run` returns (or resolves to) decides what the client sees: a string is one text block; an object is structured
+ * content, and the same JSON as text; an `Output` is anything else, such as images. A `ToolError` (and any other error) is a
+ * failed result that a model can read and react to; a `CallError` is a JSON-RPC error.
+ */
+
+/** What JSON can hold. */
+export type Json = null | boolean | number | string | Json[] | { [key: string]: Json | undefined };
+
+/** A JSON Schema 2020-12 whose root says `"type": "object"`. */
+export type Schema = { type: "object"; [keyword: string]: unknown };
+
+/** What the host calls. */
+export interface Exported {
+  listTools(): unknown[];
+  callTool(name: string, json: string): Promise<unknown>;
+}
+
+/** One tool. */
+export interface Tool<Arguments = any> {
+  /** 1 to 64 characters of `[A-Za-z0-9_.-]`. */
+  name: string;
+  /** A name for people. */
+  title?: string;
+  /** What a model reads to decide whether to call the tool: say what it does and what comes back. */
+  description: string;
+  /** What clients may send; the host checks it. Names that it does not have are refused unless it says otherwise. */
+  input?: Schema;
+  /** What is in the structured content; the host checks it. */
+  output?: Schema;
+  /** Whether a call may become a task: `"optional"` for everything that may take longer than a second. */
+  task?: "forbidden" | "optional" | "required";
+  /** Hint: the tool changes nothing. */
+  readOnly?: boolean;
+  /** Hint: the tool may delete or overwrite something. */
+  destructive?: boolean;
+  /** Hint: a second call with the same arguments changes nothing more. Only then may the host run a call again after a restart. */
+  idempotent?: boolean;
+  /** Hint: the tool deals with an open set of outside things, as a web search does. */
+  openWorld?: boolean;
+  /** Images beside the name. */
+  icons?: Icon[];
+  /** The tool's `_meta`. */
+  meta?: { [key: string]: Json };
+  /** Runs the tool on the arguments object. */
+  run(args: Arguments): unknown;
+}
+
+/** An image that a client may show beside a name. `src` is an `https:` or `data:` URI. */
+export interface Icon {
+  src: string;
+  mimeType?: string;
+  sizes?: string[];
+  theme?: "light" | "dark";
+}
+
+/** Makes a plugin of its tools; export the result as `tools`. */
+export function definePlugin(plugin: { tools: Tool[] }): Exported;
+
+/** Hints about a piece of content. */
+export interface Annotations {
+  audience?: ("user" | "assistant")[];
+  /** From 0 (optional) to 1 (effectively required). */
+  priority?: number;
+  /** ISO 8601. */
+  lastModified?: string;
+}
+
+/** A result that is more than one text or one object. Each method adds to it and gives it back. */
+export class Output {
+  text(text: string, annotations?: Annotations): this;
+  image(data: Uint8Array, mimeType: string, annotations?: Annotations): this;
+  audio(data: Uint8Array, mimeType: string, annotations?: Annotations): this;
+  /** A pointer to a resource that the client may read later. */
+  link(uri: string, name: string, more?: { title?: string; description?: string; mimeType?: string }): this;
+  /** A resource with its contents. */
+  resource(uri: string, body: string | Uint8Array, mimeType?: string): this;
+  /** Sets the structured content. */
+  structured(value: object): this;
+  /** Adds an entry of the result's `_meta`. */
+  meta(key: string, value: Json): this;
+  /** Says that the tool did not succeed; the content says why. */
+  failed(): this;
+}
+
+/** The tool ran and did not succeed. The client gets a failed result (`isError`) with this text. */
+export class ToolError extends Error {}
+
+/** The call itself could not be made. The client gets a JSON-RPC error. */
+export class CallError extends Error {
+  private constructor();
+  /** The request is wrong in a way that the schema cannot say. */
+  static invalidParams(message: string): CallError;
+  /** What the request names does not exist. */
+  static notFound(message: string): CallError;
+  /** Something broke. The text goes to the operator's log; the client sees a fixed one. */
+  static internal(message: string): CallError;
+  /** The call needs something that the client did not declare. */
+  static missingCapability(feature: ClientFeature): CallError;
+  /** A JSON-RPC error with a code of your own, outside -32768 to -32000. */
+  static custom(code: number, message: string, data?: Json): CallError;
+}
+
+/** There is no answer. One that nobody catches does the right thing. */
+export class AskError extends Error {
+  readonly reason: "unsupported" | "invalid" | "unreachable" | "refused" | "not-accepted" | "cancelled";
+  readonly feature?: ClientFeature;
+}
+
+/** The call was cancelled; what `task.checkpoint()` throws to leave the tool. */
+export class Cancelled extends Error {}
+
+export type LogLevel = "debug" | "info" | "notice" | "warning" | "error" | "critical" | "alert" | "emergency";
+export type ClientFeature =
+  | "elicitation-form"
+  | "elicitation-url"
+  | "sampling"
+  | "sampling-tools"
+  | "sampling-context"
+  | "roots"
+  | "tasks";
+
+/** What has happened since the last look. */
+export interface Signals {
+  /** The call was cancelled: tidy up and return; the result no longer matters. */
+  cancelled: boolean;
+  /** `task.steering()` would return at least one message. */
+  steeringPending: boolean;
+}
+
+/** Reporting, waiting and stopping. None of it fails because the client cannot show what was said. */
+export const task: {
+  /** Says how far the work is, in any unit that grows. Report as often as is convenient. */
+  progress(done: number, total?: number, message?: string): void;
+  /** Says in one line what is happening now; shown with the task's status. */
+  setStatus(message: string): void;
+  /** Sends a log record: a text, or anything that JSON can hold. */
+  log(level: LogLevel, data: Json, logger?: string): void;
+  /** Becomes a task now, where client and tool allow it; else nothing happens. */
+  detach(): void;
+  /** Takes the messages that the client sent to the running task, oldest first, each once. */
+  steering(): string[];
+  /** Waits without using CPU time. */
+  sleep(ms: number): void;
+  /** Looks whether the call was cancelled and whether messages wait. Cheap; call it in loops. */
+  safePoint(): Signals;
+  /** Like `safePoint`, for tools that have nothing to tidy up: throws `Cancelled` once the call is. */
+  checkpoint(): Signals;
+  listsChanged(kind: "tools" | "resources" | "prompts"): void;
+  resourceUpdated(uri: string): void;
+};
+
+/** What is known about the call that is running. */
+export const call: {
+  /** An id of this call, for logs; unguessable, never shown to anyone else. */
+  id(): string;
+  /** The task's id, once the call is a task. */
+  taskId(): string | undefined;
+  /** 1 for the first run, 2 for the run after a restart of the host, and so on. */
+  attempt(): number;
+  /** The same for every attempt of the same call: pass it to services that deduplicate. */
+  idempotencyKey(): string;
+  /** Who is calling, as a random id that is the same for every call of one requestor; never a name. */
+  requestorId(): string;
+  /** Whether the client can do this. Look before asking where the tool can do without. */
+  clientSupports(feature: ClientFeature): boolean;
+  /** The lowest level that the client wants to see. */
+  wantedLogLevel(): LogLevel | undefined;
+  /** Ids of earlier tasks of the same requestor that this call continues or replaces. */
+  relatedTasks(): string[];
+};
+
+/** The operator's settings for this plugin: `[[plugin]] config = { … }`. Never secrets: those do not enter a guest. */
+export const config: {
+  /** One setting, or the fallback, whose type it must have. */
+  get<T = Json | undefined>(key: string, fallback?: T): T;
+  all(): { [key: string]: Json };
+};
+
+/** What the user did with a form or a URL. */
+export interface Answer<T> {
+  readonly action: "accept" | "decline" | "cancel";
+  /** What was filled in, with `accept` of a form; the host has checked it. */
+  readonly content: T | undefined;
+  /** The content, where a tool can only go on with one; else throws. */
+  accepted(): T;
+}
+
+/** A form with flat, primitive fields. Never ask for a password or any other secret this way. */
+export interface Form {
+  key: string;
+  message: string;
+  schema: Schema;
+}
+
+/** A page to visit, for everything that must not pass through the client: `https:`, without secrets in it. */
+export interface Url {
+  key: string;
+  message: string;
+  url: string;
+}
+
+/** A text for the client's model; any other member of the params of `sampling/createMessage` may stand beside. */
+export interface Sampling {
+  key: string;
+  text: string;
+  maxTokens: number;
+  system?: string;
+  [parameter: string]: unknown;
+}
+
+/** What the client's model said. */
+export interface Completion {
+  /** The text blocks, joined. */
+  text: string;
+  model: string;
+  /** Why it stopped, such as `endTurn` or `maxTokens`. */
+  stopReason?: string;
+  /** The whole result object. */
+  result: { [key: string]: Json };
+}
+
+/** One root folder of the client. */
+export interface Root {
+  uri: string;
+  name?: string;
+}
+
+/**
+ * Questions: to the user through the client, and to the client's model.
+ *
+ * A question waits for its answer without using CPU time, for as long as the host allows. Its key names it to the client
+ * (1 to 64 characters of `[A-Za-z0-9_.-]`); give each question of a tool a key of its own.
+ *
+ * A task waits where it stands. A plain call of a client of MCP 2026-07-28 may be **run again from the start** when its answers
+ * come, and gets the earlier answers by key. So ask before you act, with the same keys in the same order each time; or call
+ * `task.detach()` first, which makes the call a task where the client has them.
+ */
+export const ask: {
+  form<T = { [key: string]: Json }>(form: Form): Answer<T>;
+  url(url: Url): Answer<undefined>;
+  sampling(request: Sampling): Completion;
+  roots(request: { key: string }): Root[];
+  /** Several at once, at most 16; the answers come in the order of the questions. */
+  all(questions: ({ form: Form } | { url: Url } | { sampling: Sampling } | { roots: { key: string } })[]): unknown[];
+};

@@ -1,0 +1,123 @@
+"""A host for unit tests: it answers questions from a script and remembers what the tool said.
+
+    from bulkhead_plugin import testing
+
+    def test_booking():
+        with testing.host(answers={"journey": {"city": "Oslo"}}) as host:
+            assert book_trip().city == "Oslo"
+        assert host.statuses == ["Booking"]
+"""
+
+import json
+from contextlib import contextmanager
+from typing import Any, Iterator, Mapping, Sequence
+
+from . import _host, ask
+
+
+class TestHost:
+    """What the tool said (`progress`, `statuses`, `logs`, `asked`), and what it is going to hear."""
+
+    __test__ = False
+
+    def __init__(
+        self,
+        answers: Mapping[str, Any] | None = None,
+        config: Mapping[str, Any] | None = None,
+        steering: Sequence[str] = (),
+        features: Sequence[str] | None = None,
+    ) -> None:
+        self.answers = {key: list(value) if isinstance(value, list) else [value] for key, value in (answers or {}).items()}
+        self.config = dict(config or {})
+        self.messages = list(steering)
+        self.features = features
+        self.cancelled = False
+        self.detached = False
+        self.slept_ms = 0
+        self.reported: list[tuple[float, float | None, str | None]] = []
+        self.statuses: list[str] = []
+        self.logs: list[tuple[str, Any]] = []
+        self.asked: list[tuple[str, str]] = []
+
+    def progress(self, done: float, total: float | None, message: str | None) -> None:
+        self.reported.append((done, total, message))
+
+    def set_status(self, message: str) -> None:
+        self.statuses.append(message)
+
+    def log(self, level: str, logger: str | None, data: str) -> None:
+        self.logs.append((level, json.loads(data)))
+
+    def ask(self, requests: Sequence[_host.Request]) -> list[_host.Reply]:
+        return [self._reply(request) for request in requests]
+
+    def _reply(self, request: _host.Request) -> _host.Reply:
+        self.asked.append((request.key, request.message or request.payload))
+        if not self.client_supports({"form": "elicitation-form", "url": "elicitation-url"}.get(request.kind, request.kind)):
+            raise ask.Unsupported(request.kind)
+        script = self.answers.get(request.key)
+        if not script:
+            raise AssertionError(f"the test has no answer for the question {request.key!r}: {request.message}")
+        answer = script.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        if request.kind in ("form", "url"):
+            return _host.Reply(answer, None) if answer in ("decline", "cancel") else _host.Reply("accept", answer)
+        if request.kind == "sampling":
+            result = {"role": "assistant", "model": "test", "content": {"type": "text", "text": answer}}
+            return _host.Reply("sampling", result)
+        return _host.Reply("roots", [(uri, None) for uri in answer])
+
+    def detach(self) -> None:
+        self.detached = True
+
+    def steering(self) -> list[str]:
+        taken, self.messages = self.messages, []
+        return taken
+
+    def sleep(self, ms: int) -> None:
+        self.slept_ms += ms
+
+    def safe_point(self) -> tuple[bool, bool]:
+        return self.cancelled, bool(self.messages)
+
+    def lists_changed(self, kind: str) -> None:
+        pass
+
+    def resource_updated(self, uri: str) -> None:
+        pass
+
+    def fact(self, name: str) -> Any:
+        facts = {"call_id": "test", "attempt": 1, "idempotency_key": "test", "requestor_id": "test", "related_tasks": []}
+        return facts.get(name)
+
+    def client_supports(self, feature: str) -> bool:
+        return self.features is None or feature in self.features
+
+    def settings(self) -> dict[str, str]:
+        return {key: json.dumps(value) for key, value in self.config.items()}
+
+    def setting(self, key: str) -> str | None:
+        return self.settings().get(key)
+
+
+@contextmanager
+def host(
+    *,
+    answers: Mapping[str, Any] | None = None,
+    config: Mapping[str, Any] | None = None,
+    steering: Sequence[str] = (),
+    features: Sequence[str] | None = None,
+) -> Iterator[TestHost]:
+    """A host for the duration of a `with`.
+
+    `answers` is by question key: an object fills in a form, `"decline"` and `"cancel"` do not, a text is what the client's
+    model says, an exception is raised; a list holds the answers of a key that is asked more than once (roots: a list with
+    one list of URIs). `features` are those that the client supports; all of them unless said.
+    """
+    standing_in = TestHost(answers, config, steering, features)
+    before = _host.become(standing_in)
+    try:
+        yield standing_in
+    finally:
+        _host.become(before)

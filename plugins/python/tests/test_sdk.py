@@ -1,0 +1,176 @@
+"""What the SDK makes of type hints, results and exceptions."""
+
+import dataclasses
+import enum
+import unittest
+from dataclasses import dataclass
+from datetime import date
+from typing import Annotated, Any, Literal, Optional
+
+from bulkhead_plugin import Field, NotFound, Output, ToolError, ask, config, task, testing, tool
+from bulkhead_plugin import _schema, _tool
+
+
+class Class(enum.Enum):
+    ECONOMY = "economy"
+    BUSINESS = "business"
+
+
+@dataclass
+class Trip:
+    city: Annotated[str, "Where to.", Field(min_length=1)]
+    travellers: Annotated[int, Field(minimum=1, maximum=9)] = 1
+    seat: Class | None = None
+    note: Optional[str] = None
+
+
+@dataclass
+class Tree:
+    children: list["Tree"]
+
+
+class Schemas(unittest.TestCase):
+    def test_a_dataclass_is_a_closed_object(self) -> None:
+        self.assertEqual(
+            _schema.of(Trip),
+            {
+                "type": "object",
+                "properties": {
+                    "city": {"type": "string", "description": "Where to.", "minLength": 1},
+                    "travellers": {"type": "integer", "minimum": 1, "maximum": 9, "default": 1},
+                    "seat": {"type": ["string", "null"], "enum": ["economy", "business", None]},
+                    "note": {"type": ["string", "null"]},
+                },
+                "required": ["city"],
+                "additionalProperties": False,
+            },
+        )
+
+    def test_a_form_has_primitive_fields_that_are_never_null(self) -> None:
+        form = _schema.of_form(Trip)
+        self.assertEqual(form["properties"]["note"], {"type": "string"})
+        self.assertEqual(form["properties"]["seat"], {"type": "string", "enum": ["economy", "business"]})
+        self.assertNotIn("additionalProperties", form)
+
+        @dataclass
+        class Nested:
+            trip: Trip
+
+        with self.assertRaises(TypeError):
+            _schema.of_form(Nested)
+
+    def test_what_has_no_schema_is_refused_by_name(self) -> None:
+        for hint, word in [(Tree, "itself"), (object, "no JSON Schema"), (dict[int, str], "no JSON Schema")]:
+            with self.assertRaisesRegex(TypeError, word):
+                _schema.of(hint)
+
+    def test_values_come_back_as_they_went(self) -> None:
+        @dataclass
+        class All:
+            trip: Trip
+            days: list[date]
+            shares: dict[str, float]
+            mode: Literal["a", "b"] | int
+            free: Any
+
+        value = All(Trip("Oslo", 2, Class.BUSINESS), [date(2026, 2, 3)], {"x": 1.5}, 7, [None])
+        self.assertEqual(_schema.decode(All, _schema.encode(value), ""), value)
+
+    def test_a_wrong_value_is_named_by_its_place(self) -> None:
+        for value, words in [
+            ({}, "city is missing"),
+            ({"city": "x", "travellers": "two"}, "/travellers: is not an integer"),
+            ({"city": "x", "travellers": True}, "/travellers: is not an integer"),
+            ({"city": "x", "sea": 1}, "there is no sea"),
+            ({"city": "x", "seat": "roof"}, "/seat"),
+        ]:
+            with self.assertRaisesRegex(ValueError, words):
+                _schema.decode(Trip, value, "")
+
+
+class Tools(unittest.TestCase):
+    def setUp(self) -> None:
+        self.addCleanup(_tool.TOOLS.clear)
+
+    def test_results_are_what_the_function_returns(self) -> None:
+        @tool(idempotent=True)
+        def trip(city: str) -> Trip:
+            """Plans."""
+            return Trip(city)
+
+        @tool
+        def shout(text: str, times: int = 1) -> str:
+            """Shouts."""
+            return text.upper() * times
+
+        self.assertEqual(_tool.TOOLS["trip"].output_schema, _schema.of(Trip))
+        self.assertIsNone(_tool.TOOLS["shout"].output_schema)
+        output = _tool.run("trip", '{"city": "Oslo"}')
+        self.assertEqual(output.structured_json, '{"city": "Oslo", "travellers": 1, "seat": null, "note": null}')
+        self.assertEqual(_tool.run("shout", '{"text": "a", "times": 2}').blocks[0].fields, {"text": "AA"})
+        self.assertEqual(shout("b"), "B")
+
+    def test_exceptions_are_failed_results_and_call_errors_are_not(self) -> None:
+        @tool
+        def fail(how: str) -> Output:
+            """Fails."""
+            raise {"tool": ToolError("no city"), "value": ValueError(), "call": NotFound("no such")}[how]
+
+        for how, text in [("tool", "no city"), ("value", "ValueError")]:
+            output = _tool.run("fail", f'{{"how": "{how}"}}')
+            self.assertTrue(output.is_error)
+            self.assertEqual(output.blocks[0].fields, {"text": text})
+        with self.assertRaises(NotFound):
+            _tool.run("fail", '{"how": "call"}')
+        with self.assertRaises(NotFound):
+            _tool.run("nothing", "{}")
+        self.assertTrue(_tool.run("fail", '{"how": 3}').is_error)
+
+    def test_a_tool_that_cannot_be_one_is_refused_where_it_is_defined(self) -> None:
+        def bare(x: int) -> None: ...
+        def untyped(x):  # type: ignore[no-untyped-def]
+            """Has no hint."""
+
+        def rest(*x: int) -> None:
+            """Takes any number."""
+
+        for function, word in [(bare, "docstring"), (untyped, "type hint"), (rest, "by name")]:
+            with self.assertRaisesRegex(TypeError, word):
+                tool(function)
+
+
+class Questions(unittest.TestCase):
+    def test_answers_are_typed(self) -> None:
+        script = {"trip": [{"city": "Oslo"}, "decline", {"city": 3}], "words": "hello", "where": [["file:///a"]]}
+        with testing.host(answers=script) as host:
+            self.assertEqual(ask.form(Trip, key="trip", message="Where?").accepted(), Trip("Oslo"))
+            with self.assertRaises(ask.NotAccepted):
+                ask.form(Trip, key="trip", message="Where?").accepted()
+            with self.assertRaises(ask.Invalid):
+                ask.form(Trip, key="trip", message="Where?")
+            both = ask.all(ask.Sampling("hi", "words", 9), ask.Roots("where"))
+            self.assertEqual((both[0].text, both[1]), ("hello", [ask.Root("file:///a", None)]))
+        self.assertEqual([key for key, _ in host.asked], ["trip"] * 3 + ["words", "where"])
+        with testing.host(features=[]), self.assertRaises(ask.Unsupported):
+            ask.form(Trip, key="trip", message="Where?")
+
+    def test_settings_have_the_type_of_their_default(self) -> None:
+        with testing.host(config={"delimiter": ";", "rows": "many"}):
+            self.assertEqual(config.get("delimiter", ","), ";")
+            self.assertEqual(config.get("missing", 4), 4)
+            with self.assertRaisesRegex(Exception, "config.rows"):
+                config.get("rows", 5)
+
+    def test_a_cancelled_call_leaves_at_the_checkpoint(self) -> None:
+        with testing.host(steering=["hello"]) as host:
+            self.assertTrue(task.checkpoint().steering_pending)
+            self.assertEqual(task.steering(), ["hello"])
+            host.cancelled = True
+            with self.assertRaises(task.Cancelled):
+                task.checkpoint()
+        with self.assertRaisesRegex(RuntimeError, "testing.host"):
+            task.steering()
+
+
+if __name__ == "__main__":
+    unittest.main()

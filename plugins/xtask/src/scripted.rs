@@ -1,0 +1,137 @@
+//! The guests in Python and JavaScript: every folder under `plugins/` with a `plugin.py` or `plugin.js`.
+//!
+//! Their tools are installed once, in exactly the versions that the author's crate names, and a component is built again only
+//! when something that it is made of has changed: that takes ten seconds each, and gives other bytes each time.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, bail};
+use bulkhead_author::{COMPONENTIZE_PY, JAVASCRIPT_PACKAGES, Language, Options, Project};
+
+use crate::{layout, steps};
+
+const FORCE: &str = "XTASK_SCRIPT_GUESTS";
+
+/// The guests' names.
+pub(crate) fn folders() -> anyhow::Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(layout::guest_sources())? {
+        let entry = entry?;
+        let Ok(name) = entry.file_name().into_string() else { continue };
+        if ["plugin.py", "plugin.js"].iter().any(|file| entry.path().join(file).is_file()) {
+            names.push(name);
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
+/// Builds one, if that is needed; gives back where it is (or would be: where its language's tools are missing, a build of
+/// everything goes on without it).
+pub(crate) fn build(name: &str, is_named: bool) -> anyhow::Result<PathBuf> {
+    let project = Project::find(&layout::guest_sources().join(name))?;
+    let component = layout::components().join(format!("{name}.wasm"));
+    let tools = match tools(project.language) {
+        Ok(tools) => tools,
+        Err(error) if is_named || std::env::var(FORCE).as_deref() == Ok("required") => return Err(error),
+        Err(error) => {
+            eprintln!("xtask: plugins/{name} is left out: {error:#}");
+            return Ok(component);
+        }
+    };
+    let state = format!("{:016x}", fingerprint(&project)?);
+    let stamp = tools.join(format!("{name}.stamp"));
+    if component.is_file() && std::fs::read_to_string(&stamp).is_ok_and(|stamped| stamped == state) {
+        return Ok(component);
+    }
+    eprintln!("xtask: plugins/{name}: building target/plugins/{name}.wasm");
+    let options = Options {
+        sdk: Some(layout::root()),
+        tools: Some(tools),
+        output: Some(component.clone()),
+        ..Options::default()
+    };
+    bulkhead_author::build(&project.folder, &options).with_context(|| format!("plugins/{name}"))?;
+    std::fs::write(stamp, state)?;
+    Ok(component)
+}
+
+/// Where the language's tools are, installed if they are not there yet.
+fn tools(language: Language) -> anyhow::Result<PathBuf> {
+    match language {
+        Language::Python => python(),
+        Language::Javascript => javascript(),
+        Language::Rust => bail!("Rust guests are built by Cargo"),
+    }
+}
+
+fn python() -> anyhow::Result<PathBuf> {
+    let folder = layout::guest_tools().join("python");
+    if is_installed(&folder, COMPONENTIZE_PY) {
+        return Ok(folder);
+    }
+    std::fs::create_dir_all(&folder)?;
+    steps::output(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&folder))
+        .context("install python3 with its module venv (Debian: `apt-get install python3 python3-venv`)")?;
+    let mut pip = Command::new(folder.join("bin/pip"));
+    pip.args(["install", "--quiet", "--disable-pip-version-check", COMPONENTIZE_PY]);
+    steps::run(&format!("install {COMPONENTIZE_PY} into {}", folder.display()), &mut pip)?;
+    std::fs::write(folder.join("installed"), COMPONENTIZE_PY)?;
+    Ok(folder)
+}
+
+fn javascript() -> anyhow::Result<PathBuf> {
+    let folder = layout::guest_tools().join("javascript");
+    let wanted = JAVASCRIPT_PACKAGES.join(" ");
+    if is_installed(&folder, &wanted) {
+        return Ok(folder);
+    }
+    steps::output(Command::new("npm").arg("--version"))
+        .context("install Node.js 20 or newer with npm (Debian: `apt-get install nodejs npm`)")?;
+    std::fs::create_dir_all(&folder)?;
+    std::fs::write(folder.join("package.json"), "{\"private\": true, \"type\": \"module\"}\n")?;
+    let mut npm = Command::new("npm");
+    npm.arg("install").arg("--prefix").arg(&folder).args(["--no-audit", "--no-fund", "--no-package-lock", "--silent"]);
+    npm.args(JAVASCRIPT_PACKAGES);
+    steps::run(&format!("install {wanted} into {}", folder.display()), &mut npm)?;
+    std::fs::write(folder.join("installed"), wanted)?;
+    Ok(folder)
+}
+
+/// The marker is written last, so a folder that was interrupted has none.
+fn is_installed(folder: &Path, wanted: &str) -> bool {
+    std::fs::read_to_string(folder.join("installed")).is_ok_and(|installed| installed == wanted)
+}
+
+/// Everything that a component is made of: its sources, the SDK, the interface, the tools and how they are called.
+fn fingerprint(project: &Project) -> anyhow::Result<u64> {
+    let mut hasher = DefaultHasher::new();
+    let sdk = match project.language {
+        Language::Python => "python/bulkhead_plugin",
+        _ => "javascript",
+    };
+    (COMPONENTIZE_PY, JAVASCRIPT_PACKAGES).hash(&mut hasher);
+    let author = layout::guest_sources().join("author/src");
+    for folder in [&project.folder, &layout::guest_sources().join(sdk), &layout::root().join("wit"), &author] {
+        hash_folder(folder, &mut hasher)?;
+    }
+    Ok(hasher.finish())
+}
+
+fn hash_folder(folder: &Path, hasher: &mut DefaultHasher) -> anyhow::Result<()> {
+    let mut paths = std::fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<anyhow::Result<Vec<_>>>()?;
+    paths.sort();
+    for path in paths {
+        let name = path.file_name().unwrap_or_default();
+        if path.is_dir() {
+            if !["__pycache__", "node_modules", "tests"].iter().any(|skipped| name == *skipped) {
+                hash_folder(&path, hasher)?;
+            }
+        } else {
+            (name, std::fs::read(&path)?).hash(hasher);
+        }
+    }
+    Ok(())
+}

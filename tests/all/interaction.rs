@@ -1,0 +1,112 @@
+//! What a plugin says to a client and asks of it while a call runs: pages to visit, folders, log records.
+
+use serde_json::{Value, json};
+use tests::client::{Client, RELATED_TASK, text};
+use tests::stream::Incoming;
+use tests::{Host, Setup};
+
+async fn host() -> Host {
+    Setup::with(&["probe"]).start().await
+}
+
+/// The next request of the host on a stream.
+async fn question(stream: &mut Incoming, method: &str) -> Value {
+    loop {
+        let message = tests::wait::soon("a question", stream.next()).await.expect("the stream goes on");
+        if message["method"] == method {
+            return message;
+        }
+        assert!(message.get("method").is_some() && message.get("id").is_none(), "no {method}: {message}");
+    }
+}
+
+async fn finished(stream: &mut Incoming) -> Value {
+    let message = stream.response_after(&mut Vec::new()).await;
+    assert!(message.get("result").is_some(), "{message}");
+    message["result"].clone()
+}
+
+#[tokio::test]
+async fn a_user_is_sent_to_a_page_by_a_plain_call_and_by_a_task() {
+    let host = host().await;
+    let client = Client::connect(&host).await;
+    let arguments = json!({"url": "https://example.org/consent"});
+    for (action, said) in [("accept", "Accepted"), ("decline", "Declined"), ("cancel", "Dismissed")] {
+        let mut call = client.send("tools/call", json!({"name": "ask_url", "arguments": arguments})).await;
+        let asked = question(&mut call, "elicitation/create").await;
+        assert_eq!((&asked["params"]["mode"], &asked["params"]["url"]), (&json!("url"), &arguments["url"]), "{asked}");
+        assert!(asked["params"]["elicitationId"].as_str().is_some_and(|id| !id.is_empty()), "{asked}");
+        assert!(asked["params"].get("requestedSchema").is_none(), "a page is no form: {asked}");
+        client.respond(&asked, json!({"action": action})).await;
+        assert!(text(&finished(&mut call).await).contains(said), "{action}");
+    }
+    let task = client.task("ask_url", arguments.clone()).await;
+    client.until_status(&task, "input_required").await;
+    let mut result = client.send("tasks/result", json!({"taskId": task})).await;
+    let asked = question(&mut result, "elicitation/create").await;
+    assert_eq!(asked["params"]["url"], arguments["url"]);
+    assert_eq!(asked["params"]["_meta"][RELATED_TASK]["taskId"], task.as_str());
+    client.respond(&asked, json!({"action": "accept"})).await;
+    assert!(text(&finished(&mut result).await).contains("Accepted"));
+}
+
+#[tokio::test]
+async fn a_page_is_not_shown_to_a_client_that_knows_forms_only() {
+    let host = host().await;
+    for capabilities in [json!({"elicitation": {}}), json!({"elicitation": {"form": {}}})] {
+        let client = Client::connect_as(&host, None, capabilities).await;
+        let params = json!({"name": "ask_url", "arguments": {"url": "https://example.org/"}});
+        let (outcome, heard) = client.call_hearing("tools/call", params).await;
+        assert_eq!(heard, Vec::<Value>::new());
+        assert!(outcome.map_or(true, |result| result["isError"] == true));
+    }
+}
+
+#[tokio::test]
+async fn the_folders_of_a_client_reach_the_plugin() {
+    let host = host().await;
+    let client = Client::connect(&host).await;
+    let folders = json!({"roots": [{"uri": "file:///home/ann/one", "name": "One"}, {"uri": "file:///srv/two"}]});
+    let mut call = client.send("tools/call", json!({"name": "ask_roots", "arguments": {}})).await;
+    let asked = question(&mut call, "roots/list").await;
+    client.respond(&asked, folders.clone()).await;
+    assert_eq!(text(&finished(&mut call).await), "file:///home/ann/one\nfile:///srv/two");
+
+    let task = client.task("ask_roots", json!({})).await;
+    let mut result = client.send("tasks/result", json!({"taskId": task})).await;
+    let asked = question(&mut result, "roots/list").await;
+    client.respond(&asked, folders).await;
+    assert_eq!(text(&finished(&mut result).await), "file:///home/ann/one\nfile:///srv/two");
+
+    let mut call = client.send("tools/call", json!({"name": "ask_roots", "arguments": {}})).await;
+    let asked = question(&mut call, "roots/list").await;
+    client.refuse(&asked, -32603, "the disk is gone").await;
+    assert_eq!(finished(&mut call).await["isError"], true);
+}
+
+#[tokio::test]
+async fn a_client_hears_what_is_as_grave_as_it_wants_to_hear() {
+    let host = host().await;
+    let client = Client::connect(&host).await;
+    let heard = async |level: &str| {
+        let params = json!({"name": "log", "arguments": {"level": level, "message": "so it is"}});
+        let (outcome, heard) = client.call_hearing("tools/call", params).await;
+        assert_eq!(text(&outcome.expect("it works")), "logged");
+        for message in &heard {
+            assert_eq!(message["method"], "notifications/message", "{message}");
+            assert_eq!((&message["params"]["level"], &message["params"]["data"]), (&json!(level), &json!("so it is")));
+        }
+        heard.len()
+    };
+    const LEVELS: [&str; 8] = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
+    for (least, name) in LEVELS.iter().enumerate() {
+        client.call("logging/setLevel", json!({"level": name})).await.expect("it is set");
+        for (at, level) in LEVELS.iter().enumerate() {
+            assert_eq!(heard(level).await, usize::from(at >= least), "{level} while {name} is wanted");
+        }
+    }
+    // The level belongs to the session.
+    let other = Client::connect(&host).await;
+    let params = json!({"name": "log", "arguments": {"level": "error", "message": "x"}});
+    assert_eq!(other.call_hearing("tools/call", params).await.1.len(), 1);
+}

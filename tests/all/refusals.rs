@@ -1,0 +1,501 @@
+//! Every refusal of revision 2026-07-28 with its code and status, and what happens when the two eras are mixed up.
+
+use std::time::Duration;
+
+use reqwest::StatusCode;
+use reqwest::header::HeaderMap;
+use serde_json::{Value, json};
+use tests::client::Client;
+use tests::modern::{Modern, TASKS};
+use tests::{Host, Setup};
+
+const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
+const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
+
+/// A request as it goes over the wire, to be spoiled.
+#[derive(Clone)]
+struct Wire {
+    headers: Vec<(&'static str, String)>,
+    body: Value,
+}
+
+impl Wire {
+    /// An honest one of a client that can be asked everything and knows no tasks.
+    fn honest(method: &str, mut params: Value) -> Self {
+        let name = ["name", "taskId", "uri"].into_iter().find_map(|member| params[member].as_str()).map(str::to_owned);
+        let capabilities = json!({"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}});
+        params["_meta"] = json!({VERSION: "2026-07-28", CAPABILITIES: capabilities});
+        let mut headers = vec![
+            ("content-type", "application/json".to_owned()),
+            ("accept", "application/json, text/event-stream".to_owned()),
+            ("mcp-protocol-version", "2026-07-28".to_owned()),
+            ("mcp-method", method.to_owned()),
+        ];
+        headers.extend(name.map(|name| ("mcp-name", name)));
+        Self { headers, body: json!({"jsonrpc": "2.0", "id": 7, "method": method, "params": params}) }
+    }
+
+    /// One that says nothing about itself.
+    fn legacy(method: &str, params: Value) -> Self {
+        let mut wire = Self::honest(method, params).without("mcp-protocol-version").without("mcp-method");
+        wire.body["params"].as_object_mut().expect("params").remove("_meta");
+        wire
+    }
+
+    fn without(mut self, header: &str) -> Self {
+        self.headers.retain(|(name, _)| *name != header);
+        self
+    }
+
+    fn with(self, header: &'static str, value: &str) -> Self {
+        let mut wire = self.without(header);
+        wire.headers.push((header, value.to_owned()));
+        wire
+    }
+
+    fn meta(mut self, key: &str, value: Value) -> Self {
+        self.body["params"]["_meta"][key] = value;
+        self
+    }
+
+    fn without_meta(mut self, key: &str) -> Self {
+        self.body["params"]["_meta"].as_object_mut().expect("_meta").remove(key);
+        self
+    }
+
+    /// Of a client that knows tasks, and how to steer and pause them.
+    fn tasked(self) -> Self {
+        let mut wire = self;
+        wire.body["params"]["_meta"][CAPABILITIES]["extensions"] =
+            json!({TASKS: {}, "dev.bulkhead/task-interaction": {"steer": true, "pause": true}});
+        wire
+    }
+
+    async fn send(&self, host: &Host) -> (u16, HeaderMap, Value) {
+        self.send_body(host, self.body.to_string()).await
+    }
+
+    async fn send_body(&self, host: &Host, body: String) -> (u16, HeaderMap, Value) {
+        let client = reqwest::Client::builder().no_proxy().build().expect("a client");
+        let request = self.headers.iter().fold(client.post(&host.url), |request, (name, value)| {
+            request.header(*name, reqwest::header::HeaderValue::from_bytes(value.as_bytes()).expect("a value"))
+        });
+        let reply = tests::wait::soon("an answer", request.body(body).send()).await.expect("an answer");
+        let (status, headers) = (reply.status().as_u16(), reply.headers().clone());
+        let text = reply.text().await.expect("a body");
+        (status, headers, serde_json::from_str(&text).unwrap_or(Value::Null))
+    }
+}
+
+fn call(tool: &str, arguments: Value) -> Wire {
+    Wire::honest("tools/call", json!({"name": tool, "arguments": arguments}))
+}
+
+fn listen(filter: Value) -> Wire {
+    Wire::honest("subscriptions/listen", json!({"notifications": filter}))
+}
+
+async fn host() -> Host {
+    Setup::with(&["conformance", "desk", "probe"]).start().await
+}
+
+/// Sends each request and holds the answer against status and code; 0: no error.
+async fn refused(host: &Host, rows: Vec<(&str, Wire, u16, i64)>) {
+    for (what, wire, status, code) in rows {
+        let (got, headers, body) = wire.send(host).await;
+        assert_eq!((got, body["error"]["code"].as_i64().unwrap_or(0)), (status, code), "{what}: {body}");
+        assert_eq!(body["id"], 7, "{what}: the request's id is echoed");
+        assert_eq!(headers["content-type"], "application/json", "{what}");
+        if code != 0 {
+            tests::schema::check_modern(&body, None);
+            assert!(!body["error"]["message"].as_str().unwrap_or_default().is_empty(), "{what}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn who_asks_from_the_wrong_place_is_refused_before_anything_is_read() {
+    let setup = Setup::with(&["text"]);
+    let token = setup.token("alice", "red").await;
+    let host = setup.start().await;
+    let honest = Wire::honest("tools/list", json!({})).with("authorization", &format!("Bearer {token}"));
+    // What else is wrong with these is not even looked at.
+    let nonsense = honest.clone().with("mcp-method", "other");
+    for (what, wire, status) in [
+        ("nothing is wrong", honest.clone(), 200),
+        ("a foreign origin", nonsense.clone().with("origin", "https://evil.example"), 403),
+        ("a rebound name", nonsense.clone().with("host", "evil.example"), 403),
+        ("no token", nonsense.clone().without("authorization"), 401),
+        ("an unknown token", nonsense.clone().with("authorization", "Bearer nobody"), 401),
+        ("no credential", nonsense.clone().with("authorization", "Bearer "), 400),
+        ("no JSON", honest.clone().with("content-type", "text/plain"), 415),
+        ("nothing acceptable", honest.clone().with("accept", "text/html"), 406),
+        ("what is wrong", nonsense, 400),
+    ] {
+        let (got, headers, body) = wire.send(&host).await;
+        assert_eq!(got, status, "{what}: {body}");
+        assert_eq!(
+            headers.contains_key("www-authenticate"),
+            what.contains("token") || what.contains("credential"),
+            "{what}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_request_is_refused_without_a_look_at_it() {
+    let host = host().await;
+    let honest = Wire::honest("tools/list", json!({}));
+    for (body, code) in [
+        ("{", -32700),
+        ("", -32700),
+        ("7", -32600),
+        ("[]", -32600),
+        (r#"[{"jsonrpc":"2.0","id":1,"method":"server/discover"}]"#, -32600),
+        (r#"{"jsonrpc":"2.0","id":null,"method":"server/discover"}"#, -32600),
+        (r#"{"jsonrpc":"2.0","id":1.5,"method":"server/discover"}"#, -32600),
+        (r#"{"jsonrpc":"1.0","id":1,"method":"server/discover"}"#, -32600),
+        (r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, -32600),
+        (r#"{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"x"}}"#, -32600),
+    ] {
+        let (status, _, reply) = honest.send_body(&host, body.to_owned()).await;
+        assert_eq!((status, &reply["error"]["code"]), (400, &json!(code)), "{body}: {reply}");
+        assert!(!reply["id"].is_null() || reply.get("id").is_none(), "{body}: {reply}");
+    }
+    let (status, _, reply) = honest
+        .send_body(
+            &host,
+            json!({"jsonrpc": "2.0", "method": "notifications/other", "params": honest.body["params"]}).to_string(),
+        )
+        .await;
+    assert_eq!((status, reply), (202, Value::Null), "a notification is taken");
+}
+
+#[tokio::test]
+async fn requests_without_their_meta_or_their_headers_are_refused() {
+    let host = host().await;
+    let list = || Wire::honest("tools/list", json!({}));
+    let echo = || call("test_simple_text", json!({}));
+    let read = || Wire::honest("resources/read", json!({"uri": "test://static-text"}));
+    let marked = || call("test_x_mcp_header", json!({"region": "eu"}));
+    let mut bare = list();
+    bare.body.as_object_mut().expect("a message").remove("params");
+    let task = Wire::honest("tasks/get", json!({"taskId": "0".repeat(32)})).tasked();
+    refused(
+        &host,
+        vec![
+            ("no params", bare, 400, -32602),
+            ("no version", list().without_meta(VERSION), 400, -32602),
+            ("no capabilities", list().without_meta(CAPABILITIES), 400, -32602),
+            ("a version of another kind", list().meta(VERSION, json!(1)), 400, -32602),
+            ("capabilities of another kind", list().meta(CAPABILITIES, json!("all")), 400, -32602),
+            ("no version beside it", list().without("mcp-protocol-version"), 400, -32020),
+            ("another version beside it", list().with("mcp-protocol-version", "2025-11-25"), 400, -32020),
+            ("no method beside it", list().without("mcp-method"), 400, -32020),
+            ("another method beside it", list().with("mcp-method", "tools/call"), 400, -32020),
+            ("a method in capitals", list().with("mcp-method", "Tools/List"), 400, -32020),
+            ("no name beside it", echo().without("mcp-name"), 400, -32020),
+            ("another name beside it", echo().with("mcp-name", "other"), 400, -32020),
+            ("a broken name", echo().with("mcp-name", "=?base64?dGVzdA?="), 400, -32020),
+            ("a name that is not ASCII", echo().with("mcp-name", "t\u{e9}st"), 400, -32020),
+            ("no URI beside it", read().without("mcp-name"), 400, -32020),
+            ("another URI beside it", read().with("mcp-name", "test://other"), 400, -32020),
+            ("another task beside it", task.with("mcp-name", &"1".repeat(32)), 400, -32020),
+            ("no argument beside it", marked(), 400, -32020),
+            ("another argument beside it", marked().with("mcp-param-region", "us"), 400, -32020),
+            (
+                "an argument that is not there",
+                call("test_x_mcp_header", json!({})).with("mcp-param-region", "eu"),
+                400,
+                -32020,
+            ),
+            ("the same argument", marked().with("mcp-param-region", " eu "), 200, 0),
+            ("the same name, wrapped", echo().with("mcp-name", "=?base64?dGVzdF9zaW1wbGVfdGV4dA==?="), 200, 0),
+        ],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn steer_pause_and_resume_name_their_task_beside_the_message() {
+    let host = host().await;
+    let task = "0".repeat(32);
+    let about = |method: &str| Wire::honest(method, json!({"taskId": task, "message": "m"})).tasked();
+    for method in ["tasks/steer", "tasks/pause", "tasks/resume"] {
+        let rows = vec![
+            ("the task's name", about(method), 200, -32602),
+            ("no name", about(method).without("mcp-name"), 400, -32020),
+            ("another name", about(method).with("mcp-name", &"1".repeat(32)), 400, -32020),
+        ];
+        refused(&host, rows).await;
+    }
+    // Clients in the field forget it here.
+    for method in ["tasks/get", "tasks/update", "tasks/cancel"] {
+        let wire = Wire::honest(method, json!({"taskId": task, "inputResponses": {}})).tasked();
+        refused(&host, vec![(method, wire.without("mcp-name"), 200, -32602)]).await;
+    }
+}
+
+#[tokio::test]
+async fn unknown_revisions_and_methods_are_refused() {
+    let host = host().await;
+    let discovered = Wire::honest("server/discover", json!({})).send(&host).await.2["result"].clone();
+    for version in ["1900-01-01", "2025-11-25", "2099-01-01", "DRAFT-2026-v1"] {
+        let wire = Wire::honest("tools/list", json!({})).meta(VERSION, json!(version));
+        let (status, _, body) = wire.with("mcp-protocol-version", version).send(&host).await;
+        assert_eq!(
+            (status, &body["error"]["code"], &body["id"]),
+            (400, &json!(-32022), &json!(7)),
+            "{version}: {body}"
+        );
+        let expected = json!({"supported": discovered["supportedVersions"], "requested": version});
+        assert_eq!(body["error"]["data"], expected);
+    }
+    let gone = [
+        "initialize",
+        "ping",
+        "logging/setLevel",
+        "resources/subscribe",
+        "resources/unsubscribe",
+        "tasks/result",
+        "tasks/list",
+        "tasks/delete",
+        "roots/list",
+        "tools/remove",
+        "",
+    ];
+    let wire = |method: &str| Wire::honest(method, json!({"taskId": "x", "uri": "test://static-text"})).tasked();
+    refused(&host, gone.iter().map(|method| (*method, wire(method), 404, -32601)).collect()).await;
+}
+
+#[tokio::test]
+async fn a_client_that_lacks_a_capability_is_told_which() {
+    let host = host().await;
+    let about =
+        |method: &str| Wire::honest(method, json!({"taskId": "0".repeat(32), "inputResponses": {}, "message": "m"}));
+    let tasks = json!({"extensions": {TASKS: {}}});
+    let interaction = |what: &str| json!({"extensions": {"dev.bulkhead/task-interaction": {what: true}}});
+    let knows_tasks = |method: &str| about(method).meta(CAPABILITIES, tasks.clone());
+    // The older declaration is none.
+    let older = json!({"tasks": {"cancel": {}, "requests": {"tools": {"call": {}}}}});
+    for (what, wire, required) in [
+        ("tasks/get", about("tasks/get"), tasks.clone()),
+        ("tasks/update", about("tasks/update"), tasks.clone()),
+        ("tasks/cancel", about("tasks/cancel"), tasks.clone()),
+        ("tasks of the older kind", about("tasks/get").meta(CAPABILITIES, older), tasks.clone()),
+        ("tasks/steer", knows_tasks("tasks/steer"), interaction("steer")),
+        ("tasks/pause", knows_tasks("tasks/pause"), interaction("pause")),
+        ("tasks/resume", knows_tasks("tasks/resume"), interaction("pause")),
+        ("a stream of tasks", listen(json!({"taskIds": []})), tasks.clone()),
+        ("a tool that is a task", call("failing_job", json!({})), tasks),
+        (
+            "a tool that samples",
+            call("test_missing_capability", json!({})).meta(CAPABILITIES, json!({})),
+            json!({"sampling": {}}),
+        ),
+    ] {
+        let (status, _, body) = wire.send(&host).await;
+        assert_eq!((status, &body["error"]["code"], &body["id"]), (400, &json!(-32021), &json!(7)), "{what}: {body}");
+        assert_eq!(body["error"]["data"], json!({"requiredCapabilities": required}), "{what}");
+    }
+}
+
+#[tokio::test]
+async fn wrong_params_are_refused_with_the_status_of_an_answer() {
+    let host = host().await;
+    let task = |method: &str| {
+        Wire::honest(method, json!({"taskId": "0".repeat(32), "inputResponses": {}, "message": "m"})).tasked()
+    };
+    let complete = |reference: Value| {
+        Wire::honest("completion/complete", json!({"ref": reference, "argument": {"name": "arg1", "value": ""}}))
+    };
+    let prompt = |params: Value| Wire::honest("prompts/get", params);
+    let list = |method: &str| Wire::honest(method, json!({"cursor": "nonsense"}));
+    let state = json!({"name": "test_input_required_result_tampered_state", "arguments": {}, "inputResponses": {},
+        "requestState": "v1.forged"});
+    let loud = Wire::honest("tools/list", json!({})).meta("io.modelcontextprotocol/logLevel", json!("loud"));
+    let mut rows = vec![
+        ("an unknown tool", call("nobody", json!({})), 200, -32602),
+        ("no tool", Wire::honest("tools/call", json!({})), 200, -32602),
+        ("arguments of another kind", call("greet", json!([])), 200, -32602),
+        ("a forged state", Wire::honest("tools/call", state), 200, -32602),
+        ("an unknown prompt", prompt(json!({"name": "nobody"})), 200, -32602),
+        ("an argument is missing", prompt(json!({"name": "test_prompt_with_arguments"})), 200, -32602),
+        ("an unknown resource", Wire::honest("resources/read", json!({"uri": "test://nothing"})), 200, -32602),
+        ("no URI", Wire::honest("resources/read", json!({"uri": "no uri"})), 200, -32602),
+        ("no resource", Wire::honest("resources/read", json!({})), 200, -32602),
+        ("an unknown reference", complete(json!({"type": "ref/prompt", "name": "nobody"})), 200, -32602),
+        ("no reference", complete(json!({"type": "ref/other"})), 200, -32602),
+        ("an unknown level", loud, 200, -32602),
+        ("no filter", Wire::honest("subscriptions/listen", json!({})), 200, -32602),
+        ("a filter of another kind", listen(json!({"toolsListChanged": "yes"})), 200, -32602),
+    ];
+    for method in ["tools/list", "prompts/list", "resources/list", "resources/templates/list"] {
+        rows.push((method, list(method), 200, -32602));
+    }
+    for method in ["tasks/get", "tasks/update", "tasks/cancel", "tasks/steer", "tasks/pause", "tasks/resume"] {
+        rows.push((method, task(method), 200, -32602));
+        rows.push((method, Wire::honest(method, json!({})).tasked(), 200, -32602));
+    }
+    rows.push(("a failure of the plugin", call("fail", json!({"way": "internal"})), 200, -32603));
+    rows.push(("an error of the plugin", call("fail", json!({"way": "custom"})), 200, 4001));
+    rows.push(("arguments that do not fit", call("greet", json!({"name": 1})), 200, 0));
+    refused(&host, rows).await;
+    let (_, _, body) = Wire::honest("resources/read", json!({"uri": "test://nothing"})).send(&host).await;
+    assert_eq!(body["error"]["data"], json!({"uri": "test://nothing"}));
+}
+
+#[tokio::test]
+async fn limits_have_the_status_for_too_much() {
+    let config = "[limits]\nrequests_per_second = 3\ncalls_running_per_requestor = 1\ntasks_running_per_requestor = 1\n\
+                  call_queue_ms_max = 50\n[call]\ncpu_ms = 60000";
+    let host = Setup::with(&["hostile", "text"]).config(config).start().await;
+    let mut missing = vec![1010, 1011];
+    let holding = async {
+        loop {
+            let (status, _, body) = call("spin", json!({})).send(&host).await;
+            assert_eq!(status, 429, "it has no place yet, or keeps it: {body}");
+        }
+    };
+    let asking = async {
+        while !missing.is_empty() {
+            let (status, _, body) = call("echo", json!({"text": "x"})).send(&host).await;
+            let Some(code) = body["error"]["code"].as_i64() else { continue };
+            assert_eq!(status, 429, "{body}");
+            assert!(body["error"]["data"]["limit"].is_string() && body["error"]["data"]["value"].is_u64(), "{body}");
+            missing.retain(|wanted| *wanted != code);
+        }
+    };
+    tokio::select! {
+        () = holding => {}
+        () = asking => {}
+    }
+}
+
+#[tokio::test]
+async fn of_several_things_that_are_wrong_the_first_one_is_said() {
+    let host = host().await;
+    // Everything is wrong with it; each step puts one thing right, and the next one is said.
+    let mut wire = Wire::honest("tasks/nonsense", json!({"taskId": 7}));
+    wire.body["params"]["_meta"] = json!({});
+    wire = wire.without("mcp-protocol-version").without("mcp-method").without("mcp-name");
+    wire = wire.with("mcp-protocol-version", "2099-01-01");
+    let mut steps = vec![("its _meta is missing", wire.clone(), 400, -32602)];
+    wire = wire.meta(VERSION, json!("1900-01-01")).meta(CAPABILITIES, json!({}));
+    steps.push(("headers say something else", wire.clone(), 400, -32020));
+    wire = wire.with("mcp-protocol-version", "1900-01-01").with("mcp-method", "tasks/nonsense");
+    steps.push(("the revision is unknown", wire.clone(), 400, -32022));
+    wire = wire.meta(VERSION, json!("2026-07-28")).with("mcp-protocol-version", "2026-07-28");
+    steps.push(("the method is unknown", wire.clone(), 404, -32601));
+    wire.body["method"] = json!("tasks/get");
+    wire = wire.with("mcp-method", "tasks/get");
+    steps.push(("a capability is missing", wire.clone(), 400, -32021));
+    wire = wire.tasked();
+    steps.push(("its params are wrong", wire, 200, -32602));
+    refused(&host, steps).await;
+}
+
+#[tokio::test]
+async fn words_of_the_other_era_do_what_they_mean_there_or_nothing() {
+    let host = host().await;
+    let session = Client::connect(&host).await.session.expect("a session");
+    let hello = json!({"protocolVersion": "2026-07-28", "clientInfo": {"name": "t", "version": "1"},
+        "capabilities": {"extensions": {TASKS: {}}}});
+    let text = || call("test_simple_text", json!({}));
+    let mut wish = text();
+    wish.body["params"]["task"] = json!({"ttl": 1000});
+    let tool = || Wire::legacy("tools/call", json!({"name": "test_simple_text", "arguments": {}}));
+    let in_session = |wire: Wire| wire.with("mcp-session-id", &session);
+    refused(
+        &host,
+        vec![
+            ("initialize with a modern _meta", Wire::honest("initialize", hello.clone()), 404, -32601),
+            (
+                "initialize under a modern header",
+                Wire::legacy("initialize", hello.clone()).with("mcp-protocol-version", "2026-07-28"),
+                400,
+                -32602,
+            ),
+            ("initialize that asks for a modern revision", Wire::legacy("initialize", hello), 200, 0),
+            ("a modern request in a session", in_session(text()), 200, 0),
+            ("a modern request in a session of nobody", text().with("mcp-session-id", "nobody's"), 200, 0),
+            ("a modern request in the middle of a stream", text().with("last-event-id", "7"), 200, 0),
+            ("a wish for a task", wish.clone(), 200, 0),
+            ("the same of a client with tasks", wish.tasked(), 200, 0),
+            ("a modern _meta under an older header", text().with("mcp-protocol-version", "2025-11-25"), 400, -32020),
+            ("the same in a session", in_session(text().with("mcp-protocol-version", "2025-11-25")), 400, -32020),
+            (
+                "a modern _meta that names an older revision",
+                text().meta(VERSION, json!("2025-11-25")).with("mcp-protocol-version", "2025-11-25"),
+                400,
+                -32022,
+            ),
+            ("a modern method without its _meta", in_session(Wire::legacy("server/discover", json!({}))), 400, -32602),
+            ("another one", in_session(Wire::legacy("subscriptions/listen", json!({}))), 400, -32602),
+            (
+                "a legacy request under a modern header",
+                in_session(tool().with("mcp-protocol-version", "2026-07-28")),
+                400,
+                -32602,
+            ),
+            ("a legacy request without a session", tool(), 400, -32600),
+            ("a legacy request", in_session(tool()), 200, 0),
+            (
+                "a legacy request with headers of later",
+                in_session(tool().with("mcp-method", "other").with("mcp-name", "other")),
+                200,
+                0,
+            ),
+            (
+                "a modern method in a session",
+                in_session(Wire::legacy("tasks/update", json!({"taskId": "x"}))),
+                200,
+                -32601,
+            ),
+        ],
+    )
+    .await;
+    let (_, headers, body) = Wire::legacy(
+        "initialize",
+        json!({"protocolVersion": "2026-07-28", "capabilities": {},
+        "clientInfo": {"name": "t", "version": "1"}}),
+    )
+    .send(&host)
+    .await;
+    assert_eq!(body["result"]["protocolVersion"], "2025-11-25", "a handshake never leads to a modern revision");
+    assert!(headers.contains_key("mcp-session-id"));
+    let (_, headers, body) = text().send(&host).await;
+    assert!(!headers.contains_key("mcp-session-id"), "there are no sessions");
+    assert_eq!(body["result"]["resultType"], "complete");
+}
+
+#[tokio::test]
+async fn a_modern_revision_knows_post_only() {
+    let host = host().await;
+    let client = Client::connect(&host).await;
+    let http = reqwest::Client::builder().no_proxy().build().expect("a client");
+    for method in [reqwest::Method::GET, reqwest::Method::DELETE] {
+        let request = http.request(method.clone(), &host.url).header("accept", "text/event-stream");
+        let request = request.header("mcp-session-id", client.session.as_deref().expect("a session"));
+        let reply = request.header("mcp-protocol-version", "2026-07-28").send().await.expect("an answer");
+        assert_eq!(reply.status(), StatusCode::METHOD_NOT_ALLOWED, "{method}");
+        assert_eq!(reply.headers()["allow"], "POST, OPTIONS");
+    }
+    assert!(client.call("ping", json!({})).await.is_ok(), "the session is not touched");
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_before_its_task_is_written_leaves_none() {
+    let host = host().await;
+    let (client, legacy) = (Modern::full(&host, None), Client::connect(&host).await);
+    for left_after_ms in [100, 500, 900] {
+        let leaving = Duration::from_millis(left_after_ms);
+        let call = client.send("tools/call", json!({"name": "wait", "arguments": {"ms": 20_000}}));
+        assert!(tokio::time::timeout(leaving, call).await.is_err(), "it becomes a task after a second");
+    }
+    tokio::time::sleep(Duration::from_millis(1_500)).await;
+    assert_eq!(legacy.tasks().await, Vec::<Value>::new());
+    // Who stays gets one.
+    client.task("wait", json!({"ms": 20_000})).await;
+    assert_eq!(legacy.tasks().await.len(), 1);
+}

@@ -1,0 +1,183 @@
+//! SEP-1686 on a running host: names that clients choose, over HTTP and stdio, and what is left of them after a `kill -9`.
+
+use serde_json::{Value, json};
+use tests::client::{Client, all_capabilities, text};
+use tests::modern::Modern;
+use tests::schema::{Expected, SEP1686_RELATED};
+use tests::stdio::Pipe;
+use tests::stream::Incoming;
+use tests::wait::until;
+use tests::{Host, Setup};
+
+const TASK: &str = "modelcontextprotocol.io/task";
+
+fn call(tool: &str, arguments: Value, wish: Value) -> Value {
+    json!({"name": tool, "arguments": arguments, "_meta": {TASK: wish}})
+}
+
+fn primes(name: &str) -> Value {
+    call("count_primes", json!({"below": 1000}), json!({"taskId": name, "keepAlive": 600_000}))
+}
+
+/// Sends a request under this id and reads up to the announcement.
+async fn begin(client: &Client, id: &str, params: Value) -> Incoming {
+    let message = json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params});
+    let mut reply =
+        client.post(message.to_string(), Some(Expected { id: json!(id), method: "tools/call".to_owned() })).await;
+    let created = reply.next().await.expect("an announcement");
+    assert_eq!(created["method"], "notifications/tasks/created");
+    reply
+}
+
+async fn hosting() -> (Host, Client) {
+    let host = Setup::with(&["primes", "desk"]).start().await;
+    let client = Client::connect(&host).await;
+    (host, client)
+}
+
+#[tokio::test]
+async fn a_call_is_announced_answered_and_kept() {
+    for version in ["2025-11-25", "2025-06-18"] {
+        let host = Setup::with(&["primes"]).start().await;
+        let mut client = Client::new(&host.url, None);
+        client.version = version.to_owned();
+        client.initialize(json!({})).await;
+        assert!(client.server["capabilities"]["experimental"][TASK].is_object());
+        let (result, heard) = client.call_hearing("tools/call", primes("count/1")).await;
+        let result = result.expect("a result");
+        assert_eq!(result["structuredContent"]["count"], 168);
+        assert_eq!(result["_meta"][SEP1686_RELATED]["taskId"], "count/1");
+        assert_eq!(heard[0]["method"], "notifications/tasks/created");
+        let task = client.about("tasks/get", "count/1").await.expect("it is there");
+        assert_eq!((&task["status"], &task["keepAlive"]), (&json!("completed"), &json!(600_000)));
+        assert_eq!(client.about("tasks/result", "count/1").await.expect("the result"), result);
+        let repeated = client.call("tools/call", primes("count/1")).await.expect("the same");
+        assert_eq!(repeated, result);
+        assert_eq!(client.tasks().await.len(), 1);
+        let other = call("count_primes", json!({"below": 10}), json!({"taskId": "count/1"}));
+        assert_eq!(client.call("tools/call", other).await.expect_err("another call").code, -32602);
+        client.about("tasks/delete", "count/1").await.expect("it is over");
+        assert_eq!(client.about("tasks/get", "count/1").await.expect_err("it is gone").code, -32602);
+        assert_eq!(client.tasks().await, Vec::<Value>::new());
+    }
+}
+
+#[tokio::test]
+async fn the_request_is_cancelled_and_with_it_the_task() {
+    let (_host, client) = hosting().await;
+    let wish = |name: &str| call("wait", json!({"ms": 600_000}), json!({"taskId": name}));
+    let mut reply = begin(&client, "r1", wish("a")).await;
+    let early = client.about("tasks/result", "a").await.expect_err("it is not completed");
+    assert_eq!(early.code, -32602);
+    let running = client.about("tasks/delete", "a").await.expect_err("it is not over");
+    assert_eq!(running.code, -32602);
+    client.notify("notifications/cancelled", json!({"requestId": "r1"})).await;
+    client.until_status("a", "cancelled").await;
+    assert!(reply.next().await.is_none(), "a cancelled request is not answered");
+
+    // The connection may be gone; the request is the client's until it is answered.
+    drop(begin(&client, "r2", wish("b")).await);
+    assert_eq!(client.about("tasks/get", "b").await.expect("it goes on")["status"], "working");
+    client.notify("notifications/cancelled", json!({"requestId": "r2"})).await;
+    client.until_status("b", "cancelled").await;
+}
+
+#[tokio::test]
+async fn questions_name_the_task_as_its_client_does() {
+    let (_host, client) = hosting().await;
+    let mut reply = begin(&client, "r", call("book_trip", json!({}), json!({"taskId": "trip"}))).await;
+    for content in [json!({"destination": "Kyiv", "travellers": 3}), json!({"class": "business", "confirm": true})] {
+        let asked = loop {
+            let message = reply.next().await.expect("a question");
+            if message["method"] == "elicitation/create" {
+                break message;
+            }
+        };
+        assert_eq!(asked["params"]["_meta"][SEP1686_RELATED]["taskId"], "trip");
+        assert_eq!(client.about("tasks/get", "trip").await.expect("it is there")["status"], "input_required");
+        client.respond(&asked, json!({"action": "accept", "content": content})).await;
+    }
+    let response = reply.response_after(&mut Vec::new()).await;
+    assert_eq!(response["result"]["structuredContent"]["summary"], "Booked 3 business seats to Kyiv.");
+}
+
+#[tokio::test]
+async fn name_face_and_retention_survive_a_kill() {
+    let setup = Setup::with(&["primes", "desk"]);
+    let host = setup.start().await;
+    let client = Client::connect(&host).await;
+    let result = client.call("tools/call", primes("done")).await.expect("a result");
+    let before = client.about("tasks/get", "done").await.expect("it is there");
+    let brief = call("count_primes", json!({"below": 10}), json!({"taskId": "brief", "keepAlive": 1000}));
+    client.call("tools/call", brief).await.expect("a result");
+    let lost = call("wait", json!({"ms": 600_000}), json!({"taskId": "lost"}));
+    let _reply = begin(&client, "r", lost.clone()).await;
+    let setup = host.kill().await;
+
+    let host = setup.start().await;
+    let mut client = Client::connect(&host).await;
+    assert_eq!(client.about("tasks/get", "done").await.expect("it is there"), before);
+    assert_eq!(client.about("tasks/result", "done").await.expect("a result"), result);
+    assert_eq!(client.call("tools/call", primes("done")).await.expect("no second run"), result);
+    let other = call("count_primes", json!({"below": 10}), json!({"taskId": "done"}));
+    assert_eq!(client.call("tools/call", other).await.expect_err("still another call").code, -32602);
+    let failed = client.until_status("lost", "failed").await;
+    assert!(failed["error"].as_str().is_some_and(|text| !text.is_empty()), "{failed}");
+    // Whoever repeats the request learns what became of it, and nothing runs again.
+    let repeated = client.call("tools/call", lost).await.expect_err("it was interrupted");
+    assert_eq!(repeated.code, -32603);
+    assert_eq!(client.about("tasks/result", "lost").await.expect_err("it has none").code, -32602);
+    until("the brief one to expire", async || client.about("tasks/get", "brief").await.err()).await;
+    client.version = "2025-06-18".to_owned();
+    client.initialize(json!({})).await;
+    assert_eq!(client.about("tasks/result", "done").await.expect("in every session"), result);
+}
+
+#[tokio::test]
+async fn the_other_era_knows_the_task_by_the_same_name() {
+    let (host, client) = hosting().await;
+    client.call("tools/call", primes("done")).await.expect("a result");
+    let _reply = begin(&client, "r", call("wait", json!({"ms": 600_000}), json!({"taskId": "runs"}))).await;
+    let modern = Modern::full(&host, None);
+    let done = modern.result("tasks/get", json!({"taskId": "done"})).await;
+    assert_eq!((&done["taskId"], &done["status"]), (&json!("done"), &json!("completed")));
+    assert_eq!(done["result"]["structuredContent"]["count"], 168);
+    let filter = json!({"notifications": {"taskIds": ["runs", "never"]}});
+    let mut stream = modern.send("subscriptions/listen", filter).await;
+    let acknowledged = stream.next().await.expect("the acknowledgement");
+    assert_eq!(acknowledged["params"]["notifications"]["taskIds"], json!(["runs"]));
+    assert_eq!(stream.next().await.expect("how it stands")["params"]["taskId"], "runs");
+    modern.result("tasks/cancel", json!({"taskId": "runs"})).await;
+    client.until_status("runs", "cancelled").await;
+}
+
+#[tokio::test]
+async fn the_same_over_stdio() {
+    let mut pipe = Pipe::connect(&Setup::with(&["primes", "desk"]), all_capabilities()).await;
+    let id = pipe.send("tools/call", primes("p")).await;
+    let created = pipe.read().await.expect("an announcement");
+    assert_eq!(created["params"]["_meta"][SEP1686_RELATED]["taskId"], "p");
+    assert_eq!(pipe.response(&id).await["result"]["structuredContent"]["count"], 168);
+    assert_eq!(pipe.call("tasks/get", json!({"taskId": "p"})).await["result"]["status"], "completed");
+
+    let waiting = pipe.send("tools/call", call("wait", json!({"ms": 600_000}), json!({"taskId": "w"}))).await;
+    assert_eq!(pipe.read().await.expect("an announcement")["method"], "notifications/tasks/created");
+    pipe.write(json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": waiting}})).await;
+    let mut status = Value::Null;
+    while status != "cancelled" {
+        status = pipe.call("tasks/get", json!({"taskId": "w"})).await["result"]["status"].clone();
+        assert!(status == "working" || status == "cancelled", "{status}");
+    }
+    assert!(pipe.close().await.success());
+}
+
+#[tokio::test]
+async fn a_tool_that_takes_no_tasks_answers_as_ever() {
+    let host = Setup::with(&["text"]).start().await;
+    let client = Client::connect(&host).await;
+    let params = call("echo", json!({"text": "hello"}), json!({"taskId": "e"}));
+    let (result, heard) = client.call_hearing("tools/call", params).await;
+    assert_eq!(text(&result.expect("a result")), "hello");
+    assert_eq!(heard, Vec::<Value>::new());
+    assert_eq!(client.tasks().await, Vec::<Value>::new());
+}

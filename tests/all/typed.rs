@@ -1,0 +1,172 @@
+//! A component whose author never heard of this host: its functions are tools like all others.
+
+use serde_json::{Value, json};
+use tests::client::{Client, text};
+use tests::modern::Modern;
+use tests::{Host, Setup, command, place};
+
+const CHECK: &str = "prism.colour.contrast.check";
+const TO_RGB: &str = "prism.colour.convert.to-rgb";
+
+async fn host() -> Host {
+    Setup::with(&["colour", "text"]).start().await
+}
+
+fn css(text: &str) -> Value {
+    json!({"tag": "css", "val": text})
+}
+
+fn tool<'a>(page: &'a Value, name: &str) -> &'a Value {
+    let found = page["tools"].as_array().into_iter().flatten().find(|tool| tool["name"] == name);
+    found.unwrap_or_else(|| panic!("no {name} in {page}"))
+}
+
+#[tokio::test]
+async fn functions_are_listed_with_their_authors_words_and_schemas_in_both_eras() {
+    let host = host().await;
+    let legacy = Client::connect(&host).await.call("tools/list", json!({})).await.expect("a list");
+    let modern = Modern::plain(&host, None).result("tools/list", json!({})).await;
+    let names: Vec<_> =
+        legacy["tools"].as_array().into_iter().flatten().filter_map(|tool| tool["name"].as_str()).collect();
+    let expected = [
+        "colour-count",
+        "diff",
+        "echo",
+        "prism.colour.contrast.check",
+        "prism.colour.contrast.pick",
+        "prism.colour.convert.to-hex",
+        "prism.colour.convert.to-hsl",
+        "prism.colour.convert.to-rgb",
+        "prism.colour.palette.gradient",
+        "prism.colour.palette.harmonise",
+        "prism.colour.palette.parse-all",
+        "prism.colour.palette.swatch",
+        "word_count",
+    ];
+    assert_eq!(names, expected);
+    for page in [&legacy, &modern] {
+        let check = tool(page, CHECK);
+        assert_eq!(check["description"], "The contrast of a text on a background.");
+        assert_eq!(check["inputSchema"]["required"], json!(["text", "background"]));
+        // Every output is an object, also for clients that know no other.
+        for tool in page["tools"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter(|tool| tool["name"] != "echo" && tool["name"] != "diff")
+        {
+            assert_eq!(tool["outputSchema"]["type"], "object", "{tool}");
+        }
+        let steps = &tool(page, "prism.colour.palette.gradient")["inputSchema"];
+        assert_eq!(steps["required"], json!(["start", "end"]), "an option is not required");
+    }
+    assert_eq!(tool(&legacy, CHECK)["execution"]["taskSupport"], "optional");
+}
+
+#[tokio::test]
+async fn every_kind_of_type_passes_over_http() {
+    let host = host().await;
+    let client = Client::connect(&host).await;
+    let call = async |name: &str, arguments: Value| {
+        let result = client.tool(name, arguments).await.expect("a result");
+        assert_ne!(result["isError"], true, "{result}");
+        assert_eq!(
+            serde_json::from_str::<Value>(text(&result)).expect("the same as text"),
+            result["structuredContent"]
+        );
+        result["structuredContent"].clone()
+    };
+    // A record is itself; anything else is the member `result`.
+    assert_eq!(call(TO_RGB, json!({"colour": css("#1af")})).await, json!({"red": 17, "green": 170, "blue": 255}));
+    let rgb = json!({"tag": "rgb", "val": {"red": 0, "green": 0, "blue": 128}});
+    assert_eq!(call("prism.colour.convert.to-hex", json!({"colour": rgb})).await, json!({"result": "#000080"}));
+    let verdict = call(CHECK, json!({"text": css("black"), "background": css("white")})).await;
+    assert_eq!(verdict, json!({"ratio": 21.0, "meets": ["aa-large", "aa", "aaa-large", "aaa"]}));
+    let pick = |choices: &[&str]| {
+        json!({"choices": choices.iter().map(|choice| css(choice)).collect::<Vec<_>>(),
+        "background": css("white"), "needed": ["aa"]})
+    };
+    assert_eq!(call("prism.colour.contrast.pick", pick(&["aqua", "navy"])).await, json!({"result": [1, "#000080"]}));
+    assert_eq!(call("prism.colour.contrast.pick", pick(&["aqua"])).await, json!({"result": null}));
+    let gradient = json!({"start": css("black"), "end": css("white"), "steps": 3});
+    assert_eq!(
+        call("prism.colour.palette.gradient", gradient).await,
+        json!({"result": ["#000000", "#808080", "#ffffff"]})
+    );
+    let gradient = call("prism.colour.palette.gradient", json!({"start": css("red"), "end": css("blue")})).await;
+    assert_eq!(gradient["result"].as_array().map(Vec::len), Some(5));
+    let triad = call("prism.colour.palette.harmonise", json!({"base": css("red"), "harmony": "triadic"})).await;
+    assert_eq!(triad["result"][1], json!({"red": 0, "green": 255, "blue": 0}));
+    let lines = call("prism.colour.palette.parse-all", json!({"lines": ["#fff", "mauve"]})).await;
+    let (white, unknown) = (json!({"red": 255, "green": 255, "blue": 255}), json!({"tag": "unknown", "val": "mauve"}));
+    assert_eq!(lines, json!({"result": [{"tag": "ok", "val": white}, {"tag": "err", "val": unknown}]}));
+    let swatch = call("prism.colour.palette.swatch", json!({"colours": [css("red"), css("lime")], "size": 16})).await;
+    assert!(swatch["result"].as_str().is_some_and(|data| data.starts_with("iVBORw0KGgo")), "{swatch}");
+    assert_eq!(call("colour-count", json!({})).await, json!({"result": "18446744073709551615"}));
+}
+
+#[tokio::test]
+async fn a_functions_error_and_a_misfit_are_failures_that_a_model_can_read() {
+    let host = host().await;
+    let (legacy, modern) = (Client::connect(&host).await, Modern::plain(&host, None));
+    for arguments in [json!({"colour": css("mauve")}), json!({"colour": {"tag": "transparent"}})] {
+        let error = match &arguments["colour"]["tag"] {
+            tag if tag == "css" => json!({"tag": "unknown", "val": "mauve"}),
+            _ => json!({"tag": "invisible"}),
+        };
+        for result in
+            [legacy.tool(TO_RGB, arguments.clone()).await.expect("a result"), modern.tool(TO_RGB, arguments).await]
+        {
+            assert_eq!((&result["isError"], &result["structuredContent"]), (&json!(true), &json!({"error": error})));
+        }
+    }
+    let wrong = json!({"colour": {"tag": "rgb", "val": {"red": 256, "green": 0, "blue": 0}}});
+    let result = legacy.tool(TO_RGB, wrong).await.expect("a result");
+    assert_eq!(result["isError"], true, "{result}");
+    assert!(text(&result).contains("/colour"), "{result}");
+}
+
+#[tokio::test]
+async fn the_operator_presents_and_narrows_functions_and_they_run_as_tasks() {
+    let toml = format!(
+        "[plugin.tool.\"{CHECK}\"]\ntask_support = \"required\"\ntitle = \"Contrast\"\n\
+         description = \"Says whether people can read it.\"\nannotations = {{ read_only = true, idempotent = true }}\n"
+    );
+    let host = Setup::new().plugin("colour", &toml).start().await;
+    let (legacy, modern) = (Client::connect(&host).await, Modern::full(&host, None));
+    let page = legacy.call("tools/list", json!({})).await.expect("a list");
+    let check = tool(&page, CHECK);
+    assert_eq!(
+        (&check["title"], &check["description"]),
+        (&json!("Contrast"), &json!("Says whether people can read it."))
+    );
+    assert_eq!(check["annotations"], json!({"readOnlyHint": true, "idempotentHint": true}));
+    assert_eq!(check["execution"]["taskSupport"], "required");
+
+    let arguments = json!({"text": css("black"), "background": css("white")});
+    let task = legacy.task(CHECK, arguments.clone()).await;
+    legacy.until_status(&task, "completed").await;
+    let result = legacy.about("tasks/result", &task).await.expect("a result");
+    assert_eq!(result["structuredContent"]["ratio"], 21.0);
+    let task = modern.task(CHECK, arguments).await;
+    let done = modern.until_status(&task, "completed").await;
+    assert_eq!(done["result"]["structuredContent"]["ratio"], 21.0, "{done}");
+}
+
+#[tokio::test]
+async fn the_command_line_inspects_and_calls_it() {
+    let file = place::component("colour").display().to_string();
+    let said = command::run(&mut command::bulkhead(), &["plugin", "inspect", &file, "--json"], None).await;
+    let shown: Value = serde_json::from_str(&said).expect("JSON");
+    assert_eq!((&shown["name"], &shown["typed"]), (&json!("colour"), &json!(true)), "{shown}");
+    assert_eq!(tool(&shown, CHECK)["description"], "The contrast of a text on a background.");
+    let arguments = json!({"colour": css("teal")}).to_string();
+    let call = ["plugin", "call", &file, TO_RGB, &arguments, "--json"];
+    let said = command::run(&mut command::bulkhead(), &call, None).await;
+    let result: Value = serde_json::from_str(&said).expect("JSON");
+    assert_eq!(result["structuredContent"], json!({"red": 0, "green": 128, "blue": 128}));
+    let arguments = json!({"colour": css("mauve")}).to_string();
+    let call = ["plugin", "call", &file, TO_RGB, &arguments];
+    let output = command::output(&mut command::bulkhead(), &call, None).await;
+    assert_eq!(output.status.code(), Some(1), "the function failed");
+}
