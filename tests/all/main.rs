@@ -3,6 +3,7 @@
 //! One binary, because each further one would link the whole host once more. Every file is one question about a running host:
 //! what it says on the wire, who may see what, what a guest may do to others, what survives a `kill -9`.
 
+mod authors;
 mod bad_input;
 mod commands;
 mod egress;
@@ -12,6 +13,7 @@ mod isolation;
 mod languages;
 mod limits;
 mod modern;
+mod plugins;
 mod recovery;
 mod refusals;
 mod requirements;
@@ -21,6 +23,7 @@ mod sep1686;
 mod simulation;
 mod stdio;
 mod streams;
+mod swap;
 mod tasks;
 mod trace;
 mod typed;

@@ -160,7 +160,7 @@ async fn rebuild(setup: &Setup) -> Option<Value> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_rebuild_under_writes_loses_nothing_wherever_the_host_is_killed() {
-    let mut dice = Dice(0x0DDB_A11_u64);
+    let mut dice = Dice(0x00DD_BA11_u64);
     let limits = "[limits]\nrequests_per_second = 100000\ntask_creations_per_second = 100000\ntasks_queued_per_requestor = 2000\n\
                   tasks_stored_per_requestor = 1000000\ntasks_stored_per_tenant = 1000000";
     let mut setup = Setup::with(&["primes", "desk"]).config(limits);

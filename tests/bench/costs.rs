@@ -40,7 +40,7 @@ pub(crate) async fn sandbox_alone(plan: &Plan, report: &mut Report) -> anyhow::R
         rerun: false,
     };
     let loaded = sandbox.load(source).await?;
-    ensure!(sandbox.publish(vec![loaded]).is_empty(), "the plugin is refused");
+    ensure!(sandbox.publish(vec![loaded]).1.is_empty(), "the plugin is refused");
     let tool = sandbox.catalog().get("echo").context("the tool")?.clone();
     let spec = CallSpec {
         plugin: tool.plugin.clone(),

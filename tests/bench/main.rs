@@ -10,6 +10,7 @@ mod modern;
 mod peers;
 mod report;
 mod store;
+mod swap;
 mod throughput;
 
 use std::time::Duration;
@@ -87,6 +88,9 @@ async fn main() -> anyhow::Result<()> {
     }
     if plan.wants("start") {
         costs::warm_start(&mut report).await?;
+    }
+    if plan.wants("swap") {
+        swap::swaps(&plan, &mut report).await?;
     }
     if plan.wants("growth") {
         throughput::growth(&plan, &mut report).await?;

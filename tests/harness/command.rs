@@ -47,3 +47,15 @@ pub async fn json(arguments: &[&str], data: &Path) -> Value {
     let said = run(&mut bulkhead(), &all, Some(data)).await;
     serde_json::from_str(&said).unwrap_or_else(|error| panic!("{all:?} printed no JSON ({error}): {said}"))
 }
+
+/// Runs a command with `--json`; its exit code and what it printed.
+pub async fn outcome(arguments: &[&str], data: &Path) -> (Option<i32>, Value) {
+    let mut all = arguments.to_vec();
+    all.extend(["--json", "--data"]);
+    let output = output(&mut bulkhead(), &all, Some(data)).await;
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let value = serde_json::from_str(&said).unwrap_or_else(|error| {
+        panic!("{all:?} printed no JSON ({error}): {said}{}", String::from_utf8_lossy(&output.stderr))
+    });
+    (output.status.code(), value)
+}

@@ -86,6 +86,18 @@ pub fn compiled_code() -> PathBuf {
     folder.clone()
 }
 
+/// Another version of a component: the same with one text in it replaced by one of the same length.
+pub fn variant(name: &str, from: &str, to: &str) -> Vec<u8> {
+    assert_eq!(from.len(), to.len(), "the rest of the component must not move");
+    let mut bytes = std::fs::read(component(name)).expect("the component can be read");
+    let places: Vec<_> = (0..bytes.len() - from.len()).filter(|at| bytes[*at..].starts_with(from.as_bytes())).collect();
+    assert!(!places.is_empty(), "{name} holds no {from:?}");
+    for at in places {
+        bytes[at..at + to.len()].copy_from_slice(to.as_bytes());
+    }
+    bytes
+}
+
 /// How much a run may take: `XTASK_TEST_MODE=nightly` multiplies rounds, everything else is the gate.
 pub fn rounds(gate: u32, nightly: u32) -> u32 {
     match std::env::var("XTASK_TEST_MODE").as_deref() {

@@ -231,6 +231,9 @@ pub fn pipe(setup: &Setup, era: Era) -> RelayedPipe {
             let answered = message.get("id").filter(|_| message.get("method").is_none());
             let question = answered
                 .and_then(|id| questions.lock().unwrap_or_else(PoisonError::into_inner).remove(&id.to_string()));
+            if question.is_none() && answered.is_some_and(|id| !id.is_null()) {
+                witnessing.seen().wrong.push(format!("an answer to a request that nobody sent: {line}"));
+            }
             // What is no answer is of the era of the only client.
             witnessing.look(line.as_bytes(), &question.unwrap_or(Question { era, expected: None }));
             if to_client.write_all(format!("{line}\n").as_bytes()).await.is_err() {

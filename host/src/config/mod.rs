@@ -5,6 +5,7 @@
 //! within its bounds and contradicts nothing; everything wrong with the sources is reported at once, each with its place.
 
 mod document;
+mod grants;
 mod keys;
 mod layer;
 mod plugin;

@@ -2,6 +2,7 @@ use std::path::Path;
 
 use super::*;
 use crate::domain::tool::TaskSupport;
+use crate::plugins::{AcceptChanges, DrainThen};
 
 fn load(text: &str) -> Result<Config, Vec<String>> {
     load_all(text, &[], &Flags::default())
@@ -124,6 +125,26 @@ fn contract_loads_and_its_fixed_sections_are_the_defaults() {
     let tool = &plugin.tools["csv_profile"];
     assert_eq!(tool.task_support, Some(TaskSupport::Optional));
     assert_eq!((tool.call.cpu_ms, tool.call.promote_after_ms, tool.call.wall_ms), (120_000, 500, 600_000));
+}
+
+#[test]
+fn a_plugin_says_how_it_may_change() {
+    let text = "[[plugin]]\nfile='a'\naccept_changes='compatible'\ndrain_ms=5000\ndrain_then='fail'\nquarantine_after=0\n\
+        [[plugin]]\nfile='b'";
+    let config = load(text).unwrap();
+    let [plugin, other] = config.plugins.as_slice() else { panic!() };
+    assert_eq!((plugin.accept_changes, plugin.drain_ms), (AcceptChanges::Compatible, 5_000));
+    assert_eq!((plugin.drain_then, plugin.quarantine_after), (DrainThen::Fail, 0));
+    assert_eq!((other.accept_changes, other.drain_ms), (AcceptChanges::Nothing, 0));
+    assert_eq!((other.drain_then, other.quarantine_after), (DrainThen::Wait, 10));
+    let refused = |line: &str, why: &str| {
+        refused_once(&format!("[[plugin]]\nfile='a'\n{line}"), "etc/bulkhead.toml:3: plugin.?.", why);
+    };
+    refused("accept_changes = 'all'", "none, compatible, any");
+    refused("drain_ms = -1", "a whole number from 0 to 2592000000");
+    refused("drain_ms = '5s'", "a whole number");
+    refused("drain_then = 'stop'", "wait, cancel, fail");
+    refused("quarantine_after = 1000001", "to 1000000");
 }
 
 #[test]

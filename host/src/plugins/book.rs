@@ -58,6 +58,9 @@ impl TryFrom<String> for Digest {
     }
 }
 
+/// Characters of a source that are kept: a row is small, and people have seen enough.
+const SOURCE_CHARS_MAX: usize = 400;
+
 /// What is known of a plugin as such.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Head {
@@ -114,6 +117,14 @@ pub(super) struct Entry {
     pub(super) versions: BTreeMap<Digest, Version>,
     /// The accepted definition of each tool, also of those that are gone.
     pub(super) accepted: BTreeMap<String, Digest>,
+}
+
+impl Version {
+    /// One whose bytes have just come.
+    pub(super) fn staged(source: &str, bytes: u64, now: UnixMs) -> Self {
+        let source = source.chars().filter(|character| !character.is_control()).take(SOURCE_CHARS_MAX).collect();
+        Self { source, bytes, staged_at: now, ..Self::default() }
+    }
 }
 
 impl Entry {
@@ -296,7 +307,7 @@ mod tests {
     use crate::store::memory::MemoryStore;
 
     fn version(at: UnixMs) -> Version {
-        Version { source: "test".into(), staged_at: at, checked_at: Some(at), ..Version::default() }
+        Version { checked_at: Some(at), ..Version::staged("test", 1, at) }
     }
 
     const A: Digest = Digest([0xa; 32]);

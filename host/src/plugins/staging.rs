@@ -87,6 +87,9 @@ impl Plugins {
         let entry = state.book.get(&version.name);
         let stage = entry.and_then(|entry| entry.stage(&digest)).unwrap_or(Stage::Checked);
         let held = entry.map(|entry| self.held(&version.name, entry, active, &loaded)).unwrap_or_default();
+        if stage != Stage::Active {
+            state.fresh.insert(version.name.clone(), loaded);
+        }
         Ok(Staged { version, stage, tools, changes, held })
     }
 
@@ -132,7 +135,7 @@ impl Plugins {
         if entry.versions.contains_key(&Digest(version.digest)) {
             return Ok(false);
         }
-        let staged = Version { source, bytes: bytes.len() as u64, staged_at: inner.clock.now(), ..Version::default() };
+        let staged = Version::staged(&source, bytes.len() as u64, inner.clock.now());
         entry.versions.insert(Digest(version.digest), staged);
         state.book.commit(&*inner.store, draft).await?;
         Ok(true)
@@ -142,6 +145,7 @@ impl Plugins {
     pub(super) async fn drop_version(&self, gone: &PluginVersion) -> Result<(), Error> {
         let mut state = self.inner.state.lock().await;
         let digest = Digest(gone.digest);
+        state.fresh.retain(|_, fresh| fresh.version != *gone);
         let mut draft = Draft::default();
         let entry = draft.entry(&state.book, &gone.name);
         entry.versions.remove(&digest);
@@ -161,8 +165,12 @@ impl Plugins {
 
     /// A version that is in the book, ready to be published.
     pub(super) async fn ready(&self, name: &str, digest: Digest) -> Result<LoadedPlugin, Error> {
-        let policy = self.inner.policy(name);
-        let loaded = self.inner.sandbox.load_kept(&version(name, digest), &policy.source).await;
+        let version = version(name, digest);
+        let fresh = self.inner.state.lock().await.fresh.get(name).cloned();
+        if let Some(fresh) = fresh.filter(|fresh| fresh.version == version) {
+            return Ok(fresh);
+        }
+        let loaded = self.inner.sandbox.load_kept(&version, &self.inner.policy(name).source).await;
         loaded.map_err(|error| Error::Refused(vec![error]))
     }
 }

@@ -32,6 +32,8 @@ enum Origin {
     First,
     /// The store.
     Known(Digest),
+    /// It was taken out of service; calls of it may be left all the same.
+    Removed,
 }
 
 /// A plugin that is to be loaded.
@@ -59,21 +61,18 @@ impl Plugins {
         let mut plans: Vec<Plan> = Vec::new();
         for (wanted, file) in wanted.into_iter().zip(identified) {
             match plan(&book, wanted, file) {
-                Ok(Some(plan)) => plans.push(plan),
-                Ok(None) => {}
+                Ok(plan) => plans.push(plan),
                 Err(error) => refused.push(error),
             }
         }
         let policies: HashMap<_, _> = plans.iter().map(|plan| (plan.name.clone(), plan.policy.clone())).collect();
         for (name, entry) in book.iter().filter(|(name, _)| !policies.contains_key(*name)) {
-            match entry.head.active {
-                Some(active) if !entry.head.configured => {
-                    let (name, policy) = (name.clone(), otherwise.clone());
-                    plans.push(Plan { name, policy, file: None, origin: Origin::Known(active) });
-                }
-                Some(_) => tracing::info!(plugin.name = name, "not loaded: its entry in the configuration is gone"),
-                None => {}
+            if entry.head.configured {
+                tracing::info!(plugin.name = name, "not loaded: its entry in the configuration is gone");
+                continue;
             }
+            let origin = entry.head.active.map_or(Origin::Removed, Origin::Known);
+            plans.push(Plan { name: name.clone(), policy: otherwise.clone(), file: None, origin });
         }
         let inner = Inner {
             store,
@@ -92,8 +91,12 @@ impl Plugins {
 
     async fn begin(&self, plans: Vec<Plan>) -> Vec<LoadError> {
         let inner = &self.inner;
-        let loading = plans.iter().map(|plan| self.load(plan));
-        let loaded = join_all(loading).await;
+        let (removed, plans): (Vec<_>, Vec<_>) =
+            plans.into_iter().partition(|plan| matches!(plan.origin, Origin::Removed));
+        for plan in removed {
+            inner.sandbox.remember(&plan.name, &plan.policy.source);
+        }
+        let loaded = join_all(plans.iter().map(|plan| self.load(plan))).await;
         let mut state = inner.state.lock().await;
         let (mut table, mut refused, mut first) = (Vec::<LoadedPlugin>::new(), Vec::new(), HashSet::new());
         for (plan, loaded) in plans.into_iter().zip(loaded) {
@@ -140,7 +143,7 @@ impl Plugins {
     }
 }
 
-fn plan(book: &Book, wanted: Wanted, file: Result<PluginVersion, LoadError>) -> Result<Option<Plan>, LoadError> {
+fn plan(book: &Book, wanted: Wanted, file: Result<PluginVersion, LoadError>) -> Result<Plan, LoadError> {
     let Wanted { policy, pinned } = wanted;
     let (name, file) = match (policy.source.name.clone(), file) {
         (_, Ok(version)) => (version.name, Some(Digest(version.digest))),
@@ -168,10 +171,10 @@ fn plan(book: &Book, wanted: Wanted, file: Result<PluginVersion, LoadError>) -> 
         }
         Some((None, Some(_))) => {
             tracing::info!(plugin.name = name, "not loaded: it was removed; `bulkhead plugin rollback` brings it back");
-            return Ok(None);
+            Origin::Removed
         }
     };
-    Ok(Some(Plan { name, policy, file, origin }))
+    Ok(Plan { name, policy, file, origin })
 }
 
 impl Inner {
@@ -188,12 +191,7 @@ impl Inner {
                 _ => "configuration".to_owned(),
             };
             let entry = draft.entry(&state.book, name);
-            let version = entry.versions.entry(digest).or_insert_with(|| Version {
-                source,
-                bytes: size,
-                staged_at: now,
-                ..Version::default()
-            });
+            let version = entry.versions.entry(digest).or_insert_with(|| Version::staged(&source, size, now));
             (version.checked_at, version.tools) = (version.checked_at.or(Some(now)), plugin.tools.len());
             entry.head.configured = true;
             entry.activate(Some(digest), now);

@@ -180,6 +180,7 @@ impl Plugins {
         for one in &moves {
             state.broken.remove(&one.name);
             if let Some(to) = &one.to {
+                state.fresh.retain(|_, fresh| fresh.version != to.version);
                 inner.calls.forgive(&to.version);
             }
         }

@@ -1,1 +1,186 @@
+//! Switches over a store that fails, with components that are built already.
 
+use std::path::Path;
+use std::sync::Arc;
+
+use super::*;
+use crate::domain::limits::CallLimits;
+use crate::runtime::policy::Grants;
+use crate::runtime::{Executor as _, ListKind, SandboxConfig, Source};
+use crate::store::memory::MemoryStore;
+use crate::tasks::PluginHealth;
+use crate::tasks::clock::ManualClock;
+
+/// Nobody calls; what is told is remembered.
+#[derive(Default)]
+struct Silence {
+    told: std::sync::Mutex<Vec<Vec<ListKind>>>,
+}
+
+#[async_trait::async_trait]
+impl Calls for Silence {
+    async fn tasks(&self) -> Result<HashMap<PluginVersion, usize>, store::Error> {
+        Ok(HashMap::new())
+    }
+
+    fn lists_changed(&self, kinds: &[ListKind]) {
+        self.told.lock().unwrap().push(kinds.to_vec());
+    }
+
+    async fn end(&self, _: &PluginVersion, _: DrainThen) {}
+
+    fn health(&self, _: &PluginVersion) -> PluginHealth {
+        PluginHealth::default()
+    }
+
+    fn forgive(&self, _: &PluginVersion) {}
+
+    fn quarantine_after(&self, _: &str, _: u32) {}
+}
+
+fn policy() -> Policy {
+    let limits = CallLimits {
+        cpu_ms: 30_000,
+        wall_ms: 600_000,
+        memory_bytes: 64 << 20,
+        arguments_bytes: 1 << 20,
+        result_bytes: 4 << 20,
+        log_bytes: 256 << 10,
+        events_per_second: 50,
+        promote_after_ms: 1000,
+        cancel_grace_ms: 200,
+        epoch_tick_ms: 10,
+    };
+    let source = PluginSource {
+        component: Source::Bytes(Vec::new().into()),
+        name: None,
+        prefix: String::new(),
+        config: BTreeMap::new(),
+        grants: Grants::default(),
+        limits,
+        tools: BTreeMap::new(),
+        rerun: false,
+    };
+    Policy {
+        source,
+        accept_changes: AcceptChanges::Nothing,
+        drain_ms: 0,
+        drain_then: DrainThen::Wait,
+        quarantine_after: 0,
+    }
+}
+
+struct World {
+    plugins: Plugins,
+    sandbox: Arc<Sandbox>,
+    calls: Arc<Silence>,
+}
+
+/// A host on this store, as after a start.
+async fn start(store: &Arc<MemoryStore>, clock: &Arc<ManualClock>) -> World {
+    let sandbox = Sandbox::new(SandboxConfig {
+        data: Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/tmp/plugins"),
+        calls_running_total: 8,
+        epoch_tick_ms: 10,
+        io: tokio::runtime::Handle::current(),
+        environment: |_| None,
+    })
+    .unwrap();
+    let calls = Arc::new(Silence::default());
+    let options = Options {
+        store: store.clone(),
+        sandbox: sandbox.clone(),
+        calls: calls.clone(),
+        clock: clock.clone(),
+        otherwise: policy(),
+    };
+    let (plugins, refused) = Plugins::start(options, Vec::new()).await.unwrap();
+    assert_eq!(refused, Vec::new());
+    World { plugins, sandbox, calls }
+}
+
+/// The component of `text`, with one text in it replaced, once `cargo xtask plugins` has built it.
+fn text(from: &str, to: &str) -> Option<Candidate> {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/plugins/text.wasm");
+    let Ok(mut bytes) = std::fs::read(&file) else {
+        eprintln!("NOT RUN: {} is not built (cargo xtask plugins)", file.display());
+        return None;
+    };
+    let at = bytes.windows(from.len()).position(|window| window == from.as_bytes()).unwrap();
+    bytes[at..at + to.len()].copy_from_slice(to.as_bytes());
+    let (name, fallback_name) = (Some("text".to_owned()), None);
+    Some(Candidate { name, fallback_name, bytes: bytes.into(), wit: None, source: "test".into() })
+}
+
+const SAME: &str = "The texts are the same.";
+
+async fn active(world: &World) -> Option<Digest> {
+    let listed = world.plugins.list().await.unwrap();
+    let published = world.sandbox.catalog().get("echo").map(|entry| Digest(entry.plugin.digest));
+    let [line] = listed.try_into().unwrap();
+    assert_eq!(published, line.active, "what is listed is what runs");
+    line.active
+}
+
+fn to(digest: [u8; 32]) -> Vec<Target> {
+    vec![Target { name: "text".into(), version: Some(Digest(digest).to_string()) }]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_store_that_fails_leaves_the_old_version_and_a_start_finds_one() {
+    let (Some(one), Some(other)) = (text(SAME, SAME), text(SAME, "The texts are the SAME.")) else { return };
+    let (store, clock) = (Arc::new(MemoryStore::new()), Arc::new(ManualClock::at(1)));
+    let world = start(&store, &clock).await;
+    let one = world.plugins.stage(one).await.unwrap().version;
+    assert!(world.plugins.activate(&to(one.digest), false).await.unwrap().done);
+    let other = world.plugins.stage(other).await.unwrap().version;
+
+    store.fail_next_writes(1);
+    assert!(matches!(world.plugins.activate(&to(other.digest), false).await, Err(Error::Store(_))));
+    assert_eq!(active(&world).await, Some(Digest(one.digest)));
+    assert_eq!(active(&start(&store, &clock).await).await, Some(Digest(one.digest)), "nothing was written");
+
+    // It was written, and the host died before it heard of it.
+    store.lose_next_acknowledgements(1);
+    assert!(world.plugins.activate(&to(other.digest), false).await.is_err());
+    let again = start(&store, &clock).await;
+    assert_eq!(active(&again).await, Some(Digest(other.digest)));
+    // Who goes on all the same gets to the same place.
+    assert!(world.plugins.activate(&to(other.digest), false).await.unwrap().done);
+    assert_eq!(active(&world).await, Some(Digest(other.digest)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lists_are_told_only_when_they_differ_and_versions_retire() {
+    let Some(one) = text(SAME, SAME) else { return };
+    let described = text("Returns the text as it is.", "Returns the text and more.").unwrap();
+    let same_lists = text(SAME, "The texts are the SAME.").unwrap();
+    let (store, clock) = (Arc::new(MemoryStore::new()), Arc::new(ManualClock::at(1)));
+    let world = start(&store, &clock).await;
+    world.calls.told.lock().unwrap().clear();
+    for candidate in [one, same_lists, described] {
+        let version = world.plugins.stage(candidate).await.unwrap().version;
+        let switched = world.plugins.activate(&to(version.digest), false).await.unwrap();
+        if !switched.done {
+            assert_eq!(switched.held, ["text: the tool echo changes: description"]);
+            assert!(world.plugins.activate(&to(version.digest), true).await.unwrap().done);
+        }
+    }
+    let told: Vec<_> = world.calls.told.lock().unwrap().clone();
+    assert_eq!(told, [vec![ListKind::Tools], vec![], vec![ListKind::Tools]]);
+    assert!(!world.plugins.look().await.unwrap(), "nothing drains where nobody calls");
+    let versions = world.plugins.versions("text").await.unwrap();
+    let stages: Vec<_> = versions.iter().map(|line| line.state).collect();
+    assert_eq!(stages.iter().filter(|stage| **stage == Stage::Retired).count(), 2, "{stages:?}");
+
+    // Nothing of a refused component is left.
+    let broken = Candidate {
+        name: Some("broken".into()),
+        fallback_name: None,
+        bytes: wat::parse_str("(component)").unwrap().into(),
+        wit: None,
+        source: "test".into(),
+    };
+    assert!(matches!(world.plugins.stage(broken).await, Err(Error::Refused(_))));
+    assert_eq!(world.plugins.list().await.unwrap().len(), 1);
+}

@@ -63,9 +63,7 @@ impl Exports {
     /// When tools are not there, an interface is there with other types than the world's, or a function cannot be a tool.
     pub(super) fn find(instance: &InstancePre<Call>, file: &Component) -> Result<Self, Vec<String>> {
         let mut problems = Vec::new();
-        let listed = tools::GuestIndices::new(instance)
-            .and_then(|tools| Ok(Tools::Listed { tools, call_tool: call_tool(instance)? }));
-        let tools = listed.or_else(|error| {
+        let tools = listed(instance).or_else(|error| {
             let component = instance.component();
             let functions = (!typed::is_ours(component))
                 .then(|| typed::Functions::find(component, &file.bytes, file.wit_file.as_deref()));
@@ -119,8 +117,8 @@ impl Exports {
         match operation {
             Operation::CallTool { tool, arguments } => {
                 let returned = match &self.tools {
+                    // Nothing but the one function that is called: checking the types of the others takes longer than many tools.
                     Tools::Listed { call_tool, .. } => {
-                        // Nothing but the one function that is called: checking the types of the others takes longer than many tools.
                         let call = instance.get_typed_func::<CallTool<'_>, CalledTool>(&mut *store, call_tool)?;
                         call.call_async(store, (&tool, arguments.as_str())).await?.0
                     }
@@ -209,13 +207,15 @@ impl Exports {
     }
 }
 
-/// Where `call-tool` is.
-fn call_tool(instance: &InstancePre<Call>) -> wasmtime::Result<ComponentExportIndex> {
+/// The interface by which a component lists its tools and has them called.
+fn listed(instance: &InstancePre<Call>) -> wasmtime::Result<Tools> {
+    let tools = tools::GuestIndices::new(instance)?;
     let component = instance.component();
-    let found = component
+    let call_tool = component
         .get_export_index(None, "bulkhead:plugin/tools@0.1.0")
-        .and_then(|tools| component.get_export_index(Some(&tools), "call-tool"));
-    found.ok_or_else(|| wasmtime::Error::msg("there is no call-tool"))
+        .and_then(|tools| component.get_export_index(Some(&tools), "call-tool"))
+        .ok_or_else(|| wasmtime::Error::msg("there is no call-tool"))?;
+    Ok(Tools::Listed { tools, call_tool })
 }
 
 fn not_offered(what: &str) -> wit::CallError {

@@ -14,12 +14,16 @@ pub(crate) fn build(project: &Project, options: &Options) -> Result<Vec<u8>, Err
         let remedy = format!("Install Rust from https://rustup.rs, then `rustup target add {TARGET}`.");
         return Err(Error::Missing { what: "cargo".to_owned(), remedy });
     };
+    // Said before minutes of compiling end in "can't find crate for `core`". Who builds the library beside knows what to do.
+    if !has_target() && !options.cargo.iter().any(|argument| argument.contains("build-std")) {
+        let what = format!("the standard library for {TARGET}");
+        return Err(Error::Missing { what, remedy: format!("Install it with `rustup target add {TARGET}`.") });
+    }
     let mut command = Command::new(cargo);
     command.current_dir(&project.folder);
     command.args(["build", "--lib", "--release", "--target", TARGET, "--message-format=json-render-diagnostics"]);
     command.args(&options.cargo);
-    let built = programs::output("cargo build", &mut command)
-        .map_err(|error| if has_target() { error } else { missing_target() })?;
+    let built = programs::output("cargo build", &mut command)?;
     let component = component(&built).ok_or_else(|| Error::Failed {
         step: "cargo build",
         reason: "it made no component: the package needs `[lib]` with `crate-type = [\"cdylib\"]`".to_owned(),
@@ -34,19 +38,13 @@ fn has_target() -> bool {
     asked.is_ok_and(|said| PathBuf::from(String::from_utf8_lossy(&said.stdout).trim()).is_dir())
 }
 
-fn missing_target() -> Error {
-    let what = format!("the standard library for {TARGET}");
-    Error::Missing { what, remedy: format!("Install it with `rustup target add {TARGET}`.") }
-}
-
 /// The file that Cargo names last: that of the package itself.
 fn component(messages: &str) -> Option<PathBuf> {
     let artifacts = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let files = artifacts.filter_map(|message| {
+    artifacts.rev().find_map(|message| {
         let files = message.get("filenames")?.as_array()?;
         files.iter().filter_map(Value::as_str).find(|file| file.ends_with(".wasm")).map(PathBuf::from)
-    });
-    files.last()
+    })
 }
 
 #[cfg(test)]

@@ -185,7 +185,7 @@ def all(*questions: Form[Any] | Url | Sampling | Roots) -> list[Any]:
 def _action(reply: _host.Reply) -> Literal["accept", "decline", "cancel"]:
     match reply.kind:
         case "accept" | "decline" | "cancel":
-            return cast(Literal["accept", "decline", "cancel"], reply.kind)
+            return reply.kind
     _of(reply, "elicitation")
     raise AssertionError
 

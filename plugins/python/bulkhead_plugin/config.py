@@ -4,7 +4,7 @@ Never secrets: those do not enter a guest.
 """
 
 import json
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from . import _host, _schema
 from .errors import InternalError
@@ -22,7 +22,8 @@ def get(key: str, default: T, type: Any = None) -> T:
         return default
     wanted = type if type is not None else default.__class__
     try:
-        return json.loads(text) if wanted is None.__class__ else _schema.decode(wanted, json.loads(text), "")
+        value = json.loads(text)
+        return cast(T, value if wanted is None.__class__ else _schema.decode(wanted, value, ""))
     except ValueError as error:
         raise InternalError(f"config.{key}: {error}") from error
 

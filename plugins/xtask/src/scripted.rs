@@ -58,6 +58,37 @@ pub(crate) fn build(name: &str, is_named: bool) -> anyhow::Result<PathBuf> {
     Ok(component)
 }
 
+/// Runs the unit tests of the two SDKs and of their samples.
+pub(crate) fn test() -> anyhow::Result<()> {
+    let plugins = layout::guest_sources();
+    let python = plugins.join("python");
+    let mut steps = Vec::new();
+    for (folder, tests) in [("python", "tests"), ("dedup", ".")] {
+        let mut command = Command::new("python3");
+        command
+            .args(["-m", "unittest", "discover", "-s", tests])
+            .current_dir(plugins.join(folder))
+            .env("PYTHONPATH", &python);
+        command.env("PYTHONDONTWRITEBYTECODE", "1");
+        steps.push((folder, command));
+    }
+    for folder in ["javascript", "meetings"] {
+        let mut command = Command::new("node");
+        command.arg("--test").current_dir(plugins.join(folder));
+        steps.push((folder, command));
+    }
+    for (folder, mut command) in steps {
+        let program = command.get_program().to_owned();
+        let is_there = Command::new(&program).arg("--version").output().is_ok();
+        if is_there || std::env::var(FORCE).as_deref() == Ok("required") {
+            steps::run(&format!("unit tests of plugins/{folder}"), &mut command)?;
+        } else {
+            eprintln!("xtask: the unit tests of plugins/{folder} are left out: there is no {}", program.display());
+        }
+    }
+    Ok(())
+}
+
 /// Where the language's tools are, installed if they are not there yet.
 fn tools(language: Language) -> anyhow::Result<PathBuf> {
     match language {

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::{guests, steps};
+use crate::{guests, scripted, steps};
 
 /// What to leave out and what to pass on.
 #[derive(clap::Args)]
@@ -21,6 +21,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         steps::run("format", steps::cargo().args(["fmt", "--all", "--check"]))?;
     }
     guests::build(&[])?;
+    scripted::test()?;
     if !options.quick {
         let mut clippy = steps::cargo();
         clippy.args(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]);

@@ -5,113 +5,39 @@
 //! before that is answered by a request of its own that goes on where this one ended.
 
 mod asking;
+mod begin;
 mod keyed;
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use serde::{Deserialize, Deserializer};
 use serde_json::Value;
-use serde_json::value::{RawValue, to_raw_value};
+use serde_json::value::to_raw_value;
 use tokio::time::Instant;
 
 use super::guest::{self, Guest};
 use super::meta::Client;
+use super::respond;
 use super::result::{Ending, EndingView};
 use super::rounds::{Ask, Claim, Outcome, Parked};
 use super::state::{Answers, Binding, Position};
-use super::{Request, declared, respond};
 use crate::domain::Json;
-use crate::domain::call::{AskError, CallError, ClientFeature};
+use crate::domain::call::{AskError, CallError};
 use crate::domain::requestor::Requestor;
 use crate::domain::task::{Design, Era, Origin};
 use crate::domain::tool::{TaskSupport, ToolOutput};
 use crate::protocol::arguments::{self, INLINE_BYTES_MAX, Misfit};
 use crate::protocol::digest::digest;
 use crate::protocol::error::RpcError;
-use crate::protocol::exchange::{Outlet, talk};
-use crate::protocol::jsonrpc::{self, RequestId};
+use crate::protocol::exchange::Outlet;
+use crate::protocol::jsonrpc::RequestId;
 use crate::protocol::notices::{self, ProgressReports};
 use crate::protocol::offers::Absence;
 use crate::protocol::questions::can_answer;
-use crate::protocol::{Exchange, Frame, Shared};
+use crate::protocol::{Frame, Shared};
 use crate::runtime::{Operation, Returned};
-use crate::tasks::{self, CallNews, CallRequest, PlainCall, PluginRequest, RequestedTtl, TaskRequest};
+use crate::tasks::{CallNews, CallRequest, PlainCall, PluginRequest, RequestedTtl, TaskRequest};
 use asking::{Settled, issue};
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Params<'a> {
-    name: String,
-    #[serde(borrow)]
-    arguments: Option<&'a RawValue>,
-}
-
-/// What a request brings to go on where another one ended.
-pub(super) struct Rounds {
-    pub(super) fresh: Answers,
-    pub(super) state: Option<String>,
-}
-
-impl Rounds {
-    pub(super) fn read(params: Option<&RawValue>) -> Result<Self, RpcError> {
-        #[derive(Deserialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Params<'a> {
-            #[serde(borrow, default, deserialize_with = "present")]
-            input_responses: Option<&'a RawValue>,
-            request_state: Option<String>,
-        }
-        let Params { input_responses, request_state } = jsonrpc::params(params)?;
-        let fresh = match input_responses {
-            Some(raw) => serde_json::from_str(raw.get())
-                .map_err(|_| RpcError::invalid_params("inputResponses must be an object of answers by key"))?,
-            None => Answers::new(),
-        };
-        Ok(Self { fresh, state: request_state })
-    }
-}
-
-/// Keeps `null` apart from an absent member.
-fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
-    <&RawValue>::deserialize(deserializer).map(Some)
-}
-
-/// `tools/call`.
-pub(super) fn call(request: Request<'_>) -> Result<Exchange, RpcError> {
-    let params: Params<'_> = jsonrpc::params(request.params)?;
-    let catalog = request.shared.tasks.catalog();
-    let tool = catalog.get(&params.name).ok_or_else(|| {
-        let name: String = params.name.chars().take(128).collect();
-        RpcError::invalid_params(format!("Unknown tool: {name}"))
-    })?;
-    if tool.tool.task_support == TaskSupport::Required {
-        request.client.check_tasks()?;
-    }
-    let arguments = arguments::object(tool, params.arguments)?;
-    if let Some(declared) = request.declared {
-        declared::check_params(declared, &tool.tool.input_schema, arguments)?;
-    }
-    let Rounds { fresh, state } = Rounds::read(request.params)?;
-    let client = request.client;
-    let promotable = tool.tool.task_support == TaskSupport::Optional && client.features.contains(ClientFeature::Tasks);
-    let patience = Duration::from_millis(tool.limits.promote_after_ms);
-    let call = CallRequest {
-        tool: Arc::clone(tool),
-        arguments: Json::new(arguments),
-        client: tasks::Client {
-            features: client.features,
-            log_level: client.log_level,
-            wants_progress: client.progress_token.is_some(),
-        },
-        related: client.related.clone(),
-    };
-    let shared = Arc::clone(request.shared);
-    let mut conversation = Conversation::new(shared, request.requestor, Work::Tool(call), client, fresh);
-    conversation.promote_at = promotable.then(|| Instant::now() + patience);
-    let id = request.id;
-    Ok(talk(|outlet| async move { Some(conversation.answer(&id, state, &outlet).await) }))
-}
+pub(super) use begin::{Rounds, call};
 
 /// What is asked of plugins.
 pub(super) enum Work {

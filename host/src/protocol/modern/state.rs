@@ -16,6 +16,7 @@ use sha2::{Digest, Sha256};
 use super::shelf::Ticket;
 use crate::domain::UnixMs;
 use crate::domain::requestor::Requestor;
+use crate::domain::task::PluginVersion;
 
 const NONCE_BYTES: usize = 24;
 /// Answers that one state carries, in bytes: it travels with every retry.
@@ -31,13 +32,26 @@ pub(super) struct Position {
     pub(super) ticket: Ticket,
     pub(super) until: UnixMs,
     pub(super) answers: Answers,
+    /// Which version of which plugin a call of a tool runs on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    plugin: Option<(String, [u8; 32])>,
 }
 
 impl Position {
-    pub(super) fn new(until: UnixMs, answers: Answers) -> Result<Self, getrandom::Error> {
+    pub(super) fn new(
+        until: UnixMs,
+        answers: Answers,
+        version: Option<&PluginVersion>,
+    ) -> Result<Self, getrandom::Error> {
         let mut ticket = [0; 16];
         getrandom::fill(&mut ticket)?;
-        Ok(Self { v: 1, ticket, until, answers })
+        let plugin = version.map(|version| (version.name.clone(), version.digest));
+        Ok(Self { v: 1, ticket, until, answers, plugin })
+    }
+
+    /// The version that the call began with.
+    pub(super) fn version(self) -> Option<PluginVersion> {
+        self.plugin.map(|(name, digest)| PluginVersion { name, digest })
     }
 }
 
@@ -117,11 +131,13 @@ mod tests {
         let (anna, bob) = (requestor(2), requestor(3));
         let binding = Binding { requestor: &anna, tool: "book", arguments: [4; 32] };
         let answers = [("a".to_owned(), RawValue::from_string(r#"{"action":"accept"}"#.into()).unwrap())];
-        let position = Position::new(99, answers.into()).unwrap();
+        let version = PluginVersion { name: "desk".into(), digest: [9; 32] };
+        let position = Position::new(99, answers.into(), Some(&version)).unwrap();
         let state = sealer.seal(&binding, &position).unwrap();
         assert!(!state.contains("accept"));
         let opened = sealer.open(&binding, &state).unwrap();
         assert_eq!((opened.ticket, opened.until), (position.ticket, 99));
+        assert_eq!(opened.clone().version(), Some(version));
         assert_eq!(opened.answers["a"].get(), r#"{"action":"accept"}"#);
         assert_ne!(state, sealer.seal(&binding, &position).unwrap());
 
@@ -146,7 +162,7 @@ mod tests {
         let binding = Binding { requestor: &anna, tool: "book", arguments: [4; 32] };
         let long = format!("\"{}\"", "x".repeat(STATE_BYTES_MAX));
         let answers = [("a".to_owned(), RawValue::from_string(long).unwrap())];
-        let position = Position::new(0, answers.into()).unwrap();
+        let position = Position::new(0, answers.into(), None).unwrap();
         assert!(matches!(Sealer::new(&[7; 32]).seal(&binding, &position), Err(SealError::TooLarge)));
     }
 }

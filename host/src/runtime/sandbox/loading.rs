@@ -9,6 +9,7 @@ use crate::domain::task::PluginVersion;
 use crate::runtime::inspect::{self, Inspection, hex};
 use crate::runtime::load::{self, LoadError, LoadedPlugin, PluginSource, Prepared, Raw, Source, UnknownTools};
 use crate::runtime::policy::Granted;
+use crate::runtime::typed;
 
 impl Sandbox {
     /// Checks a plugin and makes it ready; nobody can call it before it is [published](Self::publish). What passes is kept in the
@@ -27,17 +28,17 @@ impl Sandbox {
         unknown_tools: UnknownTools,
     ) -> Result<LoadedPlugin, LoadError> {
         let fallback = label(&source);
-        let wit = match &source.component {
-            Source::File(path) => std::fs::read(path.with_extension("wit")).ok(),
-            Source::Bytes(_) => None,
-        };
         let refuse = |problems| LoadError { plugin: fallback.clone(), problems };
         let (prepared, bytes) = self.prepare(source).await.map_err(refuse)?;
         let version = prepared.version.clone();
         let refuse = |problems| LoadError { plugin: version.name.clone(), problems };
         let mut loaded = load::finish(prepared, unknown_tools).map_err(refuse)?;
+        let wit = match &loaded.source.component {
+            Source::File(path) if loaded.plugin.exports.is_typed() => typed::wit_file(&path.with_extension("wit")).ok(),
+            _ => None,
+        };
         // Before the component: what is there without it is nothing yet.
-        let kept = wit.map_or(Ok(()), |wit| self.kept.keep_wit(&version.digest, &wit));
+        let kept = wit.flatten().map_or(Ok(()), |wit| self.kept.keep_wit(&version.digest, wit.as_bytes()));
         let kept = kept.and_then(|()| self.kept.keep(&version.digest, &bytes));
         kept.map_err(|error| refuse(vec![format!("it cannot be kept in the data directory: {error}")]))?;
         // From here on its file, which costs no memory.

@@ -100,6 +100,7 @@ async fn a_granted_host_sees_one_request_with_exactly_one_host_header() {
     assert!(output.structured.unwrap().as_str().contains("hello"));
     let [request] = server.seen().try_into().unwrap();
     assert!(request.starts_with("GET /a?b=c HTTP/1.1\r\n"), "{request}");
+    assert!(!request.to_ascii_lowercase().contains("authorization"), "nobody's token goes along: {request}");
     let hosts: Vec<_> = request.lines().filter(|line| line.to_ascii_lowercase().starts_with("host:")).collect();
     assert_eq!(hosts, [format!("host: 127.0.0.1:{}", server.port)]);
 }

@@ -239,6 +239,12 @@ async fn a_file_beside_the_component_describes_its_functions() {
     std::fs::write(&file, wat::parse_str(wat).unwrap()).unwrap();
     let wit = "package a:b; world w {\n/// Does nothing, and well.\n///\n/// Twice.\nexport nothing: func();\n}";
     std::fs::write(folder.path().join("stranger.wit"), wit).unwrap();
-    let loaded = House::new().publish(source(Source::File(file))).await;
+    let data = TempDir::new().unwrap();
+    let house = House::with_data(data.path());
+    let loaded = house.publish(source(Source::File(file))).await;
     assert_eq!(loaded.tools[0].tool.description, "Does nothing, and well.\n\nTwice.");
+    // The version keeps its words, wherever it came from.
+    let kept = house.sandbox.kept().path(&loaded.version.digest);
+    let again = house.publish(PluginSource { name: Some("stranger".to_owned()), ..source(Source::File(kept)) }).await;
+    assert_eq!(again.tools[0].tool.description, loaded.tools[0].tool.description);
 }

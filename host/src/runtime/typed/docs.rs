@@ -65,15 +65,7 @@ impl Docs {
     }
 
     fn read_file(&mut self, path: &Path) -> Result<(), String> {
-        let size = match std::fs::metadata(path) {
-            Ok(metadata) => metadata.len(),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-            Err(error) => return Err(error.to_string()),
-        };
-        if size > BYTES_MAX as u64 {
-            return Err(format!("{size} bytes; {BYTES_MAX} is the most"));
-        }
-        let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
+        let Some(text) = wit_file(path)? else { return Ok(()) };
         let group =
             UnresolvedPackageGroup::parse(path, &text).map_err(|(sources, error)| escaped(&error.render(&sources)))?;
         self.read_package(&group.main);
@@ -133,6 +125,21 @@ impl Docs {
             let (Written::Text(text) | Written::Item { docs: text }) = written;
             self.add(interface, name, text.as_deref());
         }
+    }
+}
+
+/// The text of a WIT file, where there is one.
+///
+/// # Errors
+///
+/// It cannot be read, or is too large; in words for the operator.
+pub(in crate::runtime) fn wit_file(path: &Path) -> Result<Option<String>, String> {
+    match std::fs::metadata(path) {
+        Ok(found) if found.len() > BYTES_MAX as u64 => Err(format!("{} bytes; {BYTES_MAX} is the most", found.len())),
+        Ok(found) if !found.is_file() => Err("it is not a file".to_owned()),
+        Ok(_) => std::fs::read_to_string(path).map(Some).map_err(|error| error.to_string()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error.to_string()),
     }
 }
 

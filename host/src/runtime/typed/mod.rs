@@ -21,6 +21,7 @@ use wasmtime::component::types::{ComponentFunc, ComponentItem};
 use wasmtime::component::{Component, ComponentExportIndex, Instance, Val};
 
 use self::docs::Docs;
+pub(super) use self::docs::wit_file;
 use self::names::Export;
 use self::schema::{ERROR, RESULT};
 use self::shape::{Field, Reader, Returns, Shape};

@@ -4,7 +4,7 @@ use super::super::result::Ending;
 use super::super::rounds::{Ask, Parked, STATE_MS};
 use super::super::shelf::Ticket;
 use super::super::state::{Position, SealError};
-use super::{Conversation, Running, Stop};
+use super::{Conversation, Running, Stop, Work};
 use crate::domain::call::InputRequest;
 use crate::protocol::error::RpcError;
 use crate::protocol::questions::read_answer;
@@ -58,7 +58,11 @@ impl Conversation {
         }
         let until = self.shared.tasks.now().saturating_add(STATE_MS);
         let broken = || RpcError::host_failure(format_args!("a requestState cannot be made"));
-        let position = Position::new(until, running.answers.clone()).map_err(|_| broken())?;
+        let version = match &self.work {
+            Work::Tool(call) => Some(&call.tool.plugin),
+            Work::Visits(_) => None,
+        };
+        let position = Position::new(until, running.answers.clone(), version).map_err(|_| broken())?;
         let binding = self.binding().ok_or_else(broken)?;
         let state = self.shared.modern.rounds.sealer.seal(&binding, &position).map_err(|error| match error {
             SealError::TooLarge => RpcError::invalid_params("the answers of this call are too large to go on with it"),

@@ -228,3 +228,18 @@ async fn a_request_that_made_a_task_can_no_longer_be_cancelled() {
     client.result("tasks/cancel", json!({"taskId": id})).await;
     client.until(&id, "cancelled").await;
 }
+
+#[tokio::test]
+async fn only_calls_of_tools_become_tasks() {
+    let world = world_offering();
+    let client = world.tasked();
+    for (method, params) in [
+        ("prompts/get", json!({"name": "x_plain", "arguments": {"needed": "n"}})),
+        ("resources/read", json!({"uri": "a://0"})),
+        ("tools/list", json!({})),
+    ] {
+        assert_eq!(client.result(method, params).await["resultType"], "complete", "{method}");
+    }
+    assert_eq!(client.result("prompts/get", json!({"name": "x_asking"})).await["resultType"], "input_required");
+    assert_eq!(world.stored().await, 0);
+}

@@ -204,14 +204,14 @@ fn wherever_a_rebuild_fails_the_old_store_goes_on() {
     runtime().block_on(async {
         let store = open(dir.path());
         fill(&store, 1).await;
-        for round in 0..super::rounds(30, 300) {
+        for round in 0..super::rounds(12, 300) {
             let expected = contents(&store).await;
             let made = dir.path().join("store.new");
             let saboteur = std::thread::spawn(move || {
                 while !made.exists() {
                     std::thread::yield_now();
                 }
-                std::thread::sleep(std::time::Duration::from_micros(u64::from(round) * 1_500));
+                std::thread::sleep(std::time::Duration::from_micros(u64::from(round) * 3_000));
                 // Comes too late in some rounds.
                 let _ = std::fs::rename(&made, made.with_file_name(format!("stolen-{round}")));
             });

@@ -1,0 +1,74 @@
+//! `[plugin.grants]`: what a plugin may reach.
+
+use super::document::{Node, Reader};
+use crate::runtime::policy::{DirGrant, Grants, HttpGrant};
+
+/// Reads the table; what is wrong in it is granted to nobody.
+pub(super) fn read_grants(reader: &mut Reader<'_>, path: &str, node: &Node<'_>) -> Grants {
+    let mut grants = Grants::default();
+    let Some(table) = reader.table(path, node) else { return grants };
+    for (key, node) in table {
+        let path = format!("{path}.{}", key.get_ref());
+        match key.get_ref().as_ref() {
+            "directories" => {
+                let nodes = reader.list(&path, node);
+                grants.directories = nodes.iter().filter_map(|node| read_directory(reader, &path, node)).collect();
+            }
+            "http" => grants.http = read_texts(reader, &path, node, destination),
+            "env" => grants.env = read_texts(reader, &path, node, variable),
+            _ => reader.refuse(key, format!("{path}: no such grant; there are directories, http and env")),
+        }
+    }
+    grants
+}
+
+fn read_texts<T>(reader: &mut Reader<'_>, path: &str, node: &Node<'_>, parse: fn(&str) -> Result<T, String>) -> Vec<T> {
+    let mut values = Vec::new();
+    for node in reader.list(path, node) {
+        let Some(text) = reader.text(path, node) else { continue };
+        match parse(&text) {
+            Ok(value) => values.push(value),
+            Err(message) => reader.refuse(node, format!("{path}: {message}")),
+        }
+    }
+    values
+}
+
+fn read_directory(reader: &mut Reader<'_>, path: &str, node: &Node<'_>) -> Option<DirGrant> {
+    let table = reader.table(path, node)?;
+    let (mut host, mut guest, mut write) = (None, None, false);
+    for (key, node) in table {
+        let path = format!("{path}.{}", key.get_ref());
+        match key.get_ref().as_ref() {
+            "host" => host = reader.text(&path, node).map(|text| reader.path(&text)),
+            "guest" => guest = reader.text(&path, node),
+            "write" => match node.get_ref().as_bool() {
+                Some(value) => write = value,
+                None => reader.refuse(node, format!("{path}: must be true or false")),
+            },
+            _ => reader.refuse(key, format!("{path}: no such key; there are host, guest and write")),
+        }
+    }
+    let (Some(host), Some(guest)) = (host, guest) else {
+        reader.refuse(
+            node,
+            format!("{path}: each directory needs `host` (the folder) and `guest` (its name in the sandbox)"),
+        );
+        return None;
+    };
+    if !guest.starts_with('/') || guest.split('/').any(|part| part == "..") {
+        reader.refuse(node, format!("{path}.guest: {guest:?} must be an absolute path without \"..\""));
+    }
+    Some(DirGrant { host, guest, write })
+}
+
+fn destination(text: &str) -> Result<HttpGrant, String> {
+    text.parse().map_err(|error: crate::runtime::policy::GrantError| error.to_string())
+}
+
+fn variable(name: &str) -> Result<String, String> {
+    if name.is_empty() || name.contains(['=', '\0']) {
+        return Err(format!("{name:?} must be the name of an environment variable"));
+    }
+    Ok(name.to_owned())
+}

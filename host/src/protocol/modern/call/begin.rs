@@ -1,0 +1,167 @@
+//! The beginning of a `tools/call`: which version of a tool it is about, and whether it may be called like this.
+//!
+//! A call that goes on from a state goes on with the version that it began with, whatever is offered by now.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
+use serde_json::value::RawValue;
+use tokio::time::Instant;
+
+use super::super::meta::Client;
+use super::super::state::{Answers, Binding};
+use super::super::{Request, declared, refused};
+use super::{Conversation, Work};
+use crate::domain::Json;
+use crate::domain::call::ClientFeature;
+use crate::domain::requestor::Requestor;
+use crate::domain::tool::TaskSupport;
+use crate::protocol::digest::digest;
+use crate::protocol::error::RpcError;
+use crate::protocol::exchange::talk;
+use crate::protocol::{Declared, Exchange, Shared, arguments, jsonrpc};
+use crate::runtime::ToolEntry;
+use crate::tasks::{self, CallRequest};
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Params<'a> {
+    name: String,
+    #[serde(borrow)]
+    arguments: Option<&'a RawValue>,
+}
+
+/// What a request brings to go on where another one ended.
+pub(in super::super) struct Rounds {
+    pub(in super::super) fresh: Answers,
+    pub(in super::super) state: Option<String>,
+}
+
+impl Rounds {
+    pub(in super::super) fn read(params: Option<&RawValue>) -> Result<Self, RpcError> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Params<'a> {
+            #[serde(borrow, default, deserialize_with = "present")]
+            input_responses: Option<&'a RawValue>,
+            request_state: Option<String>,
+        }
+        let Params { input_responses, request_state } = jsonrpc::params(params)?;
+        let fresh = match input_responses {
+            Some(raw) => serde_json::from_str(raw.get())
+                .map_err(|_| RpcError::invalid_params("inputResponses must be an object of answers by key"))?,
+            None => Answers::new(),
+        };
+        Ok(Self { fresh, state: request_state })
+    }
+}
+
+/// Keeps `null` apart from an absent member.
+fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
+    <&RawValue>::deserialize(deserializer).map(Some)
+}
+
+/// `tools/call`.
+pub(in super::super) fn call(request: Request<'_>) -> Result<Exchange, RpcError> {
+    let params: Params<'_> = jsonrpc::params(request.params)?;
+    let Rounds { fresh, state } = Rounds::read(request.params)?;
+    let asked = Asked {
+        shared: Arc::clone(request.shared),
+        requestor: request.requestor,
+        client: request.client,
+        declared: request.declared.cloned(),
+        name: params.name,
+        arguments: params.arguments.map(RawValue::to_owned),
+        fresh,
+    };
+    let id = request.id;
+    let Some(state) = state else {
+        let tool = asked.offered()?;
+        let conversation = asked.conversation(&tool)?;
+        return Ok(talk(|outlet| async move { Some(conversation.answer(&id, None, &outlet).await) }));
+    };
+    Ok(talk(|outlet| async move {
+        let conversation = match asked.begun_with(&state).await {
+            Ok(tool) => asked.conversation(&tool),
+            Err(error) => Err(error),
+        };
+        Some(match conversation {
+            Ok(conversation) => conversation.answer(&id, Some(state), &outlet).await,
+            Err(error) => refused(&id, &error),
+        })
+    }))
+}
+
+/// A request, as far as it does not depend on the tool.
+struct Asked {
+    shared: Arc<Shared>,
+    requestor: Requestor,
+    client: Client,
+    declared: Option<Declared>,
+    name: String,
+    arguments: Option<Box<RawValue>>,
+    fresh: Answers,
+}
+
+impl Asked {
+    /// The tool as it is offered now.
+    fn offered(&self) -> Result<Arc<ToolEntry>, RpcError> {
+        let offered = self.shared.tasks.catalog().get(&self.name).cloned();
+        offered.ok_or_else(|| {
+            let name: String = self.name.chars().take(128).collect();
+            RpcError::invalid_params(format!("Unknown tool: {name}"))
+        })
+    }
+
+    /// The tool as it was offered when the call began that a state is of. What cannot be opened is refused later, in the words for
+    /// that.
+    async fn begun_with(&self, state: &str) -> Result<Arc<ToolEntry>, RpcError> {
+        let arguments = self.arguments.as_deref().map_or("{}", RawValue::get);
+        let arguments: Option<Value> = serde_json::from_str(arguments).ok();
+        let version = arguments.and_then(|arguments| {
+            let binding = Binding { requestor: &self.requestor, tool: &self.name, arguments: digest(&arguments) };
+            self.shared.modern.rounds.sealer.open(&binding, state)?.version()
+        });
+        let offered = self.offered();
+        match (version, offered) {
+            (Some(version), offered) if !offered.as_ref().is_ok_and(|tool| tool.plugin == version) => {
+                let tool = self.shared.tasks.tool(&version, &self.name).await;
+                tool.ok_or_else(|| {
+                    RpcError::invalid_params(
+                        "the version of the plugin that this call began with is gone; call the tool again without requestState",
+                    )
+                })
+            }
+            (_, offered) => offered,
+        }
+    }
+
+    fn conversation(self, tool: &Arc<ToolEntry>) -> Result<Conversation, RpcError> {
+        let Self { shared, requestor, client, declared, name: _, arguments, fresh } = self;
+        if tool.tool.task_support == TaskSupport::Required {
+            client.check_tasks()?;
+        }
+        let arguments = arguments::object(tool, arguments.as_deref())?;
+        if let Some(declared) = &declared {
+            declared::check_params(declared, &tool.tool.input_schema, arguments)?;
+        }
+        let promotable =
+            tool.tool.task_support == TaskSupport::Optional && client.features.contains(ClientFeature::Tasks);
+        let patience = Duration::from_millis(tool.limits.promote_after_ms);
+        let call = CallRequest {
+            tool: Arc::clone(tool),
+            arguments: Json::new(arguments),
+            client: tasks::Client {
+                features: client.features,
+                log_level: client.log_level,
+                wants_progress: client.progress_token.is_some(),
+            },
+            related: client.related.clone(),
+        };
+        let mut conversation = Conversation::new(shared, requestor, Work::Tool(call), client, fresh);
+        conversation.promote_at = promotable.then(|| Instant::now() + patience);
+        Ok(conversation)
+    }
+}
