@@ -38,7 +38,7 @@ impl Course {
         self.calls.fetch_add(1, Ordering::SeqCst);
         let is = |version: usize| said.contains(markers[version]);
         assert!(is(0) || is(1), "no version says {said:?}");
-        if begun.0 == begun.1 && begun.0 % 2 == 0 {
+        if begun.0 == begun.1 && begun.0.is_multiple_of(2) {
             self.certain.fetch_add(1, Ordering::SeqCst);
             let active = usize::try_from(begun.0 / 2 % 2).expect("0 or 1");
             assert!(is(active), "after {} switches a call said {said:?}", begun.0 / 2);
@@ -134,7 +134,7 @@ fn percentile(times: &mut [Duration], percent: usize) -> Duration {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn no_call_fails_and_none_is_on_a_wrong_version() {
     let limits = "[limits]\nrequests_per_second = 100000\ntask_creations_per_second = 100000\n\
-        tasks_stored_per_requestor = 1000000";
+        tasks_stored_per_requestor = 1000000\ntasks_stored_per_tenant = 1000000";
     let setup = Setup::with(&["text", "desk"]).config(limits);
     let host = setup.start().await;
     let mut versions = [Vec::new(), Vec::new()];

@@ -29,7 +29,8 @@ pub fn keys_help() -> String {
          the environment over the file. A default that is over a limit that you lowered follows it down. Relative\n\
          paths in the file start at the file's folder.\n\
          [tenant.NAME.limits] takes the keys of [limits], [plugin.call] and [plugin.tool.NAME] those of [call], except\n\
-         the ones marked (host).\n",
+         the ones marked (host). [plugin.tool.NAME] also takes task_support and, where the tools are the functions of a\n\
+         component that knows nothing of this host, title, description and annotations.\n",
     );
     let mut section = "";
     for key in keys::all() {

@@ -198,6 +198,14 @@ fn validator(schema: &Value) -> Validator {
     Validator::compile(&schema.to_string()).unwrap()
 }
 
+/// What no schema says: how base64 is written, and the last digits of the largest numbers.
+const NOT_IN_SCHEMAS: [&str; 4] = [
+    "is not base64",
+    "is not a number of 32 bits",
+    "is not an integer from -9223372036854775808 to 9223372036854775807",
+    "is not an integer from 0 to 18446744073709551615",
+];
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
 
@@ -214,7 +222,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_read_fits_the_schema_and_nothing_makes_the_reader_panic((shape, json) in damaged()) {
+    fn the_reader_and_the_schema_take_the_same((shape, json) in damaged()) {
         let parameters = parameter(&shape);
         let arguments = json!({"x": [json]});
         let fits = validator(&schema::input(&parameters)).check(&arguments);
@@ -225,7 +233,11 @@ proptest! {
                 let again = value::arguments(&parameters, &json!({"x": written})).unwrap();
                 prop_assert_eq!(read, again);
             }
-            Err(misfit) => prop_assert!(misfit.to_string().starts_with("/x/0"), "{}", misfit),
+            Err(misfit) => {
+                let misfit = misfit.to_string();
+                prop_assert!(misfit.starts_with("/x/0"), "{}", misfit);
+                prop_assert!(fits.is_err() || NOT_IN_SCHEMAS.iter().any(|known| misfit.contains(known)), "{:?}: {}", shape, misfit);
+            }
         }
     }
 
