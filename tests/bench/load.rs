@@ -114,6 +114,14 @@ impl Measured {
         Self { per_second: times.len() as f64 / elapsed.as_secs_f64(), times }
     }
 
+    /// Several turns of the same length as one measurement.
+    pub(crate) fn of_turns(turns: Vec<Self>) -> Self {
+        let per_second = turns.iter().map(|turn| turn.per_second).sum::<f64>() / turns.len() as f64;
+        let mut times: Vec<_> = turns.into_iter().flat_map(|turn| turn.times).collect();
+        times.sort_unstable();
+        Self { per_second, times }
+    }
+
     /// In microseconds; `part` is 0.5 for the median.
     pub(crate) fn quantile_us(&self, part: f64) -> f64 {
         let at = ((self.times.len() as f64 * part) as usize).min(self.times.len().saturating_sub(1));
