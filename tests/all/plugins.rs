@@ -231,31 +231,40 @@ async fn calls_stay_on_the_version_that_they_began_with() {
 
 #[tokio::test]
 async fn queued_and_idempotent_tasks_keep_their_version_over_a_restart() {
-    let setup = Setup::new()
-        .plugin("desk", "on_restart = \"rerun\"")
-        .config("[limits]\ntasks_running_per_requestor = 1\ncalls_running_per_requestor = 1");
+    let setup = Setup::with(&["desk"])
+        .plugin("primes", "on_restart = \"rerun\"")
+        .config("[limits]\ntasks_running_per_requestor = 1\ncalls_running_per_requestor = 1\n[call]\ncpu_ms = 600000");
     let host = setup.start().await;
     let client = Client::connect(&host).await;
-    let running = client.task("wait", json!({"ms": 600_000})).await;
+    let computing = client.task("count_primes", json!({"below": 1_000_000_000_000_u64})).await;
     let queued = client.task("book_trip", json!({})).await;
     add(&setup, "desk", &second_desk(&setup)).await;
-    let drains = command::json(&["plugin", "versions", "desk"], &setup.data()).await;
-    let draining = drains["versions"].as_array().expect("a list").iter().find(|line| line["state"] == "draining");
-    assert!(draining.is_some_and(|line| line["tasks"] == 2), "{drains}");
+    let another = file(&setup, "primes-2", &variant("primes", "primes", "prim3s"));
+    let arguments = ["plugin", "add", &another, "--name", "primes", "--accept"];
+    assert_eq!(command::json(&arguments, &setup.data()).await["done"], true);
+    let tasks_of_drained = async |name: &str| {
+        let shown = command::json(&["plugin", "versions", name], &setup.data()).await;
+        let drains =
+            shown["versions"].as_array().expect("a list").iter().find(|line| line["state"] == "draining").cloned();
+        drains.unwrap_or_else(|| panic!("nothing drains: {shown}"))["tasks"].clone()
+    };
+    assert_eq!((tasks_of_drained("desk").await, tasks_of_drained("primes").await), (json!(1), json!(1)));
     host.kill().await;
 
     let host = setup.start().await;
     let (client, modern) = (Client::connect(&host).await, Modern::full(&host, None));
-    let now = client.about("tasks/get", &running).await.expect("it is there");
-    if now["status"] == "working" {
-        client.about("tasks/cancel", &running).await.expect("it is cancelled");
-    }
+    assert_eq!(client.about("tasks/get", &computing).await.expect("it is there")["status"], "working");
+    assert_eq!(tasks_of_drained("primes").await, 1, "it runs again, on the version that it was created with");
+    client.about("tasks/cancel", &computing).await.expect("it is cancelled");
     assert!(book(&modern, &queued).await.contains(SEATS.0), "the version that it was created with");
     let fresh = client.task("book_trip", json!({})).await;
     assert!(book(&modern, &fresh).await.contains(SEATS.1));
-    until("the old version to retire", async || {
-        let versions = command::json(&["plugin", "versions", "desk"], &setup.data()).await;
-        versions["versions"].as_array()?.iter().any(|line| line["state"] == "retired").then_some(())
+    until("the old versions to retire", async || {
+        for name in ["desk", "primes"] {
+            let versions = command::json(&["plugin", "versions", name], &setup.data()).await;
+            versions["versions"].as_array()?.iter().find(|line| line["state"] == "retired")?;
+        }
+        Some(())
     })
     .await;
 }
@@ -337,38 +346,52 @@ async fn a_list_that_a_plugin_changes_is_another_list_in_both_eras() {
 async fn a_kill_in_the_middle_of_a_switch_leaves_one_version() {
     let setup = Setup::with(&["text"]);
     let host = setup.start().await;
+    let data = setup.data();
     add(&setup, "text", &second_text(&setup)).await;
-    let versions = [listed(&setup, "text").await["active"].clone(), listed(&setup, "text").await["previous"].clone()];
-    let [second, first] = versions.map(|digest| digest.as_str().expect("a digest").to_owned());
+    let line = listed(&setup, "text").await;
+    let digest = |value: &Value| value.as_str().expect("never none").to_owned();
+    let [second, first] = [digest(&line["active"]), digest(&line["previous"])];
     host.terminate().await;
     let (mut switched, mut kept) = (0, 0);
     let mut active = second.clone();
-    for round in 0..rounds(8, 200) {
+    for round in 0..rounds(12, 200) {
         let host = setup.start().await;
-        let target = if active == second { &first } else { &second };
-        let target = format!("text@{target}");
-        let data = setup.data();
+        // In turns: a version that is ready, and one that has to be taken in, compiled and checked first.
+        let is_new = round % 2 == 1;
+        let text = format!("The texts are the {round:04}.");
+        let arguments = if is_new {
+            vec!["add".to_owned(), file(&setup, "new", &variant("text", FIRST, &text)), "--name".into(), "text".into()]
+        } else {
+            vec!["activate".to_owned(), format!("text@{}", if active == second { &first } else { &second })]
+        };
+        let command_data = data.clone();
         let switch = tokio::spawn(async move {
-            let arguments = ["plugin", "activate", &target, "--json", "--data"];
-            command::output(&mut command::bulkhead(), &arguments, Some(&data)).await.status.success()
+            let mut all = vec!["plugin"];
+            all.extend(arguments.iter().map(String::as_str));
+            all.extend(["--json", "--data"]);
+            command::output(&mut command::bulkhead(), &all, Some(&command_data)).await.status.success()
         });
-        // A command takes some milliseconds; the kill comes somewhere in them.
-        tokio::time::sleep(Duration::from_millis(u64::from(round * 7 % 40))).await;
+        // Somewhere in the milliseconds that the command takes, or in the time that the compiler takes.
+        let (step, span) = if is_new { (97, 1_500) } else { (7, 40) };
+        tokio::time::sleep(Duration::from_millis(u64::from(round * step % span))).await;
         host.kill().await;
         let acknowledged = switch.await.expect("the command ends");
         let host = setup.start().await;
         let line = listed(&setup, "text").await;
-        let now = line["active"].as_str().expect("never none").to_owned();
-        assert!(now == first || now == second, "{line}");
         assert_eq!(line["state"], "active", "{line}");
+        let now = digest(&line["active"]);
         assert!(!acknowledged || now != active, "what was acknowledged is there");
-        let expected = if now == first { FIRST } else { SECOND };
-        assert_eq!(said(&Client::connect(&host).await).await, expected, "what is listed is what runs");
+        let said = said(&Client::connect(&host).await).await;
         if now == active {
-            kept += 1
+            kept += 1;
         } else {
-            switched += 1
+            switched += 1;
+            assert!(!is_new || said == text, "the new version says {said:?}");
         }
+        if [&first, &second].contains(&&now) {
+            assert_eq!(said, if now == first { FIRST } else { SECOND }, "what is listed is what runs");
+        }
+        assert_eq!(command::json(&["plugin", "verify"], &data).await["sound"], true, "whatever is known is there");
         active = now;
         host.terminate().await;
     }

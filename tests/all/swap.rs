@@ -134,7 +134,7 @@ fn percentile(times: &mut [Duration], percent: usize) -> Duration {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn no_call_fails_and_none_is_on_a_wrong_version() {
     let limits = "[limits]\nrequests_per_second = 100000\ntask_creations_per_second = 100000\n\
-        tasks_stored_per_requestor = 1000000";
+        tasks_stored_per_requestor = 1000000\ntasks_stored_per_tenant = 1000000";
     let setup = Setup::with(&["text", "desk"]).config(limits);
     let host = setup.start().await;
     let mut versions = [Vec::new(), Vec::new()];

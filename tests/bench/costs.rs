@@ -73,7 +73,10 @@ pub(crate) async fn sandbox_alone(plan: &Plan, report: &mut Report) -> anyhow::R
     }
     let measured = Measured::new(begin.elapsed(), times);
     let made_of = format!("p99 {:.0} µs; with the way to the guests' threads and back", measured.quantile_us(0.99));
-    report.add("sandbox alone, a call, median", made_of, measured.quantile_us(0.5), "µs", Budget::AtMost(45.0));
+    // Without swap the host resets the slots of its pool in place, which is quicker.
+    let can_swap = std::fs::read_to_string("/proc/swaps").map_or(true, |swaps| swaps.lines().count() > 1);
+    let budget = Budget::AtMost(if can_swap { 45.0 } else { 25.0 });
+    report.add("sandbox alone, a call, median", made_of, measured.quantile_us(0.5), "µs", budget);
     Ok(())
 }
 

@@ -82,7 +82,7 @@ pub(crate) async fn calls(plan: &Plan, report: &mut Report) -> anyhow::Result<()
 
 /// A fast call of a tool that may become a task, by clients that know tasks and by clients that do not.
 pub(crate) async fn promotion(plan: &Plan, report: &mut Report) -> anyhow::Result<()> {
-    const ROUNDS: u32 = 4;
+    const ROUNDS: u32 = 8;
     let host = Setup::with(&["primes"]).config(UNLIMITED).start().await;
     let with = json!({"extensions": {TASKS: {}}});
     let fast = |capabilities: Value| {
@@ -101,10 +101,16 @@ pub(crate) async fn promotion(plan: &Plan, report: &mut Report) -> anyhow::Resul
     tokio::time::sleep(Duration::from_secs(1)).await;
     let before = written(&host)?;
     let (mut promotable, mut plain) = (0.0, 0.0);
-    for _ in 0..ROUNDS {
-        for (capabilities, rate) in [(with.clone(), &mut promotable), (json!({}), &mut plain)] {
+    for round in 0..ROUNDS {
+        let mut turns = [(with.clone(), &mut promotable), (json!({}), &mut plain)];
+        // Whoever goes first in one round goes last in the next: what gets slower or faster meanwhile does so for both.
+        if round % 2 == 1 {
+            turns.reverse();
+        }
+        for (capabilities, rate) in turns {
             let to_host = connections(&host.url, "tools/call", "count_primes").await?;
-            *rate += load::drive(to_host, plan.each / 4, fast(capabilities)).await?.per_second / f64::from(ROUNDS);
+            let measured = load::drive(to_host, plan.each / ROUNDS, fast(capabilities)).await?;
+            *rate += measured.per_second / f64::from(ROUNDS);
         }
     }
     // What waits to be written is on its way within a second.

@@ -57,7 +57,7 @@ pub(crate) struct SourceArguments {
     /// The data directory [default: ./bulkhead-data]
     #[arg(long, value_name = "DIR")]
     pub(crate) data: Option<PathBuf>,
-    /// A component to load; may be given more than once
+    /// A component to load, whatever version the data directory remembers; may be given more than once
     #[arg(long = "plugin", value_name = "FILE")]
     pub(crate) plugins: Vec<PathBuf>,
     /// A folder whose *.wasm files are loaded; may be given more than once

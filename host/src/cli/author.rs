@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use bulkhead_author::{Language, Options};
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::{EXIT_FAILED, EXIT_USAGE, check, complain, say};
+use super::{EXIT_FAILED, EXIT_USAGE, check, complain, dev, say};
 
 /// What authors of plugins do.
 #[derive(Debug, Subcommand)]
@@ -17,6 +17,8 @@ pub(crate) enum AuthorCommand {
     Build(BuildArguments),
     /// Say everything that a host would refuse in a component, and what it would be better with
     Check(CheckArguments),
+    /// Serve a project, and build and switch again whenever its sources change
+    Dev(DevArguments),
 }
 
 /// What a plugin is written in.
@@ -85,11 +87,36 @@ pub(crate) struct CheckArguments {
     pub(super) strict: bool,
 }
 
+/// Serve a project, and build and switch again whenever its sources change.
+///
+/// Starts a host of its own, with its logs on stderr: what the plugin prints is shown there, unless BULKHEAD_LOG_LEVEL says
+/// otherwise. What does not build or is refused is said, and the version before goes on serving. Ctrl-C ends both.
+#[derive(Args, Debug)]
+#[command(after_long_help = "Example:\n  bulkhead plugin dev trip-planner")]
+pub(crate) struct DevArguments {
+    /// The project's folder
+    #[arg(value_name = "DIR", default_value = ".")]
+    pub(super) dir: PathBuf,
+    /// The address to listen on; port 0 picks a free one
+    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8808")]
+    pub(super) listen: String,
+    /// The host's data directory [default: DIR/.bulkhead-dev]
+    #[arg(long, value_name = "DIR")]
+    pub(super) data: Option<PathBuf>,
+    /// A clone of Bulkhead, for its interface and SDK [default: DIR/bulkhead]
+    #[arg(long, value_name = "DIR")]
+    pub(super) sdk: Option<PathBuf>,
+    /// Passed on to Cargo
+    #[arg(last = true, value_name = "ARGUMENT")]
+    pub(super) cargo: Vec<String>,
+}
+
 pub(crate) async fn run(command: AuthorCommand) -> anyhow::Result<ExitCode> {
     match command {
         AuthorCommand::New(arguments) => Ok(new(&arguments)),
         AuthorCommand::Build(arguments) => Ok(tokio::task::spawn_blocking(move || build(arguments)).await?),
         AuthorCommand::Check(arguments) => check::run(arguments).await,
+        AuthorCommand::Dev(arguments) => dev::run(arguments).await,
     }
 }
 

@@ -5,6 +5,7 @@ mod args;
 mod author;
 mod call;
 mod check;
+mod dev;
 mod host;
 mod inspect;
 mod logging;

@@ -67,7 +67,7 @@ impl Inner {
         alias: Option<String>,
     ) -> Result<Option<Task>, Error> {
         if request.output.is_some() {
-            return self.record(requestor, &request, Active::Queued, (random()?, CallId(random()?)), alias).await;
+            return self.record(requestor, &request, Active::Queued, seed_and_id()?, alias).await;
         }
         let permit = self.admission.try_permit(requestor, Purpose::Task);
         let place = match &permit {
