@@ -365,7 +365,7 @@ pub(crate) enum TasksCommand {
         /// Its id
         #[arg(value_name = "ID")]
         id: String,
-        /// What its requestor reads as its status [default: paused by the operator]
+        /// What its requestor reads as its status, in clients that know of pauses [default: paused by the operator]
         #[arg(long, value_name = "TEXT")]
         message: Option<String>,
         #[command(flatten)]
