@@ -209,6 +209,38 @@ async fn an_operator_sees_and_cancels_everybodys_tasks() {
 }
 
 #[tokio::test]
+async fn an_operator_pauses_and_resumes_a_task_with_and_without_a_host() {
+    let setup = Setup::with(&["primes"]);
+    let token = setup.token("alice", "acme").await;
+    let host = setup.start().await;
+    let client = Client::connect_as(&host, Some(&token), json!({})).await;
+    let loops = client.task("count_primes", json!({"below": 1_000_000_000_000_u64})).await;
+    client.until_status(&loops, "working").await;
+    let data = setup.data();
+    let paused = command::json(&["tasks", "pause", &loops], &data).await;
+    assert_eq!((&paused["status"], &paused["status_message"]), (&json!("paused"), &json!("paused by the operator")));
+    let seen = client.about("tasks/get", &loops).await.expect("it is there");
+    // This client knows nothing of pauses: it sees the status before, and that it is paused.
+    assert_eq!((&seen["status"], &seen["statusMessage"]), (&json!("working"), &json!("paused")));
+    let again = command::output(&mut command::bulkhead(), &["tasks", "pause", &loops, "--data"], Some(&data)).await;
+    assert!(String::from_utf8_lossy(&again.stderr).contains("already paused"), "{again:?}");
+    let resumed = command::json(&["tasks", "resume", &loops], &data).await;
+    assert_eq!((&resumed["status"], &resumed["status_message"]), (&json!("running"), &json!(null)));
+    command::json(&["tasks", "pause", &loops, "--message", "until the disk is larger"], &data).await;
+
+    let setup = host.kill().await;
+    let shown = command::json(&["tasks", "show", &loops], &data).await;
+    assert_eq!((&shown["status"], &shown["status_message"]), (&json!("paused"), &json!("until the disk is larger")));
+    assert_eq!(command::json(&["tasks", "resume", &loops], &data).await["status"], "running", "also without a host");
+    let paused = command::json(&["tasks", "pause", &loops], &data).await;
+    assert_eq!(paused["status"], "paused");
+    command::json(&["tasks", "cancel", &loops], &data).await;
+    let host = setup.start().await;
+    let client = Client::connect_as(&host, Some(&token), json!({})).await;
+    client.until_status(&loops, "cancelled").await;
+}
+
+#[tokio::test]
 async fn the_store_is_checked_exported_and_backed_up_with_and_without_a_host() {
     let setup = Setup::with(&["primes"]);
     let host = setup.start().await;

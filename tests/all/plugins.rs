@@ -295,6 +295,54 @@ async fn clients_hear_of_another_list_and_of_nothing_else() {
 }
 
 #[tokio::test]
+async fn a_list_that_a_plugin_changes_is_another_list_in_both_eras() {
+    let setup = Setup::new();
+    let lists = setup.path("lists");
+    std::fs::create_dir(&lists).expect("a folder");
+    let grant = format!("[plugin.grants]\ndirectories = [{{ host = {lists:?}, guest = \"/lists\", write = false }}]");
+    let host = setup.plugin("probe", &grant).start().await;
+    let client = Client::connect(&host).await;
+    let modern = Modern::plain(&host, None);
+    let mut stream = client.listen().await;
+    let filter = json!({"notifications": {"toolsListChanged": true}});
+    let mut listening = modern.send("subscriptions/listen", filter).await;
+    listening.next().await.expect("an acknowledgement");
+    let names = |listed: Value| -> Vec<String> {
+        let tools = listed["tools"].as_array().expect("a list").iter();
+        tools.map(|tool| tool["name"].as_str().expect("a name").to_owned()).collect()
+    };
+    let change = async || client.call("tools/call", json!({"name": "change_tools", "arguments": {}})).await;
+    // Who only says so changes nothing, and nobody hears of it.
+    change().await.expect("a result");
+    for stream in [&mut stream, &mut listening] {
+        assert!(tokio::time::timeout(Duration::from_millis(700), stream.next()).await.is_err(), "nothing");
+    }
+    for there in [true, false] {
+        if there {
+            std::fs::write(lists.join("tool"), "extra\nComes and goes.").expect("a file");
+        } else {
+            std::fs::remove_file(lists.join("tool")).expect("it was there");
+        }
+        change().await.expect("a result");
+        for stream in [&mut stream, &mut listening] {
+            let heard = stream.next().await.expect("a notification");
+            assert_eq!(heard["method"], "notifications/tools/list_changed");
+        }
+        let legacy = names(client.call("tools/list", json!({})).await.expect("a list"));
+        let now = names(modern.result("tools/list", json!({})).await);
+        assert_eq!((legacy.contains(&"extra".to_owned()), now.contains(&"extra".to_owned())), (there, there));
+        if there {
+            let called = json!({"name": "extra", "arguments": {}});
+            assert_eq!(
+                client.call("tools/call", called.clone()).await.expect("a result")["content"][0]["text"],
+                "changing"
+            );
+            assert_eq!(modern.result("tools/call", called).await["content"][0]["text"], "changing");
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_kill_in_the_middle_of_a_switch_leaves_one_version() {
     let setup = Setup::with(&["text"]);
     let host = setup.start().await;

@@ -26,7 +26,14 @@ use tests::relay::{self, Era, Relay};
 use tests::wait::{soon, until};
 use tests::{Client, Setup};
 
-const PLUGINS: [&str; 4] = ["text", "primes", "desk", "conformance"];
+/// The plugin `conformance` changes its lists in a folder of its own.
+fn setup() -> Setup {
+    let setup = Setup::with(&["text", "primes", "desk"]);
+    let lists = setup.path("lists");
+    std::fs::create_dir(&lists).expect("a folder");
+    let grant = format!("[plugin.grants]\ndirectories = [{{ host = {lists:?}, guest = \"/lists\", write = true }}]");
+    setup.plugin("conformance", &grant)
+}
 
 /// What a user fills in, by the fields of the form.
 fn filled(schema: &Value) -> Value {
@@ -212,7 +219,7 @@ async fn everything(session: Session) {
 
 #[tokio::test]
 async fn the_modern_rust_sdk_client_works_over_http() {
-    let host = Setup::with(&PLUGINS).start().await;
+    let host = setup().start().await;
     let relay = Relay::before(&host).await;
     Box::pin(everything(over_http(&relay.url, Desk::new(true)).await)).await;
     let (legacy, modern) = relay.witness.content();
@@ -221,7 +228,7 @@ async fn the_modern_rust_sdk_client_works_over_http() {
 
 #[tokio::test]
 async fn the_modern_rust_sdk_client_works_over_stdio() {
-    let setup = Setup::with(&PLUGINS);
+    let setup = setup();
     let pipe = relay::pipe(&setup, Era::Modern);
     let serving = Desk::new(true).serve_with_lifecycle(pipe.ends, modern());
     let session = soon("discovery", serving).await.expect("it is discovered");
@@ -232,7 +239,7 @@ async fn the_modern_rust_sdk_client_works_over_stdio() {
 
 #[tokio::test]
 async fn a_modern_client_without_tasks_is_answered_plainly_or_refused() {
-    let host = Setup::with(&PLUGINS).start().await;
+    let host = setup().start().await;
     let relay = Relay::before(&host).await;
     let session = over_http(&relay.url, Desk::new(false)).await;
     assert_eq!(plain(&session, "wait", json!({"ms": 1_300})).await["structuredContent"]["waited_ms"], 1_300);
@@ -245,7 +252,7 @@ async fn a_modern_client_without_tasks_is_answered_plainly_or_refused() {
 
 #[tokio::test]
 async fn one_process_serves_a_client_of_each_era_at_the_same_time() {
-    let mut host = Setup::with(&PLUGINS).start().await;
+    let mut host = setup().start().await;
     let relay = Relay::before(&host).await;
     host.url.clone_from(&relay.url);
     let session = over_http(&relay.url, Desk::new(true)).await;

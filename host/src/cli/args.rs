@@ -41,7 +41,7 @@ pub(crate) enum Subcommand {
         #[command(subcommand)]
         command: StoreCommand,
     },
-    /// See and cancel everybody's tasks
+    /// See, cancel, pause and resume everybody's tasks
     Tasks {
         #[command(subcommand)]
         command: TasksCommand,
@@ -354,6 +354,25 @@ pub(crate) enum TasksCommand {
     },
     /// Cancel a task
     Cancel {
+        /// Its id
+        #[arg(value_name = "ID")]
+        id: String,
+        #[command(flatten)]
+        operate: OperateArguments,
+    },
+    /// Stop a task for a while; it keeps its memory and uses no CPU
+    Pause {
+        /// Its id
+        #[arg(value_name = "ID")]
+        id: String,
+        /// What its requestor reads as its status, in clients that know of pauses [default: paused by the operator]
+        #[arg(long, value_name = "TEXT")]
+        message: Option<String>,
+        #[command(flatten)]
+        operate: OperateArguments,
+    },
+    /// Let a paused task go on, whoever paused it
+    Resume {
         /// Its id
         #[arg(value_name = "ID")]
         id: String,

@@ -155,8 +155,8 @@ impl Host {
     /// Opens the control socket in the data directory.
     pub(crate) fn listen_to_operators(&mut self, data: &Path) -> anyhow::Result<()> {
         let upkeep = Arc::new(SledUpkeep { store: Arc::clone(&self.store) });
-        let canceller = Arc::new(self.tasks.clone());
-        let operator = HostOperator::new(self.store.clone(), upkeep, canceller, Arc::clone(&self.clock))
+        let steward = Arc::new(self.tasks.clone());
+        let operator = HostOperator::new(self.store.clone(), upkeep, steward, Arc::clone(&self.clock))
             .with_plugins(self.plugins.clone());
         let attach = Arc::new(LocalStdio {
             protocol: Arc::clone(&self.protocol),

@@ -72,6 +72,14 @@ pub(crate) async fn tasks(command: TasksCommand) -> anyhow::Result<ExitCode> {
             let value = execute(&operate, Command::TasksCancel { id }, Absent::Refuse).await?;
             show(&operate, &value, || fields(&value));
         }
+        TasksCommand::Pause { id, message, operate } => {
+            let value = execute(&operate, Command::TasksPause { id, message }, Absent::Refuse).await?;
+            show(&operate, &value, || fields(&value));
+        }
+        TasksCommand::Resume { id, operate } => {
+            let value = execute(&operate, Command::TasksResume { id }, Absent::Refuse).await?;
+            show(&operate, &value, || fields(&value));
+        }
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -116,8 +124,8 @@ async fn execute_at(data: &Path, command: Command, absent: Absent) -> anyhow::Re
     let store = super::host::open_store(data).await?;
     let upkeep = Arc::new(super::upkeep::SledUpkeep { store: Arc::clone(&store) });
     let clock = Arc::new(SystemClock::default());
-    let canceller = Arc::new(Unattended { store: store.clone(), clock: clock.clone() });
-    let operator = HostOperator::new(store.clone(), upkeep, canceller, clock);
+    let steward = Arc::new(Unattended { store: store.clone(), clock: clock.clone() });
+    let operator = HostOperator::new(store.clone(), upkeep, steward, clock);
     let done = operator.execute(command).await;
     bulkhead::store::TaskStore::close(&*store).await?;
     Ok(done?)

@@ -72,6 +72,16 @@ pub enum Command {
     TasksCancel {
         id: String,
     },
+    /// Stops a task for a while, wherever it is.
+    TasksPause {
+        id: String,
+        /// What its requestor reads as its status.
+        message: Option<String>,
+    },
+    /// Lets a paused task go on, whoever paused it.
+    TasksResume {
+        id: String,
+    },
     PluginList,
     /// The versions of one plugin.
     PluginVersions {

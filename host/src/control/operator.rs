@@ -21,6 +21,9 @@ const TASKS_MAX: usize = 10_000;
 const PAGE_TASKS: usize = 256;
 /// Writers of one record that may come between; every retry means that another one won.
 const CONFLICTS_MAX: u32 = 100;
+/// What a task that an operator paused says, unless the operator has other words.
+const PAUSED: &str = "paused by the operator";
+const PAUSE_MESSAGE_BYTES_MAX: usize = 1_000;
 
 /// What only the engine behind the store can do for itself.
 #[async_trait]
@@ -35,38 +38,59 @@ pub trait Upkeep: Send + Sync + 'static {
     async fn backup(&self, directory: &Path) -> Result<Value, store::Error>;
 }
 
-/// Ends tasks.
+/// What an operator may order of a task.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Order {
+    Cancel,
+    /// The message is what its requestor reads as its status.
+    Pause {
+        message: String,
+    },
+    Resume,
+}
+
+/// Carries out orders.
 #[async_trait]
-pub trait Canceller: Send + Sync + 'static {
-    async fn cancel(&self, requestor: &Requestor, id: TaskId) -> Result<Task, tasks::Error>;
+pub trait Steward: Send + Sync + 'static {
+    async fn obey(&self, requestor: &Requestor, id: TaskId, order: Order) -> Result<Task, tasks::Error>;
 }
 
 #[async_trait]
-impl Canceller for Tasks {
-    async fn cancel(&self, requestor: &Requestor, id: TaskId) -> Result<Task, tasks::Error> {
-        Self::cancel(self, requestor, id).await
+impl Steward for Tasks {
+    async fn obey(&self, requestor: &Requestor, id: TaskId, order: Order) -> Result<Task, tasks::Error> {
+        match order {
+            Order::Cancel => self.cancel(requestor, id).await,
+            Order::Pause { message } => self.pause(requestor, id, Some(message)).await,
+            Order::Resume => self.resume(requestor, id).await,
+        }
     }
 }
 
-/// Ends tasks of a store that no host runs: there is nothing to stop, only a record to change.
+/// Changes tasks of a store that no host runs: there is nothing to stop or to wake, only a record to change.
 pub struct Unattended {
     pub store: Arc<dyn Store>,
     pub clock: Arc<dyn Clock>,
 }
 
 #[async_trait]
-impl Canceller for Unattended {
-    async fn cancel(&self, requestor: &Requestor, id: TaskId) -> Result<Task, tasks::Error> {
+impl Steward for Unattended {
+    async fn obey(&self, requestor: &Requestor, id: TaskId, order: Order) -> Result<Task, tasks::Error> {
         let failed = |error: store::Error| {
-            tracing::error!(task.id = %id, error = %error, "a task was not cancelled");
+            tracing::error!(task.id = %id, error = %error, "a task was not changed");
             tasks::Error::Host { incident: "offline".to_owned() }
+        };
+        let event = match order {
+            Order::Cancel => Event::Cancel,
+            Order::Pause { message } => Event::Pause { message: Some(message) },
+            Order::Resume => Event::Resume,
         };
         for _ in 0..CONFLICTS_MAX {
             let task = self.store.get(requestor, id).await.map_err(failed)?.ok_or(tasks::Error::NotFound)?;
-            let task = match lifecycle::step(&task, Event::Cancel, self.clock.now()) {
+            let task = match lifecycle::step(&task, event.clone(), self.clock.now()) {
                 Ok(task) => task,
                 Err(Refusal::Ended) => return Err(tasks::Error::Ended),
-                Err(_) => return Err(tasks::Error::Illegal("the task cannot be cancelled now")),
+                Err(Refusal::Illegal(why)) => return Err(tasks::Error::Illegal(why)),
+                Err(_) => return Err(tasks::Error::Illegal("the task cannot be changed now")),
             };
             match self.store.commit(Change { task, output: None }).await {
                 Err(store::Error::Conflict) => {}
@@ -81,7 +105,7 @@ impl Canceller for Unattended {
 pub struct HostOperator {
     store: Arc<dyn Store>,
     upkeep: Arc<dyn Upkeep>,
-    canceller: Arc<dyn Canceller>,
+    steward: Arc<dyn Steward>,
     clock: Arc<dyn Clock>,
     principals: Principals,
     plugins: Option<Plugins>,
@@ -91,11 +115,11 @@ impl HostOperator {
     pub fn new(
         store: Arc<dyn Store>,
         upkeep: Arc<dyn Upkeep>,
-        canceller: Arc<dyn Canceller>,
+        steward: Arc<dyn Steward>,
         clock: Arc<dyn Clock>,
     ) -> Self {
         let principals = Principals::new(Arc::clone(&store));
-        Self { store, upkeep, canceller, clock, principals, plugins: None }
+        Self { store, upkeep, steward, clock, principals, plugins: None }
     }
 
     /// With plugins to work on.
@@ -178,16 +202,35 @@ impl HostOperator {
         Ok(details(&task, &self.principals.names().await?))
     }
 
-    async fn cancel(&self, id: &str) -> Result<Value, ControlError> {
+    async fn order(&self, id: &str, order: Order) -> Result<Value, ControlError> {
         let task = self.find(id).await?;
-        let cancelled = self.canceller.cancel(&task.requestor, task.id).await.map_err(|error| match error {
-            tasks::Error::NotFound => ControlError::NotFound(format!("there is no task {id:?}")),
-            tasks::Error::Ended => ControlError::Invalid(format!("task {id} is over already")),
-            other => ControlError::Failed(other.to_string()),
-        })?;
-        tracing::info!(task.id = %cancelled.id, "an operator cancelled a task");
-        Ok(details(&cancelled, &self.principals.names().await?))
+        let changed =
+            self.steward.obey(&task.requestor, task.id, order.clone()).await.map_err(|error| match error {
+                tasks::Error::NotFound => ControlError::NotFound(format!("there is no task {id:?}")),
+                tasks::Error::Ended => ControlError::Invalid(format!("task {id} is over already")),
+                tasks::Error::Illegal(why) => ControlError::Invalid(format!("task {id}: {why}")),
+                other => ControlError::Failed(other.to_string()),
+            })?;
+        let done = match order {
+            Order::Cancel => "cancelled",
+            Order::Pause { .. } => "paused",
+            Order::Resume => "resumed",
+        };
+        tracing::info!(task.id = %changed.id, "an operator {done} a task");
+        Ok(details(&changed, &self.principals.names().await?))
     }
+}
+
+/// What a paused task says to its requestor.
+fn pause_message(message: Option<String>) -> Result<String, ControlError> {
+    let message = message.unwrap_or_else(|| PAUSED.to_owned());
+    let wrong = message.trim().is_empty() || message.len() > PAUSE_MESSAGE_BYTES_MAX;
+    if wrong || message.chars().any(char::is_control) {
+        return Err(ControlError::Invalid(format!(
+            "a message is one line of at most {PAUSE_MESSAGE_BYTES_MAX} bytes; its requestor reads it"
+        )));
+    }
+    Ok(message)
 }
 
 #[async_trait]
@@ -211,7 +254,11 @@ impl Operator for HostOperator {
                 self.list_tasks(requestor.as_deref(), tenant.as_deref(), count_max).await
             }
             Command::TasksShow { id } => self.show(&id).await,
-            Command::TasksCancel { id } => self.cancel(&id).await,
+            Command::TasksCancel { id } => self.order(&id, Order::Cancel).await,
+            Command::TasksPause { id, message } => {
+                self.order(&id, Order::Pause { message: pause_message(message)? }).await
+            }
+            Command::TasksResume { id } => self.order(&id, Order::Resume).await,
             command @ (Command::PluginList
             | Command::PluginVersions { .. }
             | Command::PluginStage { .. }

@@ -53,8 +53,8 @@ impl Attach for Shouting {
 fn operator(store: &Arc<MemoryStore>) -> HostOperator {
     let clock = Arc::new(ManualClock::at(1_000));
     let store: Arc<dyn Store> = store.clone();
-    let canceller = Arc::new(Unattended { store: store.clone(), clock: clock.clone() });
-    HostOperator::new(store, Arc::new(NoUpkeep), canceller, clock)
+    let steward = Arc::new(Unattended { store: store.clone(), clock: clock.clone() });
+    HostOperator::new(store, Arc::new(NoUpkeep), steward, clock)
 }
 
 async fn put_task(store: &MemoryStore, requestor: Requestor, id: u8) -> Task {
@@ -130,6 +130,20 @@ async fn operators_see_and_end_tasks_of_everybody() {
         let refused = operator.execute(Command::TasksShow { id }).await.unwrap_err();
         assert!(matches!(refused, ControlError::NotFound(_)), "{refused:?}");
     }
+    let pause = |message: Option<&str>| Command::TasksPause { id: second.clone(), message: message.map(str::to_owned) };
+    for wrong in ["", "two\nlines", &"x".repeat(1_001)] {
+        let refused = operator.execute(pause(Some(wrong))).await.unwrap_err();
+        assert!(matches!(refused, ControlError::Invalid(_)), "{refused:?}");
+    }
+    let paused = operator.execute(pause(None)).await.unwrap();
+    assert_eq!((&paused["status"], &paused["status_message"]), (&json!("paused"), &json!("paused by the operator")));
+    let again = operator.execute(pause(Some("once more"))).await.unwrap_err();
+    assert!(matches!(&again, ControlError::Invalid(why) if why.contains("already paused")), "{again:?}");
+    let resume = Command::TasksResume { id: second.clone() };
+    let resumed = operator.execute(resume.clone()).await.unwrap();
+    assert_eq!((&resumed["status"], &resumed["status_message"]), (&json!("queued"), &json!(null)));
+    let again = operator.execute(resume).await.unwrap_err();
+    assert!(matches!(&again, ControlError::Invalid(why) if why.contains("not paused")), "{again:?}");
     let cancelled = operator.execute(Command::TasksCancel { id: second.clone() }).await.unwrap();
     assert_eq!(cancelled["status"], json!("cancelled"));
     let again = operator.execute(Command::TasksCancel { id: second }).await.unwrap_err();

@@ -1,6 +1,6 @@
 //! What plugins need to know of the calls that run on them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use async_trait::async_trait;
 
@@ -15,6 +15,11 @@ use crate::tasks::{PluginHealth, Tasks, Withdrawal};
 pub trait Calls: Send + Sync + 'static {
     /// How many tasks that are not over belong to each version.
     async fn tasks(&self) -> Result<HashMap<PluginVersion, usize>, store::Error>;
+
+    /// Waits until versions say that lists of theirs are different now. Where nobody calls, none ever does.
+    async fn lists_said_to_differ(&self) -> HashMap<PluginVersion, HashSet<ListKind>> {
+        std::future::pending().await
+    }
 
     /// Tells clients that these lists are different now.
     fn lists_changed(&self, kinds: &[ListKind]);
@@ -36,6 +41,10 @@ pub trait Calls: Send + Sync + 'static {
 impl Calls for Tasks {
     async fn tasks(&self) -> Result<HashMap<PluginVersion, usize>, store::Error> {
         Ok(self.by_version())
+    }
+
+    async fn lists_said_to_differ(&self) -> HashMap<PluginVersion, HashSet<ListKind>> {
+        Tasks::lists_said_to_differ(self).await
     }
 
     fn lists_changed(&self, kinds: &[ListKind]) {

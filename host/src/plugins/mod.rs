@@ -9,6 +9,7 @@ mod calls;
 mod canonical;
 mod definition;
 mod difference;
+mod relist;
 mod schema;
 mod staging;
 mod start;

@@ -113,6 +113,11 @@ impl Plugins {
             inner.calls.quarantine_after(&plan.name, plan.policy.quarantine_after);
             match loaded {
                 Ok(plugin) => {
+                    let changed = inner.not_accepted(&state.book, &plugin, |_| true);
+                    if matches!(plan.origin, Origin::Known(_)) && !changed.is_empty() {
+                        refused.push(LoadError { plugin: plan.name, problems: changed });
+                        continue;
+                    }
                     if matches!(plan.origin, Origin::First) {
                         first.insert(plan.name);
                     }

@@ -20,8 +20,12 @@ const RETIRED_KEPT: usize = 8;
 const RETIRED_KEPT_MS: UnixMs = 3_600_000;
 
 impl Plugins {
-    /// Looks after versions that drain, until dropped.
+    /// Looks after versions that drain and lists that change, until dropped.
     pub async fn tend(&self) {
+        tokio::join!(self.tend_versions(), self.tend_lists());
+    }
+
+    async fn tend_versions(&self) {
         loop {
             let drains = match self.look().await {
                 Ok(drains) => drains,

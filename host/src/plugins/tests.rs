@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::*;
 use crate::domain::limits::CallLimits;
-use crate::runtime::policy::Grants;
+use crate::runtime::policy::{DirGrant, Grants};
 use crate::runtime::{Executor as _, ListKind, SandboxConfig, Source};
 use crate::store::memory::MemoryStore;
 use crate::tasks::PluginHealth;
@@ -78,6 +78,12 @@ struct World {
 
 /// A host on this store, as after a start.
 async fn start(store: &Arc<MemoryStore>, clock: &Arc<ManualClock>) -> World {
+    let (world, refused) = start_with(store, clock, policy()).await;
+    assert_eq!(refused, Vec::new());
+    world
+}
+
+async fn start_with(store: &Arc<MemoryStore>, clock: &Arc<ManualClock>, otherwise: Policy) -> (World, Vec<LoadError>) {
     let sandbox = Sandbox::new(SandboxConfig {
         data: Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/tmp/plugins"),
         calls_running_total: 8,
@@ -92,11 +98,10 @@ async fn start(store: &Arc<MemoryStore>, clock: &Arc<ManualClock>) -> World {
         sandbox: sandbox.clone(),
         calls: calls.clone(),
         clock: clock.clone(),
-        otherwise: policy(),
+        otherwise,
     };
     let (plugins, refused) = Plugins::start(options, Vec::new()).await.unwrap();
-    assert_eq!(refused, Vec::new());
-    World { plugins, sandbox, calls }
+    (World { plugins, sandbox, calls }, refused)
 }
 
 /// The component of `text`, with one text in it replaced, once `cargo xtask plugins` has built it.
@@ -120,6 +125,17 @@ async fn active(world: &World) -> Option<Digest> {
     let [line] = listed.try_into().unwrap();
     assert_eq!(published, line.active, "what is listed is what runs");
     line.active
+}
+
+/// The component of `probe`, which lists one more tool when a file says so.
+fn probe() -> Option<Candidate> {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/plugins/probe.wasm");
+    let Ok(bytes) = std::fs::read(&file) else {
+        eprintln!("NOT RUN: {} is not built (cargo xtask plugins)", file.display());
+        return None;
+    };
+    let name = Some("probe".to_owned());
+    Some(Candidate { name, fallback_name: None, bytes: bytes.into(), wit: None, source: "test".into() })
 }
 
 fn to(digest: [u8; 32]) -> Vec<Target> {
@@ -183,4 +199,65 @@ async fn lists_are_told_only_when_they_differ_and_versions_retire() {
     };
     assert!(matches!(world.plugins.stage(broken).await, Err(Error::Refused(_))));
     assert_eq!(world.plugins.list().await.unwrap().len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_plugin_that_says_so_is_listed_again_and_believed_within_what_was_accepted() {
+    let (Some(probe), Some(text)) = (probe(), text(SAME, SAME)) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let mut granting = policy();
+    let lists = DirGrant { host: folder.path().to_owned(), guest: "/lists".to_owned(), write: false };
+    granting.source.grants.directories.push(lists);
+    let (store, clock) = (Arc::new(MemoryStore::new()), Arc::new(ManualClock::at(1)));
+    let (world, _) = start_with(&store, &clock, granting.clone()).await;
+    let version = world.plugins.stage(probe).await.unwrap().version;
+    let other = world.plugins.stage(text).await.unwrap().version;
+    let targets = [&version, &other]
+        .map(|version| Target { name: version.name.clone(), version: Some(Digest(version.digest).to_string()) });
+    assert!(world.plugins.activate(&targets, false).await.unwrap().done);
+    world.calls.told.lock().unwrap().clear();
+    let file = folder.path().join("tool");
+    let relist = async |text: Option<&str>| {
+        match text {
+            Some(text) => std::fs::write(&file, text).unwrap(),
+            None => std::fs::remove_file(&file).unwrap(),
+        }
+        let result = world.plugins.relist(&version, &HashSet::from([ListKind::Tools])).await;
+        let told = std::mem::take(&mut *world.calls.told.lock().unwrap());
+        (result.map_err(|error| error.to_string()), told)
+    };
+    let described = |name: &str| world.sandbox.catalog().get(name).map(|entry| entry.tool.description.clone());
+    let changed = || vec![vec![ListKind::Tools]];
+
+    // A tool comes, and what was one table before stays one for whoever holds it.
+    let before = world.sandbox.catalog();
+    assert_eq!(relist(Some("extra\nOne.")).await, (Ok(()), changed()));
+    assert_eq!((described("extra").as_deref(), before.get("extra").is_none()), (Some("One."), true));
+    assert_eq!(relist(Some("extra\nOne.")).await, (Ok(()), vec![]), "the same list is told to nobody");
+    // Another definition, a wrong name and a name of another plugin are not taken over.
+    for (wrong, why) in
+        [("extra\nTwo.", "the tool extra changes: description"), ("a b\nOne.", "a b"), ("echo\nOne.", "echo")]
+    {
+        let (result, told) = relist(Some(wrong)).await;
+        assert!(result.as_ref().is_err_and(|error| error.contains(why)), "{wrong:?}: {result:?}");
+        assert_eq!((told, described("extra").as_deref()), (vec![], Some("One.")));
+    }
+    // Nor does a tool change by going and coming back; as it was accepted, it may.
+    assert_eq!(relist(None).await, (Ok(()), changed()));
+    assert_eq!(described("extra"), None);
+    let (result, told) = relist(Some("extra\nTwo.")).await;
+    assert!(result.is_err_and(|error| error.contains("extra is not the one that was accepted")) && told.is_empty());
+    assert_eq!(relist(Some("extra\nOne.")).await, (Ok(()), changed()));
+    // A version that is not active is on no list.
+    let stranger = PluginVersion { digest: [9; 32], ..version.clone() };
+    assert!(world.plugins.relist(&stranger, &HashSet::from([ListKind::Resources])).await.is_ok());
+    assert_eq!(*world.calls.told.lock().unwrap(), Vec::<Vec<ListKind>>::new());
+
+    // A start looks as closely.
+    std::fs::write(&file, "extra\nTwo.").unwrap();
+    let (again, refused) = start_with(&store, &clock, granting).await;
+    assert!(refused.iter().any(|error| error.to_string().contains("bulkhead plugin activate probe@")), "{refused:?}");
+    assert!(again.sandbox.catalog().get("extra").is_none() && again.sandbox.catalog().get("echo").is_some());
+    assert!(again.plugins.activate(&targets, false).await.unwrap().done, "the operator's word");
+    assert_eq!(again.sandbox.catalog().get("extra").unwrap().tool.description, "Two.");
 }

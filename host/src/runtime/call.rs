@@ -41,22 +41,34 @@ pub(super) struct Plugin {
     pub(super) granted: Arc<Granted>,
     /// By the name inside the plugin.
     pub(super) entries: Vec<Arc<ToolEntry>>,
+    pub(super) presence: Presence,
+}
+
+/// The calls of a version, whichever of its lists they found it in.
+#[derive(Clone)]
+pub(super) struct Presence {
     /// Running and waiting.
-    pub(super) calls: AtomicUsize,
-    /// Whether its calls have to end.
+    calls: Arc<AtomicUsize>,
+    /// Whether they have to end.
     pub(super) withdrawn: watch::Sender<bool>,
+}
+
+impl Default for Presence {
+    fn default() -> Self {
+        Self { calls: Arc::default(), withdrawn: watch::channel(false).0 }
+    }
 }
 
 impl Plugin {
     /// How many calls of it there are at this moment, running and waiting.
     pub(super) fn calls(&self) -> usize {
-        self.calls.load(Ordering::Acquire)
+        self.presence.calls.load(Ordering::Acquire)
     }
 
     /// Done when its calls have to end.
     async fn when_withdrawn(&self) {
         // The sender lives as long as the plugin.
-        let _ = self.withdrawn.subscribe().wait_for(|withdrawn| *withdrawn).await;
+        let _ = self.presence.withdrawn.subscribe().wait_for(|withdrawn| *withdrawn).await;
     }
 
     fn entry(&self, tool: &str) -> Option<&Arc<ToolEntry>> {
@@ -69,7 +81,7 @@ pub(super) struct Occupied(Arc<Plugin>);
 
 impl Occupied {
     pub(super) fn new(plugin: Arc<Plugin>) -> Self {
-        plugin.calls.fetch_add(1, Ordering::AcqRel);
+        plugin.presence.calls.fetch_add(1, Ordering::AcqRel);
         Self(plugin)
     }
 }
@@ -84,7 +96,7 @@ impl Deref for Occupied {
 
 impl Drop for Occupied {
     fn drop(&mut self) {
-        self.0.calls.fetch_sub(1, Ordering::AcqRel);
+        self.0.presence.calls.fetch_sub(1, Ordering::AcqRel);
     }
 }
 

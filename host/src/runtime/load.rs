@@ -3,14 +3,13 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 
 use sha2::{Digest as _, Sha256};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 use wasmtime::component::{Component, HasSelf, InstancePre, Linker};
 
 use super::bindings::PluginFull;
-use super::call::{Call, Ground, Plugin, visit};
+use super::call::{Call, Ground, Plugin, Presence, visit};
 use super::catalog::Offers;
 use super::declared::{self, Terms};
 use super::events::Outbox;
@@ -101,6 +100,24 @@ impl LoadedPlugin {
     /// Its tools, each with its name inside the plugin: without the operator's prefix.
     pub fn own_tools(&self) -> impl Iterator<Item = (&str, &Tool)> {
         self.tools.iter().map(|entry| (entry.plugin_tool.as_str(), &entry.tool))
+    }
+
+    /// Whether its tools are the component's own functions, which never change.
+    pub fn is_typed(&self) -> bool {
+        self.plugin.exports.is_typed()
+    }
+
+    /// Whether it lists the same as another listing of the same version.
+    pub fn lists_like(&self, other: &Self) -> bool {
+        let (ours, theirs) = (&self.offers, &other.offers);
+        self.tools.iter().map(|entry| &entry.tool).eq(other.tools.iter().map(|entry| &entry.tool))
+            && ours.prompts.iter().map(|entry| &entry.prompt).eq(theirs.prompts.iter().map(|entry| &entry.prompt))
+            && ours
+                .templates
+                .iter()
+                .map(|entry| &entry.template)
+                .eq(theirs.templates.iter().map(|entry| &entry.template))
+            && ours.resources == theirs.resources
     }
 }
 
@@ -240,10 +257,11 @@ fn resources(component: &Component) -> Vec<String> {
     problems
 }
 
-/// Asks the component what it offers, in an instance of its own without grants.
+/// Asks the component what it offers, in an instance of its own with the plugin's grants.
 pub(super) async fn list(
     ground: &Ground,
     name: &Arc<str>,
+    granted: &Arc<Granted>,
     instance: &InstancePre<Call>,
     exports: &Arc<Exports>,
     limits: &CallLimits,
@@ -256,7 +274,7 @@ pub(super) async fn list(
         _ => format!("{what} (it may need more than {INSTANCES_MAX} instances; see the log)"),
     };
     let visitor = Arc::clone(exports);
-    let listed = visit(ground, instance, unheard(name, &limits)?, &limits, move |store, instance| {
+    let listed = visit(ground, instance, unheard(name, granted, &limits)?, &limits, move |store, instance| {
         Box::pin(async move { visitor.list(store, &instance).await })
     });
     let listed = listed.await.map_err(failed)?.map_err(|refusal| failed(output::refusal(name, refusal)))?;
@@ -264,10 +282,10 @@ pub(super) async fn list(
         return Ok((listed, Vec::new()));
     }
     let visitor = Arc::clone(exports);
-    let resources = visit(ground, instance, unheard(name, &limits)?, &limits, move |store, instance| {
+    let resources = visit(ground, instance, unheard(name, granted, &limits)?, &limits, move |store, instance| {
         Box::pin(async move { visitor.resources(store, &instance).await })
     });
-    // What cannot be listed without grants may well be listed in a call; then it belongs to nobody beforehand.
+    // What cannot be listed now may well be listed in a call; then it belongs to nobody beforehand.
     let resources = resources.await.unwrap_or_else(|error| {
         tracing::debug!(plugin = &**name, %error, "resources cannot be listed at load");
         Vec::new()
@@ -275,11 +293,11 @@ pub(super) async fn list(
     Ok((listed, offers::listable(resources)))
 }
 
-/// A call that nobody listens to: a plugin that asks or reports while it is loaded talks to the wall.
-fn unheard(name: &Arc<str>, limits: &CallLimits) -> Result<Call, String> {
+/// A call that nobody listens to: a plugin that asks or reports while it is listed talks to the wall.
+fn unheard(name: &Arc<str>, granted: &Arc<Granted>, limits: &CallLimits) -> Result<Call, String> {
     let (sender, _) = mpsc::channel(1);
     let (shared, outbox) = (Arc::new(Shared::default()), Outbox::new(sender, 1, 0));
-    let call = Call::new(Arc::clone(name), Arc::new(Granted::default()), nobody(), limits, shared, outbox);
+    let call = Call::new(Arc::clone(name), Arc::clone(granted), nobody(), limits, shared, outbox);
     call.map_err(|failure| failure.0)
 }
 
@@ -302,12 +320,13 @@ fn nobody() -> CallFacts {
 pub(super) struct Prepared {
     pub(super) source: PluginSource,
     pub(super) version: PluginVersion,
-    pub(super) granted: Granted,
+    pub(super) granted: Arc<Granted>,
     pub(super) instance: InstancePre<Call>,
     pub(super) exports: Arc<Exports>,
     pub(super) listed: Listed,
-    /// Those that it lists without grants.
+    /// Those that it lists when nobody asks for them.
     pub(super) resources: Vec<Resource>,
+    pub(super) presence: Presence,
 }
 
 /// What a policy about a tool means that the plugin does not offer.
@@ -321,7 +340,7 @@ pub(super) enum UnknownTools {
 
 /// The last step: what it offers, on the operator's terms.
 pub(super) fn finish(prepared: Prepared, unknown_tools: UnknownTools) -> Result<LoadedPlugin, Vec<String>> {
-    let Prepared { source, version, granted, instance, exports, mut listed, resources } = prepared;
+    let Prepared { source, version, granted, instance, exports, mut listed, resources, presence } = prepared;
     let terms = Terms {
         version: &version,
         prefix: &source.prefix,
@@ -350,15 +369,8 @@ pub(super) fn finish(prepared: Prepared, unknown_tools: UnknownTools) -> Result<
             return Err(tools.err().into_iter().chain(offers.err()).flatten().collect());
         }
     };
-    let plugin = Plugin {
-        name: version.name.as_str().into(),
-        instance,
-        exports,
-        granted: Arc::new(granted),
-        entries: tools.clone(),
-        calls: AtomicUsize::new(0),
-        withdrawn: watch::channel(false).0,
-    };
+    let plugin =
+        Plugin { name: version.name.as_str().into(), instance, exports, granted, entries: tools.clone(), presence };
     Ok(LoadedPlugin { version, tools, offers, plugin: Arc::new(plugin), source })
 }
 

@@ -54,6 +54,8 @@ impl Published {
 pub(super) fn lists_that_differ(old: &Catalog, new: &Catalog) -> Vec<ListKind> {
     let tools = |catalog: &Catalog| catalog.tools().iter().map(|entry| entry.tool.clone()).collect::<Vec<_>>();
     let prompts = |catalog: &Catalog| catalog.prompts().iter().map(|entry| entry.prompt.clone()).collect::<Vec<_>>();
+    let templates =
+        |catalog: &Catalog| catalog.templates().iter().map(|entry| entry.template.clone()).collect::<Vec<_>>();
     let readers = |catalog: &Catalog| {
         let libraries = catalog.libraries().iter().filter(|library| library.has_resources);
         libraries.map(|library| library.plugin.clone()).collect::<Vec<_>>()
@@ -61,7 +63,7 @@ pub(super) fn lists_that_differ(old: &Catalog, new: &Catalog) -> Vec<ListKind> {
     [
         (ListKind::Tools, tools(old) != tools(new)),
         (ListKind::Prompts, prompts(old) != prompts(new)),
-        (ListKind::Resources, readers(old) != readers(new)),
+        (ListKind::Resources, readers(old) != readers(new) || templates(old) != templates(new)),
     ]
     .into_iter()
     .filter_map(|(kind, differs)| differs.then_some(kind))

@@ -177,7 +177,7 @@ impl Sandbox {
     /// Ends every call of a version, and every one that still comes. To be used on versions that are not offered any more.
     pub fn withdraw(&self, version: &PluginVersion) {
         if let Some(loaded) = self.published.load().versions.get(version) {
-            loaded.plugin.withdrawn.send_replace(true);
+            loaded.plugin.presence.withdrawn.send_replace(true);
         }
     }
 }

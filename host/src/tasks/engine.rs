@@ -1,6 +1,6 @@
 //! The engine itself: what callers can do with tasks and plain calls.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -121,7 +121,7 @@ impl Tasks {
         self.inner.executor.catalog()
     }
 
-    /// Counts up whenever the catalog was exchanged or a plugin said that a list changed.
+    /// Counts up whenever lists of the catalog differ from those before.
     pub fn catalog_changes(&self) -> watch::Receiver<ListGenerations> {
         self.inner.lists.watch()
     }
@@ -135,6 +135,11 @@ impl Tasks {
     /// Tells everybody who listens that these lists are different now.
     pub fn lists_changed(&self, kinds: &[ListKind]) {
         kinds.iter().for_each(|kind| self.inner.lists.changed(*kind));
+    }
+
+    /// Waits until versions say that lists of theirs are different now, and takes what they said.
+    pub async fn lists_said_to_differ(&self) -> HashMap<PluginVersion, HashSet<ListKind>> {
+        self.inner.lists.said().await
     }
 
     /// A tool as a version offers it that may not be offered any more.

@@ -1,9 +1,16 @@
 //! What plugins say about their lists and resources, for everybody who listens.
 //!
 //! Owns nothing that lasts: who was not there when it was said looks at the lists again. Invariant: a plugin speaks for its own
-//! resources only; who is told decides by the plugin's name.
+//! resources only; who is told decides by the plugin's name. What a plugin says of its lists is told to nobody before whoever
+//! publishes lists has looked.
 
-use tokio::sync::{broadcast, watch};
+use std::collections::{HashMap, HashSet};
+use std::sync::Mutex;
+
+use tokio::sync::{Notify, broadcast, watch};
+
+use super::feed::lock;
+use crate::domain::task::PluginVersion;
 
 use crate::runtime::ListKind;
 
@@ -40,6 +47,9 @@ pub struct ResourceUpdate {
 pub(super) struct Lists {
     generations: watch::Sender<ListGenerations>,
     updates: broadcast::Sender<ResourceUpdate>,
+    /// What versions said since somebody took it: three lists of each at most.
+    said: Mutex<HashMap<PluginVersion, HashSet<ListKind>>>,
+    spoke: Notify,
 }
 
 impl Default for Lists {
@@ -47,6 +57,8 @@ impl Default for Lists {
         Self {
             generations: watch::channel(ListGenerations::default()).0,
             updates: broadcast::channel(UPDATES_BEHIND_MAX).0,
+            said: Mutex::default(),
+            spoke: Notify::new(),
         }
     }
 }
@@ -58,6 +70,23 @@ impl Lists {
             ListKind::Resources => generations.resources += 1,
             ListKind::Prompts => generations.prompts += 1,
         });
+    }
+
+    /// A version says that a list of its own is different now.
+    pub(super) fn says(&self, version: &PluginVersion, kind: ListKind) {
+        lock(&self.said).entry(version.clone()).or_default().insert(kind);
+        self.spoke.notify_one();
+    }
+
+    /// Waits until versions say something, and takes it.
+    pub(super) async fn said(&self) -> HashMap<PluginVersion, HashSet<ListKind>> {
+        loop {
+            let said = std::mem::take(&mut *lock(&self.said));
+            if !said.is_empty() {
+                return said;
+            }
+            self.spoke.notified().await;
+        }
     }
 
     pub(super) fn updated(&self, plugin: &str, uri: String) {

@@ -234,7 +234,7 @@ impl Live {
             CallEvent::Detach { reply } => drop(reply.send(Some(id.to_string()))),
             CallEvent::Steering { reply } => self.deliver(reply).await,
             CallEvent::Sleep { ms, reply } => self.sleep(ms, reply),
-            CallEvent::ListsChanged(kind) => self.inner.lists.changed(kind),
+            CallEvent::ListsChanged(kind) => self.inner.lists.says(&self.task.plugin, kind),
             CallEvent::ResourceUpdated(uri) => self.inner.lists.updated(&self.task.plugin.name, uri),
             CallEvent::Finished(_) => {}
         }

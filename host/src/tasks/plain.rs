@@ -289,7 +289,7 @@ impl<T: TryFrom<Returned>> PlainCall<T> {
                 None
             }
             Some(CallEvent::ListsChanged(kind)) => {
-                self.inner.lists.changed(kind);
+                self.inner.lists.says(&self.plugin, kind);
                 None
             }
             Some(CallEvent::ResourceUpdated(uri)) => {

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use crate::read_only;
+use crate::{changing, read_only};
 
 /// A PNG of one red pixel.
 pub(crate) const PNG: [u8; 69] = [
@@ -28,6 +28,11 @@ const WAV: [u8; 48] = [
 const STEP: Duration = Duration::from_millis(50);
 
 pub(crate) fn tools(plugin: Plugin) -> Plugin {
+    let plugin = if changing::is_there(changing::TOOL) {
+        plugin.tool(read_only("test_changing_tool", "Comes and goes.", || "This tool comes and goes."))
+    } else {
+        plugin
+    };
     plugin
         .tool(read_only("test_simple_text", "Returns one text.", || "This is a simple text response for testing."))
         .tool(read_only("test_image_content", "Returns an image.", || Output::new().image(PNG, "image/png")))
@@ -47,13 +52,15 @@ pub(crate) fn tools(plugin: Plugin) -> Plugin {
             "Takes a while, so that its stream can be closed meanwhile.",
             reconnection,
         ))
-        .tool(read_only("test_trigger_tool_change", "Says that the list of tools changed.", || {
+        .tool(read_only("test_trigger_tool_change", "Changes the list of tools.", || {
+            changing::toggle(changing::TOOL)?;
             task::lists_changed(ListKind::Tools);
-            "The list of tools changed."
+            Ok::<_, Error>("The list of tools changed.")
         }))
-        .tool(read_only("test_trigger_prompt_change", "Says that the list of prompts changed.", || {
+        .tool(read_only("test_trigger_prompt_change", "Changes the list of prompts.", || {
+            changing::toggle(changing::PROMPT)?;
             task::lists_changed(ListKind::Prompts);
-            "The list of prompts changed."
+            Ok::<_, Error>("The list of prompts changed.")
         }))
         .tool(read_only("test_x_mcp_header", "Mirrors an argument into a header.", header))
         .tool(

@@ -1,6 +1,7 @@
 //! Tests only: everything that the official conformance suite (`@modelcontextprotocol/conformance`) wants to find on a server, with
 //! the names and texts that it looks for.
 
+mod changing;
 mod content;
 mod jobs;
 mod offers;

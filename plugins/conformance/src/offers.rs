@@ -3,6 +3,7 @@
 use bulkhead_plugin::{Arguments, Error, Messages, Partial, Plugin, Prompt, Resource, ResourceTemplate};
 use serde_json::{Value, json};
 
+use crate::changing;
 use crate::content::PNG;
 use crate::questions::{field, form};
 
@@ -35,6 +36,11 @@ fn resources(plugin: Plugin) -> Plugin {
 }
 
 fn prompts(plugin: Plugin) -> Plugin {
+    let plugin = if changing::is_there(changing::PROMPT) {
+        plugin.prompt(Prompt::new("test_changing_prompt", "Comes and goes.", |_| "This prompt comes and goes."))
+    } else {
+        plugin
+    };
     let simple = Prompt::new(
         "test_simple_prompt",
         "A simple prompt without arguments",

@@ -9,7 +9,12 @@ mod results;
 use bulkhead_plugin::{Plugin, Tool};
 
 fn plugin() -> Plugin {
-    Plugin::new()
+    // The one tool that comes and goes: its name and description are in a file, if that is granted and there.
+    let plugin = match reports::changing() {
+        Some((name, description)) => Plugin::new().tool(Tool::new(name, description, || "changing")),
+        None => Plugin::new(),
+    };
+    plugin
         .tool(Tool::new("facts", "Tells what is known about the call.", reports::facts).task_optional().read_only())
         .tool(Tool::new("settings", "Returns the operator's settings as JSON.", reports::settings).read_only())
         .tool(Tool::new("log", "Sends one log record.", reports::log).task_optional())

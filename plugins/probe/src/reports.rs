@@ -128,6 +128,13 @@ pub(crate) fn steered() -> Result<String, Error> {
     Ok(task::steering().join("\n"))
 }
 
+/// Name and description, each a line of the file.
+pub(crate) fn changing() -> Option<(String, String)> {
+    let text = std::fs::read_to_string("/lists/tool").ok()?;
+    let (name, description) = text.trim_end().split_once('\n')?;
+    Some((name.to_owned(), description.to_owned()))
+}
+
 pub(crate) fn change_tools() -> &'static str {
     task::lists_changed(ListKind::Tools);
     "said"

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
-use wasmtime::component::Component;
+use wasmtime::component::{Component, InstancePre};
 
 use super::Sandbox;
 use crate::domain::task::PluginVersion;
+use crate::runtime::call::{Call, Presence};
+use crate::runtime::exports::Exports;
 use crate::runtime::inspect::{self, Inspection, hex};
 use crate::runtime::load::{self, LoadError, LoadedPlugin, PluginSource, Prepared, Raw, Source, UnknownTools};
 use crate::runtime::policy::Granted;
@@ -87,17 +89,46 @@ impl Sandbox {
         let (source, version, granted, instance, exports, bytes) =
             compiled.await.unwrap_or_else(|_| Err(vec!["the host panicked while compiling it".to_owned()]))?;
 
+        let granted = Arc::new(granted);
+        let presence = Presence::default();
+        let prepared = self.list(source, version, granted, instance, exports, presence).await?;
+        Ok((prepared, bytes))
+    }
+
+    /// Asks what it offers, on the guests' own threads.
+    async fn list(
+        &self,
+        source: PluginSource,
+        version: PluginVersion,
+        granted: Arc<Granted>,
+        instance: InstancePre<Call>,
+        exports: Arc<Exports>,
+        presence: Presence,
+    ) -> Result<Prepared, Vec<String>> {
         let ground = self.ground.clone();
-        let name: Arc<str> = version.name.as_str().into();
-        let limits = source.limits.clone();
         let listing = self.guests.spawn(async move {
-            let listed = load::list(&ground, &name, &instance, &exports, &limits).await;
-            (listed, instance, exports)
+            let name: Arc<str> = version.name.as_str().into();
+            let (listed, resources) = load::list(&ground, &name, &granted, &instance, &exports, &source.limits).await?;
+            Ok(Prepared { source, version, granted, instance, exports, listed, resources, presence })
         });
-        let (listed, instance, exports) =
-            listing.await.map_err(|_| vec!["the host panicked while listing its tools".to_owned()])?;
-        let (listed, resources) = listed.map_err(|wrong| vec![wrong])?;
-        Ok((Prepared { source, version, granted, instance, exports, listed, resources }, bytes))
+        let listed = listing.await.map_err(|_| vec!["the host panicked while listing its tools".to_owned()])?;
+        listed.map_err(|wrong: String| vec![wrong])
+    }
+
+    /// Lists a version again, with every check of a load. What comes back can be published in the place of the version as it was;
+    /// calls of both are calls of one version.
+    ///
+    /// # Errors
+    ///
+    /// Everything that is wrong with what it lists now.
+    pub async fn relist(&self, loaded: &LoadedPlugin) -> Result<LoadedPlugin, LoadError> {
+        let (plugin, version) = (&loaded.plugin, loaded.version.clone());
+        let refuse = |problems| LoadError { plugin: version.name.clone(), problems };
+        let (granted, exports) = (Arc::clone(&plugin.granted), Arc::clone(&plugin.exports));
+        let (instance, presence) = (plugin.instance.clone(), plugin.presence.clone());
+        let listed = self.list(loaded.source.clone(), version.clone(), granted, instance, exports, presence).await;
+        // A policy may be about a tool that is not there at the moment.
+        listed.and_then(|prepared| load::finish(prepared, UnknownTools::Ignore)).map_err(refuse)
     }
 
     fn compile(&self, raw: &Raw) -> Result<Component, String> {

@@ -1,0 +1,118 @@
+//! Lists of plugins that change while the host runs.
+//!
+//! A plugin says that a list changed; the host lists that version again and believes what it sees. Invariant: what an operator
+//! accepted of a tool does not change this way, not even when the tool goes and comes back.
+
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::book::{Book, Draft};
+use super::definition::hashes;
+use super::difference::Changes;
+use super::{AcceptChanges, Digest, Error, Inner, Plugins};
+use crate::domain::task::PluginVersion;
+use crate::runtime::{ListKind, LoadError, LoadedPlugin};
+
+/// Between two listings of one plugin. Stops a plugin that says so in a loop.
+const RELIST_EVERY: Duration = Duration::from_secs(1);
+
+impl Plugins {
+    /// Lists versions again that say so: one at a time, and each plugin at most once in [`RELIST_EVERY`].
+    pub(super) async fn tend_lists(&self) {
+        let mut due = HashMap::<PluginVersion, HashSet<ListKind>>::new();
+        let mut listed_at = HashMap::<String, Instant>::new();
+        loop {
+            listed_at.retain(|_, at| at.elapsed() < RELIST_EVERY);
+            let free_at = |version: &PluginVersion| listed_at.get(&version.name).map(|at| *at + RELIST_EVERY);
+            let next = due.keys().min_by_key(|version| free_at(version)).cloned();
+            let at = next.as_ref().and_then(free_at).unwrap_or_else(Instant::now);
+            tokio::select! {
+                said = self.inner.calls.lists_said_to_differ() => {
+                    for (version, kinds) in said {
+                        due.entry(version).or_default().extend(kinds);
+                    }
+                }
+                () = tokio::time::sleep_until(at), if next.is_some() => {
+                    let Some((version, kinds)) = next.and_then(|version| due.remove_entry(&version)) else { continue };
+                    if let Err(error) = self.relist(&version, &kinds).await {
+                        tracing::warn!(plugin.name = version.name, %error, "its changed lists are not taken over");
+                    }
+                    listed_at.insert(version.name, Instant::now());
+                }
+            }
+        }
+    }
+
+    /// Lists the active version again, and publishes what is different. Other versions are on no list.
+    ///
+    /// # Errors
+    ///
+    /// What it lists now is wrong, clashes with another plugin or changes what was accepted: the lists stay as they were.
+    pub(super) async fn relist(&self, version: &PluginVersion, kinds: &HashSet<ListKind>) -> Result<(), Error> {
+        let inner = &self.inner;
+        let is_it = |plugin: &LoadedPlugin| plugin.version == *version;
+        let Some(before) = inner.state.lock().await.table.iter().find(|plugin| is_it(plugin)).cloned() else {
+            return Ok(());
+        };
+        // Resources are asked for at every request: nobody here knows whether their list is the same.
+        if kinds.contains(&ListKind::Resources) {
+            inner.calls.lists_changed(&[ListKind::Resources]);
+        }
+        let now = inner.sandbox.relist(&before).await.map_err(|error| Error::Refused(vec![error]))?;
+        if now.lists_like(&before) {
+            return Ok(());
+        }
+        let mut state = inner.state.lock().await;
+        let mut table = state.table.clone();
+        // A switch may have come between.
+        let Some(place) = table.iter_mut().find(|plugin| is_it(plugin)) else { return Ok(()) };
+        let mut changes = Changes::between(place, &now);
+        changes.tools_removed.clear();
+        let mut problems = changes.held_back(inner.policy(&version.name).accept_changes);
+        // Those that were listed a moment ago have just been compared.
+        let listed: HashSet<_> = place.own_tools().map(|(tool, _)| tool).collect();
+        problems.extend(inner.not_accepted(&state.book, &now, |tool| !listed.contains(tool)));
+        if !problems.is_empty() {
+            return Err(Error::Refused(vec![LoadError { plugin: version.name.clone(), problems }]));
+        }
+        *place = now.clone();
+        let clashes = inner.sandbox.clashes(&table);
+        if !clashes.is_empty() {
+            return Err(Error::Refused(clashes));
+        }
+        if !state.pinned.contains(&version.name) && state.book.get(&version.name).is_some() {
+            let mut draft = Draft::default();
+            let entry = draft.entry(&state.book, &version.name);
+            entry.accepted.extend(hashes(&now).map(|(tool, hash)| (tool, Digest(hash))));
+            state.book.commit(&*inner.store, draft).await?;
+        }
+        tracing::info!(plugin.name = version.name, tools = now.tools.len(), "its lists changed");
+        inner.publish(&mut state, table);
+        Ok(())
+    }
+}
+
+impl Inner {
+    /// The tools whose definition is another one than what was accepted under their name, one sentence each. Functions of a
+    /// component are described by the operator, who needs nobody's word.
+    pub(super) fn not_accepted(&self, book: &Book, plugin: &LoadedPlugin, which: impl Fn(&str) -> bool) -> Vec<String> {
+        let name = &plugin.version.name;
+        let Some(entry) = book.get(name) else { return Vec::new() };
+        if plugin.is_typed() || self.policy(name).accept_changes == AcceptChanges::Anything {
+            return Vec::new();
+        }
+        let changed = hashes(plugin).filter(|(tool, hash)| {
+            which(tool) && entry.accepted.get(tool).is_some_and(|accepted| *accepted != Digest(*hash))
+        });
+        changed
+            .map(|(tool, _)| {
+                format!(
+                    "the tool {tool} is not the one that was accepted before: `bulkhead plugin activate {name}@{}` accepts it",
+                    Digest(plugin.version.digest)
+                )
+            })
+            .collect()
+    }
+}
