@@ -168,7 +168,7 @@ impl Inner {
         let digest = Digest(gone.digest);
         let mut draft = Draft::default();
         let entry = draft.entry(&state.book, &gone.name);
-        if entry.head.active == Some(digest) {
+        if entry.head.active == Some(digest) || state.runs(gone) {
             return Err(Error::Invalid(format!("{digest} is active: switch to another version first")));
         }
         entry.versions.remove(&digest);

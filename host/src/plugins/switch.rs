@@ -113,6 +113,12 @@ impl Plugins {
         Ok(digest)
     }
 
+    /// Switches to what was loaded a moment ago.
+    #[cfg(test)]
+    pub(super) async fn switch_to(&self, name: &str, to: LoadedPlugin) -> Result<Switched, Error> {
+        self.exchange(vec![Move { name: name.to_owned(), to: Some(to) }], false).await
+    }
+
     async fn resolve(&self, targets: &[Target]) -> Result<Vec<Digest>, Error> {
         let state = self.inner.state.lock().await;
         let mut found = HashMap::new();

@@ -54,6 +54,10 @@ impl Plugins {
             pinned.extend(entry.head.previous.map(|digest| version(name, digest)));
             for (digest, since) in draining(entry) {
                 let version = version(name, digest);
+                // After a conflict the book may know of a switch that was not published here.
+                if state.runs(&version) {
+                    continue;
+                }
                 if inner.in_use(&version, &tasks) == 0 {
                     retired.push(version);
                     continue;

@@ -37,8 +37,9 @@ impl Kept {
     ///
     /// The data directory cannot be written.
     pub fn keep(&self, digest: &[u8; 32], bytes: &[u8]) -> io::Result<()> {
-        // One that was cut off is replaced; what is wrong inside is found when it is read.
-        if fs::metadata(self.path(digest)).is_ok_and(|found| found.len() == bytes.len() as u64) {
+        // One that was cut off or changed is replaced.
+        let has_length = fs::metadata(self.path(digest)).is_ok_and(|found| found.len() == bytes.len() as u64);
+        if has_length && self.verify(digest).is_ok() {
             return Ok(());
         }
         write_new(&self.folder, &format!("{}.wasm", hex(digest)), &[bytes])?;
