@@ -159,7 +159,10 @@ impl Plugins {
                 // It may have been removed while it was loaded.
                 let digest = Digest(to.version.digest);
                 if !entry.versions.contains_key(&digest) {
-                    return Err(Error::NotFound(format!("{digest} of {} was removed meanwhile: add it again", one.name)));
+                    return Err(Error::NotFound(format!(
+                        "{digest} of {} was removed meanwhile: add it again",
+                        one.name
+                    )));
                 }
                 switched.held.extend(self.held(&one.name, entry, active.as_ref(), to));
             }

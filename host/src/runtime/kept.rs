@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
 
-use super::cache::write_new;
+use super::cache::{remove_old_drafts, write_new};
 use super::inspect::hex;
 
 /// `DATA/components`.
@@ -23,6 +23,7 @@ impl Kept {
     pub(super) fn open(data: &Path) -> io::Result<Self> {
         let folder = data.join("components");
         DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
+        remove_old_drafts(&folder)?;
         Ok(Self { folder })
     }
 
