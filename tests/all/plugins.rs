@@ -446,6 +446,12 @@ async fn calls_that_drain_for_too_long_end_as_the_operator_wants() {
     client.until_status(&waiting, "cancelled").await;
     let failed = client.until_status(&computing, "failed").await;
     assert!(failed["statusMessage"].as_str().is_some_and(|said| said.contains("withdrawn")), "{failed}");
+    // Who goes back gets versions that work, also for calls that take a while.
+    command::json(&["plugin", "rollback", "desk", "slow"], &setup.data()).await;
+    let waiting = client.task("wait", json!({"ms": 1_500})).await;
+    let computing = client.task("count_primes", json!({"below": 2_000_000})).await;
+    client.until_status(&waiting, "completed").await;
+    client.until_status(&computing, "completed").await;
 }
 
 #[tokio::test]

@@ -129,6 +129,13 @@ struct State {
     ended: HashSet<PluginVersion>,
 }
 
+impl State {
+    /// Whether new calls go to this version.
+    fn runs(&self, version: &PluginVersion) -> bool {
+        self.table.iter().any(|plugin| plugin.version == *version)
+    }
+}
+
 impl Inner {
     fn policy(&self, name: &str) -> &Policy {
         self.policies.get(name).unwrap_or(&self.otherwise)

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::book::{Draft, Stage, Version};
 use super::difference::Changes;
-use super::{Digest, Error, Plugins, version};
+use super::{Digest, Error, Inner, Plugins, State, version};
 use crate::domain::task::PluginVersion;
 use crate::runtime::{LoadError, LoadedPlugin, PluginSource, Source, read_component};
 
@@ -70,7 +70,8 @@ impl Plugins {
         let loaded = match self.inner.sandbox.load_kept(&version, &policy.source).await {
             Ok(loaded) => loaded,
             Err(error) if is_new => {
-                self.drop_version(&version).await?;
+                let mut state = self.inner.state.lock().await;
+                self.inner.forget(&mut state, &version).await?;
                 return Err(Error::Refused(vec![error]));
             }
             Err(error) => return Err(Error::Refused(vec![error])),
@@ -78,8 +79,11 @@ impl Plugins {
         let mut state = self.inner.state.lock().await;
         let mut draft = Draft::default();
         let tools = loaded.tools.len();
-        if let Some(staged) = draft.entry(&state.book, &version.name).versions.get_mut(&digest) {
-            (staged.checked_at, staged.tools) = (staged.checked_at.or(Some(self.inner.clock.now())), tools);
+        match draft.entry(&state.book, &version.name).versions.get_mut(&digest) {
+            Some(staged) => {
+                (staged.checked_at, staged.tools) = (staged.checked_at.or(Some(self.inner.clock.now())), tools);
+            }
+            None => return Err(Error::NotFound(format!("{digest} was removed while it was checked: stage it again"))),
         }
         state.book.commit(&*self.inner.store, draft).await?;
         let active = state.table.iter().find(|plugin| plugin.version.name == version.name);
@@ -141,28 +145,6 @@ impl Plugins {
         Ok(true)
     }
 
-    /// Removes a version, and its files unless another plugin is made of the same component.
-    pub(super) async fn drop_version(&self, gone: &PluginVersion) -> Result<(), Error> {
-        let mut state = self.inner.state.lock().await;
-        let digest = Digest(gone.digest);
-        state.fresh.retain(|_, fresh| fresh.version != *gone);
-        let mut draft = Draft::default();
-        let entry = draft.entry(&state.book, &gone.name);
-        entry.versions.remove(&digest);
-        entry.head.previous = entry.head.previous.filter(|previous| *previous != digest);
-        if entry.versions.is_empty() {
-            draft.remove(&gone.name);
-        }
-        state.book.commit(&*self.inner.store, draft).await?;
-        let mut others = state.book.iter().map(|(_, entry)| entry);
-        if !others.any(|entry| entry.versions.contains_key(&digest)) {
-            let sandbox = Arc::clone(&self.inner.sandbox);
-            let removed = tokio::task::spawn_blocking(move || sandbox.remove_kept(&digest.0)).await;
-            removed.unwrap_or_else(|error| Err(std::io::Error::other(error)))?;
-        }
-        Ok(())
-    }
-
     /// A version that is in the book, ready to be published.
     pub(super) async fn ready(&self, name: &str, digest: Digest) -> Result<LoadedPlugin, Error> {
         let version = version(name, digest);
@@ -172,5 +154,38 @@ impl Plugins {
         }
         let loaded = self.inner.sandbox.load_kept(&version, &self.inner.policy(name).source).await;
         loaded.map_err(|error| Error::Refused(vec![error]))
+    }
+}
+
+impl Inner {
+    /// Removes a version, and its files unless another plugin is made of the same component. Whoever asks has looked whether it is
+    /// in use, under the same lock.
+    ///
+    /// # Errors
+    ///
+    /// It is active.
+    pub(super) async fn forget(&self, state: &mut State, gone: &PluginVersion) -> Result<(), Error> {
+        let digest = Digest(gone.digest);
+        let mut draft = Draft::default();
+        let entry = draft.entry(&state.book, &gone.name);
+        if entry.head.active == Some(digest) || state.runs(gone) {
+            return Err(Error::Invalid(format!("{digest} is active: switch to another version first")));
+        }
+        entry.versions.remove(&digest);
+        entry.head.previous = entry.head.previous.filter(|previous| *previous != digest);
+        if entry.versions.is_empty() {
+            draft.remove(&gone.name);
+        }
+        state.fresh.retain(|_, fresh| fresh.version != *gone);
+        state.book.commit(&*self.store, draft).await?;
+        let in_book = state.book.iter().any(|(_, entry)| entry.versions.contains_key(&digest));
+        // What is pinned for this run is in no book.
+        let runs = state.table.iter().any(|plugin| plugin.version.digest == digest.0);
+        if !in_book && !runs {
+            let sandbox = Arc::clone(&self.sandbox);
+            let removed = tokio::task::spawn_blocking(move || sandbox.remove_kept(&digest.0)).await;
+            removed.unwrap_or_else(|error| Err(std::io::Error::other(error)))?;
+        }
+        Ok(())
     }
 }

@@ -102,21 +102,21 @@ impl Plugins {
     ///
     /// There is no such version, it is active, or calls of it are left.
     pub async fn remove_version(&self, name: &str, begins: &str) -> Result<Digest, Error> {
-        let digest = {
-            let state = self.inner.state.lock().await;
-            let entry = state.book.get(name).ok_or_else(|| unknown_plugin(name))?;
-            let digest = find(name, entry, begins)?;
-            let in_use = || Error::Invalid(format!("calls of {digest} are left: `bulkhead plugin versions {name}`"));
-            if entry.head.active == Some(digest) {
-                return Err(Error::Invalid(format!("{digest} is active: switch to another version first")));
-            }
-            if self.inner.in_use(&version(name, digest), &self.inner.calls.tasks().await?) > 0 {
-                return Err(in_use());
-            }
-            digest
-        };
-        self.drop_version(&version(name, digest)).await?;
+        let mut state = self.inner.state.lock().await;
+        let entry = state.book.get(name).ok_or_else(|| unknown_plugin(name))?;
+        let digest = find(name, entry, begins)?;
+        let gone = version(name, digest);
+        if self.inner.in_use(&gone, &self.inner.calls.tasks().await?) > 0 {
+            return Err(Error::Invalid(format!("calls of {digest} are left: `bulkhead plugin versions {name}`")));
+        }
+        self.inner.forget(&mut state, &gone).await?;
         Ok(digest)
+    }
+
+    /// Switches to what was loaded a moment ago.
+    #[cfg(test)]
+    pub(super) async fn switch_to(&self, name: &str, to: LoadedPlugin) -> Result<Switched, Error> {
+        self.exchange(vec![Move { name: name.to_owned(), to: Some(to) }], false).await
     }
 
     async fn resolve(&self, targets: &[Target]) -> Result<Vec<Digest>, Error> {
@@ -156,6 +156,14 @@ impl Plugins {
             let active = at.and_then(|at| table.get(at)).cloned();
             let entry = state.book.get(&one.name).ok_or_else(|| unknown_plugin(&one.name))?;
             if let Some(to) = &one.to {
+                // It may have been removed while it was loaded.
+                let digest = Digest(to.version.digest);
+                if !entry.versions.contains_key(&digest) {
+                    return Err(Error::NotFound(format!(
+                        "{digest} of {} was removed meanwhile: add it again",
+                        one.name
+                    )));
+                }
                 switched.held.extend(self.held(&one.name, entry, active.as_ref(), to));
             }
             let changes = active.as_ref().zip(one.to.as_ref()).map(|(from, to)| Changes::between(from, to));
@@ -181,6 +189,7 @@ impl Plugins {
             state.broken.remove(&one.name);
             if let Some(to) = &one.to {
                 state.fresh.retain(|_, fresh| fresh.version != to.version);
+                state.ended.remove(&to.version);
                 inner.calls.forgive(&to.version);
             }
         }

@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use super::book::{Draft, Entry, Stage};
-use super::{Digest, DrainThen, Error, Inner, Plugins, version};
+use super::{Digest, DrainThen, Error, Inner, Plugins, State, version};
 use crate::domain::UnixMs;
 use crate::domain::task::PluginVersion;
 
@@ -44,68 +44,74 @@ impl Plugins {
     /// Retires what has drained, ends what drains for too long, forgets what is too old. Gives whether anything still drains.
     pub(super) async fn look(&self) -> Result<bool, Error> {
         let inner = &self.inner;
+        // Until the end: a switch in between could make a version active again whose calls are ended here.
+        let mut state = inner.state.lock().await;
         let tasks = inner.calls.tasks().await?;
         let now = inner.clock.now();
-        let mut overdue = Vec::new();
-        let (mut drains, mut old) = (false, Vec::new());
-        {
-            let mut state = inner.state.lock().await;
-            let mut pinned = HashSet::new();
-            let mut retired = Vec::new();
-            for (name, entry) in state.book.iter() {
-                pinned.extend(entry.head.previous.map(|digest| version(name, digest)));
-                for (digest, since) in draining(entry) {
-                    let version = version(name, digest);
-                    if inner.in_use(&version, &tasks) == 0 {
-                        retired.push(version);
-                        continue;
-                    }
-                    drains = true;
-                    let policy = inner.policy(name);
-                    if policy.drain_ms > 0 && now >= since.saturating_add(policy.drain_ms) {
-                        overdue.push((version.clone(), policy.drain_then));
-                    }
-                    pinned.insert(version);
+        let (mut drains, mut overdue, mut old) = (false, Vec::new(), Vec::new());
+        let (mut pinned, mut retired) = (HashSet::new(), Vec::new());
+        for (name, entry) in state.book.iter() {
+            pinned.extend(entry.head.previous.map(|digest| version(name, digest)));
+            for (digest, since) in draining(entry) {
+                let version = version(name, digest);
+                // After a conflict the book may know of a switch that was not published here.
+                if state.runs(&version) {
+                    continue;
                 }
-                old.extend(too_old(name, entry, now));
+                if inner.in_use(&version, &tasks) == 0 {
+                    retired.push(version);
+                    continue;
+                }
+                drains = true;
+                let policy = inner.policy(name);
+                if policy.drain_ms > 0 && now >= since.saturating_add(policy.drain_ms) {
+                    overdue.push((version.clone(), policy.drain_then));
+                }
+                pinned.insert(version);
             }
-            if !retired.is_empty() {
-                let mut draft = Draft::default();
-                for gone in &retired {
-                    let entry = draft.entry(&state.book, &gone.name);
-                    if let Some(row) = entry.versions.get_mut(&Digest(gone.digest)) {
-                        row.retired_at = Some(now);
-                    }
-                }
-                state.book.commit(&*inner.store, draft).await?;
-                for gone in &retired {
-                    state.ended.remove(gone);
-                    tracing::info!(plugin.name = gone.name, plugin.version = %Digest(gone.digest), "retired");
-                }
+            old.extend(too_old(name, entry, now));
+        }
+        inner.retire(&mut state, &retired, now).await?;
+        inner.sandbox.retain(&pinned);
+        for (late, how) in overdue {
+            if state.ended.insert(late.clone()) {
+                let choice = format!("{how:?}").to_lowercase();
+                let digest = Digest(late.digest);
+                tracing::warn!(plugin.name = late.name, plugin.version = %digest, choice, "still drains after drain_ms");
             }
-            inner.sandbox.retain(&pinned);
-            for (late, how) in &overdue {
-                if state.ended.insert(late.clone()) {
-                    let choice = format!("{how:?}").to_lowercase();
-                    let digest = Digest(late.digest);
-                    tracing::warn!(plugin.name = late.name, plugin.version = %digest, choice, "still drains after drain_ms");
-                }
+            if how != DrainThen::Wait {
+                inner.calls.end(&late, how).await;
+                inner.sandbox.withdraw(&late);
             }
         }
-        for (late, how) in overdue.into_iter().filter(|(_, how)| *how != DrainThen::Wait) {
-            inner.calls.end(&late, how).await;
-            inner.sandbox.withdraw(&late);
-        }
-        for gone in old {
-            if inner.in_use(&gone, &inner.calls.tasks().await?) == 0 {
-                self.drop_version(&gone).await?;
-            }
+        for gone in old.into_iter().filter(|gone| inner.in_use(gone, &tasks) == 0) {
+            inner.forget(&mut state, &gone).await?;
         }
         Ok(drains)
     }
 }
 
 impl Inner {
+    /// Notes that nothing runs on these versions any more.
+    async fn retire(&self, state: &mut State, versions: &[PluginVersion], now: UnixMs) -> Result<(), Error> {
+        if versions.is_empty() {
+            return Ok(());
+        }
+        let mut draft = Draft::default();
+        for gone in versions {
+            let entry = draft.entry(&state.book, &gone.name);
+            if let Some(row) = entry.versions.get_mut(&Digest(gone.digest)) {
+                row.retired_at = Some(now);
+            }
+        }
+        state.book.commit(&*self.store, draft).await?;
+        for gone in versions {
+            state.ended.remove(gone);
+            tracing::info!(plugin.name = gone.name, plugin.version = %Digest(gone.digest), "retired");
+        }
+        Ok(())
+    }
+
     /// Calls and tasks of a version. A task that runs is also a call; what counts is whether there is any.
     pub(super) fn in_use(&self, version: &PluginVersion, tasks: &HashMap<PluginVersion, usize>) -> usize {
         tasks.get(version).copied().unwrap_or_default().max(self.sandbox.calls(version))

@@ -156,14 +156,50 @@ async fn a_store_that_fails_leaves_the_old_version_and_a_start_finds_one() {
     assert_eq!(active(&world).await, Some(Digest(one.digest)));
     assert_eq!(active(&start(&store, &clock).await).await, Some(Digest(one.digest)), "nothing was written");
 
-    // It was written, and the host died before it heard of it.
+    // It was written, and the host heard of a failure: it looks, and runs what the store says.
     store.lose_next_acknowledgements(1);
-    assert!(world.plugins.activate(&to(other.digest), false).await.is_err());
-    let again = start(&store, &clock).await;
-    assert_eq!(active(&again).await, Some(Digest(other.digest)));
-    // Who goes on all the same gets to the same place.
     assert!(world.plugins.activate(&to(other.digest), false).await.unwrap().done);
     assert_eq!(active(&world).await, Some(Digest(other.digest)));
+    assert_eq!(active(&start(&store, &clock).await).await, Some(Digest(other.digest)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_runs_is_not_removed_and_what_was_removed_does_not_run() {
+    let (Some(one), Some(other)) = (text(SAME, "The texts are the one."), text(SAME, "The texts are the two.")) else {
+        return;
+    };
+    let (store, clock) = (Arc::new(MemoryStore::new()), Arc::new(ManualClock::at(1)));
+    let world = start(&store, &clock).await;
+    let one = world.plugins.stage(one).await.unwrap().version;
+    assert!(world.plugins.activate(&to(one.digest), false).await.unwrap().done);
+    let refused = world.plugins.remove_version("text", &Digest(one.digest).to_string()).await;
+    assert!(matches!(refused, Err(Error::Invalid(_))), "{refused:?}");
+    // Between loading a version and switching to it, somebody removes it.
+    let other = world.plugins.stage(other).await.unwrap().version;
+    let loaded = world.plugins.ready("text", Digest(other.digest)).await.unwrap();
+    world.plugins.remove_version("text", &Digest(other.digest).to_string()).await.unwrap();
+    let refused = world.plugins.switch_to("text", loaded).await;
+    assert!(matches!(refused, Err(Error::NotFound(_))), "{refused:?}");
+    assert_eq!(active(&world).await, Some(Digest(one.digest)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_damaged_component_is_repaired_by_the_same_component() {
+    let Some(one) = text(SAME, "The texts are damaged.") else { return };
+    let (store, clock) = (Arc::new(MemoryStore::new()), Arc::new(ManualClock::at(1)));
+    let world = start(&store, &clock).await;
+    let version = world.plugins.stage(one.clone()).await.unwrap().version;
+    assert!(world.plugins.activate(&to(version.digest), false).await.unwrap().done);
+    let path = world.sandbox.kept().path(&version.digest);
+    let mut bytes = std::fs::read(&path).unwrap();
+    let at = bytes.len() / 2;
+    bytes[at] ^= 1;
+    std::fs::write(&path, &bytes).unwrap();
+    let (_, refused) = start_with(&store, &clock, policy()).await;
+    assert!(refused.iter().any(|error| error.to_string().contains("has been changed")), "{refused:?}");
+    world.plugins.stage(one).await.unwrap();
+    assert_eq!(world.sandbox.kept().verify(&version.digest), Ok(bytes.len() as u64));
+    assert_eq!(active(&start(&store, &clock).await).await, Some(Digest(version.digest)));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -7,7 +7,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
@@ -18,6 +18,8 @@ use super::inspect::hex;
 
 const TAG_BYTES: usize = 32;
 const KEY_BYTES: usize = 32;
+/// Nobody writes a file for this long.
+const DRAFT_AGE_MAX: Duration = Duration::from_hours(24);
 
 /// `DATA/cache` with its key.
 #[derive(Debug)]
@@ -35,6 +37,7 @@ impl Cache {
     pub(super) fn open(data: &Path) -> io::Result<Self> {
         let folder = data.join("cache");
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
+        remove_old_drafts(&folder)?;
         // Beside the folder, not inside: who can only write cache files cannot sign them.
         let key = key(&data.join("cache.key"))?;
         Ok(Self { folder, key })
@@ -116,9 +119,10 @@ fn name(digest: &[u8; 32], engine_hash: u64) -> String {
 
 /// Writes a file under a name of its own, then moves it into place: nobody sees half of it.
 pub(super) fn write_new(folder: &Path, name: &str, parts: &[&[u8]]) -> io::Result<()> {
-    static COUNTER: AtomicU64 = AtomicU64::new(0);
-    let own = COUNTER.fetch_add(1, Ordering::Relaxed);
-    let draft = folder.join(format!(".{name}.{}.{own}", std::process::id()));
+    // A host that was killed may have left a draft, and the next one may have its process id.
+    let mut own = [0; 8];
+    getrandom::fill(&mut own).map_err(io::Error::other)?;
+    let draft = folder.join(format!(".{name}.{:016x}", u64::from_ne_bytes(own)));
     let written = (|| {
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
         parts.iter().try_for_each(|part| file.write_all(part))?;
@@ -130,6 +134,20 @@ pub(super) fn write_new(folder: &Path, name: &str, parts: &[&[u8]]) -> io::Resul
         let _ = fs::remove_file(&draft);
     }
     written
+}
+
+/// Removes what writers left that were killed. Others may be writing in this folder, so what is young stays.
+pub(super) fn remove_old_drafts(folder: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let is_draft = entry.file_name().to_string_lossy().starts_with('.');
+        let age = || entry.metadata().ok()?.modified().ok()?.elapsed().ok();
+        if is_draft && age().is_some_and(|age| age > DRAFT_AGE_MAX) {
+            // Somebody else may have been quicker.
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+    Ok(())
 }
 
 /// The signing key: made once, readable by its owner only. A key that others could read is replaced.
@@ -205,6 +223,24 @@ mod tests {
         // A good file under another name is no good file.
         fs::write(data.path().join("cache").join(name(&[2; 32], 7)), &good).unwrap();
         assert!(cache.load(&engine, &[2; 32], 7).is_none());
+    }
+
+    #[test]
+    fn drafts_of_the_dead_are_removed_when_they_are_old() {
+        let data = tempfile::tempdir().unwrap();
+        Cache::open(data.path()).unwrap();
+        let folder = data.path().join("cache");
+        let names = || {
+            let mut names: Vec<_> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+            names.sort();
+            names
+        };
+        for (name, age) in [(".old", 2 * DRAFT_AGE_MAX), (".young", Duration::ZERO), ("whole", 2 * DRAFT_AGE_MAX)] {
+            let file = File::create(folder.join(name)).unwrap();
+            file.set_modified(std::time::SystemTime::now() - age).unwrap();
+        }
+        Cache::open(data.path()).unwrap();
+        assert_eq!(names(), [".young", "whole"]);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
 
-use super::cache::write_new;
+use super::cache::{remove_old_drafts, write_new};
 use super::inspect::hex;
 
 /// `DATA/components`.
@@ -23,6 +23,7 @@ impl Kept {
     pub(super) fn open(data: &Path) -> io::Result<Self> {
         let folder = data.join("components");
         DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
+        remove_old_drafts(&folder)?;
         Ok(Self { folder })
     }
 
@@ -37,8 +38,9 @@ impl Kept {
     ///
     /// The data directory cannot be written.
     pub fn keep(&self, digest: &[u8; 32], bytes: &[u8]) -> io::Result<()> {
-        // One that was cut off is replaced; what is wrong inside is found when it is read.
-        if fs::metadata(self.path(digest)).is_ok_and(|found| found.len() == bytes.len() as u64) {
+        // One that was cut off or changed is replaced.
+        let has_length = fs::metadata(self.path(digest)).is_ok_and(|found| found.len() == bytes.len() as u64);
+        if has_length && self.verify(digest).is_ok() {
             return Ok(());
         }
         write_new(&self.folder, &format!("{}.wasm", hex(digest)), &[bytes])?;

@@ -135,6 +135,10 @@ impl Sandbox {
         let (accepted, refused) = clash::accept(plugins);
         let tools = accepted.iter().flat_map(|plugin| plugin.tools.iter().cloned()).collect();
         let offers = accepted.iter().map(|plugin| plugin.offers.clone());
+        // What was withdrawn once may be offered again.
+        for plugin in &accepted {
+            plugin.plugin.presence.withdrawn.send_replace(false);
+        }
         let catalog = Arc::new(Catalog::new(tools).with(offers));
         let before = self.published.rcu(|published| published.exchanged(&catalog, &accepted));
         (lists_that_differ(&before.catalog, &catalog), refused)

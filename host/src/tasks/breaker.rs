@@ -2,10 +2,10 @@
 //!
 //! Owns a circuit for each requestor and version: so many faults in a row open it, and calls are refused until a back-off is over;
 //! then one call may try. Faults are traps and limits of the sandbox, not errors that a tool reports. Invariant: what one tenant
-//! makes a plugin do takes it from nobody else. Only when calls of several tenants break and nobody's succeed is a version kept
-//! from everyone.
+//! makes a plugin do takes it from nobody else. Only when so many calls in a row break for each of several tenants, and nobody's
+//! succeed, is a version kept from everyone; then each tenant may try on its own.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -28,8 +28,10 @@ const FAULTS_SHOWN: usize = 8;
 /// Requestors that are remembered for one version. More could only be there to fill memory.
 const REQUESTORS_MAX: usize = 4_096;
 const VERSIONS_MAX: usize = 256;
-/// Tenants whose calls must break before everyone is kept away.
+/// Tenants whose circuits must have opened before everyone is kept away.
 const TENANTS_MIN: usize = 2;
+/// Tenants that are remembered for one version.
+const TENANTS_MAX: usize = 1_024;
 
 /// A call that broke.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -72,10 +74,10 @@ impl Circuit {
         self.in_a_row >= after && now < self.until
     }
 
-    /// Lets a call through, or says how long to wait, in milliseconds.
-    fn admit(&mut self, after: u32, now: UnixMs) -> Result<(), u64> {
-        if self.in_a_row < after {
-            return Ok(());
+    /// Lets one call try after each back-off, or says how long to wait, in milliseconds. Whoever comes here first waits too.
+    fn try_once(&mut self, now: UnixMs) -> Result<(), u64> {
+        if self.until == 0 {
+            self.until = now + self.backoff_ms();
         }
         if now < self.until {
             return Err(self.until - now);
@@ -106,10 +108,49 @@ impl Circuit {
 #[derive(Default)]
 struct Version {
     requestors: HashMap<Requestor, Circuit>,
-    everyone: Circuit,
-    /// Whose calls broke since anybody's last success.
-    tenants: HashSet<TenantId>,
+    /// Since anybody's last success. They only count where several have opened.
+    tenants: HashMap<TenantId, Circuit>,
     faults: VecDeque<ShownFault>,
+}
+
+impl Version {
+    /// When the back-offs of the tenants are over for whom it keeps breaking, the last one first.
+    fn broken_until(&self, after: u32) -> Vec<UnixMs> {
+        let broken = self.tenants.values().filter(|circuit| circuit.in_a_row >= after);
+        let mut until: Vec<_> = broken.map(|circuit| circuit.until).collect();
+        until.sort_unstable_by(|one, other| other.cmp(one));
+        until
+    }
+
+    fn breaks_for_everyone(&self, after: u32) -> bool {
+        self.broken_until(after).len() >= TENANTS_MIN
+    }
+
+    /// The circuit of a tenant, unless too many others are remembered.
+    fn tenant(&mut self, tenant: TenantId, after: u32) -> Option<&mut Circuit> {
+        if self.tenants.len() >= TENANTS_MAX && !self.tenants.contains_key(&tenant) {
+            self.tenants.retain(|_, circuit| circuit.in_a_row >= after);
+            if self.tenants.len() >= TENANTS_MAX {
+                return None;
+            }
+        }
+        Some(self.tenants.entry(tenant).or_default())
+    }
+
+    /// Lets a call through, or says how long to wait, in milliseconds.
+    fn admit(&mut self, requestor: &Requestor, after: u32, now: UnixMs) -> Result<(), u64> {
+        // Who has to wait anyway does not use up the try of its tenant, nor the other way round.
+        if let Some(own) = self.requestors.get(requestor).filter(|own| own.is_open(after, now)) {
+            return Err(own.until - now);
+        }
+        if self.breaks_for_everyone(after) {
+            self.tenant(requestor.tenant, after).map_or(Err(BACKOFF_MS), |circuit| circuit.try_once(now))?;
+        }
+        match self.requestors.get_mut(requestor) {
+            Some(own) if own.in_a_row >= after => own.try_once(now),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// The circuits of all versions.
@@ -143,12 +184,7 @@ impl Breakers {
         let after = self.after(&version.name);
         let mut versions = lock(&self.versions);
         let Some(state) = versions.get_mut(version) else { return Ok(()) };
-        let own = state.requestors.get_mut(requestor).map_or(Ok(()), |circuit| circuit.admit(after, now));
-        let mut all = || match state.tenants.len() {
-            0..TENANTS_MIN => Ok(()),
-            _ => state.everyone.admit(after.saturating_mul(2), now),
-        };
-        own.and_then(|()| all()).map_err(|retry_after_ms| Error::Unavailable {
+        state.admit(requestor, after, now).map_err(|retry_after_ms| Error::Unavailable {
             why: Unavailable::Quarantined { plugin: version.name.clone() },
             retry_after_ms: Some(retry_after_ms),
         })
@@ -165,14 +201,13 @@ impl Breakers {
     ) {
         match result {
             Err(CallError::Fault { reason, .. }) => self.fault(requestor, version, tool, reason, now),
-            // Says nothing about the plugin.
-            Err(CallError::Interrupted | CallError::Internal { .. }) => {}
+            // Says nothing about the plugin: arguments may have been refused before it ran.
+            Err(CallError::Interrupted | CallError::Internal { .. } | CallError::InvalidParams(_)) => {}
             _ if !self.any.load(Ordering::Acquire) => {}
             _ => {
                 let mut versions = lock(&self.versions);
                 let Some(state) = versions.get_mut(version) else { return };
                 state.requestors.remove(requestor);
-                state.everyone = Circuit::default();
                 state.tenants.clear();
             }
         }
@@ -204,15 +239,12 @@ impl Breakers {
                 "a requestor is kept from a plugin that keeps breaking"
             );
         }
-        if state.tenants.len() < TENANTS_MIN {
-            state.tenants.insert(requestor.tenant);
+        let did = state.breaks_for_everyone(after);
+        if let Some(circuit) = state.tenant(requestor.tenant, after) {
+            circuit.fault(after, now);
         }
-        let all = after.saturating_mul(2);
-        let was_open = state.everyone.is_open(all, now);
-        state.everyone.fault(all, now);
-        if !was_open && state.tenants.len() >= TENANTS_MIN && state.everyone.is_open(all, now) {
-            let backoff_ms = state.everyone.until - now;
-            tracing::error!(plugin.name = version.name, backoff_ms, "a plugin breaks for everyone and is quarantined");
+        if !did && state.breaks_for_everyone(after) {
+            tracing::error!(plugin.name = version.name, "a plugin breaks for several tenants and is quarantined");
         }
     }
 
@@ -220,10 +252,11 @@ impl Breakers {
         let after = self.after(&version.name);
         let versions = lock(&self.versions);
         let Some(state) = versions.get(version) else { return PluginHealth::default() };
-        let everyone = state.tenants.len() >= TENANTS_MIN && state.everyone.is_open(after.saturating_mul(2), now);
+        // As long as it is, for all that is known, broken for several.
+        let everyone_until = state.broken_until(after).get(TENANTS_MIN - 1).copied();
         PluginHealth {
             requestors_kept_away: state.requestors.values().filter(|circuit| circuit.is_open(after, now)).count(),
-            everyone_until: everyone.then_some(state.everyone.until),
+            everyone_until: everyone_until.filter(|until| now < *until),
             last_faults: state.faults.iter().cloned().collect(),
         }
     }
@@ -318,6 +351,45 @@ mod tests {
     }
 
     #[test]
+    fn one_tenants_faults_do_not_make_another_tenants_few_count_for_everyone() {
+        let (breakers, carl, new) = (breakers(), requestor(2, 1), requestor(3, 1));
+        // One tenant breaks it for ever longer; another one twice, which is not often enough.
+        for round in 0..12 {
+            for id in 1..9 {
+                breaks(&breakers, &requestor(1, id), round * 400_000);
+            }
+        }
+        let now = 11 * 400_000;
+        breaks(&breakers, &carl, now);
+        breaks(&breakers, &carl, now);
+        for who in [&carl, &new] {
+            assert_eq!(retry_after(&breakers, who, now), None);
+        }
+        assert_eq!(breakers.health(&plugin(), now).everyone_until, None);
+        // When it does break for both, who had no part in it waits no longer than at first, whatever the others do.
+        breaks(&breakers, &carl, now);
+        assert_eq!(retry_after(&breakers, &new, now), Some(BACKOFF_MS));
+        breaks(&breakers, &requestor(1, 9), now + 500);
+        assert_eq!(retry_after(&breakers, &carl, now + BACKOFF_MS), None, "each tenant tries on its own");
+        assert_eq!(retry_after(&breakers, &new, now + BACKOFF_MS), None, "each tenant tries on its own");
+        assert!(retry_after(&breakers, &requestor(3, 2), now + BACKOFF_MS).is_some(), "once");
+    }
+
+    #[test]
+    fn tenants_that_are_remembered_have_a_bound() {
+        let breakers = breakers();
+        for number in 0..2_000_u16 {
+            let [high, low] = number.to_be_bytes();
+            let mut tenant = [high; 16];
+            tenant[0] = low;
+            let who = Requestor { tenant: TenantId(tenant), id: RequestorId([1; 16]) };
+            (0..3).for_each(|_| breaks(&breakers, &who, 0));
+        }
+        assert_eq!(lock(&breakers.versions)[&plugin()].tenants.len(), TENANTS_MAX);
+        assert_eq!(retry_after(&breakers, &requestor(255, 1), 0), Some(BACKOFF_MS));
+    }
+
+    #[test]
     fn what_breaks_for_several_tenants_is_kept_from_everyone() {
         let (breakers, anna, carl, new) = (breakers(), requestor(1, 1), requestor(2, 1), requestor(3, 1));
         for _ in 0..3 {
@@ -341,6 +413,13 @@ mod tests {
             breakers.ended(&anna, &plugin(), "tool", &refused, 0);
         }
         assert_eq!(retry_after(&breakers, &anna, 0), None);
+        // Nor do refused arguments make up for faults.
+        for _ in 0..3 {
+            breaks(&breakers, &anna, 0);
+            let refused: Result<(), _> = Err(CallError::InvalidParams("x".into()));
+            breakers.ended(&anna, &plugin(), "tool", &refused, 0);
+        }
+        assert!(retry_after(&breakers, &anna, 0).is_some());
         breakers.set_after("p", 0);
         for _ in 0..99 {
             breaks(&breakers, &anna, 0);

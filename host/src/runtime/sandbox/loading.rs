@@ -21,27 +21,35 @@ impl Sandbox {
     ///
     /// Everything that is wrong with it, at once.
     pub async fn load(self: &Arc<Self>, source: PluginSource) -> Result<LoadedPlugin, LoadError> {
-        self.load_as(source, UnknownTools::Refuse).await
+        self.load_as(source, UnknownTools::Refuse, None).await
     }
 
     async fn load_as(
         self: &Arc<Self>,
         source: PluginSource,
         unknown_tools: UnknownTools,
+        kept: Option<[u8; 32]>,
     ) -> Result<LoadedPlugin, LoadError> {
         let fallback = label(&source);
         let refuse = |problems| LoadError { plugin: fallback.clone(), problems };
-        let (prepared, bytes) = self.prepare(source).await.map_err(refuse)?;
+        let (prepared, bytes) = self.prepare(source, kept).await.map_err(refuse)?;
         let version = prepared.version.clone();
         let refuse = |problems| LoadError { plugin: version.name.clone(), problems };
         let mut loaded = load::finish(prepared, unknown_tools).map_err(refuse)?;
+        if kept.is_some() {
+            return Ok(loaded);
+        }
         let wit = match &loaded.source.component {
             Source::File(path) if loaded.plugin.exports.is_typed() => typed::wit_file(&path.with_extension("wit")).ok(),
             _ => None,
         };
-        // Before the component: what is there without it is nothing yet.
-        let kept = wit.flatten().map_or(Ok(()), |wit| self.kept.keep_wit(&version.digest, wit.as_bytes()));
-        let kept = kept.and_then(|()| self.kept.keep(&version.digest, &bytes));
+        let (host, digest) = (Arc::clone(self), version.digest);
+        let kept = tokio::task::spawn_blocking(move || {
+            // Before the component: what is there without it is nothing yet.
+            wit.flatten().map_or(Ok(()), |wit| host.kept.keep_wit(&digest, wit.as_bytes()))?;
+            host.kept.keep(&digest, &bytes)
+        });
+        let kept = kept.await.unwrap_or_else(|error| Err(std::io::Error::other(error)));
         kept.map_err(|error| refuse(vec![format!("it cannot be kept in the data directory: {error}")]))?;
         // From here on its file, which costs no memory.
         loaded.source.component = Source::File(self.kept.path(&version.digest));
@@ -65,11 +73,21 @@ impl Sandbox {
         identified.map_err(|problems| LoadError { plugin: fallback, problems })
     }
 
-    /// Everything up to the operator's terms.
-    async fn prepare(self: &Arc<Self>, source: PluginSource) -> Result<(Prepared, Arc<[u8]>), Vec<String>> {
+    /// Everything up to the operator's terms. What is read must have the digest that is expected, if one is.
+    async fn prepare(
+        self: &Arc<Self>,
+        source: PluginSource,
+        expected: Option<[u8; 32]>,
+    ) -> Result<(Prepared, Arc<[u8]>), Vec<String>> {
         let host = Arc::clone(self);
         let compiled = tokio::task::spawn_blocking(move || {
-            let raw = load::read(&source.component)?;
+            let raw = load::read(&source.component).map_err(|problems| match expected {
+                Some(digest) => host.kept.verify(&digest).map_or_else(|changed| vec![changed], |_| problems),
+                None => problems,
+            })?;
+            if expected.is_some_and(|expected| expected != raw.digest) {
+                return Err(vec!["its kept component has been changed: `bulkhead plugin add` repairs it".to_owned()]);
+            }
             let mut problems = Vec::new();
             let name = load::name(&source, raw.manifest.as_ref()).map_err(|wrong| problems.push(wrong));
             let granted = host.grant(&source).map_err(|wrong| problems.extend(wrong));
@@ -182,12 +200,7 @@ impl Sandbox {
         }
         let component = Source::File(self.kept.path(&version.digest));
         let source = PluginSource { component, name: Some(version.name.clone()), ..policy.clone() };
-        let loaded = self.load_as(source, UnknownTools::Ignore).await?;
-        if loaded.version != *version {
-            let problems = vec!["its kept component has been changed".to_owned()];
-            return Err(LoadError { plugin: version.name.clone(), problems });
-        }
-        Ok(loaded)
+        self.load_as(source, UnknownTools::Ignore, Some(version.digest)).await
     }
 
     /// Makes an older version of a plugin ready again, under the plugin's present grants and limits.
