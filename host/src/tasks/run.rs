@@ -4,12 +4,12 @@
 //! run sees the new record and acts. Invariant: a panic in here fails this task alone.
 
 use std::panic::AssertUnwindSafe;
+use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::FutureExt;
 use tokio::sync::watch;
-use tokio::time::error::Elapsed;
 use tracing::Instrument as _;
 
 use super::admission::{Held, Permit, Purpose, Ticket};
@@ -114,22 +114,14 @@ pub(super) fn spawn(
     known: Option<(Arc<ToolEntry>, Json)>,
 ) {
     let work = async move {
-        let drive = AssertUnwindSafe(drive(&inner, &run, &task, begin, known)).catch_unwind();
-        let broken = match within(time_left(&inner, &task), drive).await {
-            Ok(Ok(())) => None,
-            Ok(Err(_)) => {
-                let incident = incident();
-                tracing::error!(incident, task.id = %task.id, tool.name = task.tool, "a task's run panicked");
-                Some(CallError::Internal { incident })
-            }
-            Err(_) => {
-                let reason = "the task did not end within the longest time that a task is kept".to_owned();
-                Some(CallError::Fault { kind: FaultKind::Deadline, reason })
-            }
-        };
-        if let Some(error) = broken {
-            let attempt = run.task().map_or(task.attempt, |task| task.attempt);
-            finish(&inner, &task, attempt, Err(error)).await;
+        let left = time_left(&inner, &task);
+        let driven = AssertUnwindSafe(drive(&inner, &run, &task, begin, known)).catch_unwind();
+        if beside(driven, left, give_up(&inner, &task)).await.is_err() {
+            let incident = incident();
+            tracing::error!(incident, task.id = %task.id, tool.name = task.tool, "a task's run panicked");
+            let error = CallError::Internal { incident };
+            let message = line(&error.to_string());
+            write(&inner, &task, &Event::Abandon { error, message }, None).await;
         }
         lock(&inner.runs).remove(&task.id);
     };
@@ -149,11 +141,24 @@ fn time_left(inner: &Inner, task: &Task) -> Option<Duration> {
     }
 }
 
-async fn within<F: Future>(left: Option<Duration>, work: F) -> Result<F::Output, Elapsed> {
-    match left {
-        Some(left) => tokio::time::timeout(left, work).await,
-        None => Ok(work.await),
+/// Does the work; when its time is over, the other thing beside it. The work is never dropped: it may be about to commit.
+async fn beside<F: Future>(work: F, left: Option<Duration>, when_over: impl Future<Output = ()>) -> F::Output {
+    let mut work = pin!(work);
+    if let Some(left) = left {
+        tokio::select! {
+            done = &mut work => return done,
+            () = tokio::time::sleep(left) => {}
+        }
+        return tokio::join!(work, when_over).0;
     }
+    work.await
+}
+
+/// Ends the record; the run sees that and stops.
+async fn give_up(inner: &Arc<Inner>, task: &Task) {
+    let message = "the task did not end within the longest time that a task is kept".to_owned();
+    let error = CallError::Fault { kind: FaultKind::Deadline, reason: message.clone() };
+    write(inner, task, &Event::Abandon { error, message }, None).await;
 }
 
 async fn drive(
@@ -297,10 +302,14 @@ async fn finish(inner: &Arc<Inner>, task: &Task, attempt: u32, result: Result<To
             (Outcome::Error(error), message, None)
         }
     };
+    write(inner, task, &Event::Finish { attempt, outcome, message }, output).await;
+}
+
+/// Commits an end, however often the store refuses.
+async fn write(inner: &Arc<Inner>, task: &Task, end: &Event, output: Option<ToolOutput>) {
     let mut warned = false;
     loop {
-        let event = Event::Finish { attempt, outcome: outcome.clone(), message: message.clone() };
-        match inner.apply(&task.requestor, task.id, event, output.clone()).await {
+        match inner.apply(&task.requestor, task.id, end.clone(), output.clone()).await {
             Ok(_) | Err(ApplyError::Refused(_) | ApplyError::NotFound) => return,
             Err(ApplyError::Store(error)) => {
                 if !std::mem::replace(&mut warned, true) {

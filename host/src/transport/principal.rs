@@ -5,6 +5,7 @@
 //! identity gets its ids once and keeps them, whatever becomes of its tokens.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::ArcSwapOption;
 use async_trait::async_trait;
@@ -320,6 +321,8 @@ pub struct TokenVerifier {
     /// What [`anonymous`](Verifier::anonymous) found, for as long as the store says that nothing changed: every request without a
     /// token asks for it.
     anonymous: ArcSwapOption<Anonymous>,
+    /// Whether there ever was a token. A store that lost its rows must not open the door of a running host.
+    closed: AtomicBool,
 }
 
 #[derive(Clone, Copy)]
@@ -330,11 +333,12 @@ struct Anonymous {
 
 impl TokenVerifier {
     pub fn new(principals: Principals, now: Now) -> Self {
-        Self { principals, now, anonymous: ArcSwapOption::empty() }
+        Self { principals, now, anonymous: ArcSwapOption::empty(), closed: AtomicBool::new(false) }
     }
 
     async fn look_up_anonymous(&self) -> Result<Option<Requestor>, Denied> {
-        if self.principals.any_token().await.map_err(unavailable)? {
+        if self.closed.load(Ordering::Acquire) || self.principals.any_token().await.map_err(unavailable)? {
+            self.closed.store(true, Ordering::Release);
             return Ok(None);
         }
         self.principals.local_requestor().await.map(Some).map_err(unavailable)

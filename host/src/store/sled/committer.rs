@@ -392,6 +392,8 @@ struct Stopped(Arc<Shared>);
 
 impl Drop for Stopped {
     fn drop(&mut self) {
+        // After a panic the tree may be away: nobody will bring it back.
+        self.0.view.close();
         self.0.set_read_only(Some("the store is closed".to_owned()));
     }
 }

@@ -120,8 +120,7 @@ impl Committer {
             let layout = self.layout.clone();
             let swapped =
                 self.leave().and_then(|()| open::wait_until_closed(&layout)).and_then(|()| swap(&layout, fresh));
-            self.space.put_ballast();
-            match swapped {
+            let outcome = match swapped {
                 Ok(old) => {
                     self.state = state.moved_to(layout.state);
                     self.resume(last).map(|()| old)
@@ -130,7 +129,10 @@ impl Committer {
                     let unclean = self.state.write(self.last.group, false);
                     self.resume(self.last).and(unclean).and(Err(error))
                 }
-            }
+            };
+            // Readers have the tree again: writing the ballast may take a while.
+            self.space.put_ballast();
+            outcome
         })
     }
 }

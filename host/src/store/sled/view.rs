@@ -9,6 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use arc_swap::{ArcSwapOption, Guard};
+use tokio::runtime::RuntimeFlavor;
 
 use super::super::Error;
 use super::files::Files;
@@ -70,8 +71,15 @@ impl View {
         if tree.is_some() {
             return tree;
         }
-        let away = self.away.lock().unwrap_or_else(PoisonError::into_inner);
-        drop(self.back.wait_timeout_while(away, AWAY_MAX, |away| *away));
+        let wait = || {
+            let away = self.away.lock().unwrap_or_else(PoisonError::into_inner);
+            drop(self.back.wait_timeout_while(away, AWAY_MAX, |away| *away));
+        };
+        // Readers are on the threads that serve everything else, which must go on meanwhile.
+        match tokio::runtime::Handle::try_current() {
+            Ok(handle) if handle.runtime_flavor() == RuntimeFlavor::MultiThread => tokio::task::block_in_place(wait),
+            _ => wait(),
+        }
         self.tree.load()
     }
 
