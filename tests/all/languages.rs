@@ -7,7 +7,7 @@ use tests::client::{Client, all_capabilities, text};
 use tests::modern::Modern;
 use tests::stream::Incoming;
 use tests::wait::soon;
-use tests::{Host, Setup};
+use tests::{Host, Setup, place};
 use tokio::sync::OnceCell;
 
 /// What compiling everything here may take on a machine that does other things as well.
@@ -15,6 +15,10 @@ const COMPILING: Duration = Duration::from_secs(900);
 
 const SAMPLES: [&str; 2] = ["dedup", "meetings"];
 const PROBES: [&str; 2] = ["probe-python", "probe-javascript"];
+
+fn left_out() -> bool {
+    place::left_out(&["python", "javascript"])
+}
 
 /// A host with these plugins, whose code is compiled once for all tests.
 async fn setup(plugins: &[&str]) -> Setup {
@@ -76,6 +80,9 @@ async fn next_request(stream: &mut Incoming) -> Value {
 
 #[tokio::test]
 async fn a_task_asks_its_user_and_reports_progress() {
+    if left_out() {
+        return;
+    }
     let host = host(&SAMPLES).await;
     let client = Client::connect(&host).await;
     let mut events = client.listen().await;
@@ -105,6 +112,9 @@ async fn a_task_asks_its_user_and_reports_progress() {
 
 #[tokio::test]
 async fn a_plain_call_asks_in_rounds_even_over_a_restart() {
+    if left_out() {
+        return;
+    }
     let setup = setup(&SAMPLES).await;
     let mut host = setup.start().await;
     for (tool, arguments, key, answer, expected) in dialogs() {
@@ -123,6 +133,9 @@ async fn a_plain_call_asks_in_rounds_even_over_a_restart() {
 
 #[tokio::test]
 async fn a_message_to_a_running_task_ends_it_early() {
+    if left_out() {
+        return;
+    }
     let host = host(&SAMPLES).await;
     let mut client = Modern::full(&host, None);
     client.capabilities["elicitation"] = Value::Null;
@@ -147,6 +160,9 @@ async fn a_message_to_a_running_task_ends_it_early() {
 
 #[tokio::test]
 async fn wrong_values_are_failed_results_in_words() {
+    if left_out() {
+        return;
+    }
     let host = host(&SAMPLES).await;
     let client = Client::connect(&host).await;
     let mut backwards = week();
@@ -163,6 +179,9 @@ async fn wrong_values_are_failed_results_in_words() {
 
 #[tokio::test]
 async fn errors_of_both_languages_are_those_of_the_protocol() {
+    if left_out() {
+        return;
+    }
     let host = host(&PROBES).await;
     let client = Client::connect(&host).await;
     for tool in ["py_raise", "js_throw"] {
@@ -184,6 +203,9 @@ async fn errors_of_both_languages_are_those_of_the_protocol() {
 
 #[tokio::test]
 async fn loops_and_hunger_of_both_languages_end_at_the_limits() {
+    if left_out() {
+        return;
+    }
     let setup = setup(&[&PROBES[..], &["text"]].concat()).await.config("[call]\ncpu_ms = 1500\nwall_ms = 60000");
     let mut host = setup.start().await;
     let client = Client::connect(&host).await;
@@ -212,6 +234,9 @@ async fn loops_and_hunger_of_both_languages_end_at_the_limits() {
 
 #[tokio::test]
 async fn a_cancelled_task_is_stopped_whether_it_looks_or_not() {
+    if left_out() {
+        return;
+    }
     let host = host(&PROBES).await;
     let client = Client::connect(&host).await;
     for tool in ["py_tidy", "js_tidy", "py_spin", "js_spin"] {
@@ -227,6 +252,9 @@ async fn a_cancelled_task_is_stopped_whether_it_looks_or_not() {
 
 #[tokio::test]
 async fn every_kind_of_content_and_question_gets_through() {
+    if left_out() {
+        return;
+    }
     let host = host(&PROBES).await;
     let client = Client::connect(&host).await;
     for language in ["py", "js"] {
@@ -265,6 +293,9 @@ async fn every_kind_of_content_and_question_gets_through() {
 
 #[tokio::test]
 async fn guests_see_their_own_call_and_nothing_else() {
+    if left_out() {
+        return;
+    }
     let setup = setup(&["probe-javascript"]).await.plugin("probe-python", "config = { delimiter = \";\" }");
     let host = setup.env("SECRET_OF_THE_HOST", "hunter2").start().await;
     let client = Client::connect_as(&host, None, all_capabilities()).await;
@@ -285,6 +316,9 @@ async fn guests_see_their_own_call_and_nothing_else() {
 
 #[tokio::test]
 async fn time_and_chance_are_those_of_the_call_not_of_the_build() {
+    if left_out() {
+        return;
+    }
     let host = host(&PROBES).await;
     let client = Client::connect(&host).await;
     let draw = async |tool: &str| {

@@ -56,6 +56,20 @@ pub fn component(name: &str) -> PathBuf {
     path
 }
 
+/// Whether a test that needs one of these languages' tools (`python`, `javascript`) cannot be run, as `cargo xtask test` says in
+/// `XTASK_WITHOUT`; then it is said why. Where they are required nothing is left out.
+pub fn left_out(languages: &[&str]) -> bool {
+    if std::env::var("XTASK_SCRIPT_GUESTS").as_deref() == Ok("required") {
+        return false;
+    }
+    let without = std::env::var("XTASK_WITHOUT").unwrap_or_default();
+    let missing = without.split(',').find(|missing| languages.contains(missing));
+    if let Some(language) = missing {
+        eprintln!("not run: the tools for guests in {language} are missing (`cargo xtask plugins` says which)");
+    }
+    missing.is_some()
+}
+
 /// A folder with a code cache and its key, for hosts that share what they compile. What no run has used for a week is removed.
 pub fn compiled_code() -> PathBuf {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();

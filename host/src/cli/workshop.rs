@@ -2,7 +2,7 @@
 //! does not take the ten seconds again that a component with a language's runtime inside takes.
 
 use std::fs;
-use std::os::unix::fs::DirBuilderExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -15,7 +15,7 @@ const KEPT_MAX: usize = 6;
 pub(super) enum Workshop {
     /// Under the user's own cache folder.
     Lasting(PathBuf),
-    /// Where there is none: gone with the command.
+    /// Where there is none that is the user's own: gone with the command.
     Scratch(tempfile::TempDir),
 }
 
@@ -28,7 +28,8 @@ impl Workshop {
     pub(super) fn open() -> std::io::Result<Self> {
         if let Some(folder) = cache_folder()
             && fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder).is_ok()
-            && fs::metadata(&folder).is_ok_and(|facts| !facts.permissions().readonly())
+            && is_own(&folder, rustix::process::geteuid().as_raw())
+            && tempfile::tempfile_in(&folder).is_ok()
         {
             for kind in ["cache", "components"] {
                 keep_newest(&folder.join(kind), KEPT_MAX);
@@ -44,6 +45,12 @@ impl Workshop {
             Self::Scratch(folder) => folder.path(),
         }
     }
+}
+
+/// Whether nobody but this user decides what is in a folder. Machine code comes from it: root who works with another user's `HOME`
+/// must not run what that user put there.
+fn is_own(folder: &Path, user: u32) -> bool {
+    fs::metadata(folder).is_ok_and(|facts| facts.is_dir() && facts.uid() == user && facts.mode() & 0o022 == 0)
 }
 
 /// As the XDG base directory specification says.
@@ -72,9 +79,23 @@ fn keep_newest(folder: &Path, kept_max: usize) {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
     use std::time::Duration;
 
     use super::*;
+
+    #[test]
+    fn a_folder_of_somebody_else_or_open_to_others_is_not_used() {
+        let folder = tempfile::tempdir().unwrap();
+        let me = rustix::process::geteuid().as_raw();
+        assert!(is_own(folder.path(), me));
+        assert!(!is_own(folder.path(), me + 1));
+        for mode in [0o777, 0o770, 0o722] {
+            fs::set_permissions(folder.path(), fs::Permissions::from_mode(mode)).unwrap();
+            assert!(!is_own(folder.path(), me), "{mode:o}");
+        }
+        assert!(!is_own(&folder.path().join("nothing"), me));
+    }
 
     #[test]
     fn the_newest_files_are_kept_and_drafts_left_alone() {

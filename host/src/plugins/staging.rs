@@ -9,7 +9,7 @@ use super::book::{Draft, Stage, Version};
 use super::difference::Changes;
 use super::{Digest, Error, Inner, Plugins, State, version};
 use crate::domain::task::PluginVersion;
-use crate::runtime::{LoadError, LoadedPlugin, PluginSource, Source, read_component};
+use crate::runtime::{LoadError, LoadedPlugin, PluginSource, Source, read_component, wit_file};
 
 /// A component on its way in. Whoever has fetched it has also decided that it may be trusted.
 #[derive(Clone, Debug)]
@@ -34,7 +34,11 @@ impl Candidate {
         let label = || name.clone().unwrap_or_else(|| path.display().to_string());
         let bytes = read_component(path).map_err(|problem| refused(label(), vec![problem]))?;
         let fallback_name = path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
-        let wit = std::fs::read_to_string(path.with_extension("wit")).ok();
+        let wit_path = path.with_extension("wit");
+        let wit = wit_file(&wit_path).unwrap_or_else(|problem| {
+            tracing::warn!(file = %wit_path.display(), problem, "the WIT file beside the component is not used");
+            None
+        });
         Ok(Self { name, fallback_name, bytes: bytes.into(), wit, source: path.display().to_string() })
     }
 }

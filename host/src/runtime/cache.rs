@@ -39,7 +39,7 @@ impl Cache {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
         remove_old_drafts(&folder)?;
         // Beside the folder, not inside: who can only write cache files cannot sign them.
-        let key = key(&data.join("cache.key"))?;
+        let key = key(&data.join("cache.key"), rustix::process::geteuid().as_raw())?;
         Ok(Self { folder, key })
     }
 
@@ -150,18 +150,20 @@ pub(super) fn remove_old_drafts(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The signing key: made once, readable by its owner only. A key that others could read is replaced.
-fn key(path: &Path) -> io::Result<[u8; KEY_BYTES]> {
+/// The signing key: made once, readable by its owner only. A key that others could read, or that somebody else wrote, is replaced.
+fn key(path: &Path, user: u32) -> io::Result<[u8; KEY_BYTES]> {
     let mut key = [0; KEY_BYTES];
     match File::open(path) {
         Ok(mut file) => {
-            let mode = file.metadata()?.mode() & 0o777;
-            if mode & 0o077 == 0 && file.read_exact(&mut key).is_ok() {
+            let facts = file.metadata()?;
+            let mode = facts.mode() & 0o777;
+            if facts.uid() == user && mode & 0o077 == 0 && file.read_exact(&mut key).is_ok() {
                 return Ok(key);
             }
             tracing::warn!(
                 mode = format!("{mode:o}"),
-                "the cache key was readable by others or cut off: replaced, code will be compiled anew"
+                owner = facts.uid(),
+                "the cache key was another user's, readable by others, or cut off: replaced, code will be compiled anew"
             );
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -254,5 +256,16 @@ mod tests {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
         assert_ne!(Cache::open(data.path()).unwrap().key, first);
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn a_key_that_somebody_else_wrote_is_replaced() {
+        let data = tempfile::tempdir().unwrap();
+        let path = data.path().join("cache.key");
+        let me = rustix::process::geteuid().as_raw();
+        let first = key(&path, me).unwrap();
+        assert_eq!(key(&path, me).unwrap(), first);
+        // To anybody else, the file is somebody else's.
+        assert_ne!(key(&path, me + 1).unwrap(), first);
     }
 }

@@ -151,13 +151,17 @@ pub(super) fn read(source: &Source) -> Result<Raw, Vec<String>> {
     Ok(Raw { digest: Sha256::digest(&bytes).into(), bytes, manifest, wit_file })
 }
 
-/// Reads a component's file, if it is not larger than one may be.
+/// Reads a component's file, if it is one (a device may never end) and not larger than it may be.
 ///
 /// # Errors
 ///
 /// In words for the operator.
 pub fn read_component(path: &Path) -> Result<Vec<u8>, String> {
-    let size = std::fs::metadata(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?.len();
+    let found = std::fs::metadata(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+    if !found.is_file() {
+        return Err(format!("{} is not a file", path.display()));
+    }
+    let size = found.len();
     if size > COMPONENT_BYTES_MAX {
         return Err(format!("{size} bytes; a component has at most {COMPONENT_BYTES_MAX}"));
     }

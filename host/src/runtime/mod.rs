@@ -54,6 +54,7 @@ pub use kept::Kept;
 pub use load::{LoadError, LoadedPlugin, PluginSource, Presentation, Source, ToolPolicy, read_component};
 pub use operation::{Operation, Returned};
 pub use sandbox::{Sandbox, SandboxConfig, SandboxError};
+pub use typed::wit_file;
 
 /// Everything that a call of a plugin is, before it starts. Nothing in it names the requestor.
 #[derive(Clone, Debug)]

@@ -11,6 +11,9 @@ use crate::{Error, Options, Project, programs};
 pub const PACKAGES: [&str; 3] =
     ["@bytecodealliance/componentize-js@0.23.0", "@bytecodealliance/jco@1.35.0", "esbuild@0.28.2"];
 
+/// The oldest major version of Node.js that componentize-js runs on. Debian 12 has 18.
+const NODE_MAJOR_MIN: u32 = 20;
+
 /// Bundles and componentizes; its argument is one JSON object.
 const SCRIPT: &str = include_str!("build.mjs");
 
@@ -18,9 +21,7 @@ pub(crate) fn build(project: &Project, options: &Options) -> Result<Vec<u8>, Err
     let sdk = project.sdk(options)?;
     let packages = options.tools.clone().unwrap_or_else(|| project.folder.clone()).join("node_modules");
     let missing = |what: &str, remedy: String| Error::Missing { what: what.to_owned(), remedy };
-    let Some(node) = programs::find("node", &[]) else {
-        return Err(missing("node", "Install Node.js 20 or newer, from https://nodejs.org.".to_owned()));
-    };
+    let node = node()?;
     for package in PACKAGES {
         let name = package.rsplit_once('@').map_or(package, |(name, _)| name);
         if !packages.join(name).is_dir() {
@@ -47,6 +48,31 @@ pub(crate) fn build(project: &Project, options: &Options) -> Result<Vec<u8>, Err
     programs::read(&component)
 }
 
+/// Node.js, if it is new enough.
+///
+/// # Errors
+///
+/// What is there instead, and what to install.
+pub fn node() -> Result<PathBuf, Error> {
+    let missing = |what: &str| Error::Missing {
+        what: what.to_owned(),
+        remedy: format!("Install Node.js {NODE_MAJOR_MIN} or newer with npm, from https://nodejs.org."),
+    };
+    let node = programs::find("node", &[]).ok_or_else(|| missing("node"))?;
+    let version = programs::output("node --version", Command::new(&node).arg("--version"))?;
+    let version = version.trim();
+    if major(version).is_some_and(|major| major >= NODE_MAJOR_MIN) {
+        Ok(node)
+    } else {
+        Err(missing(&format!("a new enough node ({} is {version})", node.display())))
+    }
+}
+
+/// The first number of a version such as `v20.1.0`.
+fn major(version: &str) -> Option<u32> {
+    version.strip_prefix('v')?.split('.').next()?.parse().ok()
+}
+
 /// The script beside the packages, because Node looks for packages beside the file that imports them. Removed in the end.
 struct Script(PathBuf);
 
@@ -62,5 +88,18 @@ impl Drop for Script {
     fn drop(&mut self) {
         // A script that stays behind harms nobody.
         let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_major_version_is_the_first_number() {
+        assert_eq!(major("v18.20.4"), Some(18));
+        assert_eq!(major("v22.0.0-nightly"), Some(22));
+        assert_eq!(major("20.1.0"), None);
+        assert_eq!(major(""), None);
     }
 }

@@ -19,7 +19,7 @@ mod template;
 use std::io;
 use std::path::{Path, PathBuf};
 
-pub use javascript::PACKAGES as JAVASCRIPT_PACKAGES;
+pub use javascript::{PACKAGES as JAVASCRIPT_PACKAGES, node};
 pub use project::{Language, Project};
 pub use python::COMPONENTIZE_PY;
 pub use template::create;

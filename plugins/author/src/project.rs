@@ -18,7 +18,7 @@ pub struct Project {
     /// Absolute.
     pub folder: PathBuf,
     pub language: Language,
-    /// That of the manifest, else the folder's.
+    /// That of the manifest, else the folder's; one that the host takes, and so no path either.
     pub name: String,
     /// The text of `manifest.toml`.
     pub manifest: Option<String>,
@@ -50,7 +50,13 @@ impl Project {
         };
         let named = manifest.as_deref().map(manifest::name).transpose()?.flatten();
         let name = named.or_else(|| folder.file_name().map(|name| name.to_string_lossy().into_owned()));
-        Ok(Self { name: name.unwrap_or_else(|| "plugin".to_owned()), language, manifest, folder })
+        let name = name.unwrap_or_else(|| "plugin".to_owned());
+        if !is_plain(&name) {
+            return Err(Error::Manifest(format!(
+                "the plugin's name {name:?} is not 1 to 64 characters of [A-Za-z0-9_.-]: set `name` in manifest.toml"
+            )));
+        }
+        Ok(Self { name, language, manifest, folder })
     }
 
     /// The folder of the SDKs and the interface.
@@ -65,5 +71,35 @@ impl Project {
                     .to_owned(),
             })
         }
+    }
+}
+
+/// The host's own rule.
+fn is_plain(name: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
+    (1..=64).contains(&name.len()) && name.bytes().all(is_plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_leads_out_of_the_project_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let project = folder.path().join("project");
+        std::fs::create_dir(&project).unwrap();
+        std::fs::write(project.join("plugin.py"), "").unwrap();
+        let named = |name: &str| {
+            std::fs::write(project.join("manifest.toml"), format!("name = {name:?}\n")).unwrap();
+            Project::find(&project).map(|project| project.name)
+        };
+        assert_eq!(named("My_plugin-1.2").unwrap(), "My_plugin-1.2");
+        for wrong in ["../../x", "/tmp/x", "a/b", "a b", "", &"a".repeat(65)] {
+            let error = named(wrong).unwrap_err().to_string();
+            assert!(error.contains("is not 1 to 64 characters of [A-Za-z0-9_.-]"), "{wrong}: {error}");
+        }
+        std::fs::remove_file(project.join("manifest.toml")).unwrap();
+        assert_eq!(Project::find(&project).unwrap().name, "project");
     }
 }

@@ -34,8 +34,8 @@ Guests are compiled for wasm32-wasip2 into target/plugins/NAME.wasm, by the firs
   debian     Debian's compiler and library sources, unpacked under target/guest-toolchain by `apt-get download`
 Set XTASK_GUEST_TOOLCHAIN to one of the three words to force it.
 
-The guests in Python and JavaScript are built by tools that pip and npm install into target/guest-tools. Where python3 or npm is
-missing, they are left out with a message; XTASK_SCRIPT_GUESTS=required makes that an error.
+The guests in Python and JavaScript are built by tools that pip and npm install into target/guest-tools. Where python3 with venv,
+Node.js 20 or npm is missing, they and their tests are left out with a message; XTASK_SCRIPT_GUESTS=required makes that an error.
 
 Examples:
   cargo xtask run                     build everything, serve the sample plugins on 127.0.0.1:8808

@@ -223,6 +223,33 @@ async fn types_that_grow_without_end_are_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn names_that_are_copied_with_every_value_are_short() {
+    let (long, longest) = ("a".repeat(129), "a".repeat(128));
+    let mut items = String::new();
+    let mut function = |name: &str, parameter: &str, ty: &str| {
+        items.push_str(&format!(
+            "(type ${name}' {ty}) (export ${name} \"{name}-type\" (type ${name}'))
+             (func (export \"{name}\") (param \"{parameter}\" (list ${name})) (result u32)
+             (canon lift (core func $i \"choose\") (memory (core memory $i \"memory\")) (realloc (core func $i \"realloc\"))))"
+        ));
+    };
+    function("field", "x", &format!("(record (field \"{long}\" (option u32)))"));
+    function("case", "x", &format!("(variant (case \"{long}\" u32))"));
+    function("flag", "x", &format!("(flags \"{long}\")"));
+    function("word", "x", &format!("(enum \"{long}\")"));
+    function("parameter", &long, "(enum \"a\")");
+    function("good", &longest, &format!("(record (field \"{longest}\" u32))"));
+    let problems = problems(&format!("(component {MODULE} {items})")).await;
+    let text = problems.join("\n");
+    for name in ["field", "case", "flag", "word"] {
+        let problem = format!("function {name}: parameter x is or holds a name of 129 bytes; 128 is the most");
+        assert!(text.contains(&problem), "{name}: {text}");
+    }
+    assert!(text.contains("function parameter: parameter aaa"), "{text}");
+    assert!(!text.contains("good") && !text.contains(&long), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_component_that_tries_to_be_ours_is_not_taken_for_a_stranger() {
     let wat = format!(
         r#"(component {MODULE}

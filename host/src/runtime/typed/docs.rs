@@ -133,7 +133,7 @@ impl Docs {
 /// # Errors
 ///
 /// It cannot be read, or is too large; in words for the operator.
-pub(in crate::runtime) fn wit_file(path: &Path) -> Result<Option<String>, String> {
+pub fn wit_file(path: &Path) -> Result<Option<String>, String> {
     match std::fs::metadata(path) {
         Ok(found) if found.len() > BYTES_MAX as u64 => Err(format!("{} bytes; {BYTES_MAX} is the most", found.len())),
         Ok(found) if !found.is_file() => Err("it is not a file".to_owned()),

@@ -21,7 +21,7 @@ use wasmtime::component::types::{ComponentFunc, ComponentItem};
 use wasmtime::component::{Component, ComponentExportIndex, Instance, Val};
 
 use self::docs::Docs;
-pub(super) use self::docs::wit_file;
+pub use self::docs::wit_file;
 use self::names::Export;
 use self::schema::{ERROR, RESULT};
 use self::shape::{Field, Reader, Returns, Shape};
@@ -207,9 +207,9 @@ impl Found {
         }
         let mut parameters = Vec::new();
         for (name, ty) in ty.params() {
-            match reader.shape(&ty) {
-                Ok(shape) => parameters.push(Field { name: name.to_owned(), shape }),
-                Err(wrong) => problems.push(format!("parameter {name} {wrong}")),
+            match shape::name(name).and_then(|name| Ok(Field { name, shape: reader.shape(&ty)? })) {
+                Ok(parameter) => parameters.push(parameter),
+                Err(wrong) => problems.push(format!("parameter {} {wrong}", beginning(name, shape::NAME_BYTES_MAX))),
             }
         }
         let returns =

@@ -11,6 +11,10 @@ const DEPTH_MAX: usize = 16;
 /// Parts of all types of one function. Stops a type that names a smaller one twice, which names a smaller one twice, and so on.
 pub(super) const PARTS_MAX: usize = 4096;
 
+/// Bytes of one name. Values carry the names of their fields with them, even of those that are absent: with names of any length, short
+/// arguments would take all memory of the host.
+pub(super) const NAME_BYTES_MAX: usize = 128;
+
 /// The type of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Shape {
@@ -168,7 +172,7 @@ impl Reader {
             Type::Record(record) => {
                 let fields = record
                     .fields()
-                    .map(|field| Ok(Field { name: field.name.to_owned(), shape: self.read(&field.ty, inner)? }));
+                    .map(|field| Ok(Field { name: name(field.name)?, shape: self.read(&field.ty, inner)? }));
                 Shape::Record(fields.collect::<Result<_, String>>()?)
             }
             Type::Option(option) => Shape::Option(Box::new(self.read(&option.ty(), inner)?)),
@@ -178,7 +182,7 @@ impl Reader {
                 let cases = variant.cases().map(|case| {
                     self.take(1)?;
                     let payload = case.ty.map(|ty| self.read(&ty, inner)).transpose()?;
-                    Ok(Case { name: case.name.to_owned(), payload })
+                    Ok(Case { name: name(case.name)?, payload })
                 });
                 Shape::Variant(cases.collect::<Result<_, String>>()?)
             }
@@ -192,7 +196,7 @@ impl Reader {
 
     fn names<'a>(&mut self, names: impl ExactSizeIterator<Item = &'a str>) -> Result<Vec<String>, String> {
         self.take(names.len())?;
-        Ok(names.map(str::to_owned).collect())
+        names.map(name).collect()
     }
 
     fn take(&mut self, parts: usize) -> Result<(), String> {
@@ -202,6 +206,18 @@ impl Reader {
             .ok_or_else(|| format!("makes the function's types larger than {PARTS_MAX} parts"))?;
         Ok(())
     }
+}
+
+/// A name of a parameter, a field, a case, a flag or an alternative.
+///
+/// # Errors
+///
+/// It is too long, to be read after the name of a parameter.
+pub(super) fn name(name: &str) -> Result<String, String> {
+    if name.len() > NAME_BYTES_MAX {
+        return Err(format!("is or holds a name of {} bytes; {NAME_BYTES_MAX} is the most", name.len()));
+    }
+    Ok(name.to_owned())
 }
 
 /// Why a type has no form in JSON.
