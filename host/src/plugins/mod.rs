@@ -134,6 +134,17 @@ impl State {
     fn runs(&self, version: &PluginVersion) -> bool {
         self.table.iter().any(|plugin| plugin.version == *version)
     }
+
+    /// What the store knows of a plugin.
+    fn entry(&self, name: &str) -> Result<&Entry, Error> {
+        self.book.get(name).ok_or_else(|| {
+            Error::NotFound(if self.pinned.contains(name) {
+                format!("{name} is pinned by --plugin for this run, and no version of it is kept: start the host without it to add one")
+            } else {
+                format!("there is no plugin {name:?}; `bulkhead plugin list` shows the names")
+            })
+        })
+    }
 }
 
 impl Inner {
@@ -144,10 +155,6 @@ impl Inner {
 
 fn version(name: &str, digest: Digest) -> PluginVersion {
     PluginVersion { name: name.to_owned(), digest: digest.0 }
-}
-
-fn unknown_plugin(name: &str) -> Error {
-    Error::NotFound(format!("there is no plugin {name:?}; `bulkhead plugin list` shows the names"))
 }
 
 /// The version whose digest begins like this.

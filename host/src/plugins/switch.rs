@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::book::{Draft, Entry, Stage};
 use super::definition::hashes;
 use super::difference::Changes;
-use super::{Digest, Error, Inner, Plugins, State, find, unknown_plugin, version};
+use super::{Digest, Error, Inner, Plugins, State, find, version};
 use crate::runtime::LoadedPlugin;
 
 /// What to switch to.
@@ -69,7 +69,7 @@ impl Plugins {
         {
             let state = self.inner.state.lock().await;
             for name in names {
-                let entry = state.book.get(name).ok_or_else(|| unknown_plugin(name))?;
+                let entry = state.entry(name)?;
                 let previous = entry
                     .head
                     .previous
@@ -88,7 +88,7 @@ impl Plugins {
     pub async fn remove(&self, name: &str) -> Result<Switched, Error> {
         {
             let state = self.inner.state.lock().await;
-            let entry = state.book.get(name).ok_or_else(|| unknown_plugin(name))?;
+            let entry = state.entry(name)?;
             if entry.head.active.is_none() {
                 return Err(Error::Invalid(format!("{name} is not active; name a version to remove that")));
             }
@@ -103,7 +103,7 @@ impl Plugins {
     /// There is no such version, it is active, or calls of it are left.
     pub async fn remove_version(&self, name: &str, begins: &str) -> Result<Digest, Error> {
         let mut state = self.inner.state.lock().await;
-        let entry = state.book.get(name).ok_or_else(|| unknown_plugin(name))?;
+        let entry = state.entry(name)?;
         let digest = find(name, entry, begins)?;
         let gone = version(name, digest);
         if self.inner.in_use(&gone, &self.inner.calls.tasks().await?) > 0 {
@@ -124,7 +124,7 @@ impl Plugins {
         let mut found = HashMap::new();
         let mut digests = Vec::new();
         for Target { name, version } in targets {
-            let entry = state.book.get(name).ok_or_else(|| unknown_plugin(name))?;
+            let entry = state.entry(name)?;
             let digest = match version {
                 Some(begins) => find(name, entry, begins)?,
                 None => latest(entry).ok_or_else(|| {
@@ -154,7 +154,7 @@ impl Plugins {
         for one in &moves {
             let at = table.iter().position(|plugin| plugin.version.name == one.name);
             let active = at.and_then(|at| table.get(at)).cloned();
-            let entry = state.book.get(&one.name).ok_or_else(|| unknown_plugin(&one.name))?;
+            let entry = state.entry(&one.name)?;
             if let Some(to) = &one.to {
                 // It may have been removed while it was loaded.
                 let digest = Digest(to.version.digest);

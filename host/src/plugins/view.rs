@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::book::{Entry, Stage};
 use super::definition::hashes;
-use super::{Digest, Error, Plugins, State, unknown_plugin, version};
+use super::{Digest, Error, Plugins, State, version};
 use crate::domain::UnixMs;
 use crate::runtime::LoadedPlugin;
 use crate::tasks::PluginHealth;
@@ -129,7 +129,7 @@ impl Plugins {
     pub async fn versions(&self, name: &str) -> Result<Vec<VersionView>, Error> {
         let tasks = self.inner.calls.tasks().await?;
         let state = self.inner.state.lock().await;
-        let entry = state.book.get(name).ok_or_else(|| unknown_plugin(name))?;
+        let entry = state.entry(name)?;
         let mut versions: Vec<_> = entry
             .versions
             .iter()
@@ -162,9 +162,7 @@ impl Plugins {
     pub async fn verify(&self, name: Option<&str>) -> Result<Verified, Error> {
         let (wanted, mut problems) = {
             let state = self.inner.state.lock().await;
-            if let Some(name) = name.filter(|name| state.book.get(name).is_none()) {
-                return Err(unknown_plugin(name));
-            }
+            name.map(|name| state.entry(name)).transpose()?;
             let of_name = |other: &str| name.is_none_or(|name| name == other);
             let mut wanted = Vec::new();
             for (name, entry) in state.book.iter().filter(|(name, _)| of_name(name)) {

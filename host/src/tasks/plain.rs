@@ -25,6 +25,12 @@ use crate::runtime::{CallEvent, CallSpec, Returned, Running};
 
 /// A call that runs, and will give back a `T`. Dropping it stops the guest at once.
 pub struct PlainCall<T = ToolOutput> {
+    work: Work,
+    gives_back: PhantomData<fn() -> T>,
+}
+
+/// The call itself, whatever it gives back.
+struct Work {
     inner: Arc<Inner>,
     requestor: Requestor,
     /// What it can become a task with; calls of tools have it.
@@ -40,8 +46,7 @@ pub struct PlainCall<T = ToolOutput> {
     wait: Wait,
     /// What the guest last said about itself: shown if it becomes a task.
     status: Option<String>,
-    gives_back: PhantomData<fn() -> T>,
-    counted: Counted,
+    _counted: Counted,
 }
 
 /// Counts a plain call for as long as somebody holds it: a drain waits for these.
@@ -85,60 +90,34 @@ enum Reply {
 impl<T> PlainCall<T> {
     /// The same call, without saying what it gives back.
     pub fn erased(self) -> PlainCall<Returned> {
-        let Self {
-            inner,
-            requestor,
-            request,
-            plugin,
-            tool,
-            cancel_grace,
-            seed,
-            call_id,
-            running,
-            occupancy,
-            wait,
-            status,
-            gives_back: _,
-            counted,
-        } = self;
-        PlainCall {
-            inner,
-            requestor,
-            request,
-            plugin,
-            tool,
-            cancel_grace,
-            seed,
-            call_id,
-            running,
-            occupancy,
-            wait,
-            status,
-            gives_back: PhantomData,
-            counted,
-        }
+        PlainCall { work: self.work, gives_back: PhantomData }
     }
 
     /// Makes the running call a task, without running anything twice: the record is durable when this returns, and the guest
     /// never notices. When a quota refuses, the call comes back with the reason and goes on plainly.
     pub async fn promote(mut self, origin: Origin, ttl: RequestedTtl) -> Result<Task, (Self, Error)> {
-        let Some(call) = self.request.clone() else {
+        let Some(call) = self.work.request.clone() else {
             return Err((self, Error::Illegal("only the call of a tool can become a task")));
         };
-        if let Err(full) = self.occupancy.become_task() {
+        if let Err(full) = self.work.occupancy.become_task() {
             let error = Error::Quota { limit: full.limit, value: full.value, retry_after_ms: None };
             return Err((self, error));
         }
         let request = TaskRequest { call, origin, ttl, output: None };
-        let task = match self.inner.record_running(&self.requestor, request, self.seed, self.call_id).await {
+        let task = match self
+            .work
+            .inner
+            .record_running(&self.work.requestor, request, self.work.seed, self.work.call_id)
+            .await
+        {
             Ok(task) => Arc::new(task),
             Err(error) => {
-                self.occupancy.become_plain();
+                self.work.occupancy.become_plain();
                 return Err((self, error));
             }
         };
-        let cancel_grace = self.cancel_grace;
-        let Self { inner, running, occupancy, wait, status, .. } = self;
+        let cancel_grace = self.work.cancel_grace;
+        let Work { inner, running, occupancy, wait, status, .. } = self.work;
         running.control.promoted(&task.id.to_string());
         let wait = match wait {
             Wait::Morning { at, reply } => LiveWait::Morning { at, reply },
@@ -176,8 +155,8 @@ impl<T: TryFrom<Returned>> PlainCall<T> {
         let tool = request.as_ref().map_or_else(String::new, |request| request.tool.tool.name.clone());
         let cancel_grace = Duration::from_millis(spec.limits.cancel_grace_ms);
         let running = inner.executor.start(spec).map_err(|error| host_failure("starting a call", &error))?;
-        Ok(Self {
-            counted: Counted::new(&inner),
+        let work = Work {
+            _counted: Counted::new(&inner),
             inner,
             requestor,
             request,
@@ -190,21 +169,21 @@ impl<T: TryFrom<Returned>> PlainCall<T> {
             occupancy,
             wait: Wait::Nothing,
             status: None,
-            gives_back: PhantomData,
-        })
+        };
+        Ok(Self { work, gives_back: PhantomData })
     }
 
     /// What happens next; after `Finished` nothing does. Cancel-safe.
     pub async fn next(&mut self) -> CallNews<T> {
         loop {
             self.wait_over().await;
-            let event = match &self.wait {
+            let event = match &self.work.wait {
                 // The guest stands still until its answers are there; only its end can come before.
                 Wait::Answers { .. } => tokio::select! {
-                    () = answers_ready(&mut self.wait) => continue,
-                    event = self.running.events.recv() => event,
+                    () = answers_ready(&mut self.work.wait) => continue,
+                    event = self.work.running.events.recv() => event,
                 },
-                _ => self.running.events.recv().await,
+                _ => self.work.running.events.recv().await,
             };
             if let Some(news) = self.take(event) {
                 return news;
@@ -217,17 +196,17 @@ impl<T: TryFrom<Returned>> PlainCall<T> {
     where
         T: 'static,
     {
-        let control = self.running.control.clone();
+        let control = self.work.running.control.clone();
         control.signal_cancel();
         if !control.is_cooperative() {
             return;
         }
-        self.wait = match std::mem::replace(&mut self.wait, Wait::Nothing) {
+        self.work.wait = match std::mem::replace(&mut self.work.wait, Wait::Nothing) {
             Wait::Answers { reply, .. } => Wait::Permit(Reply::Answers(reply, Err(AskError::Cancelled))),
             Wait::Morning { reply, .. } => Wait::Permit(Reply::Slept(reply)),
             other => other,
         };
-        let cancel_grace = self.cancel_grace;
+        let cancel_grace = self.work.cancel_grace;
         tokio::spawn(async move {
             let over = async { while !matches!(self.next().await, CallNews::Finished(_)) {} };
             // Over or not, the guest stops here.
@@ -237,20 +216,20 @@ impl<T: TryFrom<Returned>> PlainCall<T> {
 
     /// Ends a wait whose time has come: sleeps to their end, takes a permit again, and replies.
     async fn wait_over(&mut self) {
-        if matches!(self.wait, Wait::Detach(_))
-            && let Wait::Detach(reply) = std::mem::replace(&mut self.wait, Wait::Nothing)
+        if matches!(self.work.wait, Wait::Detach(_))
+            && let Wait::Detach(reply) = std::mem::replace(&mut self.work.wait, Wait::Nothing)
         {
             drop(reply.send(None));
         }
-        if let Wait::Morning { at, .. } = &self.wait {
+        if let Wait::Morning { at, .. } = &self.work.wait {
             tokio::time::sleep_until(*at).await;
-            if let Wait::Morning { reply, .. } = std::mem::replace(&mut self.wait, Wait::Nothing) {
-                self.wait = Wait::Permit(Reply::Slept(reply));
+            if let Wait::Morning { reply, .. } = std::mem::replace(&mut self.work.wait, Wait::Nothing) {
+                self.work.wait = Wait::Permit(Reply::Slept(reply));
             }
         }
-        if matches!(self.wait, Wait::Permit(_)) {
-            self.occupancy.run().await;
-            match std::mem::replace(&mut self.wait, Wait::Nothing) {
+        if matches!(self.work.wait, Wait::Permit(_)) {
+            self.work.occupancy.run().await;
+            match std::mem::replace(&mut self.work.wait, Wait::Nothing) {
                 Wait::Permit(Reply::Answers(reply, answers)) => drop(reply.send(answers)),
                 Wait::Permit(Reply::Slept(reply)) => {
                     let _ = reply.send(());
@@ -263,25 +242,25 @@ impl<T: TryFrom<Returned>> PlainCall<T> {
     fn take(&mut self, event: Option<CallEvent>) -> Option<CallNews<T>> {
         match event {
             Some(CallEvent::Progress { progress, total, message }) => {
-                self.status = message.clone().or_else(|| self.status.take());
+                self.work.status = message.clone().or_else(|| self.work.status.take());
                 Some(CallNews::Progress { progress, total, message })
             }
             Some(CallEvent::Log { level, logger, data }) => Some(CallNews::Log { level, logger, data }),
             Some(CallEvent::Ask { requests, reply }) => {
                 let (answer, answers) = oneshot::channel();
-                self.occupancy.rest(Hold::Waiting);
-                self.wait = Wait::Answers { answers, reply };
+                self.work.occupancy.rest(Hold::Waiting);
+                self.work.wait = Wait::Answers { answers, reply };
                 Some(CallNews::Ask { requests, reply: answer })
             }
             Some(CallEvent::Sleep { ms, reply }) => {
-                self.occupancy.rest(Hold::Waiting);
+                self.work.occupancy.rest(Hold::Waiting);
                 let at = Instant::now().checked_add(Duration::from_millis(ms));
                 let at = at.unwrap_or_else(|| Instant::now() + Duration::from_secs(86_400 * 365));
-                self.wait = Wait::Morning { at, reply };
+                self.work.wait = Wait::Morning { at, reply };
                 None
             }
             Some(CallEvent::Detach { reply }) => {
-                self.wait = Wait::Detach(reply);
+                self.work.wait = Wait::Detach(reply);
                 Some(CallNews::Detach)
             }
             Some(CallEvent::Steering { reply }) => {
@@ -289,25 +268,25 @@ impl<T: TryFrom<Returned>> PlainCall<T> {
                 None
             }
             Some(CallEvent::ListsChanged(kind)) => {
-                self.inner.lists.says(&self.plugin, kind);
+                self.work.inner.lists.says(&self.work.plugin, kind);
                 None
             }
             Some(CallEvent::ResourceUpdated(uri)) => {
-                self.inner.lists.updated(&self.plugin.name, uri);
+                self.work.inner.lists.updated(&self.work.plugin.name, uri);
                 None
             }
             Some(CallEvent::Status(status)) => {
-                self.status = Some(status);
+                self.work.status = Some(status);
                 None
             }
             Some(CallEvent::Finished(result)) => {
-                self.occupancy.leave();
-                let (breakers, now) = (&self.inner.breakers, self.inner.clock.now());
-                breakers.ended(&self.requestor, &self.plugin, &self.tool, &result, now);
+                self.work.occupancy.leave();
+                let (breakers, now) = (&self.work.inner.breakers, self.work.inner.clock.now());
+                breakers.ended(&self.work.requestor, &self.work.plugin, &self.work.tool, &result, now);
                 Some(CallNews::Finished(result.and_then(of_kind)))
             }
             None => {
-                self.occupancy.leave();
+                self.work.occupancy.leave();
                 let incident = incident();
                 tracing::error!(incident, "a call ended without saying how");
                 Some(CallNews::Finished(Err(CallError::Internal { incident })))
