@@ -133,7 +133,9 @@ pub fn verify(folder: &Path, anchor: Option<(u64, LineHash)>) -> Result<Verified
                 return Err(broken(format!("expected line {expected}, found line {found}")));
             } else if line.previous != verified.hash {
                 let (expected, found) = (verified.hash, line.previous);
-                return Err(broken(format!("the line before was changed: this one expects {found}, it has {expected}")));
+                return Err(broken(format!(
+                    "the line before was changed: this one expects {found}, it has {expected}"
+                )));
             }
             (verified.last, verified.hash) = (line.sequence, LineHash::of(&text));
             if let Some((sequence, _)) = anchor.filter(|(sequence, _)| *sequence == line.sequence) {

@@ -63,7 +63,8 @@ fn a_changed_a_removed_and_an_invented_line_are_found() {
     let file = only_file(folder.path());
     let text = fs::read_to_string(&file).unwrap();
     let changed = text.replacen("\"count\":2", "\"count\":3", 1);
-    let removed: String = text.lines().filter(|line| !line.contains("\"count\":2")).map(|line| format!("{line}\n")).collect();
+    let removed: String =
+        text.lines().filter(|line| !line.contains("\"count\":2")).map(|line| format!("{line}\n")).collect();
     let twice = text.replacen("{\"seq\":3,", "{\"seq\":3,\"at_ms\":1,\"event\":\"x\",\"prev\":\"00\"}\n{\"seq\":3,", 1);
     for (wrong, place) in [(changed, ":5:"), (removed, ":4:"), (twice, ":3:")] {
         fs::write(&file, wrong).unwrap();

@@ -44,7 +44,8 @@ impl Writer {
         let (sender, receiver) = sync_channel(QUEUE);
         let lost = Arc::new(AtomicU64::new(0));
         let begun = Entry::new("audit.opened").named(env!("CARGO_PKG_VERSION"));
-        let begun = if cut == 0 { begun } else { begun.because("the last line was incomplete and was cut off").count(cut) };
+        let begun =
+            if cut == 0 { begun } else { begun.because("the last line was incomplete and was cut off").count(cut) };
         let _ = sender.try_send((now(), begun));
         let thread = std::thread::Builder::new().name("audit".to_owned()).spawn({
             let lost = Arc::clone(&lost);
@@ -55,9 +56,9 @@ impl Writer {
 
     pub(super) fn note(&self, entry: Entry) {
         let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
-        let sent = queue.as_ref().map(|queue| queue.try_send(((self.now)(), entry)));
+        let sent = queue.as_ref().is_some_and(|queue| queue.try_send(((self.now)(), entry)).is_ok());
         drop(queue);
-        if !matches!(sent, Some(Ok(()))) {
+        if !sent {
             self.lost.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -150,7 +151,10 @@ impl Log {
         let Some(path) = found.pop() else {
             let path = path(&options.folder, 1);
             let file = append_to(&path)?;
-            return Ok((Self { options, file, path, bytes: 0, torn: false, sequence: 0, hash: LineHash::NONE, at: 0 }, 0));
+            return Ok((
+                Self { options, file, path, bytes: 0, torn: false, sequence: 0, hash: LineHash::NONE, at: 0 },
+                0,
+            ));
         };
         let mut file = append_to(&path)?;
         let mut text = Vec::new();

@@ -159,7 +159,10 @@ impl Inner {
             unheard.id = None;
         }
         match created {
-            Ok(task) => Ok(Some(task)),
+            Ok(task) => {
+                self.note_created(&task, request.call.arguments.as_str());
+                Ok(Some(task))
+            }
             Err(store::Error::Exists) => Ok(None),
             Err(error) => Err(self.store_error(error)),
         }

@@ -15,6 +15,7 @@ mod feed;
 mod identity;
 mod lists;
 mod live;
+mod noted;
 mod occupancy;
 mod plain;
 pub mod rate;

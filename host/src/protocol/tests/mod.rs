@@ -90,6 +90,7 @@ fn world_of(request_timeout_ms: u64, scripted: impl FnOnce(Arc<guest::Guests>) -
         clock: clock.clone(),
         limits: limits(),
         tenant_limits: std::collections::HashMap::new(),
+        audit: crate::audit::Audit::off(),
         instances_max: 100,
     })
     .unwrap();
