@@ -74,10 +74,10 @@ impl Entry {
         Self { plugin: Some(version.name.clone()), version: Some(hex(&version.digest)), ..self }
     }
 
-    /// A task with its owner, its tool and the version that it runs on.
+    /// A task with its owner, its tool (or what else it is) and the version that it runs on.
     #[must_use]
     pub fn of(self, task: &Task) -> Self {
-        self.by(&task.requestor).task(task.id).tool(&task.tool).plugin(&task.plugin)
+        self.by(&task.requestor).task(task.id).tool(task.work.label()).plugin(&task.plugin)
     }
 
     #[must_use]

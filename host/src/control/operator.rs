@@ -312,7 +312,7 @@ fn summary(task: &Task, names: &[Named]) -> Value {
     json!({
         "id": task.id.to_string(),
         "status": status(task),
-        "tool": task.tool,
+        "tool": task.work.label(),
         "requestor": named.map(|named| named.name.as_str()),
         "tenant": named.map(|named| named.tenant.as_str()),
         "created_at": task.created_at,

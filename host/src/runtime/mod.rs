@@ -193,6 +193,12 @@ pub trait Executor: Send + Sync + 'static {
         Box::pin(std::future::ready(offered))
     }
 
+    /// What a version is for everything that is no call of a tool, made ready if need be. `None`: it cannot run here any more.
+    fn library<'a>(&'a self, version: &'a PluginVersion) -> BoxFuture<'a, Option<Arc<Library>>> {
+        let offered = self.catalog().libraries().iter().find(|library| library.plugin == *version).cloned();
+        Box::pin(std::future::ready(offered))
+    }
+
     /// Starts a call on the guests' own threads. Everything that goes wrong from here on is a `Finished` event.
     fn start(&self, spec: CallSpec) -> Result<Running, StartError>;
 

@@ -19,14 +19,13 @@ use super::occupancy::Occupancy;
 use super::plain::PlainCall;
 use super::rate::Rates;
 use super::run::{Begin, Run};
-use super::{CallRequest, Error, Once, PluginRequest, TaskNews, TaskRequest};
+use super::{CallRequest, Error, Job, Once, PluginRequest, TaskNews, TaskRequest};
 use crate::audit::Audit;
 use crate::domain::call::Answer;
 use crate::domain::lifecycle::{self, Event, Refusal};
 use crate::domain::limits::Limits;
 use crate::domain::requestor::{Requestor, TenantId};
-use crate::domain::task::{Lease, NodeId, Phase, PluginVersion, Task, TaskId};
-use crate::domain::tool::ToolOutput;
+use crate::domain::task::{Lease, NodeId, Phase, PluginVersion, Task, TaskId, TaskOutput};
 use crate::domain::{Json, UnixMs};
 use crate::runtime::{CallSpec, Catalog, Executor, ListKind, Returned, ToolEntry};
 use crate::store::{self, Change, ListPosition, Store};
@@ -131,7 +130,7 @@ impl Tasks {
     }
 
     /// What plugins say about the contents of their resources. Whoever asked for an update of a resource is told when it is its own
-    /// plugin that speaks, whichever requestor's call made it do so: contents belong to the plugin.
+    /// plugin that speaks, and the update [concerns](ResourceUpdate::concerns) the one who asked.
     pub fn resource_updates(&self) -> broadcast::Receiver<ResourceUpdate> {
         self.inner.lists.updates()
     }
@@ -175,7 +174,7 @@ impl Tasks {
     pub async fn call(&self, requestor: &Requestor, request: CallRequest) -> Result<PlainCall, Error> {
         let tool = Arc::clone(&request.tool);
         let begun = self.begin(requestor, request).await;
-        begun.inspect_err(|error| self.inner.note_refused(requestor, &tool.tool.name, &tool.plugin, error))
+        begun.inspect_err(|error| self.inner.note_refused(requestor, &tool.tool.name, Some(&tool.plugin), error))
     }
 
     async fn begin(&self, requestor: &Requestor, request: CallRequest) -> Result<PlainCall, Error> {
@@ -206,9 +205,15 @@ impl Tasks {
 
     /// Creates a task: durable when this returns, and running or queued.
     pub async fn create(&self, requestor: &Requestor, request: TaskRequest) -> Result<Task, Error> {
-        let tool = Arc::clone(&request.call.tool);
-        let created = self.inner.create_new(requestor, request).await;
-        created.inspect_err(|error| self.inner.note_refused(requestor, &tool.tool.name, &tool.plugin, error))
+        let inner = &self.inner;
+        let what =
+            inner.audit.is_on().then(|| (request.job.work(), request.job.first().map(|(plugin, _)| plugin.clone())));
+        let created = inner.create_new(requestor, request).await;
+        created.inspect_err(|error| {
+            if let Some((work, plugin)) = &what {
+                inner.note_refused(requestor, work.label(), plugin.as_ref(), error);
+            }
+        })
     }
 
     /// Creates a task under a name of its requestor's, unless there is one already: then that one, whatever it was made of.
@@ -226,9 +231,7 @@ impl Tasks {
                     Err(error) => return Err(error),
                 }
             }
-            inner.refuse_if_draining()?;
-            inner.breakers.admit(requestor, &request.call.tool.plugin, inner.clock.now())?;
-            inner.creations.check(requestor)?;
+            inner.admit_task(requestor, &request.job)?;
             if let Some(task) = inner.create(requestor, request.clone(), Some(alias.to_owned())).await? {
                 return Ok(Once { task, found: false });
             }
@@ -236,7 +239,7 @@ impl Tasks {
         Err(host_failure("creating a task", &"its name is taken and belongs to nothing"))
     }
 
-    /// The arguments of a task's call, as they arrived.
+    /// The arguments of a task's work: those of a call as they arrived, of anything else what [`Job::arguments`] said.
     pub async fn arguments(&self, requestor: &Requestor, id: TaskId) -> Result<Json, Error> {
         let arguments = self.inner.store.arguments(requestor, id).await;
         arguments.map_err(|error| self.inner.store_error(error))?.ok_or(Error::NotFound)
@@ -258,7 +261,7 @@ impl Tasks {
     }
 
     /// The output of a task that ended with one.
-    pub async fn output(&self, requestor: &Requestor, id: TaskId) -> Result<ToolOutput, Error> {
+    pub async fn output(&self, requestor: &Requestor, id: TaskId) -> Result<TaskOutput, Error> {
         let output = self.inner.store.output(requestor, id).await.map_err(|error| self.inner.store_error(error))?;
         self.inner.note_looked("task.result_read", requestor, id, output.is_some());
         output.ok_or(Error::NotFound)
@@ -373,9 +376,7 @@ const NOT_OUTSTANDING: &str = "no question with this key is waiting for an answe
 
 impl Inner {
     async fn create_new(self: &Arc<Self>, requestor: &Requestor, request: TaskRequest) -> Result<Task, Error> {
-        self.refuse_if_draining()?;
-        self.breakers.admit(requestor, &request.call.tool.plugin, self.clock.now())?;
-        self.creations.check(requestor)?;
+        self.admit_task(requestor, &request.job)?;
         let created = self.create(requestor, request, None).await?;
         created.ok_or_else(|| host_failure("creating a task", &"an id was drawn twice"))
     }
@@ -386,7 +387,7 @@ impl Inner {
         requestor: &Requestor,
         id: TaskId,
         event: Event,
-        output: Option<ToolOutput>,
+        output: Option<TaskOutput>,
     ) -> Result<Applied, ApplyError> {
         for _ in 0..CONFLICTS_MAX {
             let before = self.store.get(requestor, id).await.map_err(ApplyError::Store)?;
@@ -427,7 +428,7 @@ impl Inner {
         Ok(())
     }
 
-    pub(super) fn start_run(self: &Arc<Self>, task: Arc<Task>, begin: Begin, known: Option<(Arc<ToolEntry>, Json)>) {
+    pub(super) fn start_run(self: &Arc<Self>, task: Arc<Task>, begin: Begin, known: Option<Job>) {
         let run = Arc::new(Run::new(task.clone()));
         lock(&self.runs).insert(task.id, run.clone());
         super::run::spawn(self.clone(), run, task, begin, known);
@@ -472,6 +473,15 @@ impl Inner {
             }
         };
         Ok(Occupancy::new(self.admission.clone(), *requestor, false, permit))
+    }
+
+    /// Whether a task may be made now.
+    fn admit_task(&self, requestor: &Requestor, job: &Job) -> Result<(), Error> {
+        self.refuse_if_draining()?;
+        if let Some((plugin, _)) = job.first() {
+            self.breakers.admit(requestor, plugin, self.clock.now())?;
+        }
+        self.creations.check(requestor)
     }
 
     pub(super) fn refuse_if_draining(&self) -> Result<(), Error> {

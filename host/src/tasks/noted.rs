@@ -8,7 +8,7 @@ use crate::audit::{Audit, Entry};
 use crate::domain::call::CallError;
 use crate::domain::lifecycle::Event;
 use crate::domain::requestor::Requestor;
-use crate::domain::task::{Outcome, PluginVersion, Task, TaskId};
+use crate::domain::task::{Outcome, PluginVersion, Task, TaskId, TaskOutput};
 use crate::domain::tool::{ContentKind, ResourceBody, ToolOutput};
 use crate::runtime::Returned;
 
@@ -74,9 +74,20 @@ impl Tasks {
 
 impl Inner {
     /// A call or task that was not begun.
-    pub(super) fn note_refused(&self, requestor: &Requestor, tool: &str, plugin: &PluginVersion, error: &Error) {
-        self.audit
-            .note(|| Entry::new("call.refused").by(requestor).tool(tool).plugin(plugin).because(&error.to_string()));
+    pub(super) fn note_refused(
+        &self,
+        requestor: &Requestor,
+        tool: &str,
+        plugin: Option<&PluginVersion>,
+        error: &Error,
+    ) {
+        self.audit.note(|| {
+            let entry = Entry::new("call.refused").by(requestor).tool(tool).because(&error.to_string());
+            match plugin {
+                Some(plugin) => entry.plugin(plugin),
+                None => entry,
+            }
+        });
     }
 
     pub(super) fn note_created(&self, task: &Task, arguments: &str) {
@@ -91,7 +102,7 @@ impl Inner {
         });
     }
 
-    pub(super) fn note_changed(&self, event: &Event, task: &Task, output: Option<&ToolOutput>) {
+    pub(super) fn note_changed(&self, event: &Event, task: &Task, output: Option<&TaskOutput>) {
         if !self.audit.is_on() {
             return;
         }
@@ -108,9 +119,10 @@ impl Inner {
             Event::Finish { .. } | Event::Interrupt { .. } | Event::Abandon { .. } => {
                 let entry = entry("task.completed");
                 match (task.outcome(), output) {
-                    (Some(Outcome::Output { .. }), Some(output)) => {
+                    (Some(Outcome::Output { .. }), Some(TaskOutput::Tool(output))) => {
                         entry.outcome(said(output)).result_bytes(bytes(output))
                     }
+                    (Some(Outcome::Output { .. }), _) => entry.outcome("succeeded"),
                     (Some(Outcome::Error(error)), _) => entry.outcome("failed").because(&why(error)),
                     _ => entry,
                 }

@@ -17,7 +17,7 @@ use super::live::{Reply as LiveReply, Wait as LiveWait};
 use super::noted::Unended;
 use super::occupancy::Occupancy;
 use super::run::{Begin, Started};
-use super::{CallNews, CallRequest, Error, RequestedTtl, TaskRequest};
+use super::{CallNews, CallRequest, Error, Job, RequestedTtl, TaskRequest};
 use crate::domain::call::{Answer, AskError, CallError};
 use crate::domain::requestor::Requestor;
 use crate::domain::task::{CallId, Origin, PluginVersion, Task};
@@ -105,7 +105,7 @@ impl<T> PlainCall<T> {
             let error = Error::Quota { limit: full.limit, value: full.value, retry_after_ms: None };
             return Err((self, error));
         }
-        let request = TaskRequest { call, origin, ttl, output: None };
+        let request = TaskRequest { job: Job::Call(call), origin, ttl };
         let task = match self
             .work
             .inner
@@ -118,8 +118,7 @@ impl<T> PlainCall<T> {
                 return Err((self, error));
             }
         };
-        let cancel_grace = self.work.cancel_grace;
-        let Work { inner, running, occupancy, wait, status, unended, .. } = self.work;
+        let Work { inner, plugin, cancel_grace, running, occupancy, wait, status, unended, .. } = self.work;
         unended.promoted();
         running.control.promoted(&task.id.to_string());
         let wait = match wait {
@@ -135,7 +134,7 @@ impl<T> PlainCall<T> {
         };
         inner.start_run(
             task.clone(),
-            Begin::Promoted(Box::new((Started { running, cancel_grace }, occupancy, wait))),
+            Begin::Promoted(Box::new((Started { running, plugin, cancel_grace }, occupancy, wait))),
             None,
         );
         if let Some((status, run)) = status.zip(lock(&inner.runs).get(&task.id).cloned()) {
@@ -276,7 +275,8 @@ impl<T: TryFrom<Returned>> PlainCall<T> {
                 None
             }
             Some(CallEvent::ResourceUpdated(uri)) => {
-                self.work.inner.lists.updated(&self.work.plugin.name, uri);
+                let Work { inner, requestor, plugin, .. } = &self.work;
+                inner.lists.updated(&inner.executor.catalog(), requestor, &plugin.name, uri);
                 None
             }
             Some(CallEvent::Status(status)) => {
