@@ -69,7 +69,9 @@ fn folders() -> anyhow::Result<Vec<String>> {
     for entry in std::fs::read_dir(layout::guest_sources())? {
         let entry = entry?;
         let Ok(name) = entry.file_name().into_string() else { continue };
-        if !["author", "sdk", "xtask"].contains(&name.as_str()) && entry.path().join("Cargo.toml").is_file() {
+        if !["author", "sdk", "sdk-macros", "xtask"].contains(&name.as_str())
+            && entry.path().join("Cargo.toml").is_file()
+        {
             names.push(name);
         }
     }
