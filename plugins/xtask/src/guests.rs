@@ -110,7 +110,8 @@ fn compile(names: &[String]) -> anyhow::Result<()> {
         cargo.arg("--package").arg(package(name));
     }
     toolchain.apply(&mut cargo);
-    steps::run(&format!("compile the guests for {}", toolchain::TARGET), &mut cargo)
+    steps::run(&format!("compile the guests for {}", toolchain::TARGET), &mut cargo)?;
+    toolchain.remember()
 }
 
 /// Puts a component, or its WIT, where hosts and tests look for it.
