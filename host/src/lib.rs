@@ -14,6 +14,8 @@ pub mod tasks;
 
 pub mod plugins;
 
+pub mod sources;
+
 pub mod protocol;
 
 pub mod transport;

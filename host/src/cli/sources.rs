@@ -7,6 +7,7 @@ use bulkhead::config::{Config, File, Flags, OnRestart, PluginConfig, ToolConfig}
 use bulkhead::domain::limits::CallLimits;
 use bulkhead::plugins::{Policy, Wanted};
 use bulkhead::runtime::{PluginSource, Source, ToolPolicy};
+use bulkhead::sources;
 
 use super::args::SourceArguments;
 
@@ -35,11 +36,16 @@ pub(crate) fn load(sources: &SourceArguments, listen: Option<&str>) -> anyhow::R
 /// Every plugin to load: those of the configuration and the flags, then those of the folders by name.
 pub(crate) fn plugins(config: &Config) -> anyhow::Result<Vec<PluginConfig>> {
     let mut plugins = config.plugins.clone();
+    if let Some(remote) = plugins.iter().find(|plugin| !matches!(plugin.source, sources::Source::File(_))) {
+        anyhow::bail!("{}: plugin {}: only files can be loaded at start yet", remote.place, remote.label());
+    }
     for folder in &config.plugin_dirs {
         for file in
             components(folder).with_context(|| format!("the plugin folder {} cannot be read", folder.display()))?
         {
-            let known = plugins.iter().any(|plugin| same_file(&plugin.file, &file));
+            let known = plugins
+                .iter()
+                .any(|plugin| matches!(&plugin.source, sources::Source::File(known) if same_file(known, &file)));
             if !known {
                 plugins.push(PluginConfig::found(file, config.call.clone()));
             }
@@ -72,7 +78,10 @@ pub(crate) fn plugin_source(plugin: PluginConfig) -> PluginSource {
         limits: tool.call,
     };
     PluginSource {
-        component: Source::File(plugin.file),
+        component: match plugin.source {
+            sources::Source::File(path) => Source::File(path),
+            sources::Source::Https(_) | sources::Source::Oci(_) => Source::Bytes(Vec::new().into()),
+        },
         name: plugin.name,
         prefix: plugin.prefix,
         config: plugin.settings,
