@@ -21,7 +21,7 @@ pub trait Calls: Send + Sync + 'static {
         std::future::pending().await
     }
 
-    /// Tells clients that these lists are different now.
+    /// Tells clients that these lists are different now for some of them. Nothing is said when there are none.
     fn lists_changed(&self, kinds: &[ListKind]);
 
     /// Ends the tasks of a version.
@@ -48,7 +48,9 @@ impl Calls for Tasks {
     }
 
     fn lists_changed(&self, kinds: &[ListKind]) {
-        Tasks::lists_changed(self, kinds);
+        if !kinds.is_empty() {
+            Tasks::lists_changed(self);
+        }
     }
 
     async fn end(&self, version: &PluginVersion, how: DrainThen) {

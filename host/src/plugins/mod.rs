@@ -27,7 +27,7 @@ use tokio::sync::{Mutex, Notify};
 use book::{Book, Entry};
 
 use crate::domain::task::PluginVersion;
-use crate::runtime::{LoadError, LoadedPlugin, PluginSource, Sandbox};
+use crate::runtime::{Canary, LoadError, LoadedPlugin, PluginSource, Sandbox};
 use crate::store::{self, RowStore};
 use crate::tasks::clock::Clock;
 
@@ -119,6 +119,8 @@ struct State {
     book: Book,
     /// What is published, in the order that decides about clashes.
     table: Vec<LoadedPlugin>,
+    /// What a part of the requestors gets instead.
+    canaries: Vec<Canary>,
     /// Named by `--plugin`: what runs is no business of the store.
     pinned: HashSet<String>,
     /// Why a plugin that should run does not.

@@ -58,6 +58,7 @@ impl Plugins {
         };
         // Resources are asked for at every request: nobody here knows whether their list is the same.
         if kinds.contains(&ListKind::Resources) {
+            inner.sandbox.resources_differ(version);
             inner.calls.lists_changed(&[ListKind::Resources]);
         }
         let now = inner.sandbox.relist(&before).await.map_err(|error| Error::Refused(vec![error]))?;
@@ -78,7 +79,7 @@ impl Plugins {
             return Err(Error::Refused(vec![LoadError { plugin: version.name.clone(), problems }]));
         }
         *place = now.clone();
-        let clashes = inner.sandbox.clashes(&table);
+        let clashes = inner.sandbox.clashes(&table, &state.canaries);
         if !clashes.is_empty() {
             return Err(Error::Refused(clashes));
         }

@@ -179,7 +179,7 @@ impl Plugins {
         if !switched.held.is_empty() && !accept {
             return Ok(switched);
         }
-        let clashes = inner.sandbox.clashes(&table);
+        let clashes = inner.sandbox.clashes(&table, &state.canaries);
         if !clashes.is_empty() {
             return Err(Error::Refused(clashes));
         }

@@ -82,18 +82,21 @@ impl Live {
         Self { inner, run, seen, task, running, cancel_grace, occupancy, wait, paused: false, grace_until: None }
     }
 
-    /// The guest's result, or `None` when the record is over before the guest is. The guest is stopped either way.
-    pub(super) async fn until_over(mut self) -> Option<Result<ToolOutput, CallError>> {
+    /// The guest's result and how long it ran, or `None` when the record is over before the guest is. The guest is stopped either
+    /// way.
+    pub(super) async fn until_over(mut self) -> Option<(Result<ToolOutput, CallError>, Duration)> {
         loop {
             match self.next().await {
                 Next::Record => self.observe()?,
                 Next::GraceOver => return None,
                 Next::Awake => self.awake(),
                 Next::Permitted => self.go_on(),
-                Next::Event(Some(CallEvent::Finished(result))) => return Some(result.and_then(of_kind)),
+                Next::Event(Some(CallEvent::Finished(result))) => {
+                    return Some((result.and_then(of_kind), self.occupancy.busy()));
+                }
                 Next::Event(Some(event)) => self.take(event).await,
                 // The sandbox ends every call with `Finished`; a closed stream is a bug there, and the task must not hang on it.
-                Next::Event(None) => return Some(Err(CallError::Interrupted)),
+                Next::Event(None) => return Some((Err(CallError::Interrupted), self.occupancy.busy())),
             }
         }
     }

@@ -197,8 +197,8 @@ async fn live(
 ) {
     let started_at = inner.clock.now();
     let live = Live::new(inner.clone(), run.clone(), task.clone(), started, occupancy, wait);
-    let Some(result) = live.until_over().await else { return };
-    inner.breakers.ended(&task.requestor, &task.plugin, &task.tool, &result, inner.clock.now());
+    let Some((result, busy)) = live.until_over().await else { return };
+    inner.call_ended(&task.requestor, &task.plugin, &task.tool, &result, busy);
     inner.durations.learn(&task.requestor, &task.tool, inner.clock.now().saturating_sub(started_at));
     finish(inner, task, task.attempt, result).await;
 }

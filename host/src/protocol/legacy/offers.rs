@@ -55,12 +55,16 @@ impl<B: Body> Body for WithMeta<'_, B> {
 }
 
 fn asker(request: &Request<'_>) -> Asker {
-    Asker { shared: Arc::clone(request.shared), requestor: *request.session.requestor() }
+    Asker {
+        shared: Arc::clone(request.shared),
+        requestor: *request.session.requestor(),
+        catalog: Arc::clone(&request.catalog),
+    }
 }
 
 /// `prompts/list`.
 pub(super) fn prompts(request: &Request<'_>) -> Result<Exchange, RpcError> {
-    request.session.saw(ListKind::Prompts, *request.shared.tasks.catalog_changes().borrow());
+    request.session.saw(ListKind::Prompts, request.catalog.lists());
     let Page { entries, next_cursor } = asker(request).prompts(request.params)?;
     let icons = request.session.settled.version.has_tasks();
     let entries = entries.iter().map(|entry| PromptView { prompt: &entry.prompt, icons }).collect();
@@ -78,7 +82,7 @@ pub(super) fn templates(request: &Request<'_>) -> Result<Exchange, RpcError> {
 /// `resources/list`.
 pub(super) fn resources(request: Request<'_>) -> Result<Exchange, RpcError> {
     let paged: Paged = jsonrpc::params(request.params)?;
-    request.session.saw(ListKind::Resources, *request.shared.tasks.catalog_changes().borrow());
+    request.session.saw(ListKind::Resources, request.catalog.lists());
     let icons = request.session.settled.version.has_tasks();
     quiet(request, move |asker, id| async move {
         let Page { entries, next_cursor } = asker.resources(&paged).await?;
@@ -89,7 +93,7 @@ pub(super) fn resources(request: Request<'_>) -> Result<Exchange, RpcError> {
 
 /// `completion/complete`.
 pub(super) fn complete(request: Request<'_>) -> Result<Exchange, RpcError> {
-    let wanted = offers::wanted(&request.shared.tasks.catalog(), request.params)?;
+    let wanted = offers::wanted(&request.catalog, request.params)?;
     quiet(request, move |asker, id| async move {
         let completion: Completion = asker.complete(wanted).await?;
         Ok(response(&id, &Bare(WithMeta { body: CompletionBody(&completion), meta: &completion.meta })))
@@ -155,7 +159,7 @@ fn progress_token(params: Option<&RawValue>) -> Result<Option<Json>, RpcError> {
 /// `resources/read`: asks who may have it, one after the other, until one does.
 pub(super) fn read(request: Request<'_>) -> Result<Exchange, RpcError> {
     let uri = offers::uri(request.params)?;
-    let readers = request.shared.tasks.catalog().readers(&uri);
+    let readers = request.catalog.readers(&uri);
     let visits = readers.into_iter().map(|library| (library, Operation::ReadResource { uri: uri.clone() })).collect();
     visit(request, visits, move |id, result: Option<Result<Vec<ResourceContents>, CallError>>| match result {
         Some(Ok(contents)) => response(id, &Bare(ContentsBody(&contents))),
@@ -166,7 +170,7 @@ pub(super) fn read(request: Request<'_>) -> Result<Exchange, RpcError> {
 
 /// `prompts/get`.
 pub(super) fn get_prompt(request: Request<'_>) -> Result<Exchange, RpcError> {
-    let (entry, arguments) = offers::prompt(&request.shared.tasks.catalog(), request.params)?;
+    let (entry, arguments) = offers::prompt(&request.catalog, request.params)?;
     let operation = Operation::GetPrompt { prompt: entry.plugin_prompt.clone(), arguments };
     let visits = vec![(Arc::clone(&entry.library), operation)];
     visit(request, visits, |id, result: Option<Result<PromptOutput, CallError>>| match result {

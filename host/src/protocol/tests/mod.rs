@@ -17,7 +17,6 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use serde_json::{Value, json};
 
-use super::session::LIST_KINDS;
 use super::*;
 use crate::domain::limits::Limits;
 use crate::domain::requestor::{RequestorId, TenantId};
@@ -105,6 +104,12 @@ fn world_of(request_timeout_ms: u64, scripted: impl FnOnce(Arc<guest::Guests>) -
 }
 
 impl World {
+    /// Makes every list another one.
+    fn change_lists(&self) {
+        self.guests.lists.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        self.tasks.lists_changed();
+    }
+
     async fn receive(&self, peer: Peer, message: &str) -> Received {
         self.protocol.receive(peer, Bytes::copy_from_slice(message.as_bytes())).await
     }
