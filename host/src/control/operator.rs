@@ -264,10 +264,12 @@ impl Operator for HostOperator {
             | Command::PluginStage { .. }
             | Command::PluginAdd { .. }
             | Command::PluginActivate { .. }
+            | Command::PluginCanary { .. }
+            | Command::PluginPromote { .. }
             | Command::PluginRollback { .. }
             | Command::PluginRemove { .. }
             | Command::PluginVerify { .. }) => match &self.plugins {
-                Some(plugins) => super::plugins::execute(plugins, command).await,
+                Some(plugins) => super::plugins::execute(plugins, &self.principals, command).await,
                 None => Err(ControlError::Invalid("there are no plugins here".to_owned())),
             },
             Command::StdioAttach => Err(ControlError::Invalid("only a running host can be attached to".to_owned())),

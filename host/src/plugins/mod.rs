@@ -6,11 +6,13 @@
 
 mod book;
 mod calls;
+mod canary;
 mod canonical;
 mod definition;
 mod difference;
 mod relist;
 mod schema;
+mod settle;
 mod staging;
 mod start;
 mod switch;
@@ -29,16 +31,18 @@ use book::{Book, Entry};
 use crate::domain::task::PluginVersion;
 use crate::runtime::{Canary, LoadError, LoadedPlugin, PluginSource, Sandbox};
 use crate::store::{self, RowStore};
+use crate::tasks::Bounds;
 use crate::tasks::clock::Clock;
 
-pub use book::{Digest, Stage};
+pub use book::{Digest, Stage, TakenBack, Tenant};
 pub use calls::Calls;
+pub use canary::{BoundsGiven, CanaryWish};
 pub use difference::{AcceptChanges, Changes, ToolChange};
 pub use schema::{Difference, Direction, compare};
 pub use staging::{Candidate, Staged};
 pub use start::Wanted;
-pub use switch::{Switched, SwitchedPlugin, Target};
-pub use view::{Listed, Unsound, Verified, VersionView};
+pub use switch::{Switched, SwitchedPlugin, Target, Turn};
+pub use view::{CanaryView, Listed, Unsound, Verified, VersionView};
 
 /// Why a command about plugins was not done. Operators may read all of it.
 #[derive(Debug, thiserror::Error)]
@@ -83,6 +87,8 @@ pub struct Policy {
     pub drain_then: DrainThen,
     /// Faults in a row after which a requestor is kept away for a while; 0: never.
     pub quarantine_after: u32,
+    /// When a canary is taken back, unless it was begun with others.
+    pub canary: Bounds,
 }
 
 /// What plugins are made of.
@@ -132,9 +138,15 @@ struct State {
 }
 
 impl State {
-    /// Whether new calls go to this version.
+    /// Whether new calls go to this version, be it for a part of the requestors.
     fn runs(&self, version: &PluginVersion) -> bool {
-        self.table.iter().any(|plugin| plugin.version == *version)
+        self.running(version).is_some()
+    }
+
+    /// A version that new calls go to.
+    fn running(&self, version: &PluginVersion) -> Option<&LoadedPlugin> {
+        let canaries = self.canaries.iter().map(|canary| &canary.plugin);
+        self.table.iter().chain(canaries).find(|plugin| plugin.version == *version)
     }
 
     /// What the store knows of a plugin.

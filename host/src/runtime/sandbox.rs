@@ -52,6 +52,18 @@ pub struct SandboxConfig {
     pub environment: fn(&str) -> Option<String>,
 }
 
+/// What came of publishing.
+#[derive(Debug)]
+pub struct Exchanged {
+    /// What is offered now.
+    pub plugins: Vec<LoadedPlugin>,
+    pub canaries: Vec<Canary>,
+    /// The lists in which some clients see a difference.
+    pub lists: Vec<ListKind>,
+    /// What was left out because it offers what another one offers.
+    pub refused: Vec<LoadError>,
+}
+
 /// Why there is no sandbox.
 #[derive(Debug, thiserror::Error)]
 pub enum SandboxError {
@@ -135,20 +147,22 @@ impl Sandbox {
     /// Gives back the lists in which clients see a difference, and the plugins that were left out because they offer what another
     /// one offers.
     pub fn publish(&self, plugins: Vec<LoadedPlugin>) -> (Vec<ListKind>, Vec<LoadError>) {
-        self.publish_with(plugins, Vec::new())
+        let published = self.publish_with(plugins, Vec::new());
+        (published.lists, published.refused)
     }
 
     /// The same with versions that a part of the requestors gets; each of a plugin that is there.
-    pub fn publish_with(&self, plugins: Vec<LoadedPlugin>, canaries: Vec<Canary>) -> (Vec<ListKind>, Vec<LoadError>) {
-        let (accepted, mut refused) = clash::accept(plugins);
-        let (canaries, clashing) = clash::accept_canaries(&accepted, canaries);
+    pub fn publish_with(&self, plugins: Vec<LoadedPlugin>, canaries: Vec<Canary>) -> Exchanged {
+        let (plugins, mut refused) = clash::accept(plugins);
+        let (canaries, clashing) = clash::accept_canaries(&plugins, canaries);
         refused.extend(clashing);
         // What was withdrawn once may be offered again.
-        for plugin in accepted.iter().chain(canaries.iter().map(|canary| &canary.plugin)) {
+        for plugin in plugins.iter().chain(canaries.iter().map(|canary| &canary.plugin)) {
             plugin.plugin.presence.withdrawn.send_replace(false);
         }
-        let before = self.published.rcu(|published| published.exchanged(&accepted, &canaries));
-        (self.published.load().catalogs.lists_that_differ(&before.catalogs), refused)
+        let before = self.published.rcu(|published| published.exchanged(&plugins, &canaries));
+        let lists = self.published.load().catalogs.lists_that_differ(&before.catalogs);
+        Exchanged { plugins, canaries, lists, refused }
     }
 
     /// Notes that the resources of a version are others now. Its plugin alone knows which.

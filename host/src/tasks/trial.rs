@@ -44,6 +44,29 @@ impl Default for Bounds {
     }
 }
 
+/// 30 days.
+const WINDOW_MS_MAX: u64 = 2_592_000_000;
+
+impl Bounds {
+    /// What is wrong with them, for operators.
+    pub fn problem(&self) -> Option<&'static str> {
+        match *self {
+            Self { fault_percent_max: 101.., .. } => Some("faults are bounded by a number from 0 to 100 per cent"),
+            Self { latency_percent_max: 1..100, .. } => {
+                Some("latency is bounded by a ratio of at least 1 (100 per cent), or by none (0)")
+            }
+            Self { window_ms, .. } if window_ms == 0 || window_ms > WINDOW_MS_MAX => {
+                Some("the window is at least a millisecond and at most 30 days")
+            }
+            Self { calls_min: 0, .. } => Some("at least one call is needed for a verdict"),
+            Self { calls_min, .. } if calls_min as usize > CALLS_MAX => {
+                Some("a verdict cannot need more calls than are remembered (4096)")
+            }
+            _ => None,
+        }
+    }
+}
+
 /// A version that is watched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trial {
