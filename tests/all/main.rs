@@ -6,6 +6,7 @@
 mod authors;
 mod bad_input;
 mod commands;
+mod compile;
 mod egress;
 mod hostile;
 mod interaction;

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, ensure};
 use bulkhead::domain::Json;
 use bulkhead::domain::call::ClientFeatures;
-use bulkhead::domain::limits::CallLimits;
+use bulkhead::domain::limits::{CallLimits, CompileLimits};
 use bulkhead::domain::task::CallId;
-use bulkhead::runtime::{CallEvent, CallFacts, CallSpec, Executor as _, OnDemand, Operation};
+use bulkhead::runtime::{CallEvent, CallFacts, CallSpec, CompilerMode, Executor as _, OnDemand, Operation};
 use bulkhead::runtime::{PluginSource, Sandbox, SandboxConfig, Source};
 use serde_json::json;
 use tests::client::{Client, all_capabilities};
@@ -25,6 +25,8 @@ pub(crate) async fn sandbox_alone(plan: &Plan, report: &mut Report) -> anyhow::R
     let sandbox = Sandbox::new(SandboxConfig {
         data: folder.path().to_owned(),
         calls_running_total: 64,
+        compile: CompileLimits { memory_bytes: 2 << 30, cpu_ms: 120_000, functions_max: 200_000 },
+        compiler: CompilerMode::InProcess,
         epoch_tick_ms: 10,
         io: tokio::runtime::Handle::current(),
         environment: |_| None,

@@ -49,7 +49,7 @@ pub(super) fn read(file: File<'_>, base: &mut Layer<'_>, report: &mut Report) ->
     let mut parsed = Parsed::default();
     for (name, node) in tree.get_ref() {
         match name.get_ref().as_ref() {
-            "server" | "limits" | "call" | "log" => reader.fixed_section(name.get_ref(), node, base),
+            "server" | "limits" | "call" | "compile" | "log" => reader.fixed_section(name.get_ref(), node, base),
             "plugin" => parsed.plugins = plugin::read(&mut reader, node),
             "tenant" => parsed.tenants = reader.tenants(node),
             "token" => reader.refuse(
@@ -58,7 +58,7 @@ pub(super) fn read(file: File<'_>, base: &mut Layer<'_>, report: &mut Report) ->
             ),
             other => {
                 let place = reader.place(name.span().start);
-                let known = "[server], [limits], [call], [log], [[plugin]] and [tenant.NAME]";
+                let known = "[server], [limits], [call], [compile], [log], [[plugin]] and [tenant.NAME]";
                 reader.report.add(&place, format!("{other}: no such section; there are {known}"));
             }
         }
@@ -119,7 +119,7 @@ impl Reader<'_> {
         }
     }
 
-    /// `[server]`, `[limits]`, `[call]`, `[log]`.
+    /// `[server]`, `[limits]`, `[call]`, `[compile]`, `[log]`.
     fn fixed_section(&mut self, section: &str, node: &Node<'_>, base: &mut Layer<'_>) {
         let Some(table) = self.table(section, node) else { return };
         for (name, node) in table {

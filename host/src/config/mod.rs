@@ -18,7 +18,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use crate::domain::limits::{CallLimits, Limits};
+use crate::domain::limits::{CallLimits, CompileLimits, Limits};
 
 pub(crate) use document::check_name;
 pub use keys::{Key, Kind, LogFormat, Scope, Unit, all as all_keys};
@@ -31,6 +31,7 @@ pub struct Config {
     pub server: ServerConfig,
     pub limits: Limits,
     pub call: CallLimits,
+    pub compile: CompileLimits,
     pub log: LogConfig,
     /// In the order of the file, then those of the flags.
     pub plugins: Vec<PluginConfig>,
@@ -178,6 +179,8 @@ impl Config {
         base.fill(keys::LIMITS, &mut limits, &mut report);
         let mut call = keys::blank_call();
         base.fill(keys::CALL, &mut call, &mut report);
+        let mut compile = keys::blank_compile();
+        base.fill(keys::COMPILE, &mut compile, &mut report);
         let mut log = keys::blank_log();
         base.fill(keys::LOG, &mut log, &mut report);
 
@@ -204,6 +207,7 @@ impl Config {
                 server,
                 limits,
                 call,
+                compile,
                 log,
                 plugins,
                 plugin_dirs: flags.plugin_dirs.clone(),
@@ -254,7 +258,7 @@ fn read_variables(
                     None => report.add(
                         &place,
                         "no such key: variables are BULKHEAD_SECTION_KEY, for the scalar keys of [server], [limits], \
-                         [call] and [log] (see `bulkhead serve --help`)",
+                         [call], [compile] and [log] (see `bulkhead serve --help`)",
                     ),
                 }
             }

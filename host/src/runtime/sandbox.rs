@@ -20,6 +20,7 @@ use wasmtime::component::Linker;
 use super::cache::Cache;
 use super::call::{self, Call, Ground, Occupied};
 use super::clash;
+use super::compile::{Compiler, CompilerMode};
 use super::engine;
 use super::events::Outbox;
 use super::fault;
@@ -31,6 +32,7 @@ use super::{
     CallEvent, CallSpec, Catalog, Control, Executor, ListKind, Running, Shared, StartError, StopOnDrop, ToolEntry,
 };
 use crate::domain::call::CallError;
+use crate::domain::limits::CompileLimits;
 use crate::domain::task::PluginVersion;
 
 /// Instances beside the running ones: calls that wait for answers or sleep keep theirs.
@@ -43,6 +45,9 @@ pub struct SandboxConfig {
     pub data: PathBuf,
     /// Calls that run at the same time, for the size of the instance pool.
     pub calls_running_total: u32,
+    /// For every component that was not compiled before.
+    pub compile: CompileLimits,
+    pub compiler: CompilerMode,
     /// The length of a guest's time slice.
     pub epoch_tick_ms: u64,
     /// Where timers, DNS and sockets live.
@@ -71,6 +76,7 @@ pub struct Sandbox {
     instances: usize,
     linker: Linker<Call>,
     cache: Cache,
+    compiler: Compiler,
     kept: Kept,
     environment: fn(&str) -> Option<String>,
     published: ArcSwap<Published>,
@@ -92,16 +98,19 @@ impl Sandbox {
         let engine = engine::build(instances).map_err(of_engine)?;
         let linker = load::linker(&engine).map_err(of_engine)?;
         let kept = Kept::open(&config.data).map_err(SandboxError::Data)?;
-        let cache = Cache::open(&config.data).map_err(SandboxError::Data)?;
+        let engine_hash = engine::compatibility_hash(&engine);
+        let cache = Cache::open(&config.data, engine_hash).map_err(SandboxError::Data)?;
+        let compiler = Compiler::new(config.compiler, config.compile, config.io.clone());
         let threads = engine::guest_threads().map_err(SandboxError::Threads)?;
         engine::tick(&engine, Duration::from_millis(config.epoch_tick_ms.max(1))).map_err(SandboxError::Threads)?;
         Ok(Arc::new_cyclic(|me| Self {
             me: me.clone(),
-            engine_hash: engine::compatibility_hash(&engine),
+            engine_hash,
             instances: instances as usize,
             ground: Ground { engine, io: config.io, slots: Arc::new(Semaphore::new(instances as usize)) },
             linker,
             cache,
+            compiler,
             kept,
             environment: config.environment,
             published: ArcSwap::default(),
