@@ -6,6 +6,7 @@
 //!
 //! Code of other engines (an earlier version of the host, another processor) stays for a while, for whoever goes back.
 
+use std::collections::HashSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
@@ -24,8 +25,9 @@ const KEY_BYTES: usize = 32;
 /// Nobody writes a file for this long.
 const DRAFT_AGE_MAX: Duration = Duration::from_hours(24);
 
-/// How long code is kept that another engine needs, from its last use.
-const OTHER_ENGINE_AGE_MAX: Duration = Duration::from_hours(30 * 24);
+/// How long things are kept that nobody here needs any more, from their last use: code of another engine, and what belongs to no
+/// version of a plugin.
+const UNUSED_AGE_MAX: Duration = Duration::from_hours(30 * 24);
 /// How old the time of the last use may be: reading code should not cost a write each time.
 const USE_NOTED_EVERY: Duration = Duration::from_hours(24);
 
@@ -47,7 +49,7 @@ impl Cache {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
         remove_old_drafts(&folder)?;
         let own = ending(engine_hash);
-        remove_older(&folder, OTHER_ENGINE_AGE_MAX, |name| name.ends_with(".cwasm") && !name.ends_with(&own))?;
+        remove_older(&folder, UNUSED_AGE_MAX, |name| name.ends_with(".cwasm") && !name.ends_with(&own))?;
         // Beside the folder, not inside: who can only write cache files cannot sign them.
         let key = key(&data.join("cache.key"), rustix::process::geteuid().as_raw())?;
         Ok(Self { folder, key })
@@ -123,6 +125,11 @@ impl Cache {
         Ok(())
     }
 
+    /// Removes the code of components that are not among these, once nobody has used it for long.
+    pub(super) fn remove_others(&self, digests: &HashSet<String>) -> io::Result<()> {
+        remove_unused(&self.folder, digests)
+    }
+
     fn write(&self, name: &str, code: &[u8]) -> io::Result<()> {
         let tag = self.mac(name, code).ok_or_else(|| io::Error::other("no key"))?.finalize().into_bytes();
         write_new(&self.folder, name, &[&tag, code])
@@ -147,8 +154,8 @@ fn ending(engine_hash: u64) -> String {
     format!("-{engine_hash:016x}.cwasm")
 }
 
-/// Notes that code was used, once a day.
-fn note_use(path: &Path) {
+/// Notes that a file was used, once a day.
+pub(super) fn note_use(path: &Path) {
     let noted = || {
         let file = File::open(path)?;
         match file.metadata()?.modified()?.elapsed() {
@@ -182,6 +189,14 @@ pub(super) fn write_new(folder: &Path, name: &str, parts: &[&[u8]]) -> io::Resul
 /// Removes what writers left that were killed. Others may be writing in this folder, so what is young stays.
 pub(super) fn remove_old_drafts(folder: &Path) -> io::Result<()> {
     remove_older(folder, DRAFT_AGE_MAX, |name| name.starts_with('.'))
+}
+
+/// Removes files whose names begin with other digests than these, once nobody has used them for long.
+pub(super) fn remove_unused(folder: &Path, digests: &HashSet<String>) -> io::Result<()> {
+    remove_older(folder, UNUSED_AGE_MAX, |name| {
+        let digest = name.get(..64).filter(|digest| digest.bytes().all(|byte| byte.is_ascii_hexdigit()));
+        digest.is_some_and(|digest| !digests.contains(digest))
+    })
 }
 
 /// Removes files of such names that nobody has written for this long.
@@ -297,7 +312,7 @@ mod tests {
         let (engine, code) = compiled();
         let cache = Cache::open(data.path(), 8).unwrap();
         let path = |digest: u8, hash| data.path().join("cache").join(name(&[digest; 32], hash));
-        let old = SystemTime::now() - OTHER_ENGINE_AGE_MAX - Duration::from_secs(60);
+        let old = SystemTime::now() - UNUSED_AGE_MAX - Duration::from_secs(60);
         for (digest, hash) in [(1, 7), (1, 8), (2, 8), (3, 8)] {
             cache.accept(&engine, &code, &[digest; 32], hash).unwrap();
             if digest != 3 {

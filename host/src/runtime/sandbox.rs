@@ -24,6 +24,7 @@ use super::compile::{Compiler, CompilerMode};
 use super::engine;
 use super::events::Outbox;
 use super::fault;
+use super::inspect::hex;
 use super::kept::Kept;
 use super::limits::EVENTS_QUEUED_MAX;
 use super::load::{self, LoadError, LoadedPlugin, PluginSource};
@@ -180,6 +181,17 @@ impl Sandbox {
     pub fn remove_kept(&self, digest: &[u8; 32]) -> io::Result<()> {
         self.kept.remove(digest)?;
         self.cache.remove(digest)
+    }
+
+    /// Removes components and compiled code that belong to none of these versions, once nobody has used them for a month.
+    ///
+    /// # Errors
+    ///
+    /// The data directory cannot be read.
+    pub fn remove_others(&self, used: impl Iterator<Item = [u8; 32]>) -> io::Result<()> {
+        let digests = used.map(|digest| hex(&digest)).collect();
+        self.kept.remove_others(&digests)?;
+        self.cache.remove_others(&digests)
     }
 
     /// How many calls of a version there are at this moment, running and waiting.

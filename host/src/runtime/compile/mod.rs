@@ -41,7 +41,7 @@ const THREADS_MAX: usize = 8;
 /// Time beyond the processor time, as a multiple of it: for machines that are busy with better things.
 const WALL_FACTOR: u64 = 5;
 /// Time that even a short compilation may take.
-const WALL_MS_MIN: u64 = 10_000;
+const WALL_MS_MIN: u64 = 60_000;
 
 /// Where components are compiled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
