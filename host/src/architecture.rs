@@ -4,14 +4,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Each room with the rooms that it may know.
-const ROOMS: [(&str, &[&str]); 7] = [
+const ROOMS: [(&str, &[&str]); 8] = [
     ("domain", &[]),
     ("store", &["domain"]),
-    ("runtime", &["domain"]),
+    ("outward", &["domain"]),
+    ("runtime", &["domain", "outward"]),
     ("tasks", &["domain", "store", "runtime"]),
     ("plugins", &["domain", "store", "runtime", "tasks"]),
     ("protocol", &["domain", "store", "runtime", "tasks"]),
-    ("transport", &["domain", "store", "runtime", "tasks", "protocol"]),
+    ("transport", &["domain", "outward", "store", "runtime", "tasks", "protocol"]),
 ];
 
 fn sources(folder: &Path) -> Vec<PathBuf> {

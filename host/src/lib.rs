@@ -7,6 +7,8 @@
 
 pub mod domain;
 
+pub mod outward;
+
 pub mod runtime;
 pub mod store;
 
