@@ -13,6 +13,8 @@ mod isolation;
 mod languages;
 mod limits;
 mod modern;
+mod network;
+mod oauth;
 mod plugins;
 mod recovery;
 mod refusals;

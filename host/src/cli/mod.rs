@@ -15,6 +15,7 @@ mod serve;
 mod show;
 mod sources;
 mod stdio;
+mod trust;
 mod upkeep;
 mod workshop;
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::Context as _;
-use bulkhead::config::{Config, File, Flags, OnRestart, PluginConfig, ToolConfig};
+use bulkhead::config::{Config, File, Flags, Insecure, OnRestart, PluginConfig, ToolConfig};
 use bulkhead::domain::limits::CallLimits;
 use bulkhead::plugins::{Policy, Wanted};
 use bulkhead::runtime::{PluginSource, Source, ToolPolicy};
@@ -12,6 +12,11 @@ use super::args::SourceArguments;
 
 /// Reads everything that says how the host should be.
 pub(crate) fn load(sources: &SourceArguments, listen: Option<&str>) -> anyhow::Result<Config> {
+    load_as(sources, listen, Insecure::default())
+}
+
+/// The same with what a host is allowed although it is not safe.
+pub(crate) fn load_as(sources: &SourceArguments, listen: Option<&str>, insecure: Insecure) -> anyhow::Result<Config> {
     let text = match &sources.config {
         Some(path) => Some(
             std::fs::read_to_string(path)
@@ -25,6 +30,7 @@ pub(crate) fn load(sources: &SourceArguments, listen: Option<&str>) -> anyhow::R
         data: sources.data.clone(),
         plugins: sources.plugins.clone(),
         plugin_dirs: sources.plugin_dirs.clone(),
+        insecure,
     };
     // A variable that is not UTF-8 is none of ours: all of our names and values are.
     let variables = std::env::vars_os()

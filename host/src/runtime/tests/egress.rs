@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 
 use rustls::pki_types::PrivateKeyDer;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
