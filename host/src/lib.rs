@@ -8,6 +8,7 @@
 pub mod domain;
 
 pub mod outward;
+pub mod audit;
 
 pub mod runtime;
 pub mod store;
@@ -15,6 +16,8 @@ pub mod store;
 pub mod tasks;
 
 pub mod plugins;
+
+pub mod sources;
 
 pub mod protocol;
 

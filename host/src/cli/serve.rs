@@ -76,6 +76,7 @@ async fn http_server(
         mcp: Arc::clone(&host.protocol),
         sessions: Arc::new(sessions),
         authenticator: trust::authenticator(config, host, issuers),
+        audit: host.audit.clone(),
         rate: Arc::clone(&host.rate),
         unready: Box::new(move || store.read_only().map(|reason| format!("the store is read-only: {reason}"))),
         now: host.now.clone(),
@@ -125,7 +126,7 @@ async fn check(config: &Config) -> anyhow::Result<ExitCode> {
     }
     let exposure = match config.check_exposure(false) {
         Ok(()) => Ok(()),
-        Err(_) => config.check_exposure(operate::any_active_token(&config.server.data).await?),
+        Err(_) => config.check_exposure(operate::any_active_token(config).await?),
     };
     if let Err(problem) = &exposure {
         complain(problem);

@@ -41,6 +41,7 @@ use super::mcp::Mcp;
 use super::rate::RequestRate;
 use super::refusal::Refusal;
 use super::session::Registry;
+use crate::audit::Audit;
 use crate::domain::address::Network;
 use peers::Proxies;
 
@@ -118,6 +119,7 @@ pub struct Parts<M: Mcp> {
     pub mcp: Arc<M>,
     pub sessions: Arc<Registry<M>>,
     pub authenticator: Authenticator,
+    pub audit: Audit,
     pub rate: Arc<RequestRate>,
     pub unready: Unready,
     pub now: Now,
@@ -131,6 +133,7 @@ pub struct Server<M: Mcp> {
     mcp: Arc<M>,
     sessions: Arc<Registry<M>>,
     authenticator: Authenticator,
+    audit: Audit,
     rate: Arc<RequestRate>,
     unready: Unready,
     now: Now,
@@ -154,7 +157,7 @@ enum Phase {
 
 impl<M: Mcp> Server<M> {
     pub fn new(parts: Parts<M>) -> Arc<Self> {
-        let Parts { mcp, sessions, authenticator, rate, unready, now, options, certificate } = parts;
+        let Parts { mcp, sessions, authenticator, audit, rate, unready, now, options, certificate } = parts;
         let hosts = options.allowed_hosts.iter().map(|host| host.to_ascii_lowercase()).collect();
         let phase = watch::Sender::new(Phase::Serving);
         let proxies = Proxies::new(options.trusted_proxies.clone(), certificate.is_some());
@@ -162,6 +165,7 @@ impl<M: Mcp> Server<M> {
             mcp,
             sessions,
             authenticator,
+            audit,
             rate,
             unready,
             now,

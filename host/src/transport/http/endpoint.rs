@@ -11,6 +11,7 @@ use axum::body::Body;
 use axum::response::Response;
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
 
+use crate::audit::Entry;
 use crate::domain::requestor::Requestor;
 use crate::transport::auth::Unauthorized;
 use crate::transport::mcp::{Mcp, Session as _};
@@ -52,6 +53,7 @@ pub(super) async fn endpoint<M: Mcp>(server: &Arc<Server<M>>, request: Request<B
             Err(unauthorized) => {
                 let client = server.proxies.client(peer, &parts.headers);
                 tracing::debug!(%client, ?unauthorized, "did not let a request in");
+                server.audit.note(|| Entry::new("access.refused").because(unauthorized.reason()));
                 server.challenge(&unauthorized)
             }
         }
