@@ -15,6 +15,8 @@ mod isolation;
 mod languages;
 mod limits;
 mod modern;
+mod network;
+mod oauth;
 mod plugins;
 mod recovery;
 mod refusals;

@@ -87,6 +87,12 @@ pub(crate) struct ServeArguments {
     /// The address to listen on; port 0 picks a free one [default: 127.0.0.1:8808]
     #[arg(long, value_name = "ADDR:PORT")]
     pub(crate) listen: Option<String>,
+    /// Listen for other machines without TLS: whoever is on the way can read tokens, calls and results
+    #[arg(long)]
+    pub(crate) insecure_allow_plaintext: bool,
+    /// Listen for other machines without authentication: whoever can connect may do everything
+    #[arg(long)]
+    pub(crate) insecure_allow_anonymous: bool,
     /// Check the configuration and every plugin, say what is wrong, and exit
     #[arg(long)]
     pub(crate) check: bool,

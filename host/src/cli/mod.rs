@@ -17,6 +17,7 @@ mod show;
 mod signing;
 mod sources;
 mod stdio;
+mod trust;
 mod upkeep;
 mod workshop;
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use bulkhead::config::{Config, File, Flags, OnRestart, PluginConfig, ToolConfig, TrustConfig};
+use bulkhead::config::{Config, File, Flags, Insecure, OnRestart, PluginConfig, ToolConfig, TrustConfig};
 use bulkhead::domain::address::normal_host;
 use bulkhead::domain::limits::CallLimits;
 use bulkhead::plugins::{Policy, Wanted};
@@ -17,6 +17,11 @@ use super::args::SourceArguments;
 
 /// Reads everything that says how the host should be.
 pub(crate) fn load(sources: &SourceArguments, listen: Option<&str>) -> anyhow::Result<Config> {
+    load_as(sources, listen, Insecure::default())
+}
+
+/// The same with what a host is allowed although it is not safe.
+pub(crate) fn load_as(sources: &SourceArguments, listen: Option<&str>, insecure: Insecure) -> anyhow::Result<Config> {
     let text = match &sources.config {
         Some(path) => Some(
             std::fs::read_to_string(path)
@@ -30,6 +35,7 @@ pub(crate) fn load(sources: &SourceArguments, listen: Option<&str>) -> anyhow::R
         data: sources.data.clone(),
         plugins: sources.plugins.clone(),
         plugin_dirs: sources.plugin_dirs.clone(),
+        insecure,
     };
     // A variable that is not UTF-8 is none of ours: all of our names and values are.
     let variables = std::env::vars_os()
