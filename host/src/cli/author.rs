@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use bulkhead_author::{Language, Options};
 use clap::{Args, Subcommand, ValueEnum};
 
+use super::registry::{self, PushArguments};
 use super::{EXIT_FAILED, EXIT_USAGE, check, complain, dev, say};
 
 /// What authors of plugins do.
@@ -19,6 +20,8 @@ pub(crate) enum AuthorCommand {
     Check(CheckArguments),
     /// Serve a project, and build and switch again whenever its sources change
     Dev(DevArguments),
+    /// Put a component into an OCI registry
+    Push(PushArguments),
 }
 
 /// What a plugin is written in.
@@ -117,6 +120,7 @@ pub(crate) async fn run(command: AuthorCommand) -> anyhow::Result<ExitCode> {
         AuthorCommand::Build(arguments) => Ok(tokio::task::spawn_blocking(move || build(arguments)).await?),
         AuthorCommand::Check(arguments) => check::run(arguments).await,
         AuthorCommand::Dev(arguments) => dev::run(arguments).await,
+        AuthorCommand::Push(arguments) => registry::push(arguments).await,
     }
 }
 

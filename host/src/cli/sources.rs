@@ -1,13 +1,16 @@
 //! From files, environment and flags to a configuration; from a configuration to what the runtime loads.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::Context as _;
 use bulkhead::config::{Config, File, Flags, OnRestart, PluginConfig, ToolConfig};
+use bulkhead::domain::address::normal_host;
 use bulkhead::domain::limits::CallLimits;
 use bulkhead::plugins::{Policy, Wanted};
 use bulkhead::runtime::{PluginSource, Source, ToolPolicy};
-use bulkhead::sources;
+use bulkhead::sources::oci::Logins;
+use bulkhead::sources::{self, Fetching, Progress};
 
 use super::args::SourceArguments;
 
@@ -112,6 +115,20 @@ pub(crate) fn otherwise(config: &Config) -> Policy {
 pub(crate) fn wanted(config: &Config) -> anyhow::Result<Vec<Wanted>> {
     let wanted = |plugin: PluginConfig| Wanted { pinned: plugin.pinned, policy: policy(plugin) };
     Ok(plugins(config)?.into_iter().map(wanted).collect())
+}
+
+/// How far a fetch may go.
+pub(crate) fn fetching(config: &Config) -> Fetching {
+    let hosts = |hosts: &[String]| hosts.iter().map(|host| normal_host(host)).collect();
+    Fetching {
+        component_bytes_max: config.sources.component_bytes_max,
+        fetch_max: Duration::from_millis(config.sources.fetch_ms_max),
+        private_hosts: hosts(&config.sources.private_hosts),
+        plain_http_hosts: hosts(&config.sources.plain_http_hosts),
+        roots: config.sources.roots.iter().map(PathBuf::from).collect(),
+        logins: Logins::of_environment(variable),
+        progress: Progress::default(),
+    }
 }
 
 /// A component by its file alone, with nothing granted.

@@ -86,6 +86,7 @@ format = "text"
 component_bytes_max = 134217728
 fetch_ms_max = 120000
 private_hosts = []
+plain_http_hosts = []
 roots = []
 
 [tenant.acme.limits]

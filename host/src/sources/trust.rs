@@ -95,10 +95,14 @@ impl Trust {
 }
 
 /// The key that made a signature, or what is wrong with it.
-fn signer(_rule: &Rule, signature: &Signature, _fetched: &Fetched) -> Result<String, String> {
+fn signer(rule: &Rule, signature: &Signature, _fetched: &Fetched) -> Result<String, String> {
     match signature {
         Signature::Detached { key_id, .. } => Err(format!("a detached signature by key {key_id}")),
-        Signature::Cosign { .. } => Err("a cosign signature".to_owned()),
+        Signature::Cosign { manifest, payload, signature } => {
+            let key = rule.keys.iter().find(|key| key.has_signed(payload, signature));
+            let key = key.ok_or("a cosign signature by none of these keys")?;
+            super::oci::names(payload, *manifest).map(|()| key.id())
+        }
     }
 }
 
