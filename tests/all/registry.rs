@@ -37,7 +37,7 @@ pub(crate) fn reference(text: &str) -> OciReference {
 }
 
 async fn fetch(text: &str) -> Result<Fetched, Error> {
-    oci::fetch(&reference(text), &fetching()).await
+    oci::fetch(&reference(text), &fetching(), true).await
 }
 
 /// `bulkhead plugin push --json`; what it printed.
@@ -143,7 +143,7 @@ async fn a_registry_with_passwords_gets_the_one_that_is_stored_for_it() {
     let anonymous = fetch(&tag).await.unwrap_err().to_string();
     assert!(anonymous.contains("docker login"), "{anonymous}");
     let known = Fetching { logins: logins(&registry.address, USER.0, USER.1), ..fetching() };
-    oci::fetch(&reference(&tag), &known).await.unwrap();
+    oci::fetch(&reference(&tag), &known, true).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -199,4 +199,110 @@ async fn a_signature_counts_for_what_it_was_made_for() {
     for public in [&public, &second_public] {
         trusting(public).verify(&source(&signed), None, both.clone()).unwrap();
     }
+}
+
+/// What the present version of `diff` says of equal texts.
+async fn summary(host: &tests::Host) -> String {
+    let client = tests::Client::connect(host).await;
+    let done = client.tool("diff", json!({"before": "a", "after": "a"})).await.expect("no call fails");
+    tests::client::text(&done).to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_plugin_lives_from_its_tag_to_a_restart_without_the_registry() {
+    let Some(mut registry) = Registry::start(false).await else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let (private, public) = keys(folder.path(), "acme");
+    let sign = ["--sign", &private.display().to_string()];
+    let tag = registry.reference("acme/text:stable");
+    let old = push(&component("text"), &tag, &sign).await;
+    let changed = folder.path().join("text.wasm");
+    std::fs::write(&changed, variant("text", "The texts are the same.", "The texts are the SAME.")).unwrap();
+
+    let rule = format!("[[trust]]\nsource = \"oci://{}/acme/*\"\nkeys = [{public:?}]", registry.address);
+    let host = tests::Setup::new().config(&rule).start().await;
+    let data = host.setup.data();
+    let (code, done) = command::outcome(&["plugin", "add", &tag], &data).await;
+    assert_eq!(code, Some(0), "{done}");
+    assert_eq!(summary(&host).await, "The texts are the same.");
+    let name = done["plugins"][0]["name"].as_str().unwrap().to_owned();
+    let versions = |data: PathBuf, name: String| async move {
+        let all = command::json(&["plugin", "versions", &name], &data).await;
+        all["versions"].as_array().unwrap().clone()
+    };
+    let first = versions(data.clone(), name.clone()).await;
+    assert_eq!(first[0]["source"], json!(format!("{tag}@{}", old["manifest"].as_str().unwrap())));
+
+    // The tag moves; nothing changes until the operator says so. What nobody signed is not taken, and the old one serves on.
+    push(&changed, &tag, &[]).await;
+    assert_eq!(summary(&host).await, "The texts are the same.");
+    let (code, refused) = command::outcome(&["plugin", "update", &name, "--activate"], &data).await;
+    assert_eq!(code, Some(4), "{refused}");
+    assert!(refused.to_string().contains("found none"), "{refused}");
+    assert_eq!(summary(&host).await, "The texts are the same.");
+
+    let new = push(&changed, &tag, &sign).await;
+    let (code, done) = command::outcome(&["plugin", "update", &name, "--activate"], &data).await;
+    assert_eq!(code, Some(0), "{done}");
+    assert_eq!(summary(&host).await, "The texts are the SAME.");
+    let both = versions(data.clone(), name.clone()).await;
+    assert_eq!(both.len(), 2);
+    assert!(
+        both.iter().any(|version| version["source"].as_str().unwrap().ends_with(new["manifest"].as_str().unwrap()))
+    );
+
+    let (code, done) = command::outcome(&["plugin", "rollback", &name], &data).await;
+    assert_eq!(code, Some(0), "{done}");
+    assert_eq!(summary(&host).await, "The texts are the same.");
+
+    registry.stop().await;
+    let (code, said) = command::outcome(&["plugin", "update", &name], &data).await;
+    assert_eq!(code, Some(4), "{said}");
+    assert!(said.to_string().contains("no connection"), "{said}");
+    let (_, setup) = host.terminate().await;
+    let host = setup.start().await;
+    assert_eq!(summary(&host).await, "The texts are the same.");
+    let (code, done) = command::outcome(
+        &["plugin", "activate", &format!("{name}@{}", &new["component"].as_str().unwrap()[..12])],
+        &data,
+    )
+    .await;
+    assert_eq!(code, Some(0), "{done}");
+    assert_eq!(summary(&host).await, "The texts are the SAME.");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pull_writes_what_is_trusted_and_nothing_else() {
+    let Some(registry) = Registry::start(false).await else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let (private, public) = keys(folder.path(), "acme");
+    let (tag, file) = (registry.reference("acme/text:1"), folder.path().join("got.wasm"));
+    let (out, config) = (file.display().to_string(), folder.path().join("bulkhead.toml"));
+    let pushed = push(&component("text"), &tag, &[]).await;
+    let pull = async |from: &str, more: &[&str]| {
+        let arguments = [&["plugin", "pull", from, "-o", &out, "--json"], more].concat();
+        let done = command::output(&mut command::bulkhead(), &arguments, None).await;
+        let said = String::from_utf8_lossy(&done.stderr).into_owned();
+        (done.status.code(), String::from_utf8_lossy(&done.stdout).into_owned(), said)
+    };
+    let (code, _, said) = pull(&tag, &[]).await;
+    assert!(code == Some(4) && said.contains("a [[trust]] rule for it, or a digest") && !file.exists(), "{said}");
+
+    let digest = format!("{}@{}", tag.rsplit_once(':').unwrap().0, pushed["manifest"].as_str().unwrap());
+    let (code, said, _) = pull(&digest, &[]).await;
+    assert_eq!(code, Some(0));
+    let said: Value = serde_json::from_str(&said).unwrap();
+    assert_eq!((&said["origin"], &said["component"]), (&json!(digest), &pushed["component"]));
+    assert!(std::fs::read(&file).unwrap() == std::fs::read(component("text")).unwrap());
+
+    std::fs::write(&file, "what was there").unwrap();
+    std::fs::write(&config, format!("[[trust]]\nsource = 'oci://**'\nkeys = [{public:?}]\n")).unwrap();
+    let trusting = ["--config", &config.display().to_string()];
+    let (code, _, said) = pull(&digest, &trusting).await;
+    assert!(code == Some(4) && said.contains("found none"), "{said}");
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "what was there");
+    let signed = push(&component("text"), &tag, &["--sign", &private.display().to_string()]).await;
+    let (code, said, _) = pull(&tag, &trusting).await;
+    assert_eq!(code, Some(0), "{said}");
+    assert_eq!(serde_json::from_str::<Value>(&said).unwrap()["signed_by"], json!([signed["signed_by"]]));
 }

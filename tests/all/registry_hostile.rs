@@ -63,7 +63,7 @@ impl Server {
 
     async fn fetch_by(&self, which: &str, fetching: &Fetching) -> Result<Fetched, Error> {
         let reference = reference(&format!("oci://{}/acme/x{which}", self.address));
-        soon("a fetch to end", oci::fetch(&reference, fetching)).await
+        soon("a fetch to end", oci::fetch(&reference, fetching, true)).await
     }
 }
 

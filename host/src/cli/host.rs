@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use bulkhead::config::Config;
 use bulkhead::control::operator::HostOperator;
+use bulkhead::control::plugins::Shelf;
 use bulkhead::control::server::{Attach, AttachedReader, AttachedWriter, Server};
 use bulkhead::control::socket_path;
 use bulkhead::plugins::{self, Plugins};
@@ -41,7 +42,7 @@ pub(crate) struct Host {
     pub(crate) now: Now,
     clock: Arc<dyn Clock>,
     line_bytes_max: usize,
-    plugins: Plugins,
+    shelf: Shelf,
     tending: JoinHandle<((), ())>,
     control: Option<Server>,
 }
@@ -73,8 +74,11 @@ pub(crate) fn sandbox(config: &Config, data: &Path) -> anyhow::Result<Arc<Sandbo
 
 /// Loads every plugin and publishes those that are sound; gives what is wrong with the others.
 pub(crate) async fn load_plugins(sandbox: &Arc<Sandbox>, config: &Config) -> anyhow::Result<Vec<LoadError>> {
-    let plugins = sources::plugins(config)?;
-    let loading = plugins.into_iter().map(|plugin| sandbox.load(sources::plugin_source(plugin)));
+    let intake = sources::intake(config)?;
+    let loading = sources::wanted(config, &intake)?.into_iter().map(|wanted| async move {
+        let component = plugins::component(sandbox, &wanted).await?;
+        sandbox.load(component).await
+    });
     let (mut loaded, mut refused) = (Vec::new(), Vec::new());
     for result in join_all(loading).await {
         match result {
@@ -116,7 +120,8 @@ impl Host {
             clock: Arc::clone(&clock),
             otherwise: sources::otherwise(config),
         };
-        let (plugins, refused) = Plugins::start(options, sources::wanted(config)?).await?;
+        let intake = sources::intake(config)?;
+        let (plugins, refused) = Plugins::start(options, sources::wanted(config, &intake)?).await?;
         for refused in refused {
             tracing::error!(plugin.name = refused.plugin, problems = ?refused.problems, "a plugin was not loaded");
         }
@@ -146,7 +151,7 @@ impl Host {
             now,
             clock,
             line_bytes_max,
-            plugins,
+            shelf: Shelf { plugins, intake },
             tending,
             control: None,
         })
@@ -157,7 +162,7 @@ impl Host {
         let upkeep = Arc::new(SledUpkeep { store: Arc::clone(&self.store) });
         let steward = Arc::new(self.tasks.clone());
         let operator = HostOperator::new(self.store.clone(), upkeep, steward, Arc::clone(&self.clock))
-            .with_plugins(self.plugins.clone());
+            .with_plugins(self.shelf.clone());
         let attach = Arc::new(LocalStdio {
             protocol: Arc::clone(&self.protocol),
             principals: self.principals.clone(),

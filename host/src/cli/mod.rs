@@ -14,6 +14,7 @@ mod plugins;
 mod registry;
 mod serve;
 mod show;
+mod signing;
 mod sources;
 mod stdio;
 mod upkeep;

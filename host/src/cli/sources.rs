@@ -1,16 +1,18 @@
 //! From files, environment and flags to a configuration; from a configuration to what the runtime loads.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use bulkhead::config::{Config, File, Flags, OnRestart, PluginConfig, ToolConfig};
+use bulkhead::config::{Config, File, Flags, OnRestart, PluginConfig, ToolConfig, TrustConfig};
 use bulkhead::domain::address::normal_host;
 use bulkhead::domain::limits::CallLimits;
 use bulkhead::plugins::{Policy, Wanted};
 use bulkhead::runtime::{PluginSource, Source, ToolPolicy};
 use bulkhead::sources::oci::Logins;
-use bulkhead::sources::{self, Fetching, Progress};
+use bulkhead::sources::{self, Configured, Fetching, Intake, Progress, PublicKey, Rule, Trust};
 
 use super::args::SourceArguments;
 
@@ -39,9 +41,6 @@ pub(crate) fn load(sources: &SourceArguments, listen: Option<&str>) -> anyhow::R
 /// Every plugin to load: those of the configuration and the flags, then those of the folders by name.
 pub(crate) fn plugins(config: &Config) -> anyhow::Result<Vec<PluginConfig>> {
     let mut plugins = config.plugins.clone();
-    if let Some(remote) = plugins.iter().find(|plugin| !matches!(plugin.source, sources::Source::File(_))) {
-        anyhow::bail!("{}: plugin {}: only files can be loaded at start yet", remote.place, remote.label());
-    }
     for folder in &config.plugin_dirs {
         for file in
             components(folder).with_context(|| format!("the plugin folder {} cannot be read", folder.display()))?
@@ -83,6 +82,7 @@ pub(crate) fn plugin_source(plugin: PluginConfig) -> PluginSource {
     PluginSource {
         component: match plugin.source {
             sources::Source::File(path) => Source::File(path),
+            // Fetched by whoever loads it.
             sources::Source::Https(_) | sources::Source::Oci(_) => Source::Bytes(Vec::new().into()),
         },
         name: plugin.name,
@@ -112,9 +112,41 @@ pub(crate) fn otherwise(config: &Config) -> Policy {
 }
 
 /// Every plugin to begin with.
-pub(crate) fn wanted(config: &Config) -> anyhow::Result<Vec<Wanted>> {
-    let wanted = |plugin: PluginConfig| Wanted { pinned: plugin.pinned, policy: policy(plugin) };
-    Ok(plugins(config)?.into_iter().map(wanted).collect())
+pub(crate) fn wanted(config: &Config, intake: &Arc<Intake>) -> anyhow::Result<Vec<Wanted>> {
+    let wanted = |plugin: PluginConfig| {
+        let source = plugin.source.clone().absolute().with_context(|| format!("plugin {}", plugin.label()))?;
+        let (intake, name) = (Arc::clone(intake), plugin.name.clone());
+        let supply = Arc::new(Configured { intake, source, sha256: plugin.sha256, name });
+        Ok(Wanted { pinned: plugin.pinned, supply, policy: policy(plugin) })
+    };
+    plugins(config)?.into_iter().map(wanted).collect()
+}
+
+/// What every component goes through.
+pub(crate) fn intake(config: &Config) -> anyhow::Result<Arc<Intake>> {
+    let mut configured = HashMap::new();
+    for plugin in &config.plugins {
+        if let Some(name) = &plugin.name {
+            configured.insert(name.clone(), (plugin.source.clone().absolute()?, plugin.sha256));
+        }
+    }
+    Ok(Arc::new(Intake::new(trust(config)?, fetching(config), configured)))
+}
+
+/// Whom components may come from.
+pub(crate) fn trust(config: &Config) -> anyhow::Result<Trust> {
+    config.trust.iter().map(rule).collect::<anyhow::Result<_>>().map(Trust::new)
+}
+
+fn rule(trust: &TrustConfig) -> anyhow::Result<Rule> {
+    let key = |file: &PathBuf| {
+        let place = || format!("{}: trust.keys: {}", trust.place, file.display());
+        let text = std::fs::read_to_string(file).with_context(place)?;
+        PublicKey::from_pem(&text).map_err(|wrong| anyhow::anyhow!("{}: {wrong}", place()))
+    };
+    let folder = std::env::current_dir().context("the working folder cannot be named")?;
+    let keys = trust.keys.iter().map(key).collect::<anyhow::Result<_>>()?;
+    Ok(Rule { pattern: trust.pattern.clone().from_folder(&folder), keys })
 }
 
 /// How far a fetch may go.

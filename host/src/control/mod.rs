@@ -6,7 +6,7 @@
 
 pub mod client;
 pub mod operator;
-mod plugins;
+pub mod plugins;
 pub mod server;
 mod socket;
 #[cfg(test)]
@@ -89,14 +89,26 @@ pub enum Command {
     },
     /// Takes a component in as a version, and checks it.
     PluginStage {
-        file: PathBuf,
+        /// A file with its whole path, or an address.
+        source: String,
+        /// What its SHA-256 must be, in hexadecimal digits.
+        sha256: Option<String>,
         name: Option<String>,
     },
     /// Stages components and switches to all of them at once.
     PluginAdd {
-        files: Vec<PathBuf>,
-        /// For a single file.
+        sources: Vec<String>,
+        /// For a single source.
+        sha256: Option<String>,
+        /// For a single source.
         name: Option<String>,
+        accept: bool,
+    },
+    /// Looks at a plugin's source again, and stages what is there.
+    PluginUpdate {
+        name: String,
+        /// Whether to switch to it, too.
+        activate: bool,
         accept: bool,
     },
     /// Switches to versions, all at once.

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use serde_json::{Value, json};
 
+use super::plugins::Shelf;
 use super::{Command, ControlError, Operator};
 use crate::domain::lifecycle::{self, Event, Refusal};
 use crate::domain::requestor::Requestor;
 use crate::domain::task::{Active, Outcome, Phase, Task, TaskId};
-use crate::plugins::Plugins;
 use crate::store::{self, Change, Store};
 use crate::tasks::clock::Clock;
 use crate::tasks::{self, Tasks};
@@ -108,7 +108,7 @@ pub struct HostOperator {
     steward: Arc<dyn Steward>,
     clock: Arc<dyn Clock>,
     principals: Principals,
-    plugins: Option<Plugins>,
+    shelf: Option<Shelf>,
 }
 
 impl HostOperator {
@@ -119,13 +119,13 @@ impl HostOperator {
         clock: Arc<dyn Clock>,
     ) -> Self {
         let principals = Principals::new(Arc::clone(&store));
-        Self { store, upkeep, steward, clock, principals, plugins: None }
+        Self { store, upkeep, steward, clock, principals, shelf: None }
     }
 
     /// With plugins to work on.
     #[must_use]
-    pub fn with_plugins(mut self, plugins: Plugins) -> Self {
-        self.plugins = Some(plugins);
+    pub fn with_plugins(mut self, shelf: Shelf) -> Self {
+        self.shelf = Some(shelf);
         self
     }
 
@@ -263,11 +263,12 @@ impl Operator for HostOperator {
             | Command::PluginVersions { .. }
             | Command::PluginStage { .. }
             | Command::PluginAdd { .. }
+            | Command::PluginUpdate { .. }
             | Command::PluginActivate { .. }
             | Command::PluginRollback { .. }
             | Command::PluginRemove { .. }
-            | Command::PluginVerify { .. }) => match &self.plugins {
-                Some(plugins) => super::plugins::execute(plugins, command).await,
+            | Command::PluginVerify { .. }) => match &self.shelf {
+                Some(shelf) => super::plugins::execute(shelf, command).await,
                 None => Err(ControlError::Invalid("there are no plugins here".to_owned())),
             },
             Command::StdioAttach => Err(ControlError::Invalid("only a running host can be attached to".to_owned())),

@@ -39,13 +39,21 @@ impl PublicKey {
         Ok(Self::EcdsaP256(Box::new(key)))
     }
 
+    /// The `-----BEGIN PUBLIC KEY-----` text.
+    pub fn to_pem(&self) -> String {
+        super::signature::pem("PUBLIC KEY", &self.to_der())
+    }
+
+    fn to_der(&self) -> Vec<u8> {
+        match self {
+            Self::Ed25519(key) => [ED25519, key].concat(),
+            Self::EcdsaP256(key) => [P256, key.as_slice()].concat(),
+        }
+    }
+
     /// What the key is called: the beginning of the SHA-256 of its DER form, in hexadecimal digits.
     pub fn id(&self) -> String {
-        let digest = match self {
-            Self::Ed25519(key) => Sha256::new().chain_update(ED25519).chain_update(key).finalize(),
-            Self::EcdsaP256(key) => Sha256::new().chain_update(P256).chain_update(key.as_slice()).finalize(),
-        };
-        digest.iter().take(ID_BYTES).map(|byte| format!("{byte:02x}")).collect()
+        Sha256::digest(self.to_der()).iter().take(ID_BYTES).map(|byte| format!("{byte:02x}")).collect()
     }
 
     /// Whether this key has signed this message. Of ECDSA, the signature is in DER over the SHA-256.

@@ -6,8 +6,10 @@
 //! source nor an origin nor an error holds a credential.
 
 mod fetch;
+mod intake;
 mod key;
 pub mod oci;
+mod signature;
 mod source;
 mod trust;
 mod web;
@@ -16,8 +18,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub use crate::plugins::Digest;
-pub use fetch::fetch;
+pub use fetch::{beside, fetch};
+pub use intake::{Configured, Intake};
 pub use key::PublicKey;
+pub use signature::SigningKey;
 pub use source::{OciReference, Source, SourceError};
 pub use trust::{Pattern, Refusal, Rule, Trust, Verified};
 pub use web::Progress;
@@ -58,6 +62,8 @@ pub enum Signature {
         payload: Vec<u8>,
         signature: Vec<u8>,
     },
+    /// What stands in the place of one.
+    Unreadable(String),
 }
 
 /// How far a fetch may go.
@@ -111,6 +117,9 @@ pub enum Error {
     /// What came is not what its name or its server says.
     #[error("{what}: expected sha256 {expected}, found {found}")]
     Digest { what: String, expected: Digest, found: Digest },
+    /// Nothing vouches for it, or not what the operator wants.
+    #[error(transparent)]
+    Untrusted(#[from] Refusal),
     /// The server, or the way to it, failed.
     #[error("{what}: {problem}")]
     Failed { what: String, problem: String },

@@ -1,12 +1,15 @@
 //! The names of sources, as an operator types them.
 
-use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::str::FromStr;
+use std::{fmt, io};
 
 use url::Url;
 
 use super::Digest;
+
+/// Bytes of a name: it is kept with every version.
+const SOURCE_BYTES_MAX: usize = 800;
 
 /// Where a component is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,6 +37,9 @@ impl FromStr for Source {
     /// `./x.wasm`, `https://HOST/PATH`, `oci://REGISTRY/REPOSITORY:TAG`, `oci://REGISTRY/REPOSITORY@sha256:DIGEST`.
     fn from_str(text: &str) -> Result<Self, SourceError> {
         let wrong = |wrong| SourceError { text: shown(text), wrong };
+        if text.len() > SOURCE_BYTES_MAX {
+            return Err(wrong("it is too long"));
+        }
         if text.chars().any(char::is_control) {
             return Err(wrong("it holds control characters"));
         }
@@ -55,21 +61,22 @@ impl FromStr for Source {
 }
 
 impl Source {
-    /// As seen from a folder: the path of a file made absolute, without `.` and `..`.
-    #[must_use]
-    pub fn from_folder(self, folder: &Path) -> Self {
+    /// A file with its whole path, for somebody who works in another folder.
+    ///
+    /// # Errors
+    /// The working folder is gone.
+    pub fn absolute(self) -> io::Result<Self> {
         match self {
-            Self::File(path) => {
-                let mut plain = PathBuf::new();
-                for part in folder.join(path).components() {
-                    match part {
-                        std::path::Component::CurDir => {}
-                        std::path::Component::ParentDir => drop(plain.pop()),
-                        other => plain.push(other),
-                    }
-                }
-                Self::File(plain)
-            }
+            Self::File(path) => std::path::absolute(path).map(Self::File),
+            other => Ok(other),
+        }
+    }
+
+    /// Where to look for something newer: behind a tag rather than at what it stood for.
+    #[must_use]
+    pub fn unpinned(self) -> Self {
+        match self {
+            Self::Oci(reference) if reference.tag.is_some() => Self::Oci(OciReference { digest: None, ..reference }),
             other => other,
         }
     }
@@ -196,7 +203,6 @@ mod tests {
         }
         assert_eq!(source("oci://ghcr.io/a/b").to_string(), "oci://ghcr.io/a/b:latest");
         assert_eq!(source("https://EXAMPLE.com/a/../x.wasm").to_string(), "https://example.com/x.wasm");
-        assert_eq!(source("../x.wasm").from_folder("/srv/plugins".as_ref()).to_string(), "/srv/x.wasm");
     }
 
     #[test]
