@@ -231,7 +231,8 @@ async fn a_plugin_lives_from_its_tag_to_a_restart_without_the_registry() {
         all["versions"].as_array().unwrap().clone()
     };
     let first = versions(data.clone(), name.clone()).await;
-    assert_eq!(first[0]["source"], json!(format!("{tag}@{}", old["manifest"].as_str().unwrap())));
+    assert_eq!(first[0]["source"], json!(tag));
+    assert_eq!(first[0]["origin"], json!(format!("{tag}@{}", old["manifest"].as_str().unwrap())));
 
     // The tag moves; nothing changes until the operator says so. What nobody signed is not taken, and the old one serves on.
     push(&changed, &tag, &[]).await;
@@ -248,7 +249,7 @@ async fn a_plugin_lives_from_its_tag_to_a_restart_without_the_registry() {
     let both = versions(data.clone(), name.clone()).await;
     assert_eq!(both.len(), 2);
     assert!(
-        both.iter().any(|version| version["source"].as_str().unwrap().ends_with(new["manifest"].as_str().unwrap()))
+        both.iter().any(|version| version["origin"].as_str().unwrap().ends_with(new["manifest"].as_str().unwrap()))
     );
 
     let (code, done) = command::outcome(&["plugin", "rollback", &name], &data).await;
