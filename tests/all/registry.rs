@@ -49,7 +49,7 @@ async fn push(file: &Path, to: &str, more: &[&str]) -> Value {
 }
 
 /// A key pair as the help of `plugin push` has it made: the private and the public file.
-fn keys(folder: &Path, name: &str) -> (PathBuf, PathBuf) {
+pub(crate) fn keys(folder: &Path, name: &str) -> (PathBuf, PathBuf) {
     let (private, public) = (folder.join(format!("{name}.pem")), folder.join(format!("{name}.pub")));
     let openssl = |arguments: &[&str], file: &Path| {
         let done = std::process::Command::new("openssl").args(arguments).arg("-out").arg(file).output();
@@ -62,7 +62,7 @@ fn keys(folder: &Path, name: &str) -> (PathBuf, PathBuf) {
 }
 
 /// Everything from registries must be signed by this key.
-fn trusting(public: &Path) -> Trust {
+pub(crate) fn trusting(public: &Path) -> Trust {
     let key = PublicKey::from_pem(&std::fs::read_to_string(public).unwrap()).unwrap();
     Trust::new(vec![Rule { pattern: "oci://**".parse().unwrap(), keys: vec![key] }])
 }

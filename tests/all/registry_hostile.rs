@@ -1,19 +1,25 @@
 //! Registries that lie, send without end, or send us where we must not go.
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderMap, Method, Request, Response, StatusCode};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use bulkhead::sources::oci;
-use bulkhead::sources::{Error, Fetched, Fetching};
+use bulkhead::sources::{Error, Fetched, Fetching, Source};
 use futures::stream;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 use tests::wait::soon;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use crate::registry::{fetching, logins, reference};
+use crate::registry::{fetching, keys, logins, reference, trusting};
 
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 const COMPONENT: &[u8] = b"whatever this is";
@@ -349,4 +355,139 @@ async fn what_is_no_registry_says_what_it_said() {
         let refused = server.fetch(&fetching()).await.unwrap_err().to_string();
         assert!(refused.contains(part), "{status} {body}: {refused}");
     }
+}
+
+/// A server behind TLS that answers everything with the component.
+async fn behind_tls(host: &str, certificate: &Path, key: &Path) -> SocketAddr {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let chain = vec![CertificateDer::from_pem_file(certificate).unwrap()];
+    let config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(chain, PrivateKeyDer::from_pem_file(key).unwrap())
+        .unwrap();
+    let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(config));
+    let listener = tokio::net::TcpListener::bind((host, 0)).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        loop {
+            let (stream, _) = listener.accept().await.unwrap();
+            let Ok(mut stream) = acceptor.accept(stream).await else { continue };
+            let mut asked = [0; 4096];
+            assert!(stream.read(&mut asked).await.unwrap() > 0);
+            let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", COMPONENT.len());
+            stream.write_all(&[head.as_bytes(), COMPONENT].concat()).await.unwrap();
+            stream.shutdown().await.unwrap();
+        }
+    });
+    address
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tls_needs_a_root_that_somebody_named_and_the_right_host() {
+    let folder = tempfile::tempdir().unwrap();
+    let (certificate, key) = (folder.path().join("cert.pem"), folder.path().join("key.pem"));
+    let made = std::process::Command::new("openssl")
+        .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"])
+        .args(["-subj", "/CN=tests", "-addext", "subjectAltName=IP:127.0.0.2"])
+        .args(["-addext", "basicConstraints=critical,CA:FALSE"])
+        .arg("-keyout")
+        .arg(&key)
+        .arg("-out")
+        .arg(&certificate)
+        .output()
+        .expect("openssl starts");
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let rooted = Fetching {
+        private_hosts: vec!["127.0.0.2".to_owned(), "127.0.0.3".to_owned()],
+        roots: vec![certificate.clone()],
+        ..fetching()
+    };
+    for (host, roots, expected) in [
+        ("127.0.0.2", rooted.roots.clone(), Ok(())),
+        ("127.0.0.2", Vec::new(), Err("TLS: invalid peer certificate")),
+        ("127.0.0.3", rooted.roots.clone(), Err("TLS: invalid peer certificate")),
+        ("127.0.0.2", vec![folder.path().join("nothing.pem")], Err("nothing.pem")),
+    ] {
+        let to = format!("https://{}/blob", behind_tls(host, &certificate, &key).await);
+        let server =
+            Server::start("127.0.0.1", move |asked| honest(asked, || response(307, &[("location", &to)], ""))).await;
+        let done = server.fetch(&Fetching { roots, ..rooted.clone() }).await.map_err(|error| error.to_string());
+        match (done, expected) {
+            (Ok(fetched), Ok(())) => assert_eq!(fetched.bytes, COMPONENT),
+            (Err(said), Err(part)) => assert!(said.contains(part), "{host}: {said}"),
+            (done, _) => panic!("{host}: {:?}", done.map(|fetched| fetched.origin)),
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bundle_among_the_referrers_is_a_signature_of_what_it_names() {
+    let folder = tempfile::tempdir().unwrap();
+    let (private, public) = keys(folder.path(), "acme");
+    let own = digest(manifest().as_bytes());
+    for (subject, predicate, is_signature) in [
+        (own.clone(), "https://sigstore.dev/cosign/sign/v1", true),
+        (digest(b"another"), "https://sigstore.dev/cosign/sign/v1", false),
+        (own.clone(), "https://slsa.dev/provenance/v1", false),
+    ] {
+        let bundle = bundle(&private, &subject, predicate);
+        let kind = "application/vnd.dev.sigstore.bundle.v0.3+json";
+        let artifact = json!({
+            "schemaVersion": 2,
+            "mediaType": MANIFEST,
+            "artifactType": kind,
+            "config": { "mediaType": "application/vnd.oci.empty.v1+json", "digest": digest(b"{}"), "size": 2 },
+            "layers": [{ "mediaType": kind, "digest": digest(bundle.as_bytes()), "size": bundle.len() }],
+        })
+        .to_string();
+        let entry = json!({ "mediaType": MANIFEST, "digest": digest(artifact.as_bytes()), "size": artifact.len(), "artifactType": kind });
+        let index_kind = "application/vnd.oci.image.index.v1+json";
+        let index = json!({ "schemaVersion": 2, "mediaType": index_kind, "manifests": [entry] }).to_string();
+        // A registry with the API for it, and one that keeps the list under a tag.
+        for place in [format!("/v2/acme/x/referrers/{own}"), format!("/v2/acme/x/manifests/{}", own.replace(':', "-"))]
+        {
+            let (index, artifact, bundle) = (index.clone(), artifact.clone(), bundle.clone());
+            let server = Server::start("127.0.0.1", move |asked| match asked.path.as_str() {
+                path if path == place => response(200, &[("content-type", index_kind)], index.clone()),
+                path if path.ends_with(&digest(artifact.as_bytes())) => response(200, &[], artifact.clone()),
+                path if path.ends_with(&digest(bundle.as_bytes())) => response(200, &[], bundle.clone()),
+                _ => honest(asked, || response(200, &[], COMPONENT)),
+            })
+            .await;
+            let fetched = server.fetch(&fetching()).await.unwrap();
+            assert_eq!(fetched.signatures.len(), 1, "{:?}", server.asked());
+            let source: Source = format!("oci://{}/acme/x:1", server.address).parse().unwrap();
+            let verified = trusting(&public).verify(&source, None, fetched);
+            assert_eq!(verified.is_ok(), is_signature, "{subject} {predicate}: {verified:?}");
+        }
+    }
+}
+
+/// A Sigstore bundle around a signed statement about an artifact. The signature is OpenSSL's.
+fn bundle(key: &Path, subject: &str, predicate: &str) -> String {
+    let statement = json!({
+        "_type": "https://in-toto.io/Statement/v1",
+        "subject": [{ "digest": { "sha256": subject.trim_start_matches("sha256:") } }],
+        "predicateType": predicate,
+        "predicate": {},
+    })
+    .to_string();
+    let kind = "application/vnd.in-toto+json";
+    let text = key.with_extension("text");
+    std::fs::write(&text, format!("DSSEv1 {} {kind} {} {statement}", kind.len(), statement.len())).unwrap();
+    let signed = std::process::Command::new("openssl").args(["dgst", "-sha256", "-sign"]).arg(key).arg(&text).output();
+    let signed = signed.expect("openssl starts");
+    assert!(signed.status.success(), "{}", String::from_utf8_lossy(&signed.stderr));
+    json!({
+        "mediaType": "application/vnd.dev.sigstore.bundle.v0.3+json",
+        "verificationMaterial": { "publicKey": { "hint": "unused" } },
+        "dsseEnvelope": {
+            "payload": STANDARD.encode(&statement),
+            "payloadType": kind,
+            "signatures": [{ "sig": STANDARD.encode(&signed.stdout) }],
+        },
+    })
+    .to_string()
 }
