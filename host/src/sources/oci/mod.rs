@@ -176,8 +176,8 @@ async fn signatures(registry: &mut Registry<'_>, manifest: Digest) -> Result<Vec
         for layer in artifact.layers.iter().filter(|layer| is_bundle(&layer.media_type)) {
             let bundle = small_blob(registry, layer).await?;
             // Others may attach what they like; only what can be read can count.
-            for (payload, signature) in cosign::read_bundle(&bundle).unwrap_or_default() {
-                found.push(Signature::Cosign { manifest, payload, signature });
+            for signed in cosign::read_bundle(&bundle).unwrap_or_default() {
+                found.push(Signature::Cosign { manifest, payload: signed.text, signature: signed.signature });
             }
         }
     }
