@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use bulkhead::audit::{Audit, Entry};
 use bulkhead::config::Config;
 use bulkhead::control::operator::HostOperator;
 use bulkhead::control::plugins::Shelf;
@@ -40,6 +41,7 @@ pub(crate) struct Host {
     pub(crate) protocol: Arc<Protocol>,
     pub(crate) rate: Arc<RequestRate>,
     pub(crate) now: Now,
+    pub(crate) audit: Audit,
     clock: Arc<dyn Clock>,
     line_bytes_max: usize,
     shelf: Shelf,
@@ -93,6 +95,7 @@ pub(crate) async fn load_plugins(sandbox: &Arc<Sandbox>, config: &Config) -> any
 impl Host {
     /// Loads the plugins and takes over what an earlier host left in the store of the data directory.
     pub(crate) async fn start(config: &Config, data: &Path, store: Arc<SledStore>) -> anyhow::Result<Self> {
+        let audit = super::audit::of_host(config, data)?;
         let sandbox = sandbox(config, data)?;
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
         let principals = Principals::new(store.clone());
@@ -112,6 +115,7 @@ impl Host {
             clock: Arc::clone(&clock),
             limits: config.limits.clone(),
             tenant_limits: tenants,
+            audit: audit.clone(),
         })?;
         let options = plugins::Options {
             store: store.clone(),
@@ -123,6 +127,7 @@ impl Host {
         let intake = sources::intake(config)?;
         let (plugins, refused) = Plugins::start(options, sources::wanted(config, &intake)?).await?;
         for refused in refused {
+            audit.note(|| Entry::new("plugin.refused").named(&refused.plugin).because(&refused.problems.join("; ")));
             tracing::error!(plugin.name = refused.plugin, problems = ?refused.problems, "a plugin was not loaded");
         }
         let recovered = tasks.recover().await?;
@@ -149,6 +154,7 @@ impl Host {
             protocol,
             rate,
             now,
+            audit,
             clock,
             line_bytes_max,
             shelf: Shelf { plugins, intake },
@@ -162,7 +168,8 @@ impl Host {
         let upkeep = Arc::new(SledUpkeep { store: Arc::clone(&self.store) });
         let steward = Arc::new(self.tasks.clone());
         let operator = HostOperator::new(self.store.clone(), upkeep, steward, Arc::clone(&self.clock))
-            .with_plugins(self.shelf.clone());
+            .with_plugins(self.shelf.clone())
+            .with_audit(self.audit.clone());
         let attach = Arc::new(LocalStdio {
             protocol: Arc::clone(&self.protocol),
             principals: self.principals.clone(),
@@ -186,6 +193,8 @@ impl Host {
         drop(self.control);
         self.tasks.drain(grace).await?;
         self.tending.abort();
+        let audit = self.audit;
+        tokio::task::spawn_blocking(move || audit.close()).await?;
         Ok(())
     }
 }

@@ -34,6 +34,7 @@ pub struct Config {
     pub limits: Limits,
     pub call: CallLimits,
     pub log: LogConfig,
+    pub audit: AuditConfig,
     pub sources: SourcesConfig,
     /// In the order of the file: the first that fits a source decides.
     pub trust: Vec<TrustConfig>,
@@ -72,6 +73,14 @@ pub struct ServerConfig {
 pub struct LogConfig {
     pub level: String,
     pub format: LogFormat,
+}
+
+/// `[audit]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuditConfig {
+    pub enabled: bool,
+    pub file_bytes_max: u64,
+    pub files_max: u64,
 }
 
 /// `[sources]`.
@@ -195,6 +204,8 @@ impl Config {
         base.fill(keys::CALL, &mut call, &mut report);
         let mut log = keys::blank_log();
         base.fill(keys::LOG, &mut log, &mut report);
+        let mut audit = keys::blank_audit();
+        base.fill(keys::AUDIT, &mut audit, &mut report);
 
         let mut sources = keys::blank_sources();
         base.fill(keys::SOURCES, &mut sources, &mut report);
@@ -223,6 +234,7 @@ impl Config {
                 limits,
                 call,
                 log,
+                audit,
                 sources,
                 trust: parsed.trust,
                 plugins,
@@ -274,7 +286,7 @@ fn read_variables(
                     None => report.add(
                         &place,
                         "no such key: variables are BULKHEAD_SECTION_KEY, for the scalar keys of [server], [limits], \
-                         [call], [log] and [sources] (see `bulkhead serve --help`)",
+                         [call], [log], [audit] and [sources] (see `bulkhead serve --help`)",
                     ),
                 }
             }
