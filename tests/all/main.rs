@@ -7,6 +7,7 @@ mod audit;
 mod authors;
 mod bad_input;
 mod commands;
+mod compile;
 mod egress;
 mod hostile;
 mod interaction;

@@ -19,7 +19,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use crate::domain::limits::{CallLimits, Limits};
+use crate::domain::limits::{CallLimits, CompileLimits, Limits};
 
 pub(crate) use document::check_name;
 pub use keys::{Key, Kind, LogFormat, Scope, Unit, all as all_keys};
@@ -33,6 +33,7 @@ pub struct Config {
     pub server: ServerConfig,
     pub limits: Limits,
     pub call: CallLimits,
+    pub compile: CompileLimits,
     pub log: LogConfig,
     pub audit: AuditConfig,
     pub sources: SourcesConfig,
@@ -202,6 +203,8 @@ impl Config {
         base.fill(keys::LIMITS, &mut limits, &mut report);
         let mut call = keys::blank_call();
         base.fill(keys::CALL, &mut call, &mut report);
+        let mut compile = keys::blank_compile();
+        base.fill(keys::COMPILE, &mut compile, &mut report);
         let mut log = keys::blank_log();
         base.fill(keys::LOG, &mut log, &mut report);
         let mut audit = keys::blank_audit();
@@ -233,6 +236,7 @@ impl Config {
                 server,
                 limits,
                 call,
+                compile,
                 log,
                 audit,
                 sources,
@@ -286,7 +290,7 @@ fn read_variables(
                     None => report.add(
                         &place,
                         "no such key: variables are BULKHEAD_SECTION_KEY, for the scalar keys of [server], [limits], \
-                         [call], [log], [audit] and [sources] (see `bulkhead serve --help`)",
+                         [call], [compile], [log], [audit] and [sources] (see `bulkhead serve --help`)",
                     ),
                 }
             }

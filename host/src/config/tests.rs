@@ -78,6 +78,11 @@ promote_after_ms = 1000
 cancel_grace_ms = 200
 epoch_tick_ms = 10
 
+[compile]
+memory_bytes = 2147483648
+cpu_ms = 120000
+functions_max = 200000
+
 [log]
 level = "info"
 format = "text"

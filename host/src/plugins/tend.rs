@@ -3,6 +3,7 @@
 //! Invariant: a version's files stay as long as a task that is not over belongs to it.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::book::{Draft, Entry, Stage};
@@ -26,6 +27,9 @@ impl Plugins {
     }
 
     async fn tend_versions(&self) {
+        if let Err(error) = self.clear_out().await {
+            tracing::warn!(%error, "components that nobody uses any more cannot be removed");
+        }
         loop {
             let drains = match self.look().await {
                 Ok(drains) => drains,
@@ -39,6 +43,21 @@ impl Plugins {
                 () = self.inner.drains.notified() => tokio::time::sleep(LOOK_EVERY).await,
             }
         }
+    }
+
+    /// Removes the files of components that are no version of anything: of earlier runs with `--plugin`, or of a host that was killed
+    /// while it took them in.
+    pub(super) async fn clear_out(&self) -> Result<(), Error> {
+        let inner = Arc::clone(&self.inner);
+        let state = inner.state.lock().await;
+        let mut used: HashSet<_> = inner.calls.tasks().await?.into_keys().map(|version| version.digest).collect();
+        used.extend(state.table.iter().map(|plugin| plugin.version.digest));
+        used.extend(state.book.iter().flat_map(|(_, entry)| entry.versions.keys()).map(|digest| digest.0));
+        drop(state);
+        // Whatever comes in meanwhile is young.
+        let sandbox = Arc::clone(&inner.sandbox);
+        let removed = tokio::task::spawn_blocking(move || sandbox.remove_others(used.into_iter())).await;
+        removed.unwrap_or_else(|error| Err(std::io::Error::other(error))).map_err(Error::Files)
     }
 
     /// Retires what has drained, ends what drains for too long, forgets what is too old. Gives whether anything still drains.

@@ -10,6 +10,7 @@ mod cache;
 mod call;
 pub mod catalog;
 mod clash;
+mod compile;
 mod declared;
 mod egress;
 mod engine;
@@ -50,6 +51,7 @@ use crate::domain::route::Route;
 use crate::domain::task::{CallId, PluginVersion};
 
 pub use catalog::{Catalog, Library, ListGenerations, PromptEntry, TemplateEntry, ToolEntry};
+pub use compile::{COMPILE_ARGUMENT, CompilerMode, compile_main};
 pub use gate::Shared;
 pub use kept::Kept;
 pub use load::{LoadError, LoadedPlugin, PluginSource, Presentation, Source, ToolPolicy};

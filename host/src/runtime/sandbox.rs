@@ -20,9 +20,11 @@ use wasmtime::component::Linker;
 use super::cache::Cache;
 use super::call::{self, Call, Ground, Occupied};
 use super::clash;
+use super::compile::{Compiler, CompilerMode};
 use super::engine;
 use super::events::Outbox;
 use super::fault;
+use super::inspect::hex;
 use super::kept::Kept;
 use super::limits::EVENTS_QUEUED_MAX;
 use super::load::{self, LoadError, LoadedPlugin, PluginSource};
@@ -32,6 +34,7 @@ use super::{
     ToolEntry,
 };
 use crate::domain::call::CallError;
+use crate::domain::limits::CompileLimits;
 use crate::domain::route::Route;
 use crate::domain::task::PluginVersion;
 
@@ -45,6 +48,9 @@ pub struct SandboxConfig {
     pub data: PathBuf,
     /// Calls that run at the same time, for the size of the instance pool.
     pub calls_running_total: u32,
+    /// For every component that was not compiled before.
+    pub compile: CompileLimits,
+    pub compiler: CompilerMode,
     /// The length of a guest's time slice.
     pub epoch_tick_ms: u64,
     /// Where timers, DNS and sockets live.
@@ -85,6 +91,7 @@ pub struct Sandbox {
     instances: usize,
     linker: Linker<Call>,
     cache: Cache,
+    compiler: Compiler,
     kept: Kept,
     environment: fn(&str) -> Option<String>,
     published: ArcSwap<Published>,
@@ -106,16 +113,19 @@ impl Sandbox {
         let engine = engine::build(instances).map_err(of_engine)?;
         let linker = load::linker(&engine).map_err(of_engine)?;
         let kept = Kept::open(&config.data).map_err(SandboxError::Data)?;
-        let cache = Cache::open(&config.data).map_err(SandboxError::Data)?;
+        let engine_hash = engine::compatibility_hash(&engine);
+        let cache = Cache::open(&config.data, engine_hash).map_err(SandboxError::Data)?;
+        let compiler = Compiler::new(config.compiler, config.compile, config.io.clone());
         let threads = engine::guest_threads().map_err(SandboxError::Threads)?;
         engine::tick(&engine, Duration::from_millis(config.epoch_tick_ms.max(1))).map_err(SandboxError::Threads)?;
         Ok(Arc::new_cyclic(|me| Self {
             me: me.clone(),
-            engine_hash: engine::compatibility_hash(&engine),
+            engine_hash,
             instances: instances as usize,
             ground: Ground { engine, io: config.io, slots: Arc::new(Semaphore::new(instances as usize)) },
             linker,
             cache,
+            compiler,
             kept,
             environment: config.environment,
             published: ArcSwap::default(),
@@ -207,6 +217,17 @@ impl Sandbox {
     pub fn remove_kept(&self, digest: &[u8; 32]) -> io::Result<()> {
         self.kept.remove(digest)?;
         self.cache.remove(digest)
+    }
+
+    /// Removes components and compiled code that belong to none of these versions, once nobody has used them for a month.
+    ///
+    /// # Errors
+    ///
+    /// The data directory cannot be read.
+    pub fn remove_others(&self, used: impl Iterator<Item = [u8; 32]>) -> io::Result<()> {
+        let digests = used.map(|digest| hex(&digest)).collect();
+        self.kept.remove_others(&digests)?;
+        self.cache.remove_others(&digests)
     }
 
     /// How many calls of a version there are at this moment, running and waiting.
