@@ -20,6 +20,8 @@ mod oauth;
 mod plugins;
 mod recovery;
 mod refusals;
+mod registry;
+mod registry_hostile;
 mod requirements;
 mod rust_client;
 mod rust_client_modern;

@@ -435,6 +435,8 @@ section!(SOURCES, blank_sources, SourcesConfig, "sources", {
         "How long fetching a component may take, its redirects and signatures included";
     private_hosts: Kind::List, Host,
         "Hosts (names or addresses) that components may be fetched from although their addresses are not public";
+    plain_http_hosts: Kind::List, Host,
+        "Hosts whose registries are spoken to over http, which anybody on the way can change; those on this machine always are";
     roots: Kind::List, Host,
         "Files with more certificates (PEM) that servers of components may be certified by";
 });

@@ -102,6 +102,7 @@ pub struct SourcesConfig {
     pub component_bytes_max: u64,
     pub fetch_ms_max: u64,
     pub private_hosts: Vec<String>,
+    pub plain_http_hosts: Vec<String>,
     pub roots: Vec<String>,
 }
 

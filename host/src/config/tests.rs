@@ -97,6 +97,7 @@ files_max = 64
 component_bytes_max = 134217728
 fetch_ms_max = 120000
 private_hosts = []
+plain_http_hosts = []
 roots = []
 
 [tenant.acme.limits]

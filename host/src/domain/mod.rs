@@ -12,6 +12,7 @@ pub mod requestor;
 pub mod rights;
 pub mod route;
 pub mod task;
+pub mod timestamp;
 pub mod tool;
 pub mod uri_template;
 
