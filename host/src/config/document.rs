@@ -63,7 +63,6 @@ pub(super) fn read(file: File<'_>, base: &mut Layer<'_>, report: &mut Report) ->
             "limits" | "call" | "compile" | "log" | "audit" | "sources" => {
                 reader.fixed_section(name.get_ref(), node, base)
             }
-            "limits" | "call" | "log" | "audit" | "sources" => reader.fixed_section(name.get_ref(), node, base),
             "auth" => parsed.auth = auth::read(&mut reader, node),
             "plugin" => parsed.plugins = plugin::read(&mut reader, node),
             "trust" => parsed.trust = trust::read(&mut reader, node),
