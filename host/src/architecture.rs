@@ -4,14 +4,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Each room with the rooms that it may know.
-const ROOMS: [(&str, &[&str]); 7] = [
+const ROOMS: [(&str, &[&str]); 8] = [
     ("domain", &[]),
+    ("audit", &["domain"]),
     ("store", &["domain"]),
     ("runtime", &["domain"]),
-    ("tasks", &["domain", "store", "runtime"]),
-    ("plugins", &["domain", "store", "runtime", "tasks"]),
-    ("protocol", &["domain", "store", "runtime", "tasks"]),
-    ("transport", &["domain", "store", "runtime", "tasks", "protocol"]),
+    ("tasks", &["domain", "audit", "store", "runtime"]),
+    ("plugins", &["domain", "audit", "store", "runtime", "tasks"]),
+    ("protocol", &["domain", "audit", "store", "runtime", "tasks"]),
+    ("transport", &["domain", "audit", "store", "runtime", "tasks", "protocol"]),
 ];
 
 fn sources(folder: &Path) -> Vec<PathBuf> {

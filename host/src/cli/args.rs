@@ -46,6 +46,11 @@ pub(crate) enum Subcommand {
         #[command(subcommand)]
         command: TasksCommand,
     },
+    /// Read the audit log, and check that nobody changed it
+    Audit {
+        #[command(subcommand)]
+        command: AuditCommand,
+    },
 }
 
 /// Where configuration, plugins and data come from.
@@ -376,6 +381,35 @@ pub(crate) enum TasksCommand {
         /// Its id
         #[arg(value_name = "ID")]
         id: String,
+        #[command(flatten)]
+        operate: OperateArguments,
+    },
+}
+
+/// Works on the files, with a running host and without. A host keeps the log when `audit.enabled` is true.
+#[derive(Debug, ClapSubcommand)]
+pub(crate) enum AuditCommand {
+    /// Follow the chain of digests from the oldest line to the newest
+    #[command(
+        after_long_help = "The chain shows a line that was changed, removed or put in between. Somebody who can write the \
+        files can make a new chain, or cut off its end: write the printed anchor down elsewhere, and give it back with --anchor \
+        later.\n\nExit code 1: the log is not what was written; the place is printed."
+    )]
+    Verify {
+        /// A line that must be there, with its digest, as an earlier `audit verify` printed it
+        #[arg(long, value_name = "LINE:SHA256", value_parser = super::audit::anchor)]
+        anchor: Option<(u64, bulkhead::audit::LineHash)>,
+        #[command(flatten)]
+        operate: OperateArguments,
+    },
+    /// Print the newest lines
+    Tail {
+        /// How many
+        #[arg(long, short = 'n', value_name = "COUNT", default_value_t = 20)]
+        lines: usize,
+        /// Go on with those that come, until SIGINT
+        #[arg(long, short)]
+        follow: bool,
         #[command(flatten)]
         operate: OperateArguments,
     },

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use bulkhead::audit::{Audit, Entry};
 use bulkhead::config::Config;
 use bulkhead::control::operator::HostOperator;
 use bulkhead::control::server::{Attach, AttachedReader, AttachedWriter, Server};
@@ -39,6 +40,7 @@ pub(crate) struct Host {
     pub(crate) protocol: Arc<Protocol>,
     pub(crate) rate: Arc<RequestRate>,
     pub(crate) now: Now,
+    pub(crate) audit: Audit,
     clock: Arc<dyn Clock>,
     line_bytes_max: usize,
     plugins: Plugins,
@@ -89,6 +91,7 @@ pub(crate) async fn load_plugins(sandbox: &Arc<Sandbox>, config: &Config) -> any
 impl Host {
     /// Loads the plugins and takes over what an earlier host left in the store of the data directory.
     pub(crate) async fn start(config: &Config, data: &Path, store: Arc<SledStore>) -> anyhow::Result<Self> {
+        let audit = super::audit::of_host(config, data)?;
         let sandbox = sandbox(config, data)?;
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
         let principals = Principals::new(store.clone());
@@ -108,6 +111,7 @@ impl Host {
             clock: Arc::clone(&clock),
             limits: config.limits.clone(),
             tenant_limits: tenants,
+            audit: audit.clone(),
         })?;
         let options = plugins::Options {
             store: store.clone(),
@@ -118,6 +122,7 @@ impl Host {
         };
         let (plugins, refused) = Plugins::start(options, sources::wanted(config)?).await?;
         for refused in refused {
+            audit.note(|| Entry::new("plugin.refused").named(&refused.plugin).because(&refused.problems.join("; ")));
             tracing::error!(plugin.name = refused.plugin, problems = ?refused.problems, "a plugin was not loaded");
         }
         let recovered = tasks.recover().await?;
@@ -144,6 +149,7 @@ impl Host {
             protocol,
             rate,
             now,
+            audit,
             clock,
             line_bytes_max,
             plugins,
@@ -157,7 +163,8 @@ impl Host {
         let upkeep = Arc::new(SledUpkeep { store: Arc::clone(&self.store) });
         let steward = Arc::new(self.tasks.clone());
         let operator = HostOperator::new(self.store.clone(), upkeep, steward, Arc::clone(&self.clock))
-            .with_plugins(self.plugins.clone());
+            .with_plugins(self.plugins.clone())
+            .with_audit(self.audit.clone());
         let attach = Arc::new(LocalStdio {
             protocol: Arc::clone(&self.protocol),
             principals: self.principals.clone(),
@@ -181,6 +188,8 @@ impl Host {
         drop(self.control);
         self.tasks.drain(grace).await?;
         self.tending.abort();
+        let audit = self.audit;
+        tokio::task::spawn_blocking(move || audit.close()).await?;
         Ok(())
     }
 }

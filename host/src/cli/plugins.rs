@@ -116,9 +116,12 @@ async fn alone(config: &Config, data: &Path, command: Command) -> anyhow::Result
     };
     let (plugins, _) = Plugins::start(options, sources::wanted(config)?).await?;
     let upkeep = Arc::new(SledUpkeep { store: Arc::clone(&store) });
-    let operator = HostOperator::new(store.clone(), upkeep, unattended, clock).with_plugins(plugins);
+    let audit = super::audit::of_idle(config)?;
+    let operator = HostOperator::new(store.clone(), upkeep, unattended, clock);
+    let operator = operator.with_plugins(plugins).with_audit(audit.clone());
     let done = operator.execute(command).await;
     store.close().await?;
+    audit.close();
     Ok(done?)
 }
 

@@ -49,7 +49,7 @@ pub(super) fn read(file: File<'_>, base: &mut Layer<'_>, report: &mut Report) ->
     let mut parsed = Parsed::default();
     for (name, node) in tree.get_ref() {
         match name.get_ref().as_ref() {
-            "server" | "limits" | "call" | "log" => reader.fixed_section(name.get_ref(), node, base),
+            "server" | "limits" | "call" | "log" | "audit" => reader.fixed_section(name.get_ref(), node, base),
             "plugin" => parsed.plugins = plugin::read(&mut reader, node),
             "tenant" => parsed.tenants = reader.tenants(node),
             "token" => reader.refuse(
@@ -58,7 +58,7 @@ pub(super) fn read(file: File<'_>, base: &mut Layer<'_>, report: &mut Report) ->
             ),
             other => {
                 let place = reader.place(name.span().start);
-                let known = "[server], [limits], [call], [log], [[plugin]] and [tenant.NAME]";
+                let known = "[server], [limits], [call], [log], [audit], [[plugin]] and [tenant.NAME]";
                 reader.report.add(&place, format!("{other}: no such section; there are {known}"));
             }
         }

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use super::{LogConfig, ServerConfig};
+use super::{AuditConfig, LogConfig, ServerConfig};
 use crate::domain::limits::{CallLimits, Limits};
 
 /// What a number counts.
@@ -395,13 +395,23 @@ section!(LOG, blank_log, LogConfig, "log", {
         "How it is logged, on stderr: text or json";
 });
 
+section!(AUDIT, blank_audit, AuditConfig, "audit", {
+    enabled: Kind::Switch { default: false }, Host,
+        "Whether an audit log is kept in the data directory: who did what, never with which arguments";
+    file_bytes_max: bytes(64 * MIB, 64 * KIB, GIB), Host,
+        "A file of the audit log that is longer is followed by another one";
+    files_max: count(64, 0, 1_000_000), Host,
+        "Files of the audit log that are kept; older ones are removed, and the log says so; 0 keeps all";
+});
+
 /// Every key, in the order of the file.
 pub fn all() -> impl Iterator<Item = &'static Key> {
     let server = SERVER.iter().map(|bound| &bound.key);
     let limits = LIMITS.iter().map(|bound| &bound.key);
     let call = CALL.iter().map(|bound| &bound.key);
     let log = LOG.iter().map(|bound| &bound.key);
-    server.chain(limits).chain(call).chain(log)
+    let audit = AUDIT.iter().map(|bound| &bound.key);
+    server.chain(limits).chain(call).chain(log).chain(audit)
 }
 
 /// The key of this name.

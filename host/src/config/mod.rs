@@ -32,6 +32,7 @@ pub struct Config {
     pub limits: Limits,
     pub call: CallLimits,
     pub log: LogConfig,
+    pub audit: AuditConfig,
     /// In the order of the file, then those of the flags.
     pub plugins: Vec<PluginConfig>,
     /// Folders whose `*.wasm` files are plugins too.
@@ -67,6 +68,14 @@ pub struct ServerConfig {
 pub struct LogConfig {
     pub level: String,
     pub format: LogFormat,
+}
+
+/// `[audit]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuditConfig {
+    pub enabled: bool,
+    pub file_bytes_max: u64,
+    pub files_max: u64,
 }
 
 /// The configuration file, read by somebody else.
@@ -180,6 +189,8 @@ impl Config {
         base.fill(keys::CALL, &mut call, &mut report);
         let mut log = keys::blank_log();
         base.fill(keys::LOG, &mut log, &mut report);
+        let mut audit = keys::blank_audit();
+        base.fill(keys::AUDIT, &mut audit, &mut report);
 
         let mut tenants = BTreeMap::new();
         for tenant in parsed.tenants {
@@ -205,6 +216,7 @@ impl Config {
                 limits,
                 call,
                 log,
+                audit,
                 plugins,
                 plugin_dirs: flags.plugin_dirs.clone(),
                 data_named,
@@ -254,7 +266,7 @@ fn read_variables(
                     None => report.add(
                         &place,
                         "no such key: variables are BULKHEAD_SECTION_KEY, for the scalar keys of [server], [limits], \
-                         [call] and [log] (see `bulkhead serve --help`)",
+                         [call], [log] and [audit] (see `bulkhead serve --help`)",
                     ),
                 }
             }

@@ -81,6 +81,11 @@ epoch_tick_ms = 10
 level = "info"
 format = "text"
 
+[audit]
+enabled = false
+file_bytes_max = 67108864
+files_max = 64
+
 [tenant.acme.limits]
 calls_running_per_tenant = 128
 ttl_ms_default = 60_000

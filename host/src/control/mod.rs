@@ -121,6 +121,13 @@ pub enum Command {
     StdioAttach,
 }
 
+impl Command {
+    /// Its name and what it is about, on one line. None of it is secret: tokens are in replies only.
+    pub fn summary(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
+}
+
 /// A version of a plugin.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PluginTarget {

@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use serde_json::{Value, json};
 
 use super::{Command, ControlError, Operator};
+use crate::audit::{Audit, Entry};
 use crate::domain::lifecycle::{self, Event, Refusal};
 use crate::domain::requestor::Requestor;
 use crate::domain::task::{Active, Outcome, Phase, Task, TaskId};
@@ -109,6 +110,7 @@ pub struct HostOperator {
     clock: Arc<dyn Clock>,
     principals: Principals,
     plugins: Option<Plugins>,
+    audit: Audit,
 }
 
 impl HostOperator {
@@ -119,13 +121,20 @@ impl HostOperator {
         clock: Arc<dyn Clock>,
     ) -> Self {
         let principals = Principals::new(Arc::clone(&store));
-        Self { store, upkeep, steward, clock, principals, plugins: None }
+        Self { store, upkeep, steward, clock, principals, plugins: None, audit: Audit::off() }
     }
 
     /// With plugins to work on.
     #[must_use]
     pub fn with_plugins(mut self, plugins: Plugins) -> Self {
         self.plugins = Some(plugins);
+        self
+    }
+
+    /// With a log of what was ordered.
+    #[must_use]
+    pub fn with_audit(mut self, audit: Audit) -> Self {
+        self.audit = audit;
         self
     }
 
@@ -236,6 +245,24 @@ fn pause_message(message: Option<String>) -> Result<String, ControlError> {
 #[async_trait]
 impl Operator for HostOperator {
     async fn execute(&self, command: Command) -> Result<Value, ControlError> {
+        let what = self.audit.is_on().then(|| command.summary());
+        let done = self.obey(command).await;
+        if let Some(what) = what {
+            self.audit.note(|| {
+                let entry = Entry::new("operator.command").named(&what);
+                match &done {
+                    Ok(value) if value.get("done") == Some(&Value::Bool(false)) => entry.outcome("refused"),
+                    Ok(_) => entry.outcome("succeeded"),
+                    Err(error) => entry.outcome("failed").because(&error.to_string()),
+                }
+            });
+        }
+        done
+    }
+}
+
+impl HostOperator {
+    async fn obey(&self, command: Command) -> Result<Value, ControlError> {
         match command {
             Command::TokenCreate { requestor, tenant, expires_at } => {
                 self.create_token(&requestor, &tenant, expires_at).await

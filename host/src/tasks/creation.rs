@@ -164,7 +164,10 @@ impl Inner {
             unheard.id = None;
         }
         match created {
-            Ok(task) => Ok(Some(task)),
+            Ok(task) => {
+                self.note_created(&task, arguments.as_str());
+                Ok(Some(task))
+            }
             Err(store::Error::Exists) => Ok(None),
             Err(error) => Err(self.store_error(error)),
         }

@@ -20,6 +20,7 @@ use super::plain::PlainCall;
 use super::rate::Rates;
 use super::run::{Begin, Run};
 use super::{CallRequest, Error, Job, Once, PluginRequest, TaskNews, TaskRequest};
+use crate::audit::Audit;
 use crate::domain::call::Answer;
 use crate::domain::lifecycle::{self, Event, Refusal};
 use crate::domain::limits::Limits;
@@ -46,6 +47,7 @@ pub struct Options {
     pub tenant_limits: HashMap<TenantId, Limits>,
     /// Calls that can hold an instance at the same time: those that run, and those that wait or are paused.
     pub instances_max: u32,
+    pub audit: Audit,
 }
 
 /// The task engine; cheap to clone.
@@ -58,6 +60,7 @@ pub(super) struct Inner {
     pub(super) store: Arc<dyn Store>,
     pub(super) executor: Arc<dyn Executor>,
     pub(super) clock: Arc<dyn Clock>,
+    pub(super) audit: Audit,
     pub(super) admission: Arc<Admission>,
     pub(super) feeds: Feeds,
     pub(super) runs: Mutex<HashMap<TaskId, Arc<Run>>>,
@@ -90,7 +93,7 @@ pub(super) enum ApplyError {
 impl Tasks {
     /// An engine that runs nothing yet: see [`Tasks::recover`] and [`Tasks::tend`].
     pub fn new(options: Options) -> Result<Self, Error> {
-        let Options { store, executor, clock, limits, tenant_limits, instances_max } = options;
+        let Options { store, executor, clock, limits, tenant_limits, instances_max, audit } = options;
         let resting_max = instances_max.saturating_sub(limits.calls_running_total);
         let base = Arc::new(limits);
         let tenants: HashMap<_, _> = tenant_limits.into_iter().map(|(id, limits)| (id, Arc::new(limits))).collect();
@@ -100,6 +103,7 @@ impl Tasks {
             store,
             executor,
             clock,
+            audit,
             admission: Admission::new(LimitsTable { base, tenants }, resting_max),
             feeds: Feeds::default(),
             runs: Mutex::default(),
@@ -168,6 +172,12 @@ impl Tasks {
 
     /// Starts a plain call, after waiting at most `call_queue_ms_max` for a permit. It lives as long as what is returned.
     pub async fn call(&self, requestor: &Requestor, request: CallRequest) -> Result<PlainCall, Error> {
+        let tool = Arc::clone(&request.tool);
+        let begun = self.begin(requestor, request).await;
+        begun.inspect_err(|error| self.inner.note_refused(requestor, &tool.tool.name, Some(&tool.plugin), error))
+    }
+
+    async fn begin(&self, requestor: &Requestor, request: CallRequest) -> Result<PlainCall, Error> {
         let inner = &self.inner;
         inner.breakers.admit(requestor, &request.tool.plugin, inner.clock.now())?;
         let occupancy = inner.occupy(requestor).await?;
@@ -196,9 +206,14 @@ impl Tasks {
     /// Creates a task: durable when this returns, and running or queued.
     pub async fn create(&self, requestor: &Requestor, request: TaskRequest) -> Result<Task, Error> {
         let inner = &self.inner;
-        inner.admit_task(requestor, &request.job)?;
-        let created = inner.create(requestor, request, None).await?;
-        created.ok_or_else(|| host_failure("creating a task", &"an id was drawn twice"))
+        let what =
+            inner.audit.is_on().then(|| (request.job.work(), request.job.first().map(|(plugin, _)| plugin.clone())));
+        let created = inner.create_new(requestor, request).await;
+        created.inspect_err(|error| {
+            if let Some((work, plugin)) = &what {
+                inner.note_refused(requestor, work.label(), plugin.as_ref(), error);
+            }
+        })
     }
 
     /// Creates a task under a name of its requestor's, unless there is one already: then that one, whatever it was made of.
@@ -234,8 +249,9 @@ impl Tasks {
     pub async fn get(&self, requestor: &Requestor, id: TaskId) -> Result<Task, Error> {
         let inner = &self.inner;
         let task = inner.store.get(requestor, id).await.map_err(|error| inner.store_error(error))?;
-        let task = task.filter(|task| !inner.is_expired(task)).ok_or(Error::NotFound)?;
-        Ok(inner.with_live_status(task))
+        let task = task.filter(|task| !inner.is_expired(task));
+        inner.note_looked("task.read", requestor, id, task.is_some());
+        task.map(|task| inner.with_live_status(task)).ok_or(Error::NotFound)
     }
 
     /// The task that was created under a name of its requestor's.
@@ -247,6 +263,7 @@ impl Tasks {
     /// The output of a task that ended with one.
     pub async fn output(&self, requestor: &Requestor, id: TaskId) -> Result<TaskOutput, Error> {
         let output = self.inner.store.output(requestor, id).await.map_err(|error| self.inner.store_error(error))?;
+        self.inner.note_looked("task.result_read", requestor, id, output.is_some());
         output.ok_or(Error::NotFound)
     }
 
@@ -310,7 +327,9 @@ impl Tasks {
 
     /// Removes a task, whatever its phase, and stops its run.
     pub async fn discard(&self, requestor: &Requestor, id: TaskId) -> Result<(), Error> {
-        self.inner.expire(requestor, id).await.map_err(|error| self.inner.store_error(error))
+        self.inner.expire(requestor, id).await.map_err(|error| self.inner.store_error(error))?;
+        self.inner.note_looked("task.deleted", requestor, id, true);
+        Ok(())
     }
 
     /// Removes a task that is over, with everything that belongs to it.
@@ -344,6 +363,10 @@ impl Tasks {
     async fn change(&self, requestor: &Requestor, id: TaskId, event: Event) -> Result<Task, Error> {
         match self.inner.apply(requestor, id, event, None).await {
             Ok(applied) => Ok(Task::clone(&applied.after)),
+            Err(ApplyError::NotFound) => {
+                self.inner.note_looked("", requestor, id, false);
+                Err(Error::NotFound)
+            }
             Err(error) => Err(self.inner.apply_error(error)),
         }
     }
@@ -352,6 +375,12 @@ impl Tasks {
 const NOT_OUTSTANDING: &str = "no question with this key is waiting for an answer";
 
 impl Inner {
+    async fn create_new(self: &Arc<Self>, requestor: &Requestor, request: TaskRequest) -> Result<Task, Error> {
+        self.admit_task(requestor, &request.job)?;
+        let created = self.create(requestor, request, None).await?;
+        created.ok_or_else(|| host_failure("creating a task", &"an id was drawn twice"))
+    }
+
     /// Reads, steps, commits, until nobody was faster; then tells the run and the watchers.
     pub(super) async fn apply(
         &self,
@@ -367,6 +396,7 @@ impl Inner {
             match self.store.commit(Change { task, output: output.clone() }).await {
                 Ok(after) => {
                     let after = Arc::new(after);
+                    self.note_changed(&event, &after, output.as_ref());
                     self.tell(&after);
                     return Ok(Applied { before, after });
                 }

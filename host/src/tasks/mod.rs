@@ -16,6 +16,7 @@ mod identity;
 mod job;
 mod lists;
 mod live;
+mod noted;
 mod occupancy;
 mod plain;
 pub mod rate;

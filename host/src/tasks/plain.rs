@@ -14,6 +14,7 @@ use super::engine::Inner;
 use super::feed::lock;
 use super::identity::{host_failure, incident};
 use super::live::{Reply as LiveReply, Wait as LiveWait};
+use super::noted::Unended;
 use super::occupancy::Occupancy;
 use super::run::{Begin, Started};
 use super::{CallNews, CallRequest, Error, Job, RequestedTtl, TaskRequest};
@@ -46,6 +47,7 @@ struct Work {
     wait: Wait,
     /// What the guest last said about itself: shown if it becomes a task.
     status: Option<String>,
+    unended: Unended,
     _counted: Counted,
 }
 
@@ -116,7 +118,8 @@ impl<T> PlainCall<T> {
                 return Err((self, error));
             }
         };
-        let Work { inner, plugin, cancel_grace, running, occupancy, wait, status, .. } = self.work;
+        let Work { inner, plugin, cancel_grace, running, occupancy, wait, status, unended, .. } = self.work;
+        unended.promoted();
         running.control.promoted(&task.id.to_string());
         let wait = match wait {
             Wait::Morning { at, reply } => LiveWait::Morning { at, reply },
@@ -155,6 +158,7 @@ impl<T: TryFrom<Returned>> PlainCall<T> {
         let cancel_grace = Duration::from_millis(spec.limits.cancel_grace_ms);
         let running = inner.executor.start(spec).map_err(|error| host_failure("starting a call", &error))?;
         let work = Work {
+            unended: Unended::new(&inner.audit, requestor, &plugin, request.as_ref()),
             _counted: Counted::new(&inner),
             inner,
             requestor,
@@ -281,6 +285,7 @@ impl<T: TryFrom<Returned>> PlainCall<T> {
             }
             Some(CallEvent::Finished(result)) => {
                 self.work.occupancy.leave();
+                self.work.unended.ended(&result);
                 let (breakers, now) = (&self.work.inner.breakers, self.work.inner.clock.now());
                 breakers.ended(&self.work.requestor, &self.work.plugin, &self.work.tool, &result, now);
                 Some(CallNews::Finished(result.and_then(of_kind)))

@@ -163,6 +163,7 @@ fn world_on(store: Arc<MemoryStore>, limits: Limits) -> World {
         clock: clock.clone(),
         limits,
         tenant_limits: HashMap::new(),
+        audit: crate::audit::Audit::off(),
         instances_max: 100,
     };
     World { tasks: Tasks::new(options).unwrap(), store, clock, started }

@@ -90,6 +90,7 @@ impl Life {
             clock: clock.clone(),
             limits: limits(),
             tenant_limits: HashMap::new(),
+            audit: bulkhead::audit::Audit::off(),
             instances_max: 64,
         };
         let tasks = {

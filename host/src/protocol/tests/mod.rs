@@ -98,6 +98,7 @@ fn world_on(
         clock: clock.clone(),
         limits: limits(),
         tenant_limits: std::collections::HashMap::new(),
+        audit: crate::audit::Audit::off(),
         instances_max: 100,
     })
     .unwrap();
