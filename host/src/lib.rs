@@ -16,6 +16,8 @@ pub mod tasks;
 
 pub mod plugins;
 
+pub mod sources;
+
 pub mod protocol;
 
 pub mod transport;

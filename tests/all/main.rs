@@ -22,6 +22,7 @@ mod rust_client;
 mod rust_client_modern;
 mod sep1686;
 mod simulation;
+mod sources;
 mod stdio;
 mod streams;
 mod swap;

@@ -14,6 +14,7 @@ mod operate;
 mod plugins;
 mod serve;
 mod show;
+mod signing;
 mod sources;
 mod stdio;
 mod upkeep;

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use serde_json::{Value, json};
 
+use super::plugins::Shelf;
 use super::{Command, ControlError, Operator};
 use crate::audit::{Audit, Entry};
 use crate::domain::lifecycle::{self, Event, Refusal};
 use crate::domain::requestor::Requestor;
 use crate::domain::task::{Active, Outcome, Phase, Task, TaskId};
-use crate::plugins::Plugins;
 use crate::store::{self, Change, Store};
 use crate::tasks::clock::Clock;
 use crate::tasks::{self, Tasks};
@@ -109,7 +109,7 @@ pub struct HostOperator {
     steward: Arc<dyn Steward>,
     clock: Arc<dyn Clock>,
     principals: Principals,
-    plugins: Option<Plugins>,
+    shelf: Option<Shelf>,
     audit: Audit,
 }
 
@@ -121,13 +121,13 @@ impl HostOperator {
         clock: Arc<dyn Clock>,
     ) -> Self {
         let principals = Principals::new(Arc::clone(&store));
-        Self { store, upkeep, steward, clock, principals, plugins: None, audit: Audit::off() }
+        Self { store, upkeep, steward, clock, principals, shelf: None, audit: Audit::off() }
     }
 
     /// With plugins to work on.
     #[must_use]
-    pub fn with_plugins(mut self, plugins: Plugins) -> Self {
-        self.plugins = Some(plugins);
+    pub fn with_plugins(mut self, shelf: Shelf) -> Self {
+        self.shelf = Some(shelf);
         self
     }
 
@@ -290,11 +290,14 @@ impl HostOperator {
             | Command::PluginVersions { .. }
             | Command::PluginStage { .. }
             | Command::PluginAdd { .. }
+            | Command::PluginUpdate { .. }
             | Command::PluginActivate { .. }
+            | Command::PluginCanary { .. }
+            | Command::PluginPromote { .. }
             | Command::PluginRollback { .. }
             | Command::PluginRemove { .. }
-            | Command::PluginVerify { .. }) => match &self.plugins {
-                Some(plugins) => super::plugins::execute(plugins, command).await,
+            | Command::PluginVerify { .. }) => match &self.shelf {
+                Some(shelf) => super::plugins::execute(shelf, &self.principals, command).await,
                 None => Err(ControlError::Invalid("there are no plugins here".to_owned())),
             },
             Command::StdioAttach => Err(ControlError::Invalid("only a running host can be attached to".to_owned())),
