@@ -125,7 +125,7 @@ impl Tasks {
     /// What is offered to this requestor at this moment. A request takes it once: from begin to end it sees one version of each
     /// plugin, in lists and in calls.
     pub fn catalog(&self, requestor: &Requestor) -> Arc<Catalog> {
-        self.inner.executor.catalog_for(&|route| route.includes(requestor))
+        self.inner.catalog(requestor)
     }
 
     /// How many tools are offered to whoever is in no canary.
@@ -517,6 +517,11 @@ impl Inner {
             }
         };
         Ok(Occupancy::new(self.admission.clone(), *requestor, false, permit))
+    }
+
+    /// What is offered to this requestor at this moment.
+    pub(super) fn catalog(&self, requestor: &Requestor) -> Arc<Catalog> {
+        self.executor.catalog_for(&|route| route.includes(requestor))
     }
 
     /// Whether a task may be made now.

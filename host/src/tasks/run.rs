@@ -325,7 +325,7 @@ async fn recall(inner: &Arc<Inner>, task: &Task) -> Result<Vec<Visit>, CallError
         CallError::NotFound(format!("the plugin {name} is no longer loaded in the version of this request"))
     })?;
     let others = match &operation {
-        Operation::ReadResource { uri } => inner.executor.catalog().readers(uri),
+        Operation::ReadResource { uri } => inner.catalog(&task.requestor).readers(uri),
         _ => Vec::new(),
     };
     let others = others.into_iter().filter(|other| other.plugin.name != first.plugin.name).collect();
