@@ -5,6 +5,7 @@
 
 mod authors;
 mod bad_input;
+mod canary;
 mod commands;
 mod egress;
 mod hostile;

@@ -1,5 +1,7 @@
 //! Switches over a store that fails, with components that are built already.
 
+mod canary;
+
 use std::path::Path;
 use std::sync::Arc;
 
