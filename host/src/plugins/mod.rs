@@ -39,8 +39,8 @@ pub use calls::Calls;
 pub use canary::{BoundsGiven, CanaryWish};
 pub use difference::{AcceptChanges, Changes, ToolChange};
 pub use schema::{Difference, Direction, compare};
-pub use staging::{Candidate, Staged};
-pub use start::Wanted;
+pub use staging::{Candidate, Provenance, Staged, Supply};
+pub use start::{Wanted, component};
 pub use switch::{Switched, SwitchedPlugin, Target, Turn};
 pub use view::{CanaryView, Listed, Unsound, Verified, VersionView};
 
