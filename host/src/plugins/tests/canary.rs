@@ -88,6 +88,44 @@ async fn a_canary_is_begun_widened_taken_back_and_promoted_over_a_store_that_fai
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_version_that_fails_soon_after_a_switch_is_switched_back_and_nothing_is_switched_forth() {
+    let (store, clock) = (Arc::new(MemoryStore::new()), Arc::new(ManualClock::at(1)));
+    let watching = Policy { watch_switch_ms: 1_000, ..policy() };
+    let (world, _) = start_with(&store, &clock, watching.clone()).await;
+    let Some(one) = text(SAME, SAME) else { return };
+    let two = text(SAME, "The texts are the BAD.").unwrap();
+    let one = world.plugins.stage(one).await.unwrap().version;
+    assert!(world.plugins.activate(&to(one.digest), false).await.unwrap().done);
+    let watched = |world: &World| world.calls.watched.lock().unwrap().clone();
+    assert_eq!(watched(&world), Vec::new(), "there is nothing to go back to");
+    clock.advance(1);
+    let two = world.plugins.stage(two).await.unwrap().version;
+    let switch = async |world: &World| assert!(world.plugins.activate(&to(two.digest), false).await.unwrap().done);
+    switch(&world).await;
+    assert_eq!(watched(&world), vec![Trial { version: two.clone(), against: None, bounds: Bounds::default() }]);
+    // It is watched after a restart, too.
+    let (world, _) = start_with(&store, &clock, watching).await;
+    assert_eq!(watched(&world).len(), 1);
+    world.plugins.take_back(&two, "it broke".into()).await.unwrap();
+    assert_eq!((active(&world).await, watched(&world)), (Some(Digest(one.digest)), Vec::new()));
+    let line = world.plugins.list().await.unwrap().remove(0);
+    assert_eq!(
+        line.taken_back.map(|gone| (gone.version, gone.taken_back.why)),
+        Some((Digest(two.digest), "it broke".into()))
+    );
+    world.plugins.take_back(&one, "it breaks as well".into()).await.unwrap();
+    assert_eq!(active(&world).await, Some(Digest(one.digest)), "what failed is not gone back to");
+    // Whoever switches to it again has another look, for as long as the policy says; going back is nobody's failure.
+    switch(&world).await;
+    assert_eq!(watched(&world).len(), 1);
+    clock.advance(1_000);
+    world.plugins.take_back(&two, "too late".into()).await.unwrap();
+    assert_eq!((active(&world).await, watched(&world)), (Some(Digest(two.digest)), Vec::new()));
+    world.plugins.rollback(&["text".to_owned()]).await.unwrap();
+    assert_eq!(watched(&world), Vec::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_is_accepted_of_a_canary_is_not_accepted_of_the_active_version() {
     let (store, clock) = (Arc::new(MemoryStore::new()), Arc::new(ManualClock::at(1)));
     let world = start(&store, &clock).await;
