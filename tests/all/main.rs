@@ -6,6 +6,7 @@
 mod audit;
 mod authors;
 mod bad_input;
+mod canary;
 mod commands;
 mod compile;
 mod egress;

@@ -536,6 +536,17 @@ mod tests {
     }
 
     #[test]
+    fn shares_and_ratios_have_two_digits_behind_the_point() {
+        for (text, expected) in [("10%", 1_000), ("10", 1_000), ("0.5%", 50), ("0.05", 5), ("100%", 10_000)] {
+            assert_eq!(share(text), Ok(expected), "{text}");
+        }
+        for wrong in ["0", "0%", "100.01%", "-1", "+1", "1e2", "0.005", "%", ".", "1.", ""] {
+            assert!(share(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!((ratio("1.5"), ratio("0"), ratio("2")), (Ok(150), Ok(0), Ok(200)));
+    }
+
+    #[test]
     fn times_have_units() {
         assert_eq!(duration_ms("90d"), Ok(7_776_000_000));
         assert_eq!(duration_ms("1s"), Ok(1_000));

@@ -109,6 +109,7 @@ pub(crate) fn policy(plugin: PluginConfig) -> Policy {
         drain_then: plugin.drain_then,
         quarantine_after: plugin.quarantine_after,
         canary: plugin.canary,
+        watch_switch_ms: plugin.watch_switch_ms,
         source: plugin_source(plugin),
     }
 }

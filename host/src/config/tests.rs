@@ -168,8 +168,10 @@ fn a_plugin_says_how_it_may_change() {
 
 #[test]
 fn a_canary_has_bounds() {
-    let text = "[[plugin]]\nfile='a'\n[plugin.canary]\nfault_percent_max=1\nlatency_percent_max=150\nwindow_ms=60000\ncalls_min=50";
-    let bounds = load(text).unwrap().plugins[0].canary;
+    let text = "[[plugin]]\nfile='a'\n[plugin.canary]\nfault_percent_max=1\nlatency_percent_max=150\nwindow_ms=60000\ncalls_min=50\nwatch_switch_ms=9";
+    let plugin = &load(text).unwrap().plugins[0];
+    let bounds = plugin.canary;
+    assert_eq!(plugin.watch_switch_ms, 9);
     assert_eq!((bounds.fault_percent_max, bounds.latency_percent_max), (1, 150));
     assert_eq!((bounds.window_ms, bounds.calls_min), (60_000, 50));
     for (line, why) in [
