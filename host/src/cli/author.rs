@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use bulkhead_author::{Language, Options};
 use clap::{Args, Subcommand, ValueEnum};
 
+use super::registry::{self, PushArguments};
 use super::signing::{self, KeygenArguments, SignArguments};
 use super::{EXIT_FAILED, EXIT_USAGE, check, complain, dev, say};
 
@@ -24,6 +25,8 @@ pub(crate) enum AuthorCommand {
     Keygen(KeygenArguments),
     /// Sign a component, and the WIT file beside it if there is one
     Sign(SignArguments),
+    /// Put a component into an OCI registry
+    Push(PushArguments),
 }
 
 /// What a plugin is written in.
@@ -124,6 +127,7 @@ pub(crate) async fn run(command: AuthorCommand) -> anyhow::Result<ExitCode> {
         AuthorCommand::Dev(arguments) => dev::run(arguments).await,
         AuthorCommand::Keygen(arguments) => signing::keygen(&arguments),
         AuthorCommand::Sign(arguments) => signing::sign(&arguments),
+        AuthorCommand::Push(arguments) => registry::push(arguments).await,
     }
 }
 

@@ -400,15 +400,19 @@ section!(SOURCES, blank_sources, SourcesConfig, "sources", {
         "A component that is fetched, or found in a watched folder";
     fetch_ms_max: ms(120_000, 1, HOUR), Host,
         "How long fetching a component may take, its redirects and signatures included";
+    watch: Kind::List, Host,
+        "Folders whose *.wasm files become plugins, and new versions of them, while the host runs";
     private_hosts: Kind::List, Host,
         "Hosts (names or addresses) that components may be fetched from although their addresses are not public";
+    plain_http_hosts: Kind::List, Host,
+        "Hosts whose registries are spoken to over http, which anybody on the way can change; those on this machine always are";
     roots: Kind::List, Host,
         "Files with more certificates (PEM) that servers of components may be certified by";
 });
 
 /// Paths that start at the folder of the file.
 pub(super) fn is_path(key: &Key) -> bool {
-    matches!((key.section, key.name), ("server", "data") | ("sources", "roots"))
+    matches!((key.section, key.name), ("server", "data") | ("sources", "roots" | "watch"))
 }
 
 /// Every key, in the order of the file.

@@ -79,7 +79,9 @@ pub struct LogConfig {
 pub struct SourcesConfig {
     pub component_bytes_max: u64,
     pub fetch_ms_max: u64,
+    pub watch: Vec<String>,
     pub private_hosts: Vec<String>,
+    pub plain_http_hosts: Vec<String>,
     pub roots: Vec<String>,
 }
 

@@ -85,7 +85,9 @@ format = "text"
 [sources]
 component_bytes_max = 134217728
 fetch_ms_max = 120000
+watch = []
 private_hosts = []
+plain_http_hosts = []
 roots = []
 
 [tenant.acme.limits]

@@ -10,6 +10,7 @@ pub mod limits;
 pub mod offer;
 pub mod requestor;
 pub mod task;
+pub mod timestamp;
 pub mod tool;
 pub mod uri_template;
 

@@ -51,7 +51,7 @@ use crate::domain::task::{CallId, PluginVersion};
 pub use catalog::{Catalog, Library, PromptEntry, TemplateEntry, ToolEntry};
 pub use gate::Shared;
 pub use kept::Kept;
-pub use load::{LoadError, LoadedPlugin, PluginSource, Presentation, Source, ToolPolicy};
+pub use load::{LoadError, LoadedPlugin, PluginSource, Presentation, Source, ToolPolicy, read_component};
 pub use operation::{Operation, Returned};
 pub use sandbox::{Sandbox, SandboxConfig, SandboxError};
 pub use typed::wit_file;
