@@ -4,15 +4,16 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Each room with the rooms that it may know.
-const ROOMS: [(&str, &[&str]); 8] = [
+const ROOMS: [(&str, &[&str]); 9] = [
     ("domain", &[]),
+    ("audit", &["domain"]),
     ("store", &["domain"]),
     ("runtime", &["domain"]),
-    ("tasks", &["domain", "store", "runtime"]),
-    ("plugins", &["domain", "store", "runtime", "tasks"]),
-    ("sources", &["domain", "runtime", "plugins"]),
-    ("protocol", &["domain", "store", "runtime", "tasks"]),
-    ("transport", &["domain", "store", "runtime", "tasks", "protocol"]),
+    ("tasks", &["domain", "audit", "store", "runtime"]),
+    ("plugins", &["domain", "audit", "store", "runtime", "tasks"]),
+    ("sources", &["domain", "audit", "runtime", "plugins"]),
+    ("protocol", &["domain", "audit", "store", "runtime", "tasks"]),
+    ("transport", &["domain", "audit", "store", "runtime", "tasks", "protocol"]),
 ];
 
 fn sources(folder: &Path) -> Vec<PathBuf> {

@@ -7,6 +7,8 @@
 
 pub mod domain;
 
+pub mod audit;
+
 pub mod runtime;
 pub mod store;
 

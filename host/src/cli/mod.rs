@@ -2,6 +2,7 @@
 
 mod answers;
 mod args;
+mod audit;
 mod author;
 mod call;
 mod check;
@@ -53,6 +54,7 @@ async fn dispatch(command: Subcommand) -> anyhow::Result<ExitCode> {
         Subcommand::Token { command } => operate::token(command).await,
         Subcommand::Store { command } => operate::store(command).await,
         Subcommand::Tasks { command } => operate::tasks(command).await,
+        Subcommand::Audit { command } => audit::run(command).await,
     }
 }
 

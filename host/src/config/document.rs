@@ -51,7 +51,9 @@ pub(super) fn read(file: File<'_>, base: &mut Layer<'_>, report: &mut Report) ->
     let mut parsed = Parsed::default();
     for (name, node) in tree.get_ref() {
         match name.get_ref().as_ref() {
-            "server" | "limits" | "call" | "log" | "sources" => reader.fixed_section(name.get_ref(), node, base),
+            "server" | "limits" | "call" | "compile" | "log" | "audit" | "sources" => {
+                reader.fixed_section(name.get_ref(), node, base)
+            }
             "plugin" => parsed.plugins = plugin::read(&mut reader, node),
             "trust" => parsed.trust = trust::read(&mut reader, node),
             "tenant" => parsed.tenants = reader.tenants(node),
@@ -61,7 +63,8 @@ pub(super) fn read(file: File<'_>, base: &mut Layer<'_>, report: &mut Report) ->
             ),
             other => {
                 let place = reader.place(name.span().start);
-                let known = "[server], [limits], [call], [log], [sources], [[trust]], [[plugin]] and [tenant.NAME]";
+                let known = "[server], [limits], [call], [compile], [log], [audit], [sources], [[trust]], [[plugin]] and \
+                     [tenant.NAME]";
                 reader.report.add(&place, format!("{other}: no such section; there are {known}"));
             }
         }
@@ -127,7 +130,7 @@ impl Reader<'_> {
         }
     }
 
-    /// `[server]`, `[limits]`, `[call]`, `[log]`, `[sources]`.
+    /// The sections whose keys are in the table of keys.
     fn fixed_section(&mut self, section: &str, node: &Node<'_>, base: &mut Layer<'_>) {
         let Some(table) = self.table(section, node) else { return };
         for (name, node) in table {

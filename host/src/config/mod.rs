@@ -19,7 +19,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use crate::domain::limits::{CallLimits, Limits};
+use crate::domain::limits::{CallLimits, CompileLimits, Limits};
 
 pub(crate) use document::check_name;
 pub use keys::{Key, Kind, LogFormat, Scope, Unit, all as all_keys};
@@ -33,7 +33,9 @@ pub struct Config {
     pub server: ServerConfig,
     pub limits: Limits,
     pub call: CallLimits,
+    pub compile: CompileLimits,
     pub log: LogConfig,
+    pub audit: AuditConfig,
     pub sources: SourcesConfig,
     /// In the order of the file: the first that fits a source decides.
     pub trust: Vec<TrustConfig>,
@@ -72,6 +74,14 @@ pub struct ServerConfig {
 pub struct LogConfig {
     pub level: String,
     pub format: LogFormat,
+}
+
+/// `[audit]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuditConfig {
+    pub enabled: bool,
+    pub file_bytes_max: u64,
+    pub files_max: u64,
 }
 
 /// `[sources]`.
@@ -194,8 +204,12 @@ impl Config {
         base.fill(keys::LIMITS, &mut limits, &mut report);
         let mut call = keys::blank_call();
         base.fill(keys::CALL, &mut call, &mut report);
+        let mut compile = keys::blank_compile();
+        base.fill(keys::COMPILE, &mut compile, &mut report);
         let mut log = keys::blank_log();
         base.fill(keys::LOG, &mut log, &mut report);
+        let mut audit = keys::blank_audit();
+        base.fill(keys::AUDIT, &mut audit, &mut report);
 
         let mut sources = keys::blank_sources();
         base.fill(keys::SOURCES, &mut sources, &mut report);
@@ -223,7 +237,9 @@ impl Config {
                 server,
                 limits,
                 call,
+                compile,
                 log,
+                audit,
                 sources,
                 trust: parsed.trust,
                 plugins,
@@ -275,7 +291,7 @@ fn read_variables(
                     None => report.add(
                         &place,
                         "no such key: variables are BULKHEAD_SECTION_KEY, for the scalar keys of [server], [limits], \
-                         [call], [log] and [sources] (see `bulkhead serve --help`)",
+                         [call], [compile], [log], [audit] and [sources] (see `bulkhead serve --help`)",
                     ),
                 }
             }

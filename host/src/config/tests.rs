@@ -78,9 +78,19 @@ promote_after_ms = 1000
 cancel_grace_ms = 200
 epoch_tick_ms = 10
 
+[compile]
+memory_bytes = 2147483648
+cpu_ms = 120000
+functions_max = 200000
+
 [log]
 level = "info"
 format = "text"
+
+[audit]
+enabled = false
+file_bytes_max = 67108864
+files_max = 64
 
 [sources]
 component_bytes_max = 134217728
@@ -154,6 +164,24 @@ fn a_plugin_says_how_it_may_change() {
     refused("drain_ms = '5s'", "a whole number");
     refused("drain_then = 'stop'", "wait, cancel, fail");
     refused("quarantine_after = 1000001", "to 1000000");
+}
+
+#[test]
+fn a_canary_has_bounds() {
+    let text = "[[plugin]]\nfile='a'\n[plugin.canary]\nfault_percent_max=1\nlatency_percent_max=150\nwindow_ms=60000\ncalls_min=50";
+    let bounds = load(text).unwrap().plugins[0].canary;
+    assert_eq!((bounds.fault_percent_max, bounds.latency_percent_max), (1, 150));
+    assert_eq!((bounds.window_ms, bounds.calls_min), (60_000, 50));
+    for (line, why) in [
+        ("canary = { fault_percent_max = 101 }", "to 100"),
+        ("canary = { latency_percent_max = 99 }", "at least 1"),
+        ("canary = { window_ms = 0 }", "at least a millisecond"),
+        ("canary = { calls_min = 0 }", "at least one call"),
+        ("canary = { percent = 5 }", "no such key"),
+        ("canary = 5", "table"),
+    ] {
+        refused_once(&format!("[[plugin]]\nfile='a'\n{line}"), "etc/bulkhead.toml:3:", why);
+    }
 }
 
 #[test]

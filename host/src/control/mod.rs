@@ -18,6 +18,7 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 use crate::domain::UnixMs;
+use crate::plugins::BoundsGiven;
 
 /// The socket's name in the data directory.
 pub const SOCKET_NAME: &str = "control.sock";
@@ -116,7 +117,22 @@ pub enum Command {
         targets: Vec<PluginTarget>,
         accept: bool,
     },
-    /// Switches back to the versions before.
+    /// Gives a version to a part of the requestors, or the canary to another part.
+    PluginCanary {
+        /// One of them.
+        targets: Vec<PluginTarget>,
+        /// In hundredths of a percent.
+        share: Option<u16>,
+        /// By name; none: as they are.
+        tenants: Vec<String>,
+        bounds: BoundsGiven,
+        accept: bool,
+    },
+    /// Makes canaries the active versions.
+    PluginPromote {
+        names: Vec<String>,
+    },
+    /// Takes canaries back, or switches back to the versions before.
     PluginRollback {
         names: Vec<String>,
     },
@@ -131,6 +147,13 @@ pub enum Command {
     },
     /// From here on the connection carries MCP over stdio.
     StdioAttach,
+}
+
+impl Command {
+    /// Its name and what it is about, on one line. None of it is secret: tokens are in replies only.
+    pub fn summary(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
 }
 
 /// A version of a plugin.

@@ -4,9 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::*;
-use crate::domain::limits::CallLimits;
+use crate::domain::limits::{CallLimits, CompileLimits};
 use crate::runtime::policy::{DirGrant, Grants};
-use crate::runtime::{Executor as _, ListKind, SandboxConfig, Source};
+use crate::runtime::{CompilerMode, Executor as _, ListKind, SandboxConfig, Source};
 use crate::store::memory::MemoryStore;
 use crate::tasks::PluginHealth;
 use crate::tasks::clock::ManualClock;
@@ -67,6 +67,7 @@ fn policy() -> Policy {
         drain_ms: 0,
         drain_then: DrainThen::Wait,
         quarantine_after: 0,
+        canary: Bounds::default(),
     }
 }
 
@@ -87,6 +88,8 @@ async fn start_with(store: &Arc<MemoryStore>, clock: &Arc<ManualClock>, otherwis
     let sandbox = Sandbox::new(SandboxConfig {
         data: Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/tmp/plugins"),
         calls_running_total: 8,
+        compile: CompileLimits { memory_bytes: 2 << 30, cpu_ms: 120_000, functions_max: 200_000 },
+        compiler: CompilerMode::InProcess,
         epoch_tick_ms: 10,
         io: tokio::runtime::Handle::current(),
         environment: |_| None,
