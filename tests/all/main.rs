@@ -18,6 +18,8 @@ mod modern;
 mod plugins;
 mod recovery;
 mod refusals;
+mod registry;
+mod registry_hostile;
 mod requirements;
 mod rust_client;
 mod rust_client_modern;

@@ -8,6 +8,7 @@ pub mod command;
 pub mod host;
 pub mod modern;
 pub mod place;
+pub mod registry;
 pub mod relay;
 pub mod schema;
 pub mod stdio;

@@ -29,7 +29,7 @@ pub async fn fetch(source: &Source, fetching: &Fetching, wants_signature: bool) 
             let downloading = Box::pin(download(url, fetching, wants_signature));
             tokio::time::timeout(fetching.fetch_max, downloading).await.map_err(slow)?
         }
-        Source::Oci(reference) => super::oci::fetch(reference, fetching).await,
+        Source::Oci(reference) => super::oci::fetch(reference, fetching, wants_signature).await,
     }
 }
 

@@ -144,8 +144,7 @@ fn signer(rule: &Rule, signature: &Signature, fetched: &Fetched) -> Result<Signe
         Signature::Cosign { manifest, payload, signature } => {
             let key = rule.keys.iter().find(|key| key.has_signed(payload, signature));
             let key = key.ok_or("a cosign signature by none of these keys")?;
-            // The manifest leads to all that came, the WIT text included.
-            super::oci::names(payload, *manifest).map(|()| Signer { key_id: key.id(), wit: true })
+            super::oci::names(payload, *manifest).map(|()| Signer { key_id: key.id(), wit: false })
         }
         Signature::Unreadable(what) => Err(what.clone()),
     }

@@ -193,7 +193,9 @@ impl Watch {
             versions => versions?,
         };
         if let Some((configured, _)) = self.intake.configured(name).filter(|(configured, _)| configured != source) {
-            return Ok(vec![format!("the configuration says that {name} comes from {configured}, so {source} is not it")]);
+            return Ok(vec![format!(
+                "the configuration says that {name} comes from {configured}, so {source} is not it"
+            )]);
         }
         let active = versions.iter().find(|version| version.state == Stage::Active);
         if let Some(active) = active {
@@ -214,7 +216,9 @@ impl Watch {
         }
         let staged = self.plugins.stage(candidate).await?;
         if active.is_none() && versions.iter().any(|version| version.activated_at.is_some()) {
-            return Ok(vec![format!("{name} was removed: `bulkhead plugin activate {name}` brings in the new version")]);
+            return Ok(vec![format!(
+                "{name} was removed: `bulkhead plugin activate {name}` brings in the new version"
+            )]);
         }
         let word = |held: Vec<String>| {
             let advice = format!("it is staged: `bulkhead plugin activate {name} --accept` switches to it");

@@ -152,11 +152,11 @@ impl<'a> Web<'a> {
             // Small requests go out at once.
             let _ = stream.set_nodelay(true);
             if is_plain {
-                return Ok::<_, Error>(Box::new(stream) as Box<dyn Stream>);
+                return Ok::<Box<dyn Stream>, Error>(Box::new(stream));
             }
             let name = ServerName::try_from(host.clone()).map_err(|_| failed(url, "its host is not valid"))?;
             let secured = self.tls.connect(name, stream).await;
-            Ok(Box::new(secured.map_err(|error| failed(url, format!("TLS: {error}")))?) as Box<dyn Stream>)
+            Ok(Box::new(secured.map_err(|error| failed(url, format!("TLS: {error}")))?))
         };
         let slow = |_| failed(url, format!("no connection within {} s", CONNECT_MAX.as_secs()));
         let stream = timeout(CONNECT_MAX, connecting).await.map_err(slow)??;

@@ -105,11 +105,18 @@ fn dsse_body(text: &[u8]) -> Option<&[u8]> {
     (length == body.len().to_string().as_bytes()).then_some(body)
 }
 
-/// The signed text and the signatures over it in a Sigstore bundle.
+/// A text with one signature over it.
+#[derive(Debug)]
+pub(super) struct SignedText {
+    pub(super) text: Vec<u8>,
+    pub(super) signature: Vec<u8>,
+}
+
+/// What is signed in a Sigstore bundle, once for each signature.
 ///
 /// # Errors
 /// It is none that a key can have signed; in words.
-pub(super) fn read_bundle(bytes: &[u8]) -> Result<Vec<(Vec<u8>, Vec<u8>)>, String> {
+pub(super) fn read_bundle(bytes: &[u8]) -> Result<Vec<SignedText>, String> {
     #[derive(Deserialize)]
     struct Bundle {
         #[serde(rename = "dsseEnvelope")]
@@ -133,7 +140,11 @@ pub(super) fn read_bundle(bytes: &[u8]) -> Result<Vec<(Vec<u8>, Vec<u8>)>, Strin
         return Err(format!("a bundle around something else than {IN_TOTO}"));
     }
     let text = dsse_text(&decode(&envelope.payload)?);
-    envelope.signatures.iter().map(|signed| Ok((text.clone(), decode(&signed.sig)?))).collect()
+    envelope
+        .signatures
+        .iter()
+        .map(|signed| Ok(SignedText { text: text.clone(), signature: decode(&signed.sig)? }))
+        .collect()
 }
 
 /// Base64 of a signature.
@@ -276,12 +287,12 @@ pub(super) mod tests {
             bundle.to_string().into_bytes()
         };
         let read = read_bundle(&bundle(SIGN_PREDICATE, IN_TOTO)).unwrap();
-        let [(text, signature)] = read.as_slice() else { panic!("{read:?}") };
+        let [SignedText { text, signature }] = read.as_slice() else { panic!("{read:?}") };
         assert!(key.public().has_signed(text, signature));
         assert_eq!(names(text, manifest), Ok(()));
         assert!(names(text, digest_of(b"another")).is_err());
         let read = read_bundle(&bundle("https://slsa.dev/provenance/v1", IN_TOTO)).unwrap();
-        assert!(names(&read[0].0, manifest).unwrap_err().contains("attestation"));
+        assert!(names(&read[0].text, manifest).unwrap_err().contains("attestation"));
         assert!(read_bundle(&bundle(SIGN_PREDICATE, "text/plain")).is_err());
         assert!(read_bundle(b"{}").is_err());
     }

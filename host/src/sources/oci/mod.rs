@@ -44,11 +44,11 @@ pub struct Pushed {
     pub was_there: bool,
 }
 
-/// Fetches a component, and the signatures of its manifest.
+/// Fetches a component, and the signatures of its manifest if somebody wants to see them.
 ///
 /// # Errors
 /// The registry does not have it or does not give it, or gives something else.
-pub async fn fetch(reference: &OciReference, fetching: &Fetching) -> Result<Fetched, Error> {
+pub async fn fetch(reference: &OciReference, fetching: &Fetching, wants_signatures: bool) -> Result<Fetched, Error> {
     within(fetching, reference, async {
         let mut registry = Registry::new(fetching, reference, "pull")?;
         let wanted = match (&reference.digest, &reference.tag) {
@@ -64,7 +64,7 @@ pub async fn fetch(reference: &OciReference, fetching: &Fetching) -> Result<Fetc
             return Err(Error::TooLarge { what: format!("oci://{reference} ({} bytes)", layer.size), bytes_max });
         }
         let digest = layer.digest().map_err(|problem| registry.failed(problem))?;
-        let signatures = signatures(&mut registry, found.digest).await?;
+        let signatures = if wants_signatures { signatures(&mut registry, found.digest).await? } else { Vec::new() };
         let bytes = registry.blob(digest, layer.size, &fetching.progress).await?;
         let origin = OciReference { digest: Some(found.digest), ..reference.clone() };
         Ok(Fetched { bytes, sha256: digest, origin: format!("oci://{origin}"), signatures, wit: None })
@@ -160,8 +160,10 @@ async fn signatures(registry: &mut Registry<'_>, manifest: Digest) -> Result<Vec
         for layer in layers.take(SIGNATURES_MAX) {
             let Some(signature) = layer.annotations.get(cosign::SIGNATURE_ANNOTATION) else { continue };
             let payload = small_blob(registry, layer).await?;
-            let signature = cosign::decode(signature).map_err(|problem| registry.failed(problem))?;
-            found.push(Signature::Cosign { manifest, payload, signature });
+            found.push(match cosign::decode(signature) {
+                Ok(signature) => Signature::Cosign { manifest, payload, signature },
+                Err(problem) => Signature::Unreadable(problem),
+            });
         }
     }
     let Some(index) = registry.referrers(manifest).await? else { return Ok(found) };
@@ -174,8 +176,8 @@ async fn signatures(registry: &mut Registry<'_>, manifest: Digest) -> Result<Vec
         for layer in artifact.layers.iter().filter(|layer| is_bundle(&layer.media_type)) {
             let bundle = small_blob(registry, layer).await?;
             // Others may attach what they like; only what can be read can count.
-            for (payload, signature) in cosign::read_bundle(&bundle).unwrap_or_default() {
-                found.push(Signature::Cosign { manifest, payload, signature });
+            for signed in cosign::read_bundle(&bundle).unwrap_or_default() {
+                found.push(Signature::Cosign { manifest, payload: signed.text, signature: signed.signature });
             }
         }
     }
