@@ -12,18 +12,20 @@ mod plugin;
 mod reference;
 #[cfg(test)]
 mod tests;
+mod trust;
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use crate::domain::limits::{CallLimits, Limits};
+use crate::domain::limits::{CallLimits, CompileLimits, Limits};
 
 pub(crate) use document::check_name;
 pub use keys::{Key, Kind, LogFormat, Scope, Unit, all as all_keys};
 pub use plugin::{OnRestart, PluginConfig, ToolConfig};
 pub use reference::{keys_help, limits_table_markdown};
+pub use trust::TrustConfig;
 
 /// Everything that an operator decided.
 #[derive(Clone, Debug)]
@@ -31,7 +33,12 @@ pub struct Config {
     pub server: ServerConfig,
     pub limits: Limits,
     pub call: CallLimits,
+    pub compile: CompileLimits,
     pub log: LogConfig,
+    pub audit: AuditConfig,
+    pub sources: SourcesConfig,
+    /// In the order of the file: the first that fits a source decides.
+    pub trust: Vec<TrustConfig>,
     /// In the order of the file, then those of the flags.
     pub plugins: Vec<PluginConfig>,
     /// Folders whose `*.wasm` files are plugins too.
@@ -67,6 +74,23 @@ pub struct ServerConfig {
 pub struct LogConfig {
     pub level: String,
     pub format: LogFormat,
+}
+
+/// `[audit]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuditConfig {
+    pub enabled: bool,
+    pub file_bytes_max: u64,
+    pub files_max: u64,
+}
+
+/// `[sources]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourcesConfig {
+    pub component_bytes_max: u64,
+    pub fetch_ms_max: u64,
+    pub private_hosts: Vec<String>,
+    pub roots: Vec<String>,
 }
 
 /// The configuration file, read by somebody else.
@@ -178,8 +202,15 @@ impl Config {
         base.fill(keys::LIMITS, &mut limits, &mut report);
         let mut call = keys::blank_call();
         base.fill(keys::CALL, &mut call, &mut report);
+        let mut compile = keys::blank_compile();
+        base.fill(keys::COMPILE, &mut compile, &mut report);
         let mut log = keys::blank_log();
         base.fill(keys::LOG, &mut log, &mut report);
+        let mut audit = keys::blank_audit();
+        base.fill(keys::AUDIT, &mut audit, &mut report);
+
+        let mut sources = keys::blank_sources();
+        base.fill(keys::SOURCES, &mut sources, &mut report);
 
         let mut tenants = BTreeMap::new();
         for tenant in parsed.tenants {
@@ -204,7 +235,11 @@ impl Config {
                 server,
                 limits,
                 call,
+                compile,
                 log,
+                audit,
+                sources,
+                trust: parsed.trust,
                 plugins,
                 plugin_dirs: flags.plugin_dirs.clone(),
                 data_named,
@@ -254,7 +289,7 @@ fn read_variables(
                     None => report.add(
                         &place,
                         "no such key: variables are BULKHEAD_SECTION_KEY, for the scalar keys of [server], [limits], \
-                         [call] and [log] (see `bulkhead serve --help`)",
+                         [call], [compile], [log], [audit] and [sources] (see `bulkhead serve --help`)",
                     ),
                 }
             }

@@ -4,9 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::*;
-use crate::domain::limits::CallLimits;
+use crate::domain::limits::{CallLimits, CompileLimits};
 use crate::runtime::policy::{DirGrant, Grants};
-use crate::runtime::{Executor as _, ListKind, SandboxConfig, Source};
+use crate::runtime::{CompilerMode, Executor as _, ListKind, SandboxConfig, Source};
 use crate::store::memory::MemoryStore;
 use crate::tasks::PluginHealth;
 use crate::tasks::clock::ManualClock;
@@ -67,6 +67,7 @@ fn policy() -> Policy {
         drain_ms: 0,
         drain_then: DrainThen::Wait,
         quarantine_after: 0,
+        canary: Bounds::default(),
     }
 }
 
@@ -87,6 +88,8 @@ async fn start_with(store: &Arc<MemoryStore>, clock: &Arc<ManualClock>, otherwis
     let sandbox = Sandbox::new(SandboxConfig {
         data: Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/tmp/plugins"),
         calls_running_total: 8,
+        compile: CompileLimits { memory_bytes: 2 << 30, cpu_ms: 120_000, functions_max: 200_000 },
+        compiler: CompilerMode::InProcess,
         epoch_tick_ms: 10,
         io: tokio::runtime::Handle::current(),
         environment: |_| None,
@@ -114,7 +117,7 @@ fn text(from: &str, to: &str) -> Option<Candidate> {
     let at = bytes.windows(from.len()).position(|window| window == from.as_bytes()).unwrap();
     bytes[at..at + to.len()].copy_from_slice(to.as_bytes());
     let (name, fallback_name) = (Some("text".to_owned()), None);
-    Some(Candidate { name, fallback_name, bytes: bytes.into(), wit: None, source: "test".into() })
+    Some(Candidate { name, fallback_name, bytes: bytes.into(), wit: None, provenance: Provenance::default() })
 }
 
 const SAME: &str = "The texts are the same.";
@@ -135,7 +138,7 @@ fn probe() -> Option<Candidate> {
         return None;
     };
     let name = Some("probe".to_owned());
-    Some(Candidate { name, fallback_name: None, bytes: bytes.into(), wit: None, source: "test".into() })
+    Some(Candidate { name, fallback_name: None, bytes: bytes.into(), wit: None, provenance: Provenance::default() })
 }
 
 fn to(digest: [u8; 32]) -> Vec<Target> {
@@ -231,7 +234,7 @@ async fn lists_are_told_only_when_they_differ_and_versions_retire() {
         fallback_name: None,
         bytes: wat::parse_str("(component)").unwrap().into(),
         wit: None,
-        source: "test".into(),
+        provenance: Provenance::default(),
     };
     assert!(matches!(world.plugins.stage(broken).await, Err(Error::Refused(_))));
     assert_eq!(world.plugins.list().await.unwrap().len(), 1);

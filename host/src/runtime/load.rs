@@ -156,7 +156,7 @@ pub(super) fn read(source: &Source) -> Result<Raw, Vec<String>> {
 /// # Errors
 ///
 /// In words for the operator.
-pub fn read_component(path: &Path) -> Result<Vec<u8>, String> {
+fn read_component(path: &Path) -> Result<Vec<u8>, String> {
     let found = std::fs::metadata(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
     if !found.is_file() {
         return Err(format!("{} is not a file", path.display()));
@@ -211,21 +211,6 @@ pub(super) fn linker(engine: &wasmtime::Engine) -> wasmtime::Result<Linker<Call>
     wasmtime_wasi_http::p2::add_only_http_to_linker_async(&mut linker)?;
     PluginFull::add_to_linker::<_, HasSelf<_>>(&mut linker, |call| call)?;
     Ok(linker)
-}
-
-/// Compiles, in words for the plugin's author.
-pub(super) fn compile(engine: &wasmtime::Engine, bytes: &[u8]) -> Result<Component, String> {
-    Component::from_binary(engine, bytes).map_err(|error| {
-        let text = format!("{error:#}");
-        if text.contains("component model async") || text.contains("component-model-async") {
-            return "it needs component-model async, which this host does not offer: build it with synchronous exports"
-                .to_owned();
-        }
-        if text.contains("unexpected end") {
-            return "the file is truncated".to_owned();
-        }
-        format!("it is not a valid component: {}", escaped(&text))
-    })
 }
 
 /// Links a component: every import is there, and what it exports is the world, or functions that can be tools.
