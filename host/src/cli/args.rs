@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use bulkhead::sources::Source;
 use clap::{Args, Parser, Subcommand as ClapSubcommand};
 
 /// A WebAssembly plugin host for sandboxed MCP task tools.
@@ -45,6 +46,11 @@ pub(crate) enum Subcommand {
     Tasks {
         #[command(subcommand)]
         command: TasksCommand,
+    },
+    /// Read the audit log, and check that nobody changed it
+    Audit {
+        #[command(subcommand)]
+        command: AuditCommand,
     },
 }
 
@@ -108,26 +114,47 @@ pub(crate) enum PluginCommand {
     /// Take a component in as a version of a plugin and check it; calls notice nothing
     #[command(after_long_help = SWITCH_HELP)]
     Stage {
-        /// The component
-        #[arg(value_name = "FILE")]
-        file: PathBuf,
-        /// Which plugin it is a version of [default: as the component says, else the file's name]
+        /// The component: a file, https://HOST/PATH or oci://REGISTRY/REPOSITORY:TAG
+        #[arg(value_name = "SOURCE")]
+        source: Source,
+        /// Which plugin it is a version of [default: as the component says, else the source's name]
         #[arg(long, value_name = "NAME")]
         name: Option<String>,
+        /// What its SHA-256 must be
+        #[arg(long, value_name = "DIGEST")]
+        sha256: Option<String>,
         #[command(flatten)]
         operate: OperateArguments,
     },
     /// Stage components and switch to them, all of them at once or none
     #[command(after_long_help = SWITCH_HELP)]
     Add {
-        /// The components
-        #[arg(value_name = "FILE", required = true)]
-        files: Vec<PathBuf>,
-        /// Which plugin it is a version of [default: as the component says, else the file's name]
+        /// The components: files, https://HOST/PATH or oci://REGISTRY/REPOSITORY:TAG
+        #[arg(value_name = "SOURCE", required = true)]
+        sources: Vec<Source>,
+        /// Which plugin it is a version of [default: as the component says, else the source's name]
         #[arg(long, value_name = "NAME")]
         name: Option<String>,
+        /// What its SHA-256 must be
+        #[arg(long, value_name = "DIGEST")]
+        sha256: Option<String>,
         /// Also when tools are removed, inputs narrowed or accepted definitions changed
         #[arg(long)]
+        accept: bool,
+        #[command(flatten)]
+        operate: OperateArguments,
+    },
+    /// Look at a plugin's source again and stage what is there
+    #[command(after_long_help = SWITCH_HELP)]
+    Update {
+        /// The plugin
+        #[arg(value_name = "NAME")]
+        name: String,
+        /// Switch to it, too
+        #[arg(long)]
+        activate: bool,
+        /// Also when tools are removed, inputs narrowed or accepted definitions changed
+        #[arg(long, requires = "activate")]
         accept: bool,
         #[command(flatten)]
         operate: OperateArguments,
@@ -179,6 +206,8 @@ const SWITCH_HELP: &str = "Works with a running host (over DATA/control.sock) an
     Exit code 4: refused, or it needs --accept; the reasons are printed, and nothing has changed.\n\n\
     Examples:\n  \
     bulkhead plugin add csv.wasm\n  \
+    bulkhead plugin add https://plugins.example.com/csv.wasm --sha256 5f0c...\n  \
+    bulkhead plugin update csv --activate\n  \
     bulkhead plugin stage csv.wasm && bulkhead plugin activate csv --accept\n  \
     bulkhead plugin activate csv@3f2a text@91c0\n  \
     bulkhead plugin rollback csv";
@@ -376,6 +405,35 @@ pub(crate) enum TasksCommand {
         /// Its id
         #[arg(value_name = "ID")]
         id: String,
+        #[command(flatten)]
+        operate: OperateArguments,
+    },
+}
+
+/// Works on the files, with a running host and without. A host keeps the log when `audit.enabled` is true.
+#[derive(Debug, ClapSubcommand)]
+pub(crate) enum AuditCommand {
+    /// Follow the chain of digests from the oldest line to the newest
+    #[command(
+        after_long_help = "The chain shows a line that was changed, removed or put in between. Somebody who can write the \
+        files can make a new chain, or cut off its end: write the printed anchor down elsewhere, and give it back with --anchor \
+        later.\n\nExit code 1: the log is not what was written; the place is printed."
+    )]
+    Verify {
+        /// A line that must be there, with its digest, as an earlier `audit verify` printed it
+        #[arg(long, value_name = "LINE:SHA256", value_parser = super::audit::anchor)]
+        anchor: Option<(u64, bulkhead::audit::LineHash)>,
+        #[command(flatten)]
+        operate: OperateArguments,
+    },
+    /// Print the newest lines
+    Tail {
+        /// How many
+        #[arg(long, short = 'n', value_name = "COUNT", default_value_t = 20)]
+        lines: usize,
+        /// Go on with those that come, until SIGINT
+        #[arg(long, short)]
+        follow: bool,
         #[command(flatten)]
         operate: OperateArguments,
     },

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use bulkhead_author::{Language, Options};
 use clap::{Args, Subcommand, ValueEnum};
 
+use super::signing::{self, KeygenArguments, SignArguments};
 use super::{EXIT_FAILED, EXIT_USAGE, check, complain, dev, say};
 
 /// What authors of plugins do.
@@ -19,6 +20,10 @@ pub(crate) enum AuthorCommand {
     Check(CheckArguments),
     /// Serve a project, and build and switch again whenever its sources change
     Dev(DevArguments),
+    /// Make a pair of keys for signing components
+    Keygen(KeygenArguments),
+    /// Sign a component, and the WIT file beside it if there is one
+    Sign(SignArguments),
 }
 
 /// What a plugin is written in.
@@ -117,6 +122,8 @@ pub(crate) async fn run(command: AuthorCommand) -> anyhow::Result<ExitCode> {
         AuthorCommand::Build(arguments) => Ok(tokio::task::spawn_blocking(move || build(arguments)).await?),
         AuthorCommand::Check(arguments) => check::run(arguments).await,
         AuthorCommand::Dev(arguments) => dev::run(arguments).await,
+        AuthorCommand::Keygen(arguments) => signing::keygen(&arguments),
+        AuthorCommand::Sign(arguments) => signing::sign(&arguments),
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod answers;
 mod args;
+mod audit;
 mod author;
 mod call;
 mod check;
@@ -13,6 +14,7 @@ mod operate;
 mod plugins;
 mod serve;
 mod show;
+mod signing;
 mod sources;
 mod stdio;
 mod upkeep;
@@ -51,6 +53,7 @@ async fn dispatch(command: Subcommand) -> anyhow::Result<ExitCode> {
         Subcommand::Token { command } => operate::token(command).await,
         Subcommand::Store { command } => operate::store(command).await,
         Subcommand::Tasks { command } => operate::tasks(command).await,
+        Subcommand::Audit { command } => audit::run(command).await,
     }
 }
 

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Context as _;
+use bulkhead::config::Config;
 use bulkhead::control::client::Client;
 use bulkhead::control::operator::{HostOperator, Unattended};
 use bulkhead::control::{Command, Operator};
@@ -95,21 +96,22 @@ enum Absent {
 async fn execute(operate: &OperateArguments, command: Command, absent: Absent) -> anyhow::Result<Value> {
     let sources =
         SourceArguments { config: operate.config.clone(), data: operate.data.clone(), ..SourceArguments::default() };
-    execute_at(&sources::load(&sources, None)?.server.data, command, absent).await
+    execute_at(&sources::load(&sources, None)?, command, absent).await
 }
 
 /// Whether somebody could authenticate at a host on this data directory.
-pub(super) async fn any_active_token(data: &Path) -> anyhow::Result<bool> {
-    if !bulkhead::store::sled::is_there(data) {
+pub(super) async fn any_active_token(config: &Config) -> anyhow::Result<bool> {
+    if !bulkhead::store::sled::is_there(&config.server.data) {
         return Ok(false);
     }
-    let value = execute_at(data, Command::TokenList, Absent::Refuse).await?;
+    let value = execute_at(config, Command::TokenList, Absent::Refuse).await?;
     let tokens = value.get("tokens").and_then(Value::as_array).cloned().unwrap_or_default();
     let tokens = tokens.into_iter().map(serde_json::from_value).collect::<Result<Vec<TokenInfo>, _>>()?;
     Ok(tokens.iter().any(|token| token.is_active(now())))
 }
 
-async fn execute_at(data: &Path, command: Command, absent: Absent) -> anyhow::Result<Value> {
+async fn execute_at(config: &Config, command: Command, absent: Absent) -> anyhow::Result<Value> {
+    let data = &config.server.data;
     let client =
         Client::connect(data).await.with_context(|| format!("the host at {} cannot be reached", data.display()))?;
     if let Some(host) = client {
@@ -125,9 +127,11 @@ async fn execute_at(data: &Path, command: Command, absent: Absent) -> anyhow::Re
     let upkeep = Arc::new(super::upkeep::SledUpkeep { store: Arc::clone(&store) });
     let clock = Arc::new(SystemClock::default());
     let steward = Arc::new(Unattended { store: store.clone(), clock: clock.clone() });
-    let operator = HostOperator::new(store.clone(), upkeep, steward, clock);
+    let audit = super::audit::of_idle(config)?;
+    let operator = HostOperator::new(store.clone(), upkeep, steward, clock).with_audit(audit.clone());
     let done = operator.execute(command).await;
     bulkhead::store::TaskStore::close(&*store).await?;
+    audit.close();
     Ok(done?)
 }
 

@@ -8,8 +8,10 @@ use anyhow::Context as _;
 use bulkhead::config::Config;
 use bulkhead::control::client::Client;
 use bulkhead::control::operator::{HostOperator, Unattended};
+use bulkhead::control::plugins::Shelf;
 use bulkhead::control::{Command, Operator as _, PluginTarget};
 use bulkhead::plugins::{Options, Plugins};
+use bulkhead::sources::Source;
 use bulkhead::store::TaskStore as _;
 use bulkhead::tasks::clock::SystemClock;
 use serde_json::Value;
@@ -18,7 +20,7 @@ use super::args::{OperateArguments, PluginCommand, SourceArguments};
 use super::inspect::EXIT_REFUSED;
 use super::show::{cell, now, table, when};
 use super::upkeep::SledUpkeep;
-use super::{EXIT_FAILED, complain, host, logging, operate, say, sources};
+use super::{EXIT_FAILED, complain, host, logging, say, sources};
 
 /// How much of a digest people see.
 const DIGEST_SHOWN: usize = 12;
@@ -30,13 +32,18 @@ pub(crate) async fn run(command: PluginCommand) -> anyhow::Result<ExitCode> {
         PluginCommand::Author(command) => super::author::run(command).await,
         PluginCommand::List { operate } => answer(&operate, Command::PluginList, list).await,
         PluginCommand::Versions { name, operate } => answer(&operate, Command::PluginVersions { name }, versions).await,
-        PluginCommand::Stage { file, name, operate } => {
-            let file = operate::absolute(&file)?;
-            answer(&operate, Command::PluginStage { file, name }, staged).await
+        PluginCommand::Stage { source, name, sha256, operate } => {
+            let source = source.absolute()?.to_string();
+            answer(&operate, Command::PluginStage { source, sha256, name }, staged).await
         }
-        PluginCommand::Add { files, name, accept, operate } => {
-            let files = files.iter().map(|file| operate::absolute(file)).collect::<Result<_, _>>()?;
-            answer(&operate, Command::PluginAdd { files, name, accept }, switched).await
+        PluginCommand::Add { sources, name, sha256, accept, operate } => {
+            let absolute = |source: Source| source.absolute().map(|source| source.to_string());
+            let sources = sources.into_iter().map(absolute).collect::<Result<_, _>>()?;
+            answer(&operate, Command::PluginAdd { sources, sha256, name, accept }, switched).await
+        }
+        PluginCommand::Update { name, activate, accept, operate } => {
+            let text = if activate { updated } else { staged };
+            answer(&operate, Command::PluginUpdate { name, activate, accept }, text).await
         }
         PluginCommand::Activate { targets, accept, operate } => {
             let target = |text: &String| match text.split_once('@') {
@@ -114,11 +121,15 @@ async fn alone(config: &Config, data: &Path, command: Command) -> anyhow::Result
         clock: clock.clone(),
         otherwise: sources::otherwise(config),
     };
-    let (plugins, _) = Plugins::start(options, sources::wanted(config)?).await?;
+    let intake = sources::intake(config)?;
+    let (plugins, _) = Plugins::start(options, sources::wanted(config, &intake)?).await?;
     let upkeep = Arc::new(SledUpkeep { store: Arc::clone(&store) });
-    let operator = HostOperator::new(store.clone(), upkeep, unattended, clock).with_plugins(plugins);
+    let audit = super::audit::of_idle(config)?;
+    let operator = HostOperator::new(store.clone(), upkeep, unattended, clock);
+    let operator = operator.with_plugins(Shelf { plugins, intake }).with_audit(audit.clone());
     let done = operator.execute(command).await;
     store.close().await?;
+    audit.close();
     Ok(done?)
 }
 
@@ -169,6 +180,8 @@ fn list(value: &Value) -> String {
 fn versions(value: &Value) -> String {
     let now = now();
     let row = |version: &Value| {
+        let signers: Vec<_> = items(version, "signed_by").map(cell).collect();
+        let origin = Some(cell(&version["origin"])).filter(|origin| !matches!(origin.as_str(), "" | "-"));
         vec![
             digest(&version["version"]),
             cell(&version["state"]),
@@ -177,11 +190,12 @@ fn versions(value: &Value) -> String {
             cell(&version["tasks"]),
             when(&version["staged_at"], now),
             when(&version["activated_at"], now),
-            cell(&version["source"]),
+            if signers.is_empty() { "-".to_owned() } else { signers.join(" ") },
+            origin.unwrap_or_else(|| cell(&version["source"])),
         ]
     };
     let rows: Vec<_> = items(value, "versions").map(row).collect();
-    table(&["VERSION", "STATE", "TOOLS", "CALLS", "TASKS", "STAGED", "ACTIVE SINCE", "SOURCE"], &rows)
+    table(&["VERSION", "STATE", "TOOLS", "CALLS", "TASKS", "STAGED", "ACTIVE SINCE", "SIGNED BY", "ORIGIN"], &rows)
 }
 
 fn staged(value: &Value) -> String {
@@ -203,6 +217,11 @@ fn switched(value: &Value) -> String {
         lines.extend(held(value));
     }
     lines.join("\n")
+}
+
+/// Switched to, or active already.
+fn updated(value: &Value) -> String {
+    if value.get("plugins").is_some() { switched(value) } else { staged(value) }
 }
 
 fn removed(value: &Value) -> String {

@@ -65,6 +65,7 @@ async fn http_server(config: &Config, host: &Host) -> anyhow::Result<Arc<Server<
         mcp: Arc::clone(&host.protocol),
         sessions: Arc::new(sessions),
         authenticator: Authenticator::new(vec![verifier], server.listen.ip().to_canonical().is_loopback()),
+        audit: host.audit.clone(),
         rate: Arc::clone(&host.rate),
         unready: Box::new(move || store.read_only().map(|reason| format!("the store is read-only: {reason}"))),
         now: host.now.clone(),
@@ -111,7 +112,7 @@ async fn check(config: &Config) -> anyhow::Result<ExitCode> {
     }
     let exposure = match config.check_exposure(false) {
         Ok(()) => Ok(()),
-        Err(_) => config.check_exposure(operate::any_active_token(&config.server.data).await?),
+        Err(_) => config.check_exposure(operate::any_active_token(config).await?),
     };
     if let Err(problem) = &exposure {
         complain(problem);

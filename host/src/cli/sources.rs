@@ -1,12 +1,17 @@
 //! From files, environment and flags to a configuration; from a configuration to what the runtime loads.
 
-use std::path::Path;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context as _;
-use bulkhead::config::{Config, File, Flags, OnRestart, PluginConfig, ToolConfig};
+use bulkhead::config::{Config, File, Flags, OnRestart, PluginConfig, ToolConfig, TrustConfig};
+use bulkhead::domain::address::normal_host;
 use bulkhead::domain::limits::CallLimits;
 use bulkhead::plugins::{Policy, Wanted};
 use bulkhead::runtime::{PluginSource, Source, ToolPolicy};
+use bulkhead::sources::{self, Configured, Fetching, Intake, PublicKey, Rule, Trust};
 
 use super::args::SourceArguments;
 
@@ -39,7 +44,9 @@ pub(crate) fn plugins(config: &Config) -> anyhow::Result<Vec<PluginConfig>> {
         for file in
             components(folder).with_context(|| format!("the plugin folder {} cannot be read", folder.display()))?
         {
-            let known = plugins.iter().any(|plugin| same_file(&plugin.file, &file));
+            let known = plugins
+                .iter()
+                .any(|plugin| matches!(&plugin.source, sources::Source::File(known) if same_file(known, &file)));
             if !known {
                 plugins.push(PluginConfig::found(file, config.call.clone()));
             }
@@ -72,7 +79,11 @@ pub(crate) fn plugin_source(plugin: PluginConfig) -> PluginSource {
         limits: tool.call,
     };
     PluginSource {
-        component: Source::File(plugin.file),
+        component: match plugin.source {
+            sources::Source::File(path) => Source::File(path),
+            // Fetched by whoever loads it.
+            sources::Source::Https(_) | sources::Source::Oci(_) => Source::Bytes(Vec::new().into()),
+        },
         name: plugin.name,
         prefix: plugin.prefix,
         config: plugin.settings,
@@ -100,9 +111,43 @@ pub(crate) fn otherwise(config: &Config) -> Policy {
 }
 
 /// Every plugin to begin with.
-pub(crate) fn wanted(config: &Config) -> anyhow::Result<Vec<Wanted>> {
-    let wanted = |plugin: PluginConfig| Wanted { pinned: plugin.pinned, policy: policy(plugin) };
-    Ok(plugins(config)?.into_iter().map(wanted).collect())
+pub(crate) fn wanted(config: &Config, intake: &Arc<Intake>) -> anyhow::Result<Vec<Wanted>> {
+    let wanted = |plugin: PluginConfig| {
+        let source = plugin.source.clone().absolute().with_context(|| format!("plugin {}", plugin.label()))?;
+        let (intake, name) = (Arc::clone(intake), plugin.name.clone());
+        let supply = Arc::new(Configured { intake, source, sha256: plugin.sha256, name });
+        Ok(Wanted { pinned: plugin.pinned, supply, policy: policy(plugin) })
+    };
+    plugins(config)?.into_iter().map(wanted).collect()
+}
+
+/// What every component goes through.
+pub(crate) fn intake(config: &Config) -> anyhow::Result<Arc<Intake>> {
+    let rules = config.trust.iter().map(rule).collect::<anyhow::Result<_>>()?;
+    let fetching = Fetching {
+        component_bytes_max: config.sources.component_bytes_max,
+        fetch_max: Duration::from_millis(config.sources.fetch_ms_max),
+        private_hosts: config.sources.private_hosts.iter().map(|host| normal_host(host)).collect(),
+        roots: config.sources.roots.iter().map(PathBuf::from).collect(),
+    };
+    let mut configured = HashMap::new();
+    for plugin in &config.plugins {
+        if let Some(name) = &plugin.name {
+            configured.insert(name.clone(), (plugin.source.clone().absolute()?, plugin.sha256));
+        }
+    }
+    Ok(Arc::new(Intake::new(Trust::new(rules), fetching, configured)))
+}
+
+fn rule(trust: &TrustConfig) -> anyhow::Result<Rule> {
+    let key = |file: &PathBuf| {
+        let place = || format!("{}: trust.keys: {}", trust.place, file.display());
+        let text = std::fs::read_to_string(file).with_context(place)?;
+        PublicKey::from_pem(&text).map_err(|wrong| anyhow::anyhow!("{}: {wrong}", place()))
+    };
+    let folder = std::env::current_dir().context("the working folder cannot be named")?;
+    let keys = trust.keys.iter().map(key).collect::<anyhow::Result<_>>()?;
+    Ok(Rule { pattern: trust.pattern.clone().from_folder(&folder), keys })
 }
 
 /// A component by its file alone, with nothing granted.

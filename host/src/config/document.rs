@@ -8,6 +8,7 @@ use toml::de::{DeTable, DeValue};
 use super::keys::{self, Scope, Value};
 use super::layer::{self, Layer, Values};
 use super::plugin::{self, PluginEntry};
+use super::trust::{self, TrustConfig};
 use super::{File, Place, Report};
 
 /// What the file says beside the fixed sections.
@@ -15,6 +16,7 @@ use super::{File, Place, Report};
 pub(super) struct Parsed {
     pub(super) tenants: Vec<TenantEntry>,
     pub(super) plugins: Vec<PluginEntry>,
+    pub(super) trust: Vec<TrustConfig>,
 }
 
 /// `[tenant.NAME]`.
@@ -49,8 +51,11 @@ pub(super) fn read(file: File<'_>, base: &mut Layer<'_>, report: &mut Report) ->
     let mut parsed = Parsed::default();
     for (name, node) in tree.get_ref() {
         match name.get_ref().as_ref() {
-            "server" | "limits" | "call" | "compile" | "log" => reader.fixed_section(name.get_ref(), node, base),
+            "server" | "limits" | "call" | "compile" | "log" | "audit" | "sources" => {
+                reader.fixed_section(name.get_ref(), node, base)
+            }
             "plugin" => parsed.plugins = plugin::read(&mut reader, node),
+            "trust" => parsed.trust = trust::read(&mut reader, node),
             "tenant" => parsed.tenants = reader.tenants(node),
             "token" => reader.refuse(
                 node,
@@ -58,7 +63,8 @@ pub(super) fn read(file: File<'_>, base: &mut Layer<'_>, report: &mut Report) ->
             ),
             other => {
                 let place = reader.place(name.span().start);
-                let known = "[server], [limits], [call], [compile], [log], [[plugin]] and [tenant.NAME]";
+                let known = "[server], [limits], [call], [compile], [log], [audit], [sources], [[trust]], [[plugin]] and \
+                             [tenant.NAME]";
                 reader.report.add(&place, format!("{other}: no such section; there are {known}"));
             }
         }
@@ -87,7 +93,12 @@ impl Reader<'_> {
 
     /// A path of the file starts at the file's folder.
     pub(super) fn path(&self, text: &str) -> PathBuf {
-        self.file.path.parent().unwrap_or(Path::new("")).join(text)
+        self.folder().join(text)
+    }
+
+    /// Where paths of the file start.
+    pub(super) fn folder(&self) -> &Path {
+        self.file.path.parent().unwrap_or(Path::new(""))
     }
 
     /// The node as a table; complains otherwise.
@@ -119,7 +130,7 @@ impl Reader<'_> {
         }
     }
 
-    /// `[server]`, `[limits]`, `[call]`, `[compile]`, `[log]`.
+    /// `[server]`, `[limits]`, `[call]`, `[compile]`, `[log]`, `[sources]`.
     fn fixed_section(&mut self, section: &str, node: &Node<'_>, base: &mut Layer<'_>) {
         let Some(table) = self.table(section, node) else { return };
         for (name, node) in table {
@@ -129,12 +140,13 @@ impl Reader<'_> {
             };
             let place = self.place_of(node);
             let mut value = self.value(node);
-            if key.section == "server"
-                && key.name == "data"
-                && let Value::Text(text) = &value
-                && !text.is_empty()
-            {
-                value = Value::Text(self.path(text).to_string_lossy().into_owned());
+            if keys::is_path(key) {
+                let path = |text: &String| self.path(text).to_string_lossy().into_owned();
+                match &mut value {
+                    Value::Text(text) if !text.is_empty() => *text = path(text),
+                    Value::List(list) => list.iter_mut().for_each(|text| *text = path(text)),
+                    _ => {}
+                }
             }
             base.set(key, value, &place, self.report);
         }

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use super::{LogConfig, ServerConfig};
+use super::{AuditConfig, LogConfig, ServerConfig, SourcesConfig};
 use crate::domain::limits::{CallLimits, CompileLimits, Limits};
 
 /// What a number counts.
@@ -404,6 +404,31 @@ section!(LOG, blank_log, LogConfig, "log", {
         "How it is logged, on stderr: text or json";
 });
 
+section!(AUDIT, blank_audit, AuditConfig, "audit", {
+    enabled: Kind::Switch { default: false }, Host,
+        "Whether an audit log is kept in the data directory: who did what, never with which arguments";
+    file_bytes_max: bytes(64 * MIB, 64 * KIB, GIB), Host,
+        "A file of the audit log that is longer is followed by another one";
+    files_max: count(64, 0, 1_000_000), Host,
+        "Files of the audit log that are kept; older ones are removed, and the log says so; 0 keeps all";
+});
+
+section!(SOURCES, blank_sources, SourcesConfig, "sources", {
+    component_bytes_max: bytes(128 * MIB, KIB, 128 * MIB), Host,
+        "A component that is fetched, or found in a watched folder";
+    fetch_ms_max: ms(120_000, 1, HOUR), Host,
+        "How long fetching a component may take, its redirects and signatures included";
+    private_hosts: Kind::List, Host,
+        "Hosts (names or addresses) that components may be fetched from although their addresses are not public";
+    roots: Kind::List, Host,
+        "Files with more certificates (PEM) that servers of components may be certified by";
+});
+
+/// Paths that start at the folder of the file.
+pub(super) fn is_path(key: &Key) -> bool {
+    matches!((key.section, key.name), ("server", "data") | ("sources", "roots"))
+}
+
 /// Every key, in the order of the file.
 pub fn all() -> impl Iterator<Item = &'static Key> {
     let server = SERVER.iter().map(|bound| &bound.key);
@@ -411,7 +436,9 @@ pub fn all() -> impl Iterator<Item = &'static Key> {
     let call = CALL.iter().map(|bound| &bound.key);
     let compile = COMPILE.iter().map(|bound| &bound.key);
     let log = LOG.iter().map(|bound| &bound.key);
-    server.chain(limits).chain(call).chain(compile).chain(log)
+    let audit = AUDIT.iter().map(|bound| &bound.key);
+    let sources = SOURCES.iter().map(|bound| &bound.key);
+    server.chain(limits).chain(call).chain(compile).chain(log).chain(audit).chain(sources)
 }
 
 /// The key of this name.

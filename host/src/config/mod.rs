@@ -12,6 +12,7 @@ mod plugin;
 mod reference;
 #[cfg(test)]
 mod tests;
+mod trust;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -24,6 +25,7 @@ pub(crate) use document::check_name;
 pub use keys::{Key, Kind, LogFormat, Scope, Unit, all as all_keys};
 pub use plugin::{OnRestart, PluginConfig, ToolConfig};
 pub use reference::{keys_help, limits_table_markdown};
+pub use trust::TrustConfig;
 
 /// Everything that an operator decided.
 #[derive(Clone, Debug)]
@@ -33,6 +35,10 @@ pub struct Config {
     pub call: CallLimits,
     pub compile: CompileLimits,
     pub log: LogConfig,
+    pub audit: AuditConfig,
+    pub sources: SourcesConfig,
+    /// In the order of the file: the first that fits a source decides.
+    pub trust: Vec<TrustConfig>,
     /// In the order of the file, then those of the flags.
     pub plugins: Vec<PluginConfig>,
     /// Folders whose `*.wasm` files are plugins too.
@@ -68,6 +74,23 @@ pub struct ServerConfig {
 pub struct LogConfig {
     pub level: String,
     pub format: LogFormat,
+}
+
+/// `[audit]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuditConfig {
+    pub enabled: bool,
+    pub file_bytes_max: u64,
+    pub files_max: u64,
+}
+
+/// `[sources]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourcesConfig {
+    pub component_bytes_max: u64,
+    pub fetch_ms_max: u64,
+    pub private_hosts: Vec<String>,
+    pub roots: Vec<String>,
 }
 
 /// The configuration file, read by somebody else.
@@ -183,6 +206,11 @@ impl Config {
         base.fill(keys::COMPILE, &mut compile, &mut report);
         let mut log = keys::blank_log();
         base.fill(keys::LOG, &mut log, &mut report);
+        let mut audit = keys::blank_audit();
+        base.fill(keys::AUDIT, &mut audit, &mut report);
+
+        let mut sources = keys::blank_sources();
+        base.fill(keys::SOURCES, &mut sources, &mut report);
 
         let mut tenants = BTreeMap::new();
         for tenant in parsed.tenants {
@@ -209,6 +237,9 @@ impl Config {
                 call,
                 compile,
                 log,
+                audit,
+                sources,
+                trust: parsed.trust,
                 plugins,
                 plugin_dirs: flags.plugin_dirs.clone(),
                 data_named,
@@ -258,7 +289,7 @@ fn read_variables(
                     None => report.add(
                         &place,
                         "no such key: variables are BULKHEAD_SECTION_KEY, for the scalar keys of [server], [limits], \
-                         [call], [compile] and [log] (see `bulkhead serve --help`)",
+                         [call], [compile], [log], [audit] and [sources] (see `bulkhead serve --help`)",
                     ),
                 }
             }

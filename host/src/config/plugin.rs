@@ -15,6 +15,7 @@ use crate::domain::tool::{TaskSupport, ToolAnnotations};
 use crate::plugins::{AcceptChanges, DrainThen};
 use crate::runtime::Presentation;
 use crate::runtime::policy::Grants;
+use crate::sources::{Digest, Source};
 use crate::tasks::FAULTS_IN_A_ROW;
 
 /// 30 days.
@@ -26,7 +27,10 @@ const QUARANTINE_AFTER_MAX: u32 = 1_000_000;
 pub struct PluginConfig {
     /// `None`: as the component says.
     pub name: Option<String>,
-    pub file: PathBuf,
+    /// Where its component is.
+    pub source: Source,
+    /// What the SHA-256 of the component must be when it is taken from there.
+    pub sha256: Option<Digest>,
     /// Put before the names of its tools.
     pub prefix: String,
     pub on_restart: OnRestart,
@@ -90,7 +94,8 @@ impl PluginConfig {
     fn of_file(file: PathBuf, call: CallLimits, place: Place) -> Self {
         Self {
             name: None,
-            file,
+            source: Source::File(file),
+            sha256: None,
             prefix: String::new(),
             on_restart: OnRestart::Fail,
             accept_changes: AcceptChanges::default(),
@@ -113,7 +118,7 @@ impl PluginConfig {
 
     /// For messages: the configured name, else the file.
     pub fn label(&self) -> String {
-        self.name.clone().unwrap_or_else(|| self.file.display().to_string())
+        self.name.clone().unwrap_or_else(|| self.source.to_string())
     }
 }
 
@@ -137,7 +142,8 @@ impl PluginEntry {
 /// Adds the files of `--plugin`: an entry of the file that names the same component is that entry, pinned.
 pub(super) fn add_pinned(plugins: &mut Vec<PluginConfig>, files: &[PathBuf], call: &CallLimits) {
     for file in files {
-        match plugins.iter_mut().find(|plugin| same_file(&plugin.file, file)) {
+        match plugins.iter_mut().find(|plugin| matches!(&plugin.source, Source::File(named) if same_file(named, file)))
+        {
             Some(plugin) => plugin.pinned = true,
             None => {
                 let plugin = PluginConfig::of_file(file.clone(), call.clone(), Place::Flag("--plugin"));
@@ -183,7 +189,11 @@ fn read_one(reader: &mut Reader<'_>, node: &Node<'_>) -> Option<PluginEntry> {
         let path = format!("{prefix}{}", key.get_ref());
         match key.get_ref().as_ref() {
             "name" => entry.plugin.name = read_name(reader, &path, node),
-            "file" => entry.plugin.file = read_file(reader, &path, node),
+            "file" => entry.plugin.source = Source::File(read_file(reader, &path, node)),
+            "url" | "oci" => {
+                entry.plugin.source = read_remote(reader, &path, node).unwrap_or(entry.plugin.source);
+            }
+            "sha256" => entry.plugin.sha256 = read_digest(reader, &path, node),
             "prefix" => entry.plugin.prefix = read_prefix(reader, &path, node),
             "on_restart" => {
                 let choices = [("fail", OnRestart::Fail), ("rerun", OnRestart::Rerun)];
@@ -213,14 +223,22 @@ fn read_one(reader: &mut Reader<'_>, node: &Node<'_>) -> Option<PluginEntry> {
             _ => reader.refuse(
                 key,
                 format!(
-                    "{path}: no such key; there are name, file, prefix, on_restart, accept_changes, drain_ms, drain_then, \
+                    "{path}: no such key; there are name, file, url, oci, sha256, prefix, on_restart, accept_changes, drain_ms, drain_then, \
                      quarantine_after, config, grants, call and tool"
                 ),
             ),
         }
     }
-    if !table.contains_key("file") {
-        reader.refuse(node, format!("{prefix}file: missing; name the component's file"));
+    match ["file", "url", "oci"].iter().filter(|key| table.contains_key(**key)).count() {
+        0 => reader.refuse(node, format!("{prefix}file: missing; name the component's file, url or oci")),
+        1 => {}
+        _ => reader.refuse(node, format!("{prefix}file: a component has one source: file, url or oci")),
+    }
+    if entry.plugin.name.is_none() && !table.contains_key("file") {
+        reader.refuse(
+            node,
+            format!("{prefix}name: missing; a plugin with url or oci needs one, to be known without a fetch"),
+        );
     }
     Some(entry)
 }
@@ -239,6 +257,30 @@ fn read_file(reader: &mut Reader<'_>, path: &str, node: &Node<'_>) -> PathBuf {
         reader.refuse(node, format!("{path}: must not be empty"));
     }
     reader.path(&text)
+}
+
+/// `url = "https://..."`, `oci = "REGISTRY/REPOSITORY:TAG"` with or without its scheme.
+fn read_remote(reader: &mut Reader<'_>, path: &str, node: &Node<'_>) -> Option<Source> {
+    let text = reader.text(path, node)?;
+    let scheme = if path.ends_with(".url") { "https://" } else { "oci://" };
+    let whole = if text.contains("://") { text } else { format!("{scheme}{text}") };
+    match whole.parse::<Source>() {
+        Ok(source) if whole.starts_with(scheme) => Some(source),
+        Ok(_) => {
+            reader.refuse(node, format!("{path}: must begin with {scheme}"));
+            None
+        }
+        Err(error) => {
+            reader.refuse(node, format!("{path}: {error}"));
+            None
+        }
+    }
+}
+
+fn read_digest(reader: &mut Reader<'_>, path: &str, node: &Node<'_>) -> Option<Digest> {
+    let text = reader.text(path, node)?;
+    let digest = Digest::try_from(text.strip_prefix("sha256:").unwrap_or(&text).to_owned());
+    digest.map_err(|message| reader.refuse(node, format!("{path}: {message}"))).ok()
 }
 
 fn read_prefix(reader: &mut Reader<'_>, path: &str, node: &Node<'_>) -> String {

@@ -30,7 +30,11 @@ pub fn keys_help() -> String {
          paths in the file start at the file's folder.\n\
          [tenant.NAME.limits] takes the keys of [limits], [plugin.call] and [plugin.tool.NAME] those of [call], except\n\
          the ones marked (host). [plugin.tool.NAME] also takes task_support and, where the tools are the functions of a\n\
-         component that knows nothing of this host, title, description and annotations.\n",
+         component that knows nothing of this host, title, description and annotations.\n\
+         [[plugin]] has one of file, url (https://...) and oci (REGISTRY/REPOSITORY:TAG), and optionally sha256.\n\
+         [[trust]] has source, a pattern in which * stands for anything but a slash and ** for anything, and keys, files of\n\
+         public keys one of which must have signed, or unsigned = true. The first rule that fits a source decides; without\n\
+         one, files are taken, and what comes over a network needs a digest.\n",
     );
     let mut section = "";
     for key in keys::all() {

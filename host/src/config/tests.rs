@@ -3,6 +3,7 @@ use std::path::Path;
 use super::*;
 use crate::domain::tool::TaskSupport;
 use crate::plugins::{AcceptChanges, DrainThen};
+use crate::sources::Source;
 
 fn load(text: &str) -> Result<Config, Vec<String>> {
     load_all(text, &[], &Flags::default())
@@ -86,6 +87,17 @@ functions_max = 200000
 level = "info"
 format = "text"
 
+[audit]
+enabled = false
+file_bytes_max = 67108864
+files_max = 64
+
+[sources]
+component_bytes_max = 134217728
+fetch_ms_max = 120000
+private_hosts = []
+roots = []
+
 [tenant.acme.limits]
 calls_running_per_tenant = 128
 ttl_ms_default = 60_000
@@ -121,7 +133,7 @@ fn contract_loads_and_its_fixed_sections_are_the_defaults() {
     assert_eq!((acme.calls_running_per_tenant, acme.ttl_ms_default, acme.ttl_ms_max), (128, 60_000, 86_400_000));
 
     let plugin = &config.plugins[0];
-    assert_eq!(plugin.file, Path::new("etc/plugins/csv.wasm"));
+    assert_eq!(plugin.source, Source::File("etc/plugins/csv.wasm".into()));
     assert_eq!(plugin.on_restart, OnRestart::Rerun);
     assert_eq!(plugin.settings["rows"].as_str(), "10");
     assert_eq!(plugin.settings["names"].as_str(), r#"["a",{"b":1.5}]"#);
@@ -350,6 +362,29 @@ fn plugin_entries_are_checked() {
     refused_once(&grant("directories = [{ host = '/x' }]"), "etc/bulkhead.toml:4:", "needs `host`");
     refused_once(&grant("directories = [{ host = '/x', guest = '../y' }]"), "etc/bulkhead.toml:4:", "absolute");
     refused_once("[[plugin]]\nfile='a'\n[plugin.tool.t]\ntask_support = 'maybe'", "etc/bulkhead.toml:4:", "not one of");
+}
+
+#[test]
+fn components_come_from_one_source_and_trust_has_patterns() {
+    let text = "[sources]\nfetch_ms_max = 5000\nprivate_hosts = ['registry.lan']\nroots = ['ca.pem']\n\
+        [[trust]]\nsource = 'https://example.com/**'\nkeys = ['acme.pub']\n[[trust]]\nsource = './own/*'\nunsigned = true\n\
+        [[plugin]]\nname = 'a'\nurl = 'https://example.com/a.wasm'\n[[plugin]]\nname = 'b'\noci = 'ghcr.io/a/b:1'\n";
+    let config = load(text).unwrap();
+    assert_eq!((config.sources.fetch_ms_max, config.sources.roots), (5_000, vec!["etc/ca.pem".to_owned()]));
+    assert_eq!(config.trust[0].keys, [Path::new("etc/acme.pub")]);
+    assert_eq!((config.trust[1].pattern.to_string(), config.trust[1].keys.len()), ("\"etc/own/*\"".to_owned(), 0));
+    let sources: Vec<_> = config.plugins.iter().map(|plugin| plugin.source.to_string()).collect();
+    assert_eq!(sources, ["https://example.com/a.wasm", "oci://ghcr.io/a/b:1"]);
+
+    refused_once("[[plugin]]\nurl = 'https://a.example/x'", "etc/bulkhead.toml:1: plugin.?.name: missing", "");
+    let two = "[[plugin]]\nname = 'a'\nfile = 'a'\noci = 'b.example/c'";
+    refused_once(two, "etc/bulkhead.toml:1: plugin.a.file: a component has one source", "");
+    refused_once("[[plugin]]\nname = 'a'\nurl = 'http://a.example'", "etc/bulkhead.toml:3: plugin.a.url:", "use https");
+    refused_once("[[plugin]]\nname = 'a'\nurl = 'oci://a.example/b'", "etc/bulkhead.toml:3: plugin.a.url:", "begin");
+    refused_once("[[plugin]]\nfile = 'a'\nsha256 = '12'", "etc/bulkhead.toml:3: plugin.?.sha256:", "64 hexadecimal");
+    refused_once("[[trust]]\nsource = '**'", "etc/bulkhead.toml:1: trust.keys:", "unsigned = true");
+    refused_once("[[trust]]\nkeys = ['a']", "etc/bulkhead.toml:1: trust.source: missing", "");
+    refused_once("[[trust]]\nsource = 'example.com'\nkeys = ['a']", "etc/bulkhead.toml:2: trust.source:", "begins");
 }
 
 #[test]

@@ -6,7 +6,7 @@
 
 pub mod client;
 pub mod operator;
-mod plugins;
+pub mod plugins;
 pub mod server;
 mod socket;
 #[cfg(test)]
@@ -89,14 +89,26 @@ pub enum Command {
     },
     /// Takes a component in as a version, and checks it.
     PluginStage {
-        file: PathBuf,
+        /// A file with its whole path, or an address.
+        source: String,
+        /// What its SHA-256 must be, in hexadecimal digits.
+        sha256: Option<String>,
         name: Option<String>,
     },
     /// Stages components and switches to all of them at once.
     PluginAdd {
-        files: Vec<PathBuf>,
-        /// For a single file.
+        sources: Vec<String>,
+        /// For a single source.
+        sha256: Option<String>,
+        /// For a single source.
         name: Option<String>,
+        accept: bool,
+    },
+    /// Looks at a plugin's source again, and stages what is there.
+    PluginUpdate {
+        name: String,
+        /// Whether to switch to it, too.
+        activate: bool,
         accept: bool,
     },
     /// Switches to versions, all at once.
@@ -119,6 +131,13 @@ pub enum Command {
     },
     /// From here on the connection carries MCP over stdio.
     StdioAttach,
+}
+
+impl Command {
+    /// Its name and what it is about, on one line. None of it is secret: tokens are in replies only.
+    pub fn summary(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
 }
 
 /// A version of a plugin.

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use serde_json::{Value, json};
 
+use super::plugins::Shelf;
 use super::{Command, ControlError, Operator};
+use crate::audit::{Audit, Entry};
 use crate::domain::lifecycle::{self, Event, Refusal};
 use crate::domain::requestor::Requestor;
 use crate::domain::task::{Active, Outcome, Phase, Task, TaskId};
-use crate::plugins::Plugins;
 use crate::store::{self, Change, Store};
 use crate::tasks::clock::Clock;
 use crate::tasks::{self, Tasks};
@@ -108,7 +109,8 @@ pub struct HostOperator {
     steward: Arc<dyn Steward>,
     clock: Arc<dyn Clock>,
     principals: Principals,
-    plugins: Option<Plugins>,
+    shelf: Option<Shelf>,
+    audit: Audit,
 }
 
 impl HostOperator {
@@ -119,13 +121,20 @@ impl HostOperator {
         clock: Arc<dyn Clock>,
     ) -> Self {
         let principals = Principals::new(Arc::clone(&store));
-        Self { store, upkeep, steward, clock, principals, plugins: None }
+        Self { store, upkeep, steward, clock, principals, shelf: None, audit: Audit::off() }
     }
 
     /// With plugins to work on.
     #[must_use]
-    pub fn with_plugins(mut self, plugins: Plugins) -> Self {
-        self.plugins = Some(plugins);
+    pub fn with_plugins(mut self, shelf: Shelf) -> Self {
+        self.shelf = Some(shelf);
+        self
+    }
+
+    /// With a log of what was ordered.
+    #[must_use]
+    pub fn with_audit(mut self, audit: Audit) -> Self {
+        self.audit = audit;
         self
     }
 
@@ -236,6 +245,24 @@ fn pause_message(message: Option<String>) -> Result<String, ControlError> {
 #[async_trait]
 impl Operator for HostOperator {
     async fn execute(&self, command: Command) -> Result<Value, ControlError> {
+        let what = self.audit.is_on().then(|| command.summary());
+        let done = self.obey(command).await;
+        if let Some(what) = what {
+            self.audit.note(|| {
+                let entry = Entry::new("operator.command").named(&what);
+                match &done {
+                    Ok(value) if value.get("done") == Some(&Value::Bool(false)) => entry.outcome("refused"),
+                    Ok(_) => entry.outcome("succeeded"),
+                    Err(error) => entry.outcome("failed").because(&error.to_string()),
+                }
+            });
+        }
+        done
+    }
+}
+
+impl HostOperator {
+    async fn obey(&self, command: Command) -> Result<Value, ControlError> {
         match command {
             Command::TokenCreate { requestor, tenant, expires_at } => {
                 self.create_token(&requestor, &tenant, expires_at).await
@@ -263,11 +290,12 @@ impl Operator for HostOperator {
             | Command::PluginVersions { .. }
             | Command::PluginStage { .. }
             | Command::PluginAdd { .. }
+            | Command::PluginUpdate { .. }
             | Command::PluginActivate { .. }
             | Command::PluginRollback { .. }
             | Command::PluginRemove { .. }
-            | Command::PluginVerify { .. }) => match &self.plugins {
-                Some(plugins) => super::plugins::execute(plugins, command).await,
+            | Command::PluginVerify { .. }) => match &self.shelf {
+                Some(shelf) => super::plugins::execute(shelf, command).await,
                 None => Err(ControlError::Invalid("there are no plugins here".to_owned())),
             },
             Command::StdioAttach => Err(ControlError::Invalid("only a running host can be attached to".to_owned())),
@@ -285,7 +313,7 @@ fn summary(task: &Task, names: &[Named]) -> Value {
     json!({
         "id": task.id.to_string(),
         "status": status(task),
-        "tool": task.tool,
+        "tool": task.work.label(),
         "requestor": named.map(|named| named.name.as_str()),
         "tenant": named.map(|named| named.tenant.as_str()),
         "created_at": task.created_at,

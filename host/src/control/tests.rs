@@ -62,7 +62,7 @@ async fn put_task(store: &MemoryStore, requestor: Requestor, id: u8) -> Task {
         id: TaskId([id; 16]),
         requestor,
         revision: 0,
-        tool: "count_primes".to_owned(),
+        work: Work::Tool("count_primes".to_owned()),
         plugin: PluginVersion { name: "primes".to_owned(), digest: [1; 32] },
         engine_hash: 0,
         origin: Origin {

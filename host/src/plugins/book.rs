@@ -8,6 +8,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::Provenance;
 use crate::domain::UnixMs;
 use crate::store::{self, RowKind, RowState, RowStore};
 
@@ -59,7 +60,7 @@ impl TryFrom<String> for Digest {
 }
 
 /// Characters of a source that are kept: a row is small, and people have seen enough.
-const SOURCE_CHARS_MAX: usize = 400;
+const SOURCE_CHARS_MAX: usize = 800;
 
 /// What is known of a plugin as such.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -77,8 +78,12 @@ pub(super) struct Head {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Version {
-    /// Where the component came from, for people.
+    /// Where the component came from, as it was asked for.
     pub(super) source: String,
+    /// As that was resolved, if it was.
+    pub(super) origin: String,
+    /// Ids of the keys that it had to be signed with.
+    pub(super) signed_by: Vec<String>,
     pub(super) bytes: u64,
     pub(super) tools: usize,
     pub(super) staged_at: UnixMs,
@@ -121,9 +126,24 @@ pub(super) struct Entry {
 
 impl Version {
     /// One whose bytes have just come.
-    pub(super) fn staged(source: &str, bytes: u64, now: UnixMs) -> Self {
-        let source = source.chars().filter(|character| !character.is_control()).take(SOURCE_CHARS_MAX).collect();
-        Self { source, bytes, staged_at: now, ..Self::default() }
+    pub(super) fn staged(provenance: &Provenance, bytes: u64, now: UnixMs) -> Self {
+        let mut version = Self { bytes, staged_at: now, ..Self::default() };
+        version.came(provenance);
+        version
+    }
+
+    /// Notes where its bytes came from. Gives whether that is news.
+    pub(super) fn came(&mut self, provenance: &Provenance) -> bool {
+        let shown =
+            |text: &str| text.chars().filter(|character| !character.is_control()).take(SOURCE_CHARS_MAX).collect();
+        let Provenance { source, origin, signed_by } = provenance;
+        // A signature that was once there does not go away because somebody hands in the same bytes without it.
+        let signed_by = if signed_by.is_empty() { &self.signed_by } else { signed_by };
+        let came: (String, String, _) = (shown(source), shown(origin), signed_by.clone());
+        let before = (&self.source, &self.origin, &self.signed_by);
+        let is_news = before != (&came.0, &came.1, &came.2);
+        (self.source, self.origin, self.signed_by) = came;
+        is_news
     }
 }
 
@@ -319,7 +339,7 @@ mod tests {
     use crate::store::memory::MemoryStore;
 
     fn version(at: UnixMs) -> Version {
-        Version { checked_at: Some(at), ..Version::staged("test", 1, at) }
+        Version { checked_at: Some(at), ..Version::staged(&Provenance::default(), 1, at) }
     }
 
     const A: Digest = Digest([0xa; 32]);

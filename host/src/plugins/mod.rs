@@ -35,8 +35,8 @@ pub use book::{Digest, Stage};
 pub use calls::Calls;
 pub use difference::{AcceptChanges, Changes, ToolChange};
 pub use schema::{Difference, Direction, compare};
-pub use staging::{Candidate, Staged};
-pub use start::Wanted;
+pub use staging::{Candidate, Provenance, Staged, Supply};
+pub use start::{Wanted, component};
 pub use switch::{Switched, SwitchedPlugin, Target};
 pub use view::{Listed, Unsound, Verified, VersionView};
 

@@ -36,7 +36,12 @@ pub struct Listed {
 pub struct VersionView {
     pub version: Digest,
     pub state: Stage,
+    /// As it was asked for.
     pub source: String,
+    /// As it was resolved.
+    pub origin: String,
+    /// Ids of the keys that it had to be signed with, and was.
+    pub signed_by: Vec<String>,
     pub bytes: u64,
     pub tools: usize,
     pub staged_at: UnixMs,
@@ -139,6 +144,8 @@ impl Plugins {
                     version: *digest,
                     state: entry.stage(digest)?,
                     source: row.source.clone(),
+                    origin: row.origin.clone(),
+                    signed_by: row.signed_by.clone(),
                     bytes: row.bytes,
                     tools: row.tools,
                     staged_at: row.staged_at,

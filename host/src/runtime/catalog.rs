@@ -149,6 +149,11 @@ impl Catalog {
         self.libraries.iter().any(|library| library.has_completions)
     }
 
+    /// Whose resource this is, where it was listed when its plugin was loaded: by the host, for nobody in particular.
+    pub fn owner(&self, uri: &str) -> Option<&Arc<Library>> {
+        self.owners.get(uri)
+    }
+
     /// Whether this plugin may list this URI: nobody else listed it first.
     pub fn may_list(&self, library: &Library, uri: &str) -> bool {
         self.owners.get(uri).is_none_or(|owner| owner.plugin == library.plugin)

@@ -25,7 +25,8 @@ use tokio::time::{Instant, Sleep, timeout};
 use tokio_rustls::TlsConnector;
 use wasmtime_wasi_http::{Error, RequestOptions, WasiBody, WasiHttpHooks};
 
-use super::policy::{Granted, HttpGrant, normal_host};
+use super::policy::{Granted, HttpGrant};
+use crate::domain::address::normal_host;
 
 /// Resolving, connecting and shaking hands. Stops a guest from holding sockets to hosts that never answer.
 const CONNECT_MAX: Duration = Duration::from_secs(10);

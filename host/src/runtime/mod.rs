@@ -53,7 +53,7 @@ pub use catalog::{Catalog, Library, PromptEntry, TemplateEntry, ToolEntry};
 pub use compile::{COMPILE_ARGUMENT, CompilerMode, compile_main};
 pub use gate::Shared;
 pub use kept::Kept;
-pub use load::{LoadError, LoadedPlugin, PluginSource, Presentation, Source, ToolPolicy, read_component};
+pub use load::{LoadError, LoadedPlugin, PluginSource, Presentation, Source, ToolPolicy};
 pub use operation::{Operation, Returned};
 pub use sandbox::{Sandbox, SandboxConfig, SandboxError};
 pub use typed::wit_file;
@@ -192,6 +192,12 @@ pub trait Executor: Send + Sync + 'static {
     /// `None`: this version cannot run here any more, or has no such tool.
     fn tool<'a>(&'a self, version: &'a PluginVersion, name: &'a str) -> BoxFuture<'a, Option<Arc<ToolEntry>>> {
         let offered = self.catalog().get(name).filter(|entry| entry.plugin == *version).cloned();
+        Box::pin(std::future::ready(offered))
+    }
+
+    /// What a version is for everything that is no call of a tool, made ready if need be. `None`: it cannot run here any more.
+    fn library<'a>(&'a self, version: &'a PluginVersion) -> BoxFuture<'a, Option<Arc<Library>>> {
+        let offered = self.catalog().libraries().iter().find(|library| library.plugin == *version).cloned();
         Box::pin(std::future::ready(offered))
     }
 

@@ -30,7 +30,8 @@ use super::limits::EVENTS_QUEUED_MAX;
 use super::load::{self, LoadError, LoadedPlugin, PluginSource};
 use super::published::{Published, lists_that_differ};
 use super::{
-    CallEvent, CallSpec, Catalog, Control, Executor, ListKind, Running, Shared, StartError, StopOnDrop, ToolEntry,
+    CallEvent, CallSpec, Catalog, Control, Executor, Library, ListKind, Running, Shared, StartError, StopOnDrop,
+    ToolEntry,
 };
 use crate::domain::call::CallError;
 use crate::domain::limits::CompileLimits;
@@ -168,6 +169,15 @@ impl Sandbox {
         self.published.load().sources.contains_key(&version.name) && self.kept.path(&version.digest).exists()
     }
 
+    /// A version, loaded again if need be; why it cannot be is logged.
+    async fn ready(&self, version: &PluginVersion) -> Option<LoadedPlugin> {
+        let ready = self.published.load().versions.get(version).cloned();
+        match ready {
+            Some(loaded) => Some(loaded),
+            None => self.me.upgrade()?.revive(version).await.map_err(|error| log_lost(&error)).ok(),
+        }
+    }
+
     /// Forgets compiled versions that are neither published, nor in this set, nor in a call.
     pub fn retain(&self, pinned: &HashSet<PluginVersion>) {
         self.published.rcu(|published| published.reduced(pinned));
@@ -214,13 +224,13 @@ impl Executor for Sandbox {
 
     fn tool<'a>(&'a self, version: &'a PluginVersion, name: &'a str) -> BoxFuture<'a, Option<Arc<ToolEntry>>> {
         Box::pin(async move {
-            let ready = self.published.load().versions.get(version).cloned();
-            let loaded = match ready {
-                Some(loaded) => loaded,
-                None => self.me.upgrade()?.revive(version).await.map_err(|error| log_lost(&error)).ok()?,
-            };
+            let loaded = self.ready(version).await?;
             loaded.tools.iter().find(|entry| entry.tool.name == name).cloned()
         })
+    }
+
+    fn library<'a>(&'a self, version: &'a PluginVersion) -> BoxFuture<'a, Option<Arc<Library>>> {
+        Box::pin(async move { Some(Arc::clone(&self.ready(version).await?.offers.library)) })
     }
 
     fn start(&self, spec: CallSpec) -> Result<Running, StartError> {

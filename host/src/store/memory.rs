@@ -12,8 +12,7 @@ use super::leases::Leases;
 use super::ledger::Ledger;
 use super::{Change, Creation, Error, ListPosition, RowKind, RowState, RowStore, TaskStore, Usage, record};
 use crate::domain::requestor::Requestor;
-use crate::domain::task::{Lease, NodeId, Task, TaskId};
-use crate::domain::tool::ToolOutput;
+use crate::domain::task::{Lease, NodeId, Task, TaskId, TaskOutput};
 use crate::domain::{Json, UnixMs};
 
 type Key = (Requestor, TaskId);
@@ -267,7 +266,7 @@ impl TaskStore for MemoryStore {
         self.read(|state| Ok(state.tasks.get(&(*requestor, id)).map(|entry| entry.arguments.clone())))
     }
 
-    async fn output(&self, requestor: &Requestor, id: TaskId) -> Result<Option<ToolOutput>, Error> {
+    async fn output(&self, requestor: &Requestor, id: TaskId) -> Result<Option<TaskOutput>, Error> {
         self.read(|state| {
             let bytes = state.tasks.get(&(*requestor, id)).and_then(|entry| entry.output.as_deref());
             bytes.map(record::decode_output).transpose()

@@ -1,7 +1,8 @@
 //! What plugins say about their lists and resources, for everybody who listens.
 //!
 //! Owns nothing that lasts: who was not there when it was said looks at the lists again. Invariant: a plugin speaks for its own
-//! resources only; who is told decides by the plugin's name. What a plugin says of its lists is told to nobody before whoever
+//! resources only; who is told decides by the plugin's name, and nobody is told of what a call of somebody else's did
+//! to a resource that may be that one's alone. What a plugin says of its lists is told to nobody before whoever
 //! publishes lists has looked.
 
 use std::collections::{HashMap, HashSet};
@@ -10,9 +11,9 @@ use std::sync::Mutex;
 use tokio::sync::{Notify, broadcast, watch};
 
 use super::feed::lock;
+use crate::domain::requestor::Requestor;
 use crate::domain::task::PluginVersion;
-
-use crate::runtime::ListKind;
+use crate::runtime::{Catalog, ListKind};
 
 /// Updates that a slow listener may be behind; above this it misses the oldest.
 const UPDATES_BEHIND_MAX: usize = 256;
@@ -42,6 +43,15 @@ pub struct ResourceUpdate {
     /// The name of the plugin that says so.
     pub plugin: String,
     pub uri: String,
+    /// Whom it concerns; none: everybody.
+    only: Option<Requestor>,
+}
+
+impl ResourceUpdate {
+    /// Whether this requestor may hear of it.
+    pub fn concerns(&self, requestor: &Requestor) -> bool {
+        self.only.is_none_or(|only| only == *requestor)
+    }
 }
 
 pub(super) struct Lists {
@@ -89,9 +99,13 @@ impl Lists {
         }
     }
 
-    pub(super) fn updated(&self, plugin: &str, uri: String) {
+    /// A plugin says in a call of this requestor's that a resource is different now. One that the plugin lists for nobody in particular
+    /// is everybody's. Any other one may be different for each requestor, and that there is news would tell of what others do.
+    pub(super) fn updated(&self, catalog: &Catalog, requestor: &Requestor, plugin: &str, uri: String) {
+        let is_everybodys = catalog.owner(&uri).is_some_and(|owner| owner.plugin.name == plugin);
+        let only = (!is_everybodys).then_some(*requestor);
         // Fails when nobody listens, which is fine.
-        let _ = self.updates.send(ResourceUpdate { plugin: plugin.to_owned(), uri });
+        let _ = self.updates.send(ResourceUpdate { plugin: plugin.to_owned(), uri, only });
     }
 
     pub(super) fn watch(&self) -> watch::Receiver<ListGenerations> {

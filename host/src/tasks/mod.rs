@@ -13,8 +13,10 @@ mod durations;
 mod engine;
 mod feed;
 mod identity;
+mod job;
 mod lists;
 mod live;
+mod noted;
 mod occupancy;
 mod plain;
 pub mod rate;
@@ -34,6 +36,7 @@ use crate::runtime::{Library, Operation, ToolEntry};
 
 pub use breaker::{FAULTS_IN_A_ROW, PluginHealth, ShownFault};
 pub use engine::{Options, Tasks};
+pub use job::{Absence, Ask, Job};
 pub use lists::{ListGenerations, ResourceUpdate};
 pub use plain::PlainCall;
 pub use tend::Recovered;
@@ -104,7 +107,7 @@ pub struct CallRequest {
     pub related: Vec<TaskId>,
 }
 
-/// A request to a plugin that is no call of a tool: it never becomes a task.
+/// A request to a plugin that is no call of a tool, on the terms of a plain call; a task is made of an [`Ask`].
 #[derive(Clone, Debug)]
 pub struct PluginRequest {
     pub library: Arc<Library>,
@@ -122,14 +125,12 @@ pub enum RequestedTtl {
     AfterEnd(Option<u64>),
 }
 
-/// A call to be made as a task.
+/// A task to be made.
 #[derive(Clone, Debug)]
 pub struct TaskRequest {
-    pub call: CallRequest,
+    pub job: Job,
     pub origin: Origin,
     pub ttl: RequestedTtl,
-    /// What the call came to before it began, such as arguments that do not fit: the task is over from the start, nothing runs.
-    pub output: Option<ToolOutput>,
 }
 
 /// What became of a request for a task that is to be made once.

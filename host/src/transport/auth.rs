@@ -104,6 +104,16 @@ impl Unauthorized {
         }
     }
 
+    /// For the audit log.
+    pub(super) fn reason(&self) -> &'static str {
+        match self {
+            Self::Missing => "no credential",
+            Self::Malformed => "a malformed credential",
+            Self::Invalid => "an invalid credential",
+            Self::Unavailable { .. } => "the credential could not be checked",
+        }
+    }
+
     pub(super) fn refusal(&self) -> Refusal {
         match self {
             Self::Missing => Refusal::new(

@@ -37,6 +37,7 @@ use super::mcp::Mcp;
 use super::rate::RequestRate;
 use super::refusal::Refusal;
 use super::session::Registry;
+use crate::audit::Audit;
 
 /// The path of the endpoint.
 const ENDPOINT: &str = "/mcp";
@@ -109,6 +110,7 @@ pub struct Parts<M: Mcp> {
     pub mcp: Arc<M>,
     pub sessions: Arc<Registry<M>>,
     pub authenticator: Authenticator,
+    pub audit: Audit,
     pub rate: Arc<RequestRate>,
     pub unready: Unready,
     pub now: Now,
@@ -120,6 +122,7 @@ pub struct Server<M: Mcp> {
     mcp: Arc<M>,
     sessions: Arc<Registry<M>>,
     authenticator: Authenticator,
+    audit: Audit,
     rate: Arc<RequestRate>,
     unready: Unready,
     now: Now,
@@ -141,10 +144,10 @@ enum Phase {
 
 impl<M: Mcp> Server<M> {
     pub fn new(parts: Parts<M>) -> Arc<Self> {
-        let Parts { mcp, sessions, authenticator, rate, unready, now, options } = parts;
+        let Parts { mcp, sessions, authenticator, audit, rate, unready, now, options } = parts;
         let hosts = options.allowed_hosts.iter().map(|host| host.to_ascii_lowercase()).collect();
         let phase = watch::Sender::new(Phase::Serving);
-        Arc::new(Self { mcp, sessions, authenticator, rate, unready, now, options, hosts, phase })
+        Arc::new(Self { mcp, sessions, authenticator, audit, rate, unready, now, options, hosts, phase })
     }
 
     /// Accepts and serves until `shutdown` is done, then lets open requests finish for `drain_ms`.

@@ -108,7 +108,7 @@ impl ServerCapabilities {
             tools: json!({"listChanged": true}),
             offered: Offered::new(catalog),
             tasks: version.has_tasks().then(tasks),
-            experimental: Experimental::new(version),
+            experimental: Experimental::new(version, catalog),
         }
     }
 }
@@ -123,9 +123,9 @@ struct Experimental {
 }
 
 impl Experimental {
-    fn new(version: Version) -> Self {
+    fn new(version: Version, catalog: &Catalog) -> Self {
         Self {
-            sep1686: json!({"list": {}, "delete": {}, "requests": {"tools": {"call": {}}}}),
+            sep1686: json!({"list": {}, "delete": {}, "requests": super::augmentable(catalog)}),
             interaction: version.has_tasks().then(|| json!({"steer": true, "pause": true})),
         }
     }

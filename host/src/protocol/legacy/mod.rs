@@ -3,6 +3,7 @@
 //! Owns which methods there are and what a session may do. Invariant: one table names every method.
 
 mod asking;
+mod at_once;
 mod augmented;
 mod call;
 mod carriers;
@@ -21,9 +22,11 @@ use serde_json::value::RawValue;
 use super::error::RpcError;
 use super::exchange::answered;
 use super::jsonrpc::{self, PeerError, RequestId, error_response};
+use super::sep1686::Wish;
 use super::session::{Reply, Session, Settled, TaskQuestion};
 use super::wire::level;
 use super::{Exchange, Peer, Received, Rejection, Shared, questions};
+use crate::runtime::Catalog;
 
 pub(super) use carriers::Carriers;
 pub(super) use standalone::standalone;
@@ -84,6 +87,35 @@ impl Method {
         METHODS.iter().find(|(known, _)| *known == name).map(|(_, method)| *method)
     }
 
+    /// Whether a request is a task of SEP-1686 when its metadata wishes for one; elsewhere that is ignored, as the design wants it from
+    /// whoever chooses not to. A handshake has no session yet that could look at its task, and what is about tasks is answered out of
+    /// their records: a task of that would only say again what they say. Calls of tools have a wish too, and read it themselves.
+    fn takes_a_wish(self) -> bool {
+        match self {
+            Self::Initialize
+            | Self::TasksGet
+            | Self::TasksResult
+            | Self::TasksList
+            | Self::TasksCancel
+            | Self::TasksDelete
+            | Self::TasksSteer
+            | Self::TasksPause
+            | Self::TasksResume => false,
+            Self::Ping
+            | Self::SetLevel
+            | Self::ToolsList
+            | Self::ToolsCall
+            | Self::ResourcesList
+            | Self::ResourcesTemplatesList
+            | Self::ResourcesRead
+            | Self::ResourcesSubscribe
+            | Self::ResourcesUnsubscribe
+            | Self::PromptsList
+            | Self::PromptsGet
+            | Self::Complete => true,
+        }
+    }
+
     /// Tasks of the core came with 2025-11-25. SEP-1686 is for every revision: what it has is always there. Steer, pause and resume
     /// are an experiment that a client takes part in or not.
     fn exists_for(self, settled: &Settled) -> bool {
@@ -133,7 +165,30 @@ pub(super) fn request(
         return answer(&id, &RpcError::method_not_found(format!("Method not found: {}", readable(name))));
     };
     let request = Request { shared, session, id: id.clone(), params };
-    dispatch(method, request).map_or_else(|error| answer(&id, &error), Received::Exchange)
+    let wish = match method {
+        Method::ToolsCall => Ok(None),
+        _ if method.takes_a_wish() => Wish::of(params),
+        _ => Ok(None),
+    };
+    let exchange = wish.and_then(|wish| match wish {
+        Some(wish) => augmented::request(method, name, request, wish),
+        None => dispatch(method, request),
+    });
+    exchange.map_or_else(|error| answer(&id, &error), Received::Exchange)
+}
+
+/// The requests that can be tasks of SEP-1686, by what stands before and after the slash of their names.
+fn augmentable(catalog: &Catalog) -> serde_json::Value {
+    let mut categories = serde_json::Map::new();
+    for (name, _) in METHODS.iter().filter(|(_, method)| method.takes_a_wish() && offers::is_offered(*method, catalog))
+    {
+        let (category, rest) = name.split_once('/').unwrap_or((name, ""));
+        let members = categories.entry(category).or_insert_with(|| serde_json::json!({}));
+        if let Some(members) = members.as_object_mut().filter(|_| !rest.is_empty()) {
+            members.insert(rest.to_owned(), serde_json::json!({}));
+        }
+    }
+    categories.into()
 }
 
 fn dispatch(method: Method, request: Request<'_>) -> Result<Exchange, RpcError> {

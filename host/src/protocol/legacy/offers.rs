@@ -10,19 +10,19 @@ use super::{Empty, Method, Request};
 use crate::domain::Json;
 use crate::domain::call::CallError;
 use crate::domain::offer::{Completion, PromptOutput};
-use crate::domain::tool::{Meta, ResourceContents};
+use crate::domain::tool::ResourceContents;
 use crate::protocol::Exchange;
 use crate::protocol::cursor::Paged;
 use crate::protocol::error::RpcError;
 use crate::protocol::exchange::{answered, talk};
 use crate::protocol::jsonrpc::{self, RequestId, error_response, response};
 use crate::protocol::notices::ProgressReports;
-use crate::protocol::offers::{self, Absence, Asker, Page};
+use crate::protocol::offers::{self, Asker, Page};
 use crate::protocol::wire::{
-    Bare, Body, CompletionBody, ContentsBody, MetaView, PageBody, PromptBody, PromptView, ResourceView, TemplateView,
+    Bare, CompletionBody, ContentsBody, PageBody, PromptBody, PromptView, ResourceView, TemplateView, WithMeta,
 };
 use crate::runtime::{Catalog, Library, ListKind, Operation, Returned};
-use crate::tasks::{Client, PluginRequest};
+use crate::tasks::{Absence, Ask, Client, PluginRequest};
 
 /// Resources that one session may follow.
 const SUBSCRIPTIONS_MAX: usize = 256;
@@ -38,19 +38,6 @@ pub(super) fn is_offered(method: Method, catalog: &Catalog) -> bool {
         Method::PromptsList | Method::PromptsGet => catalog.has_prompts(),
         Method::Complete => catalog.has_completions(),
         _ => true,
-    }
-}
-
-/// A result with a plugin's metadata.
-struct WithMeta<'a, B> {
-    body: B,
-    meta: &'a Meta,
-}
-
-impl<B: Body> Body for WithMeta<'_, B> {
-    fn write<M: serde::ser::SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
-        self.body.write(map)?;
-        MetaView::new(self.meta, None).map_or(Ok(()), |meta| map.serialize_entry("_meta", &meta))
     }
 }
 
@@ -92,7 +79,7 @@ pub(super) fn complete(request: Request<'_>) -> Result<Exchange, RpcError> {
     let wanted = offers::wanted(&request.shared.tasks.catalog(), request.params)?;
     quiet(request, move |asker, id| async move {
         let completion: Completion = asker.complete(wanted).await?;
-        Ok(response(&id, &Bare(WithMeta { body: CompletionBody(&completion), meta: &completion.meta })))
+        Ok(response(&id, &Bare(WithMeta { body: CompletionBody(&completion), meta: &completion.meta, related: None })))
     })
 }
 
@@ -147,9 +134,40 @@ struct ProgressMeta {
 }
 
 /// The token under which progress is wanted.
-fn progress_token(params: Option<&RawValue>) -> Result<Option<Json>, RpcError> {
+pub(super) fn progress_token(params: Option<&RawValue>) -> Result<Option<Json>, RpcError> {
     let token = jsonrpc::params::<WithProgress>(params)?.meta.progress_token;
     Ok(token.and_then(|token| serde_json::to_string(&token).ok()).map(Json::new))
+}
+
+/// A request to plugins that can be a task.
+pub(super) struct Asked {
+    pub(super) ask: Ask,
+    /// That of the resource that it is about.
+    pub(super) uri: Option<String>,
+}
+
+/// What plugins are asked for by a request; `None`: the host answers it itself.
+pub(super) fn asked(method: Method, request: &Request<'_>) -> Result<Option<Asked>, RpcError> {
+    let catalog = request.shared.tasks.catalog();
+    let (operation, first, others, uri) = match method {
+        Method::ResourcesRead => {
+            let uri = offers::uri(request.params)?;
+            let mut readers = catalog.readers(&uri).into_iter();
+            let Some(first) = readers.next() else { return Ok(None) };
+            (Operation::ReadResource { uri: uri.clone() }, first, readers.collect(), Some(uri))
+        }
+        Method::PromptsGet => {
+            let (entry, arguments) = offers::prompt(&catalog, request.params)?;
+            let operation = Operation::GetPrompt { prompt: entry.plugin_prompt.clone(), arguments };
+            (operation, Arc::clone(&entry.library), Vec::new(), None)
+        }
+        Method::Complete => match offers::wanted(&catalog, request.params)?.operation() {
+            Some((library, operation)) => (operation, library, Vec::new(), None),
+            None => return Ok(None),
+        },
+        _ => return Ok(None),
+    };
+    Ok(Ask::new(operation, first, others).map(|ask| Asked { ask, uri }))
 }
 
 /// `resources/read`: asks who may have it, one after the other, until one does.
@@ -170,7 +188,9 @@ pub(super) fn get_prompt(request: Request<'_>) -> Result<Exchange, RpcError> {
     let operation = Operation::GetPrompt { prompt: entry.plugin_prompt.clone(), arguments };
     let visits = vec![(Arc::clone(&entry.library), operation)];
     visit(request, visits, |id, result: Option<Result<PromptOutput, CallError>>| match result {
-        Some(Ok(output)) => response(id, &Bare(WithMeta { body: PromptBody(&output), meta: &output.meta })),
+        Some(Ok(output)) => {
+            response(id, &Bare(WithMeta { body: PromptBody(&output), meta: &output.meta, related: None }))
+        }
         Some(Err(error)) => error_response(Some(id), &RpcError::from(&error)),
         None => error_response(Some(id), &RpcError::invalid_params("Unknown prompt")),
     })

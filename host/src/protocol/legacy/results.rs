@@ -17,7 +17,7 @@ use crate::protocol::exchange::{Outlet, talk};
 use crate::protocol::jsonrpc::{RequestId, error_response, response};
 use crate::protocol::notices::{self, ProgressReports};
 use crate::protocol::session::{InFlight, Session};
-use crate::protocol::wire::{OutputView, RelatedTask, TaskFace};
+use crate::protocol::wire::{RelatedTask, TaskFace, TaskOutputView};
 use crate::protocol::{Exchange, Shared};
 use crate::tasks::{self, TaskNews};
 
@@ -155,11 +155,11 @@ impl Waiting {
         }
     }
 
-    /// What the call would have answered, had it been a plain one.
+    /// What the request would have been answered with, had it been a plain one.
     pub(super) async fn response(&self, id: &RequestId, task: &Task) -> String {
         let error = match task.outcome() {
             Some(Outcome::Output { .. }) => match self.shared.tasks.output(self.session.requestor(), self.id).await {
-                Ok(output) => return response(id, &OutputView { output: &output, related: Some(&self.related) }),
+                Ok(output) => return response(id, &TaskOutputView { output: &output, related: &self.related }),
                 Err(error) => RpcError::from(&error),
             },
             Some(Outcome::Error(error)) => RpcError::from(error),

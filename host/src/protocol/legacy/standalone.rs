@@ -111,7 +111,8 @@ impl Standalone {
     }
 
     fn tell_updated(&self, update: &ResourceUpdate) {
-        if self.listener.speaks() && self.session.follows(&update.uri, &update.plugin) {
+        let concerns = update.concerns(self.session.requestor()) && self.session.follows(&update.uri, &update.plugin);
+        if self.listener.speaks() && concerns {
             self.outlet.say(notices::resource_updated(&update.uri));
         }
     }

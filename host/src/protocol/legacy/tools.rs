@@ -186,9 +186,10 @@ pub(super) fn call(request: Request<'_>) -> Result<Exchange, RpcError> {
     let params: CallParams<'_> = jsonrpc::params(request.params)?;
     let session = request.session;
     let tool = request.shared.tasks.catalog();
-    let tool = tool
-        .get(&params.name)
-        .ok_or_else(|| RpcError::invalid_params(format!("Unknown tool: {}", readable(&params.name))))?;
+    let tool = tool.get(&params.name).ok_or_else(|| {
+        request.shared.tasks.note_unknown_tool(session.requestor(), &params.name);
+        RpcError::invalid_params(format!("Unknown tool: {}", readable(&params.name)))
+    })?;
     let manner = Manner::read(&params, session, &tool.tool)?;
     let idempotency_key = manner.checked_key(params.meta.idempotency_key)?;
     let arguments = arguments::object(tool, params.arguments)?;

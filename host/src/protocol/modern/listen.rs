@@ -237,7 +237,7 @@ impl Listener {
             if self.shown.len() >= TASKS_MAX {
                 break;
             }
-            match sep1686::find(&self.shared.tasks, &self.requestor, wire_id).await {
+            match sep1686::find_call(&self.shared.tasks, &self.requestor, wire_id).await {
                 Ok(task) => {
                     if let Entry::Vacant(place) = self.shown.entry(task.id) {
                         place.insert(Shown::default());
@@ -288,9 +288,10 @@ impl Listener {
                         self.outlet.say(notification(list_changed_method(kind), Some(&changed)));
                     }
                 }
-                Next::Updated(ResourceUpdate { plugin, uri }) => {
-                    if followed.iter().any(|(followed, owner)| *followed == uri && *owner == plugin) {
-                        let updated = Updated { uri: &uri, meta: self.meta() };
+                Next::Updated(update) => {
+                    let is_followed = |(uri, owner): &(String, String)| *uri == update.uri && *owner == update.plugin;
+                    if update.concerns(&self.requestor) && followed.iter().any(is_followed) {
+                        let updated = Updated { uri: &update.uri, meta: self.meta() };
                         self.outlet.say(notification("notifications/resources/updated", Some(&updated)));
                     }
                 }

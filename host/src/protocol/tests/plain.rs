@@ -16,7 +16,8 @@ async fn initialize_settles_the_revision() {
         assert_eq!(session.protocol_version(), given);
         let mut expected = json!({"jsonrpc": "2.0", "id": "h", "result": {"protocolVersion": given, "capabilities":
             {"logging": {}, "tools": {"listChanged": true}, "experimental": {"modelcontextprotocol.io/task":
-            {"list": {}, "delete": {}, "requests": {"tools": {"call": {}}}}}},
+            {"list": {}, "delete": {}, "requests":
+                {"ping": {}, "logging": {"setLevel": {}}, "tools": {"list": {}, "call": {}}}}}},
             "serverInfo": {"name": "bulkhead", "version": "0.1.0"}}});
         if given == "2025-11-25" {
             expected["result"]["capabilities"]["tasks"] =

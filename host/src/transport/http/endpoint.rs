@@ -10,6 +10,7 @@ use axum::body::Body;
 use axum::response::Response;
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
 
+use crate::audit::Entry;
 use crate::domain::requestor::Requestor;
 use crate::transport::auth::Unauthorized;
 use crate::transport::mcp::{Mcp, Session as _};
@@ -42,7 +43,10 @@ pub(super) async fn endpoint<M: Mcp>(server: &Arc<Server<M>>, request: Request<B
     } else if checks::is_known_method(&parts.method) {
         match server.authenticator.requestor(&parts.headers).await {
             Ok(requestor) => server.answer(requestor, &parts.method, &parts.headers, body).await,
-            Err(unauthorized) => challenge(&unauthorized),
+            Err(unauthorized) => {
+                server.audit.note(|| Entry::new("access.refused").because(unauthorized.reason()));
+                challenge(&unauthorized)
+            }
         }
     } else {
         not_allowed("The endpoint answers POST, GET and DELETE", METHODS)

@@ -106,6 +106,7 @@ impl Edge {
             mcp: script.clone(),
             sessions: sessions.clone(),
             authenticator: Authenticator::new(vec![Arc::new(Tokens)], setup.loopback_only),
+            audit: crate::audit::Audit::off(),
             rate: Arc::new(RequestRate::new(NonZeroU32::new(setup.per_second).unwrap(), [])),
             unready: Box::new(move || unready.clone()),
             now,

@@ -110,6 +110,7 @@ impl Asked {
     fn offered(&self) -> Result<Arc<ToolEntry>, RpcError> {
         let offered = self.shared.tasks.catalog().get(&self.name).cloned();
         offered.ok_or_else(|| {
+            self.shared.tasks.note_unknown_tool(&self.requestor, &self.name);
             let name: String = self.name.chars().take(128).collect();
             RpcError::invalid_params(format!("Unknown tool: {name}"))
         })
