@@ -101,6 +101,7 @@ pub(crate) fn policy(plugin: PluginConfig) -> Policy {
         drain_ms: plugin.drain_ms,
         drain_then: plugin.drain_then,
         quarantine_after: plugin.quarantine_after,
+        canary: plugin.canary,
         source: plugin_source(plugin),
     }
 }

@@ -64,7 +64,7 @@ pub(super) fn read(file: File<'_>, base: &mut Layer<'_>, report: &mut Report) ->
             other => {
                 let place = reader.place(name.span().start);
                 let known = "[server], [limits], [call], [compile], [log], [audit], [sources], [[trust]], [[plugin]] and \
-                             [tenant.NAME]";
+                     [tenant.NAME]";
                 reader.report.add(&place, format!("{other}: no such section; there are {known}"));
             }
         }
@@ -130,7 +130,7 @@ impl Reader<'_> {
         }
     }
 
-    /// `[server]`, `[limits]`, `[call]`, `[compile]`, `[log]`, `[sources]`.
+    /// The sections whose keys are in the table of keys.
     fn fixed_section(&mut self, section: &str, node: &Node<'_>, base: &mut Layer<'_>) {
         let Some(table) = self.table(section, node) else { return };
         for (name, node) in table {

@@ -165,6 +165,24 @@ fn a_plugin_says_how_it_may_change() {
 }
 
 #[test]
+fn a_canary_has_bounds() {
+    let text = "[[plugin]]\nfile='a'\n[plugin.canary]\nfault_percent_max=1\nlatency_percent_max=150\nwindow_ms=60000\ncalls_min=50";
+    let bounds = load(text).unwrap().plugins[0].canary;
+    assert_eq!((bounds.fault_percent_max, bounds.latency_percent_max), (1, 150));
+    assert_eq!((bounds.window_ms, bounds.calls_min), (60_000, 50));
+    for (line, why) in [
+        ("canary = { fault_percent_max = 101 }", "to 100"),
+        ("canary = { latency_percent_max = 99 }", "at least 1"),
+        ("canary = { window_ms = 0 }", "at least a millisecond"),
+        ("canary = { calls_min = 0 }", "at least one call"),
+        ("canary = { percent = 5 }", "no such key"),
+        ("canary = 5", "table"),
+    ] {
+        refused_once(&format!("[[plugin]]\nfile='a'\n{line}"), "etc/bulkhead.toml:3:", why);
+    }
+}
+
+#[test]
 fn a_function_of_a_stranger_is_presented_by_the_operator() {
     let config = load(
         "[[plugin]]\nfile='a'\n[plugin.tool.\"a.b.c\"]\ntitle='T'\ndescription='D'\ncpu_ms=5\n\

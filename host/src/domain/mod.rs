@@ -9,6 +9,7 @@ pub mod lifecycle;
 pub mod limits;
 pub mod offer;
 pub mod requestor;
+pub mod route;
 pub mod task;
 pub mod tool;
 pub mod uri_template;

@@ -10,7 +10,10 @@ use serde::{Deserialize, Serialize};
 
 use super::Provenance;
 use crate::domain::UnixMs;
+use crate::domain::requestor::TenantId;
+use crate::domain::route::Route;
 use crate::store::{self, RowKind, RowState, RowStore};
+use crate::tasks::Bounds;
 
 /// Rows that are read at once.
 const PAGE_ROWS: usize = 1_000;
@@ -18,6 +21,7 @@ const PAGE_ROWS: usize = 1_000;
 const SEPARATOR: u8 = 0;
 const VERSION: u8 = b'v';
 const ACCEPTED: u8 = b't';
+const CANARY_ACCEPTED: u8 = b'c';
 
 /// A component's SHA-256.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -70,8 +74,45 @@ pub(super) struct Head {
     pub(super) previous: Option<Digest>,
     /// It came by way of the configuration, and goes with its entry there.
     pub(super) configured: bool,
+    /// What a part of the requestors gets instead.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) canary: Option<CanaryRow>,
     /// Grows with every change of anything below the name.
     changes: u64,
+}
+
+/// A version that a part of the requestors gets.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct CanaryRow {
+    pub(super) version: Digest,
+    pub(super) since: UnixMs,
+    /// Hundredths of a percent.
+    pub(super) share: u16,
+    pub(super) tenants: Vec<Tenant>,
+    pub(super) bounds: Bounds,
+}
+
+/// A tenant, with the name that people know it by.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tenant {
+    pub name: String,
+    /// As [`TenantId`] writes itself.
+    pub id: String,
+}
+
+impl CanaryRow {
+    /// Who gets it.
+    pub(super) fn route(&self, plugin: &str) -> Route {
+        let tenants = self.tenants.iter().filter_map(|tenant| TenantId::parse(&tenant.id)).collect();
+        Route::new(plugin, &self.version.0, self.share, tenants)
+    }
+}
+
+/// Why the host took a version out of service by itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TakenBack {
+    pub at: UnixMs,
+    pub why: String,
 }
 
 /// One version.
@@ -95,6 +136,9 @@ pub(super) struct Version {
     pub(super) left_at: Option<UnixMs>,
     /// When its last call had ended.
     pub(super) retired_at: Option<UnixMs>,
+    /// Set until it is switched to again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) taken_back: Option<TakenBack>,
 }
 
 /// Where a version stands.
@@ -107,6 +151,8 @@ pub enum Stage {
     Checked,
     /// New calls go to it.
     Active,
+    /// New calls of a part of the requestors go to it.
+    Canary,
     /// Calls that began with it go on.
     Draining,
     /// Nothing runs on it any more; it can be switched to.
@@ -122,6 +168,8 @@ pub(super) struct Entry {
     pub(super) versions: BTreeMap<Digest, Version>,
     /// The accepted definition of each tool, also of those that are gone.
     pub(super) accepted: BTreeMap<String, Digest>,
+    /// The same for the canary, where one was begun.
+    canary_accepted: BTreeMap<String, Digest>,
 }
 
 impl Version {
@@ -152,11 +200,45 @@ impl Entry {
         let version = self.versions.get(digest)?;
         Some(match (self.head.active, version.left_at, version.retired_at, version.checked_at) {
             (Some(active), ..) if active == *digest => Stage::Active,
+            _ if self.is_canary(digest) => Stage::Canary,
             (_, Some(_), None, _) => Stage::Draining,
             (_, Some(_), Some(_), _) => Stage::Retired,
             (.., Some(_)) => Stage::Checked,
             _ => Stage::Staged,
         })
+    }
+
+    pub(super) fn is_canary(&self, digest: &Digest) -> bool {
+        self.head.canary.as_ref().is_some_and(|canary| canary.version == *digest)
+    }
+
+    /// What was accepted as the definition of a tool, for this version.
+    pub(super) fn accepted_for(&self, digest: &Digest, tool: &str) -> Option<&Digest> {
+        let own = self.is_canary(digest).then(|| self.canary_accepted.get(tool)).flatten();
+        own.or_else(|| self.accepted.get(tool))
+    }
+
+    /// Accepts definitions of tools of a version.
+    pub(super) fn accept(&mut self, digest: &Digest, hashes: impl Iterator<Item = (String, [u8; 32])>) {
+        let accepted = if self.is_canary(digest) { &mut self.canary_accepted } else { &mut self.accepted };
+        accepted.extend(hashes.map(|(tool, hash)| (tool, Digest(hash))));
+    }
+
+    /// Gives a version to a part of the requestors. What is accepted of it stays its own until it is active.
+    pub(super) fn begin_canary(&mut self, canary: CanaryRow) {
+        if let Some(version) = self.versions.get_mut(&canary.version) {
+            (version.left_at, version.retired_at, version.taken_back) = (None, None, None);
+        }
+        self.head.canary = Some(canary);
+    }
+
+    /// Takes the canary back; its calls drain.
+    pub(super) fn end_canary(&mut self, why: Option<String>, now: UnixMs) {
+        self.canary_accepted.clear();
+        let gone = self.head.canary.take().and_then(|canary| self.versions.get_mut(&canary.version));
+        if let Some(version) = gone {
+            (version.left_at, version.taken_back) = (Some(now), why.map(|why| TakenBack { at: now, why }));
+        }
     }
 
     /// Makes a version the active one, or none; the one before it begins to drain.
@@ -168,8 +250,13 @@ impl Entry {
             self.head.previous = Some(before);
         }
         self.head.active = digest;
+        if digest.is_some_and(|digest| self.is_canary(&digest)) {
+            self.head.canary = None;
+            self.accepted.append(&mut self.canary_accepted);
+        }
         if let Some(version) = digest.and_then(|digest| self.versions.get_mut(&digest)) {
             (version.activated_at, version.left_at, version.retired_at) = (Some(now), None, None);
+            version.taken_back = None;
         }
     }
 
@@ -179,8 +266,10 @@ impl Entry {
         for (digest, version) in &self.versions {
             rows.insert(key(name, VERSION, &digest.0), encode(version)?);
         }
-        for (tool, hash) in &self.accepted {
-            rows.insert(key(name, ACCEPTED, tool.as_bytes()), hash.0.to_vec());
+        for (kind, accepted) in [(ACCEPTED, &self.accepted), (CANARY_ACCEPTED, &self.canary_accepted)] {
+            for (tool, hash) in accepted {
+                rows.insert(key(name, kind, tool.as_bytes()), hash.0.to_vec());
+            }
         }
         Ok(rows)
     }
@@ -198,6 +287,8 @@ fn encode(value: &impl Serialize) -> Result<Vec<u8>, store::Error> {
 #[derive(Debug, Default)]
 pub(super) struct Book {
     entries: BTreeMap<String, Entry>,
+    /// A change was reported as failed: the store may hold it, or one of somebody else, and what runs here may be another version.
+    pub(super) in_doubt: bool,
 }
 
 /// A change that nobody has seen yet: what becomes of each plugin that it touches.
@@ -234,7 +325,7 @@ impl Book {
                 })?;
             }
             if is_last {
-                return Ok(Self { entries });
+                return Ok(Self { entries, in_doubt: false });
             }
         }
     }
@@ -281,8 +372,9 @@ impl Book {
             next.push((name, entry));
         }
         if let Err(error) = store.change_rows(RowKind::Plugin, expected, changes).await {
+            self.in_doubt = true;
             match Self::read(store).await {
-                Ok(again) => *self = again,
+                Ok(again) => *self = Self { in_doubt: true, ..again },
                 Err(again) => {
                     tracing::warn!(error = %again, "the plugins in the store cannot be read again");
                     return Err(error);
@@ -297,6 +389,8 @@ impl Book {
                 return Err(error);
             }
             tracing::warn!(%error, "a change of plugins was reported as failed, but it is in the store");
+            // Whoever made it goes on as if it had not been reported.
+            self.in_doubt = false;
             return Ok(());
         }
         for (name, entry) in next {
@@ -323,9 +417,10 @@ fn take(entries: &mut BTreeMap<String, Entry>, key: &[u8], value: Vec<u8>) -> Op
             let version = serde_json::from_slice(&value).ok()?;
             entry.versions.insert(Digest(digest.try_into().ok()?), version);
         }
-        Some((&ACCEPTED, tool)) => {
+        Some((kind @ (&ACCEPTED | &CANARY_ACCEPTED), tool)) => {
             let hash = Digest(value.as_slice().try_into().ok()?);
-            entry.accepted.insert(std::str::from_utf8(tool).ok()?.to_owned(), hash);
+            let accepted = if *kind == ACCEPTED { &mut entry.accepted } else { &mut entry.canary_accepted };
+            accepted.insert(std::str::from_utf8(tool).ok()?.to_owned(), hash);
         }
         // Of a newer host: it is kept as it is.
         Some(_) => {}

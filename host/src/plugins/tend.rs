@@ -21,9 +21,9 @@ const RETIRED_KEPT: usize = 8;
 const RETIRED_KEPT_MS: UnixMs = 3_600_000;
 
 impl Plugins {
-    /// Looks after versions that drain and lists that change, until dropped.
+    /// Looks after versions that drain, lists that change and canaries that fail, until dropped.
     pub async fn tend(&self) {
-        tokio::join!(self.tend_versions(), self.tend_lists());
+        tokio::join!(self.tend_versions(), self.tend_lists(), self.tend_canaries());
     }
 
     async fn tend_versions(&self) {
@@ -64,7 +64,7 @@ impl Plugins {
     pub(super) async fn look(&self) -> Result<bool, Error> {
         let inner = &self.inner;
         // Until the end: a switch in between could make a version active again whose calls are ended here.
-        let mut state = inner.state.lock().await;
+        let mut state = self.settled().await?;
         let tasks = inner.calls.tasks().await?;
         let now = inner.clock.now();
         let (mut drains, mut overdue, mut old) = (false, Vec::new(), Vec::new());
@@ -73,7 +73,7 @@ impl Plugins {
             pinned.extend(entry.head.previous.map(|digest| version(name, digest)));
             for (digest, since) in draining(entry) {
                 let version = version(name, digest);
-                // After a conflict the book may know of a switch that was not published here.
+                // Of a plugin that is pinned the book knows another version.
                 if state.runs(&version) {
                     continue;
                 }

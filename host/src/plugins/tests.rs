@@ -67,6 +67,7 @@ fn policy() -> Policy {
         drain_ms: 0,
         drain_then: DrainThen::Wait,
         quarantine_after: 0,
+        canary: Bounds::default(),
     }
 }
 

@@ -21,8 +21,7 @@ use super::wire::{RelatedTask, level, level_name};
 use crate::domain::call::{ClientFeatures, LogLevel, Question};
 use crate::domain::requestor::{Requestor, RequestorId, TenantId};
 use crate::domain::task::TaskId;
-use crate::runtime::ListKind;
-use crate::tasks::ListGenerations;
+use crate::runtime::{ListGenerations, ListKind};
 
 /// What of a client's name and version is kept.
 const CLIENT_TEXT_CHARS_MAX: usize = 200;
@@ -30,7 +29,7 @@ const CLIENT_TEXT_CHARS_MAX: usize = 200;
 const EXPECTED_MAX: usize = 256;
 
 /// The lists that a client can know.
-pub(crate) const LIST_KINDS: [ListKind; 3] = [ListKind::Tools, ListKind::Resources, ListKind::Prompts];
+pub(crate) const LIST_KINDS: [ListKind; 3] = ListKind::ALL;
 
 /// A negotiated revision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

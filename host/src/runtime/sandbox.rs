@@ -28,13 +28,14 @@ use super::inspect::hex;
 use super::kept::Kept;
 use super::limits::EVENTS_QUEUED_MAX;
 use super::load::{self, LoadError, LoadedPlugin, PluginSource};
-use super::published::{Published, lists_that_differ};
+use super::published::{Canary, Published};
 use super::{
     CallEvent, CallSpec, Catalog, Control, Executor, Library, ListKind, Running, Shared, StartError, StopOnDrop,
     ToolEntry,
 };
 use crate::domain::call::CallError;
 use crate::domain::limits::CompileLimits;
+use crate::domain::route::Route;
 use crate::domain::task::PluginVersion;
 
 /// Instances beside the running ones: calls that wait for answers or sleep keep theirs.
@@ -56,6 +57,18 @@ pub struct SandboxConfig {
     pub io: tokio::runtime::Handle,
     /// Reads the host's environment, for grants of its keys.
     pub environment: fn(&str) -> Option<String>,
+}
+
+/// What came of publishing.
+#[derive(Debug)]
+pub struct Exchanged {
+    /// What is offered now.
+    pub plugins: Vec<LoadedPlugin>,
+    pub canaries: Vec<Canary>,
+    /// The lists in which some clients see a difference.
+    pub lists: Vec<ListKind>,
+    /// What was left out because it offers what another one offers.
+    pub refused: Vec<LoadError>,
 }
 
 /// Why there is no sandbox.
@@ -132,9 +145,11 @@ impl Sandbox {
         &self.kept
     }
 
-    /// What keeps these plugins from being offered together.
-    pub fn clashes(&self, plugins: &[LoadedPlugin]) -> Vec<LoadError> {
-        clash::accept(plugins.to_vec()).1
+    /// What keeps these plugins from being offered together, in whichever of the canaries somebody is.
+    pub fn clashes(&self, plugins: &[LoadedPlugin], canaries: &[Canary]) -> Vec<LoadError> {
+        let (accepted, mut refused) = clash::accept(plugins.to_vec());
+        refused.extend(clash::accept_canaries(&accepted, canaries.to_vec()).1);
+        refused
     }
 
     /// Makes these plugins, and no others, the ones that can be called; the order decides about clashes. Calls and tasks of
@@ -143,16 +158,27 @@ impl Sandbox {
     /// Gives back the lists in which clients see a difference, and the plugins that were left out because they offer what another
     /// one offers.
     pub fn publish(&self, plugins: Vec<LoadedPlugin>) -> (Vec<ListKind>, Vec<LoadError>) {
-        let (accepted, refused) = clash::accept(plugins);
-        let tools = accepted.iter().flat_map(|plugin| plugin.tools.iter().cloned()).collect();
-        let offers = accepted.iter().map(|plugin| plugin.offers.clone());
+        let published = self.publish_with(plugins, Vec::new());
+        (published.lists, published.refused)
+    }
+
+    /// The same with versions that a part of the requestors gets; each of a plugin that is there.
+    pub fn publish_with(&self, plugins: Vec<LoadedPlugin>, canaries: Vec<Canary>) -> Exchanged {
+        let (plugins, mut refused) = clash::accept(plugins);
+        let (canaries, clashing) = clash::accept_canaries(&plugins, canaries);
+        refused.extend(clashing);
         // What was withdrawn once may be offered again.
-        for plugin in &accepted {
+        for plugin in plugins.iter().chain(canaries.iter().map(|canary| &canary.plugin)) {
             plugin.plugin.presence.withdrawn.send_replace(false);
         }
-        let catalog = Arc::new(Catalog::new(tools).with(offers));
-        let before = self.published.rcu(|published| published.exchanged(&catalog, &accepted));
-        (lists_that_differ(&before.catalog, &catalog), refused)
+        let before = self.published.rcu(|published| published.exchanged(&plugins, &canaries));
+        let lists = self.published.load().catalogs.lists_that_differ(&before.catalogs);
+        Exchanged { plugins, canaries, lists, refused }
+    }
+
+    /// Notes that the resources of a version are others now. Its plugin alone knows which.
+    pub fn resources_differ(&self, version: &PluginVersion) {
+        self.published.rcu(|published| published.with_other_resources(version));
     }
 
     /// Tells on which terms versions of a plugin run that is not published, because calls of it may be left.
@@ -219,7 +245,11 @@ impl Sandbox {
 
 impl Executor for Sandbox {
     fn catalog(&self) -> Arc<Catalog> {
-        Arc::clone(&self.published.load().catalog)
+        Arc::clone(self.published.load().catalogs.base())
+    }
+
+    fn catalog_for(&self, takes_part: &dyn Fn(&Route) -> bool) -> Arc<Catalog> {
+        Arc::clone(self.published.load().catalogs.choose(takes_part))
     }
 
     fn tool<'a>(&'a self, version: &'a PluginVersion, name: &'a str) -> BoxFuture<'a, Option<Arc<ToolEntry>>> {

@@ -236,12 +236,12 @@ async fn live(
     occupancy: Occupancy,
     wait: Wait,
 ) -> Option<(Result<TaskOutput, CallError>, Occupancy)> {
-    let (started_at, plugin) = (inner.clock.now(), started.plugin.clone());
+    let (started_at, plugin, busy_before) = (inner.clock.now(), started.plugin.clone(), occupancy.busy());
     let live = Live::new(inner.clone(), run.clone(), task.clone(), started, occupancy, wait);
     let (result, occupancy) = live.until_over().await?;
-    let (now, label) = (inner.clock.now(), task.work.label());
-    inner.breakers.ended(&task.requestor, &plugin, label, &result, now);
-    inner.durations.learn(&task.requestor, label, now.saturating_sub(started_at));
+    let (busy, label) = (occupancy.busy().saturating_sub(busy_before), task.work.label());
+    inner.call_ended(&task.requestor, &plugin, label, &result, busy);
+    inner.durations.learn(&task.requestor, label, inner.clock.now().saturating_sub(started_at));
     Some((result, occupancy))
 }
 

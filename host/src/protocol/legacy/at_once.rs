@@ -18,6 +18,7 @@ use crate::protocol::exchange::talk;
 use crate::protocol::jsonrpc::{self, error_response};
 use crate::protocol::sep1686::{Wish, id_in_use};
 use crate::protocol::{Exchange, idempotency};
+use crate::runtime::Catalog;
 use crate::tasks::{self, Job};
 
 /// Starts the exchange.
@@ -25,9 +26,10 @@ pub(super) fn answer(method: Method, name: &str, request: Request<'_>, wish: Wis
     let asked = asked(name, request.params)?;
     let params = request.params.map(ToOwned::to_owned);
     let (shared, session, id) = (Arc::clone(request.shared), Arc::clone(request.session), request.id);
+    let catalog = request.catalog;
     Ok(talk(|outlet| async move {
         let augmented = Augmented { shared, session, outlet, id, wish };
-        match augmented.answer(method, asked, params).await {
+        match augmented.answer(method, asked, catalog, params).await {
             Ok(response) => response,
             Err(error) => Some(error_response(Some(&augmented.id), &error)),
         }
@@ -57,13 +59,14 @@ impl Augmented {
         &self,
         method: Method,
         asked: Json,
+        catalog: Arc<Catalog>,
         params: Option<Box<RawValue>>,
     ) -> Result<Option<String>, RpcError> {
         let found = self.found(&asked).await?;
         if let Some(task) = found.filter(|_| !acts_on_its_session(method)) {
             return Ok(Some(self.announced(&task).response(&self.id, &task).await));
         }
-        let Some(response) = self.dispatched(method, params.as_deref()).await? else { return Ok(None) };
+        let Some(response) = self.dispatched(method, catalog, params.as_deref()).await? else { return Ok(None) };
         #[derive(Deserialize)]
         struct Response {
             result: Option<Box<RawValue>>,
@@ -91,9 +94,14 @@ impl Augmented {
     }
 
     /// The response that the request has without a wish. `None`: it was cancelled.
-    async fn dispatched(&self, method: Method, params: Option<&RawValue>) -> Result<Option<String>, RpcError> {
+    async fn dispatched(
+        &self,
+        method: Method,
+        catalog: Arc<Catalog>,
+        params: Option<&RawValue>,
+    ) -> Result<Option<String>, RpcError> {
         let (shared, session) = (&self.shared, &self.session);
-        let mut exchange = dispatch(method, Request { shared, session, id: self.id.clone(), params })?;
+        let mut exchange = dispatch(method, Request { shared, session, catalog, id: self.id.clone(), params })?;
         while let Some(frame) = exchange.next().await {
             if frame.last {
                 return Ok(Some(frame.message));

@@ -132,6 +132,8 @@ impl Method {
 struct Request<'a> {
     shared: &'a Arc<Shared>,
     session: &'a Arc<Session>,
+    /// What is offered to the requestor, for the whole of the request.
+    catalog: Arc<Catalog>,
     id: RequestId,
     params: Option<&'a RawValue>,
 }
@@ -158,13 +160,14 @@ pub(super) fn request(
             _ => session_required(Some(&id)),
         };
     };
+    let catalog = shared.tasks.catalog(session.requestor());
     let method = method
         .filter(|method| method.exists_for(&session.settled))
-        .filter(|method| offers::is_offered(*method, &shared.tasks.catalog()));
+        .filter(|method| offers::is_offered(*method, &catalog));
     let Some(method) = method else {
         return answer(&id, &RpcError::method_not_found(format!("Method not found: {}", readable(name))));
     };
-    let request = Request { shared, session, id: id.clone(), params };
+    let request = Request { shared, session, catalog, id: id.clone(), params };
     let wish = match method {
         Method::ToolsCall => Ok(None),
         _ if method.takes_a_wish() => Wish::of(params),

@@ -40,11 +40,11 @@ pub(super) fn list(request: &Request<'_>) -> Result<Exchange, RpcError> {
         Some(cursor) => Some(cursor::open(key, METHOD, requestor, &cursor).ok_or_else(bad_cursor)?),
         None => None,
     };
-    session.saw(ListKind::Tools, *shared.tasks.catalog_changes().borrow());
-    let catalog = shared.tasks.catalog();
+    session.saw(ListKind::Tools, request.catalog.lists());
     let modern_fields = session.settled.version.has_tasks();
     // A tool that runs only as a task cannot be called where there are no tasks.
-    let mut left = catalog
+    let mut left = request
+        .catalog
         .tools()
         .iter()
         .map(|entry| &entry.tool)
@@ -185,8 +185,7 @@ impl Manner {
 pub(super) fn call(request: Request<'_>) -> Result<Exchange, RpcError> {
     let params: CallParams<'_> = jsonrpc::params(request.params)?;
     let session = request.session;
-    let tool = request.shared.tasks.catalog();
-    let tool = tool.get(&params.name).ok_or_else(|| {
+    let tool = request.catalog.get(&params.name).ok_or_else(|| {
         request.shared.tasks.note_unknown_tool(session.requestor(), &params.name);
         RpcError::invalid_params(format!("Unknown tool: {}", readable(&params.name)))
     })?;

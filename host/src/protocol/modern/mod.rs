@@ -34,6 +34,7 @@ use super::exchange::answered;
 use super::jsonrpc::{Message, RequestId, error_response, response};
 use super::{Declared, Exchange, Frame, Peer, ProtocolOptions, Received, Rejection, Shared, VERSIONS};
 use crate::domain::requestor::Requestor;
+use crate::runtime::Catalog;
 use connection::InFlight;
 use meta::Client;
 use rounds::Rounds;
@@ -154,6 +155,8 @@ impl State {
 struct Request<'a> {
     shared: &'a Arc<Shared>,
     requestor: Requestor,
+    /// What is offered to the requestor, for the whole of the request.
+    catalog: Arc<Catalog>,
     id: RequestId,
     client: Client,
     declared: Option<&'a Declared>,
@@ -192,7 +195,8 @@ fn request(
     if meta.version != VERSION {
         return Err(RpcError::unsupported_version(&VERSIONS, &meta.version));
     }
-    let method = method.filter(|method| offers::is_offered(*method, &shared.tasks.catalog()));
+    let catalog = shared.tasks.catalog(&peer.requestor);
+    let method = method.filter(|method| offers::is_offered(*method, &catalog));
     let method = method.ok_or_else(|| RpcError::unknown_method(name))?;
     let client = meta.client()?;
     method.check_capabilities(&client)?;
@@ -201,7 +205,7 @@ fn request(
         None => None,
     };
     let (declared, connection) = (peer.declared.as_ref(), peer.connection.as_ref());
-    let request = Request { shared, requestor: peer.requestor, id, client, declared, connection, params };
+    let request = Request { shared, requestor: peer.requestor, catalog, id, client, declared, connection, params };
     let exchange = match method {
         Method::Discover => Ok(discover::discover(&request)),
         Method::ToolsList => tools::list(&request),

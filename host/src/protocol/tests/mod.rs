@@ -18,7 +18,6 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use serde_json::{Value, json};
 
-use super::session::LIST_KINDS;
 use super::*;
 use crate::domain::limits::Limits;
 use crate::domain::requestor::{RequestorId, TenantId};
@@ -121,6 +120,12 @@ impl World {
             world_on(self.store.clone(), self.clock.clone(), 10_000, |guests| guest::Scripted::offering(guests, 2));
         world.tasks.recover().await.unwrap();
         world
+    }
+
+    /// Makes every list another one.
+    fn change_lists(&self) {
+        self.guests.lists.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        self.tasks.lists_changed();
     }
 
     async fn receive(&self, peer: Peer, message: &str) -> Received {

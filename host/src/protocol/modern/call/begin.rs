@@ -22,7 +22,7 @@ use crate::protocol::digest::digest;
 use crate::protocol::error::RpcError;
 use crate::protocol::exchange::talk;
 use crate::protocol::{Declared, Exchange, Shared, arguments, jsonrpc};
-use crate::runtime::ToolEntry;
+use crate::runtime::{Catalog, ToolEntry};
 use crate::tasks::{self, CallRequest};
 
 #[derive(Deserialize)]
@@ -70,6 +70,7 @@ pub(in super::super) fn call(request: Request<'_>) -> Result<Exchange, RpcError>
     let asked = Asked {
         shared: Arc::clone(request.shared),
         requestor: request.requestor,
+        catalog: request.catalog,
         client: request.client,
         declared: request.declared.cloned(),
         name: params.name,
@@ -98,6 +99,7 @@ pub(in super::super) fn call(request: Request<'_>) -> Result<Exchange, RpcError>
 struct Asked {
     shared: Arc<Shared>,
     requestor: Requestor,
+    catalog: Arc<Catalog>,
     client: Client,
     declared: Option<Declared>,
     name: String,
@@ -108,7 +110,7 @@ struct Asked {
 impl Asked {
     /// The tool as it is offered now.
     fn offered(&self) -> Result<Arc<ToolEntry>, RpcError> {
-        let offered = self.shared.tasks.catalog().get(&self.name).cloned();
+        let offered = self.catalog.get(&self.name).cloned();
         offered.ok_or_else(|| {
             self.shared.tasks.note_unknown_tool(&self.requestor, &self.name);
             let name: String = self.name.chars().take(128).collect();
@@ -140,7 +142,7 @@ impl Asked {
     }
 
     fn conversation(self, tool: &Arc<ToolEntry>) -> Result<Conversation, RpcError> {
-        let Self { shared, requestor, client, declared, name: _, arguments, fresh } = self;
+        let Self { shared, requestor, client, declared, name: _, arguments, fresh, catalog: _ } = self;
         if tool.tool.task_support == TaskSupport::Required {
             client.check_tasks()?;
         }
