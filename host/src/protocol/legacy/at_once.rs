@@ -12,6 +12,7 @@ use serde_json::value::RawValue;
 use super::augmented::{Augmented, origin};
 use super::{Method, Request, dispatch};
 use crate::domain::Json;
+use crate::domain::rights::Rights;
 use crate::domain::task::Task;
 use crate::protocol::error::RpcError;
 use crate::protocol::exchange::talk;
@@ -23,11 +24,11 @@ use crate::tasks::{self, Job};
 /// Starts the exchange.
 pub(super) fn answer(method: Method, name: &str, request: Request<'_>, wish: Wish) -> Result<Exchange, RpcError> {
     let asked = asked(name, request.params)?;
-    let params = request.params.map(ToOwned::to_owned);
+    let (params, rights) = (request.params.map(ToOwned::to_owned), request.rights.clone());
     let (shared, session, id) = (Arc::clone(request.shared), Arc::clone(request.session), request.id);
     Ok(talk(|outlet| async move {
         let augmented = Augmented { shared, session, outlet, id, wish };
-        match augmented.answer(method, asked, params).await {
+        match augmented.answer(method, asked, params, rights).await {
             Ok(response) => response,
             Err(error) => Some(error_response(Some(&augmented.id), &error)),
         }
@@ -58,12 +59,13 @@ impl Augmented {
         method: Method,
         asked: Json,
         params: Option<Box<RawValue>>,
+        rights: Rights,
     ) -> Result<Option<String>, RpcError> {
         let found = self.found(&asked).await?;
         if let Some(task) = found.filter(|_| !acts_on_its_session(method)) {
             return Ok(Some(self.announced(&task).response(&self.id, &task).await));
         }
-        let Some(response) = self.dispatched(method, params.as_deref()).await? else { return Ok(None) };
+        let Some(response) = self.dispatched(method, rights, params.as_deref()).await? else { return Ok(None) };
         #[derive(Deserialize)]
         struct Response {
             result: Option<Box<RawValue>>,
@@ -91,9 +93,14 @@ impl Augmented {
     }
 
     /// The response that the request has without a wish. `None`: it was cancelled.
-    async fn dispatched(&self, method: Method, params: Option<&RawValue>) -> Result<Option<String>, RpcError> {
+    async fn dispatched(
+        &self,
+        method: Method,
+        rights: Rights,
+        params: Option<&RawValue>,
+    ) -> Result<Option<String>, RpcError> {
         let (shared, session) = (&self.shared, &self.session);
-        let mut exchange = dispatch(method, Request { shared, session, id: self.id.clone(), params })?;
+        let mut exchange = dispatch(method, Request { shared, session, id: self.id.clone(), params, rights })?;
         while let Some(frame) = exchange.next().await {
             if frame.last {
                 return Ok(Some(frame.message));

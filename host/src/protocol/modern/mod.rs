@@ -34,6 +34,8 @@ use super::exchange::answered;
 use super::jsonrpc::{Message, RequestId, error_response, response};
 use super::{Declared, Exchange, Frame, Peer, ProtocolOptions, Received, Rejection, Shared, VERSIONS};
 use crate::domain::requestor::Requestor;
+use crate::domain::rights::{Need, Rights};
+use crate::protocol::rights;
 use connection::InFlight;
 use meta::Client;
 use rounds::Rounds;
@@ -154,6 +156,7 @@ impl State {
 struct Request<'a> {
     shared: &'a Arc<Shared>,
     requestor: Requestor,
+    rights: Rights,
     id: RequestId,
     client: Client,
     declared: Option<&'a Declared>,
@@ -201,7 +204,11 @@ fn request(
         None => None,
     };
     let (declared, connection) = (peer.declared.as_ref(), peer.connection.as_ref());
-    let request = Request { shared, requestor: peer.requestor, id, client, declared, connection, params };
+    if matches!(method, Method::TasksSteer | Method::TasksPause | Method::TasksResume) {
+        rights::check(&peer.rights, &[Need::Steer], || RpcError::unknown_method(name))?;
+    }
+    let rights = peer.rights.clone();
+    let request = Request { shared, requestor: peer.requestor, rights, id, client, declared, connection, params };
     let exchange = match method {
         Method::Discover => Ok(discover::discover(&request)),
         Method::ToolsList => tools::list(&request),
@@ -233,7 +240,7 @@ fn until_cancelled(exchange: Exchange, in_flight: InFlight) -> Exchange {
 
 /// A refusal as a response.
 fn refused(id: &RequestId, error: &RpcError) -> Frame {
-    Frame { message: error_response(Some(id), error), last: true, rejection: error.rejection }
+    Frame { message: error_response(Some(id), error), last: true, rejection: error.rejection.clone() }
 }
 
 /// A response, whatever it is.

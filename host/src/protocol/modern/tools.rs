@@ -1,9 +1,10 @@
-//! `tools/list`: the same for everybody, in the order of names.
+//! `tools/list`: what the requestor may call, in the order of names.
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use super::Request;
 use super::result::{Complete, Entries};
+use crate::domain::rights::Need;
 use crate::domain::tool::Tool;
 use crate::protocol::Exchange;
 use crate::protocol::cursor::{self, PAGE, Paged, bad_cursor};
@@ -18,6 +19,8 @@ const TTL_MS: u64 = 60_000;
 struct Page<'a> {
     tools: Vec<ToolView<'a>>,
     next_cursor: Option<String>,
+    /// Whether it is not the list of everybody.
+    is_own: bool,
 }
 
 impl Entries for Page<'_> {
@@ -25,7 +28,7 @@ impl Entries for Page<'_> {
         map.serialize_entry("tools", &self.tools)?;
         entry_if(map, "nextCursor", self.next_cursor.as_ref())?;
         map.serialize_entry("ttlMs", &TTL_MS)?;
-        map.serialize_entry("cacheScope", "public")
+        map.serialize_entry("cacheScope", if self.is_own { "private" } else { "public" })
     }
 }
 
@@ -62,11 +65,13 @@ pub(super) fn list(request: &Request<'_>) -> Result<Exchange, RpcError> {
         .tools()
         .iter()
         .map(|entry| &entry.tool)
+        .filter(|tool| request.rights.has(Need::Tool(&tool.name)))
         .filter(|tool| after.as_ref().is_none_or(|after| tool.name.as_bytes() > after.as_slice()));
     let tools: Vec<_> = left.by_ref().take(PAGE).map(ToolView).collect();
     let next_cursor = match (left.next(), tools.last()) {
         (Some(_), Some(last)) => cursor::seal(key, METHOD, requestor, last.0.name.as_bytes()),
         _ => None,
     };
-    Ok(answered(response(&request.id, &Complete::new(&request.shared.modern, Page { tools, next_cursor }))))
+    let is_own = request.rights.are_limited();
+    Ok(answered(response(&request.id, &Complete::new(&request.shared.modern, Page { tools, next_cursor, is_own }))))
 }
