@@ -464,6 +464,7 @@ fn an_issuer_is_configured_with_few_words() {
     refused("[[auth.issuer]]\nissuer = 'https://login.example.com'\ntenant = 'b'", "there twice");
     refused("[[auth.scope]]\ntools = ['x']", "auth.scope.name: missing");
     refused("[[auth.scope]]\nname = 'a b'", "is no scope");
+    refused("[[auth.scope]]\nname = 'offline_access'", "between clients and their issuer");
     let problems = load(&format!("{ISSUER}\n[[auth.scope]]\nname = 'a'\nincludes = ['b']")).unwrap_err();
     assert!(problems[0].contains("includes \"b\""), "{problems:?}");
     refused_once("[auth]\nresource = 'https://a/mcp/'", "etc/bulkhead.toml:2: auth.resource", "slash");

@@ -34,6 +34,8 @@ use super::exchange::answered;
 use super::jsonrpc::{Message, RequestId, error_response, response};
 use super::{Declared, Exchange, Frame, Peer, ProtocolOptions, Received, Rejection, Shared, VERSIONS};
 use crate::domain::requestor::Requestor;
+use crate::domain::rights::{Need, Rights};
+use crate::protocol::rights;
 use crate::runtime::Catalog;
 use connection::InFlight;
 use meta::Client;
@@ -157,6 +159,7 @@ struct Request<'a> {
     requestor: Requestor,
     /// What is offered to the requestor, for the whole of the request.
     catalog: Arc<Catalog>,
+    rights: Rights,
     id: RequestId,
     client: Client,
     declared: Option<&'a Declared>,
@@ -205,7 +208,12 @@ fn request(
         None => None,
     };
     let (declared, connection) = (peer.declared.as_ref(), peer.connection.as_ref());
-    let request = Request { shared, requestor: peer.requestor, catalog, id, client, declared, connection, params };
+    if matches!(method, Method::TasksSteer | Method::TasksPause | Method::TasksResume) {
+        rights::check(&peer.rights, &[Need::Steer], || RpcError::unknown_method(name))?;
+    }
+    let rights = peer.rights.clone();
+    let request =
+        Request { shared, requestor: peer.requestor, catalog, rights, id, client, declared, connection, params };
     let exchange = match method {
         Method::Discover => Ok(discover::discover(&request)),
         Method::ToolsList => tools::list(&request),
@@ -237,7 +245,7 @@ fn until_cancelled(exchange: Exchange, in_flight: InFlight) -> Exchange {
 
 /// A refusal as a response.
 fn refused(id: &RequestId, error: &RpcError) -> Frame {
-    Frame { message: error_response(Some(id), error), last: true, rejection: error.rejection }
+    Frame { message: error_response(Some(id), error), last: true, rejection: error.rejection.clone() }
 }
 
 /// A response, whatever it is.
