@@ -7,8 +7,8 @@
 
 pub mod domain;
 
-pub mod outward;
 pub mod audit;
+pub mod outward;
 
 pub mod runtime;
 pub mod store;

@@ -6,7 +6,9 @@
 mod audit;
 mod authors;
 mod bad_input;
+mod canary;
 mod commands;
+mod compile;
 mod egress;
 mod hostile;
 mod interaction;
@@ -19,6 +21,8 @@ mod oauth;
 mod plugins;
 mod recovery;
 mod refusals;
+mod registry;
+mod registry_hostile;
 mod requirements;
 mod rust_client;
 mod rust_client_modern;

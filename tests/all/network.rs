@@ -10,8 +10,16 @@ use tests::{Host, Setup};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 const PAIRS: [(&str, &str, &[u8]); 2] = [
-    (include_str!("../harness/keys/host1.pem"), include_str!("../harness/keys/host1.key.pem"), include_bytes!("../harness/keys/root1.der")),
-    (include_str!("../harness/keys/host2.pem"), include_str!("../harness/keys/host2.key.pem"), include_bytes!("../harness/keys/root2.der")),
+    (
+        include_str!("../harness/keys/host1.pem"),
+        include_str!("../harness/keys/host1.key.pem"),
+        include_bytes!("../harness/keys/root1.der"),
+    ),
+    (
+        include_str!("../harness/keys/host2.pem"),
+        include_str!("../harness/keys/host2.key.pem"),
+        include_bytes!("../harness/keys/root2.der"),
+    ),
 ];
 
 fn put_pair(setup: &Setup, which: usize) {
@@ -33,8 +41,7 @@ fn trusting(which: usize) -> std::sync::Arc<rustls::ClientConfig> {
 
 /// Whether the host can be spoken to by somebody who trusts one of the two roots.
 async fn is_trusted(host: &Host, which: usize) -> bool {
-    let reach =
-        Reach { tls: trusting(which), named: Network::loopback().to_vec(), ms_max: 5_000, bytes_max: 1 << 16 };
+    let reach = Reach { tls: trusting(which), named: Network::loopback().to_vec(), ms_max: 5_000, bytes_max: 1 << 16 };
     let url = host.address("/healthz").parse().expect("an address");
     reach.get(&url).await.is_ok_and(|(status, _)| status == 200)
 }

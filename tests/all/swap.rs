@@ -214,3 +214,45 @@ async fn no_call_fails_and_none_is_on_a_wrong_version() {
     })
     .await;
 }
+
+/// The heap that a host gives back only now and then, and what its thread pools hold.
+const MEMORY_KIB_SPARE: u64 = 8 << 10;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thousand_switches_leave_memory_and_files_as_they_were() {
+    let setup = Setup::with(&["text"]).config("[limits]\nrequests_per_second = 100000");
+    let host = setup.start().await;
+    let first = command::json(&["plugin", "versions", "text"], &setup.data()).await;
+    let path = setup.path("text-2.wasm");
+    std::fs::write(&path, variant("text", DIFF[0], DIFF[1])).expect("the component is written");
+    let second =
+        command::json(&["plugin", "stage", &path.display().to_string(), "--name", "text"], &setup.data()).await;
+    let versions =
+        [&first["versions"][0]["version"], &second["version"]].map(|digest| digest.as_str().map(str::to_owned));
+    let control = Control::connect(&setup.data()).await.expect("the socket").expect("a host");
+    let client = Client::connect(&host).await;
+    let switches = rounds(1_000, 20_000);
+    let mut seen = Vec::new();
+    for switch in 1..=switches {
+        let to = usize::try_from(switch % 2).expect("0 or 1");
+        let targets = vec![PluginTarget { name: "text".to_owned(), version: versions[to].clone() }];
+        let done = control.execute(Command::PluginActivate { targets, accept: false }).await.expect("it is done");
+        assert_eq!(done["done"], true, "{done}");
+        if switch % 10 == 0 {
+            let said = client.tool("diff", json!({"before": "a", "after": "a"})).await.expect("no call fails");
+            assert_eq!(text(&said), DIFF[to], "after {switch} switches");
+        }
+        if switch % (switches / 5) == 0 {
+            seen.push(footprint(&host));
+        }
+    }
+    println!("{switches} switches, memory in KiB and open files after each fifth of them: {seen:?}");
+    // The first fifth fills the caches of the store and of the allocator.
+    let (memory_before, files_before) = seen[0];
+    for (memory, files) in &seen[1..] {
+        assert!(*files <= files_before + 4, "{files_before} open files became {files}");
+        assert!(*memory <= memory_before + MEMORY_KIB_SPARE, "{memory_before} KiB became {memory}");
+    }
+    let shown = command::json(&["plugin", "versions", "text"], &setup.data()).await;
+    assert_eq!(shown["versions"].as_array().map(Vec::len), Some(2), "{shown}");
+}

@@ -9,6 +9,7 @@ pub mod host;
 pub mod issuer;
 pub mod modern;
 pub mod place;
+pub mod registry;
 pub mod relay;
 pub mod schema;
 pub mod stdio;

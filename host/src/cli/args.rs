@@ -175,9 +175,19 @@ pub(crate) enum PluginCommand {
         #[arg(long)]
         accept: bool,
         #[command(flatten)]
+        canary: Box<CanaryArguments>,
+        #[command(flatten)]
         operate: OperateArguments,
     },
-    /// Switch back to the versions before the present ones
+    /// Make canaries the active versions, all of them at once
+    Promote {
+        /// The plugins
+        #[arg(value_name = "NAME", required = true)]
+        names: Vec<String>,
+        #[command(flatten)]
+        operate: OperateArguments,
+    },
+    /// Take canaries back, or switch back to the versions before the present ones
     Rollback {
         /// The plugins
         #[arg(value_name = "NAME", required = true)]
@@ -208,6 +218,31 @@ pub(crate) enum PluginCommand {
     Author(super::author::AuthorCommand),
 }
 
+/// Who gets a version that is tried beside the active one, and when it is taken back.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Canary (a part of the requestors gets the version)")]
+pub(crate) struct CanaryArguments {
+    /// So many of the requestors, always the same ones; more later keeps those who are in
+    #[arg(long = "canary", value_name = "PERCENT", value_parser = share)]
+    pub(crate) share: Option<u16>,
+    /// Everybody of this tenant; may be given more than once
+    #[arg(long = "tenant", value_name = "TENANT")]
+    pub(crate) tenants: Vec<String>,
+    /// Take it back when more of its calls break [default: 5, or the plugin's own; 100: never]
+    #[arg(long, value_name = "PERCENT")]
+    pub(crate) max_fault_percent: Option<u8>,
+    /// Take it back when the slowest twentieth of a tool's calls takes so many times as long as with the active version
+    /// [default: never, or the plugin's own; 0: never]
+    #[arg(long, value_name = "RATIO", value_parser = ratio)]
+    pub(crate) max_latency_ratio: Option<u32>,
+    /// How far back its calls count, such as 30s, 10m or 2h [default: 10m, or the plugin's own]
+    #[arg(long, value_name = "TIME", value_parser = duration_ms)]
+    pub(crate) window: Option<u64>,
+    /// Calls that it takes for a verdict [default: 20, or the plugin's own]
+    #[arg(long, value_name = "COUNT")]
+    pub(crate) min_calls: Option<u32>,
+}
+
 const SWITCH_HELP: &str = "Works with a running host (over DATA/control.sock) and without.\n\n\
     Exit code 4: refused, or it needs --accept; the reasons are printed, and nothing has changed.\n\n\
     Examples:\n  \
@@ -216,6 +251,8 @@ const SWITCH_HELP: &str = "Works with a running host (over DATA/control.sock) an
     bulkhead plugin update csv --activate\n  \
     bulkhead plugin stage csv.wasm && bulkhead plugin activate csv --accept\n  \
     bulkhead plugin activate csv@3f2a text@91c0\n  \
+    bulkhead plugin activate csv --canary 10% --tenant acme --max-latency-ratio 1.5\n  \
+    bulkhead plugin promote csv\n  \
     bulkhead plugin rollback csv";
 
 /// Show a component's tools, schemas, imports, wishes, digest and size.
@@ -451,6 +488,31 @@ pub(crate) enum AuditCommand {
     },
 }
 
+/// A share such as `10%` or `0.5`, in hundredths of a percent.
+fn share(text: &str) -> Result<u16, String> {
+    let hundredths = hundredths(text.strip_suffix('%').unwrap_or(text)).filter(|share| (1..=10_000).contains(share));
+    let wrong =
+        || "a share is a number of per cent above 0 and up to 100, with at most two digits behind the point".to_owned();
+    hundredths.and_then(|share| u16::try_from(share).ok()).ok_or_else(wrong)
+}
+
+/// A ratio such as `1.5`, in per cent.
+fn ratio(text: &str) -> Result<u32, String> {
+    hundredths(text)
+        .ok_or_else(|| "a ratio is a number such as 1.5, with at most two digits behind the point".to_owned())
+}
+
+/// A decimal number with at most two digits behind the point, times a hundred.
+fn hundredths(text: &str) -> Option<u32> {
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    if !digits(whole) || !digits(fraction) || fraction.len() > 2 {
+        return None;
+    }
+    let fraction: u32 = format!("{fraction:0<2}").parse().ok()?;
+    whole.parse::<u32>().ok()?.checked_mul(100)?.checked_add(fraction)
+}
+
 /// 30s, 15m, 12h, 90d.
 fn duration_ms(text: &str) -> Result<u64, String> {
     let wrong = || format!("{text:?} is not a time: write a number and s, m, h or d, like 90d");
@@ -465,7 +527,7 @@ fn duration_ms(text: &str) -> Result<u64, String> {
     };
     let number: u64 = number.parse().map_err(|_| wrong())?;
     let ms = number.checked_mul(unit_ms).ok_or_else(wrong)?;
-    if ms == 0 { Err("a token must be good for some time".to_owned()) } else { Ok(ms) }
+    if ms == 0 { Err("a time is longer than nothing".to_owned()) } else { Ok(ms) }
 }
 
 #[cfg(test)]
@@ -477,6 +539,17 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn shares_and_ratios_have_two_digits_behind_the_point() {
+        for (text, expected) in [("10%", 1_000), ("10", 1_000), ("0.5%", 50), ("0.05", 5), ("100%", 10_000)] {
+            assert_eq!(share(text), Ok(expected), "{text}");
+        }
+        for wrong in ["0", "0%", "100.01%", "-1", "+1", "1e2", "0.005", "%", ".", "1.", ""] {
+            assert!(share(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!((ratio("1.5"), ratio("0"), ratio("2")), (Ok(150), Ok(0), Ok(200)));
     }
 
     #[test]

@@ -15,7 +15,7 @@ use bulkhead::control::server::{Attach, AttachedReader, AttachedWriter, Server};
 use bulkhead::control::socket_path;
 use bulkhead::plugins::{self, Plugins};
 use bulkhead::protocol::{Protocol, ProtocolOptions};
-use bulkhead::runtime::{LoadError, Sandbox, SandboxConfig};
+use bulkhead::runtime::{CompilerMode, LoadError, Sandbox, SandboxConfig};
 use bulkhead::store::sled::{SledOptions, SledStore};
 use bulkhead::store::{self, RowKind, RowStore as _};
 use bulkhead::tasks::clock::{Clock, SystemClock};
@@ -68,6 +68,8 @@ pub(crate) fn sandbox(config: &Config, data: &Path) -> anyhow::Result<Arc<Sandbo
     Ok(Sandbox::new(SandboxConfig {
         data: data.to_owned(),
         calls_running_total: config.limits.calls_running_total,
+        compile: config.compile.clone(),
+        compiler: CompilerMode::Child,
         epoch_tick_ms: config.call.epoch_tick_ms,
         io: tokio::runtime::Handle::current(),
         environment: sources::variable,

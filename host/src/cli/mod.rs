@@ -12,6 +12,7 @@ mod inspect;
 mod logging;
 mod operate;
 mod plugins;
+mod registry;
 mod serve;
 mod show;
 mod signing;

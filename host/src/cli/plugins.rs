@@ -1,4 +1,4 @@
-//! `bulkhead plugin list|versions|add|stage|activate|rollback|remove|verify`.
+//! `bulkhead plugin list|versions|add|stage|activate|promote|rollback|remove|verify`.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -10,13 +10,13 @@ use bulkhead::control::client::Client;
 use bulkhead::control::operator::{HostOperator, Unattended};
 use bulkhead::control::plugins::Shelf;
 use bulkhead::control::{Command, Operator as _, PluginTarget};
-use bulkhead::plugins::{Options, Plugins};
+use bulkhead::plugins::{BoundsGiven, Options, Plugins};
 use bulkhead::sources::Source;
 use bulkhead::store::TaskStore as _;
 use bulkhead::tasks::clock::SystemClock;
 use serde_json::Value;
 
-use super::args::{OperateArguments, PluginCommand, SourceArguments};
+use super::args::{CanaryArguments, OperateArguments, PluginCommand, SourceArguments};
 use super::inspect::EXIT_REFUSED;
 use super::show::{cell, now, table, when};
 use super::upkeep::SledUpkeep;
@@ -45,14 +45,15 @@ pub(crate) async fn run(command: PluginCommand) -> anyhow::Result<ExitCode> {
             let text = if activate { updated } else { staged };
             answer(&operate, Command::PluginUpdate { name, activate, accept }, text).await
         }
-        PluginCommand::Activate { targets, accept, operate } => {
+        PluginCommand::Activate { targets, accept, canary, operate } => {
             let target = |text: &String| match text.split_once('@') {
                 Some((name, version)) => PluginTarget { name: name.to_owned(), version: Some(version.to_owned()) },
                 None => PluginTarget { name: text.clone(), version: None },
             };
             let targets = targets.iter().map(target).collect();
-            answer(&operate, Command::PluginActivate { targets, accept }, switched).await
+            answer(&operate, activation(targets, accept, *canary)?, switched).await
         }
+        PluginCommand::Promote { names, operate } => answer(&operate, Command::PluginPromote { names }, switched).await,
         PluginCommand::Rollback { names, operate } => {
             answer(&operate, Command::PluginRollback { names }, switched).await
         }
@@ -61,6 +62,25 @@ pub(crate) async fn run(command: PluginCommand) -> anyhow::Result<ExitCode> {
         }
         PluginCommand::Verify { name, operate } => answer(&operate, Command::PluginVerify { name }, verified).await,
     }
+}
+
+/// A switch for everybody, or a canary.
+fn activation(targets: Vec<PluginTarget>, accept: bool, canary: CanaryArguments) -> anyhow::Result<Command> {
+    let CanaryArguments { share, tenants, max_fault_percent, max_latency_ratio, window, min_calls } = canary;
+    let bounds = BoundsGiven {
+        fault_percent_max: max_fault_percent,
+        latency_percent_max: max_latency_ratio,
+        window_ms: window,
+        calls_min: min_calls,
+    };
+    if share.is_some() || !tenants.is_empty() {
+        return Ok(Command::PluginCanary { targets, share, tenants, bounds, accept });
+    }
+    anyhow::ensure!(
+        bounds == BoundsGiven::default(),
+        "bounds are for canaries: say who gets the version with --canary PERCENT or --tenant TENANT"
+    );
+    Ok(Command::PluginActivate { targets, accept })
 }
 
 /// Does it and shows what came of it. What was refused or needs the operator's word has an exit code of its own.
@@ -169,12 +189,44 @@ fn list(value: &Value) -> String {
         } else if health["requestors_kept_away"].as_u64().is_some_and(|count| count > 0) {
             lines.push(format!("{name}: kept from {} requestors for now", health["requestors_kept_away"]));
         }
-        let faults = items(health, "last_faults");
-        lines.extend(faults.map(|fault| {
-            format!("{name}: {} in {}: {}", when(&fault["at"], now), cell(&fault["tool"]), cell(&fault["reason"]))
-        }));
+        lines.extend(faults(&name, health, now));
+        lines.extend(canary(&name, plugin, now));
     }
     lines.join("\n")
+}
+
+fn faults(name: &str, health: &Value, now: u64) -> Vec<String> {
+    let line = |fault: &Value| {
+        format!("{name}: {} in {}: {}", when(&fault["at"], now), cell(&fault["tool"]), cell(&fault["reason"]))
+    };
+    items(health, "last_faults").map(line).collect()
+}
+
+/// What is tried beside the active version, and what was taken back.
+fn canary(name: &str, plugin: &Value, now: u64) -> Vec<String> {
+    let mut lines = Vec::new();
+    if let Some(canary) = plugin.get("canary").filter(|canary| canary.is_object()) {
+        let mut who: Vec<_> = items(canary, "tenants").map(|tenant| format!("tenant {}", cell(tenant))).collect();
+        if canary["percent"].as_f64().is_some_and(|percent| percent > 0.0) {
+            who.insert(0, format!("{} %", canary["percent"]));
+        }
+        let seen = match canary["seen"].as_object() {
+            Some(seen) => format!("{} calls lately, {} broke", seen["calls"], seen["faults"]),
+            None => "no calls are counted".to_owned(),
+        };
+        let since = when(&canary["since"], now);
+        lines.push(format!(
+            "{name}: canary {} for {} since {since}: {seen}",
+            digest(&canary["version"]),
+            who.join(", ")
+        ));
+        lines.extend(faults(&format!("{name} (canary)"), &canary["health"], now));
+    }
+    if let Some(gone) = plugin.get("taken_back").filter(|gone| gone.is_object()) {
+        let at = when(&gone["at"], now);
+        lines.push(format!("{name}: {} was taken back {at}: {}", digest(&gone["version"]), cell(&gone["why"])));
+    }
+    lines
 }
 
 fn versions(value: &Value) -> String {
@@ -195,7 +247,17 @@ fn versions(value: &Value) -> String {
         ]
     };
     let rows: Vec<_> = items(value, "versions").map(row).collect();
-    table(&["VERSION", "STATE", "TOOLS", "CALLS", "TASKS", "STAGED", "ACTIVE SINCE", "SIGNED BY", "ORIGIN"], &rows)
+    let mut lines = vec![table(
+        &["VERSION", "STATE", "TOOLS", "CALLS", "TASKS", "STAGED", "ACTIVE SINCE", "SIGNED BY", "ORIGIN"],
+        &rows,
+    )];
+    for version in items(value, "versions") {
+        if let Some(gone) = version.get("taken_back").filter(|gone| gone.is_object()) {
+            let at = when(&gone["at"], now);
+            lines.push(format!("{} was taken back {at}: {}", digest(&version["version"]), cell(&gone["why"])));
+        }
+    }
+    lines.join("\n")
 }
 
 fn staged(value: &Value) -> String {
@@ -209,7 +271,19 @@ fn staged(value: &Value) -> String {
 fn switched(value: &Value) -> String {
     let mut lines = Vec::new();
     for plugin in items(value, "plugins") {
-        lines.push(format!("{}: {} -> {}", cell(&plugin["name"]), digest(&plugin["from"]), digest(&plugin["to"])));
+        let turn = match plugin["turn"].as_str() {
+            Some("promoted") => " (promoted)",
+            Some("canary_begun" | "canary_changed") => " (canary)",
+            Some("canary_ended") => " (canary taken back)",
+            Some("taken_back") => " (taken back)",
+            _ => "",
+        };
+        lines.push(format!(
+            "{}: {} -> {}{turn}",
+            cell(&plugin["name"]),
+            digest(&plugin["from"]),
+            digest(&plugin["to"])
+        ));
         lines.extend(changes(&plugin["changes"]));
     }
     if value["done"] == Value::Bool(false) {

@@ -45,7 +45,7 @@ async fn serve(config: &Config) -> anyhow::Result<ExitCode> {
     let scheme = if certificate.is_some() { "https" } else { "http" };
     let server = http_server(config, &host, issuers, certificate).await?;
     say(format_args!("bulkhead: listening on {scheme}://{address}/mcp"));
-    tracing::info!(%address, data = %data.display(), tools = host.tasks.catalog().tools().len(), "serving");
+    tracing::info!(%address, data = %data.display(), tools = host.tasks.tools_offered(), "serving");
     let (stopped, when_stopped) = tokio::sync::oneshot::channel();
     let shutdown = async move {
         stop.await;

@@ -11,7 +11,8 @@ use bulkhead::domain::address::normal_host;
 use bulkhead::domain::limits::CallLimits;
 use bulkhead::plugins::{Policy, Wanted};
 use bulkhead::runtime::{PluginSource, Source, ToolPolicy};
-use bulkhead::sources::{self, Configured, Fetching, Intake, PublicKey, Rule, Trust};
+use bulkhead::sources::oci::Logins;
+use bulkhead::sources::{self, Configured, Fetching, Intake, Progress, PublicKey, Rule, Trust};
 
 use super::args::SourceArguments;
 
@@ -107,6 +108,8 @@ pub(crate) fn policy(plugin: PluginConfig) -> Policy {
         drain_ms: plugin.drain_ms,
         drain_then: plugin.drain_then,
         quarantine_after: plugin.quarantine_after,
+        canary: plugin.canary,
+        watch_switch_ms: plugin.watch_switch_ms,
         source: plugin_source(plugin),
     }
 }
@@ -129,20 +132,18 @@ pub(crate) fn wanted(config: &Config, intake: &Arc<Intake>) -> anyhow::Result<Ve
 
 /// What every component goes through.
 pub(crate) fn intake(config: &Config) -> anyhow::Result<Arc<Intake>> {
-    let rules = config.trust.iter().map(rule).collect::<anyhow::Result<_>>()?;
-    let fetching = Fetching {
-        component_bytes_max: config.sources.component_bytes_max,
-        fetch_max: Duration::from_millis(config.sources.fetch_ms_max),
-        private_hosts: config.sources.private_hosts.iter().map(|host| normal_host(host)).collect(),
-        roots: config.sources.roots.iter().map(PathBuf::from).collect(),
-    };
     let mut configured = HashMap::new();
     for plugin in &config.plugins {
         if let Some(name) = &plugin.name {
             configured.insert(name.clone(), (plugin.source.clone().absolute()?, plugin.sha256));
         }
     }
-    Ok(Arc::new(Intake::new(Trust::new(rules), fetching, configured)))
+    Ok(Arc::new(Intake::new(trust(config)?, fetching(config), configured)))
+}
+
+/// Whom components may come from.
+pub(crate) fn trust(config: &Config) -> anyhow::Result<Trust> {
+    config.trust.iter().map(rule).collect::<anyhow::Result<_>>().map(Trust::new)
 }
 
 fn rule(trust: &TrustConfig) -> anyhow::Result<Rule> {
@@ -154,6 +155,20 @@ fn rule(trust: &TrustConfig) -> anyhow::Result<Rule> {
     let folder = std::env::current_dir().context("the working folder cannot be named")?;
     let keys = trust.keys.iter().map(key).collect::<anyhow::Result<_>>()?;
     Ok(Rule { pattern: trust.pattern.clone().from_folder(&folder), keys })
+}
+
+/// How far a fetch may go.
+pub(crate) fn fetching(config: &Config) -> Fetching {
+    let hosts = |hosts: &[String]| hosts.iter().map(|host| normal_host(host)).collect();
+    Fetching {
+        component_bytes_max: config.sources.component_bytes_max,
+        fetch_max: Duration::from_millis(config.sources.fetch_ms_max),
+        private_hosts: hosts(&config.sources.private_hosts),
+        plain_http_hosts: hosts(&config.sources.plain_http_hosts),
+        roots: config.sources.roots.iter().map(PathBuf::from).collect(),
+        logins: Logins::of_environment(variable),
+        progress: Progress::default(),
+    }
 }
 
 /// A component by its file alone, with nothing granted.

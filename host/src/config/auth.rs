@@ -226,7 +226,9 @@ fn read_entry(reader: &mut Reader<'_>, table: &Table<'_>, entry: &mut Entry) {
             "client_secret_env" => entry.client_secret = reader.text(&path, node).map(SecretPlace::Variable),
             "client_secret" => reader.refuse(
                 node,
-                format!("{path}: secrets are not kept in the configuration; use client_secret_file or client_secret_env"),
+                format!(
+                    "{path}: secrets are not kept in the configuration; use client_secret_file or client_secret_env"
+                ),
             ),
             other => {
                 let numbers = NUMBERS.iter().zip(&mut entry.numbers);

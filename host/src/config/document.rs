@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::auth::{self, AuthConfig};
+use super::exposure::{self, TlsConfig};
 use super::keys::{self, Scope, Value};
 use super::layer::{self, Layer, Values};
 use super::plugin::{self, PluginEntry};
-use super::auth::{self, AuthConfig};
-use super::exposure::{self, TlsConfig};
 use super::trust::{self, TrustConfig};
 use super::{File, Place, Report};
 
@@ -60,7 +60,9 @@ pub(super) fn read(file: File<'_>, base: &mut Layer<'_>, report: &mut Report) ->
                 let tls = node.get_ref().as_table().and_then(|server| server.get("tls"));
                 parsed.tls = tls.and_then(|node| exposure::read_tls(&mut reader, node));
             }
-            "limits" | "call" | "log" | "audit" | "sources" => reader.fixed_section(name.get_ref(), node, base),
+            "limits" | "call" | "compile" | "log" | "audit" | "sources" => {
+                reader.fixed_section(name.get_ref(), node, base)
+            }
             "auth" => parsed.auth = auth::read(&mut reader, node),
             "plugin" => parsed.plugins = plugin::read(&mut reader, node),
             "trust" => parsed.trust = trust::read(&mut reader, node),
@@ -71,8 +73,8 @@ pub(super) fn read(file: File<'_>, base: &mut Layer<'_>, report: &mut Report) ->
             ),
             other => {
                 let place = reader.place(name.span().start);
-                let known = "[server], [auth], [limits], [call], [log], [audit], [sources], [[trust]], [[plugin]] and \
-                             [tenant.NAME]";
+                let known = "[server], [auth], [limits], [call], [compile], [log], [audit], [sources], [[trust]], [[plugin]] \
+                     and [tenant.NAME]";
                 reader.report.add(&place, format!("{other}: no such section; there are {known}"));
             }
         }
@@ -181,7 +183,7 @@ impl Reader<'_> {
         number
     }
 
-    /// `[server]`, `[limits]`, `[call]`, `[log]`, `[sources]`.
+    /// The sections whose keys are in the table of keys.
     fn fixed_section(&mut self, section: &str, node: &Node<'_>, base: &mut Layer<'_>) {
         let Some(table) = self.table(section, node) else { return };
         for (name, node) in table {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use super::{AuditConfig, LogConfig, ServerConfig, SourcesConfig};
 use crate::domain::address::Network;
-use crate::domain::limits::{CallLimits, Limits};
+use crate::domain::limits::{CallLimits, CompileLimits, Limits};
 
 /// What a number counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -403,6 +403,15 @@ section!(CALL, blank_call, CallLimits, "call", {
         "How often a computing guest gives way to others";
 });
 
+section!(COMPILE, blank_compile, CompileLimits, "compile", {
+    memory_bytes: bytes(2 * GIB, 256 * MIB, 64 * GIB), Host,
+        "Memory of the process that compiles one component";
+    cpu_ms: ms(120_000, 1_000, HOUR), Host,
+        "CPU time of that process, over all its threads; counted in whole seconds";
+    functions_max: count(200_000, 1, 1_000_000), Host,
+        "Functions of one component, over all its modules";
+});
+
 section!(LOG, blank_log, LogConfig, "log", {
     level: Kind::Text { default: "info", allowed: &["off", "error", "warn", "info", "debug", "trace"] }, Host,
         "What is logged: off, error, warn, info, debug or trace";
@@ -426,6 +435,8 @@ section!(SOURCES, blank_sources, SourcesConfig, "sources", {
         "How long fetching a component may take, its redirects and signatures included";
     private_hosts: Kind::List, Host,
         "Hosts (names or addresses) that components may be fetched from although their addresses are not public";
+    plain_http_hosts: Kind::List, Host,
+        "Hosts whose registries are spoken to over http, which anybody on the way can change; those on this machine always are";
     roots: Kind::List, Host,
         "Files with more certificates (PEM) that servers of components may be certified by";
 });
@@ -440,10 +451,11 @@ pub fn all() -> impl Iterator<Item = &'static Key> {
     let server = SERVER.iter().map(|bound| &bound.key);
     let limits = LIMITS.iter().map(|bound| &bound.key);
     let call = CALL.iter().map(|bound| &bound.key);
+    let compile = COMPILE.iter().map(|bound| &bound.key);
     let log = LOG.iter().map(|bound| &bound.key);
     let audit = AUDIT.iter().map(|bound| &bound.key);
     let sources = SOURCES.iter().map(|bound| &bound.key);
-    server.chain(limits).chain(call).chain(log).chain(audit).chain(sources)
+    server.chain(limits).chain(call).chain(compile).chain(log).chain(audit).chain(sources)
 }
 
 /// The key of this name.

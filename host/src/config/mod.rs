@@ -23,7 +23,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use crate::domain::address::Network;
-use crate::domain::limits::{CallLimits, Limits};
+use crate::domain::limits::{CallLimits, CompileLimits, Limits};
 
 pub use auth::{AuthConfig, IssuerConfig, SecretPlace};
 pub(crate) use document::check_name;
@@ -40,6 +40,7 @@ pub struct Config {
     pub server: ServerConfig,
     pub limits: Limits,
     pub call: CallLimits,
+    pub compile: CompileLimits,
     pub log: LogConfig,
     pub audit: AuditConfig,
     pub sources: SourcesConfig,
@@ -101,6 +102,7 @@ pub struct SourcesConfig {
     pub component_bytes_max: u64,
     pub fetch_ms_max: u64,
     pub private_hosts: Vec<String>,
+    pub plain_http_hosts: Vec<String>,
     pub roots: Vec<String>,
 }
 
@@ -214,6 +216,8 @@ impl Config {
         base.fill(keys::LIMITS, &mut limits, &mut report);
         let mut call = keys::blank_call();
         base.fill(keys::CALL, &mut call, &mut report);
+        let mut compile = keys::blank_compile();
+        base.fill(keys::COMPILE, &mut compile, &mut report);
         let mut log = keys::blank_log();
         base.fill(keys::LOG, &mut log, &mut report);
         let mut audit = keys::blank_audit();
@@ -247,6 +251,7 @@ impl Config {
                 server,
                 limits,
                 call,
+                compile,
                 log,
                 audit,
                 sources,
@@ -286,7 +291,7 @@ fn read_variables(
                     None => report.add(
                         &place,
                         "no such key: variables are BULKHEAD_SECTION_KEY, for the scalar keys of [server], [limits], \
-                         [call], [log], [audit] and [sources] (see `bulkhead serve --help`)",
+                         [call], [compile], [log], [audit] and [sources] (see `bulkhead serve --help`)",
                     ),
                 }
             }

@@ -16,7 +16,7 @@ use crate::plugins::{AcceptChanges, DrainThen};
 use crate::runtime::Presentation;
 use crate::runtime::policy::Grants;
 use crate::sources::{Digest, Source};
-use crate::tasks::FAULTS_IN_A_ROW;
+use crate::tasks::{Bounds, FAULTS_IN_A_ROW};
 
 /// 30 days.
 const DRAIN_MS_MAX: u64 = 2_592_000_000;
@@ -42,6 +42,10 @@ pub struct PluginConfig {
     pub drain_then: DrainThen,
     /// Faults in a row after which a requestor is kept away for a while; 0: never.
     pub quarantine_after: u32,
+    /// When a canary is taken back, unless it was begun with others.
+    pub canary: Bounds,
+    /// How long the same bounds hold for a new version after a switch, in milliseconds; 0: not at all.
+    pub watch_switch_ms: u64,
     /// What the guest reads through the `config` import.
     pub settings: BTreeMap<String, Json>,
     pub grants: Grants,
@@ -102,6 +106,8 @@ impl PluginConfig {
             drain_ms: 0,
             drain_then: DrainThen::default(),
             quarantine_after: FAULTS_IN_A_ROW,
+            canary: Bounds::default(),
+            watch_switch_ms: 0,
             settings: BTreeMap::new(),
             grants: Grants::default(),
             call,
@@ -216,6 +222,7 @@ fn read_one(reader: &mut Reader<'_>, node: &Node<'_>) -> Option<PluginEntry> {
                 let faults = number(reader, &path, node, u64::from(QUARANTINE_AFTER_MAX));
                 entry.plugin.quarantine_after = u32::try_from(faults).unwrap_or(QUARANTINE_AFTER_MAX);
             }
+            "canary" => (entry.plugin.canary, entry.plugin.watch_switch_ms) = read_canary(reader, &path, node),
             "config" => entry.plugin.settings = read_settings(reader, &path, node),
             "grants" => entry.plugin.grants = read_grants(reader, &path, node),
             "call" => entry.call = reader.overrides(&prefix, "call", node),
@@ -224,7 +231,7 @@ fn read_one(reader: &mut Reader<'_>, node: &Node<'_>) -> Option<PluginEntry> {
                 key,
                 format!(
                     "{path}: no such key; there are name, file, url, oci, sha256, prefix, on_restart, accept_changes, drain_ms, drain_then, \
-                     quarantine_after, config, grants, call and tool"
+                     quarantine_after, canary, config, grants, call and tool"
                 ),
             ),
         }
@@ -241,6 +248,32 @@ fn read_one(reader: &mut Reader<'_>, node: &Node<'_>) -> Option<PluginEntry> {
         );
     }
     Some(entry)
+}
+
+/// `[plugin.canary]`.
+fn read_canary(reader: &mut Reader<'_>, path: &str, node: &Node<'_>) -> (Bounds, u64) {
+    let (mut bounds, mut watch_switch_ms) = (Bounds::default(), 0);
+    let Some(table) = reader.table(path, node) else { return (bounds, watch_switch_ms) };
+    for (key, node) in table {
+        let path = format!("{path}.{}", key.get_ref());
+        let mut small = |max: u32| u32::try_from(number(reader, &path, node, u64::from(max))).unwrap_or(max);
+        match key.get_ref().as_ref() {
+            "fault_percent_max" => bounds.fault_percent_max = u8::try_from(small(100)).unwrap_or(100),
+            "latency_percent_max" => bounds.latency_percent_max = small(1_000_000),
+            "window_ms" => bounds.window_ms = number(reader, &path, node, DRAIN_MS_MAX),
+            "calls_min" => bounds.calls_min = small(1_000_000),
+            "watch_switch_ms" => watch_switch_ms = number(reader, &path, node, DRAIN_MS_MAX),
+            _ => {
+                let known =
+                    "there are fault_percent_max, latency_percent_max, window_ms, calls_min and watch_switch_ms";
+                reader.refuse(key, format!("{path}: no such key; {known}"));
+            }
+        }
+    }
+    if let Some(problem) = bounds.problem() {
+        reader.refuse(node, format!("{path}: {problem}"));
+    }
+    (bounds, watch_switch_ms)
 }
 
 fn read_name(reader: &mut Reader<'_>, path: &str, node: &Node<'_>) -> Option<String> {

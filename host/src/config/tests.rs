@@ -79,6 +79,11 @@ promote_after_ms = 1000
 cancel_grace_ms = 200
 epoch_tick_ms = 10
 
+[compile]
+memory_bytes = 2147483648
+cpu_ms = 120000
+functions_max = 200000
+
 [log]
 level = "info"
 format = "text"
@@ -92,6 +97,7 @@ files_max = 64
 component_bytes_max = 134217728
 fetch_ms_max = 120000
 private_hosts = []
+plain_http_hosts = []
 roots = []
 
 [tenant.acme.limits]
@@ -158,6 +164,26 @@ fn a_plugin_says_how_it_may_change() {
     refused("drain_ms = '5s'", "a whole number");
     refused("drain_then = 'stop'", "wait, cancel, fail");
     refused("quarantine_after = 1000001", "to 1000000");
+}
+
+#[test]
+fn a_canary_has_bounds() {
+    let text = "[[plugin]]\nfile='a'\n[plugin.canary]\nfault_percent_max=1\nlatency_percent_max=150\nwindow_ms=60000\ncalls_min=50\nwatch_switch_ms=9";
+    let plugin = &load(text).unwrap().plugins[0];
+    let bounds = plugin.canary;
+    assert_eq!(plugin.watch_switch_ms, 9);
+    assert_eq!((bounds.fault_percent_max, bounds.latency_percent_max), (1, 150));
+    assert_eq!((bounds.window_ms, bounds.calls_min), (60_000, 50));
+    for (line, why) in [
+        ("canary = { fault_percent_max = 101 }", "to 100"),
+        ("canary = { latency_percent_max = 99 }", "at least 1"),
+        ("canary = { window_ms = 0 }", "at least a millisecond"),
+        ("canary = { calls_min = 0 }", "at least one call"),
+        ("canary = { percent = 5 }", "no such key"),
+        ("canary = 5", "table"),
+    ] {
+        refused_once(&format!("[[plugin]]\nfile='a'\n{line}"), "etc/bulkhead.toml:3:", why);
+    }
 }
 
 #[test]
@@ -441,7 +467,11 @@ fn an_issuer_is_configured_with_few_words() {
     let problems = load(&format!("{ISSUER}\n[[auth.scope]]\nname = 'a'\nincludes = ['b']")).unwrap_err();
     assert!(problems[0].contains("includes \"b\""), "{problems:?}");
     refused_once("[auth]\nresource = 'https://a/mcp/'", "etc/bulkhead.toml:2: auth.resource", "slash");
-    refused_once("[[auth.issuer]]\nissuer = 'https://a'\ntenant = 'b'", "etc/bulkhead.toml:1: auth.resource: missing", "");
+    refused_once(
+        "[[auth.issuer]]\nissuer = 'https://a'\ntenant = 'b'",
+        "etc/bulkhead.toml:1: auth.resource: missing",
+        "",
+    );
     refused_once("[server]\ntls = { certificate = 'a' }", "etc/bulkhead.toml:2: server.tls: needs", "key");
     refused_once("[server]\ntrusted_proxies = ['proxy']", "etc/bulkhead.toml:2: server.trusted_proxies:", "network");
 }

@@ -18,6 +18,7 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 use crate::domain::UnixMs;
+use crate::plugins::BoundsGiven;
 
 /// The socket's name in the data directory.
 pub const SOCKET_NAME: &str = "control.sock";
@@ -122,7 +123,22 @@ pub enum Command {
         targets: Vec<PluginTarget>,
         accept: bool,
     },
-    /// Switches back to the versions before.
+    /// Gives a version to a part of the requestors, or the canary to another part.
+    PluginCanary {
+        /// One of them.
+        targets: Vec<PluginTarget>,
+        /// In hundredths of a percent.
+        share: Option<u16>,
+        /// By name; none: as they are.
+        tenants: Vec<String>,
+        bounds: BoundsGiven,
+        accept: bool,
+    },
+    /// Makes canaries the active versions.
+    PluginPromote {
+        names: Vec<String>,
+    },
+    /// Takes canaries back, or switches back to the versions before.
     PluginRollback {
         names: Vec<String>,
     },

@@ -299,10 +299,12 @@ impl HostOperator {
             | Command::PluginAdd { .. }
             | Command::PluginUpdate { .. }
             | Command::PluginActivate { .. }
+            | Command::PluginCanary { .. }
+            | Command::PluginPromote { .. }
             | Command::PluginRollback { .. }
             | Command::PluginRemove { .. }
             | Command::PluginVerify { .. }) => match &self.shelf {
-                Some(shelf) => super::plugins::execute(shelf, command).await,
+                Some(shelf) => super::plugins::execute(shelf, &self.principals, command).await,
                 None => Err(ControlError::Invalid("there are no plugins here".to_owned())),
             },
             Command::StdioAttach => Err(ControlError::Invalid("only a running host can be attached to".to_owned())),

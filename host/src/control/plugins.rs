@@ -12,11 +12,14 @@ use serde_json::{Value, json};
 use super::operator::Unattended;
 use super::{Command, ControlError, PluginTarget};
 use crate::domain::task::PluginVersion;
-use crate::plugins::{Calls, Digest, DrainThen, Error, Plugins, Stage, Staged, Target};
+use crate::plugins::{
+    BoundsGiven, Calls, CanaryWish, Digest, DrainThen, Error, Plugins, Stage, Staged, Target, Tenant,
+};
 use crate::runtime::{ListKind, LoadError};
 use crate::sources::{Intake, Source, SourceError};
 use crate::store;
 use crate::tasks::PluginHealth;
+use crate::transport::principal::Principals;
 
 /// Tasks that are read at once.
 const PAGE_TASKS: usize = 256;
@@ -28,7 +31,7 @@ pub struct Shelf {
     pub intake: Arc<Intake>,
 }
 
-pub(super) async fn execute(shelf: &Shelf, command: Command) -> Result<Value, ControlError> {
+pub(super) async fn execute(shelf: &Shelf, principals: &Principals, command: Command) -> Result<Value, ControlError> {
     let plugins = &shelf.plugins;
     let done = match command {
         Command::PluginList => plugins.list().await.map(|plugins| json!({ "plugins": plugins })),
@@ -70,6 +73,11 @@ pub(super) async fn execute(shelf: &Shelf, command: Command) -> Result<Value, Co
                 targets.into_iter().map(|PluginTarget { name, version }| Target { name, version }).collect();
             plugins.activate(&targets, accept).await.map(|switched| json!(switched))
         }
+        Command::PluginCanary { targets, share, tenants, bounds, accept } => {
+            let wish = wish(principals, targets, share, tenants, bounds).await?;
+            plugins.begin_canary(wish, accept).await.map(|switched| json!(switched))
+        }
+        Command::PluginPromote { names } => plugins.promote(&names).await.map(|switched| json!(switched)),
         Command::PluginRollback { names } => plugins.rollback(&names).await.map(|switched| json!(switched)),
         Command::PluginRemove { name, version: None } => plugins.remove(&name).await.map(|switched| json!(switched)),
         Command::PluginRemove { name, version: Some(version) } => {
@@ -80,6 +88,31 @@ pub(super) async fn execute(shelf: &Shelf, command: Command) -> Result<Value, Co
         _ => return Err(ControlError::Invalid("not a command about plugins".to_owned())),
     };
     outcome(done)
+}
+
+/// Who is to get a version, with the ids of the tenants. One that nobody was ever of begins to exist with that, as one does that the
+/// configuration names.
+async fn wish(
+    principals: &Principals,
+    targets: Vec<PluginTarget>,
+    share: Option<u16>,
+    names: Vec<String>,
+    bounds: BoundsGiven,
+) -> Result<CanaryWish, ControlError> {
+    let [PluginTarget { name, version }] = <[PluginTarget; 1]>::try_from(targets).map_err(|targets| {
+        let names: Vec<_> = targets.iter().map(|target| target.name.as_str()).collect();
+        ControlError::Invalid(format!(
+            "a canary is of one plugin, and a set ({}) is switched as a whole: begin one canary after the other",
+            names.join(", ")
+        ))
+    })?;
+    let mut tenants = Vec::new();
+    for name in names {
+        let id = principals.tenant(&name).await?.to_string();
+        tenants.push(Tenant { name, id });
+    }
+    let tenants = (!tenants.is_empty()).then_some(tenants);
+    Ok(CanaryWish { target: Target { name, version }, share, tenants, bounds })
 }
 
 fn outcome(done: Result<Value, Error>) -> Result<Value, ControlError> {
@@ -118,7 +151,7 @@ impl Shelf {
         }
         let versions = self.plugins.versions(name).await.map_err(failed)?;
         let source = versions.first().map(|version| version.source.clone()).unwrap_or_default();
-        Ok((parsed(&source)?, None))
+        Ok((parsed(&source)?.unpinned(), None))
     }
 }
 

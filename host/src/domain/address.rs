@@ -129,9 +129,8 @@ mod tests {
 
     #[test]
     fn a_network_holds_what_begins_with_its_bits() {
-        let holds = |network: &str, address: &str| {
-            network.parse::<Network>().unwrap().contains(address.parse().unwrap())
-        };
+        let holds =
+            |network: &str, address: &str| network.parse::<Network>().unwrap().contains(address.parse().unwrap());
         for (network, inside, outside) in [
             ("10.0.0.7", "10.0.0.7", "10.0.0.8"),
             ("10.0.0.0/8", "10.255.0.1", "11.0.0.1"),

@@ -10,7 +10,9 @@ pub mod limits;
 pub mod offer;
 pub mod requestor;
 pub mod rights;
+pub mod route;
 pub mod task;
+pub mod timestamp;
 pub mod tool;
 pub mod uri_template;
 

@@ -172,7 +172,8 @@ mod tests {
 
     #[test]
     fn patterns_stand_for_any_text() {
-        for (pattern, name) in [("*", ""), ("*", "a"), ("csv_*", "csv_"), ("csv_*", "csv_profile"), ("a*c*e", "abcde")] {
+        for (pattern, name) in [("*", ""), ("*", "a"), ("csv_*", "csv_"), ("csv_*", "csv_profile"), ("a*c*e", "abcde")]
+        {
             assert!(matches(pattern, name), "{pattern} {name}");
         }
         for (pattern, name) in [("", "a"), ("csv_*", "csv"), ("a*c", "acb"), ("ab*ba", "aba"), ("a*b*b", "ab")] {

@@ -220,11 +220,16 @@ mod tests {
     #[test]
     fn an_address_has_a_scheme_and_a_host_and_no_secrets() {
         let url: Url = "https://Login.example.com:8443/a/b/?x=1".parse().unwrap();
-        assert_eq!((url.origin(), url.path(), url.host()), ("https://Login.example.com:8443", "/a/b", "login.example.com"));
+        assert_eq!(
+            (url.origin(), url.path(), url.host()),
+            ("https://Login.example.com:8443", "/a/b", "login.example.com")
+        );
         let url: Url = "https://login.example.com".parse().unwrap();
         assert_eq!((url.origin(), url.path()), ("https://login.example.com", ""));
         assert_eq!("http://127.0.0.1:9".parse::<Url>().unwrap().named().len(), 1);
-        for bad in ["http://example.com", "ftp://example.com", "https://u:p@example.com", "https://a/#b", "/x", "", "https://"] {
+        for bad in
+            ["http://example.com", "ftp://example.com", "https://u:p@example.com", "https://a/#b", "/x", "", "https://"]
+        {
             assert!(bad.parse::<Url>().is_err(), "{bad}");
         }
     }

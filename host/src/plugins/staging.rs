@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::book::{Draft, Stage, Version};
+use super::book::Draft;
 use super::difference::Changes;
+use super::entry::{Stage, Version};
 use super::{Digest, Error, Inner, Plugins, State, version};
 use crate::domain::task::PluginVersion;
 use crate::runtime::{LoadError, LoadedPlugin, PluginSource, Sandbox, Source};
@@ -157,9 +158,13 @@ impl Plugins {
     /// A version that is in the book, ready to be published.
     pub(super) async fn ready(&self, name: &str, digest: Digest) -> Result<LoadedPlugin, Error> {
         let version = version(name, digest);
-        let fresh = self.inner.state.lock().await.fresh.get(name).cloned();
-        if let Some(fresh) = fresh.filter(|fresh| fresh.version == version) {
-            return Ok(fresh);
+        {
+            let state = self.inner.state.lock().await;
+            let fresh = state.fresh.get(name).filter(|fresh| fresh.version == version);
+            // A canary with the lists that it has by now.
+            if let Some(ready) = state.running(&version).or(fresh) {
+                return Ok(ready.clone());
+            }
         }
         let loaded = self.inner.sandbox.load_kept(&version, &self.inner.policy(name).source).await;
         loaded.map_err(|error| Error::Refused(vec![error]))
@@ -177,7 +182,7 @@ impl Inner {
         let digest = Digest(gone.digest);
         let mut draft = Draft::default();
         let entry = draft.entry(&state.book, &gone.name);
-        if entry.head.active == Some(digest) || state.runs(gone) {
+        if entry.head.active == Some(digest) || entry.is_canary(&digest) || state.runs(gone) {
             return Err(Error::Invalid(format!("{digest} is active: switch to another version first")));
         }
         entry.versions.remove(&digest);

@@ -11,11 +11,12 @@ use futures::StreamExt as _;
 use futures::future::join_all;
 use tokio::sync::{Mutex, Notify};
 
-use super::book::{Book, Draft, Entry, Version};
+use super::book::{Book, Draft};
 use super::definition::hashes;
+use super::entry::{Entry, Version};
 use super::{Digest, Error, Inner, Options, Plugins, Policy, Provenance, State, Supply, version};
 use crate::domain::task::PluginVersion;
-use crate::runtime::{LoadError, LoadedPlugin, PluginSource, Sandbox, Source};
+use crate::runtime::{Canary, LoadError, LoadedPlugin, PluginSource, Sandbox, Source};
 
 /// A plugin that the configuration or a flag names.
 #[derive(Clone, Debug)]
@@ -114,6 +115,15 @@ impl Plugins {
         }
         let loaded = join_all(plans.iter().map(|plan| self.load(plan))).await;
         let mut state = inner.state.lock().await;
+        let routed = plans.iter().filter(|plan| matches!(plan.origin, Origin::Known(_)));
+        let routed = routed.map(|plan| self.load_canary(&state.book, &plan.name, &plan.policy.source));
+        let (mut canaries, mut lost) = (Vec::new(), Vec::new());
+        for canary in join_all(routed).await.into_iter().flatten() {
+            match canary {
+                Ok(canary) => canaries.push(canary),
+                Err(error) => lost.push(error),
+            }
+        }
         let (mut table, mut refused, mut first) = (Vec::<LoadedPlugin>::new(), Vec::new(), HashMap::new());
         for (plan, loaded) in plans.into_iter().zip(loaded) {
             if matches!(plan.origin, Origin::Pinned) {
@@ -146,7 +156,8 @@ impl Plugins {
                 }
             }
         }
-        refused.extend(inner.publish(&mut state, table));
+        refused.extend(lost);
+        refused.extend(inner.publish(&mut state, table, canaries));
         for error in &refused {
             state.broken.insert(error.plugin.clone(), error.problems.clone());
         }
@@ -154,6 +165,28 @@ impl Plugins {
             tracing::warn!(%error, "new plugins run, but the store cannot remember them");
         }
         refused
+    }
+
+    /// The canary of a plugin, if the store remembers one. Where it cannot run, everybody has the active version.
+    pub(super) async fn load_canary(
+        &self,
+        book: &Book,
+        name: &str,
+        policy: &PluginSource,
+    ) -> Option<Result<Canary, LoadError>> {
+        let row = book.get(name)?.head.canary.as_ref()?;
+        let source = PluginSource { name: Some(name.to_owned()), ..policy.clone() };
+        let loaded = self.inner.sandbox.load_kept(&version(name, row.version), &source).await;
+        let say = |problem: &String| format!("the canary does not run: {problem}");
+        let refuse =
+            |problems: &[String]| LoadError { plugin: name.to_owned(), problems: problems.iter().map(say).collect() };
+        Some(match loaded {
+            Ok(plugin) => match self.inner.not_accepted(book, &plugin, |_| true) {
+                changed if changed.is_empty() => Ok(Canary { plugin, route: row.route(name) }),
+                changed => Err(refuse(&changed)),
+            },
+            Err(error) => Err(refuse(&error.problems)),
+        })
     }
 
     async fn load(&self, plan: &Plan) -> Result<LoadedPlugin, LoadError> {
@@ -309,7 +342,7 @@ impl Inner {
             (version.checked_at, version.tools) = (version.checked_at.or(Some(now)), plugin.tools.len());
             entry.head.configured = true;
             entry.activate(Some(digest), now);
-            entry.accepted.extend(hashes(plugin).map(|(tool, hash)| (tool, Digest(hash))));
+            entry.accept(&digest, hashes(plugin));
         }
         Ok(state.book.commit(&*self.store, draft).await?)
     }

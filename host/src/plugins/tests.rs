@@ -1,20 +1,23 @@
 //! Switches over a store that fails, with components that are built already.
 
+mod canary;
+
 use std::path::Path;
 use std::sync::Arc;
 
 use super::*;
-use crate::domain::limits::CallLimits;
+use crate::domain::limits::{CallLimits, CompileLimits};
 use crate::runtime::policy::{DirGrant, Grants};
-use crate::runtime::{Executor as _, ListKind, SandboxConfig, Source};
+use crate::runtime::{CompilerMode, Executor as _, ListKind, SandboxConfig, Source};
 use crate::store::memory::MemoryStore;
-use crate::tasks::PluginHealth;
 use crate::tasks::clock::ManualClock;
+use crate::tasks::{PluginHealth, Trial};
 
 /// Nobody calls; what is told is remembered.
 #[derive(Default)]
 struct Silence {
     told: std::sync::Mutex<Vec<Vec<ListKind>>>,
+    watched: std::sync::Mutex<Vec<Trial>>,
 }
 
 #[async_trait::async_trait]
@@ -25,6 +28,10 @@ impl Calls for Silence {
 
     fn lists_changed(&self, kinds: &[ListKind]) {
         self.told.lock().unwrap().push(kinds.to_vec());
+    }
+
+    fn watch(&self, trials: Vec<Trial>) {
+        *self.watched.lock().unwrap() = trials;
     }
 
     async fn end(&self, _: &PluginVersion, _: DrainThen) {}
@@ -67,6 +74,8 @@ fn policy() -> Policy {
         drain_ms: 0,
         drain_then: DrainThen::Wait,
         quarantine_after: 0,
+        canary: Bounds::default(),
+        watch_switch_ms: 0,
     }
 }
 
@@ -87,6 +96,8 @@ async fn start_with(store: &Arc<MemoryStore>, clock: &Arc<ManualClock>, otherwis
     let sandbox = Sandbox::new(SandboxConfig {
         data: Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/tmp/plugins"),
         calls_running_total: 8,
+        compile: CompileLimits { memory_bytes: 2 << 30, cpu_ms: 120_000, functions_max: 200_000 },
+        compiler: CompilerMode::InProcess,
         epoch_tick_ms: 10,
         io: tokio::runtime::Handle::current(),
         environment: |_| None,

@@ -23,7 +23,6 @@ mod session;
 mod shown;
 #[cfg(test)]
 mod tests;
-mod timestamp;
 mod trace;
 mod wire;
 

@@ -38,19 +38,19 @@ pub(crate) struct Page<T> {
 pub(crate) struct Asker {
     pub(crate) shared: Arc<Shared>,
     pub(crate) requestor: Requestor,
+    /// What is offered to the requestor, as it was when the request began.
+    pub(crate) catalog: Arc<Catalog>,
 }
 
 impl Asker {
     /// `prompts/list`.
     pub(crate) fn prompts(&self, params: Option<&RawValue>) -> Result<Page<Arc<PromptEntry>>, RpcError> {
-        let catalog = self.shared.tasks.catalog();
-        self.page("prompts/list", params, catalog.prompts(), |entry| &entry.prompt.name)
+        self.page("prompts/list", params, self.catalog.prompts(), |entry| &entry.prompt.name)
     }
 
     /// `resources/templates/list`.
     pub(crate) fn templates(&self, params: Option<&RawValue>) -> Result<Page<Arc<TemplateEntry>>, RpcError> {
-        let catalog = self.shared.tasks.catalog();
-        self.page("resources/templates/list", params, catalog.templates(), |entry| &entry.template.uri_template)
+        self.page("resources/templates/list", params, self.catalog.templates(), |entry| &entry.template.uri_template)
     }
 
     /// A page of a list that is known already and sorted by name.
@@ -87,7 +87,7 @@ impl Asker {
     /// `resources/list`: plugin after plugin, each in pages of its own.
     pub(crate) async fn resources(&self, paged: &Paged) -> Result<Page<Resource>, RpcError> {
         const METHOD: &str = "resources/list";
-        let catalog = self.shared.tasks.catalog();
+        let catalog = &self.catalog;
         let libraries: Vec<_> = catalog.libraries().iter().filter(|library| library.has_resources).collect();
         let (mut at, mut inside) = (0, None);
         let begins = paged.cursor.is_none();
@@ -141,7 +141,7 @@ impl Asker {
     /// Which plugin has this resource, as far as this requestor may read it.
     pub(crate) async fn owner(&self, uri: &str) -> Result<Option<Arc<Library>>, RpcError> {
         let mut absence = Absence::default();
-        for library in self.shared.tasks.catalog().readers(uri) {
+        for library in self.catalog.readers(uri) {
             let operation = Operation::ReadResource { uri: uri.to_owned() };
             match self.quietly::<Vec<_>>(&library, operation).await? {
                 Ok(_) => return Ok(Some(library)),

@@ -13,7 +13,7 @@ use crate::runtime::wit_file;
 ///
 /// # Errors
 /// It cannot be had, or not within the bounds.
-pub async fn fetch(source: &Source, fetching: &Fetching, _wants_signature: bool) -> Result<Fetched, Error> {
+pub async fn fetch(source: &Source, fetching: &Fetching, wants_signature: bool) -> Result<Fetched, Error> {
     let refused = |problem: &str| Error::Failed { what: source.to_string(), problem: problem.to_owned() };
     match source {
         Source::File(path) => {
@@ -22,7 +22,7 @@ pub async fn fetch(source: &Source, fetching: &Fetching, _wants_signature: bool)
             read.await.map_err(|_| refused("reading it was given up"))?
         }
         Source::Https(_) => Err(refused("components cannot be fetched over https yet")),
-        Source::Oci(_) => Err(refused("components cannot be fetched from registries yet")),
+        Source::Oci(reference) => super::oci::fetch(reference, fetching, wants_signature).await,
     }
 }
 

@@ -145,7 +145,11 @@ fn signer(rule: &Rule, signature: &Signature, fetched: &Fetched) -> Result<Signe
             }
             Ok(Signer { key_id: key_id.clone(), wit: wit.is_some() })
         }
-        Signature::Cosign { .. } => Err("a cosign signature".to_owned()),
+        Signature::Cosign { manifest, payload, signature } => {
+            let key = rule.keys.iter().find(|key| key.has_signed(payload, signature));
+            let key = key.ok_or("a cosign signature by none of these keys")?;
+            super::oci::names(payload, *manifest).map(|()| Signer { key_id: key.id(), wit: false })
+        }
         Signature::Unreadable(what) => Err(what.clone()),
     }
 }

@@ -14,14 +14,15 @@ use super::creation::{Identity, facts};
 use super::durations::Durations;
 use super::feed::{Feeds, lock};
 use super::identity::{host_failure, random, seed_and_id};
-use super::lists::{ListGenerations, Lists, ResourceUpdate};
+use super::lists::{Lists, ResourceUpdate};
 use super::occupancy::Occupancy;
 use super::plain::PlainCall;
 use super::rate::Rates;
 use super::run::{Begin, Run};
+use super::trial::{End, Tally, Trial, Trials, Verdict};
 use super::{CallRequest, Error, Job, Once, PluginRequest, TaskNews, TaskRequest};
 use crate::audit::Audit;
-use crate::domain::call::Answer;
+use crate::domain::call::{Answer, CallError};
 use crate::domain::lifecycle::{self, Event, Refusal};
 use crate::domain::limits::Limits;
 use crate::domain::requestor::{Requestor, TenantId};
@@ -69,6 +70,7 @@ pub(super) struct Inner {
     pub(super) node: NodeId,
     pub(super) lists: Lists,
     pub(super) breakers: Breakers,
+    pub(super) trials: Trials,
     pub(super) draining: AtomicBool,
     /// Plain calls that somebody holds, running or resting.
     pub(super) plain_calls: AtomicUsize,
@@ -112,6 +114,7 @@ impl Tasks {
             node: NodeId(random()?),
             lists: Lists::default(),
             breakers: Breakers::default(),
+            trials: Trials::default(),
             draining: AtomicBool::new(false),
             plain_calls: AtomicUsize::new(0),
             sooner: Notify::new(),
@@ -119,13 +122,19 @@ impl Tasks {
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// What is offered at this moment.
-    pub fn catalog(&self) -> Arc<Catalog> {
-        self.inner.executor.catalog()
+    /// What is offered to this requestor at this moment. A request takes it once: from begin to end it sees one version of each
+    /// plugin, in lists and in calls.
+    pub fn catalog(&self, requestor: &Requestor) -> Arc<Catalog> {
+        self.inner.catalog(requestor)
     }
 
-    /// Counts up whenever lists of the catalog differ from those before.
-    pub fn catalog_changes(&self) -> watch::Receiver<ListGenerations> {
+    /// How many tools are offered to whoever is in no canary.
+    pub fn tools_offered(&self) -> usize {
+        self.inner.executor.catalog().tools().len()
+    }
+
+    /// Moves whenever somebody's catalog may have other lists than before: whose, and which, the catalog says.
+    pub fn catalog_changes(&self) -> watch::Receiver<u64> {
         self.inner.lists.watch()
     }
 
@@ -135,9 +144,9 @@ impl Tasks {
         self.inner.lists.updates()
     }
 
-    /// Tells everybody who listens that these lists are different now.
-    pub fn lists_changed(&self, kinds: &[ListKind]) {
-        kinds.iter().for_each(|kind| self.inner.lists.changed(*kind));
+    /// Tells everybody who listens to look at their lists again.
+    pub fn lists_changed(&self) {
+        self.inner.lists.changed();
     }
 
     /// Waits until versions say that lists of theirs are different now, and takes what they said.
@@ -163,6 +172,21 @@ impl Tasks {
     /// Lets everybody at a version again.
     pub fn forgive_plugin(&self, version: &PluginVersion) {
         self.inner.breakers.forgive(version);
+    }
+
+    /// Watches these versions from now on, and no others. Those that were watched before keep what was seen of them.
+    pub fn watch_versions(&self, trials: Vec<Trial>) {
+        self.inner.trials.set(trials);
+    }
+
+    /// Waits until a watched version passes a bound. The same one is given again for as long as it is watched.
+    pub async fn version_failed(&self) -> Verdict {
+        self.inner.trials.verdict().await
+    }
+
+    /// The calls of a watched version within its window.
+    pub fn tally(&self, version: &PluginVersion) -> Option<Tally> {
+        self.inner.trials.tally(version, self.inner.clock.now())
     }
 
     /// The limits that hold for a requestor.
@@ -375,6 +399,30 @@ impl Tasks {
 const NOT_OUTSTANDING: &str = "no question with this key is waiting for an answer";
 
 impl Inner {
+    pub(super) fn catalog(&self, requestor: &Requestor) -> Arc<Catalog> {
+        self.executor.catalog_for(&|route| route.includes(requestor))
+    }
+
+    /// Takes note of how a call ended that ran for so long.
+    pub(super) fn call_ended<T>(
+        &self,
+        requestor: &Requestor,
+        version: &PluginVersion,
+        tool: &str,
+        result: &Result<T, CallError>,
+        busy: Duration,
+    ) {
+        let now = self.clock.now();
+        let kept_away = self.breakers.ended(requestor, version, tool, result, now);
+        let is_fault = match result {
+            Err(CallError::Fault { .. }) => true,
+            // As there: says nothing about the plugin.
+            Err(CallError::Interrupted | CallError::Internal { .. } | CallError::InvalidParams(_)) => return,
+            _ => false,
+        };
+        self.trials.ended(version, tool, &End { at: now, busy, is_fault, kept_away });
+    }
+
     async fn create_new(self: &Arc<Self>, requestor: &Requestor, request: TaskRequest) -> Result<Task, Error> {
         self.admit_task(requestor, &request.job)?;
         let created = self.create(requestor, request, None).await?;
@@ -473,6 +521,11 @@ impl Inner {
             }
         };
         Ok(Occupancy::new(self.admission.clone(), *requestor, false, permit))
+    }
+
+    /// What is offered to this requestor at this moment.
+    pub(super) fn catalog(&self, requestor: &Requestor) -> Arc<Catalog> {
+        self.executor.catalog_for(&|route| route.includes(requestor))
     }
 
     /// Whether a task may be made now.

@@ -18,25 +18,6 @@ use crate::runtime::{Catalog, ListKind};
 /// Updates that a slow listener may be behind; above this it misses the oldest.
 const UPDATES_BEHIND_MAX: usize = 256;
 
-/// How often each list changed since the host started.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ListGenerations {
-    pub tools: u64,
-    pub resources: u64,
-    pub prompts: u64,
-}
-
-impl ListGenerations {
-    /// That of one list.
-    pub fn of(&self, kind: ListKind) -> u64 {
-        match kind {
-            ListKind::Tools => self.tools,
-            ListKind::Resources => self.resources,
-            ListKind::Prompts => self.prompts,
-        }
-    }
-}
-
 /// The contents of a resource are different now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResourceUpdate {
@@ -55,7 +36,8 @@ impl ResourceUpdate {
 }
 
 pub(super) struct Lists {
-    generations: watch::Sender<ListGenerations>,
+    /// How often somebody's lists changed.
+    changes: watch::Sender<u64>,
     updates: broadcast::Sender<ResourceUpdate>,
     /// What versions said since somebody took it: three lists of each at most.
     said: Mutex<HashMap<PluginVersion, HashSet<ListKind>>>,
@@ -65,7 +47,7 @@ pub(super) struct Lists {
 impl Default for Lists {
     fn default() -> Self {
         Self {
-            generations: watch::channel(ListGenerations::default()).0,
+            changes: watch::channel(0).0,
             updates: broadcast::channel(UPDATES_BEHIND_MAX).0,
             said: Mutex::default(),
             spoke: Notify::new(),
@@ -74,12 +56,8 @@ impl Default for Lists {
 }
 
 impl Lists {
-    pub(super) fn changed(&self, kind: ListKind) {
-        self.generations.send_modify(|generations| match kind {
-            ListKind::Tools => generations.tools += 1,
-            ListKind::Resources => generations.resources += 1,
-            ListKind::Prompts => generations.prompts += 1,
-        });
+    pub(super) fn changed(&self) {
+        self.changes.send_modify(|changes| *changes += 1);
     }
 
     /// A version says that a list of its own is different now.
@@ -108,8 +86,8 @@ impl Lists {
         let _ = self.updates.send(ResourceUpdate { plugin: plugin.to_owned(), uri, only });
     }
 
-    pub(super) fn watch(&self) -> watch::Receiver<ListGenerations> {
-        self.generations.subscribe()
+    pub(super) fn watch(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
     }
 
     pub(super) fn updates(&self) -> broadcast::Receiver<ResourceUpdate> {

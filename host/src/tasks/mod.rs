@@ -22,6 +22,7 @@ mod plain;
 pub mod rate;
 mod run;
 mod tend;
+mod trial;
 mod versions;
 
 use std::sync::Arc;
@@ -37,9 +38,10 @@ use crate::runtime::{Library, Operation, ToolEntry};
 pub use breaker::{FAULTS_IN_A_ROW, PluginHealth, ShownFault};
 pub use engine::{Options, Tasks};
 pub use job::{Absence, Ask, Job};
-pub use lists::{ListGenerations, ResourceUpdate};
+pub use lists::ResourceUpdate;
 pub use plain::PlainCall;
 pub use tend::Recovered;
+pub use trial::{Bounds, Tally, Trial, Verdict};
 pub use versions::Withdrawal;
 
 /// Why the engine refused or failed.

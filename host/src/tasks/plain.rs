@@ -276,7 +276,7 @@ impl<T: TryFrom<Returned>> PlainCall<T> {
             }
             Some(CallEvent::ResourceUpdated(uri)) => {
                 let Work { inner, requestor, plugin, .. } = &self.work;
-                inner.lists.updated(&inner.executor.catalog(), requestor, &plugin.name, uri);
+                inner.lists.updated(&inner.catalog(requestor), requestor, &plugin.name, uri);
                 None
             }
             Some(CallEvent::Status(status)) => {
@@ -284,10 +284,11 @@ impl<T: TryFrom<Returned>> PlainCall<T> {
                 None
             }
             Some(CallEvent::Finished(result)) => {
+                let busy = self.work.occupancy.busy();
                 self.work.occupancy.leave();
                 self.work.unended.ended(&result);
-                let (breakers, now) = (&self.work.inner.breakers, self.work.inner.clock.now());
-                breakers.ended(&self.work.requestor, &self.work.plugin, &self.work.tool, &result, now);
+                let Work { inner, requestor, plugin, tool, .. } = &self.work;
+                inner.call_ended(requestor, plugin, tool, &result, busy);
                 Some(CallNews::Finished(result.and_then(of_kind)))
             }
             None => {

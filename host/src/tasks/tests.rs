@@ -171,7 +171,7 @@ fn world_on(store: Arc<MemoryStore>, limits: Limits) -> World {
 
 impl World {
     fn call(&self, tool: &str) -> CallRequest {
-        let tool = self.tasks.catalog().get(tool).unwrap().clone();
+        let tool = self.tasks.catalog(&ANNA).get(tool).unwrap().clone();
         CallRequest { tool, arguments: Json::new("{}"), client: Client::default(), related: Vec::new() }
     }
 

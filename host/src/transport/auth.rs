@@ -190,10 +190,9 @@ impl Unauthorized {
 
     pub(super) fn refusal(&self) -> Refusal {
         match self {
-            Self::Missing => Refusal::new(
-                StatusCode::UNAUTHORIZED,
-                "A bearer token is required: send Authorization: Bearer TOKEN",
-            ),
+            Self::Missing => {
+                Refusal::new(StatusCode::UNAUTHORIZED, "A bearer token is required: send Authorization: Bearer TOKEN")
+            }
             Self::Malformed => Refusal::new(
                 StatusCode::BAD_REQUEST,
                 "The Authorization header is malformed: send exactly one, as Bearer TOKEN",

@@ -30,8 +30,27 @@ async fn claims_that_are_missing_wrong_or_of_another_type_are_refused() {
     bench.accepted(&bench.key.token(&bench.claims())).await;
     let null = Value::Null;
     let cases = [
-        ("iss", vec![null.clone(), json!("https://evil.example"), json!([bench.issuer.url]), json!(format!("{}/", bench.issuer.url))]),
-        ("aud", vec![null.clone(), json!([]), json!(7), json!({"0": RESOURCE}), json!("https://mcp.example.com"), json!(["a", "b"]), json!(format!("{RESOURCE}2"))]),
+        (
+            "iss",
+            vec![
+                null.clone(),
+                json!("https://evil.example"),
+                json!([bench.issuer.url]),
+                json!(format!("{}/", bench.issuer.url)),
+            ],
+        ),
+        (
+            "aud",
+            vec![
+                null.clone(),
+                json!([]),
+                json!(7),
+                json!({"0": RESOURCE}),
+                json!("https://mcp.example.com"),
+                json!(["a", "b"]),
+                json!(format!("{RESOURCE}2")),
+            ],
+        ),
         ("sub", vec![null.clone(), json!(""), json!(7), json!("a\nb"), json!("x".repeat(513))]),
         ("exp", vec![null.clone(), json!("soon"), json!(-1), json!(NOW - 6), json!(1e300), json!(NOW as f64 - 5.5)]),
         ("nbf", vec![json!(NOW + 6), json!("now"), json!(-1)]),

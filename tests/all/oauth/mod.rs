@@ -67,11 +67,8 @@ impl Bench {
         change(&mut options);
         let clock = Arc::new(AtomicU64::new(NOW_MS));
         let ticking = Arc::clone(&clock);
-        let trusted = Trusted {
-            options,
-            tls: dial::tls_config(&[]).expect("roots"),
-            client_secret: "s&cret".to_owned(),
-        };
+        let trusted =
+            Trusted { options, tls: dial::tls_config(&[]).expect("roots"), client_secret: "s&cret".to_owned() };
         let principals = Principals::new(Arc::new(MemoryStore::new()));
         let now = Arc::new(move || ticking.load(Ordering::Relaxed));
         let verifier = Arc::new(OauthVerifier::new(vec![trusted], principals, now));
@@ -150,7 +147,10 @@ async fn a_token_opens_the_door_in_both_eras() {
     Client::connect_as(&host, Some(&own), all_capabilities()).await;
 
     let log = host.log();
-    assert!(!log.contains(&token) && !log.contains(token.rsplit('.').next().expect("a signature")), "no token in a log");
+    assert!(
+        !log.contains(&token) && !log.contains(token.rsplit('.').next().expect("a signature")),
+        "no token in a log"
+    );
 }
 
 #[tokio::test]

@@ -170,7 +170,7 @@ impl World {
         let requestor = *self.dice.of(&requestors()).expect("there are some");
         let ttl = 1 + self.dice.below(30_000);
         let name = if self.dice.below(3) == 0 { "again" } else { "once" };
-        let tool = self.life.tasks.catalog().get(name).expect("the tool").clone();
+        let tool = self.life.tasks.catalog(&requestor).get(name).expect("the tool").clone();
         let call = CallRequest { tool, arguments: Json::new("{}"), client: Client::default(), related: Vec::new() };
         let origin = Origin {
             era: Era::Legacy,

@@ -19,6 +19,7 @@ use crate::protocol::exchange::talk;
 use crate::protocol::jsonrpc::{self, error_response};
 use crate::protocol::sep1686::{Wish, id_in_use};
 use crate::protocol::{Exchange, idempotency};
+use crate::runtime::Catalog;
 use crate::tasks::{self, Job};
 
 /// Starts the exchange.
@@ -26,9 +27,10 @@ pub(super) fn answer(method: Method, name: &str, request: Request<'_>, wish: Wis
     let asked = asked(name, request.params)?;
     let (params, rights) = (request.params.map(ToOwned::to_owned), request.rights.clone());
     let (shared, session, id) = (Arc::clone(request.shared), Arc::clone(request.session), request.id);
+    let catalog = request.catalog;
     Ok(talk(|outlet| async move {
         let augmented = Augmented { shared, session, outlet, id, wish };
-        match augmented.answer(method, asked, params, rights).await {
+        match augmented.answer(method, asked, catalog, params, rights).await {
             Ok(response) => response,
             Err(error) => Some(error_response(Some(&augmented.id), &error)),
         }
@@ -58,6 +60,7 @@ impl Augmented {
         &self,
         method: Method,
         asked: Json,
+        catalog: Arc<Catalog>,
         params: Option<Box<RawValue>>,
         rights: Rights,
     ) -> Result<Option<String>, RpcError> {
@@ -65,7 +68,7 @@ impl Augmented {
         if let Some(task) = found.filter(|_| !acts_on_its_session(method)) {
             return Ok(Some(self.announced(&task).response(&self.id, &task).await));
         }
-        let Some(response) = self.dispatched(method, rights, params.as_deref()).await? else { return Ok(None) };
+        let Some(response) = self.dispatched(method, catalog, rights, params.as_deref()).await? else { return Ok(None) };
         #[derive(Deserialize)]
         struct Response {
             result: Option<Box<RawValue>>,
@@ -96,11 +99,12 @@ impl Augmented {
     async fn dispatched(
         &self,
         method: Method,
+        catalog: Arc<Catalog>,
         rights: Rights,
         params: Option<&RawValue>,
     ) -> Result<Option<String>, RpcError> {
         let (shared, session) = (&self.shared, &self.session);
-        let mut exchange = dispatch(method, Request { shared, session, id: self.id.clone(), params, rights })?;
+        let mut exchange = dispatch(method, Request { shared, session, catalog, id: self.id.clone(), params, rights })?;
         while let Some(frame) = exchange.next().await {
             if frame.last {
                 return Ok(Some(frame.message));

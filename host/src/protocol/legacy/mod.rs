@@ -133,6 +133,8 @@ impl Method {
 struct Request<'a> {
     shared: &'a Arc<Shared>,
     session: &'a Arc<Session>,
+    /// What is offered to the requestor, for the whole of the request.
+    catalog: Arc<Catalog>,
     id: RequestId,
     params: Option<&'a RawValue>,
     rights: Rights,
@@ -161,9 +163,10 @@ pub(super) fn request(
         };
     };
     let unknown = || RpcError::method_not_found(format!("Method not found: {}", readable(name)));
+    let catalog = shared.tasks.catalog(session.requestor());
     let method = method
         .filter(|method| method.exists_for(&session.settled))
-        .filter(|method| offers::is_offered(*method, &shared.tasks.catalog()));
+        .filter(|method| offers::is_offered(*method, &catalog));
     let Some(method) = method else {
         return answer(&id, &unknown());
     };
@@ -172,7 +175,7 @@ pub(super) fn request(
     {
         return answer(&id, &error);
     }
-    let request = Request { shared, session, id: id.clone(), params, rights: peer.rights.clone() };
+    let request = Request { shared, session, catalog, id: id.clone(), params, rights: peer.rights.clone() };
     let wish = match method {
         Method::ToolsCall => Ok(None),
         _ if method.takes_a_wish() => Wish::of(params),

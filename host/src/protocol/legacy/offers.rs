@@ -42,12 +42,16 @@ pub(super) fn is_offered(method: Method, catalog: &Catalog) -> bool {
 }
 
 fn asker(request: &Request<'_>) -> Asker {
-    Asker { shared: Arc::clone(request.shared), requestor: *request.session.requestor() }
+    Asker {
+        shared: Arc::clone(request.shared),
+        requestor: *request.session.requestor(),
+        catalog: Arc::clone(&request.catalog),
+    }
 }
 
 /// `prompts/list`.
 pub(super) fn prompts(request: &Request<'_>) -> Result<Exchange, RpcError> {
-    request.session.saw(ListKind::Prompts, *request.shared.tasks.catalog_changes().borrow());
+    request.session.saw(ListKind::Prompts, request.catalog.lists());
     let Page { entries, next_cursor } = asker(request).prompts(request.params)?;
     let icons = request.session.settled.version.has_tasks();
     let entries = entries.iter().map(|entry| PromptView { prompt: &entry.prompt, icons }).collect();
@@ -65,7 +69,7 @@ pub(super) fn templates(request: &Request<'_>) -> Result<Exchange, RpcError> {
 /// `resources/list`.
 pub(super) fn resources(request: Request<'_>) -> Result<Exchange, RpcError> {
     let paged: Paged = jsonrpc::params(request.params)?;
-    request.session.saw(ListKind::Resources, *request.shared.tasks.catalog_changes().borrow());
+    request.session.saw(ListKind::Resources, request.catalog.lists());
     let icons = request.session.settled.version.has_tasks();
     quiet(request, move |asker, id| async move {
         let Page { entries, next_cursor } = asker.resources(&paged).await?;
@@ -76,7 +80,7 @@ pub(super) fn resources(request: Request<'_>) -> Result<Exchange, RpcError> {
 
 /// `completion/complete`.
 pub(super) fn complete(request: Request<'_>) -> Result<Exchange, RpcError> {
-    let wanted = offers::wanted(&request.shared.tasks.catalog(), request.params)?;
+    let wanted = offers::wanted(&request.catalog, request.params)?;
     quiet(request, move |asker, id| async move {
         let completion: Completion = asker.complete(wanted).await?;
         Ok(response(&id, &Bare(WithMeta { body: CompletionBody(&completion), meta: &completion.meta, related: None })))
@@ -148,7 +152,7 @@ pub(super) struct Asked {
 
 /// What plugins are asked for by a request; `None`: the host answers it itself.
 pub(super) fn asked(method: Method, request: &Request<'_>) -> Result<Option<Asked>, RpcError> {
-    let catalog = request.shared.tasks.catalog();
+    let catalog = &request.catalog;
     let (operation, first, others, uri) = match method {
         Method::ResourcesRead => {
             let uri = offers::uri(request.params)?;
@@ -157,11 +161,11 @@ pub(super) fn asked(method: Method, request: &Request<'_>) -> Result<Option<Aske
             (Operation::ReadResource { uri: uri.clone() }, first, readers.collect(), Some(uri))
         }
         Method::PromptsGet => {
-            let (entry, arguments) = offers::prompt(&catalog, request.params)?;
+            let (entry, arguments) = offers::prompt(catalog, request.params)?;
             let operation = Operation::GetPrompt { prompt: entry.plugin_prompt.clone(), arguments };
             (operation, Arc::clone(&entry.library), Vec::new(), None)
         }
-        Method::Complete => match offers::wanted(&catalog, request.params)?.operation() {
+        Method::Complete => match offers::wanted(catalog, request.params)?.operation() {
             Some((library, operation)) => (operation, library, Vec::new(), None),
             None => return Ok(None),
         },
@@ -173,7 +177,7 @@ pub(super) fn asked(method: Method, request: &Request<'_>) -> Result<Option<Aske
 /// `resources/read`: asks who may have it, one after the other, until one does.
 pub(super) fn read(request: Request<'_>) -> Result<Exchange, RpcError> {
     let uri = offers::uri(request.params)?;
-    let readers = request.shared.tasks.catalog().readers(&uri);
+    let readers = request.catalog.readers(&uri);
     let visits = readers.into_iter().map(|library| (library, Operation::ReadResource { uri: uri.clone() })).collect();
     visit(request, visits, move |id, result: Option<Result<Vec<ResourceContents>, CallError>>| match result {
         Some(Ok(contents)) => response(id, &Bare(ContentsBody(&contents))),
@@ -184,7 +188,7 @@ pub(super) fn read(request: Request<'_>) -> Result<Exchange, RpcError> {
 
 /// `prompts/get`.
 pub(super) fn get_prompt(request: Request<'_>) -> Result<Exchange, RpcError> {
-    let (entry, arguments) = offers::prompt(&request.shared.tasks.catalog(), request.params)?;
+    let (entry, arguments) = offers::prompt(&request.catalog, request.params)?;
     let operation = Operation::GetPrompt { prompt: entry.plugin_prompt.clone(), arguments };
     let visits = vec![(Arc::clone(&entry.library), operation)];
     visit(request, visits, |id, result: Option<Result<PromptOutput, CallError>>| match result {

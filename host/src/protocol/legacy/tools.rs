@@ -41,11 +41,11 @@ pub(super) fn list(request: &Request<'_>) -> Result<Exchange, RpcError> {
         Some(cursor) => Some(cursor::open(key, METHOD, requestor, &cursor).ok_or_else(bad_cursor)?),
         None => None,
     };
-    session.saw(ListKind::Tools, *shared.tasks.catalog_changes().borrow());
-    let catalog = shared.tasks.catalog();
+    session.saw(ListKind::Tools, request.catalog.lists());
     let modern_fields = session.settled.version.has_tasks();
     // A tool that runs only as a task cannot be called where there are no tasks.
-    let mut left = catalog
+    let mut left = request
+        .catalog
         .tools()
         .iter()
         .map(|entry| &entry.tool)
@@ -192,8 +192,7 @@ pub(super) fn call(request: Request<'_>) -> Result<Exchange, RpcError> {
         RpcError::invalid_params(format!("Unknown tool: {}", readable(&params.name)))
     };
     rights::check(&request.rights, &[Need::Tool(&params.name)], unknown)?;
-    let tool = request.shared.tasks.catalog();
-    let tool = tool.get(&params.name).ok_or_else(unknown)?;
+    let tool = request.catalog.get(&params.name).ok_or_else(unknown)?;
     let manner = Manner::read(&params, session, &tool.tool)?;
     if !matches!(manner, Manner::Plain) {
         let name = &tool.tool.name;

@@ -36,6 +36,7 @@ use super::{Declared, Exchange, Frame, Peer, ProtocolOptions, Received, Rejectio
 use crate::domain::requestor::Requestor;
 use crate::domain::rights::{Need, Rights};
 use crate::protocol::rights;
+use crate::runtime::Catalog;
 use connection::InFlight;
 use meta::Client;
 use rounds::Rounds;
@@ -157,6 +158,8 @@ struct Request<'a> {
     shared: &'a Arc<Shared>,
     requestor: Requestor,
     rights: Rights,
+    /// What is offered to the requestor, for the whole of the request.
+    catalog: Arc<Catalog>,
     id: RequestId,
     client: Client,
     declared: Option<&'a Declared>,
@@ -195,7 +198,8 @@ fn request(
     if meta.version != VERSION {
         return Err(RpcError::unsupported_version(&VERSIONS, &meta.version));
     }
-    let method = method.filter(|method| offers::is_offered(*method, &shared.tasks.catalog()));
+    let catalog = shared.tasks.catalog(&peer.requestor);
+    let method = method.filter(|method| offers::is_offered(*method, &catalog));
     let method = method.ok_or_else(|| RpcError::unknown_method(name))?;
     let client = meta.client()?;
     method.check_capabilities(&client)?;
@@ -208,7 +212,7 @@ fn request(
         rights::check(&peer.rights, &[Need::Steer], || RpcError::unknown_method(name))?;
     }
     let rights = peer.rights.clone();
-    let request = Request { shared, requestor: peer.requestor, rights, id, client, declared, connection, params };
+    let request = Request { shared, requestor: peer.requestor, rights, catalog, id, client, declared, connection, params };
     let exchange = match method {
         Method::Discover => Ok(discover::discover(&request)),
         Method::ToolsList => tools::list(&request),

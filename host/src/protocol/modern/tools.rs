@@ -1,4 +1,4 @@
-//! `tools/list`: what the requestor may call, in the order of names.
+//! `tools/list`: what the requestor may call of the versions that it gets, in the order of names.
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
@@ -12,6 +12,7 @@ use crate::protocol::error::RpcError;
 use crate::protocol::exchange::answered;
 use crate::protocol::jsonrpc::{self, response};
 use crate::protocol::wire::{HintsView, IconView, MetaView, Raw, entry_if};
+use crate::runtime::Catalog;
 
 /// Plugins may be exchanged while the host runs; who wants to know at once listens.
 const TTL_MS: u64 = 60_000;
@@ -19,8 +20,7 @@ const TTL_MS: u64 = 60_000;
 struct Page<'a> {
     tools: Vec<ToolView<'a>>,
     next_cursor: Option<String>,
-    /// Whether it is not the list of everybody.
-    is_own: bool,
+    scope: &'static str,
 }
 
 impl Entries for Page<'_> {
@@ -28,7 +28,7 @@ impl Entries for Page<'_> {
         map.serialize_entry("tools", &self.tools)?;
         entry_if(map, "nextCursor", self.next_cursor.as_ref())?;
         map.serialize_entry("ttlMs", &TTL_MS)?;
-        map.serialize_entry("cacheScope", if self.is_own { "private" } else { "public" })
+        map.serialize_entry("cacheScope", self.scope)
     }
 }
 
@@ -52,6 +52,11 @@ impl Serialize for ToolView<'_> {
     }
 }
 
+/// Who may keep a list: everybody, unless somebody else may have another one.
+pub(super) fn scope(catalog: &Catalog) -> &'static str {
+    if catalog.is_for_everybody() { "public" } else { "private" }
+}
+
 pub(super) fn list(request: &Request<'_>) -> Result<Exchange, RpcError> {
     const METHOD: &str = "tools/list";
     let paged: Paged = jsonrpc::params(request.params)?;
@@ -60,8 +65,8 @@ pub(super) fn list(request: &Request<'_>) -> Result<Exchange, RpcError> {
         Some(cursor) => Some(cursor::open(key, METHOD, requestor, &cursor).ok_or_else(bad_cursor)?),
         None => None,
     };
-    let catalog = request.shared.tasks.catalog();
-    let mut left = catalog
+    let mut left = request
+        .catalog
         .tools()
         .iter()
         .map(|entry| &entry.tool)
@@ -72,6 +77,6 @@ pub(super) fn list(request: &Request<'_>) -> Result<Exchange, RpcError> {
         (Some(_), Some(last)) => cursor::seal(key, METHOD, requestor, last.0.name.as_bytes()),
         _ => None,
     };
-    let is_own = request.rights.are_limited();
-    Ok(answered(response(&request.id, &Complete::new(&request.shared.modern, Page { tools, next_cursor, is_own }))))
+    let scope = if request.rights.are_limited() { "private" } else { scope(&request.catalog) };
+    Ok(answered(response(&request.id, &Complete::new(&request.shared.modern, Page { tools, next_cursor, scope }))))
 }

@@ -18,7 +18,6 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use serde_json::{Value, json};
 
-use super::session::LIST_KINDS;
 use super::*;
 use crate::domain::limits::Limits;
 use crate::domain::requestor::{RequestorId, TenantId};
@@ -114,6 +113,12 @@ fn world_on(
 }
 
 impl World {
+    /// Makes every list another one.
+    fn change_lists(&self) {
+        self.guests.lists.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        self.tasks.lists_changed();
+    }
+
     /// A world like [`world_nowhere`] after a crash of this one: what is in the store is all that is left.
     async fn crashed(self) -> Self {
         self.store.restart();

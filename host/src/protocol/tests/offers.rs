@@ -269,7 +269,7 @@ async fn a_changed_catalog_changes_every_list_that_was_offered() {
     let anna = world.anna().await;
     let mut stream = anna.standalone();
     assert!(stream.is_silent().await);
-    world.tasks.lists_changed(&LIST_KINDS);
+    world.change_lists();
     let mut told = Vec::new();
     for _ in 0..3 {
         told.push(stream.next().await["method"].as_str().unwrap().to_owned());

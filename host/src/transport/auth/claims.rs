@@ -104,7 +104,8 @@ impl Claims {
             super::TenantRule::Fixed(name) => name.clone(),
             super::TenantRule::Claim { claim, allowed } => {
                 let name = self.further.get(claim).and_then(Value::as_str).ok_or("it names no tenant")?;
-                if !allowed.iter().any(|known| known == "*" || known == name) || crate::config::check_name(name).is_err()
+                if !allowed.iter().any(|known| known == "*" || known == name)
+                    || crate::config::check_name(name).is_err()
                 {
                     return Err("its tenant is not one that this issuer may name");
                 }

@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
 use http::StatusCode;
+use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::Semaphore;
@@ -124,14 +124,17 @@ impl Introspection {
         let judged = serde_json::from_slice::<Claims>(&body)
             .map_err(|_| "the answer cannot be read")
             .and_then(|claims| claims.check(&self.options, Named::IfAtAll, (self.now)()));
-        Ok(judged
-            .map_err(|reason| tracing::debug!(issuer = self.options.issuer, reason, "refused a token"))
-            .ok())
+        Ok(judged.map_err(|reason| tracing::debug!(issuer = self.options.issuer, reason, "refused a token")).ok())
     }
 
     fn unavailable(&self, reason: &str) -> Denied {
         let incident = format!("{:08x}", getrandom::u32().unwrap_or_default());
-        tracing::error!(issuer = self.options.issuer, incident, reason, "the issuer does not say what a token is worth");
+        tracing::error!(
+            issuer = self.options.issuer,
+            incident,
+            reason,
+            "the issuer does not say what a token is worth"
+        );
         Denied::Unavailable { incident }
     }
 }

@@ -36,7 +36,8 @@ pub(super) fn claimed_issuer(token: &str) -> Option<String> {
 /// Reads a header; refuses everything that is not a plain signature over a token for access.
 pub(super) fn head(token: &str, options: &IssuerOptions) -> Result<Head, &'static str> {
     // Unknown algorithms and "none" are unreadable here.
-    let header = decode_header(token).map_err(|_| "its header cannot be read, or has an algorithm that is not served")?;
+    let header =
+        decode_header(token).map_err(|_| "its header cannot be read, or has an algorithm that is not served")?;
     if !options.algorithms.contains(&header.alg) {
         return Err("its algorithm is not one of this issuer's");
     }

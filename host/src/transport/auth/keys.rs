@@ -235,8 +235,7 @@ impl Keys {
 }
 
 async fn document(reach: &Reach, url: &Url) -> Result<Value, FetchError> {
-    let (status, body) =
-        reach.get(url).await.map_err(|source| FetchError::Request { url: url.to_string(), source })?;
+    let (status, body) = reach.get(url).await.map_err(|source| FetchError::Request { url: url.to_string(), source })?;
     if status != StatusCode::OK {
         return Err(FetchError::Status { url: url.to_string(), status });
     }

@@ -147,8 +147,7 @@ impl OauthVerifier {
     async fn proof(&self, token: &str) -> Result<(&Issuer, Proof), Denied> {
         if jwt::looks_signed(token) {
             let claimed = jwt::claimed_issuer(token).ok_or(Denied::Invalid)?;
-            let issuer =
-                self.issuers.iter().find(|issuer| issuer.options.issuer == claimed).ok_or(Denied::Invalid)?;
+            let issuer = self.issuers.iter().find(|issuer| issuer.options.issuer == claimed).ok_or(Denied::Invalid)?;
             return Ok((issuer, issuer.signed(token, &self.now).await?));
         }
         // At most one: a token must not be shown to somebody else's issuer.

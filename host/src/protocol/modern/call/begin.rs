@@ -23,7 +23,7 @@ use crate::protocol::digest::digest;
 use crate::protocol::error::RpcError;
 use crate::protocol::exchange::talk;
 use crate::protocol::{Declared, Exchange, Shared, arguments, jsonrpc, rights};
-use crate::runtime::ToolEntry;
+use crate::runtime::{Catalog, ToolEntry};
 use crate::tasks::{self, CallRequest};
 
 #[derive(Deserialize)]
@@ -72,6 +72,7 @@ pub(in super::super) fn call(request: Request<'_>) -> Result<Exchange, RpcError>
         rights: request.rights,
         shared: Arc::clone(request.shared),
         requestor: request.requestor,
+        catalog: request.catalog,
         client: request.client,
         declared: request.declared.cloned(),
         name: params.name,
@@ -102,6 +103,7 @@ struct Asked {
     rights: Rights,
     shared: Arc<Shared>,
     requestor: Requestor,
+    catalog: Arc<Catalog>,
     client: Client,
     declared: Option<Declared>,
     name: String,
@@ -123,7 +125,7 @@ impl Asked {
 
     /// The tool as it is offered now.
     fn offered(&self) -> Result<Arc<ToolEntry>, RpcError> {
-        let offered = self.shared.tasks.catalog().get(&self.name).cloned();
+        let offered = self.catalog.get(&self.name).cloned();
         offered.ok_or_else(|| self.unknown())
     }
 
@@ -151,7 +153,7 @@ impl Asked {
     }
 
     fn conversation(self, tool: &Arc<ToolEntry>) -> Result<Conversation, RpcError> {
-        let Self { rights, shared, requestor, client, declared, name, arguments, fresh } = self;
+        let Self { rights, shared, requestor, client, declared, name, arguments, fresh, catalog: _ } = self;
         if tool.tool.task_support == TaskSupport::Required {
             client.check_tasks()?;
             let needs = [Need::Tool(&name), Need::Tasks];

@@ -34,7 +34,7 @@ async fn ids_keep_their_type() {
     let filter = json!({"notifications": {"toolsListChanged": true}});
     let mut stream = world.plain().open_as(json!(12), "subscriptions/listen", filter).await;
     assert_eq!(subscription(&stream.next().await), &json!(12));
-    world.tasks.lists_changed(&LIST_KINDS);
+    world.change_lists();
     let changed = stream.next().await;
     assert_eq!(changed["method"], "notifications/tools/list_changed");
     assert_eq!(subscription(&changed), &json!(12));
@@ -48,7 +48,7 @@ async fn only_what_was_asked_for_is_said() {
     let filter = json!({"notifications": {"taskIds": [id]}});
     let mut stream = client.open("subscriptions/listen", filter).await;
     stream.next().await;
-    world.tasks.lists_changed(&LIST_KINDS);
+    world.change_lists();
     client.call("only_task").await;
     client.until(&id, "completed").await;
     loop {

@@ -234,7 +234,7 @@ async fn tools_are_listed_in_pages_as_they_are() {
         let Some(cursor) = page["nextCursor"].as_str() else { break };
         params = json!({"cursor": cursor});
     }
-    assert!(names.is_sorted() && names.len() == world.tasks.catalog().tools().len());
+    assert!(names.is_sorted() && names.len() == world.tasks.catalog(&ANNA).tools().len());
     assert_eq!(client.refusal("tools/list", json!({"cursor": "x"})).await, (-32602, None));
     let page = client.result("tools/list", json!({})).await;
     let of_anna = json!({"cursor": page["nextCursor"]});
