@@ -13,6 +13,7 @@ mod egress;
 mod hostile;
 mod interaction;
 mod isolation;
+mod language_offers;
 mod languages;
 mod limits;
 mod modern;

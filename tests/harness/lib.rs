@@ -15,6 +15,7 @@ pub mod schema;
 pub mod stdio;
 pub mod stream;
 pub mod wait;
+pub mod web;
 
 pub use client::{Client, Failure};
 pub use host::{Host, Setup};

@@ -9,10 +9,10 @@ use anyhow::Context as _;
 use bulkhead::config::{Config, File, Flags, Insecure, OnRestart, PluginConfig, ToolConfig, TrustConfig};
 use bulkhead::domain::address::normal_host;
 use bulkhead::domain::limits::CallLimits;
-use bulkhead::plugins::{Policy, Wanted};
+use bulkhead::plugins::{Plugins, Policy, Wanted};
 use bulkhead::runtime::{PluginSource, Source, ToolPolicy};
 use bulkhead::sources::oci::Logins;
-use bulkhead::sources::{self, Configured, Fetching, Intake, Progress, PublicKey, Rule, Trust};
+use bulkhead::sources::{self, Configured, Fetching, Intake, Progress, PublicKey, Rule, Trust, Watch};
 
 use super::args::SourceArguments;
 
@@ -141,7 +141,15 @@ pub(crate) fn intake(config: &Config) -> anyhow::Result<Arc<Intake>> {
     Ok(Arc::new(Intake::new(trust(config)?, fetching(config), configured)))
 }
 
-/// Whom components may come from.
+/// What looks at the watched folders, if there are any.
+pub(crate) fn watch(config: &Config, intake: &Arc<Intake>, plugins: &Plugins) -> anyhow::Result<Option<Watch>> {
+    let folders = config.sources.watch.iter().map(std::path::absolute);
+    let folders: Vec<_> = folders.collect::<Result<_, _>>().context("sources.watch")?;
+    let watch = Watch { folders, intake: Arc::clone(intake), plugins: plugins.clone() };
+    Ok(Some(watch).filter(|watch| !watch.folders.is_empty()))
+}
+
+/// Whom components may come from, with the keys read.
 pub(crate) fn trust(config: &Config) -> anyhow::Result<Trust> {
     config.trust.iter().map(rule).collect::<anyhow::Result<_>>().map(Trust::new)
 }

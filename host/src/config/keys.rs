@@ -433,6 +433,8 @@ section!(SOURCES, blank_sources, SourcesConfig, "sources", {
         "A component that is fetched, or found in a watched folder";
     fetch_ms_max: ms(120_000, 1, HOUR), Host,
         "How long fetching a component may take, its redirects and signatures included";
+    watch: Kind::List, Host,
+        "Folders whose *.wasm files become plugins, and new versions of them, while the host runs";
     private_hosts: Kind::List, Host,
         "Hosts (names or addresses) that components may be fetched from although their addresses are not public";
     plain_http_hosts: Kind::List, Host,
@@ -443,7 +445,7 @@ section!(SOURCES, blank_sources, SourcesConfig, "sources", {
 
 /// Paths that start at the folder of the file.
 pub(super) fn is_path(key: &Key) -> bool {
-    matches!((key.section, key.name), ("server", "data") | ("sources", "roots"))
+    matches!((key.section, key.name), ("server", "data") | ("sources", "roots" | "watch"))
 }
 
 /// Every key, in the order of the file.

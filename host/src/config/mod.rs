@@ -101,6 +101,7 @@ pub struct AuditConfig {
 pub struct SourcesConfig {
     pub component_bytes_max: u64,
     pub fetch_ms_max: u64,
+    pub watch: Vec<String>,
     pub private_hosts: Vec<String>,
     pub plain_http_hosts: Vec<String>,
     pub roots: Vec<String>,

@@ -96,6 +96,7 @@ files_max = 64
 [sources]
 component_bytes_max = 134217728
 fetch_ms_max = 120000
+watch = []
 private_hosts = []
 plain_http_hosts = []
 roots = []

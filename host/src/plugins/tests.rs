@@ -125,7 +125,14 @@ fn text(from: &str, to: &str) -> Option<Candidate> {
     let at = bytes.windows(from.len()).position(|window| window == from.as_bytes()).unwrap();
     bytes[at..at + to.len()].copy_from_slice(to.as_bytes());
     let (name, fallback_name) = (Some("text".to_owned()), None);
-    Some(Candidate { name, fallback_name, bytes: bytes.into(), wit: None, provenance: Provenance::default() })
+    Some(Candidate {
+        name,
+        fallback_name,
+        bytes: bytes.into(),
+        wit: None,
+        provenance: Provenance::default(),
+        is_attended: true,
+    })
 }
 
 const SAME: &str = "The texts are the same.";
@@ -146,7 +153,14 @@ fn probe() -> Option<Candidate> {
         return None;
     };
     let name = Some("probe".to_owned());
-    Some(Candidate { name, fallback_name: None, bytes: bytes.into(), wit: None, provenance: Provenance::default() })
+    Some(Candidate {
+        name,
+        fallback_name: None,
+        bytes: bytes.into(),
+        wit: None,
+        provenance: Provenance::default(),
+        is_attended: true,
+    })
 }
 
 fn to(digest: [u8; 32]) -> Vec<Target> {
@@ -243,6 +257,7 @@ async fn lists_are_told_only_when_they_differ_and_versions_retire() {
         bytes: wat::parse_str("(component)").unwrap().into(),
         wit: None,
         provenance: Provenance::default(),
+        is_attended: true,
     };
     assert!(matches!(world.plugins.stage(broken).await, Err(Error::Refused(_))));
     assert_eq!(world.plugins.list().await.unwrap().len(), 1);

@@ -140,7 +140,11 @@ pub(super) fn read_bundle(bytes: &[u8]) -> Result<Vec<SignedText>, String> {
         return Err(format!("a bundle around something else than {IN_TOTO}"));
     }
     let text = dsse_text(&decode(&envelope.payload)?);
-    envelope.signatures.iter().map(|signed| Ok(SignedText { text: text.clone(), signature: decode(&signed.sig)? })).collect()
+    envelope
+        .signatures
+        .iter()
+        .map(|signed| Ok(SignedText { text: text.clone(), signature: decode(&signed.sig)? }))
+        .collect()
 }
 
 /// Base64 of a signature.
