@@ -162,8 +162,8 @@ pub(super) fn request(
             _ => session_required(Some(&id)),
         };
     };
-    let catalog = shared.tasks.catalog(session.requestor());
     let unknown = || RpcError::method_not_found(format!("Method not found: {}", readable(name)));
+    let catalog = shared.tasks.catalog(session.requestor());
     let method = method
         .filter(|method| method.exists_for(&session.settled))
         .filter(|method| offers::is_offered(*method, &catalog));

@@ -157,9 +157,9 @@ impl State {
 struct Request<'a> {
     shared: &'a Arc<Shared>,
     requestor: Requestor,
+    rights: Rights,
     /// What is offered to the requestor, for the whole of the request.
     catalog: Arc<Catalog>,
-    rights: Rights,
     id: RequestId,
     client: Client,
     declared: Option<&'a Declared>,
@@ -213,7 +213,7 @@ fn request(
     }
     let rights = peer.rights.clone();
     let request =
-        Request { shared, requestor: peer.requestor, catalog, rights, id, client, declared, connection, params };
+        Request { shared, requestor: peer.requestor, rights, catalog, id, client, declared, connection, params };
     let exchange = match method {
         Method::Discover => Ok(discover::discover(&request)),
         Method::ToolsList => tools::list(&request),

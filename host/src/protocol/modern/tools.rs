@@ -1,4 +1,4 @@
-//! `tools/list`: what the requestor may call, in the order of names.
+//! `tools/list`: what the requestor may call of the versions that it gets, in the order of names.
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
