@@ -399,6 +399,7 @@ impl Tasks {
 const NOT_OUTSTANDING: &str = "no question with this key is waiting for an answer";
 
 impl Inner {
+    /// What is offered to this requestor at this moment.
     pub(super) fn catalog(&self, requestor: &Requestor) -> Arc<Catalog> {
         self.executor.catalog_for(&|route| route.includes(requestor))
     }
@@ -521,11 +522,6 @@ impl Inner {
             }
         };
         Ok(Occupancy::new(self.admission.clone(), *requestor, false, permit))
-    }
-
-    /// What is offered to this requestor at this moment.
-    pub(super) fn catalog(&self, requestor: &Requestor) -> Arc<Catalog> {
-        self.executor.catalog_for(&|route| route.includes(requestor))
     }
 
     /// Whether a task may be made now.
