@@ -399,10 +399,6 @@ impl Tasks {
 const NOT_OUTSTANDING: &str = "no question with this key is waiting for an answer";
 
 impl Inner {
-    pub(super) fn catalog(&self, requestor: &Requestor) -> Arc<Catalog> {
-        self.executor.catalog_for(&|route| route.includes(requestor))
-    }
-
     /// Takes note of how a call ended that ran for so long.
     pub(super) fn call_ended<T>(
         &self,
