@@ -12,11 +12,13 @@ mod inspect;
 mod logging;
 mod operate;
 mod plugins;
+mod registry;
 mod serve;
 mod show;
 mod signing;
 mod sources;
 mod stdio;
+mod trust;
 mod upkeep;
 mod workshop;
 

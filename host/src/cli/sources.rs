@@ -6,17 +6,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use bulkhead::config::{Config, File, Flags, OnRestart, PluginConfig, ToolConfig, TrustConfig};
+use bulkhead::config::{Config, File, Flags, Insecure, OnRestart, PluginConfig, ToolConfig, TrustConfig};
 use bulkhead::domain::address::normal_host;
 use bulkhead::domain::limits::CallLimits;
-use bulkhead::plugins::{Policy, Wanted};
+use bulkhead::plugins::{Plugins, Policy, Wanted};
 use bulkhead::runtime::{PluginSource, Source, ToolPolicy};
-use bulkhead::sources::{self, Configured, Fetching, Intake, PublicKey, Rule, Trust};
+use bulkhead::sources::oci::Logins;
+use bulkhead::sources::{self, Configured, Fetching, Intake, Progress, PublicKey, Rule, Trust, Watch};
 
 use super::args::SourceArguments;
 
 /// Reads everything that says how the host should be.
 pub(crate) fn load(sources: &SourceArguments, listen: Option<&str>) -> anyhow::Result<Config> {
+    load_as(sources, listen, Insecure::default())
+}
+
+/// The same with what a host is allowed although it is not safe.
+pub(crate) fn load_as(sources: &SourceArguments, listen: Option<&str>, insecure: Insecure) -> anyhow::Result<Config> {
     let text = match &sources.config {
         Some(path) => Some(
             std::fs::read_to_string(path)
@@ -30,6 +36,7 @@ pub(crate) fn load(sources: &SourceArguments, listen: Option<&str>) -> anyhow::R
         data: sources.data.clone(),
         plugins: sources.plugins.clone(),
         plugin_dirs: sources.plugin_dirs.clone(),
+        insecure,
     };
     // A variable that is not UTF-8 is none of ours: all of our names and values are.
     let variables = std::env::vars_os()
@@ -102,6 +109,7 @@ pub(crate) fn policy(plugin: PluginConfig) -> Policy {
         drain_then: plugin.drain_then,
         quarantine_after: plugin.quarantine_after,
         canary: plugin.canary,
+        watch_switch_ms: plugin.watch_switch_ms,
         source: plugin_source(plugin),
     }
 }
@@ -124,20 +132,26 @@ pub(crate) fn wanted(config: &Config, intake: &Arc<Intake>) -> anyhow::Result<Ve
 
 /// What every component goes through.
 pub(crate) fn intake(config: &Config) -> anyhow::Result<Arc<Intake>> {
-    let rules = config.trust.iter().map(rule).collect::<anyhow::Result<_>>()?;
-    let fetching = Fetching {
-        component_bytes_max: config.sources.component_bytes_max,
-        fetch_max: Duration::from_millis(config.sources.fetch_ms_max),
-        private_hosts: config.sources.private_hosts.iter().map(|host| normal_host(host)).collect(),
-        roots: config.sources.roots.iter().map(PathBuf::from).collect(),
-    };
     let mut configured = HashMap::new();
     for plugin in &config.plugins {
         if let Some(name) = &plugin.name {
             configured.insert(name.clone(), (plugin.source.clone().absolute()?, plugin.sha256));
         }
     }
-    Ok(Arc::new(Intake::new(Trust::new(rules), fetching, configured)))
+    Ok(Arc::new(Intake::new(trust(config)?, fetching(config), configured)))
+}
+
+/// What looks at the watched folders, if there are any.
+pub(crate) fn watch(config: &Config, intake: &Arc<Intake>, plugins: &Plugins) -> anyhow::Result<Option<Watch>> {
+    let folders = config.sources.watch.iter().map(std::path::absolute);
+    let folders: Vec<_> = folders.collect::<Result<_, _>>().context("sources.watch")?;
+    let watch = Watch { folders, intake: Arc::clone(intake), plugins: plugins.clone() };
+    Ok(Some(watch).filter(|watch| !watch.folders.is_empty()))
+}
+
+/// Whom components may come from, with the keys read.
+pub(crate) fn trust(config: &Config) -> anyhow::Result<Trust> {
+    config.trust.iter().map(rule).collect::<anyhow::Result<_>>().map(Trust::new)
 }
 
 fn rule(trust: &TrustConfig) -> anyhow::Result<Rule> {
@@ -149,6 +163,20 @@ fn rule(trust: &TrustConfig) -> anyhow::Result<Rule> {
     let folder = std::env::current_dir().context("the working folder cannot be named")?;
     let keys = trust.keys.iter().map(key).collect::<anyhow::Result<_>>()?;
     Ok(Rule { pattern: trust.pattern.clone().from_folder(&folder), keys })
+}
+
+/// How far a fetch may go.
+pub(crate) fn fetching(config: &Config) -> Fetching {
+    let hosts = |hosts: &[String]| hosts.iter().map(|host| normal_host(host)).collect();
+    Fetching {
+        component_bytes_max: config.sources.component_bytes_max,
+        fetch_max: Duration::from_millis(config.sources.fetch_ms_max),
+        private_hosts: hosts(&config.sources.private_hosts),
+        plain_http_hosts: hosts(&config.sources.plain_http_hosts),
+        roots: config.sources.roots.iter().map(PathBuf::from).collect(),
+        logins: Logins::of_environment(variable),
+        progress: Progress::default(),
+    }
 }
 
 /// A component by its file alone, with nothing granted.

@@ -151,7 +151,7 @@ impl Shelf {
         }
         let versions = self.plugins.versions(name).await.map_err(failed)?;
         let source = versions.first().map(|version| version.source.clone()).unwrap_or_default();
-        Ok((parsed(&source)?, None))
+        Ok((parsed(&source)?.unpinned(), None))
     }
 }
 

@@ -9,8 +9,10 @@ pub mod lifecycle;
 pub mod limits;
 pub mod offer;
 pub mod requestor;
+pub mod rights;
 pub mod route;
 pub mod task;
+pub mod timestamp;
 pub mod tool;
 pub mod uri_template;
 

@@ -22,7 +22,6 @@ mod session;
 mod shown;
 #[cfg(test)]
 mod tests;
-mod timestamp;
 mod trace;
 mod wire;
 

@@ -18,10 +18,10 @@ use serde_json::value::RawValue;
 
 use super::error::RpcError;
 use super::sep1686;
-use super::timestamp::iso8601;
 use crate::domain::Json;
 use crate::domain::call::LogLevel;
 use crate::domain::task::{Active, Design, Outcome, Phase, Retention, Task};
+use crate::domain::timestamp::iso8601;
 
 pub(crate) use face::{OnlyRelated, TaskFace, TaskResult};
 pub(crate) use offers::{

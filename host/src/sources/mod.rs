@@ -8,9 +8,12 @@
 mod fetch;
 mod intake;
 mod key;
+pub mod oci;
 mod signature;
 mod source;
 mod trust;
+mod watch;
+mod web;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -22,6 +25,8 @@ pub use key::PublicKey;
 pub use signature::SigningKey;
 pub use source::{OciReference, Source, SourceError};
 pub use trust::{Pattern, Refusal, Rule, Trust, Verified};
+pub use watch::Watch;
+pub use web::Progress;
 
 use crate::domain::address::is_public;
 
@@ -74,12 +79,23 @@ pub struct Fetching {
     pub private_hosts: Vec<String>,
     /// More certificates to trust, PEM files, beside the roots of the browsers.
     pub roots: Vec<PathBuf>,
+    /// Registries that are spoken to without TLS, by host; those of this machine always are.
+    pub plain_http_hosts: Vec<String>,
+    /// For registries that want credentials.
+    pub logins: oci::Logins,
+    /// Told how far the transfer of a component is.
+    pub progress: Progress,
 }
 
 impl Fetching {
     /// Whether a host of this [normal](crate::domain::address::normal_host) name may turn out to be at this address.
     pub fn may_reach(&self, host: &str, address: std::net::IpAddr) -> bool {
         is_public(address) || self.private_hosts.iter().any(|named| named == host)
+    }
+
+    /// Whether the operator takes it on themselves that everybody on the way can read and change what goes to a registry.
+    pub fn is_plain(&self, host: &str) -> bool {
+        self.plain_http_hosts.iter().any(|named| named == host)
     }
 }
 

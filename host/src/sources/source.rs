@@ -72,6 +72,15 @@ impl Source {
         }
     }
 
+    /// Where to look for something newer: behind a tag rather than at what it stood for.
+    #[must_use]
+    pub fn unpinned(self) -> Self {
+        match self {
+            Self::Oci(reference) if reference.tag.is_some() => Self::Oci(OciReference { digest: None, ..reference }),
+            other => other,
+        }
+    }
+
     /// What a plugin may be called that says nothing itself: the last part of the name, without an ending.
     pub fn fallback_name(&self) -> Option<String> {
         let last = match self {
