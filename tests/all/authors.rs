@@ -157,8 +157,8 @@ async fn a_component_of_an_interface_of_its_own_carries_what_its_author_wrote() 
     let write = |path: &str, text: &str| std::fs::write(project.join(path), text).expect("a file");
     write(
         "Cargo.toml",
-        "[package]\nname = \"lengths\"\nedition = \"2024\"\n[lib]\ncrate-type = [\"cdylib\"]\n[dependencies]\n\
-         wit-bindgen = \"0.63\"\n[workspace]\n",
+        "[package]\nname = \"lengths\"\nedition = \"2024\"\n[lib]\ncrate-type = [\"cdylib\"]\n[workspace]\n\
+         [dependencies]\nwit-bindgen = { version = \"0.63\", default-features = false, features = [\"macros\", \"realloc\", \"std\"] }\n",
     );
     write(
         "wit/lengths.wit",
