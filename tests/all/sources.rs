@@ -6,6 +6,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 use tests::client::{Client, text};
 use tests::place::{component, variant};
+use tests::web::{Answer, Web};
 use tests::{Setup, command};
 
 const FIRST: &str = "The texts are the same.";
@@ -118,4 +119,109 @@ async fn nothing_unsigned_begins_where_a_rule_wants_signatures() {
     }
     let wrong = setup.config("[[trust]]\nsource = 'https://a.example/*'\nkeys = ['acme.key']").refused().await.1;
     assert!(wrong.contains("trust.keys") && wrong.contains("there is no public key in it"), "{wrong}");
+}
+
+/// A host that may fetch from the server, with nothing loaded.
+fn fetching(web: &Web) -> Setup {
+    let setup = Setup::new();
+    let section = web.section(&setup.path(""));
+    setup.config(&section)
+}
+
+fn sha256(bytes: &[u8]) -> String {
+    use sha2::Digest as _;
+    sha2::Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[tokio::test]
+async fn a_url_is_fetched_once_and_a_host_starts_without_its_server() {
+    let web = Web::start().await;
+    let (first, second) = (std::fs::read(component("text")).expect("it is built"), variant("text", FIRST, SECOND));
+    web.has("/moved/text.wasm", Answer::Body(first.clone()));
+    web.has("/text.wasm", Answer::Redirect("/moved/text.wasm?token=secret".to_owned()));
+    web.has("/moved/text.wasm?token=secret", Answer::Body(first.clone()));
+    let setup = fetching(&web);
+    let acme = keygen(&setup, "acme").await;
+    let signed = write(&setup, "text.wasm", &first);
+    sign(&setup, Path::new(&signed), "acme").await;
+    let signature = |setup: &Setup| std::fs::read(setup.path("text.wasm.sig")).expect("it is signed");
+    web.has("/text.wasm.sig", Answer::Body(signature(&setup)));
+    let setup = setup
+        .config("[[trust]]\nsource = 'https://localhost:*/*'\nkeys = ['acme.pub']")
+        .config(&format!("[[plugin]]\nname = 'text'\nurl = '{}'", web.url("/text.wasm")));
+    let host = setup.start().await;
+    assert_eq!(said(&Client::connect(&host).await).await, FIRST);
+    let line = versions(&setup, "text").await.remove(0);
+    assert_eq!(line["signed_by"], json!([acme]));
+    assert_eq!(
+        (&line["source"], &line["origin"]),
+        (&json!(web.url("/text.wasm")), &json!(web.url("/moved/text.wasm")))
+    );
+    assert_eq!(web.seen(), ["/text.wasm.sig", "/text.wasm", "/moved/text.wasm?token=secret"]);
+    assert!(!host.log().contains("secret"));
+
+    // Known by now: nothing is asked, and nothing is needed.
+    host.kill().await;
+    let host = setup.start().await;
+    assert_eq!((said(&Client::connect(&host).await).await.as_str(), web.seen().len()), (FIRST, 3));
+
+    web.has("/text.wasm", Answer::Body(second.clone()));
+    let why = refused(&setup, &["plugin", "update", "text", "--activate"]).await;
+    assert!(why.contains(&sha256(&first)) && why.contains(&sha256(&second)), "what is signed and what came: {why}");
+    write(&setup, "text.wasm", &second);
+    sign(&setup, Path::new(&signed), "acme").await;
+    web.has("/text.wasm.sig", Answer::Body(signature(&setup)));
+    let staged = command::json(&["plugin", "update", "text"], &setup.data()).await;
+    assert_eq!((&staged["state"], &staged["version"]), (&json!("checked"), &json!(sha256(&second))));
+    let client = Client::connect(&host).await;
+    assert_eq!(said(&client).await, FIRST);
+    command::json(&["plugin", "update", "text", "--activate"], &setup.data()).await;
+    assert_eq!(said(&client).await, SECOND);
+
+    drop(web);
+    host.kill().await;
+    let host = setup.start().await;
+    assert_eq!(said(&Client::connect(&host).await).await, SECOND, "without the server");
+    let why = refused(&setup, &["plugin", "update", "text"]).await;
+    assert!(why.contains("no connection"), "{why}");
+}
+
+#[tokio::test]
+async fn servers_that_lie_or_never_end_are_refused() {
+    let web = Web::start().await;
+    let bytes = std::fs::read(component("text")).expect("it is built");
+    let digest = sha256(&bytes);
+    let limits = "component_bytes_max = 4_000_000\nfetch_ms_max = 3_000\n";
+    let setup = fetching(&web).config(limits);
+    let host = setup.start().await;
+    web.has("/text.wasm", Answer::Body(bytes.clone()));
+    web.has("/other.wasm", Answer::Body(variant("text", FIRST, SECOND)));
+    web.has("/cut.wasm", Answer::CutOff(bytes));
+    web.has("/endless.wasm", Answer::Endless);
+    web.has("/silent.wasm", Answer::Silence);
+    web.has("/private.wasm", Answer::Redirect(web.numeric_url("/text.wasm")));
+    web.has("/metadata.wasm", Answer::Redirect("http://169.254.169.254/latest".to_owned()));
+    web.has("/round.wasm", Answer::Redirect("/round.wasm".to_owned()));
+    for (path, why) in [
+        ("/other.wasm", format!("expected sha256 {digest}, found sha256")),
+        ("/cut.wasm", "cut off after".to_owned()),
+        ("/endless.wasm", "has more than 4000000 bytes".to_owned()),
+        ("/silent.wasm", "was not there after 3000 ms".to_owned()),
+        ("/private.wasm", "127.0.0.1 is at 127.0.0.1, which is not a public address".to_owned()),
+        ("/metadata.wasm", "http".to_owned()),
+        ("/round.wasm", "redirected more than 5 times".to_owned()),
+        ("/absent.wasm", "404".to_owned()),
+    ] {
+        let found = refused(&setup, &["plugin", "add", &web.url(path), "--sha256", &digest]).await;
+        assert!(found.contains(&why), "{path}: {found}");
+    }
+    let found = refused(&setup, &["plugin", "add", &web.url("/text.wasm")]).await;
+    assert!(found.contains("a [[trust]] rule for it, or a digest"), "nobody vouches: {found}");
+    let found = refused(&setup, &["plugin", "add", &web.numeric_url("/text.wasm"), "--sha256", &digest]).await;
+    assert!(found.contains("sources.private_hosts"), "{found}");
+    let list = command::json(&["plugin", "list"], &setup.data()).await;
+    assert_eq!(list["plugins"], json!([]), "nothing of all that is there");
+    let good = command::json(&["plugin", "add", &web.url("/text.wasm"), "--sha256", &digest], &setup.data()).await;
+    assert_eq!(good["done"], true);
+    assert_eq!(said(&Client::connect(&host).await).await, FIRST);
 }

@@ -6,6 +6,7 @@
 pub mod client;
 pub mod command;
 pub mod host;
+pub mod issuer;
 pub mod modern;
 pub mod place;
 pub mod registry;
@@ -14,6 +15,7 @@ pub mod schema;
 pub mod stdio;
 pub mod stream;
 pub mod wait;
+pub mod web;
 
 pub use client::{Client, Failure};
 pub use host::{Host, Setup};

@@ -46,6 +46,7 @@ pub(crate) struct Host {
     line_bytes_max: usize,
     shelf: Shelf,
     tending: JoinHandle<((), ())>,
+    watching: Option<JoinHandle<()>>,
     control: Option<Server>,
 }
 
@@ -143,6 +144,7 @@ impl Host {
             let (tasks, plugins) = (tasks.clone(), plugins.clone());
             async move { tokio::join!(tasks.tend(), plugins.tend()) }
         });
+        let watching = sources::watch(config, &intake, &plugins)?.map(|watch| tokio::spawn(watch.run()));
         let protocol = Arc::new(Protocol::new(tasks.clone(), protocol_options(&store).await?));
         let now: Now = Arc::new({
             let clock = Arc::clone(&clock);
@@ -161,6 +163,7 @@ impl Host {
             line_bytes_max,
             shelf: Shelf { plugins, intake },
             tending,
+            watching,
             control: None,
         })
     }
@@ -193,6 +196,9 @@ impl Host {
     /// Lets running calls end for up to `grace`, marks the rest as interrupted, and gives the data directory back.
     pub(crate) async fn stop(self, grace: Duration) -> anyhow::Result<()> {
         drop(self.control);
+        if let Some(watching) = self.watching {
+            watching.abort();
+        }
         self.tasks.drain(grace).await?;
         self.tending.abort();
         let audit = self.audit;

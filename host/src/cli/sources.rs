@@ -6,18 +6,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use bulkhead::config::{Config, File, Flags, OnRestart, PluginConfig, ToolConfig, TrustConfig};
+use bulkhead::config::{Config, File, Flags, Insecure, OnRestart, PluginConfig, ToolConfig, TrustConfig};
 use bulkhead::domain::address::normal_host;
 use bulkhead::domain::limits::CallLimits;
-use bulkhead::plugins::{Policy, Wanted};
+use bulkhead::plugins::{Plugins, Policy, Wanted};
 use bulkhead::runtime::{PluginSource, Source, ToolPolicy};
 use bulkhead::sources::oci::Logins;
-use bulkhead::sources::{self, Configured, Fetching, Intake, Progress, PublicKey, Rule, Trust};
+use bulkhead::sources::{self, Configured, Fetching, Intake, Progress, PublicKey, Rule, Trust, Watch};
 
 use super::args::SourceArguments;
 
 /// Reads everything that says how the host should be.
 pub(crate) fn load(sources: &SourceArguments, listen: Option<&str>) -> anyhow::Result<Config> {
+    load_as(sources, listen, Insecure::default())
+}
+
+/// The same with what a host is allowed although it is not safe.
+pub(crate) fn load_as(sources: &SourceArguments, listen: Option<&str>, insecure: Insecure) -> anyhow::Result<Config> {
     let text = match &sources.config {
         Some(path) => Some(
             std::fs::read_to_string(path)
@@ -31,6 +36,7 @@ pub(crate) fn load(sources: &SourceArguments, listen: Option<&str>) -> anyhow::R
         data: sources.data.clone(),
         plugins: sources.plugins.clone(),
         plugin_dirs: sources.plugin_dirs.clone(),
+        insecure,
     };
     // A variable that is not UTF-8 is none of ours: all of our names and values are.
     let variables = std::env::vars_os()
@@ -103,6 +109,7 @@ pub(crate) fn policy(plugin: PluginConfig) -> Policy {
         drain_then: plugin.drain_then,
         quarantine_after: plugin.quarantine_after,
         canary: plugin.canary,
+        watch_switch_ms: plugin.watch_switch_ms,
         source: plugin_source(plugin),
     }
 }
@@ -134,7 +141,15 @@ pub(crate) fn intake(config: &Config) -> anyhow::Result<Arc<Intake>> {
     Ok(Arc::new(Intake::new(trust(config)?, fetching(config), configured)))
 }
 
-/// Whom components may come from.
+/// What looks at the watched folders, if there are any.
+pub(crate) fn watch(config: &Config, intake: &Arc<Intake>, plugins: &Plugins) -> anyhow::Result<Option<Watch>> {
+    let folders = config.sources.watch.iter().map(std::path::absolute);
+    let folders: Vec<_> = folders.collect::<Result<_, _>>().context("sources.watch")?;
+    let watch = Watch { folders, intake: Arc::clone(intake), plugins: plugins.clone() };
+    Ok(Some(watch).filter(|watch| !watch.folders.is_empty()))
+}
+
+/// Whom components may come from, with the keys read.
 pub(crate) fn trust(config: &Config) -> anyhow::Result<Trust> {
     config.trust.iter().map(rule).collect::<anyhow::Result<_>>().map(Trust::new)
 }

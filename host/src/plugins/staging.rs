@@ -6,10 +6,12 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::book::{Draft, Stage, Version};
+use super::book::Draft;
 use super::difference::Changes;
+use super::entry::{Stage, Version};
 use super::{Digest, Error, Inner, Plugins, State, version};
 use crate::domain::task::PluginVersion;
+use crate::runtime::policy::Grants;
 use crate::runtime::{LoadError, LoadedPlugin, PluginSource, Sandbox, Source};
 
 /// A component on its way in. Whoever has fetched it has also decided that it may be trusted.
@@ -22,6 +24,9 @@ pub struct Candidate {
     /// The WIT text that came with it, for descriptions of tools that were made of its functions.
     pub wit: Option<String>,
     pub provenance: Provenance,
+    /// Whether an operator asks for it at this moment. Else it is listed without what is granted to its plugin, until it was
+    /// compared with what was accepted.
+    pub is_attended: bool,
 }
 
 /// Where a component came from, for people and for asking again.
@@ -99,12 +104,14 @@ impl Plugins {
     ///
     /// [`Error::Refused`] with everything that is wrong with it.
     pub async fn stage(&self, candidate: Candidate) -> Result<Staged, Error> {
-        let identified = candidate.identify(&self.inner.sandbox, &self.inner.otherwise.source).await;
-        let version = identified.map_err(|error| Error::Refused(vec![error]))?;
+        let version = self.identify(&candidate).await?;
         let digest = Digest(version.digest);
-        let policy = self.inner.policy(&version.name);
+        let granted = &self.inner.policy(&version.name).source;
+        let is_final = candidate.is_attended || granted.grants == Grants::default();
+        let terms =
+            if is_final { granted.clone() } else { PluginSource { grants: Grants::default(), ..granted.clone() } };
         let is_new = self.note_staged(&version, candidate).await?;
-        let loaded = match self.inner.sandbox.load_kept(&version, &policy.source).await {
+        let loaded = match self.inner.sandbox.load_kept(&version, &terms).await {
             Ok(loaded) => loaded,
             Err(error) if is_new => {
                 let mut state = self.inner.state.lock().await;
@@ -128,10 +135,30 @@ impl Plugins {
         let entry = state.book.get(&version.name);
         let stage = entry.and_then(|entry| entry.stage(&digest)).unwrap_or(Stage::Checked);
         let held = entry.map(|entry| self.held(&version.name, entry, active, &loaded)).unwrap_or_default();
-        if stage != Stage::Active {
+        if stage != Stage::Active && is_final {
             state.fresh.insert(version.name.clone(), loaded);
         }
         Ok(Staged { version, stage, tools, changes, held })
+    }
+
+    /// Which version of which plugin a component would be.
+    ///
+    /// # Errors
+    ///
+    /// It is no component, or has no usable name.
+    pub async fn identify(&self, candidate: &Candidate) -> Result<PluginVersion, Error> {
+        let identified = candidate.identify(&self.inner.sandbox, &self.inner.otherwise.source).await;
+        identified.map_err(|error| Error::Refused(vec![error]))
+    }
+
+    /// What operators see in the list as wrong with a plugin, or with a file that is none yet. Empty: nothing is.
+    pub async fn note_problems(&self, name: &str, problems: Vec<String>) {
+        let mut state = self.inner.state.lock().await;
+        if problems.is_empty() {
+            state.broken.remove(name);
+        } else {
+            state.broken.insert(name.to_owned(), problems);
+        }
     }
 
     /// Keeps the bytes and says so in the store. Gives whether the version was not there before.

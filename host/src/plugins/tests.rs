@@ -1,5 +1,7 @@
 //! Switches over a store that fails, with components that are built already.
 
+mod canary;
+
 use std::path::Path;
 use std::sync::Arc;
 
@@ -8,13 +10,14 @@ use crate::domain::limits::{CallLimits, CompileLimits};
 use crate::runtime::policy::{DirGrant, Grants};
 use crate::runtime::{CompilerMode, Executor as _, ListKind, SandboxConfig, Source};
 use crate::store::memory::MemoryStore;
-use crate::tasks::PluginHealth;
 use crate::tasks::clock::ManualClock;
+use crate::tasks::{PluginHealth, Trial};
 
 /// Nobody calls; what is told is remembered.
 #[derive(Default)]
 struct Silence {
     told: std::sync::Mutex<Vec<Vec<ListKind>>>,
+    watched: std::sync::Mutex<Vec<Trial>>,
 }
 
 #[async_trait::async_trait]
@@ -25,6 +28,10 @@ impl Calls for Silence {
 
     fn lists_changed(&self, kinds: &[ListKind]) {
         self.told.lock().unwrap().push(kinds.to_vec());
+    }
+
+    fn watch(&self, trials: Vec<Trial>) {
+        *self.watched.lock().unwrap() = trials;
     }
 
     async fn end(&self, _: &PluginVersion, _: DrainThen) {}
@@ -68,6 +75,7 @@ fn policy() -> Policy {
         drain_then: DrainThen::Wait,
         quarantine_after: 0,
         canary: Bounds::default(),
+        watch_switch_ms: 0,
     }
 }
 
@@ -117,7 +125,14 @@ fn text(from: &str, to: &str) -> Option<Candidate> {
     let at = bytes.windows(from.len()).position(|window| window == from.as_bytes()).unwrap();
     bytes[at..at + to.len()].copy_from_slice(to.as_bytes());
     let (name, fallback_name) = (Some("text".to_owned()), None);
-    Some(Candidate { name, fallback_name, bytes: bytes.into(), wit: None, provenance: Provenance::default() })
+    Some(Candidate {
+        name,
+        fallback_name,
+        bytes: bytes.into(),
+        wit: None,
+        provenance: Provenance::default(),
+        is_attended: true,
+    })
 }
 
 const SAME: &str = "The texts are the same.";
@@ -138,7 +153,14 @@ fn probe() -> Option<Candidate> {
         return None;
     };
     let name = Some("probe".to_owned());
-    Some(Candidate { name, fallback_name: None, bytes: bytes.into(), wit: None, provenance: Provenance::default() })
+    Some(Candidate {
+        name,
+        fallback_name: None,
+        bytes: bytes.into(),
+        wit: None,
+        provenance: Provenance::default(),
+        is_attended: true,
+    })
 }
 
 fn to(digest: [u8; 32]) -> Vec<Target> {
@@ -235,6 +257,7 @@ async fn lists_are_told_only_when_they_differ_and_versions_retire() {
         bytes: wat::parse_str("(component)").unwrap().into(),
         wit: None,
         provenance: Provenance::default(),
+        is_attended: true,
     };
     assert!(matches!(world.plugins.stage(broken).await, Err(Error::Refused(_))));
     assert_eq!(world.plugins.list().await.unwrap().len(), 1);

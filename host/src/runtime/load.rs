@@ -156,7 +156,7 @@ pub(super) fn read(source: &Source) -> Result<Raw, Vec<String>> {
 /// # Errors
 ///
 /// In words for the operator.
-fn read_component(path: &Path) -> Result<Vec<u8>, String> {
+pub fn read_component(path: &Path) -> Result<Vec<u8>, String> {
     let found = std::fs::metadata(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
     if !found.is_file() {
         return Err(format!("{} is not a file", path.display()));

@@ -54,7 +54,7 @@ pub use catalog::{Catalog, Library, ListGenerations, PromptEntry, TemplateEntry,
 pub use compile::{COMPILE_ARGUMENT, CompilerMode, compile_main};
 pub use gate::Shared;
 pub use kept::Kept;
-pub use load::{LoadError, LoadedPlugin, PluginSource, Presentation, Source, ToolPolicy};
+pub use load::{LoadError, LoadedPlugin, PluginSource, Presentation, Source, ToolPolicy, read_component};
 pub use operation::{Operation, Returned};
 pub use published::Canary;
 pub use sandbox::{Sandbox, SandboxConfig, SandboxError};

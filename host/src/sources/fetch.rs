@@ -3,10 +3,13 @@
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
+use http::{Method, StatusCode};
 use sha2::{Digest as _, Sha256};
+use url::Url;
 
 use super::signature::{SIGNATURES_BYTES_MAX, parse};
-use super::{Digest, Error, Fetched, Fetching, Source};
+use super::web::{Request, Response, Web, failed, shown};
+use super::{Digest, Error, Fetched, Fetching, Progress, Source};
 use crate::runtime::wit_file;
 
 /// Reads or downloads what a source names, and its signatures if they are wanted. Nothing of it is trusted yet.
@@ -21,7 +24,11 @@ pub async fn fetch(source: &Source, fetching: &Fetching, wants_signature: bool) 
             let read = tokio::task::spawn_blocking(move || read(&path, bytes_max));
             read.await.map_err(|_| refused("reading it was given up"))?
         }
-        Source::Https(_) => Err(refused("components cannot be fetched over https yet")),
+        Source::Https(url) => {
+            let slow = |_| Error::TooSlow { what: source.to_string(), ms: fetching.fetch_max.as_millis() };
+            let downloading = Box::pin(download(url, fetching, wants_signature));
+            tokio::time::timeout(fetching.fetch_max, downloading).await.map_err(slow)?
+        }
         Source::Oci(reference) => super::oci::fetch(reference, fetching, wants_signature).await,
     }
 }
@@ -38,6 +45,32 @@ fn read(path: &Path, bytes_max: u64) -> Result<Fetched, Error> {
         if signature_path.exists() { parse(&read_bounded(&signature_path, SIGNATURES_BYTES_MAX)?) } else { Vec::new() };
     let sha256 = Digest(Sha256::digest(&bytes).into());
     Ok(Fetched { bytes, sha256, origin: path.display().to_string(), signatures, wit })
+}
+
+async fn download(url: &Url, fetching: &Fetching, wants_signature: bool) -> Result<Fetched, Error> {
+    let web = Web::new(fetching, None)?;
+    let mut signatures = Vec::new();
+    if wants_signature {
+        let mut url = url.clone();
+        url.set_path(&format!("{}.sig", url.path()));
+        let response = web.send(Request::new(Method::GET, url)).await?;
+        if !matches!(response.status, StatusCode::NOT_FOUND | StatusCode::GONE) {
+            signatures = parse(&whole(response, SIGNATURES_BYTES_MAX, &Progress::default()).await?.0);
+        }
+    }
+    let response = web.send(Request::new(Method::GET, url.clone())).await?;
+    let (bytes, origin) = whole(response, fetching.component_bytes_max, &fetching.progress).await?;
+    let sha256 = Digest(Sha256::digest(&bytes).into());
+    Ok(Fetched { bytes, sha256, origin, signatures, wit: None })
+}
+
+/// The body of a good answer, and who gave it.
+async fn whole(response: Response, bytes_max: u64, progress: &Progress) -> Result<(Vec<u8>, String), Error> {
+    if response.status != StatusCode::OK {
+        return Err(failed(&response.url, format!("the server answered {}", response.status)));
+    }
+    let origin = shown(&response.url);
+    Ok((response.bytes(bytes_max, progress).await?, origin))
 }
 
 /// `x.wasm.sig` of `x.wasm`.

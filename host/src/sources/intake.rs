@@ -35,6 +35,12 @@ impl Intake {
     pub fn configured(&self, plugin: &str) -> Option<&(Source, Option<Digest>)> {
         self.configured.get(plugin)
     }
+
+    /// The plugin that the configuration says comes from there, and what its SHA-256 must be.
+    pub fn configured_from(&self, source: &Source) -> Option<(&str, Option<Digest>)> {
+        let found = self.configured.iter().find(|(_, (configured, _))| configured == source);
+        found.map(|(name, (_, pinned))| (name.as_str(), *pinned))
+    }
 }
 
 /// The component of a plugin that the configuration or a flag names.

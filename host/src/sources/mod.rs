@@ -12,6 +12,7 @@ pub mod oci;
 mod signature;
 mod source;
 mod trust;
+mod watch;
 mod web;
 
 use std::path::PathBuf;
@@ -24,6 +25,7 @@ pub use key::PublicKey;
 pub use signature::SigningKey;
 pub use source::{OciReference, Source, SourceError};
 pub use trust::{Pattern, Refusal, Rule, Trust, Verified};
+pub use watch::Watch;
 pub use web::Progress;
 
 use crate::domain::address::is_public;

@@ -135,15 +135,11 @@ fn signer(rule: &Rule, source: &Source, signature: &Signature, fetched: &Fetched
                 ));
             }
             let found = fetched.wit.as_ref().map(|text| Digest(Sha256::digest(text).into()));
-            match (wit, found) {
-                (None, _) => {}
-                (Some(wit), Some(found)) if *wit == found => {}
-                (Some(wit), found) => {
-                    let found = found.map_or_else(|| "none".to_owned(), |found| format!("one of sha256 {found}"));
-                    return Err(format!(
-                        "a signature by key {key_id} with a WIT text of sha256 {wit}, but {found} there"
-                    ));
-                }
+            // That none came along is no harm: it is for descriptions.
+            if let (Some(wit), Some(found)) = (wit, found)
+                && *wit != found
+            {
+                return Err(format!("a signature by key {key_id} with a WIT text of sha256 {wit}, but one of {found}"));
             }
             Ok(Signer { key_id: key_id.clone(), wit: wit.is_some() })
         }
@@ -174,9 +170,15 @@ impl Verified {
         &self.signed_by
     }
 
-    /// What the plugins take.
+    /// What the plugins take, of a source that an operator named.
     pub fn candidate(self, name: Option<String>) -> Candidate {
+        Candidate { is_attended: true, ..self.unattended(name) }
+    }
+
+    /// The same of a source that nobody named at this moment.
+    pub fn unattended(self, name: Option<String>) -> Candidate {
         Candidate {
+            is_attended: false,
             name,
             fallback_name: self.source.fallback_name(),
             bytes: Arc::from(self.fetched.bytes),

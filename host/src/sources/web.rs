@@ -257,7 +257,7 @@ pub(super) fn failed(url: &Url, problem: impl Into<String>) -> Error {
 }
 
 /// An address without what may be secret in it.
-fn shown(url: &Url) -> String {
+pub(super) fn shown(url: &Url) -> String {
     let port = url.port().map_or_else(String::new, |port| format!(":{port}"));
     format!("{}://{}{port}{}", url.scheme(), host_text(url), url.path())
 }
