@@ -4,16 +4,17 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Each room with the rooms that it may know.
-const ROOMS: [(&str, &[&str]); 9] = [
+const ROOMS: [(&str, &[&str]); 10] = [
     ("domain", &[]),
     ("audit", &["domain"]),
     ("store", &["domain"]),
-    ("runtime", &["domain"]),
+    ("outward", &["domain"]),
+    ("runtime", &["domain", "outward"]),
     ("tasks", &["domain", "audit", "store", "runtime"]),
     ("plugins", &["domain", "audit", "store", "runtime", "tasks"]),
-    ("sources", &["domain", "audit", "runtime", "plugins"]),
+    ("sources", &["domain", "audit", "outward", "runtime", "plugins"]),
     ("protocol", &["domain", "audit", "store", "runtime", "tasks"]),
-    ("transport", &["domain", "audit", "store", "runtime", "tasks", "protocol"]),
+    ("transport", &["domain", "audit", "outward", "store", "runtime", "tasks", "protocol"]),
 ];
 
 fn sources(folder: &Path) -> Vec<PathBuf> {

@@ -8,6 +8,7 @@
 pub mod domain;
 
 pub mod audit;
+pub mod outward;
 
 pub mod runtime;
 pub mod store;

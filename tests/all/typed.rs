@@ -164,8 +164,8 @@ async fn it_reaches_of_the_outside_world_what_it_was_granted_and_nothing_else() 
         failed(&legacy, path, "unreadable").await;
     }
 
-    let bare = Client::connect(&host().await).await;
-    failed(&bare, "/palettes/sea.txt", "unreadable").await;
+    let bare = host().await;
+    failed(&Client::connect(&bare).await, "/palettes/sea.txt", "unreadable").await;
 }
 
 #[tokio::test]

@@ -6,6 +6,7 @@
 pub mod client;
 pub mod command;
 pub mod host;
+pub mod issuer;
 pub mod modern;
 pub mod place;
 pub mod registry;

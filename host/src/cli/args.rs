@@ -87,6 +87,12 @@ pub(crate) struct ServeArguments {
     /// The address to listen on; port 0 picks a free one [default: 127.0.0.1:8808]
     #[arg(long, value_name = "ADDR:PORT")]
     pub(crate) listen: Option<String>,
+    /// Listen for other machines without TLS: whoever is on the way can read tokens, calls and results
+    #[arg(long)]
+    pub(crate) insecure_allow_plaintext: bool,
+    /// Listen for other machines without authentication: whoever can connect may do everything
+    #[arg(long)]
+    pub(crate) insecure_allow_anonymous: bool,
     /// Check the configuration and every plugin, say what is wrong, and exit
     #[arg(long)]
     pub(crate) check: bool,
@@ -527,6 +533,17 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn shares_and_ratios_have_two_digits_behind_the_point() {
+        for (text, expected) in [("10%", 1_000), ("10", 1_000), ("0.5%", 50), ("0.05", 5), ("100%", 10_000)] {
+            assert_eq!(share(text), Ok(expected), "{text}");
+        }
+        for wrong in ["0", "0%", "100.01%", "-1", "+1", "1e2", "0.005", "%", ".", "1.", ""] {
+            assert!(share(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!((ratio("1.5"), ratio("0"), ratio("2")), (Ok(150), Ok(0), Ok(200)));
     }
 
     #[test]

@@ -18,6 +18,7 @@ mod show;
 mod signing;
 mod sources;
 mod stdio;
+mod trust;
 mod upkeep;
 mod workshop;
 

@@ -275,6 +275,7 @@ fn switched(value: &Value) -> String {
             Some("promoted") => " (promoted)",
             Some("canary_begun" | "canary_changed") => " (canary)",
             Some("canary_ended") => " (canary taken back)",
+            Some("taken_back") => " (taken back)",
             _ => "",
         };
         lines.push(format!(

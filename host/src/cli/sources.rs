@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use bulkhead::audit::Audit;
-use bulkhead::config::{Config, File, Flags, OnRestart, PluginConfig, ToolConfig, TrustConfig};
+use bulkhead::config::{Config, File, Flags, Insecure, OnRestart, PluginConfig, ToolConfig, TrustConfig};
 use bulkhead::domain::address::normal_host;
 use bulkhead::domain::limits::CallLimits;
 use bulkhead::plugins::{Plugins, Policy, Wanted};
@@ -19,6 +19,11 @@ use super::args::SourceArguments;
 
 /// Reads everything that says how the host should be.
 pub(crate) fn load(sources: &SourceArguments, listen: Option<&str>) -> anyhow::Result<Config> {
+    load_as(sources, listen, Insecure::default())
+}
+
+/// The same with what a host is allowed although it is not safe.
+pub(crate) fn load_as(sources: &SourceArguments, listen: Option<&str>, insecure: Insecure) -> anyhow::Result<Config> {
     let text = match &sources.config {
         Some(path) => Some(
             std::fs::read_to_string(path)
@@ -32,6 +37,7 @@ pub(crate) fn load(sources: &SourceArguments, listen: Option<&str>) -> anyhow::R
         data: sources.data.clone(),
         plugins: sources.plugins.clone(),
         plugin_dirs: sources.plugin_dirs.clone(),
+        insecure,
     };
     // A variable that is not UTF-8 is none of ours: all of our names and values are.
     let variables = std::env::vars_os()
@@ -104,6 +110,7 @@ pub(crate) fn policy(plugin: PluginConfig) -> Policy {
         drain_then: plugin.drain_then,
         quarantine_after: plugin.quarantine_after,
         canary: plugin.canary,
+        watch_switch_ms: plugin.watch_switch_ms,
         source: plugin_source(plugin),
     }
 }

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use super::{AuditConfig, LogConfig, ServerConfig, SourcesConfig};
+use crate::domain::address::Network;
 use crate::domain::limits::{CallLimits, CompileLimits, Limits};
 
 /// What a number counts.
@@ -256,6 +257,18 @@ impl Field for Vec<String> {
     }
 }
 
+/// Addresses and networks.
+impl Field for Vec<Network> {
+    fn blank() -> Self {
+        Self::new()
+    }
+    fn set(&mut self, value: &Value) -> Result<(), String> {
+        let Value::List(list) = value else { return Err("must be a list".to_owned()) };
+        *self = list.iter().map(|text| super::auth::network(text)).collect::<Result<_, _>>()?;
+        Ok(())
+    }
+}
+
 const fn count(default: u64, min: u64, max: u64) -> Kind {
     Kind::Number { unit: Unit::Count, default, min, max }
 }
@@ -297,13 +310,15 @@ macro_rules! section {
 
 section!(SERVER, blank_server, ServerConfig, "server", {
     listen: Kind::Text { default: "127.0.0.1:8808", allowed: &[] }, Host,
-        "ADDR:PORT to listen on; port 0 picks a free one; anything but a loopback address needs a token";
+        "ADDR:PORT to listen on; port 0 picks a free one; anything but a loopback address needs authentication and TLS";
     data: Kind::Text { default: "./bulkhead-data", allowed: &[] }, Host,
         "The data directory: tasks, tokens, compiled plugins, the control socket";
     allowed_hosts: Kind::List, Host,
         "Host names that requests may be sent to, besides the loopback names";
     allowed_origins: Kind::List, Host,
         "Exact origins of web pages that may call the host; also answered by CORS";
+    trusted_proxies: Kind::List, Host,
+        "Addresses and networks of proxies that have TLS in front of this host; only they say who is behind them";
     drain_ms: ms(10_000, 0, 600_000), Host,
         "How long running calls may go on after SIGTERM";
     connections_max: count(10_000, 1, 1_000_000), Host,

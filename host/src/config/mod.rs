@@ -4,12 +4,15 @@
 //! file system, the environment or the clock: it is handed texts and pairs. Invariant: a [`Config`] that exists has every value
 //! within its bounds and contradicts nothing; everything wrong with the sources is reported at once, each with its place.
 
+mod auth;
 mod document;
+mod exposure;
 mod grants;
 mod keys;
 mod layer;
 mod plugin;
 mod reference;
+mod scopes;
 #[cfg(test)]
 mod tests;
 mod trust;
@@ -19,12 +22,16 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
+use crate::domain::address::Network;
 use crate::domain::limits::{CallLimits, CompileLimits, Limits};
 
+pub use auth::{AuthConfig, IssuerConfig, SecretPlace};
 pub(crate) use document::check_name;
+pub use exposure::{Insecure, TlsConfig};
 pub use keys::{Key, Kind, LogFormat, Scope, Unit, all as all_keys};
 pub use plugin::{OnRestart, PluginConfig, ToolConfig};
 pub use reference::{keys_help, limits_table_markdown};
+pub(crate) use scopes::scope as check_scope;
 pub use trust::TrustConfig;
 
 /// Everything that an operator decided.
@@ -49,6 +56,10 @@ pub struct Config {
     pub listen_place: Place,
     /// By tenant name: the limits of that tenant's requestors, complete.
     pub tenants: BTreeMap<String, Limits>,
+    pub auth: AuthConfig,
+    /// `[server] tls`.
+    pub tls: Option<TlsConfig>,
+    pub insecure: Insecure,
 }
 
 /// `[server]`.
@@ -58,6 +69,7 @@ pub struct ServerConfig {
     pub data: PathBuf,
     pub allowed_hosts: Vec<String>,
     pub allowed_origins: Vec<String>,
+    pub trusted_proxies: Vec<Network>,
     pub drain_ms: u64,
     pub connections_max: u32,
     pub header_bytes_max: u32,
@@ -110,6 +122,7 @@ pub struct Flags {
     pub data: Option<PathBuf>,
     pub plugins: Vec<PathBuf>,
     pub plugin_dirs: Vec<PathBuf>,
+    pub insecure: Insecure,
 }
 
 /// Where a value was written.
@@ -226,6 +239,8 @@ impl Config {
         plugin::add_pinned(&mut plugins, &flags.plugins, &call);
         plugin::refuse_same_names(&plugins, &mut report);
 
+        auth::check(&parsed.auth, &mut report);
+
         let Report(mut problems) = report;
         // Those of the file in its order, however it was read.
         problems.sort_by_key(|problem| match problem.place {
@@ -247,27 +262,13 @@ impl Config {
                 data_named,
                 listen_place,
                 tenants,
+                auth: parsed.auth,
+                tls: parsed.tls,
+                insecure: flags.insecure,
             })
         } else {
             Err(Problems(problems))
         }
-    }
-
-    /// Refuses to listen where strangers can connect while nobody can authenticate.
-    ///
-    /// # Errors
-    /// The address is not a loopback address and there is no token.
-    pub fn check_exposure(&self, any_token: bool) -> Result<(), Problem> {
-        let listen = self.server.listen;
-        if any_token || listen.ip().to_canonical().is_loopback() {
-            return Ok(());
-        }
-        let message = format!(
-            "server.listen = \"{listen}\" is reachable from other machines, but no bearer token exists: \
-             run `bulkhead token create --requestor NAME --data {}` first, or listen on 127.0.0.1",
-            self.server.data.display()
-        );
-        Err(Problem { place: self.listen_place.clone(), message })
     }
 }
 

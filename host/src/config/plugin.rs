@@ -44,6 +44,8 @@ pub struct PluginConfig {
     pub quarantine_after: u32,
     /// When a canary is taken back, unless it was begun with others.
     pub canary: Bounds,
+    /// How long the same bounds hold for a new version after a switch, in milliseconds; 0: not at all.
+    pub watch_switch_ms: u64,
     /// What the guest reads through the `config` import.
     pub settings: BTreeMap<String, Json>,
     pub grants: Grants,
@@ -105,6 +107,7 @@ impl PluginConfig {
             drain_then: DrainThen::default(),
             quarantine_after: FAULTS_IN_A_ROW,
             canary: Bounds::default(),
+            watch_switch_ms: 0,
             settings: BTreeMap::new(),
             grants: Grants::default(),
             call,
@@ -219,7 +222,7 @@ fn read_one(reader: &mut Reader<'_>, node: &Node<'_>) -> Option<PluginEntry> {
                 let faults = number(reader, &path, node, u64::from(QUARANTINE_AFTER_MAX));
                 entry.plugin.quarantine_after = u32::try_from(faults).unwrap_or(QUARANTINE_AFTER_MAX);
             }
-            "canary" => entry.plugin.canary = read_canary(reader, &path, node),
+            "canary" => (entry.plugin.canary, entry.plugin.watch_switch_ms) = read_canary(reader, &path, node),
             "config" => entry.plugin.settings = read_settings(reader, &path, node),
             "grants" => entry.plugin.grants = read_grants(reader, &path, node),
             "call" => entry.call = reader.overrides(&prefix, "call", node),
@@ -248,9 +251,9 @@ fn read_one(reader: &mut Reader<'_>, node: &Node<'_>) -> Option<PluginEntry> {
 }
 
 /// `[plugin.canary]`.
-fn read_canary(reader: &mut Reader<'_>, path: &str, node: &Node<'_>) -> Bounds {
-    let mut bounds = Bounds::default();
-    let Some(table) = reader.table(path, node) else { return bounds };
+fn read_canary(reader: &mut Reader<'_>, path: &str, node: &Node<'_>) -> (Bounds, u64) {
+    let (mut bounds, mut watch_switch_ms) = (Bounds::default(), 0);
+    let Some(table) = reader.table(path, node) else { return (bounds, watch_switch_ms) };
     for (key, node) in table {
         let path = format!("{path}.{}", key.get_ref());
         let mut small = |max: u32| u32::try_from(number(reader, &path, node, u64::from(max))).unwrap_or(max);
@@ -259,8 +262,10 @@ fn read_canary(reader: &mut Reader<'_>, path: &str, node: &Node<'_>) -> Bounds {
             "latency_percent_max" => bounds.latency_percent_max = small(1_000_000),
             "window_ms" => bounds.window_ms = number(reader, &path, node, DRAIN_MS_MAX),
             "calls_min" => bounds.calls_min = small(1_000_000),
+            "watch_switch_ms" => watch_switch_ms = number(reader, &path, node, DRAIN_MS_MAX),
             _ => {
-                let known = "there are fault_percent_max, latency_percent_max, window_ms and calls_min";
+                let known =
+                    "there are fault_percent_max, latency_percent_max, window_ms, calls_min and watch_switch_ms";
                 reader.refuse(key, format!("{path}: no such key; {known}"));
             }
         }
@@ -268,7 +273,7 @@ fn read_canary(reader: &mut Reader<'_>, path: &str, node: &Node<'_>) -> Bounds {
     if let Some(problem) = bounds.problem() {
         reader.refuse(node, format!("{path}: {problem}"));
     }
-    bounds
+    (bounds, watch_switch_ms)
 }
 
 fn read_name(reader: &mut Reader<'_>, path: &str, node: &Node<'_>) -> Option<String> {

@@ -35,6 +35,7 @@ listen = "127.0.0.1:8808"
 data = "./bulkhead-data"
 allowed_hosts = []
 allowed_origins = []
+trusted_proxies = []
 drain_ms = 10000
 connections_max = 10000
 header_bytes_max = 32768
@@ -168,8 +169,10 @@ fn a_plugin_says_how_it_may_change() {
 
 #[test]
 fn a_canary_has_bounds() {
-    let text = "[[plugin]]\nfile='a'\n[plugin.canary]\nfault_percent_max=1\nlatency_percent_max=150\nwindow_ms=60000\ncalls_min=50";
-    let bounds = load(text).unwrap().plugins[0].canary;
+    let text = "[[plugin]]\nfile='a'\n[plugin.canary]\nfault_percent_max=1\nlatency_percent_max=150\nwindow_ms=60000\ncalls_min=50\nwatch_switch_ms=9";
+    let plugin = &load(text).unwrap().plugins[0];
+    let bounds = plugin.canary;
+    assert_eq!(plugin.watch_switch_ms, 9);
     assert_eq!((bounds.fault_percent_max, bounds.latency_percent_max), (1, 150));
     assert_eq!((bounds.window_ms, bounds.calls_min), (60_000, 50));
     for (line, why) in [
@@ -417,12 +420,60 @@ fn plugin_flags_pin_what_they_name() {
 }
 
 #[test]
-fn open_addresses_need_a_token() {
+fn open_addresses_need_authentication_and_tls() {
     let flags = Flags { listen: Some("0.0.0.0:8808".to_owned()), ..Flags::default() };
-    let config = Config::load(None, [], &flags).unwrap();
-    assert!(config.check_exposure(false).unwrap_err().message.contains("bulkhead token create"));
-    config.check_exposure(true).unwrap();
+    let config = |text: &str, insecure: Insecure| load_all(text, &[], &Flags { insecure, ..flags.clone() }).unwrap();
+    let bare = config("", Insecure::default());
+    assert!(bare.check_exposure(false).unwrap_err().message.contains("bulkhead token create"));
+    assert!(bare.check_exposure(true).unwrap_err().message.contains("trusted_proxies"));
+    let tls = "[server]\ntls = { certificate = 'c.pem', key = 'k.pem' }";
+    for text in [tls, "[server]\ntrusted_proxies = ['10.0.0.0/8']"] {
+        assert!(config(text, Insecure::default()).check_exposure(false).is_err());
+        config(text, Insecure::default()).check_exposure(true).unwrap();
+        config(&format!("{text}\n{ISSUER}"), Insecure::default()).check_exposure(false).unwrap();
+    }
+    config("", Insecure { plaintext: true, anonymous: false }).check_exposure(true).unwrap();
+    config("", Insecure { plaintext: true, anonymous: true }).check_exposure(false).unwrap();
     Config::load(None, [], &Flags::default()).unwrap().check_exposure(false).unwrap();
+    // A proxy on this machine brings others.
+    let behind = load("[server]\ntrusted_proxies = ['127.0.0.1']").unwrap();
+    assert!(!behind.is_local() && behind.check_exposure(false).is_err());
+    behind.check_exposure(true).unwrap();
+}
+
+const ISSUER: &str = "[auth]\nresource = 'https://MCP.example.com/mcp'\n[[auth.issuer]]\n\
+    issuer = 'https://login.example.com'\ntenant = 'acme'";
+
+#[test]
+fn an_issuer_is_configured_with_few_words() {
+    let config = load(ISSUER).unwrap();
+    let [issuer] = config.auth.issuers.as_slice() else { panic!() };
+    assert_eq!(issuer.options.audiences, ["https://MCP.example.com/mcp"]);
+    assert_eq!(issuer.options.algorithms.len(), 3);
+    assert_eq!((issuer.options.keys_fresh_ms, issuer.options.keys_stale_ms), (300_000, 3_600_000));
+    let refused = |line: &str, why: &str| refused_once(&format!("{ISSUER}\n{line}"), "etc/bulkhead.toml:", why);
+    refused("algorithms = ['HS256']", "RS256, ES256, EdDSA");
+    refused("algorithms = ['none']", "RS256, ES256, EdDSA");
+    refused("client_secret = 'x'", "secrets are not kept in the configuration");
+    refused("clock_skew_ms = 600001", "from 0 to 600000");
+    refused("private_addresses = ['intranet']", "neither an address nor a network");
+    refused("client_id = 'x'", "belong together");
+    refused("tenants = ['a']", "tenant_claim");
+    refused("jwks_url = 'http://keys.example.com'", "https://");
+    refused("color = 1", "no such key in [[auth.issuer]]");
+    refused("[[auth.issuer]]\nissuer = 'https://login.example.com'\ntenant = 'b'", "there twice");
+    refused("[[auth.scope]]\ntools = ['x']", "auth.scope.name: missing");
+    refused("[[auth.scope]]\nname = 'a b'", "is no scope");
+    let problems = load(&format!("{ISSUER}\n[[auth.scope]]\nname = 'a'\nincludes = ['b']")).unwrap_err();
+    assert!(problems[0].contains("includes \"b\""), "{problems:?}");
+    refused_once("[auth]\nresource = 'https://a/mcp/'", "etc/bulkhead.toml:2: auth.resource", "slash");
+    refused_once(
+        "[[auth.issuer]]\nissuer = 'https://a'\ntenant = 'b'",
+        "etc/bulkhead.toml:1: auth.resource: missing",
+        "",
+    );
+    refused_once("[server]\ntls = { certificate = 'a' }", "etc/bulkhead.toml:2: server.tls: needs", "key");
+    refused_once("[server]\ntrusted_proxies = ['proxy']", "etc/bulkhead.toml:2: server.trusted_proxies:", "network");
 }
 
 #[test]

@@ -9,6 +9,7 @@ pub mod lifecycle;
 pub mod limits;
 pub mod offer;
 pub mod requestor;
+pub mod rights;
 pub mod route;
 pub mod task;
 pub mod timestamp;

@@ -7,12 +7,14 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::book::{CanaryRow, Entry, Tenant};
-use super::switch::{Move, Switched, Target, To};
-use super::{Digest, Error, Plugins, find};
+use super::entry::{CanaryRow, Entry, Tenant};
+use super::moves::{Move, To};
+use super::switch::{Switched, Target};
+use super::{Digest, Error, Inner, Plugins, State, find};
 use crate::domain::route::WHOLE;
 use crate::domain::task::PluginVersion;
-use crate::tasks::{Bounds, Verdict};
+use crate::runtime::LoadedPlugin;
+use crate::tasks::{Bounds, Trial, Verdict};
 
 /// Between two tries to take a failed canary back, while the store refuses.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -123,21 +125,63 @@ impl Plugins {
         self.activate(&targets, false).await
     }
 
-    /// Takes canaries back that fail, as soon as they do.
+    /// Takes versions back that fail, as soon as they do.
     pub(super) async fn tend_canaries(&self) {
         loop {
             let Verdict { version, why } = self.inner.calls.version_failed().await;
             let done = self.take_back(&version, why).await;
             if let Err(error) = done {
-                tracing::warn!(plugin.name = version.name, %error, "a failed canary cannot be taken back yet");
+                tracing::warn!(plugin.name = version.name, %error, "a version that failed cannot be taken back yet");
                 tokio::time::sleep(RETRY_AFTER).await;
             }
         }
     }
 
-    /// Takes the canary with this version back, for everybody at once.
+    /// Takes a version back, for everybody at once: a canary, or one that was switched to a while ago.
     pub(super) async fn take_back(&self, version: &PluginVersion, why: String) -> Result<(), Error> {
-        let to = To::NoCanary { version: Some(Digest(version.digest)), why: Some(why) };
-        self.exchange(vec![Move { name: version.name.clone(), to }], true).await.map(drop)
+        let (name, from) = (version.name.clone(), Digest(version.digest));
+        let previous = {
+            let state = self.settled().await?;
+            let entry = state.entry(&name)?;
+            if !entry.is_canary(&from) && self.inner.watched_until(&state, version).is_none() {
+                // Time or an operator was faster.
+                self.inner.watch(&state);
+                return Ok(());
+            }
+            entry.head.previous.filter(|_| !entry.is_canary(&from))
+        };
+        let to = match previous {
+            Some(previous) => To::Back { to: self.ready(&name, previous).await?, from, why },
+            None => To::NoCanary { version: Some(from), why: Some(why) },
+        };
+        self.exchange(vec![Move { name, to }], true).await.map(drop)
+    }
+}
+
+impl Inner {
+    /// Watches every canary, and the active versions that were switched to not long ago.
+    pub(super) fn watch(&self, state: &State) {
+        let active = |name: &str| state.table.iter().find(|plugin| plugin.version.name == name);
+        let canaries = state.canaries.iter().filter_map(|canary| {
+            let name = &canary.plugin.version.name;
+            let bounds = state.book.get(name)?.head.canary.as_ref()?.bounds;
+            let against = active(name).map(|plugin| plugin.version.clone());
+            Some(Trial { version: canary.plugin.version.clone(), against, bounds })
+        });
+        let new = |plugin: &LoadedPlugin| {
+            self.watched_until(state, &plugin.version)?;
+            let bounds = self.policy(&plugin.version.name).canary;
+            Some(Trial { version: plugin.version.clone(), against: None, bounds })
+        };
+        self.calls.watch(canaries.chain(state.table.iter().filter_map(new)).collect());
+    }
+
+    /// Until when an active version is watched, if it still is.
+    fn watched_until(&self, state: &State, version: &PluginVersion) -> Option<u64> {
+        let name = &version.name;
+        let entry = state.book.get(name).filter(|_| !state.pinned.contains(name))?;
+        let is_alone = entry.head.active == Some(Digest(version.digest)) && entry.head.canary.is_none();
+        let until = entry.watched_until(self.policy(name).watch_switch_ms).filter(|_| is_alone)?;
+        (self.clock.now() < until).then_some(until)
     }
 }

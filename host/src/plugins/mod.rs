@@ -10,6 +10,8 @@ mod canary;
 mod canonical;
 mod definition;
 mod difference;
+mod entry;
+mod moves;
 mod relist;
 mod schema;
 mod settle;
@@ -26,7 +28,8 @@ use std::sync::Arc;
 
 use tokio::sync::{Mutex, Notify};
 
-use book::{Book, Entry};
+use book::Book;
+use entry::Entry;
 
 use crate::domain::task::PluginVersion;
 use crate::runtime::{Canary, LoadError, LoadedPlugin, PluginSource, Sandbox};
@@ -34,10 +37,11 @@ use crate::store::{self, RowStore};
 use crate::tasks::Bounds;
 use crate::tasks::clock::Clock;
 
-pub use book::{Digest, Stage, TakenBack, Tenant};
+pub use book::Digest;
 pub use calls::Calls;
 pub use canary::{BoundsGiven, CanaryWish};
 pub use difference::{AcceptChanges, Changes, ToolChange};
+pub use entry::{Stage, TakenBack, Tenant};
 pub use schema::{Difference, Direction, compare};
 pub use staging::{Candidate, Provenance, Staged, Supply};
 pub use start::{Wanted, component};
@@ -89,6 +93,8 @@ pub struct Policy {
     pub quarantine_after: u32,
     /// When a canary is taken back, unless it was begun with others.
     pub canary: Bounds,
+    /// How long the same bounds hold for a new version after a switch, in milliseconds; 0: not at all.
+    pub watch_switch_ms: u64,
 }
 
 /// What plugins are made of.

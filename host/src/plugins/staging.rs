@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::book::{Draft, Stage, Version};
+use super::book::Draft;
 use super::difference::Changes;
+use super::entry::{Stage, Version};
 use super::{Digest, Error, Inner, Plugins, State, version};
 use crate::domain::task::PluginVersion;
 use crate::runtime::policy::Grants;

@@ -11,8 +11,9 @@ use futures::StreamExt as _;
 use futures::future::join_all;
 use tokio::sync::{Mutex, Notify};
 
-use super::book::{Book, Draft, Entry, Version};
+use super::book::{Book, Draft};
 use super::definition::hashes;
+use super::entry::{Entry, Version};
 use super::{Digest, Error, Inner, Options, Plugins, Policy, Provenance, State, Supply, version};
 use crate::domain::task::PluginVersion;
 use crate::runtime::{Canary, LoadError, LoadedPlugin, PluginSource, Sandbox, Source};

@@ -6,7 +6,8 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::book::{Draft, Entry, Stage};
+use super::book::Draft;
+use super::entry::{Entry, Stage};
 use super::{Digest, DrainThen, Error, Inner, Plugins, State, version};
 use crate::domain::UnixMs;
 use crate::domain::task::PluginVersion;
@@ -91,6 +92,7 @@ impl Plugins {
             old.extend(too_old(name, entry, now));
         }
         inner.retire(&mut state, &retired, now).await?;
+        inner.watch(&state);
         inner.sandbox.retain(&pinned);
         for (late, how) in overdue {
             if state.ended.insert(late.clone()) {

@@ -1,5 +1,7 @@
 //! Switches over a store that fails, with components that are built already.
 
+mod canary;
+
 use std::path::Path;
 use std::sync::Arc;
 
@@ -8,13 +10,14 @@ use crate::domain::limits::{CallLimits, CompileLimits};
 use crate::runtime::policy::{DirGrant, Grants};
 use crate::runtime::{CompilerMode, Executor as _, ListKind, SandboxConfig, Source};
 use crate::store::memory::MemoryStore;
-use crate::tasks::PluginHealth;
 use crate::tasks::clock::ManualClock;
+use crate::tasks::{PluginHealth, Trial};
 
 /// Nobody calls; what is told is remembered.
 #[derive(Default)]
 struct Silence {
     told: std::sync::Mutex<Vec<Vec<ListKind>>>,
+    watched: std::sync::Mutex<Vec<Trial>>,
 }
 
 #[async_trait::async_trait]
@@ -25,6 +28,10 @@ impl Calls for Silence {
 
     fn lists_changed(&self, kinds: &[ListKind]) {
         self.told.lock().unwrap().push(kinds.to_vec());
+    }
+
+    fn watch(&self, trials: Vec<Trial>) {
+        *self.watched.lock().unwrap() = trials;
     }
 
     async fn end(&self, _: &PluginVersion, _: DrainThen) {}
@@ -68,6 +75,7 @@ fn policy() -> Policy {
         drain_then: DrainThen::Wait,
         quarantine_after: 0,
         canary: Bounds::default(),
+        watch_switch_ms: 0,
     }
 }
 

@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
-use super::book::{CanaryRow, Entry, Stage, TakenBack};
 use super::definition::hashes;
+use super::entry::{CanaryRow, Entry, Stage, TakenBack};
 use super::{Digest, Error, Plugins, State, version};
 use crate::domain::UnixMs;
 use crate::runtime::LoadedPlugin;

@@ -109,7 +109,7 @@ impl fmt::Display for HttpGrant {
 }
 
 impl HttpGrant {
-    /// Whether a request to this host and port is meant. The host is [normal](normal_host).
+    /// Whether a request to this host and port is meant. The host is [normal](crate::domain::address::normal_host).
     pub(super) fn covers(&self, tls: bool, host: &str, port: u16) -> bool {
         self.tls == tls
             && self.port == port

@@ -125,7 +125,7 @@ impl Tasks {
     /// What is offered to this requestor at this moment. A request takes it once: from begin to end it sees one version of each
     /// plugin, in lists and in calls.
     pub fn catalog(&self, requestor: &Requestor) -> Arc<Catalog> {
-        self.inner.executor.catalog_for(&|route| route.includes(requestor))
+        self.inner.catalog(requestor)
     }
 
     /// How many tools are offered to whoever is in no canary.
@@ -399,10 +399,8 @@ impl Tasks {
 const NOT_OUTSTANDING: &str = "no question with this key is waiting for an answer";
 
 impl Inner {
-    async fn create_new(self: &Arc<Self>, requestor: &Requestor, request: TaskRequest) -> Result<Task, Error> {
-        self.admit_task(requestor, &request.job)?;
-        let created = self.create(requestor, request, None).await?;
-        created.ok_or_else(|| host_failure("creating a task", &"an id was drawn twice"))
+    pub(super) fn catalog(&self, requestor: &Requestor) -> Arc<Catalog> {
+        self.executor.catalog_for(&|route| route.includes(requestor))
     }
 
     /// Takes note of how a call ended that ran for so long.
@@ -423,6 +421,12 @@ impl Inner {
             _ => false,
         };
         self.trials.ended(version, tool, &End { at: now, busy, is_fault, kept_away });
+    }
+
+    async fn create_new(self: &Arc<Self>, requestor: &Requestor, request: TaskRequest) -> Result<Task, Error> {
+        self.admit_task(requestor, &request.job)?;
+        let created = self.create(requestor, request, None).await?;
+        created.ok_or_else(|| host_failure("creating a task", &"an id was drawn twice"))
     }
 
     /// Reads, steps, commits, until nobody was faster; then tells the run and the watchers.
@@ -517,6 +521,11 @@ impl Inner {
             }
         };
         Ok(Occupancy::new(self.admission.clone(), *requestor, false, permit))
+    }
+
+    /// What is offered to this requestor at this moment.
+    pub(super) fn catalog(&self, requestor: &Requestor) -> Arc<Catalog> {
+        self.executor.catalog_for(&|route| route.includes(requestor))
     }
 
     /// Whether a task may be made now.

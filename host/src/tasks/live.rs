@@ -251,7 +251,7 @@ impl Live {
             CallEvent::Sleep { ms, reply } => self.sleep(ms, reply),
             CallEvent::ListsChanged(kind) => self.inner.lists.says(&self.plugin, kind),
             CallEvent::ResourceUpdated(uri) => {
-                let catalog = self.inner.executor.catalog();
+                let catalog = self.inner.catalog(&self.task.requestor);
                 self.inner.lists.updated(&catalog, &self.task.requestor, &self.plugin.name, uri);
             }
             CallEvent::Finished(_) => {}

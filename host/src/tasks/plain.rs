@@ -276,7 +276,7 @@ impl<T: TryFrom<Returned>> PlainCall<T> {
             }
             Some(CallEvent::ResourceUpdated(uri)) => {
                 let Work { inner, requestor, plugin, .. } = &self.work;
-                inner.lists.updated(&inner.executor.catalog(), requestor, &plugin.name, uri);
+                inner.lists.updated(&inner.catalog(requestor), requestor, &plugin.name, uri);
                 None
             }
             Some(CallEvent::Status(status)) => {

@@ -236,12 +236,14 @@ async fn live(
     occupancy: Occupancy,
     wait: Wait,
 ) -> Option<(Result<TaskOutput, CallError>, Occupancy)> {
-    let (started_at, plugin, busy_before) = (inner.clock.now(), started.plugin.clone(), occupancy.busy());
+    // Other plugins may have been asked before, in the same place.
+    let (started_at, before, plugin) = (inner.clock.now(), occupancy.busy(), started.plugin.clone());
     let live = Live::new(inner.clone(), run.clone(), task.clone(), started, occupancy, wait);
     let (result, occupancy) = live.until_over().await?;
-    let (busy, label) = (occupancy.busy().saturating_sub(busy_before), task.work.label());
+    let busy = occupancy.busy().saturating_sub(before);
+    let (now, label) = (inner.clock.now(), task.work.label());
     inner.call_ended(&task.requestor, &plugin, label, &result, busy);
-    inner.durations.learn(&task.requestor, label, inner.clock.now().saturating_sub(started_at));
+    inner.durations.learn(&task.requestor, label, now.saturating_sub(started_at));
     Some((result, occupancy))
 }
 
@@ -325,7 +327,7 @@ async fn recall(inner: &Arc<Inner>, task: &Task) -> Result<Vec<Visit>, CallError
         CallError::NotFound(format!("the plugin {name} is no longer loaded in the version of this request"))
     })?;
     let others = match &operation {
-        Operation::ReadResource { uri } => inner.executor.catalog().readers(uri),
+        Operation::ReadResource { uri } => inner.catalog(&task.requestor).readers(uri),
         _ => Vec::new(),
     };
     let others = others.into_iter().filter(|other| other.plugin.name != first.plugin.name).collect();

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::Now;
-use super::auth::{Denied, Verifier};
+use super::auth::{Denied, Scopes, Verified, Verifier};
 use crate::domain::UnixMs;
 use crate::domain::requestor::{Requestor, RequestorId, TenantId};
 use crate::store::{self, RowKind, Store};
@@ -24,7 +24,7 @@ use crate::store::{self, RowKind, Store};
 pub const TENANT_DEFAULT: &str = "default";
 
 /// In front of every token, so that scanners for leaked secrets can know one.
-const TOKEN_PREFIX: &str = "bh_";
+pub(super) const TOKEN_PREFIX: &str = "bh_";
 /// Random bytes of a token: too many to guess.
 const TOKEN_BYTES: usize = 32;
 /// No token of ours is longer; a longer one is not even hashed.
@@ -236,6 +236,11 @@ impl Principals {
         self.requestor(identity, TENANT_DEFAULT).await
     }
 
+    /// The same for a verifier.
+    pub(super) async fn identified(&self, identity: Identity<'_>, tenant: &str) -> Result<Requestor, Denied> {
+        self.requestor(identity, tenant).await.map_err(unavailable)
+    }
+
     /// The ids of an identity, made with its first appearance. The tenant counts only then.
     pub async fn requestor(&self, identity: Identity<'_>, tenant: &str) -> Result<Requestor, Error> {
         let key = identity.key();
@@ -270,7 +275,7 @@ impl Principals {
         let rows = self.all::<PrincipalRow>(RowKind::Principal, &[KEY_IDENTITY]).await?;
         let named = rows.into_iter().map(|(_, row)| Named {
             requestor: row.requestor(),
-            name: row.subject.rsplit('/').next().unwrap_or_default().to_owned(),
+            name: row.name().to_owned(),
             tenant: row.tenant_name,
         });
         Ok(named.collect())
@@ -347,9 +352,10 @@ impl TokenVerifier {
 
 #[async_trait]
 impl Verifier for TokenVerifier {
-    async fn verify(&self, token: &str) -> Result<Requestor, Denied> {
+    async fn verify(&self, token: &str) -> Result<Verified, Denied> {
         let resolved = self.principals.resolve_token(token, (self.now)()).await.map_err(unavailable)?;
-        resolved.map(|resolved| resolved.requestor).ok_or(Denied::Invalid)
+        let resolved = resolved.ok_or(Denied::Invalid)?;
+        Ok(Verified { requestor: resolved.requestor, scopes: Scopes::All })
     }
 
     /// Everyone is the local requestor until the first token is made. Tokens that ended count: otherwise the door would open
@@ -377,6 +383,16 @@ fn unavailable(error: Error) -> Denied {
 impl PrincipalRow {
     fn requestor(&self) -> Requestor {
         Requestor { tenant: TenantId(self.tenant), id: RequestorId(self.requestor) }
+    }
+}
+
+impl PrincipalRow {
+    /// For operators. Subjects of tokens of the host begin with their tenant.
+    fn name(&self) -> &str {
+        if self.issuer != ISSUER_TOKEN {
+            return &self.subject;
+        }
+        self.subject.rsplit('/').next().unwrap_or_default()
     }
 }
 
@@ -515,7 +531,7 @@ mod unit {
         // Somebody else on the same store, as the control socket is.
         let new = Principals::new(store).create_token("alice", "acme", Some(100), 1).await.unwrap();
         assert_eq!(verifier.anonymous().await.unwrap(), None);
-        let alice = verifier.verify(&new.token).await.unwrap();
+        let alice = verifier.verify(&new.token).await.unwrap().requestor;
         assert_ne!(alice, principals.local_requestor().await.unwrap());
         principals.revoke_token(&new.info.id, 2).await.unwrap();
         assert!(matches!(verifier.verify(&new.token).await, Err(Denied::Invalid)));

@@ -17,6 +17,7 @@ mod rust;
 mod sdk;
 mod section;
 mod template;
+mod world;
 
 use std::io;
 use std::path::{Path, PathBuf};

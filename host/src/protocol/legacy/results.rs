@@ -1,6 +1,7 @@
 //! The end of a task: `tasks/result` waits for it, and carries the task's questions and reports meanwhile. So does the request that
 //! became a task of SEP-1686 (see `augmented`), whose own `tasks/result` never waits.
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use tokio::sync::broadcast::Receiver;
@@ -114,11 +115,17 @@ impl Waiting {
         let waiter = carriers.wait(self.id, digest, self.session.settled.features);
         let mut offers = Offers::new(&self.shared, &self.session, self.outlet.clone());
         let mut progress = ProgressReports::new(reports.progress_token, Some(self.related.clone()));
-        offers.update(&task, |key, question| waiter.claim(key, question, true));
+        let mut askable = pin!(self.session.askable());
+        let mut asks = false;
         loop {
             let next = tokio::select! {
                 biased;
                 () = in_flight.cancelled() => Next::Cancelled,
+                () = &mut askable, if !asks => {
+                    asks = true;
+                    offers.update(&task, |key, question| waiter.claim(key, question, true));
+                    continue;
+                }
                 news = news.recv() => Next::News(news),
                 () = offers.settle() => Next::Look,
                 // Fails only when the sender is gone, and that lives as long as we do.
@@ -151,7 +158,9 @@ impl Waiting {
                 carriers.over(self.id);
                 return Ok(Some(task));
             }
-            offers.update(&task, |key, question| waiter.claim(key, question, false));
+            if asks {
+                offers.update(&task, |key, question| waiter.claim(key, question, false));
+            }
         }
     }
 

@@ -113,6 +113,12 @@ fn world_on(
 }
 
 impl World {
+    /// Makes every list another one.
+    fn change_lists(&self) {
+        self.guests.lists.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        self.tasks.lists_changed();
+    }
+
     /// A world like [`world_nowhere`] after a crash of this one: what is in the store is all that is left.
     async fn crashed(self) -> Self {
         self.store.restart();
@@ -120,12 +126,6 @@ impl World {
             world_on(self.store.clone(), self.clock.clone(), 10_000, |guests| guest::Scripted::offering(guests, 2));
         world.tasks.recover().await.unwrap();
         world
-    }
-
-    /// Makes every list another one.
-    fn change_lists(&self) {
-        self.guests.lists.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
-        self.tasks.lists_changed();
     }
 
     async fn receive(&self, peer: Peer, message: &str) -> Received {

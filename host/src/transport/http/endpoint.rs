@@ -3,6 +3,7 @@
 //! Owns the order of checks: source, credential, headers, session, and only then the body. Invariant: a refusal says nothing about
 //! whether a session of somebody else exists.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,8 +31,14 @@ const MODERN_METHODS: HeaderValue = HeaderValue::from_static("POST, OPTIONS");
 const STANDALONE_MAX: usize = 8;
 
 /// Serves one request.
-pub(super) async fn endpoint<M: Mcp>(server: &Arc<Server<M>>, request: Request<Body>) -> Response {
+pub(super) async fn endpoint<M: Mcp>(server: &Arc<Server<M>>, request: Request<Body>, peer: IpAddr) -> Response {
     let (parts, body) = request.into_parts();
+    if !server.proxies.may_ask(peer) {
+        return refuse(&Refusal::new(
+            StatusCode::FORBIDDEN,
+            "Requests come in the clear here, so they are taken from the configured proxies only",
+        ));
+    }
     if let Err(refusal) = server.check_source(&parts) {
         return refuse(&refusal);
     }
@@ -44,8 +51,10 @@ pub(super) async fn endpoint<M: Mcp>(server: &Arc<Server<M>>, request: Request<B
         match server.authenticator.requestor(&parts.headers).await {
             Ok(requestor) => server.answer(requestor, &parts.method, &parts.headers, body).await,
             Err(unauthorized) => {
+                let client = server.proxies.client(peer, &parts.headers);
+                tracing::debug!(%client, ?unauthorized, "did not let a request in");
                 server.audit.note(|| Entry::new("access.refused").because(unauthorized.reason()));
-                challenge(&unauthorized)
+                server.challenge(&unauthorized)
             }
         }
     } else {
@@ -61,15 +70,15 @@ fn not_allowed(message: &'static str, methods: HeaderValue) -> Response {
     response
 }
 
-fn challenge(unauthorized: &Unauthorized) -> Response {
-    let mut response = refuse(&unauthorized.refusal());
-    if let Some(challenge) = unauthorized.challenge() {
-        response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
-    }
-    response
-}
-
 impl<M: Mcp> Server<M> {
+    fn challenge(&self, unauthorized: &Unauthorized) -> Response {
+        let mut response = refuse(&unauthorized.refusal());
+        if let Some(challenge) = self.authenticator.challenge(unauthorized) {
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
+        }
+        response
+    }
+
     async fn answer(
         self: &Arc<Self>,
         requestor: Requestor,
