@@ -168,7 +168,7 @@ fn rule(trust: &TrustConfig) -> anyhow::Result<Rule> {
     };
     let folder = std::env::current_dir().context("the working folder cannot be named")?;
     let keys = trust.keys.iter().map(key).collect::<anyhow::Result<_>>()?;
-    Ok(Rule { pattern: trust.pattern.clone().from_folder(&folder), keys })
+    Ok(Rule { pattern: trust.pattern.clone().from_folder(&folder), keys, same_repository: trust.same_repository })
 }
 
 /// How far a fetch may go.
