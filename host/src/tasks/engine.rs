@@ -519,6 +519,11 @@ impl Inner {
         Ok(Occupancy::new(self.admission.clone(), *requestor, false, permit))
     }
 
+    /// What is offered to this requestor at this moment.
+    pub(super) fn catalog(&self, requestor: &Requestor) -> Arc<Catalog> {
+        self.executor.catalog_for(&|route| route.includes(requestor))
+    }
+
     /// Whether a task may be made now.
     fn admit_task(&self, requestor: &Requestor, job: &Job) -> Result<(), Error> {
         self.refuse_if_draining()?;
