@@ -15,7 +15,7 @@ use crate::domain::task::{Active, Outcome, Phase, Task, TaskId};
 use crate::store::{self, Change, Store};
 use crate::tasks::clock::Clock;
 use crate::tasks::{self, Tasks};
-use crate::transport::principal::{TokenWish, self, Named, Principals};
+use crate::transport::principal::{self, Named, Principals, TokenWish};
 
 /// Tasks in one reply.
 const TASKS_MAX: usize = 10_000;

@@ -397,11 +397,7 @@ impl Principals {
     }
 
     /// Every row whose key begins so, with its key.
-    async fn all<R: Row>(
-        &self,
-        kind: RowKind,
-        prefix: &[u8],
-    ) -> Result<Vec<(Vec<u8>, R)>, Error> {
+    async fn all<R: Row>(&self, kind: RowKind, prefix: &[u8]) -> Result<Vec<(Vec<u8>, R)>, Error> {
         let mut found = Vec::new();
         let mut after: Option<Vec<u8>> = None;
         loop {

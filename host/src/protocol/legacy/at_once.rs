@@ -68,7 +68,9 @@ impl Augmented {
         if let Some(task) = found.filter(|_| !acts_on_its_session(method)) {
             return Ok(Some(self.announced(&task).response(&self.id, &task).await));
         }
-        let Some(response) = self.dispatched(method, catalog, rights, params.as_deref()).await? else { return Ok(None) };
+        let Some(response) = self.dispatched(method, catalog, rights, params.as_deref()).await? else {
+            return Ok(None);
+        };
         #[derive(Deserialize)]
         struct Response {
             result: Option<Box<RawValue>>,

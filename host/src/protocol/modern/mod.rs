@@ -212,7 +212,8 @@ fn request(
         rights::check(&peer.rights, &[Need::Steer], || RpcError::unknown_method(name))?;
     }
     let rights = peer.rights.clone();
-    let request = Request { shared, requestor: peer.requestor, rights, catalog, id, client, declared, connection, params };
+    let request =
+        Request { shared, requestor: peer.requestor, rights, catalog, id, client, declared, connection, params };
     let exchange = match method {
         Method::Discover => Ok(discover::discover(&request)),
         Method::ToolsList => tools::list(&request),

@@ -79,13 +79,7 @@ impl<M: Mcp> Server<M> {
         response
     }
 
-    async fn answer(
-        self: &Arc<Self>,
-        caller: Caller,
-        method: &Method,
-        headers: &HeaderMap,
-        body: Body,
-    ) -> Response {
+    async fn answer(self: &Arc<Self>, caller: Caller, method: &Method, headers: &HeaderMap, body: Body) -> Response {
         let requestor = caller.requestor;
         let answer = match *method {
             Method::POST => self.post(caller, headers, body).await,

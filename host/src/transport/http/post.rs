@@ -15,8 +15,8 @@ use futures::StreamExt as _;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use http_body_util::BodyExt as _;
 
-use crate::domain::requestor::Requestor;
 use crate::audit::Entry;
+use crate::domain::requestor::Requestor;
 use crate::protocol::{self, Exchange, Frame, Rejection};
 use crate::transport::auth::Caller;
 use crate::transport::mcp::{Mcp, Peer, Received, Session as _};

@@ -114,7 +114,14 @@ struct Asked {
 impl Asked {
     /// Whether the requestor may call it, whatever else is wrong.
     fn check_tool(&self) -> Result<(), RpcError> {
-        rights::check(&self.rights, &[Need::Tool(&self.name)], || self.unknown())
+        let (call, both) = ([Need::Tool(&self.name)], [Need::Tool(&self.name), Need::Tasks]);
+        let is_task = |tool: &Arc<ToolEntry>| tool.tool.task_support == TaskSupport::Required;
+        if self.rights.has(Need::Tool(&self.name)) {
+            return Ok(());
+        }
+        // All that it takes is said at once.
+        let needs: &[Need<'_>] = if self.catalog.get(&self.name).is_some_and(is_task) { &both } else { &call };
+        rights::check(&self.rights, needs, || self.unknown())
     }
 
     fn unknown(&self) -> RpcError {
@@ -157,16 +164,17 @@ impl Asked {
         if tool.tool.task_support == TaskSupport::Required {
             client.check_tasks()?;
             let needs = [Need::Tool(&name), Need::Tasks];
-            rights::check(&rights, &needs, || RpcError::invalid_params(format!("{name} can only be called as a task")))?;
+            rights::check(&rights, &needs, || {
+                RpcError::invalid_params(format!("{name} can only be called as a task"))
+            })?;
         }
         let arguments = arguments::object(tool, arguments.as_deref())?;
         if let Some(declared) = &declared {
             declared::check_params(declared, &tool.tool.input_schema, arguments)?;
         }
-        let promotable =
-            tool.tool.task_support == TaskSupport::Optional
-                && client.features.contains(ClientFeature::Tasks)
-                && rights.has(Need::Tasks);
+        let promotable = tool.tool.task_support == TaskSupport::Optional
+            && client.features.contains(ClientFeature::Tasks)
+            && rights.has(Need::Tasks);
         let patience = Duration::from_millis(tool.limits.promote_after_ms);
         let call = CallRequest {
             tool: Arc::clone(tool),
