@@ -191,7 +191,13 @@ pub(super) fn call(request: Request<'_>) -> Result<Exchange, RpcError> {
         request.shared.tasks.note_unknown_tool(session.requestor(), &params.name);
         RpcError::invalid_params(format!("Unknown tool: {}", readable(&params.name)))
     };
-    rights::check(&request.rights, &[Need::Tool(&params.name)], unknown)?;
+    let (call, both) = ([Need::Tool(&params.name)], [Need::Tool(&params.name), Need::Tasks]);
+    let wants_task = params.task.is_some() || params.meta.task.is_some();
+    if !request.rights.has(Need::Tool(&params.name)) {
+        // All that it takes is said at once.
+        let needs: &[Need<'_>] = if wants_task { &both } else { &call };
+        rights::check(&request.rights, needs, unknown)?;
+    }
     let tool = request.catalog.get(&params.name).ok_or_else(unknown)?;
     let manner = Manner::read(&params, session, &tool.tool)?;
     if !matches!(manner, Manner::Plain) {

@@ -114,7 +114,14 @@ struct Asked {
 impl Asked {
     /// Whether the requestor may call it, whatever else is wrong.
     fn check_tool(&self) -> Result<(), RpcError> {
-        rights::check(&self.rights, &[Need::Tool(&self.name)], || self.unknown())
+        let (call, both) = ([Need::Tool(&self.name)], [Need::Tool(&self.name), Need::Tasks]);
+        let is_task = |tool: &Arc<ToolEntry>| tool.tool.task_support == TaskSupport::Required;
+        if self.rights.has(Need::Tool(&self.name)) {
+            return Ok(());
+        }
+        // All that it takes is said at once.
+        let needs: &[Need<'_>] = if self.catalog.get(&self.name).is_some_and(is_task) { &both } else { &call };
+        rights::check(&self.rights, needs, || self.unknown())
     }
 
     fn unknown(&self) -> RpcError {
