@@ -10,6 +10,7 @@ mod declared;
 mod discover;
 mod guest;
 mod listen;
+mod members;
 mod meta;
 mod offers;
 mod result;
@@ -35,6 +36,7 @@ use super::jsonrpc::{Message, RequestId, error_response, response};
 use super::{Declared, Exchange, Frame, Peer, ProtocolOptions, Received, Rejection, Shared, VERSIONS};
 use crate::domain::requestor::Requestor;
 use connection::InFlight;
+use members::Members;
 use meta::Client;
 use rounds::Rounds;
 
@@ -159,6 +161,8 @@ struct Request<'a> {
     declared: Option<&'a Declared>,
     connection: Option<&'a Arc<Connection>>,
     params: Option<&'a RawValue>,
+    /// Those of the params that are looked at more than once.
+    members: Members<'a>,
 }
 
 /// Takes a message.
@@ -187,7 +191,7 @@ fn request(
     let meta = meta::read(params)?;
     let method = Method::named(name);
     if let Some(declared) = &peer.declared {
-        declared::check(declared, &meta.version, name, method, params)?;
+        declared::check(declared, &meta.version, name, method, &meta.members)?;
     }
     if meta.version != VERSION {
         return Err(RpcError::unsupported_version(&VERSIONS, &meta.version));
@@ -201,7 +205,8 @@ fn request(
         None => None,
     };
     let (declared, connection) = (peer.declared.as_ref(), peer.connection.as_ref());
-    let request = Request { shared, requestor: peer.requestor, id, client, declared, connection, params };
+    let (requestor, members) = (peer.requestor, meta.members);
+    let request = Request { shared, requestor, id, client, declared, connection, params, members };
     let exchange = match method {
         Method::Discover => Ok(discover::discover(&request)),
         Method::ToolsList => tools::list(&request),
