@@ -13,6 +13,7 @@ use serde_json::value::RawValue;
 use super::error::RpcError;
 use crate::domain::requestor::Requestor;
 use crate::domain::task::{Design, Task, TaskId};
+use crate::domain::tool::ToolOutput;
 use crate::tasks::{self, RequestedTtl, Tasks};
 
 /// `_meta` of a request that is to be a task.
@@ -103,6 +104,22 @@ pub(crate) async fn find(tasks: &Tasks, requestor: &Requestor, wire_id: &str) ->
         }
     }
     tasks.named(requestor, &alias(wire_id)).await
+}
+
+/// The same with the output of a task that ended with one.
+pub(crate) async fn find_with_output(
+    tasks: &Tasks,
+    requestor: &Requestor,
+    wire_id: &str,
+) -> Result<(Task, Option<ToolOutput>), tasks::Error> {
+    if let Some(id) = TaskId::parse(wire_id) {
+        match tasks.get_with_output(requestor, id).await {
+            Err(tasks::Error::NotFound) => {}
+            found => return found,
+        }
+    }
+    let id = tasks.named(requestor, &alias(wire_id)).await?.id;
+    tasks.get_with_output(requestor, id).await
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ use crate::domain::call::Answer;
 use crate::domain::lifecycle::{self, Event, Refusal};
 use crate::domain::limits::Limits;
 use crate::domain::requestor::{Requestor, TenantId};
-use crate::domain::task::{Lease, NodeId, Phase, PluginVersion, Task, TaskId};
+use crate::domain::task::{Lease, NodeId, Outcome, Phase, PluginVersion, Task, TaskId};
 use crate::domain::tool::ToolOutput;
 use crate::domain::{Json, UnixMs};
 use crate::runtime::{CallSpec, Catalog, Executor, ListKind, Returned, ToolEntry};
@@ -241,6 +241,22 @@ impl Tasks {
         let task = inner.store.get(requestor, id).await.map_err(|error| inner.store_error(error))?;
         let task = task.filter(|task| !inner.is_expired(task)).ok_or(Error::NotFound)?;
         Ok(inner.with_live_status(task))
+    }
+
+    /// The same with the output of a task that ended with one.
+    pub async fn get_with_output(
+        &self,
+        requestor: &Requestor,
+        id: TaskId,
+    ) -> Result<(Task, Option<ToolOutput>), Error> {
+        let inner = &self.inner;
+        let found = inner.store.with_output(requestor, id).await.map_err(|error| inner.store_error(error))?;
+        let (task, output) = found.filter(|(task, _)| !inner.is_expired(task)).ok_or(Error::NotFound)?;
+        match (task.outcome(), output) {
+            (Some(Outcome::Output { .. }), Some(output)) => Ok((task, Some(output))),
+            (Some(Outcome::Output { .. }), None) => Err(Error::NotFound),
+            _ => Ok((inner.with_live_status(task), None)),
+        }
     }
 
     /// The task that was created under a name of its requestor's.
