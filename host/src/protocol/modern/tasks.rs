@@ -20,16 +20,9 @@ use crate::protocol::sep1686::find;
 use crate::protocol::{Exchange, Shared};
 use crate::tasks;
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Named {
-    task_id: String,
-}
-
 /// The id on the wire.
 fn named(request: &Request<'_>) -> Result<String, RpcError> {
-    let named: Named = jsonrpc::params(request.params)?;
-    Ok(named.task_id)
+    request.members.task_id().required("taskId")
 }
 
 /// An exchange whose response is a task as it stands after `change`.
