@@ -7,12 +7,17 @@
 
 pub mod domain;
 
+pub mod audit;
+pub mod outward;
+
 pub mod runtime;
 pub mod store;
 
 pub mod tasks;
 
 pub mod plugins;
+
+pub mod sources;
 
 pub mod protocol;
 

@@ -13,11 +13,15 @@ use std::process::ExitCode;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    // The store examines a database in a child process before it opens it.
     let mut arguments = std::env::args_os().skip(1);
-    if arguments.next().is_some_and(|first| first == bulkhead::store::sled::PROBE_ARGUMENT) {
-        let Some(data) = arguments.next() else { return ExitCode::from(cli::EXIT_USAGE) };
-        return bulkhead::store::sled::probe_main(std::path::Path::new(&data));
+    match arguments.next() {
+        // The store examines a database in a child process before it opens it.
+        Some(first) if first == bulkhead::store::sled::PROBE_ARGUMENT => {
+            let Some(data) = arguments.next() else { return ExitCode::from(cli::EXIT_USAGE) };
+            bulkhead::store::sled::probe_main(std::path::Path::new(&data))
+        }
+        // The sandbox has components compiled in one, too.
+        Some(first) if first == bulkhead::runtime::COMPILE_ARGUMENT => bulkhead::runtime::compile_main(arguments),
+        _ => cli::run(),
     }
-    cli::run()
 }

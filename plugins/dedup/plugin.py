@@ -6,7 +6,7 @@ from difflib import SequenceMatcher
 from itertools import islice
 from typing import Annotated
 
-from bulkhead_plugin import Field, InvalidParams, ask, call, task, tool
+from bulkhead_plugin import Field, InvalidParams, ask, call, resource, task, tool
 
 #: Questions that one call may put to the user.
 QUESTIONS_MAX = 5
@@ -105,6 +105,12 @@ def normalized(record: str) -> str:
     plain = unicodedata.normalize("NFKD", record.casefold())
     kept = "".join(c if c.isalnum() else " " for c in plain if not unicodedata.combining(c))
     return " ".join(sorted(kept.split()))
+
+
+@resource("dedup://compared/{+record}", title="A record as it is compared", mime_type="text/plain")
+def compared(record: str) -> str:
+    """What is left of a record when it is compared with others: two that read the same here are the same."""
+    return normalized(record)
 
 
 class Search:

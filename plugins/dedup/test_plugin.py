@@ -1,7 +1,7 @@
 import unittest
 
 from bulkhead_plugin import testing
-from plugin import find_duplicates
+from plugin import compared, find_duplicates
 
 RECORDS = ["Ada Lovelace, London", "London: Ada Lovelace", "Alan Turing", "Allan Turring", "Grace Hopper"]
 
@@ -24,6 +24,9 @@ class FindDuplicates(unittest.TestCase):
         with testing.host(steering=["stop"], features=[]):
             report = find_duplicates(RECORDS)
         self.assertEqual((report.complete, report.compared, report.messages), (False, 1, ["stop"]))
+
+    def test_two_records_that_read_the_same_are_the_same(self) -> None:
+        self.assertEqual(compared("Lovelace, ADA"), compared("Ada Lovelace"))
 
 
 if __name__ == "__main__":

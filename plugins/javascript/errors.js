@@ -61,3 +61,8 @@ export class Cancelled extends Error {
     super("the call was cancelled");
   }
 }
+
+/** What the bindings take for the error of the request. */
+export function thrown(error) {
+  return { tag: error.kind, val: error.value };
+}

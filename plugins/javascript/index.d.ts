@@ -1,12 +1,12 @@
 /**
  * Write tools for Bulkhead, the WebAssembly plugin host for MCP.
  *
- * A plugin is a list of plain objects, exported as `tools`; each is a tool:
+ * A plugin is lists of plain objects: tools, and where it wants resources and prompts. What there is of them is exported:
  *
  * ```js
  * import { definePlugin } from "bulkhead-plugin";
  *
- * export const tools = definePlugin({
+ * export const { tools } = definePlugin({
  *   tools: [
  *     {
  *       name: "greet",
@@ -32,10 +32,19 @@ export type Json = null | boolean | number | string | Json[] | { [key: string]: 
 /** A JSON Schema 2020-12 whose root says `"type": "object"`. */
 export type Schema = { type: "object"; [keyword: string]: unknown };
 
-/** What the host calls. */
+/**
+ * What the host calls, to be exported under the same names: `export const { tools, prompts } = definePlugin(…)`. There is
+ * `resources` where the plugin has any, `prompts` likewise, and `completions` where one of them has `complete`.
+ */
 export interface Exported {
-  listTools(): unknown[];
-  callTool(name: string, json: string): Promise<unknown>;
+  tools: { listTools(): unknown[]; callTool(name: string, json: string): Promise<unknown> };
+  resources: {
+    listTemplates(): unknown[];
+    listResources(cursor?: string): unknown;
+    readResource(uri: string): Promise<unknown[]>;
+  };
+  prompts: { listPrompts(): unknown[]; getPrompt(name: string, given: [string, string][]): Promise<unknown> };
+  completions: { complete(reference: unknown, argument: unknown): Promise<unknown> };
 }
 
 /** One tool. */
@@ -76,8 +85,68 @@ export interface Icon {
   theme?: "light" | "dark";
 }
 
-/** Makes a plugin of its tools; export the result as `tools`. */
-export function definePlugin(plugin: { tools: Tool[] }): Exported;
+/** What clients are told of a resource or a prompt. */
+export interface Told {
+  /** For people and models; a prompt's has the grammar of tool names and is its own. */
+  name: string;
+  /** A name for people. */
+  title?: string;
+  description?: string;
+  /** Images beside the name. */
+  icons?: Icon[];
+  /** Its `_meta`. */
+  meta?: { [key: string]: Json };
+}
+
+/** Suggests values, best first, for what was typed so far; `decided` has the other arguments that are known already. */
+export type Suggest = (typed: string, decided: { [argument: string]: string }) => string[] | Promise<string[]>;
+
+/** Data that clients read by its URI. A string is text, a `Uint8Array` is data, anything else is JSON. */
+export interface Resource extends Told {
+  uri: string;
+  mimeType?: string;
+  /** Bytes. */
+  size?: number;
+  annotations?: Annotations;
+  read(): unknown;
+}
+
+/**
+ * A family of resources. `{city}` in the template stands for one or more characters without `/`, `?` and `#`, `{+path}` for any;
+ * they are the members of what `read` gets.
+ */
+export interface ResourceTemplate extends Told {
+  uriTemplate: string;
+  mimeType?: string;
+  annotations?: Annotations;
+  read(variables: { [name: string]: string }): unknown;
+  complete?: { [variable: string]: Suggest };
+}
+
+/** One message of a prompt. */
+export type Message = { role: "user" | "assistant"; annotations?: Annotations } & (
+  | { text: string }
+  | { image: Uint8Array; mimeType: string }
+  | { audio: Uint8Array; mimeType: string }
+  | { link: string; name: string; title?: string; description?: string; mimeType?: string }
+  | { resource: string; body: string | Uint8Array; mimeType?: string }
+);
+
+/** A prompt that clients offer to their users. */
+export interface Prompt extends Told {
+  description: string;
+  arguments?: { name: string; title?: string; description?: string; required?: boolean }[];
+  /** Fills it in: what the user says, or several messages. */
+  run(given: { [argument: string]: string }): string | Message[] | Promise<string | Message[]>;
+  complete?: { [argument: string]: Suggest };
+}
+
+/** Makes a plugin of what it offers. */
+export function definePlugin(plugin: {
+  tools?: Tool[];
+  resources?: (Resource | ResourceTemplate)[];
+  prompts?: Prompt[];
+}): Exported;
 
 /** Hints about a piece of content. */
 export interface Annotations {

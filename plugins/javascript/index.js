@@ -1,8 +1,11 @@
 // Write tools for Bulkhead, the WebAssembly plugin host for MCP. The types and their documentation are in index.d.ts.
 
-import { AskError, CallError } from "./errors.js";
+import { AskError, CallError, thrown } from "./errors.js";
+import { completionsOf, promptsOf, resourcesOf } from "./offers.js";
+import { block, iconsOf, metaOf, output } from "./output.js";
 
 export { AskError, CallError, Cancelled, ToolError } from "./errors.js";
+export { Output } from "./output.js";
 export { ask, call, config, task } from "./talk.js";
 
 const OPTIONS = [
@@ -22,7 +25,24 @@ const OPTIONS = [
 ];
 const NO_ARGUMENTS = { type: "object", additionalProperties: false };
 
-export function definePlugin({ tools }) {
+export function definePlugin({ tools = [], resources = [], prompts = [], ...others }) {
+  const unknown = Object.keys(others);
+  if (unknown.length > 0) throw new TypeError(`a plugin has no ${unknown.join(", ")}`);
+  const plugin = { tools: toolsOf(tools) };
+  if (resources.length > 0) plugin.resources = resourcesOf(resources);
+  if (prompts.length > 0) plugin.prompts = promptsOf(prompts);
+  if ([...resources, ...prompts].some(({ complete }) => complete)) plugin.completions = completionsOf(prompts, resources);
+  // `bulkhead plugin build` says here what the module exports; in tests nobody does.
+  const exported = typeof BULKHEAD_EXPORTS === "undefined" ? Object.keys(plugin) : BULKHEAD_EXPORTS;
+  const lost = Object.keys(plugin).filter((name) => !exported.includes(name));
+  if (lost.length > 0) {
+    const all = Object.keys(plugin).join(", ");
+    throw new TypeError(`the plugin does not export its ${lost.join(", ")}: write export const { ${all} } = definePlugin(...)`);
+  }
+  return plugin;
+}
+
+function toolsOf(tools) {
   const byName = new Map();
   for (const tool of tools) {
     check(tool);
@@ -61,7 +81,7 @@ function described(tool) {
     outputSchema: tool.output && JSON.stringify(tool.output),
     annotations: hints.some((hint) => hint !== undefined) ? annotations : undefined,
     taskSupport: tool.task ?? "forbidden",
-    icons: (tool.icons ?? []).map((icon) => ({ sizes: [], ...icon })),
+    icons: iconsOf(tool.icons),
     meta: metaOf(tool.meta),
   };
 }
@@ -84,89 +104,4 @@ async function run(tool, name, json) {
     const text = error instanceof Error ? error.message || error.name : String(error);
     return { content: [block({ text })], isError: true, meta: [] };
   }
-}
-
-/** What the bindings take for the error of the call. */
-function thrown(error) {
-  return { tag: error.kind, val: error.value };
-}
-
-function output(value) {
-  if (value === undefined || value === null) return { content: [], isError: false, meta: [] };
-  if (typeof value === "string") return { content: [block({ text: value })], isError: false, meta: [] };
-  if (value instanceof Output) return value.done();
-  const text = JSON.stringify(value);
-  if (text === undefined) throw new TypeError(`the tool returned a ${typeof value}, which JSON cannot hold`);
-  const structured = typeof value === "object" && !Array.isArray(value) ? text : undefined;
-  return { content: [block({ text })], structured, isError: false, meta: [] };
-}
-
-export class Output {
-  #blocks = [];
-  #structured;
-  #failed = false;
-  #meta = {};
-
-  text(text, annotations) {
-    return this.#add({ text, annotations });
-  }
-
-  image(data, mimeType, annotations) {
-    return this.#add({ image: data, mimeType, annotations });
-  }
-
-  audio(data, mimeType, annotations) {
-    return this.#add({ audio: data, mimeType, annotations });
-  }
-
-  link(uri, name, more = {}) {
-    return this.#add({ link: uri, name, ...more });
-  }
-
-  resource(uri, body, mimeType) {
-    return this.#add({ resource: uri, body, mimeType });
-  }
-
-  structured(value) {
-    this.#structured = JSON.stringify(value);
-    return this;
-  }
-
-  meta(key, value) {
-    this.#meta[key] = value;
-    return this;
-  }
-
-  failed() {
-    this.#failed = true;
-    return this;
-  }
-
-  done() {
-    const meta = metaOf(this.#meta);
-    return { content: this.#blocks, structured: this.#structured, isError: this.#failed, meta };
-  }
-
-  #add(content) {
-    this.#blocks.push(block(content));
-    return this;
-  }
-}
-
-function block({ annotations: said, mimeType, ...content }) {
-  const annotations = said && { audience: said.audience ?? [], priority: said.priority, lastModified: said.lastModified };
-  const common = { annotations, meta: [] };
-  if ("text" in content) return { tag: "text", val: { text: content.text, ...common } };
-  if ("image" in content) return { tag: "image", val: { data: content.image, mimeType, ...common } };
-  if ("audio" in content) return { tag: "audio", val: { data: content.audio, mimeType, ...common } };
-  if ("link" in content) {
-    const { link: uri, name, title, description } = content;
-    return { tag: "resource-link", val: { uri, name, title, description, mimeType, ...common } };
-  }
-  const body = { tag: typeof content.body === "string" ? "text" : "blob", val: content.body };
-  return { tag: "resource", val: { contents: { uri: content.resource, mimeType, body, meta: [] }, ...common } };
-}
-
-function metaOf(entries = {}) {
-  return Object.entries(entries).map(([key, value]) => [key, JSON.stringify(value)]);
 }

@@ -90,7 +90,17 @@ function choice(slots) {
   };
 }
 
-export const tools = definePlugin({
+const KINDS = { "one-on-one": 30, "stand-up": 15, review: 60, workshop: 180 };
+
+/** What a user picks from a menu, for models that then call the tools. */
+function planMeeting({ kind, with: participants }) {
+  const minutes = KINDS[kind.toLowerCase()];
+  const length = minutes === undefined ? "Ask me how long it takes." : `It takes ${minutes} minutes.`;
+  return `Plan a meeting (${kind}) with ${participants ?? "the people that I name next"}. ${length} Look up when everybody is busy, then \
+arrange it with arrange_meeting.`;
+}
+
+export const { tools, prompts, completions } = definePlugin({
   tools: [
     {
       name: "find_slots",
@@ -127,6 +137,19 @@ export const tools = definePlugin({
       destructive: false,
       openWorld: false,
       run: arrangeMeeting,
+    },
+  ],
+  prompts: [
+    {
+      name: "plan_meeting",
+      title: "Plan a meeting",
+      description: "Asks for a meeting of some kind with some people.",
+      arguments: [
+        { name: "kind", description: "What kind of meeting it is, such as a review.", required: true },
+        { name: "with", description: "Who takes part." },
+      ],
+      run: planMeeting,
+      complete: { kind: (typed) => Object.keys(KINDS).filter((kind) => kind.startsWith(typed.toLowerCase())) },
     },
   ],
 });

@@ -72,7 +72,9 @@ function facts() {
   };
 }
 
-export const tools = definePlugin({
+const words = ["apple", "apricot", "banana"];
+
+export const { tools, resources, prompts, completions } = definePlugin({
   tools: [
     tool("echo", "Gives back what it gets.", ({ text }) => text, { input: object({ text: { type: "string" } }), readOnly: true }),
     tool("spin", "Loops for ever.", spin, { task: "optional" }),
@@ -84,5 +86,40 @@ export const tools = definePlugin({
     tool("blocks", "One block of each kind.", blocks),
     tool("ask", "Asks everything that can be asked.", askAll, { task: "optional" }),
     tool("facts", "What is known about the call.", facts),
+  ],
+  resources: [
+    {
+      uri: "js-probe://text",
+      name: "text",
+      title: "A text",
+      description: "Always the same.",
+      mimeType: "text/plain",
+      size: 5,
+      annotations: { audience: ["user"], priority: 0.5 },
+      read: () => "plain",
+    },
+    {
+      uriTemplate: "js-probe://fruit/{name}{+rest}",
+      name: "fruit",
+      read: ({ name, rest }) => {
+        if (name === "none") throw CallError.notFound("no such fruit");
+        if (name === "wrong") throw new Error("the operator's business");
+        return name === "bytes" ? new Uint8Array([0, 255]) : { name, rest };
+      },
+      complete: { name: (typed) => words.filter((word) => word.startsWith(typed)) },
+    },
+  ],
+  prompts: [
+    {
+      name: "js_compare",
+      title: "Compare",
+      description: "Compares two words.",
+      arguments: [{ name: "first", description: "The first word.", required: true }, { name: "second" }],
+      run: ({ first, second = "nothing" }) => [
+        { role: "user", text: `${first} or ${second}?` },
+        { role: "assistant", text: first },
+      ],
+      complete: { second: async (typed, { first }) => words.filter((word) => word.startsWith(typed) && word !== first) },
+    },
   ],
 });

@@ -6,7 +6,23 @@ import time
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from bulkhead_plugin import CustomError, Field, InvalidParams, NotFound, Output, ask, call, config, task, tool
+from bulkhead_plugin import (
+    Annotations,
+    CustomError,
+    Field,
+    InvalidParams,
+    Message,
+    NotFound,
+    Output,
+    ask,
+    call,
+    complete,
+    config,
+    prompt,
+    resource,
+    task,
+    tool,
+)
 
 
 @tool(read_only=True, idempotent=True)
@@ -132,3 +148,43 @@ def py_facts() -> dict[str, Any]:
         "settings": config.all(),
         "delimiter": config.get("delimiter", ","),
     }
+
+
+WORDS = ["apple", "apricot", "banana"]
+
+
+@resource(
+    "py-probe://text",
+    title="A text",
+    mime_type="text/plain",
+    size=5,
+    annotations=Annotations(audience=["user"], priority=0.5),
+)
+def text() -> str:
+    """Always the same."""
+    return "plain"
+
+
+@resource("py-probe://fruit/{name}{+rest}")
+def fruit(name: str, rest: str) -> dict[str, str] | bytes:
+    if name == "none":
+        raise NotFound("no such fruit")
+    if name == "wrong":
+        raise ValueError("the operator's business")
+    return b"\x00\xff" if name == "bytes" else {"name": name, "rest": rest}
+
+
+@complete(fruit, "name")
+def fruits(typed: str) -> list[str]:
+    return [word for word in WORDS if word.startswith(typed)]
+
+
+@prompt(name="py_compare", title="Compare")
+def compare(first: Annotated[str, "The first word."], second: str = "nothing") -> list[Message]:
+    """Compares two words."""
+    return [Message("user", f"{first} or {second}?"), Message("assistant", first)]
+
+
+@complete(compare, "second")
+def others(typed: str, decided: dict[str, str]) -> list[str]:
+    return [word for word in WORDS if word.startswith(typed) and word != decided.get("first")]

@@ -1,7 +1,7 @@
 //! What authors type: a new project, a build, a check.
 
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -20,13 +20,18 @@ struct Said {
     err: String,
 }
 
+impl Said {
+    fn of(output: Output) -> Self {
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
+        Self { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
+    }
+}
+
 async fn plugin(folder: &Path, path: &Path, arguments: &[&str]) -> Said {
     let mut bulkhead = command::bulkhead();
     bulkhead.current_dir(folder).env("PATH", path).arg("plugin");
     // Not through the harness's short patience: a build takes its time on a busy machine.
-    let output = bulkhead.args(arguments).stdin(Stdio::null()).output().await.expect("the command starts");
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
-    Said { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
+    Said::of(bulkhead.args(arguments).stdin(Stdio::null()).output().await.expect("the command starts"))
 }
 
 fn tools(language: &str) -> PathBuf {
@@ -41,11 +46,58 @@ fn path_with(folder: &Path) -> PathBuf {
     path.into()
 }
 
-/// From nothing to a called tool.
-async fn whole_way(language: &str, path: &Path, prepare: impl FnOnce(&Path)) {
+/// A language's tools on this machine.
+struct Shop {
+    language: &'static str,
+    path: PathBuf,
+    /// For every command.
+    variables: Vec<(String, String)>,
+    /// For building the component alone, and behind its command.
+    building: (Vec<(String, String)>, String),
+}
+
+impl Shop {
+    fn new(language: &'static str, path: PathBuf) -> Self {
+        Self { language, path, variables: Vec::new(), building: Default::default() }
+    }
+
+    /// Looks for programs in this folder first.
+    fn find_also(&mut self, folder: &Path) {
+        for (_, path) in self.building.0.iter_mut().filter(|(key, _)| key == "PATH") {
+            *path = format!("{}:{path}", folder.display());
+        }
+        self.path = [folder.as_os_str(), self.path.as_os_str()].join(std::ffi::OsStr::new(":")).into();
+    }
+
+    /// Runs a line as it stands in a README.
+    async fn run(&self, folder: &Path, line: &str) -> Said {
+        let mut shell = tokio::process::Command::new("sh");
+        let is_build = line == "bulkhead plugin build";
+        let line = if is_build { format!("{line}{}", self.building.1) } else { line.to_owned() };
+        shell.args(["-ec", &line]).current_dir(folder).stdin(Stdio::null()).kill_on_drop(true);
+        shell.env("PATH", &self.path).env("XDG_CACHE_HOME", place::root().join("target/test-code"));
+        shell.envs(self.variables.iter().cloned());
+        if is_build {
+            shell.envs(self.building.0.iter().cloned());
+        }
+        Said::of(shell.output().await.expect("the shell starts"))
+    }
+}
+
+/// The commands of a README that end by themselves and fetch nothing.
+fn commands(readme: &str) -> Vec<&str> {
+    let block = readme.split("```sh\n").nth(1).and_then(|rest| rest.split("```").next()).expect("commands");
+    let lines = block.lines().map(|line| line.split(" # ").next().unwrap_or(line).trim_end());
+    let others = ["rustup ", "python3 -m venv ", "npm install", "bulkhead serve ", "bulkhead plugin dev"];
+    lines.filter(|line| !others.iter().any(|other| line.starts_with(other))).collect()
+}
+
+/// From nothing to a called tool, by the commands that the new project's own README names.
+async fn whole_way(mut shop: Shop, prepare: impl FnOnce(&Path)) {
     let folder = tempfile::tempdir().expect("a folder");
     let here = folder.path();
-    let made = plugin(here, path, &["new", "trip-planner", "--lang", language]).await;
+    std::os::unix::fs::symlink(place::host_binary(), here.join("bulkhead")).expect("a link");
+    let made = plugin(here, &shop.path, &["new", "trip-planner", "--lang", shop.language]).await;
     assert_eq!((made.code, made.out.trim_end()), (Some(0), "trip-planner"), "{}", made.err);
     let project = here.join("trip-planner");
     let missing = plugin(&project, Path::new("/nowhere"), &["build"]).await;
@@ -54,15 +106,108 @@ async fn whole_way(language: &str, path: &Path, prepare: impl FnOnce(&Path)) {
     assert!(!project.join("trip-planner.wasm").exists(), "nothing is there before a build");
 
     prepare(&project);
-    let built = plugin(&project, path, &["build"]).await;
-    assert_eq!((built.code, built.out.trim_end()), (Some(0), "trip-planner.wasm"), "{}", built.err);
-    let checked = plugin(&project, path, &["check", "trip-planner.wasm", "--json", "--strict"]).await;
+    shop.find_also(here);
+    let readme = std::fs::read_to_string(project.join("README.md")).expect("a README");
+    let commands = commands(&readme);
+    assert_eq!(commands.len(), 4, "tests, build, check, call: {commands:?}");
+    for command in commands {
+        let said = shop.run(&project, command).await;
+        assert_eq!(said.code, Some(0), "{command}:\n{}\n{}", said.out, said.err);
+        if command.contains("plugin build") {
+            assert_eq!(said.out.trim_end(), "trip-planner.wasm", "{}", said.err);
+        } else if command.contains("plugin call") {
+            assert_eq!(said.out.trim_end(), "Hello, Ada!", "{}", said.err);
+        }
+    }
+    let checked = plugin(&project, &shop.path, &["check", "trip-planner.wasm", "--json", "--strict"]).await;
     assert_eq!(checked.code, Some(0), "{} {}", checked.out, checked.err);
     let report: Value = serde_json::from_str(&checked.out).expect("JSON");
     assert_eq!(report["name"], "trip-planner", "the manifest is inside: {report}");
     assert_eq!(report["tools"], json!(["greet", "countdown"]));
-    let called = plugin(&project, path, &["call", "trip-planner.wasm", "greet", r#"{"name": "Ada"}"#]).await;
-    assert_eq!((called.code, called.out.trim_end()), (Some(0), "Hello, Ada!"), "{}", called.err);
+}
+
+/// Cargo, and whatever it needs on this machine to compile for guests.
+fn rust() -> Shop {
+    let mut shop = Shop::new("rust", std::env::var_os("PATH").expect("a search path").into());
+    let (arguments, variables) = place::guest_toolchain();
+    // What the SDK is made of is compiled once for all runs.
+    let target = place::root().join("target/author-rust").display().to_string();
+    shop.variables = vec![("CARGO_TARGET_DIR".to_owned(), target)];
+    let arguments = if arguments.is_empty() { String::new() } else { format!(" -- {}", arguments.join(" ")) };
+    shop.building = (variables, arguments);
+    shop
+}
+
+/// The versions that are known to be there; an author's Cargo takes the newest.
+fn lock(project: &Path) {
+    std::fs::copy(place::root().join("Cargo.lock"), project.join("Cargo.lock")).expect("a lock file");
+}
+
+#[tokio::test]
+async fn a_rust_author_gets_from_nothing_to_a_called_tool() {
+    whole_way(rust(), lock).await;
+}
+
+#[tokio::test]
+async fn a_component_of_an_interface_of_its_own_carries_what_its_author_wrote() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let project = folder.path().join("lengths");
+    std::fs::create_dir_all(project.join("src")).expect("a folder");
+    std::fs::create_dir_all(project.join("wit")).expect("a folder");
+    let write = |path: &str, text: &str| std::fs::write(project.join(path), text).expect("a file");
+    write(
+        "Cargo.toml",
+        "[package]\nname = \"lengths\"\nedition = \"2024\"\n[lib]\ncrate-type = [\"cdylib\"]\n[workspace]\n\
+         [dependencies]\nwit-bindgen = { version = \"0.63\", default-features = false, features = [\"macros\", \"realloc\", \"std\"] }\n",
+    );
+    write(
+        "wit/lengths.wit",
+        "package acme:lengths@2.1.0;\n
+        /// Ways to say how long something is.
+        interface units {
+            /// How long something is.
+            record span {
+                /// Whole metres.
+                metres: u32,
+            }
+            /// Converts a length to feet.
+            to-feet: func(span: span) -> f64;
+        }
+        world library { export units; }",
+    );
+    write(
+        "src/lib.rs",
+        "wit_bindgen::generate!({ world: \"library\" });
+        struct Library;
+        impl exports::acme::lengths::units::Guest for Library {
+            fn to_feet(span: exports::acme::lengths::units::Span) -> f64 { f64::from(span.metres) / 0.3048 }
+        }
+        export!(Library);",
+    );
+    lock(&project);
+    std::os::unix::fs::symlink(place::host_binary(), folder.path().join("bulkhead")).expect("a link");
+    let mut shop = rust();
+    shop.find_also(folder.path());
+    let built = shop.run(&project, "bulkhead plugin build").await;
+    assert_eq!((built.code, built.out.trim_end()), (Some(0), "lengths.wasm"), "{}", built.err);
+    // Alone: no WIT lies beside it.
+    let alone = folder.path().join("alone.wasm");
+    std::fs::copy(project.join("lengths.wasm"), &alone).expect("a copy");
+    let inspected = plugin(folder.path(), &shop.path, &["inspect", "alone.wasm", "--json"]).await;
+    let report: Value = serde_json::from_str(&inspected.out).expect("JSON");
+    let tool = &report["tools"][0];
+    assert_eq!((&tool["name"], &report["typed"]), (&json!("acme.lengths.units.to-feet"), &json!(true)), "{report}");
+    assert_eq!(tool["description"], "Converts a length to feet.", "{report}");
+    let span = &tool["inputSchema"]["properties"]["span"];
+    assert_eq!(span["description"], "How long something is.", "{report}");
+    assert_eq!(span["properties"]["metres"]["description"], "Whole metres.", "{report}");
+    let shown = plugin(
+        folder.path(),
+        &shop.path,
+        &["call", "alone.wasm", "acme.lengths.units.to-feet", r#"{"span": {"metres": 381}}"#],
+    )
+    .await;
+    assert!(shown.out.contains("1250"), "{} {}", shown.out, shown.err);
 }
 
 #[tokio::test]
@@ -70,7 +215,13 @@ async fn a_python_author_gets_from_nothing_to_a_called_tool() {
     if place::left_out(&["python"]) {
         return;
     }
-    whole_way("python", &path_with(&tools("python").join("bin")), |_| {}).await;
+    // As `pip install -r requirements.txt` leaves it, which installs the SDK from the project's own copy.
+    let mut shop = Shop::new("python", path_with(&tools("python").join("bin")));
+    shop.variables = vec![("PYTHONPATH".to_owned(), "bulkhead/plugins/python".to_owned())];
+    let environment = |project: &Path| {
+        std::os::unix::fs::symlink(tools("python"), project.join(".venv")).expect("a link");
+    };
+    whole_way(shop, environment).await;
 }
 
 #[tokio::test]
@@ -78,11 +229,17 @@ async fn a_javascript_author_gets_from_nothing_to_a_called_tool() {
     if place::left_out(&["javascript"]) {
         return;
     }
-    let link = |project: &Path| {
+    let packages = |project: &Path| {
         let modules = project.join("node_modules");
-        std::os::unix::fs::symlink(tools("javascript").join("node_modules"), modules).expect("a link");
+        std::fs::create_dir(&modules).expect("a folder");
+        for entry in std::fs::read_dir(tools("javascript").join("node_modules")).expect("packages").flatten() {
+            std::os::unix::fs::symlink(entry.path(), modules.join(entry.file_name())).expect("a link");
+        }
+        // As npm leaves it, which takes the SDK from the project's own copy.
+        std::os::unix::fs::symlink(project.join("bulkhead/plugins/javascript"), modules.join("bulkhead-plugin"))
+            .expect("a link");
     };
-    whole_way("js", &path_with(Path::new("/nowhere")), link).await;
+    whole_way(Shop::new("js", path_with(Path::new("/nowhere"))), packages).await;
 }
 
 #[tokio::test]

@@ -21,7 +21,10 @@ enum Row {
 /// Every method. The coverage test fails for one that is not in here.
 const ROWS: [(&str, Row); 21] = [
     ("initialize", Row::NoTask("opens a session of the caller; sessions have a test of their own below")),
-    ("ping", Row::NoTask("has neither params nor a result")),
+    (
+        "ping",
+        Row::NoTask("has neither params nor a result; what a wish of SEP-1686 makes of it is the caller's own task"),
+    ),
     ("logging/setLevel", Row::NoTask("changes the caller's own session")),
     ("tools/list", Row::NoTask("is the same for everybody until plugins are granted per tenant")),
     ("tools/call", Row::NoTask("creates tasks of the caller; quotas have their own suite")),
@@ -38,7 +41,10 @@ const ROWS: [(&str, Row); 21] = [
     ("resources/read", Row::NoTask("runs in the caller's own sandbox, under the caller's random id")),
     (
         "resources/subscribe",
-        Row::NoTask("changes the caller's own session; what is told is a URI that the caller named"),
+        Row::NoTask(
+            "changes the caller's own session; what is told is a URI that the caller named, and of calls of others only \
+                     if the plugin lists it for everybody: host::protocol::tests::offers",
+        ),
     ),
     ("resources/unsubscribe", Row::NoTask("changes the caller's own session")),
     ("prompts/list", Row::NoTask("is the same for everybody until plugins are granted per tenant")),
@@ -156,6 +162,9 @@ async fn a_foreign_name_reads_as_absent_in_both_eras() {
     owner.call("tools/call", named("brief", 0)).await.expect("a result");
     until("the task to expire", async || owner.about("tasks/get", "brief").await.err()).await;
     owner.call("tools/call", named("nightly", 600_000)).await.expect("a result");
+    // One that is no call of a tool, of the same name rules; the modern era does not know it at all.
+    let pinged = json!({"_meta": {"modelcontextprotocol.io/task": {"taskId": "pinged", "keepAlive": 600_000}}});
+    owner.call("ping", pinged.clone()).await.expect("a result");
     let modern = |token: &String| Modern::full(&host, Some(token));
     let raw_modern = async |token: &String, method: &str, task: &str| {
         let params = json!({"taskId": task, "inputResponses": {}, "message": "m"});
@@ -169,7 +178,7 @@ async fn a_foreign_name_reads_as_absent_in_both_eras() {
         assert_ne!(raw(&owner, method, "nightly").await, absent, "{method}");
         for token in &tokens[1..] {
             let other = Client::connect_as(&host, Some(token), all_capabilities()).await;
-            for name in ["never", "brief", "nightly"] {
+            for name in ["never", "brief", "nightly", "pinged"] {
                 assert_eq!(raw(&other, method, name).await, absent, "{method} of {name}");
             }
             assert_eq!(raw(&other, "tasks/delete", "nightly").await, raw(&other, "tasks/delete", "never").await);
@@ -178,6 +187,7 @@ async fn a_foreign_name_reads_as_absent_in_both_eras() {
     for (method, _) in MODERN_ROWS.iter().filter(|(_, row)| matches!(row, Row::ById)) {
         let absent = raw_modern(&tokens[0], method, "never").await;
         assert_eq!(raw_modern(&tokens[0], method, "brief").await, absent, "{method}");
+        assert_eq!(raw_modern(&tokens[0], method, "pinged").await, absent, "{method}");
         assert_ne!(raw_modern(&tokens[0], method, "nightly").await, absent, "{method}");
         for token in &tokens[1..] {
             assert_eq!(raw_modern(token, method, "nightly").await, absent, "{method}");
@@ -185,7 +195,8 @@ async fn a_foreign_name_reads_as_absent_in_both_eras() {
     }
     let stranger = Client::connect_as(&host, Some(&tokens[2]), all_capabilities()).await;
     stranger.call("tools/call", named("nightly", 600_000)).await.expect("the name is free for everybody else");
-    assert_eq!(owner.tasks().await.len(), 1);
+    stranger.call("ping", pinged).await.expect("so is that one");
+    assert_eq!(owner.tasks().await.len(), 2);
 }
 
 async fn expired_task(client: &Client) -> String {

@@ -13,10 +13,10 @@ use tokio::sync::OnceCell;
 /// What compiling everything here may take on a machine that does other things as well.
 const COMPILING: Duration = Duration::from_secs(900);
 
-const SAMPLES: [&str; 2] = ["dedup", "meetings"];
-const PROBES: [&str; 2] = ["probe-python", "probe-javascript"];
+pub(crate) const SAMPLES: [&str; 2] = ["dedup", "meetings"];
+pub(crate) const PROBES: [&str; 2] = ["probe-python", "probe-javascript"];
 
-fn left_out() -> bool {
+pub(crate) fn left_out() -> bool {
     place::left_out(&["python", "javascript"])
 }
 
@@ -31,7 +31,7 @@ async fn setup(plugins: &[&str]) -> Setup {
     Setup::with(plugins).shared_code()
 }
 
-async fn host(plugins: &[&str]) -> Host {
+pub(crate) async fn host(plugins: &[&str]) -> Host {
     setup(plugins).await.start().await
 }
 

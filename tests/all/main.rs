@@ -3,24 +3,33 @@
 //! One binary, because each further one would link the whole host once more. Every file is one question about a running host:
 //! what it says on the wire, who may see what, what a guest may do to others, what survives a `kill -9`.
 
+mod audit;
 mod authors;
 mod bad_input;
+mod canary;
 mod commands;
+mod compile;
 mod egress;
 mod hostile;
 mod interaction;
 mod isolation;
+mod language_offers;
 mod languages;
 mod limits;
 mod modern;
+mod network;
+mod oauth;
 mod plugins;
 mod recovery;
 mod refusals;
+mod registry;
+mod registry_hostile;
 mod requirements;
 mod rust_client;
 mod rust_client_modern;
 mod sep1686;
 mod simulation;
+mod sources;
 mod stdio;
 mod streams;
 mod swap;

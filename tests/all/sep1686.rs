@@ -1,5 +1,7 @@
 //! SEP-1686 on a running host: names that clients choose, over HTTP and stdio, and what is left of them after a `kill -9`.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use tests::client::{Client, all_capabilities, text};
 use tests::modern::Modern;
@@ -165,6 +167,7 @@ async fn the_same_over_stdio() {
     pipe.write(json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": waiting}})).await;
     let mut status = Value::Null;
     while status != "cancelled" {
+        tokio::time::sleep(Duration::from_millis(20)).await;
         status = pipe.call("tasks/get", json!({"taskId": "w"})).await["result"]["status"].clone();
         assert!(status == "working" || status == "cancelled", "{status}");
     }
@@ -180,4 +183,135 @@ async fn a_tool_that_takes_no_tasks_answers_as_ever() {
     assert_eq!(text(&result.expect("a result")), "hello");
     assert_eq!(heard, Vec::<Value>::new());
     assert_eq!(client.tasks().await, Vec::<Value>::new());
+}
+
+fn wished(mut params: Value, name: &str) -> Value {
+    params["_meta"] = json!({TASK: {"taskId": name, "keepAlive": 600_000}});
+    params
+}
+
+/// Requests that are no call of a tool: those that reach a guest first.
+fn other_requests() -> [(&'static str, Value); 8] {
+    let completion = json!({"ref": {"type": "ref/prompt", "name": "test_prompt_with_arguments"},
+        "argument": {"name": "arg1", "value": "par"}});
+    let prompt = json!({"name": "test_prompt_with_arguments", "arguments": {"arg1": "a", "arg2": "b"}});
+    [
+        ("resources/read", json!({"uri": "test://template/7/data"})),
+        ("prompts/get", prompt),
+        ("completion/complete", completion),
+        ("resources/list", json!({})),
+        ("prompts/list", json!({})),
+        ("resources/subscribe", json!({"uri": "test://watched-resource"})),
+        ("logging/setLevel", json!({"level": "error"})),
+        ("ping", json!({})),
+    ]
+}
+
+const ASKING: &str = "test_input_required_result_prompt";
+
+#[tokio::test]
+async fn every_request_can_be_a_task_and_survives_a_kill() {
+    let setup = Setup::with(&["conformance"]);
+    let host = setup.start().await;
+    let client = Client::connect(&host).await;
+    let mut kept = Vec::new();
+    for (method, params) in other_requests() {
+        let plain = client.call(method, params.clone()).await.expect("a result");
+        let (result, heard) = client.call_hearing(method, wished(params, method)).await;
+        let mut result = result.expect("a result");
+        assert_eq!(heard[0]["method"], "notifications/tasks/created");
+        assert_eq!(client.about("tasks/result", method).await.expect("the result"), result);
+        let task = client.about("tasks/get", method).await.expect("it is there");
+        assert_eq!((&task["status"], &task["keepAlive"]), (&json!("completed"), &json!(600_000)));
+        let meta = result.as_object_mut().expect("an object").remove("_meta").expect("metadata");
+        assert_eq!(meta[SEP1686_RELATED]["taskId"], method);
+        if method != "ping" && method != "resources/subscribe" && method != "logging/setLevel" {
+            assert_eq!(result, plain, "{method}");
+        }
+        kept.push((task, result));
+    }
+    let asking = json!({"jsonrpc": "2.0", "id": "a", "method": "prompts/get", "params": wished(json!({"name": ASKING}), "asks")});
+    let expected = Expected { id: json!("a"), method: "prompts/get".to_owned() };
+    let mut reply = client.post(asking.to_string(), Some(expected)).await;
+    assert_eq!(reply.next().await.expect("an announcement")["method"], "notifications/tasks/created");
+    client.until_status("asks", "input_required").await;
+    let setup = host.kill().await;
+
+    let host = setup.start().await;
+    let client = Client::connect(&host).await;
+    for ((method, params), (task, result)) in other_requests().into_iter().zip(kept) {
+        assert_eq!(client.about("tasks/get", method).await.expect("it is there"), task);
+        let mut repeated = client.call(method, wished(params, method)).await.expect("the same");
+        repeated.as_object_mut().expect("an object").remove("_meta").expect("metadata");
+        assert_eq!(repeated, result, "{method}");
+        let other = wished(json!({"uri": "test://static-text"}), method);
+        assert_eq!(client.call("resources/read", other).await.expect_err("another request").code, -32602, "{method}");
+    }
+    let failed = client.until_status("asks", "failed").await;
+    assert!(failed["error"].as_str().is_some_and(|text| !text.is_empty()), "{failed}");
+    let repeated = client.call("prompts/get", wished(json!({"name": ASKING}), "asks")).await;
+    assert_eq!(repeated.expect_err("it was interrupted").code, -32603);
+    assert_eq!(client.tasks().await.len(), other_requests().len() + 1);
+    // Clients of the extension know calls of tools alone.
+    let modern = Modern::full(&host, None);
+    for name in ["resources/read", "ping", "asks", "never"] {
+        let absent = modern.call("tasks/get", json!({"taskId": name})).await.expect_err("it is not there");
+        assert_eq!((absent.code, absent.message.as_str()), (-32602, "Task not found"), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_read_that_waits_for_its_turn_is_done_after_a_kill() {
+    let limits = "[limits]\ncalls_running_per_requestor = 1\ntasks_running_per_requestor = 1";
+    let setup = Setup::with(&["conformance", "primes"]).config(limits);
+    let host = setup.start().await;
+    let client = Client::connect(&host).await;
+    let busy = client.task("count_primes", json!({"below": 100_000_000_000_u64})).await;
+    client.until_status(&busy, "working").await;
+    let mut replies = Vec::new();
+    for (method, params) in other_requests().into_iter().take(3) {
+        let message = json!({"jsonrpc": "2.0", "id": method, "method": method, "params": wished(params, method)});
+        let expected = Expected { id: json!(method), method: method.to_owned() };
+        let mut reply = client.post(message.to_string(), Some(expected)).await;
+        assert_eq!(reply.next().await.expect("an announcement")["method"], "notifications/tasks/created");
+        assert_eq!(client.about("tasks/get", method).await.expect("it is there")["status"], "submitted");
+        replies.push(reply);
+    }
+    let setup = host.kill().await;
+
+    let host = setup.start().await;
+    let client = Client::connect(&host).await;
+    for (method, params) in other_requests().into_iter().take(3) {
+        client.until_status(method, "completed").await;
+        let mut result = client.about("tasks/result", method).await.expect("a result");
+        result.as_object_mut().expect("an object").remove("_meta").expect("metadata");
+        assert_eq!(result, client.call(method, params).await.expect("a result"), "{method}");
+    }
+}
+
+#[tokio::test]
+async fn a_cancelled_request_of_any_kind_is_a_cancelled_task_over_stdio_too() {
+    let mut pipe = Pipe::connect(&Setup::with(&["conformance"]), all_capabilities()).await;
+    let id = pipe.send("prompts/get", wished(json!({"name": ASKING}), "asks")).await;
+    assert_eq!(pipe.read().await.expect("an announcement")["method"], "notifications/tasks/created");
+    let question = pipe.read().await.expect("a question");
+    assert_eq!(question["params"]["_meta"][SEP1686_RELATED]["taskId"], "asks");
+    pipe.write(json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}})).await;
+    let mut status = Value::Null;
+    while status != "cancelled" {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        let task = pipe.call("tasks/get", json!({"taskId": "asks"})).await;
+        status = task["result"]["status"].clone();
+        assert!(status == "input_required" || status == "cancelled", "{task}");
+    }
+    let ping = pipe.send("ping", wished(json!({}), "p")).await;
+    let mut heard = pipe.read().await.expect("an announcement");
+    while heard["method"] != "notifications/tasks/created" {
+        // The question of the task that is over is withdrawn about now.
+        assert_eq!(heard["method"], "notifications/cancelled");
+        heard = pipe.read().await.expect("an announcement");
+    }
+    assert_eq!(heard["params"]["_meta"][SEP1686_RELATED]["taskId"], "p");
+    assert_eq!(pipe.response(&ping).await["result"]["_meta"][SEP1686_RELATED]["taskId"], "p");
+    assert!(pipe.close().await.success());
 }

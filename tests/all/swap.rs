@@ -214,3 +214,114 @@ async fn no_call_fails_and_none_is_on_a_wrong_version() {
     })
     .await;
 }
+
+/// The heap that a host gives back only now and then, and what its thread pools hold.
+const MEMORY_KIB_SPARE: u64 = 8 << 10;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thousand_switches_leave_memory_and_files_as_they_were() {
+    let setup = Setup::with(&["text"]).config("[limits]\nrequests_per_second = 100000");
+    let host = setup.start().await;
+    let first = command::json(&["plugin", "versions", "text"], &setup.data()).await;
+    let path = setup.path("text-2.wasm");
+    std::fs::write(&path, variant("text", DIFF[0], DIFF[1])).expect("the component is written");
+    let second =
+        command::json(&["plugin", "stage", &path.display().to_string(), "--name", "text"], &setup.data()).await;
+    let versions =
+        [&first["versions"][0]["version"], &second["version"]].map(|digest| digest.as_str().map(str::to_owned));
+    let control = Control::connect(&setup.data()).await.expect("the socket").expect("a host");
+    let client = Client::connect(&host).await;
+    let switches = rounds(1_000, 20_000);
+    let mut seen = Vec::new();
+    for switch in 1..=switches {
+        let to = usize::try_from(switch % 2).expect("0 or 1");
+        let targets = vec![PluginTarget { name: "text".to_owned(), version: versions[to].clone() }];
+        let done = control.execute(Command::PluginActivate { targets, accept: false }).await.expect("it is done");
+        assert_eq!(done["done"], true, "{done}");
+        if switch % 10 == 0 {
+            let said = client.tool("diff", json!({"before": "a", "after": "a"})).await.expect("no call fails");
+            assert_eq!(text(&said), DIFF[to], "after {switch} switches");
+        }
+        if switch % (switches / 5) == 0 {
+            seen.push(footprint(&host));
+        }
+    }
+    println!("{switches} switches, memory in KiB and open files after each fifth of them: {seen:?}");
+    // The first fifth fills the caches of the store and of the allocator.
+    let (memory_before, files_before) = seen[0];
+    for (memory, files) in &seen[1..] {
+        assert!(*files <= files_before + 4, "{files_before} open files became {files}");
+        assert!(*memory <= memory_before + MEMORY_KIB_SPARE, "{memory_before} KiB became {memory}");
+    }
+    let shown = command::json(&["plugin", "versions", "text"], &setup.data()).await;
+    assert_eq!(shown["versions"].as_array().map(Vec::len), Some(2), "{shown}");
+}
+
+/// What can be seen of a switch to a version that is new, in the order in which it happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Step {
+    /// Its component is in the data directory; the store does not know it yet, or has just heard of it.
+    Kept,
+    /// Its code is in the cache: it is linked, listed and compared now.
+    Compiled,
+    /// The store has the switch; the table is exchanged now.
+    Committed,
+    /// A call was on the new version; the one before retires.
+    Published,
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_kill_at_each_step_of_a_switch_leaves_the_old_version_or_the_new_one() {
+    let setup = Setup::with(&["text"]);
+    let data = setup.data();
+    let count = |folder: &str, ending: &str| {
+        let files = std::fs::read_dir(data.join(folder)).expect("a folder").flatten();
+        files.filter(|file| file.file_name().to_string_lossy().ends_with(ending)).count()
+    };
+    let said = async |client: &Client| {
+        let done = client.tool("diff", json!({"before": "a", "after": "a"})).await.expect("no call fails");
+        text(&done).to_owned()
+    };
+    let steps = [Step::Kept, Step::Compiled, Step::Committed, Step::Published];
+    let mut old = DIFF[0].to_owned();
+    for round in 0..rounds(8, 400) {
+        let step = steps[usize::try_from(round).expect("a small number") % steps.len()];
+        let new = format!("The texts are the {round:04}.");
+        let path = setup.path("new.wasm");
+        std::fs::write(&path, variant("text", DIFF[0], &new)).expect("the component is written");
+        let host = setup.start().await;
+        let client = Client::connect(&host).await;
+        let (components, codes) = (count("components", ".wasm"), count("cache", ".cwasm"));
+        let switches = host.log().matches("switched").count();
+        let mut add = command::bulkhead();
+        add.args(["plugin", "add"]).arg(&path).args(["--name", "text", "--data"]).arg(&data);
+        let adding = tokio::spawn(async move { add.output().await.expect("the command starts").status.success() });
+        loop {
+            let reached = match step {
+                Step::Kept => count("components", ".wasm") > components,
+                Step::Compiled => count("cache", ".cwasm") > codes,
+                Step::Committed => host.log().matches("switched").count() > switches,
+                Step::Published => said(&client).await == new,
+            };
+            if reached {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+        host.kill().await;
+        let acknowledged = adding.await.expect("the command ends");
+
+        let host = setup.start().await;
+        let now = said(&Client::connect(&host).await).await;
+        assert!(now == old || now == new, "killed when {step:?}, it says {now:?}");
+        if acknowledged || step >= Step::Committed {
+            assert_eq!(now, new, "killed when {step:?}");
+        }
+        let shown = command::json(&["plugin", "versions", "text"], &data).await;
+        let active = shown["versions"].as_array().expect("a list").iter().filter(|one| one["state"] == "active");
+        assert_eq!(active.count(), 1, "killed when {step:?}: {shown}");
+        assert_eq!(command::json(&["plugin", "verify"], &data).await["sound"], true, "whatever is known is there");
+        old = now;
+        host.terminate().await;
+    }
+}

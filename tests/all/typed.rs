@@ -39,6 +39,7 @@ async fn functions_are_listed_with_their_authors_words_and_schemas_in_both_eras(
         "prism.colour.convert.to-rgb",
         "prism.colour.palette.gradient",
         "prism.colour.palette.harmonise",
+        "prism.colour.palette.load",
         "prism.colour.palette.parse-all",
         "prism.colour.palette.swatch",
         "word_count",
@@ -59,6 +60,12 @@ async fn functions_are_listed_with_their_authors_words_and_schemas_in_both_eras(
         }
         let steps = &tool(page, "prism.colour.palette.gradient")["inputSchema"];
         assert_eq!(steps["required"], json!(["start", "end"]), "an option is not required");
+        // What the author wrote about types and their parts, which functions of several interfaces use.
+        let colour = &check["inputSchema"]["properties"]["background"];
+        assert_eq!(colour["description"], "A colour, however it is written.");
+        assert!(colour["oneOf"][2]["description"].as_str().is_some_and(|css| css.contains("#rrggbb")), "{colour}");
+        let ratio = &check["outputSchema"]["anyOf"][0]["properties"]["ratio"]["description"];
+        assert_eq!(ratio, "From 1 (the same) to 21 (black on white).");
     }
     assert_eq!(tool(&legacy, CHECK)["execution"]["taskSupport"], "optional");
 }
@@ -124,6 +131,41 @@ async fn a_functions_error_and_a_misfit_are_failures_that_a_model_can_read() {
     let result = legacy.tool(TO_RGB, wrong).await.expect("a result");
     assert_eq!(result["isError"], true, "{result}");
     assert!(text(&result).contains("/colour"), "{result}");
+}
+
+#[tokio::test]
+async fn it_reaches_of_the_outside_world_what_it_was_granted_and_nothing_else() {
+    const LOAD: &str = "prism.colour.palette.load";
+    let folder = tempfile::tempdir().expect("a folder");
+    let palettes = folder.path().join("palettes");
+    std::fs::create_dir(&palettes).expect("a folder");
+    std::fs::write(palettes.join("sea.txt"), "navy\n\n#1af\n").expect("a palette");
+    std::fs::write(palettes.join("odd.txt"), "navy\nseaweed\n").expect("a palette");
+    std::fs::write(folder.path().join("secret.txt"), "navy\n").expect("a file");
+    let grant =
+        format!("[plugin.grants]\ndirectories = [{{ host = {palettes:?}, guest = \"/palettes\", write = false }}]");
+    let granted = Setup::new().plugin("colour", &grant).start().await;
+    let (legacy, modern) = (Client::connect(&granted).await, Modern::plain(&granted, None));
+    let sea = json!({"path": "/palettes/sea.txt"});
+    let expected = json!({"result": [{"red": 0, "green": 0, "blue": 128}, {"red": 17, "green": 170, "blue": 255}]});
+    for result in [legacy.tool(LOAD, sea.clone()).await.expect("a result"), modern.tool(LOAD, sea.clone()).await] {
+        assert_eq!(result["structuredContent"], expected, "{result}");
+    }
+    let failed = async |client: &Client, path: &str, tag: &str| {
+        let result = client.tool(LOAD, json!({"path": path})).await.expect("a result");
+        let error = &result["structuredContent"]["error"];
+        assert_eq!((&result["isError"], &error["tag"]), (&json!(true), &json!(tag)), "{path}: {result}");
+        let said = error["val"].as_str().expect("a reason").to_owned();
+        assert!(!said.contains(&folder.path().display().to_string()), "{said}");
+        said
+    };
+    assert_eq!(failed(&legacy, "/palettes/odd.txt", "no-colour").await, "seaweed");
+    for path in ["/palettes/../secret.txt", "/palettes/none.txt", "/etc/hostname"] {
+        failed(&legacy, path, "unreadable").await;
+    }
+
+    let bare = host().await;
+    failed(&Client::connect(&bare).await, "/palettes/sea.txt", "unreadable").await;
 }
 
 #[tokio::test]

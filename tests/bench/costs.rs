@@ -1,99 +1,16 @@
-//! What one call, one session, one waiting task and one start cost.
+//! What one session, one waiting task and one start cost.
 
-use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
-use bulkhead::domain::Json;
-use bulkhead::domain::call::ClientFeatures;
-use bulkhead::domain::limits::CallLimits;
-use bulkhead::domain::task::CallId;
-use bulkhead::runtime::{CallEvent, CallFacts, CallSpec, Executor as _, OnDemand, Operation};
-use bulkhead::runtime::{PluginSource, Sandbox, SandboxConfig, Source};
 use serde_json::json;
 use tests::client::{Client, all_capabilities};
-use tests::{Host, Setup, place};
+use tests::{Host, Setup};
 
 use crate::Plan;
-use crate::load::{self, Measured};
+use crate::load;
 use crate::report::{Budget, Report};
 use crate::throughput::{UNLIMITED, connections};
-
-/// Store, instance, call and drop, without HTTP, JSON-RPC or tasks.
-pub(crate) async fn sandbox_alone(plan: &Plan, report: &mut Report) -> anyhow::Result<()> {
-    let folder = tempfile::tempdir()?;
-    let sandbox = Sandbox::new(SandboxConfig {
-        data: folder.path().to_owned(),
-        calls_running_total: 64,
-        epoch_tick_ms: 10,
-        io: tokio::runtime::Handle::current(),
-        environment: |_| None,
-    })?;
-    let source = PluginSource {
-        component: Source::File(place::component("text")),
-        name: None,
-        prefix: String::new(),
-        config: BTreeMap::new(),
-        grants: bulkhead::runtime::policy::Grants::default(),
-        limits: limits(),
-        tools: BTreeMap::new(),
-        rerun: false,
-    };
-    let loaded = sandbox.load(source).await?;
-    ensure!(sandbox.publish(vec![loaded]).1.is_empty(), "the plugin is refused");
-    let tool = sandbox.catalog().get("echo").context("the tool")?.clone();
-    let spec = CallSpec {
-        plugin: tool.plugin.clone(),
-        operation: Operation::CallTool {
-            tool: tool.plugin_tool.clone(),
-            arguments: Json::new(r#"{"text": "a text of ordinary length, as it may come from a model"}"#),
-        },
-        limits: tool.limits.clone(),
-        facts: CallFacts {
-            call_id: CallId([1; 16]),
-            task_id: None,
-            attempt: 1,
-            idempotency_key: OnDemand::Text(String::new()),
-            requestor_alias: OnDemand::Text(String::new()),
-            features: ClientFeatures::default(),
-            log_level: None,
-            related_tasks: Vec::new(),
-            seed: [1; 32],
-            wants_progress: false,
-        },
-    };
-    let (begin, mut times) = (Instant::now(), Vec::new());
-    while begin.elapsed() < plan.each {
-        let sent = Instant::now();
-        let mut running = sandbox.start(spec.clone())?;
-        let finished = running.events.recv().await;
-        ensure!(matches!(finished, Some(CallEvent::Finished(Ok(_)))), "the call failed: {finished:?}");
-        drop(running);
-        times.push(sent.elapsed());
-    }
-    let measured = Measured::new(begin.elapsed(), times);
-    let made_of = format!("p99 {:.0} µs; with the way to the guests' threads and back", measured.quantile_us(0.99));
-    // Without swap the host resets the slots of its pool in place, which is quicker.
-    let can_swap = std::fs::read_to_string("/proc/swaps").map_or(true, |swaps| swaps.lines().count() > 1);
-    let budget = Budget::AtMost(if can_swap { 45.0 } else { 25.0 });
-    report.add("sandbox alone, a call, median", made_of, measured.quantile_us(0.5), "µs", budget);
-    Ok(())
-}
-
-fn limits() -> CallLimits {
-    CallLimits {
-        cpu_ms: 30_000,
-        wall_ms: 600_000,
-        memory_bytes: 64 << 20,
-        arguments_bytes: 1 << 20,
-        result_bytes: 4 << 20,
-        log_bytes: 1 << 18,
-        events_per_second: 50,
-        promote_after_ms: 1_000,
-        cancel_grace_ms: 200,
-        epoch_tick_ms: 10,
-    }
-}
 
 /// `tasks/get` while 64 guests loop for ever, and how soon their processor time is free again.
 pub(crate) async fn reads_beside_loops(plan: &Plan, report: &mut Report) -> anyhow::Result<()> {

@@ -4,8 +4,10 @@
 //! none of them shares a thread with the load generator.
 
 mod costs;
+mod guests;
 mod levers;
 mod load;
+mod many;
 mod modern;
 mod peers;
 mod report;
@@ -74,7 +76,7 @@ async fn main() -> anyhow::Result<()> {
         throughput::calls_and_reads(&plan, &mut report).await?;
     }
     if plan.wants("sandbox") {
-        costs::sandbox_alone(&plan, &mut report).await?;
+        guests::sandbox_alone(&plan, &mut report).await?;
     }
     if plan.wants("tasks") {
         store::creations(&plan, &mut report).await?;
@@ -91,6 +93,9 @@ async fn main() -> anyhow::Result<()> {
     }
     if plan.wants("swap") {
         swap::swaps(&plan, &mut report).await?;
+    }
+    if plan.wants("plugins") {
+        many::plugins(&plan, &mut report).await?;
     }
     if plan.wants("growth") {
         throughput::growth(&plan, &mut report).await?;

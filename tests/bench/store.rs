@@ -8,7 +8,7 @@ use bulkhead::domain::Json;
 use bulkhead::domain::call::ClientFeatures;
 use bulkhead::domain::requestor::{Requestor, RequestorId, TenantId};
 use bulkhead::domain::task::{
-    Active, CallId, Design, Era, Lease, NodeId, Origin, Outcome, Phase, PluginVersion, Retention, Task, TaskId,
+    Active, CallId, Design, Era, Lease, NodeId, Origin, Outcome, Phase, PluginVersion, Retention, Task, TaskId, Work,
 };
 use bulkhead::domain::tool::ToolOutput;
 use bulkhead::store::sled::{ProbeMode, SledOptions, SledStore};
@@ -95,7 +95,7 @@ async fn bare_store(each: Duration) -> anyhow::Result<Measured> {
 async fn end(store: Arc<SledStore>, mut task: Task) -> anyhow::Result<()> {
     task.phase = Phase::Ended(Outcome::Output { is_error: false });
     let output = ToolOutput { is_error: false, ..ToolOutput::failure(r#"{"count":4,"below":10,"complete":true}"#) };
-    store.commit(Change { task, output: Some(output) }).await?;
+    store.commit(Change { task, output: Some(output.into()) }).await?;
     Ok(())
 }
 
@@ -107,7 +107,7 @@ fn creation(who: u8, turn: u64) -> Creation {
         id: TaskId(id),
         requestor: Requestor { tenant: TenantId([who % 4; 16]), id: RequestorId([who; 16]) },
         revision: 0,
-        tool: "count_primes".to_owned(),
+        work: Work::Tool("count_primes".to_owned()),
         plugin: PluginVersion { name: "primes".to_owned(), digest: [7; 32] },
         engine_hash: 7,
         origin: Origin {

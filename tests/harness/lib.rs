@@ -6,13 +6,16 @@
 pub mod client;
 pub mod command;
 pub mod host;
+pub mod issuer;
 pub mod modern;
 pub mod place;
+pub mod registry;
 pub mod relay;
 pub mod schema;
 pub mod stdio;
 pub mod stream;
 pub mod wait;
+pub mod web;
 
 pub use client::{Client, Failure};
 pub use host::{Host, Setup};

@@ -70,6 +70,19 @@ pub fn left_out(languages: &[&str]) -> bool {
     missing.is_some()
 }
 
+/// How Cargo is called on this machine to compile for guests, as `cargo xtask plugins` found out: arguments, and variables of the
+/// environment.
+pub fn guest_toolchain() -> (Vec<String>, Vec<(String, String)>) {
+    let path = root().join("target/guests/toolchain.json");
+    let text = std::fs::read_to_string(&path)
+        .unwrap_or_else(|error| panic!("{}: {error}: run `cargo xtask plugins`", path.display()));
+    let written: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let word = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
+    let arguments = written["arguments"].as_array().into_iter().flatten().map(word).collect();
+    let variables = written["variables"].as_object().into_iter().flatten();
+    (arguments, variables.map(|(key, value)| (key.clone(), word(value))).collect())
+}
+
 /// A folder with a code cache and its key, for hosts that share what they compile. What no run has used for a week is removed.
 pub fn compiled_code() -> PathBuf {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use bulkhead::sources::Source;
 use clap::{Args, Parser, Subcommand as ClapSubcommand};
 
 /// A WebAssembly plugin host for sandboxed MCP task tools.
@@ -46,6 +47,11 @@ pub(crate) enum Subcommand {
         #[command(subcommand)]
         command: TasksCommand,
     },
+    /// Read the audit log, and check that nobody changed it
+    Audit {
+        #[command(subcommand)]
+        command: AuditCommand,
+    },
 }
 
 /// Where configuration, plugins and data come from.
@@ -71,8 +77,8 @@ pub(crate) struct SourceArguments {
 /// GET /readyz answer without authentication. SIGTERM and SIGINT drain: no new calls, running ones get server.drain_ms, then exit
 /// code 0.
 ///
-/// Without any token only loopback addresses may be listened on, and everyone is the requestor `local`. Once a token was made,
-/// every request needs one.
+/// Without any token or [[auth.issuer]] only loopback addresses may be listened on, and everyone is the requestor `local`. Once a
+/// token was made, every request needs one. Other addresses also need TLS: [server] tls or trusted_proxies.
 #[derive(Args, Debug)]
 #[command(after_long_help = bulkhead::config::keys_help())]
 pub(crate) struct ServeArguments {
@@ -81,6 +87,12 @@ pub(crate) struct ServeArguments {
     /// The address to listen on; port 0 picks a free one [default: 127.0.0.1:8808]
     #[arg(long, value_name = "ADDR:PORT")]
     pub(crate) listen: Option<String>,
+    /// Listen for other machines without TLS: whoever is on the way can read tokens, calls and results
+    #[arg(long)]
+    pub(crate) insecure_allow_plaintext: bool,
+    /// Listen for other machines without authentication: whoever can connect may do everything
+    #[arg(long)]
+    pub(crate) insecure_allow_anonymous: bool,
     /// Check the configuration and every plugin, say what is wrong, and exit
     #[arg(long)]
     pub(crate) check: bool,
@@ -108,26 +120,47 @@ pub(crate) enum PluginCommand {
     /// Take a component in as a version of a plugin and check it; calls notice nothing
     #[command(after_long_help = SWITCH_HELP)]
     Stage {
-        /// The component
-        #[arg(value_name = "FILE")]
-        file: PathBuf,
-        /// Which plugin it is a version of [default: as the component says, else the file's name]
+        /// The component: a file, https://HOST/PATH or oci://REGISTRY/REPOSITORY:TAG
+        #[arg(value_name = "SOURCE")]
+        source: Source,
+        /// Which plugin it is a version of [default: as the component says, else the source's name]
         #[arg(long, value_name = "NAME")]
         name: Option<String>,
+        /// What its SHA-256 must be
+        #[arg(long, value_name = "DIGEST")]
+        sha256: Option<String>,
         #[command(flatten)]
         operate: OperateArguments,
     },
     /// Stage components and switch to them, all of them at once or none
     #[command(after_long_help = SWITCH_HELP)]
     Add {
-        /// The components
-        #[arg(value_name = "FILE", required = true)]
-        files: Vec<PathBuf>,
-        /// Which plugin it is a version of [default: as the component says, else the file's name]
+        /// The components: files, https://HOST/PATH or oci://REGISTRY/REPOSITORY:TAG
+        #[arg(value_name = "SOURCE", required = true)]
+        sources: Vec<Source>,
+        /// Which plugin it is a version of [default: as the component says, else the source's name]
         #[arg(long, value_name = "NAME")]
         name: Option<String>,
+        /// What its SHA-256 must be
+        #[arg(long, value_name = "DIGEST")]
+        sha256: Option<String>,
         /// Also when tools are removed, inputs narrowed or accepted definitions changed
         #[arg(long)]
+        accept: bool,
+        #[command(flatten)]
+        operate: OperateArguments,
+    },
+    /// Look at a plugin's source again and stage what is there
+    #[command(after_long_help = SWITCH_HELP)]
+    Update {
+        /// The plugin
+        #[arg(value_name = "NAME")]
+        name: String,
+        /// Switch to it, too
+        #[arg(long)]
+        activate: bool,
+        /// Also when tools are removed, inputs narrowed or accepted definitions changed
+        #[arg(long, requires = "activate")]
         accept: bool,
         #[command(flatten)]
         operate: OperateArguments,
@@ -142,9 +175,19 @@ pub(crate) enum PluginCommand {
         #[arg(long)]
         accept: bool,
         #[command(flatten)]
+        canary: Box<CanaryArguments>,
+        #[command(flatten)]
         operate: OperateArguments,
     },
-    /// Switch back to the versions before the present ones
+    /// Make canaries the active versions, all of them at once
+    Promote {
+        /// The plugins
+        #[arg(value_name = "NAME", required = true)]
+        names: Vec<String>,
+        #[command(flatten)]
+        operate: OperateArguments,
+    },
+    /// Take canaries back, or switch back to the versions before the present ones
     Rollback {
         /// The plugins
         #[arg(value_name = "NAME", required = true)]
@@ -175,12 +218,41 @@ pub(crate) enum PluginCommand {
     Author(super::author::AuthorCommand),
 }
 
+/// Who gets a version that is tried beside the active one, and when it is taken back.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Canary (a part of the requestors gets the version)")]
+pub(crate) struct CanaryArguments {
+    /// So many of the requestors, always the same ones; more later keeps those who are in
+    #[arg(long = "canary", value_name = "PERCENT", value_parser = share)]
+    pub(crate) share: Option<u16>,
+    /// Everybody of this tenant; may be given more than once
+    #[arg(long = "tenant", value_name = "TENANT")]
+    pub(crate) tenants: Vec<String>,
+    /// Take it back when more of its calls break [default: 5, or the plugin's own; 100: never]
+    #[arg(long, value_name = "PERCENT")]
+    pub(crate) max_fault_percent: Option<u8>,
+    /// Take it back when the slowest twentieth of a tool's calls takes so many times as long as with the active version
+    /// [default: never, or the plugin's own; 0: never]
+    #[arg(long, value_name = "RATIO", value_parser = ratio)]
+    pub(crate) max_latency_ratio: Option<u32>,
+    /// How far back its calls count, such as 30s, 10m or 2h [default: 10m, or the plugin's own]
+    #[arg(long, value_name = "TIME", value_parser = duration_ms)]
+    pub(crate) window: Option<u64>,
+    /// Calls that it takes for a verdict [default: 20, or the plugin's own]
+    #[arg(long, value_name = "COUNT")]
+    pub(crate) min_calls: Option<u32>,
+}
+
 const SWITCH_HELP: &str = "Works with a running host (over DATA/control.sock) and without.\n\n\
     Exit code 4: refused, or it needs --accept; the reasons are printed, and nothing has changed.\n\n\
     Examples:\n  \
     bulkhead plugin add csv.wasm\n  \
+    bulkhead plugin add https://plugins.example.com/csv.wasm --sha256 5f0c...\n  \
+    bulkhead plugin update csv --activate\n  \
     bulkhead plugin stage csv.wasm && bulkhead plugin activate csv --accept\n  \
     bulkhead plugin activate csv@3f2a text@91c0\n  \
+    bulkhead plugin activate csv --canary 10% --tenant acme --max-latency-ratio 1.5\n  \
+    bulkhead plugin promote csv\n  \
     bulkhead plugin rollback csv";
 
 /// Show a component's tools, schemas, imports, wishes, digest and size.
@@ -275,6 +347,12 @@ pub(crate) enum TokenCommand {
         /// How long it is good for: a number and s, m, h or d [default: for ever]
         #[arg(long, value_name = "TIME", value_parser = duration_ms)]
         expires: Option<u64>,
+        /// What to call the token itself, for finding it in the list
+        #[arg(long, value_name = "NAME")]
+        name: Option<String>,
+        /// A scope that it is good for, as [[auth.scope]] describes it; may be given more than once [default: everything]
+        #[arg(long = "scope", value_name = "SCOPE")]
+        scopes: Vec<String>,
         #[command(flatten)]
         operate: OperateArguments,
     },
@@ -381,6 +459,60 @@ pub(crate) enum TasksCommand {
     },
 }
 
+/// Works on the files, with a running host and without. A host keeps the log when `audit.enabled` is true.
+#[derive(Debug, ClapSubcommand)]
+pub(crate) enum AuditCommand {
+    /// Follow the chain of digests from the oldest line to the newest
+    #[command(
+        after_long_help = "The chain shows a line that was changed, removed or put in between. Somebody who can write the \
+        files can make a new chain, or cut off its end: write the printed anchor down elsewhere, and give it back with --anchor \
+        later.\n\nExit code 1: the log is not what was written; the place is printed."
+    )]
+    Verify {
+        /// A line that must be there, with its digest, as an earlier `audit verify` printed it
+        #[arg(long, value_name = "LINE:SHA256", value_parser = super::audit::anchor)]
+        anchor: Option<(u64, bulkhead::audit::LineHash)>,
+        #[command(flatten)]
+        operate: OperateArguments,
+    },
+    /// Print the newest lines
+    Tail {
+        /// How many
+        #[arg(long, short = 'n', value_name = "COUNT", default_value_t = 20)]
+        lines: usize,
+        /// Go on with those that come, until SIGINT
+        #[arg(long, short)]
+        follow: bool,
+        #[command(flatten)]
+        operate: OperateArguments,
+    },
+}
+
+/// A share such as `10%` or `0.5`, in hundredths of a percent.
+fn share(text: &str) -> Result<u16, String> {
+    let hundredths = hundredths(text.strip_suffix('%').unwrap_or(text)).filter(|share| (1..=10_000).contains(share));
+    let wrong =
+        || "a share is a number of per cent above 0 and up to 100, with at most two digits behind the point".to_owned();
+    hundredths.and_then(|share| u16::try_from(share).ok()).ok_or_else(wrong)
+}
+
+/// A ratio such as `1.5`, in per cent.
+fn ratio(text: &str) -> Result<u32, String> {
+    hundredths(text)
+        .ok_or_else(|| "a ratio is a number such as 1.5, with at most two digits behind the point".to_owned())
+}
+
+/// A decimal number with at most two digits behind the point, times a hundred.
+fn hundredths(text: &str) -> Option<u32> {
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    if !digits(whole) || !digits(fraction) || fraction.len() > 2 {
+        return None;
+    }
+    let fraction: u32 = format!("{fraction:0<2}").parse().ok()?;
+    whole.parse::<u32>().ok()?.checked_mul(100)?.checked_add(fraction)
+}
+
 /// 30s, 15m, 12h, 90d.
 fn duration_ms(text: &str) -> Result<u64, String> {
     let wrong = || format!("{text:?} is not a time: write a number and s, m, h or d, like 90d");
@@ -395,7 +527,7 @@ fn duration_ms(text: &str) -> Result<u64, String> {
     };
     let number: u64 = number.parse().map_err(|_| wrong())?;
     let ms = number.checked_mul(unit_ms).ok_or_else(wrong)?;
-    if ms == 0 { Err("a token must be good for some time".to_owned()) } else { Ok(ms) }
+    if ms == 0 { Err("a time is longer than nothing".to_owned()) } else { Ok(ms) }
 }
 
 #[cfg(test)]
@@ -407,6 +539,17 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn shares_and_ratios_have_two_digits_behind_the_point() {
+        for (text, expected) in [("10%", 1_000), ("10", 1_000), ("0.5%", 50), ("0.05", 5), ("100%", 10_000)] {
+            assert_eq!(share(text), Ok(expected), "{text}");
+        }
+        for wrong in ["0", "0%", "100.01%", "-1", "+1", "1e2", "0.005", "%", ".", "1.", ""] {
+            assert!(share(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!((ratio("1.5"), ratio("0"), ratio("2")), (Ok(150), Ok(0), Ok(200)));
     }
 
     #[test]

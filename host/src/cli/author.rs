@@ -6,6 +6,8 @@ use std::process::ExitCode;
 use bulkhead_author::{Language, Options};
 use clap::{Args, Subcommand, ValueEnum};
 
+use super::registry::{self, PullArguments, PushArguments};
+use super::signing::{self, KeygenArguments, SignArguments};
 use super::{EXIT_FAILED, EXIT_USAGE, check, complain, dev, say};
 
 /// What authors of plugins do.
@@ -19,6 +21,14 @@ pub(crate) enum AuthorCommand {
     Check(CheckArguments),
     /// Serve a project, and build and switch again whenever its sources change
     Dev(DevArguments),
+    /// Put a component into an OCI registry
+    Push(PushArguments),
+    /// Take a component out of an OCI registry into a file
+    Pull(PullArguments),
+    /// Make a pair of keys for signing components
+    Keygen(KeygenArguments),
+    /// Sign a component, and the WIT file beside it if there is one
+    Sign(SignArguments),
 }
 
 /// What a plugin is written in.
@@ -117,6 +127,10 @@ pub(crate) async fn run(command: AuthorCommand) -> anyhow::Result<ExitCode> {
         AuthorCommand::Build(arguments) => Ok(tokio::task::spawn_blocking(move || build(arguments)).await?),
         AuthorCommand::Check(arguments) => check::run(arguments).await,
         AuthorCommand::Dev(arguments) => dev::run(arguments).await,
+        AuthorCommand::Push(arguments) => registry::push(arguments).await,
+        AuthorCommand::Pull(arguments) => registry::pull(arguments).await,
+        AuthorCommand::Keygen(arguments) => signing::keygen(&arguments),
+        AuthorCommand::Sign(arguments) => signing::sign(&arguments),
     }
 }
 

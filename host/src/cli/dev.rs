@@ -5,6 +5,7 @@ use std::process::{ExitCode, Stdio};
 use std::time::{Duration, SystemTime};
 
 use anyhow::Context as _;
+use bulkhead::sources::Source;
 use bulkhead_author::{Options, Project};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::{Child, Command};
@@ -100,7 +101,8 @@ async fn renew(folder: &Path, arguments: &DevArguments, data: &Path) -> anyhow::
         }
     };
     let operate = OperateArguments { data: Some(data.to_owned()), config: None, json: false };
-    let add = PluginCommand::Add { files: vec![component], name: None, accept: true, operate };
+    let add =
+        PluginCommand::Add { sources: vec![Source::File(component)], name: None, sha256: None, accept: true, operate };
     if let Err(error) = Box::pin(plugins::run(add)).await {
         complain(format_args!("{error:#}; the version before goes on serving"));
     }

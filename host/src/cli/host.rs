@@ -7,13 +7,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use bulkhead::audit::{Audit, Entry};
 use bulkhead::config::Config;
 use bulkhead::control::operator::HostOperator;
+use bulkhead::control::plugins::Shelf;
 use bulkhead::control::server::{Attach, AttachedReader, AttachedWriter, Server};
 use bulkhead::control::socket_path;
 use bulkhead::plugins::{self, Plugins};
 use bulkhead::protocol::{Protocol, ProtocolOptions};
-use bulkhead::runtime::{LoadError, Sandbox, SandboxConfig};
+use bulkhead::runtime::{CompilerMode, LoadError, Sandbox, SandboxConfig};
 use bulkhead::store::sled::{SledOptions, SledStore};
 use bulkhead::store::{self, RowKind, RowStore as _};
 use bulkhead::tasks::clock::{Clock, SystemClock};
@@ -39,10 +41,12 @@ pub(crate) struct Host {
     pub(crate) protocol: Arc<Protocol>,
     pub(crate) rate: Arc<RequestRate>,
     pub(crate) now: Now,
+    pub(crate) audit: Audit,
     clock: Arc<dyn Clock>,
     line_bytes_max: usize,
-    plugins: Plugins,
+    shelf: Shelf,
     tending: JoinHandle<((), ())>,
+    watching: Option<JoinHandle<()>>,
     control: Option<Server>,
 }
 
@@ -65,6 +69,8 @@ pub(crate) fn sandbox(config: &Config, data: &Path) -> anyhow::Result<Arc<Sandbo
     Ok(Sandbox::new(SandboxConfig {
         data: data.to_owned(),
         calls_running_total: config.limits.calls_running_total,
+        compile: config.compile.clone(),
+        compiler: CompilerMode::Child,
         epoch_tick_ms: config.call.epoch_tick_ms,
         io: tokio::runtime::Handle::current(),
         environment: sources::variable,
@@ -73,8 +79,11 @@ pub(crate) fn sandbox(config: &Config, data: &Path) -> anyhow::Result<Arc<Sandbo
 
 /// Loads every plugin and publishes those that are sound; gives what is wrong with the others.
 pub(crate) async fn load_plugins(sandbox: &Arc<Sandbox>, config: &Config) -> anyhow::Result<Vec<LoadError>> {
-    let plugins = sources::plugins(config)?;
-    let loading = plugins.into_iter().map(|plugin| sandbox.load(sources::plugin_source(plugin)));
+    let intake = sources::intake(config)?;
+    let loading = sources::wanted(config, &intake)?.into_iter().map(|wanted| async move {
+        let component = plugins::component(sandbox, &wanted).await?;
+        sandbox.load(component).await
+    });
     let (mut loaded, mut refused) = (Vec::new(), Vec::new());
     for result in join_all(loading).await {
         match result {
@@ -89,6 +98,7 @@ pub(crate) async fn load_plugins(sandbox: &Arc<Sandbox>, config: &Config) -> any
 impl Host {
     /// Loads the plugins and takes over what an earlier host left in the store of the data directory.
     pub(crate) async fn start(config: &Config, data: &Path, store: Arc<SledStore>) -> anyhow::Result<Self> {
+        let audit = super::audit::of_host(config, data)?;
         let sandbox = sandbox(config, data)?;
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
         let principals = Principals::new(store.clone());
@@ -108,6 +118,7 @@ impl Host {
             clock: Arc::clone(&clock),
             limits: config.limits.clone(),
             tenant_limits: tenants,
+            audit: audit.clone(),
         })?;
         let options = plugins::Options {
             store: store.clone(),
@@ -116,8 +127,10 @@ impl Host {
             clock: Arc::clone(&clock),
             otherwise: sources::otherwise(config),
         };
-        let (plugins, refused) = Plugins::start(options, sources::wanted(config)?).await?;
+        let intake = sources::intake(config)?;
+        let (plugins, refused) = Plugins::start(options, sources::wanted(config, &intake)?).await?;
         for refused in refused {
+            audit.note(|| Entry::new("plugin.refused").named(&refused.plugin).because(&refused.problems.join("; ")));
             tracing::error!(plugin.name = refused.plugin, problems = ?refused.problems, "a plugin was not loaded");
         }
         let recovered = tasks.recover().await?;
@@ -131,6 +144,7 @@ impl Host {
             let (tasks, plugins) = (tasks.clone(), plugins.clone());
             async move { tokio::join!(tasks.tend(), plugins.tend()) }
         });
+        let watching = sources::watch(config, &intake, &plugins, &audit)?.map(|watch| tokio::spawn(watch.run()));
         let protocol = Arc::new(Protocol::new(tasks.clone(), protocol_options(&store).await?));
         let now: Now = Arc::new({
             let clock = Arc::clone(&clock);
@@ -144,10 +158,12 @@ impl Host {
             protocol,
             rate,
             now,
+            audit,
             clock,
             line_bytes_max,
-            plugins,
+            shelf: Shelf { plugins, intake },
             tending,
+            watching,
             control: None,
         })
     }
@@ -157,7 +173,8 @@ impl Host {
         let upkeep = Arc::new(SledUpkeep { store: Arc::clone(&self.store) });
         let steward = Arc::new(self.tasks.clone());
         let operator = HostOperator::new(self.store.clone(), upkeep, steward, Arc::clone(&self.clock))
-            .with_plugins(self.plugins.clone());
+            .with_plugins(self.shelf.clone())
+            .with_audit(self.audit.clone());
         let attach = Arc::new(LocalStdio {
             protocol: Arc::clone(&self.protocol),
             principals: self.principals.clone(),
@@ -179,8 +196,13 @@ impl Host {
     /// Lets running calls end for up to `grace`, marks the rest as interrupted, and gives the data directory back.
     pub(crate) async fn stop(self, grace: Duration) -> anyhow::Result<()> {
         drop(self.control);
+        if let Some(watching) = self.watching {
+            watching.abort();
+        }
         self.tasks.drain(grace).await?;
         self.tending.abort();
+        let audit = self.audit;
+        tokio::task::spawn_blocking(move || audit.close()).await?;
         Ok(())
     }
 }

@@ -2,6 +2,7 @@
 
 mod answers;
 mod args;
+mod audit;
 mod author;
 mod call;
 mod check;
@@ -11,10 +12,13 @@ mod inspect;
 mod logging;
 mod operate;
 mod plugins;
+mod registry;
 mod serve;
 mod show;
+mod signing;
 mod sources;
 mod stdio;
+mod trust;
 mod upkeep;
 mod workshop;
 
@@ -51,6 +55,7 @@ async fn dispatch(command: Subcommand) -> anyhow::Result<ExitCode> {
         Subcommand::Token { command } => operate::token(command).await,
         Subcommand::Store { command } => operate::store(command).await,
         Subcommand::Tasks { command } => operate::tasks(command).await,
+        Subcommand::Audit { command } => audit::run(command).await,
     }
 }
 

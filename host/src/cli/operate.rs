@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Context as _;
+use bulkhead::config::Config;
 use bulkhead::control::client::Client;
 use bulkhead::control::operator::{HostOperator, Unattended};
 use bulkhead::control::{Command, Operator};
@@ -18,10 +19,11 @@ use super::{EXIT_FAILED, complain, say, sources};
 
 pub(crate) async fn token(command: TokenCommand) -> anyhow::Result<ExitCode> {
     match command {
-        TokenCommand::Create { requestor, tenant, expires, operate } => {
+        TokenCommand::Create { requestor, tenant, expires, name, scopes, operate } => {
             let expires_at = expires.map(|ms| now().saturating_add(ms));
-            let value =
-                execute(&operate, Command::TokenCreate { requestor, tenant, expires_at }, Absent::Create).await?;
+            let scopes = (!scopes.is_empty()).then_some(scopes);
+            let command = Command::TokenCreate { requestor, tenant, expires_at, name, scopes };
+            let value = execute(&operate, command, Absent::Create).await?;
             show(&operate, &value, || {
                 complain("this token is not stored and will not be shown again");
                 cell(value.get("token").unwrap_or(&Value::Null))
@@ -95,21 +97,22 @@ enum Absent {
 async fn execute(operate: &OperateArguments, command: Command, absent: Absent) -> anyhow::Result<Value> {
     let sources =
         SourceArguments { config: operate.config.clone(), data: operate.data.clone(), ..SourceArguments::default() };
-    execute_at(&sources::load(&sources, None)?.server.data, command, absent).await
+    execute_at(&sources::load(&sources, None)?, command, absent).await
 }
 
 /// Whether somebody could authenticate at a host on this data directory.
-pub(super) async fn any_active_token(data: &Path) -> anyhow::Result<bool> {
-    if !bulkhead::store::sled::is_there(data) {
+pub(super) async fn any_active_token(config: &Config) -> anyhow::Result<bool> {
+    if !bulkhead::store::sled::is_there(&config.server.data) {
         return Ok(false);
     }
-    let value = execute_at(data, Command::TokenList, Absent::Refuse).await?;
+    let value = execute_at(config, Command::TokenList, Absent::Refuse).await?;
     let tokens = value.get("tokens").and_then(Value::as_array).cloned().unwrap_or_default();
     let tokens = tokens.into_iter().map(serde_json::from_value).collect::<Result<Vec<TokenInfo>, _>>()?;
     Ok(tokens.iter().any(|token| token.is_active(now())))
 }
 
-async fn execute_at(data: &Path, command: Command, absent: Absent) -> anyhow::Result<Value> {
+async fn execute_at(config: &Config, command: Command, absent: Absent) -> anyhow::Result<Value> {
+    let data = &config.server.data;
     let client =
         Client::connect(data).await.with_context(|| format!("the host at {} cannot be reached", data.display()))?;
     if let Some(host) = client {
@@ -125,9 +128,11 @@ async fn execute_at(data: &Path, command: Command, absent: Absent) -> anyhow::Re
     let upkeep = Arc::new(super::upkeep::SledUpkeep { store: Arc::clone(&store) });
     let clock = Arc::new(SystemClock::default());
     let steward = Arc::new(Unattended { store: store.clone(), clock: clock.clone() });
-    let operator = HostOperator::new(store.clone(), upkeep, steward, clock);
+    let audit = super::audit::of_idle(config)?;
+    let operator = HostOperator::new(store.clone(), upkeep, steward, clock).with_audit(audit.clone());
     let done = operator.execute(command).await;
     bulkhead::store::TaskStore::close(&*store).await?;
+    audit.close();
     Ok(done?)
 }
 
@@ -153,15 +158,17 @@ fn token_table(value: &Value) -> String {
         let expires = if token["expires_at"].is_null() { "never".to_owned() } else { when(&token["expires_at"], now) };
         vec![
             cell(&token["id"]),
+            cell(&token["name"]),
             cell(&token["requestor"]),
             cell(&token["tenant"]),
             state.to_owned(),
             when(&token["created_at"], now),
             expires,
+            if token["last_used_at"].is_null() { "-".to_owned() } else { when(&token["last_used_at"], now) },
         ]
     };
     let rows: Vec<_> = value["tokens"].as_array().into_iter().flatten().map(row).collect();
-    table(&["ID", "REQUESTOR", "TENANT", "STATE", "CREATED", "EXPIRES"], &rows)
+    table(&["ID", "NAME", "REQUESTOR", "TENANT", "STATE", "CREATED", "EXPIRES", "LAST USED"], &rows)
 }
 
 fn task_table(value: &Value) -> String {

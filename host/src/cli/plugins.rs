@@ -1,4 +1,4 @@
-//! `bulkhead plugin list|versions|add|stage|activate|rollback|remove|verify`.
+//! `bulkhead plugin list|versions|add|stage|activate|promote|rollback|remove|verify`.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -8,17 +8,19 @@ use anyhow::Context as _;
 use bulkhead::config::Config;
 use bulkhead::control::client::Client;
 use bulkhead::control::operator::{HostOperator, Unattended};
+use bulkhead::control::plugins::Shelf;
 use bulkhead::control::{Command, Operator as _, PluginTarget};
-use bulkhead::plugins::{Options, Plugins};
+use bulkhead::plugins::{BoundsGiven, Options, Plugins};
+use bulkhead::sources::Source;
 use bulkhead::store::TaskStore as _;
 use bulkhead::tasks::clock::SystemClock;
 use serde_json::Value;
 
-use super::args::{OperateArguments, PluginCommand, SourceArguments};
+use super::args::{CanaryArguments, OperateArguments, PluginCommand, SourceArguments};
 use super::inspect::EXIT_REFUSED;
 use super::show::{cell, now, table, when};
 use super::upkeep::SledUpkeep;
-use super::{EXIT_FAILED, complain, host, logging, operate, say, sources};
+use super::{EXIT_FAILED, complain, host, logging, say, sources};
 
 /// How much of a digest people see.
 const DIGEST_SHOWN: usize = 12;
@@ -30,22 +32,28 @@ pub(crate) async fn run(command: PluginCommand) -> anyhow::Result<ExitCode> {
         PluginCommand::Author(command) => super::author::run(command).await,
         PluginCommand::List { operate } => answer(&operate, Command::PluginList, list).await,
         PluginCommand::Versions { name, operate } => answer(&operate, Command::PluginVersions { name }, versions).await,
-        PluginCommand::Stage { file, name, operate } => {
-            let file = operate::absolute(&file)?;
-            answer(&operate, Command::PluginStage { file, name }, staged).await
+        PluginCommand::Stage { source, name, sha256, operate } => {
+            let source = source.absolute()?.to_string();
+            answer(&operate, Command::PluginStage { source, sha256, name }, staged).await
         }
-        PluginCommand::Add { files, name, accept, operate } => {
-            let files = files.iter().map(|file| operate::absolute(file)).collect::<Result<_, _>>()?;
-            answer(&operate, Command::PluginAdd { files, name, accept }, switched).await
+        PluginCommand::Add { sources, name, sha256, accept, operate } => {
+            let absolute = |source: Source| source.absolute().map(|source| source.to_string());
+            let sources = sources.into_iter().map(absolute).collect::<Result<_, _>>()?;
+            answer(&operate, Command::PluginAdd { sources, sha256, name, accept }, switched).await
         }
-        PluginCommand::Activate { targets, accept, operate } => {
+        PluginCommand::Update { name, activate, accept, operate } => {
+            let text = if activate { updated } else { staged };
+            answer(&operate, Command::PluginUpdate { name, activate, accept }, text).await
+        }
+        PluginCommand::Activate { targets, accept, canary, operate } => {
             let target = |text: &String| match text.split_once('@') {
                 Some((name, version)) => PluginTarget { name: name.to_owned(), version: Some(version.to_owned()) },
                 None => PluginTarget { name: text.clone(), version: None },
             };
             let targets = targets.iter().map(target).collect();
-            answer(&operate, Command::PluginActivate { targets, accept }, switched).await
+            answer(&operate, activation(targets, accept, *canary)?, switched).await
         }
+        PluginCommand::Promote { names, operate } => answer(&operate, Command::PluginPromote { names }, switched).await,
         PluginCommand::Rollback { names, operate } => {
             answer(&operate, Command::PluginRollback { names }, switched).await
         }
@@ -54,6 +62,25 @@ pub(crate) async fn run(command: PluginCommand) -> anyhow::Result<ExitCode> {
         }
         PluginCommand::Verify { name, operate } => answer(&operate, Command::PluginVerify { name }, verified).await,
     }
+}
+
+/// A switch for everybody, or a canary.
+fn activation(targets: Vec<PluginTarget>, accept: bool, canary: CanaryArguments) -> anyhow::Result<Command> {
+    let CanaryArguments { share, tenants, max_fault_percent, max_latency_ratio, window, min_calls } = canary;
+    let bounds = BoundsGiven {
+        fault_percent_max: max_fault_percent,
+        latency_percent_max: max_latency_ratio,
+        window_ms: window,
+        calls_min: min_calls,
+    };
+    if share.is_some() || !tenants.is_empty() {
+        return Ok(Command::PluginCanary { targets, share, tenants, bounds, accept });
+    }
+    anyhow::ensure!(
+        bounds == BoundsGiven::default(),
+        "bounds are for canaries: say who gets the version with --canary PERCENT or --tenant TENANT"
+    );
+    Ok(Command::PluginActivate { targets, accept })
 }
 
 /// Does it and shows what came of it. What was refused or needs the operator's word has an exit code of its own.
@@ -114,11 +141,15 @@ async fn alone(config: &Config, data: &Path, command: Command) -> anyhow::Result
         clock: clock.clone(),
         otherwise: sources::otherwise(config),
     };
-    let (plugins, _) = Plugins::start(options, sources::wanted(config)?).await?;
+    let intake = sources::intake(config)?;
+    let (plugins, _) = Plugins::start(options, sources::wanted(config, &intake)?).await?;
     let upkeep = Arc::new(SledUpkeep { store: Arc::clone(&store) });
-    let operator = HostOperator::new(store.clone(), upkeep, unattended, clock).with_plugins(plugins);
+    let audit = super::audit::of_idle(config)?;
+    let operator = HostOperator::new(store.clone(), upkeep, unattended, clock);
+    let operator = operator.with_plugins(Shelf { plugins, intake }).with_audit(audit.clone());
     let done = operator.execute(command).await;
     store.close().await?;
+    audit.close();
     Ok(done?)
 }
 
@@ -158,17 +189,51 @@ fn list(value: &Value) -> String {
         } else if health["requestors_kept_away"].as_u64().is_some_and(|count| count > 0) {
             lines.push(format!("{name}: kept from {} requestors for now", health["requestors_kept_away"]));
         }
-        let faults = items(health, "last_faults");
-        lines.extend(faults.map(|fault| {
-            format!("{name}: {} in {}: {}", when(&fault["at"], now), cell(&fault["tool"]), cell(&fault["reason"]))
-        }));
+        lines.extend(faults(&name, health, now));
+        lines.extend(canary(&name, plugin, now));
     }
     lines.join("\n")
+}
+
+fn faults(name: &str, health: &Value, now: u64) -> Vec<String> {
+    let line = |fault: &Value| {
+        format!("{name}: {} in {}: {}", when(&fault["at"], now), cell(&fault["tool"]), cell(&fault["reason"]))
+    };
+    items(health, "last_faults").map(line).collect()
+}
+
+/// What is tried beside the active version, and what was taken back.
+fn canary(name: &str, plugin: &Value, now: u64) -> Vec<String> {
+    let mut lines = Vec::new();
+    if let Some(canary) = plugin.get("canary").filter(|canary| canary.is_object()) {
+        let mut who: Vec<_> = items(canary, "tenants").map(|tenant| format!("tenant {}", cell(tenant))).collect();
+        if canary["percent"].as_f64().is_some_and(|percent| percent > 0.0) {
+            who.insert(0, format!("{} %", canary["percent"]));
+        }
+        let seen = match canary["seen"].as_object() {
+            Some(seen) => format!("{} calls lately, {} broke", seen["calls"], seen["faults"]),
+            None => "no calls are counted".to_owned(),
+        };
+        let since = when(&canary["since"], now);
+        lines.push(format!(
+            "{name}: canary {} for {} since {since}: {seen}",
+            digest(&canary["version"]),
+            who.join(", ")
+        ));
+        lines.extend(faults(&format!("{name} (canary)"), &canary["health"], now));
+    }
+    if let Some(gone) = plugin.get("taken_back").filter(|gone| gone.is_object()) {
+        let at = when(&gone["at"], now);
+        lines.push(format!("{name}: {} was taken back {at}: {}", digest(&gone["version"]), cell(&gone["why"])));
+    }
+    lines
 }
 
 fn versions(value: &Value) -> String {
     let now = now();
     let row = |version: &Value| {
+        let signers: Vec<_> = items(version, "signed_by").map(cell).collect();
+        let origin = Some(cell(&version["origin"])).filter(|origin| !matches!(origin.as_str(), "" | "-"));
         vec![
             digest(&version["version"]),
             cell(&version["state"]),
@@ -177,11 +242,22 @@ fn versions(value: &Value) -> String {
             cell(&version["tasks"]),
             when(&version["staged_at"], now),
             when(&version["activated_at"], now),
-            cell(&version["source"]),
+            if signers.is_empty() { "-".to_owned() } else { signers.join(" ") },
+            origin.unwrap_or_else(|| cell(&version["source"])),
         ]
     };
     let rows: Vec<_> = items(value, "versions").map(row).collect();
-    table(&["VERSION", "STATE", "TOOLS", "CALLS", "TASKS", "STAGED", "ACTIVE SINCE", "SOURCE"], &rows)
+    let mut lines = vec![table(
+        &["VERSION", "STATE", "TOOLS", "CALLS", "TASKS", "STAGED", "ACTIVE SINCE", "SIGNED BY", "ORIGIN"],
+        &rows,
+    )];
+    for version in items(value, "versions") {
+        if let Some(gone) = version.get("taken_back").filter(|gone| gone.is_object()) {
+            let at = when(&gone["at"], now);
+            lines.push(format!("{} was taken back {at}: {}", digest(&version["version"]), cell(&gone["why"])));
+        }
+    }
+    lines.join("\n")
 }
 
 fn staged(value: &Value) -> String {
@@ -195,7 +271,19 @@ fn staged(value: &Value) -> String {
 fn switched(value: &Value) -> String {
     let mut lines = Vec::new();
     for plugin in items(value, "plugins") {
-        lines.push(format!("{}: {} -> {}", cell(&plugin["name"]), digest(&plugin["from"]), digest(&plugin["to"])));
+        let turn = match plugin["turn"].as_str() {
+            Some("promoted") => " (promoted)",
+            Some("canary_begun" | "canary_changed") => " (canary)",
+            Some("canary_ended") => " (canary taken back)",
+            Some("taken_back") => " (taken back)",
+            _ => "",
+        };
+        lines.push(format!(
+            "{}: {} -> {}{turn}",
+            cell(&plugin["name"]),
+            digest(&plugin["from"]),
+            digest(&plugin["to"])
+        ));
         lines.extend(changes(&plugin["changes"]));
     }
     if value["done"] == Value::Bool(false) {
@@ -203,6 +291,11 @@ fn switched(value: &Value) -> String {
         lines.extend(held(value));
     }
     lines.join("\n")
+}
+
+/// Switched to, or active already.
+fn updated(value: &Value) -> String {
+    if value.get("plugins").is_some() { switched(value) } else { staged(value) }
 }
 
 fn removed(value: &Value) -> String {

@@ -5,21 +5,23 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use bulkhead::config::Config;
+use bulkhead::config::{Config, Insecure};
 use bulkhead::store::TaskStore as _;
-use bulkhead::transport::auth::Authenticator;
-use bulkhead::transport::http::{HttpOptions, Parts, Server, bind};
-use bulkhead::transport::principal::{Principals, TokenVerifier};
+use bulkhead::transport::auth::Trusted;
+use bulkhead::transport::http::{Certificate, HttpOptions, Parts, Server, bind};
+use bulkhead::transport::principal::Principals;
 use bulkhead::transport::session::{Registry, SessionOptions};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::args::ServeArguments;
 use super::host::{self, Host, open_store};
 use super::show::now;
-use super::{EXIT_FAILED, complain, logging, operate, say, sources};
+use super::{EXIT_FAILED, complain, logging, operate, say, sources, trust};
 
 pub(crate) async fn run(arguments: ServeArguments) -> anyhow::Result<ExitCode> {
-    let config = sources::load(&arguments.sources, arguments.listen.as_deref())?;
+    let insecure =
+        Insecure { plaintext: arguments.insecure_allow_plaintext, anonymous: arguments.insecure_allow_anonymous };
+    let config = sources::load_as(&arguments.sources, arguments.listen.as_deref(), insecure)?;
     logging::start(&config.log);
     if arguments.check { check(&config).await } else { serve(&config).await }
 }
@@ -31,15 +33,19 @@ async fn serve(config: &Config) -> anyhow::Result<ExitCode> {
     let store = open_store(&data).await?;
     let authenticated = Principals::new(store.clone()).any_active_token(now()).await?;
     config.check_exposure(authenticated)?;
+    let issuers = trust::issuers(config)?;
+    let certificate = trust::certificate(config)?;
+    let open = authenticated || !issuers.is_empty() || config.insecure.anonymous;
     // Also before anything slow: whoever connects from now on waits until the plugins are there.
-    let listener = bind(config.server.listen, authenticated)?;
+    let listener = bind(config.server.listen, open)?;
     let address = listener.local_addr()?;
     let mut host = Host::start(config, &data, store).await?;
     host.listen_to_operators(&data)?;
 
-    let server = http_server(config, &host).await?;
-    say(format_args!("bulkhead: listening on http://{address}/mcp"));
-    tracing::info!(%address, data = %data.display(), tools = host.tasks.catalog().tools().len(), "serving");
+    let scheme = if certificate.is_some() { "https" } else { "http" };
+    let server = http_server(config, &host, issuers, certificate).await?;
+    say(format_args!("bulkhead: listening on {scheme}://{address}/mcp"));
+    tracing::info!(%address, data = %data.display(), tools = host.tasks.tools_offered(), "serving");
     let (stopped, when_stopped) = tokio::sync::oneshot::channel();
     let shutdown = async move {
         stop.await;
@@ -47,29 +53,36 @@ async fn serve(config: &Config) -> anyhow::Result<ExitCode> {
         // The receiver lives until the server is done.
         let _ = stopped.send(Instant::now());
     };
-    server.serve(listener, shutdown).await;
+    server.serve(listener, shutdown).await.context("the certificate cannot be served with")?;
     let waited = when_stopped.await.map_or(Duration::ZERO, |since| since.elapsed());
     host.stop(Duration::from_millis(config.server.drain_ms).saturating_sub(waited)).await?;
     tracing::info!("stopped");
     Ok(ExitCode::SUCCESS)
 }
 
-async fn http_server(config: &Config, host: &Host) -> anyhow::Result<Arc<Server<bulkhead::protocol::Protocol>>> {
+async fn http_server(
+    config: &Config,
+    host: &Host,
+    issuers: Vec<Trusted>,
+    certificate: Option<Arc<Certificate>>,
+) -> anyhow::Result<Arc<Server<bulkhead::protocol::Protocol>>> {
     let server = &config.server;
     let options =
         SessionOptions { idle_ms_max: server.session_idle_ms_max, per_requestor: server.sessions_per_requestor };
     let sessions = Registry::open(Arc::clone(&host.protocol), host.store.clone(), options, host.now.clone()).await?;
-    let verifier = Arc::new(TokenVerifier::new(host.principals.clone(), host.now.clone()));
+    let allowed_hosts = server.allowed_hosts.iter().cloned();
     let store = Arc::clone(&host.store);
     Ok(Server::new(Parts {
         mcp: Arc::clone(&host.protocol),
         sessions: Arc::new(sessions),
-        authenticator: Authenticator::new(vec![verifier], server.listen.ip().to_canonical().is_loopback()),
+        authenticator: trust::authenticator(config, host, issuers),
+        audit: host.audit.clone(),
         rate: Arc::clone(&host.rate),
         unready: Box::new(move || store.read_only().map(|reason| format!("the store is read-only: {reason}"))),
         now: host.now.clone(),
         options: HttpOptions {
-            allowed_hosts: server.allowed_hosts.clone(),
+            // Clients come by the name that the metadata says.
+            allowed_hosts: allowed_hosts.chain(config.auth.resource.iter().map(|url| url.host().to_owned())).collect(),
             allowed_origins: server.allowed_origins.clone(),
             drain_ms: server.drain_ms,
             connections_max: server.connections_max,
@@ -78,7 +91,9 @@ async fn http_server(config: &Config, host: &Host) -> anyhow::Result<Arc<Server<
             body_bytes_max: bytes(server.body_bytes_max),
             sse_after_ms: server.sse_after_ms,
             sse_keepalive_ms: server.sse_keepalive_ms,
+            trusted_proxies: server.trusted_proxies.clone(),
         },
+        certificate,
     }))
 }
 
@@ -111,12 +126,16 @@ async fn check(config: &Config) -> anyhow::Result<ExitCode> {
     }
     let exposure = match config.check_exposure(false) {
         Ok(()) => Ok(()),
-        Err(_) => config.check_exposure(operate::any_active_token(&config.server.data).await?),
+        Err(_) => config.check_exposure(operate::any_active_token(config).await?),
     };
     if let Err(problem) = &exposure {
         complain(problem);
     }
-    if !refused.is_empty() || exposure.is_err() {
+    let trusted = trust::issuers(config).and_then(|_| trust::certificate(config));
+    if let Err(problem) = &trusted {
+        complain(format_args!("{problem:#}"));
+    }
+    if !refused.is_empty() || exposure.is_err() || trusted.is_err() {
         return Ok(ExitCode::from(EXIT_FAILED));
     }
     let tools = bulkhead::runtime::Executor::catalog(&*sandbox).tools().len();

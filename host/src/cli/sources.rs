@@ -1,17 +1,29 @@
 //! From files, environment and flags to a configuration; from a configuration to what the runtime loads.
 
-use std::path::Path;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context as _;
-use bulkhead::config::{Config, File, Flags, OnRestart, PluginConfig, ToolConfig};
+use bulkhead::audit::Audit;
+use bulkhead::config::{Config, File, Flags, Insecure, OnRestart, PluginConfig, ToolConfig, TrustConfig};
+use bulkhead::domain::address::normal_host;
 use bulkhead::domain::limits::CallLimits;
-use bulkhead::plugins::{Policy, Wanted};
+use bulkhead::plugins::{Plugins, Policy, Wanted};
 use bulkhead::runtime::{PluginSource, Source, ToolPolicy};
+use bulkhead::sources::oci::Logins;
+use bulkhead::sources::{self, Configured, Fetching, Intake, Progress, PublicKey, Rule, Trust, Watch};
 
 use super::args::SourceArguments;
 
 /// Reads everything that says how the host should be.
 pub(crate) fn load(sources: &SourceArguments, listen: Option<&str>) -> anyhow::Result<Config> {
+    load_as(sources, listen, Insecure::default())
+}
+
+/// The same with what a host is allowed although it is not safe.
+pub(crate) fn load_as(sources: &SourceArguments, listen: Option<&str>, insecure: Insecure) -> anyhow::Result<Config> {
     let text = match &sources.config {
         Some(path) => Some(
             std::fs::read_to_string(path)
@@ -25,6 +37,7 @@ pub(crate) fn load(sources: &SourceArguments, listen: Option<&str>) -> anyhow::R
         data: sources.data.clone(),
         plugins: sources.plugins.clone(),
         plugin_dirs: sources.plugin_dirs.clone(),
+        insecure,
     };
     // A variable that is not UTF-8 is none of ours: all of our names and values are.
     let variables = std::env::vars_os()
@@ -39,7 +52,9 @@ pub(crate) fn plugins(config: &Config) -> anyhow::Result<Vec<PluginConfig>> {
         for file in
             components(folder).with_context(|| format!("the plugin folder {} cannot be read", folder.display()))?
         {
-            let known = plugins.iter().any(|plugin| same_file(&plugin.file, &file));
+            let known = plugins
+                .iter()
+                .any(|plugin| matches!(&plugin.source, sources::Source::File(known) if same_file(known, &file)));
             if !known {
                 plugins.push(PluginConfig::found(file, config.call.clone()));
             }
@@ -72,7 +87,11 @@ pub(crate) fn plugin_source(plugin: PluginConfig) -> PluginSource {
         limits: tool.call,
     };
     PluginSource {
-        component: Source::File(plugin.file),
+        component: match plugin.source {
+            sources::Source::File(path) => Source::File(path),
+            // Fetched by whoever loads it.
+            sources::Source::Https(_) | sources::Source::Oci(_) => Source::Bytes(Vec::new().into()),
+        },
         name: plugin.name,
         prefix: plugin.prefix,
         config: plugin.settings,
@@ -90,6 +109,8 @@ pub(crate) fn policy(plugin: PluginConfig) -> Policy {
         drain_ms: plugin.drain_ms,
         drain_then: plugin.drain_then,
         quarantine_after: plugin.quarantine_after,
+        canary: plugin.canary,
+        watch_switch_ms: plugin.watch_switch_ms,
         source: plugin_source(plugin),
     }
 }
@@ -100,9 +121,68 @@ pub(crate) fn otherwise(config: &Config) -> Policy {
 }
 
 /// Every plugin to begin with.
-pub(crate) fn wanted(config: &Config) -> anyhow::Result<Vec<Wanted>> {
-    let wanted = |plugin: PluginConfig| Wanted { pinned: plugin.pinned, policy: policy(plugin) };
-    Ok(plugins(config)?.into_iter().map(wanted).collect())
+pub(crate) fn wanted(config: &Config, intake: &Arc<Intake>) -> anyhow::Result<Vec<Wanted>> {
+    let wanted = |plugin: PluginConfig| {
+        let source = plugin.source.clone().absolute().with_context(|| format!("plugin {}", plugin.label()))?;
+        let (intake, name) = (Arc::clone(intake), plugin.name.clone());
+        let supply = Arc::new(Configured { intake, source, sha256: plugin.sha256, name });
+        Ok(Wanted { pinned: plugin.pinned, supply, policy: policy(plugin) })
+    };
+    plugins(config)?.into_iter().map(wanted).collect()
+}
+
+/// What every component goes through.
+pub(crate) fn intake(config: &Config) -> anyhow::Result<Arc<Intake>> {
+    let mut configured = HashMap::new();
+    for plugin in &config.plugins {
+        if let Some(name) = &plugin.name {
+            configured.insert(name.clone(), (plugin.source.clone().absolute()?, plugin.sha256));
+        }
+    }
+    Ok(Arc::new(Intake::new(trust(config)?, fetching(config), configured)))
+}
+
+/// What looks at the watched folders, if there are any.
+pub(crate) fn watch(
+    config: &Config,
+    intake: &Arc<Intake>,
+    plugins: &Plugins,
+    audit: &Audit,
+) -> anyhow::Result<Option<Watch>> {
+    let folders = config.sources.watch.iter().map(std::path::absolute);
+    let folders: Vec<_> = folders.collect::<Result<_, _>>().context("sources.watch")?;
+    let watch = Watch { folders, intake: Arc::clone(intake), plugins: plugins.clone(), audit: audit.clone() };
+    Ok(Some(watch).filter(|watch| !watch.folders.is_empty()))
+}
+
+/// Whom components may come from, with the keys read.
+pub(crate) fn trust(config: &Config) -> anyhow::Result<Trust> {
+    config.trust.iter().map(rule).collect::<anyhow::Result<_>>().map(Trust::new)
+}
+
+fn rule(trust: &TrustConfig) -> anyhow::Result<Rule> {
+    let key = |file: &PathBuf| {
+        let place = || format!("{}: trust.keys: {}", trust.place, file.display());
+        let text = std::fs::read_to_string(file).with_context(place)?;
+        PublicKey::from_pem(&text).map_err(|wrong| anyhow::anyhow!("{}: {wrong}", place()))
+    };
+    let folder = std::env::current_dir().context("the working folder cannot be named")?;
+    let keys = trust.keys.iter().map(key).collect::<anyhow::Result<_>>()?;
+    Ok(Rule { pattern: trust.pattern.clone().from_folder(&folder), keys, same_repository: trust.same_repository })
+}
+
+/// How far a fetch may go.
+pub(crate) fn fetching(config: &Config) -> Fetching {
+    let hosts = |hosts: &[String]| hosts.iter().map(|host| normal_host(host)).collect();
+    Fetching {
+        component_bytes_max: config.sources.component_bytes_max,
+        fetch_max: Duration::from_millis(config.sources.fetch_ms_max),
+        private_hosts: hosts(&config.sources.private_hosts),
+        plain_http_hosts: hosts(&config.sources.plain_http_hosts),
+        roots: config.sources.roots.iter().map(PathBuf::from).collect(),
+        logins: Logins::of_environment(variable),
+        progress: Progress::default(),
+    }
 }
 
 /// A component by its file alone, with nothing granted.

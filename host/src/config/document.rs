@@ -5,9 +5,12 @@ use std::path::{Path, PathBuf};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::auth::{self, AuthConfig};
+use super::exposure::{self, TlsConfig};
 use super::keys::{self, Scope, Value};
 use super::layer::{self, Layer, Values};
 use super::plugin::{self, PluginEntry};
+use super::trust::{self, TrustConfig};
 use super::{File, Place, Report};
 
 /// What the file says beside the fixed sections.
@@ -15,6 +18,9 @@ use super::{File, Place, Report};
 pub(super) struct Parsed {
     pub(super) tenants: Vec<TenantEntry>,
     pub(super) plugins: Vec<PluginEntry>,
+    pub(super) auth: AuthConfig,
+    pub(super) tls: Option<TlsConfig>,
+    pub(super) trust: Vec<TrustConfig>,
 }
 
 /// `[tenant.NAME]`.
@@ -49,8 +55,17 @@ pub(super) fn read(file: File<'_>, base: &mut Layer<'_>, report: &mut Report) ->
     let mut parsed = Parsed::default();
     for (name, node) in tree.get_ref() {
         match name.get_ref().as_ref() {
-            "server" | "limits" | "call" | "log" => reader.fixed_section(name.get_ref(), node, base),
+            "server" => {
+                reader.fixed_section("server", node, base);
+                let tls = node.get_ref().as_table().and_then(|server| server.get("tls"));
+                parsed.tls = tls.and_then(|node| exposure::read_tls(&mut reader, node));
+            }
+            "limits" | "call" | "compile" | "log" | "audit" | "sources" => {
+                reader.fixed_section(name.get_ref(), node, base)
+            }
+            "auth" => parsed.auth = auth::read(&mut reader, node),
             "plugin" => parsed.plugins = plugin::read(&mut reader, node),
+            "trust" => parsed.trust = trust::read(&mut reader, node),
             "tenant" => parsed.tenants = reader.tenants(node),
             "token" => reader.refuse(
                 node,
@@ -58,7 +73,8 @@ pub(super) fn read(file: File<'_>, base: &mut Layer<'_>, report: &mut Report) ->
             ),
             other => {
                 let place = reader.place(name.span().start);
-                let known = "[server], [limits], [call], [log], [[plugin]] and [tenant.NAME]";
+                let known = "[server], [auth], [limits], [call], [compile], [log], [audit], [sources], [[trust]], [[plugin]] \
+                     and [tenant.NAME]";
                 reader.report.add(&place, format!("{other}: no such section; there are {known}"));
             }
         }
@@ -87,7 +103,12 @@ impl Reader<'_> {
 
     /// A path of the file starts at the file's folder.
     pub(super) fn path(&self, text: &str) -> PathBuf {
-        self.file.path.parent().unwrap_or(Path::new("")).join(text)
+        self.folder().join(text)
+    }
+
+    /// Where paths of the file start.
+    pub(super) fn folder(&self) -> &Path {
+        self.file.path.parent().unwrap_or(Path::new(""))
     }
 
     /// The node as a table; complains otherwise.
@@ -119,22 +140,70 @@ impl Reader<'_> {
         }
     }
 
-    /// `[server]`, `[limits]`, `[call]`, `[log]`.
+    /// The node as a text that means something; complains otherwise.
+    pub(super) fn parsed<T>(
+        &mut self,
+        name: &str,
+        node: &Node<'_>,
+        parse: impl Fn(&str) -> Result<T, String>,
+    ) -> Option<T> {
+        let text = self.text(name, node)?;
+        parse(&text).map_err(|message| self.refuse(node, format!("{name}: {message}"))).ok()
+    }
+
+    /// The node as a list of such texts; complains about the others.
+    pub(super) fn texts<T>(
+        &mut self,
+        name: &str,
+        node: &Node<'_>,
+        parse: impl Fn(&str) -> Result<T, String>,
+    ) -> Vec<T> {
+        self.list(name, node).iter().filter_map(|node| self.parsed(name, node, &parse)).collect()
+    }
+
+    /// The node as a switch, off otherwise; complains then.
+    pub(super) fn switch(&mut self, name: &str, node: &Node<'_>) -> bool {
+        let switch = node.get_ref().as_bool();
+        if switch.is_none() {
+            self.refuse(node, format!("{name}: must be true or false, not {}", node.get_ref().type_str()));
+        }
+        switch.unwrap_or_default()
+    }
+
+    /// The node as a number within bounds; complains otherwise.
+    pub(super) fn number(&mut self, name: &str, node: &Node<'_>, min: u64, max: u64) -> Option<u64> {
+        let number = match node.get_ref() {
+            DeValue::Integer(integer) => u64::from_str_radix(integer.as_str(), integer.radix()).ok(),
+            _ => None,
+        };
+        let number = number.filter(|number| (min..=max).contains(number));
+        if number.is_none() {
+            self.refuse(node, format!("{name}: must be a whole number from {min} to {max}"));
+        }
+        number
+    }
+
+    /// The sections whose keys are in the table of keys.
     fn fixed_section(&mut self, section: &str, node: &Node<'_>, base: &mut Layer<'_>) {
         let Some(table) = self.table(section, node) else { return };
         for (name, node) in table {
+            // A table of its own.
+            if section == "server" && name.get_ref() == "tls" {
+                continue;
+            }
             let Some(key) = keys::find(section, name.get_ref()) else {
                 self.refuse(name, format!("{section}.{}: no such key in [{section}]", name.get_ref()));
                 continue;
             };
             let place = self.place_of(node);
             let mut value = self.value(node);
-            if key.section == "server"
-                && key.name == "data"
-                && let Value::Text(text) = &value
-                && !text.is_empty()
-            {
-                value = Value::Text(self.path(text).to_string_lossy().into_owned());
+            if keys::is_path(key) {
+                let path = |text: &String| self.path(text).to_string_lossy().into_owned();
+                match &mut value {
+                    Value::Text(text) if !text.is_empty() => *text = path(text),
+                    Value::List(list) => list.iter_mut().for_each(|text| *text = path(text)),
+                    _ => {}
+                }
             }
             base.set(key, value, &place, self.report);
         }

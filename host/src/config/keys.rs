@@ -3,8 +3,9 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use super::{LogConfig, ServerConfig};
-use crate::domain::limits::{CallLimits, Limits};
+use super::{AuditConfig, LogConfig, ServerConfig, SourcesConfig};
+use crate::domain::address::Network;
+use crate::domain::limits::{CallLimits, CompileLimits, Limits};
 
 /// What a number counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -256,6 +257,18 @@ impl Field for Vec<String> {
     }
 }
 
+/// Addresses and networks.
+impl Field for Vec<Network> {
+    fn blank() -> Self {
+        Self::new()
+    }
+    fn set(&mut self, value: &Value) -> Result<(), String> {
+        let Value::List(list) = value else { return Err("must be a list".to_owned()) };
+        *self = list.iter().map(|text| super::auth::network(text)).collect::<Result<_, _>>()?;
+        Ok(())
+    }
+}
+
 const fn count(default: u64, min: u64, max: u64) -> Kind {
     Kind::Number { unit: Unit::Count, default, min, max }
 }
@@ -297,13 +310,15 @@ macro_rules! section {
 
 section!(SERVER, blank_server, ServerConfig, "server", {
     listen: Kind::Text { default: "127.0.0.1:8808", allowed: &[] }, Host,
-        "ADDR:PORT to listen on; port 0 picks a free one; anything but a loopback address needs a token";
+        "ADDR:PORT to listen on; port 0 picks a free one; anything but a loopback address needs authentication and TLS";
     data: Kind::Text { default: "./bulkhead-data", allowed: &[] }, Host,
         "The data directory: tasks, tokens, compiled plugins, the control socket";
     allowed_hosts: Kind::List, Host,
         "Host names that requests may be sent to, besides the loopback names";
     allowed_origins: Kind::List, Host,
         "Exact origins of web pages that may call the host; also answered by CORS";
+    trusted_proxies: Kind::List, Host,
+        "Addresses and networks of proxies that have TLS in front of this host; only they say who is behind them";
     drain_ms: ms(10_000, 0, 600_000), Host,
         "How long running calls may go on after SIGTERM";
     connections_max: count(10_000, 1, 1_000_000), Host,
@@ -388,6 +403,15 @@ section!(CALL, blank_call, CallLimits, "call", {
         "How often a computing guest gives way to others";
 });
 
+section!(COMPILE, blank_compile, CompileLimits, "compile", {
+    memory_bytes: bytes(2 * GIB, 256 * MIB, 64 * GIB), Host,
+        "Memory of the process that compiles one component";
+    cpu_ms: ms(120_000, 1_000, HOUR), Host,
+        "CPU time of that process, over all its threads; counted in whole seconds";
+    functions_max: count(200_000, 1, 1_000_000), Host,
+        "Functions of one component, over all its modules";
+});
+
 section!(LOG, blank_log, LogConfig, "log", {
     level: Kind::Text { default: "info", allowed: &["off", "error", "warn", "info", "debug", "trace"] }, Host,
         "What is logged: off, error, warn, info, debug or trace";
@@ -395,13 +419,45 @@ section!(LOG, blank_log, LogConfig, "log", {
         "How it is logged, on stderr: text or json";
 });
 
+section!(AUDIT, blank_audit, AuditConfig, "audit", {
+    enabled: Kind::Switch { default: false }, Host,
+        "Whether an audit log is kept in the data directory: who did what, never with which arguments";
+    file_bytes_max: bytes(64 * MIB, 64 * KIB, GIB), Host,
+        "A file of the audit log that is longer is followed by another one";
+    files_max: count(64, 0, 1_000_000), Host,
+        "Files of the audit log that are kept; older ones are removed, and the log says so; 0 keeps all";
+});
+
+section!(SOURCES, blank_sources, SourcesConfig, "sources", {
+    component_bytes_max: bytes(128 * MIB, KIB, 128 * MIB), Host,
+        "A component that is fetched, or found in a watched folder";
+    fetch_ms_max: ms(120_000, 1, HOUR), Host,
+        "How long fetching a component may take, its redirects and signatures included";
+    watch: Kind::List, Host,
+        "Folders whose *.wasm files become plugins, and new versions of them, while the host runs";
+    private_hosts: Kind::List, Host,
+        "Hosts (names or addresses) that components may be fetched from although their addresses are not public";
+    plain_http_hosts: Kind::List, Host,
+        "Hosts whose registries are spoken to over http, which anybody on the way can change; those on this machine always are";
+    roots: Kind::List, Host,
+        "Files with more certificates (PEM) that servers of components may be certified by";
+});
+
+/// Paths that start at the folder of the file.
+pub(super) fn is_path(key: &Key) -> bool {
+    matches!((key.section, key.name), ("server", "data") | ("sources", "roots" | "watch"))
+}
+
 /// Every key, in the order of the file.
 pub fn all() -> impl Iterator<Item = &'static Key> {
     let server = SERVER.iter().map(|bound| &bound.key);
     let limits = LIMITS.iter().map(|bound| &bound.key);
     let call = CALL.iter().map(|bound| &bound.key);
+    let compile = COMPILE.iter().map(|bound| &bound.key);
     let log = LOG.iter().map(|bound| &bound.key);
-    server.chain(limits).chain(call).chain(log)
+    let audit = AUDIT.iter().map(|bound| &bound.key);
+    let sources = SOURCES.iter().map(|bound| &bound.key);
+    server.chain(limits).chain(call).chain(compile).chain(log).chain(audit).chain(sources)
 }
 
 /// The key of this name.

@@ -4,26 +4,35 @@
 //! file system, the environment or the clock: it is handed texts and pairs. Invariant: a [`Config`] that exists has every value
 //! within its bounds and contradicts nothing; everything wrong with the sources is reported at once, each with its place.
 
+mod auth;
 mod document;
+mod exposure;
 mod grants;
 mod keys;
 mod layer;
 mod plugin;
 mod reference;
+mod scopes;
 #[cfg(test)]
 mod tests;
+mod trust;
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use crate::domain::limits::{CallLimits, Limits};
+use crate::domain::address::Network;
+use crate::domain::limits::{CallLimits, CompileLimits, Limits};
 
+pub use auth::{AuthConfig, IssuerConfig, SecretPlace};
 pub(crate) use document::check_name;
+pub use exposure::{Insecure, TlsConfig};
 pub use keys::{Key, Kind, LogFormat, Scope, Unit, all as all_keys};
 pub use plugin::{OnRestart, PluginConfig, ToolConfig};
 pub use reference::{keys_help, limits_table_markdown};
+pub(crate) use scopes::scope as check_scope;
+pub use trust::TrustConfig;
 
 /// Everything that an operator decided.
 #[derive(Clone, Debug)]
@@ -31,7 +40,12 @@ pub struct Config {
     pub server: ServerConfig,
     pub limits: Limits,
     pub call: CallLimits,
+    pub compile: CompileLimits,
     pub log: LogConfig,
+    pub audit: AuditConfig,
+    pub sources: SourcesConfig,
+    /// In the order of the file: the first that fits a source decides.
+    pub trust: Vec<TrustConfig>,
     /// In the order of the file, then those of the flags.
     pub plugins: Vec<PluginConfig>,
     /// Folders whose `*.wasm` files are plugins too.
@@ -42,6 +56,10 @@ pub struct Config {
     pub listen_place: Place,
     /// By tenant name: the limits of that tenant's requestors, complete.
     pub tenants: BTreeMap<String, Limits>,
+    pub auth: AuthConfig,
+    /// `[server] tls`.
+    pub tls: Option<TlsConfig>,
+    pub insecure: Insecure,
 }
 
 /// `[server]`.
@@ -51,6 +69,7 @@ pub struct ServerConfig {
     pub data: PathBuf,
     pub allowed_hosts: Vec<String>,
     pub allowed_origins: Vec<String>,
+    pub trusted_proxies: Vec<Network>,
     pub drain_ms: u64,
     pub connections_max: u32,
     pub header_bytes_max: u32,
@@ -69,6 +88,25 @@ pub struct LogConfig {
     pub format: LogFormat,
 }
 
+/// `[audit]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuditConfig {
+    pub enabled: bool,
+    pub file_bytes_max: u64,
+    pub files_max: u64,
+}
+
+/// `[sources]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourcesConfig {
+    pub component_bytes_max: u64,
+    pub fetch_ms_max: u64,
+    pub watch: Vec<String>,
+    pub private_hosts: Vec<String>,
+    pub plain_http_hosts: Vec<String>,
+    pub roots: Vec<String>,
+}
+
 /// The configuration file, read by somebody else.
 #[derive(Clone, Copy, Debug)]
 pub struct File<'a> {
@@ -84,6 +122,7 @@ pub struct Flags {
     pub data: Option<PathBuf>,
     pub plugins: Vec<PathBuf>,
     pub plugin_dirs: Vec<PathBuf>,
+    pub insecure: Insecure,
 }
 
 /// Where a value was written.
@@ -178,8 +217,15 @@ impl Config {
         base.fill(keys::LIMITS, &mut limits, &mut report);
         let mut call = keys::blank_call();
         base.fill(keys::CALL, &mut call, &mut report);
+        let mut compile = keys::blank_compile();
+        base.fill(keys::COMPILE, &mut compile, &mut report);
         let mut log = keys::blank_log();
         base.fill(keys::LOG, &mut log, &mut report);
+        let mut audit = keys::blank_audit();
+        base.fill(keys::AUDIT, &mut audit, &mut report);
+
+        let mut sources = keys::blank_sources();
+        base.fill(keys::SOURCES, &mut sources, &mut report);
 
         let mut tenants = BTreeMap::new();
         for tenant in parsed.tenants {
@@ -193,6 +239,8 @@ impl Config {
         plugin::add_pinned(&mut plugins, &flags.plugins, &call);
         plugin::refuse_same_names(&plugins, &mut report);
 
+        auth::check(&parsed.auth, &mut report);
+
         let Report(mut problems) = report;
         // Those of the file in its order, however it was read.
         problems.sort_by_key(|problem| match problem.place {
@@ -204,33 +252,23 @@ impl Config {
                 server,
                 limits,
                 call,
+                compile,
                 log,
+                audit,
+                sources,
+                trust: parsed.trust,
                 plugins,
                 plugin_dirs: flags.plugin_dirs.clone(),
                 data_named,
                 listen_place,
                 tenants,
+                auth: parsed.auth,
+                tls: parsed.tls,
+                insecure: flags.insecure,
             })
         } else {
             Err(Problems(problems))
         }
-    }
-
-    /// Refuses to listen where strangers can connect while nobody can authenticate.
-    ///
-    /// # Errors
-    /// The address is not a loopback address and there is no token.
-    pub fn check_exposure(&self, any_token: bool) -> Result<(), Problem> {
-        let listen = self.server.listen;
-        if any_token || listen.ip().to_canonical().is_loopback() {
-            return Ok(());
-        }
-        let message = format!(
-            "server.listen = \"{listen}\" is reachable from other machines, but no bearer token exists: \
-             run `bulkhead token create --requestor NAME --data {}` first, or listen on 127.0.0.1",
-            self.server.data.display()
-        );
-        Err(Problem { place: self.listen_place.clone(), message })
     }
 }
 
@@ -254,7 +292,7 @@ fn read_variables(
                     None => report.add(
                         &place,
                         "no such key: variables are BULKHEAD_SECTION_KEY, for the scalar keys of [server], [limits], \
-                         [call] and [log] (see `bulkhead serve --help`)",
+                         [call], [compile], [log], [audit] and [sources] (see `bulkhead serve --help`)",
                     ),
                 }
             }

@@ -15,7 +15,8 @@ use crate::domain::tool::{TaskSupport, ToolAnnotations};
 use crate::plugins::{AcceptChanges, DrainThen};
 use crate::runtime::Presentation;
 use crate::runtime::policy::Grants;
-use crate::tasks::FAULTS_IN_A_ROW;
+use crate::sources::{Digest, Source};
+use crate::tasks::{Bounds, FAULTS_IN_A_ROW};
 
 /// 30 days.
 const DRAIN_MS_MAX: u64 = 2_592_000_000;
@@ -26,7 +27,10 @@ const QUARANTINE_AFTER_MAX: u32 = 1_000_000;
 pub struct PluginConfig {
     /// `None`: as the component says.
     pub name: Option<String>,
-    pub file: PathBuf,
+    /// Where its component is.
+    pub source: Source,
+    /// What the SHA-256 of the component must be when it is taken from there.
+    pub sha256: Option<Digest>,
     /// Put before the names of its tools.
     pub prefix: String,
     pub on_restart: OnRestart,
@@ -38,6 +42,10 @@ pub struct PluginConfig {
     pub drain_then: DrainThen,
     /// Faults in a row after which a requestor is kept away for a while; 0: never.
     pub quarantine_after: u32,
+    /// When a canary is taken back, unless it was begun with others.
+    pub canary: Bounds,
+    /// How long the same bounds hold for a new version after a switch, in milliseconds; 0: not at all.
+    pub watch_switch_ms: u64,
     /// What the guest reads through the `config` import.
     pub settings: BTreeMap<String, Json>,
     pub grants: Grants,
@@ -90,13 +98,16 @@ impl PluginConfig {
     fn of_file(file: PathBuf, call: CallLimits, place: Place) -> Self {
         Self {
             name: None,
-            file,
+            source: Source::File(file),
+            sha256: None,
             prefix: String::new(),
             on_restart: OnRestart::Fail,
             accept_changes: AcceptChanges::default(),
             drain_ms: 0,
             drain_then: DrainThen::default(),
             quarantine_after: FAULTS_IN_A_ROW,
+            canary: Bounds::default(),
+            watch_switch_ms: 0,
             settings: BTreeMap::new(),
             grants: Grants::default(),
             call,
@@ -113,7 +124,7 @@ impl PluginConfig {
 
     /// For messages: the configured name, else the file.
     pub fn label(&self) -> String {
-        self.name.clone().unwrap_or_else(|| self.file.display().to_string())
+        self.name.clone().unwrap_or_else(|| self.source.to_string())
     }
 }
 
@@ -137,7 +148,8 @@ impl PluginEntry {
 /// Adds the files of `--plugin`: an entry of the file that names the same component is that entry, pinned.
 pub(super) fn add_pinned(plugins: &mut Vec<PluginConfig>, files: &[PathBuf], call: &CallLimits) {
     for file in files {
-        match plugins.iter_mut().find(|plugin| same_file(&plugin.file, file)) {
+        match plugins.iter_mut().find(|plugin| matches!(&plugin.source, Source::File(named) if same_file(named, file)))
+        {
             Some(plugin) => plugin.pinned = true,
             None => {
                 let plugin = PluginConfig::of_file(file.clone(), call.clone(), Place::Flag("--plugin"));
@@ -183,7 +195,11 @@ fn read_one(reader: &mut Reader<'_>, node: &Node<'_>) -> Option<PluginEntry> {
         let path = format!("{prefix}{}", key.get_ref());
         match key.get_ref().as_ref() {
             "name" => entry.plugin.name = read_name(reader, &path, node),
-            "file" => entry.plugin.file = read_file(reader, &path, node),
+            "file" => entry.plugin.source = Source::File(read_file(reader, &path, node)),
+            "url" | "oci" => {
+                entry.plugin.source = read_remote(reader, &path, node).unwrap_or(entry.plugin.source);
+            }
+            "sha256" => entry.plugin.sha256 = read_digest(reader, &path, node),
             "prefix" => entry.plugin.prefix = read_prefix(reader, &path, node),
             "on_restart" => {
                 let choices = [("fail", OnRestart::Fail), ("rerun", OnRestart::Rerun)];
@@ -206,6 +222,7 @@ fn read_one(reader: &mut Reader<'_>, node: &Node<'_>) -> Option<PluginEntry> {
                 let faults = number(reader, &path, node, u64::from(QUARANTINE_AFTER_MAX));
                 entry.plugin.quarantine_after = u32::try_from(faults).unwrap_or(QUARANTINE_AFTER_MAX);
             }
+            "canary" => (entry.plugin.canary, entry.plugin.watch_switch_ms) = read_canary(reader, &path, node),
             "config" => entry.plugin.settings = read_settings(reader, &path, node),
             "grants" => entry.plugin.grants = read_grants(reader, &path, node),
             "call" => entry.call = reader.overrides(&prefix, "call", node),
@@ -213,16 +230,50 @@ fn read_one(reader: &mut Reader<'_>, node: &Node<'_>) -> Option<PluginEntry> {
             _ => reader.refuse(
                 key,
                 format!(
-                    "{path}: no such key; there are name, file, prefix, on_restart, accept_changes, drain_ms, drain_then, \
-                     quarantine_after, config, grants, call and tool"
+                    "{path}: no such key; there are name, file, url, oci, sha256, prefix, on_restart, accept_changes, drain_ms, drain_then, \
+                     quarantine_after, canary, config, grants, call and tool"
                 ),
             ),
         }
     }
-    if !table.contains_key("file") {
-        reader.refuse(node, format!("{prefix}file: missing; name the component's file"));
+    match ["file", "url", "oci"].iter().filter(|key| table.contains_key(**key)).count() {
+        0 => reader.refuse(node, format!("{prefix}file: missing; name the component's file, url or oci")),
+        1 => {}
+        _ => reader.refuse(node, format!("{prefix}file: a component has one source: file, url or oci")),
+    }
+    if entry.plugin.name.is_none() && !table.contains_key("file") {
+        reader.refuse(
+            node,
+            format!("{prefix}name: missing; a plugin with url or oci needs one, to be known without a fetch"),
+        );
     }
     Some(entry)
+}
+
+/// `[plugin.canary]`.
+fn read_canary(reader: &mut Reader<'_>, path: &str, node: &Node<'_>) -> (Bounds, u64) {
+    let (mut bounds, mut watch_switch_ms) = (Bounds::default(), 0);
+    let Some(table) = reader.table(path, node) else { return (bounds, watch_switch_ms) };
+    for (key, node) in table {
+        let path = format!("{path}.{}", key.get_ref());
+        let mut small = |max: u32| u32::try_from(number(reader, &path, node, u64::from(max))).unwrap_or(max);
+        match key.get_ref().as_ref() {
+            "fault_percent_max" => bounds.fault_percent_max = u8::try_from(small(100)).unwrap_or(100),
+            "latency_percent_max" => bounds.latency_percent_max = small(1_000_000),
+            "window_ms" => bounds.window_ms = number(reader, &path, node, DRAIN_MS_MAX),
+            "calls_min" => bounds.calls_min = small(1_000_000),
+            "watch_switch_ms" => watch_switch_ms = number(reader, &path, node, DRAIN_MS_MAX),
+            _ => {
+                let known =
+                    "there are fault_percent_max, latency_percent_max, window_ms, calls_min and watch_switch_ms";
+                reader.refuse(key, format!("{path}: no such key; {known}"));
+            }
+        }
+    }
+    if let Some(problem) = bounds.problem() {
+        reader.refuse(node, format!("{path}: {problem}"));
+    }
+    (bounds, watch_switch_ms)
 }
 
 fn read_name(reader: &mut Reader<'_>, path: &str, node: &Node<'_>) -> Option<String> {
@@ -239,6 +290,30 @@ fn read_file(reader: &mut Reader<'_>, path: &str, node: &Node<'_>) -> PathBuf {
         reader.refuse(node, format!("{path}: must not be empty"));
     }
     reader.path(&text)
+}
+
+/// `url = "https://..."`, `oci = "REGISTRY/REPOSITORY:TAG"` with or without its scheme.
+fn read_remote(reader: &mut Reader<'_>, path: &str, node: &Node<'_>) -> Option<Source> {
+    let text = reader.text(path, node)?;
+    let scheme = if path.ends_with(".url") { "https://" } else { "oci://" };
+    let whole = if text.contains("://") { text } else { format!("{scheme}{text}") };
+    match whole.parse::<Source>() {
+        Ok(source) if whole.starts_with(scheme) => Some(source),
+        Ok(_) => {
+            reader.refuse(node, format!("{path}: must begin with {scheme}"));
+            None
+        }
+        Err(error) => {
+            reader.refuse(node, format!("{path}: {error}"));
+            None
+        }
+    }
+}
+
+fn read_digest(reader: &mut Reader<'_>, path: &str, node: &Node<'_>) -> Option<Digest> {
+    let text = reader.text(path, node)?;
+    let digest = Digest::try_from(text.strip_prefix("sha256:").unwrap_or(&text).to_owned());
+    digest.map_err(|message| reader.refuse(node, format!("{path}: {message}"))).ok()
 }
 
 fn read_prefix(reader: &mut Reader<'_>, path: &str, node: &Node<'_>) -> String {

@@ -18,8 +18,35 @@ pub fn limits_table_markdown() -> String {
         // Writing to a String cannot fail.
         let _ = writeln!(table, "| `{}` | {unit} | {default} | {max} | {doc} |", key.path());
     }
+    for (name, default, max, doc) in super::auth::numbers() {
+        let _ = writeln!(table, "| `auth.issuer.{name}` | ms | {} | {} | {doc} |", grouped(default), grouped(max));
+    }
     table
 }
+
+/// The sections whose keys are not simple.
+const AUTH_HELP: &str = r#"
+[server]
+  tls = { certificate = "cert.pem", key = "key.pem" }
+      Serve HTTPS; both files are read again when they change
+
+[auth]
+  resource = "https://mcp.example.com/mcp"
+      What clients know this endpoint by; access tokens must be meant for it
+
+[[auth.scope]]
+  name, tools = ["csv_*"], tasks, steer, administer, basic, includes = [], tenants = [], requestors = []
+      What a scope is good for. Without any, whoever is let in may call every tool, have tasks and steer them
+
+[[auth.issuer]]
+  issuer = "https://login.example.com", tenant = "NAME" or tenant_claim = "CLAIM" and tenants = ["NAME"]
+      An authorization server whose access tokens are accepted
+  audience, jwks_url, algorithms = ["RS256", "ES256", "EdDSA"], client_id_in_principal, require_at_jwt,
+  root_certificate, private_addresses = ["10.0.0.0/8"]
+      What differs from its metadata and from the usual
+  introspection_url, client_id, client_secret_file or client_secret_env
+      For opaque tokens (RFC 7662)
+"#;
 
 /// Every key with its variable, for the long help.
 pub fn keys_help() -> String {
@@ -30,8 +57,17 @@ pub fn keys_help() -> String {
          paths in the file start at the file's folder.\n\
          [tenant.NAME.limits] takes the keys of [limits], [plugin.call] and [plugin.tool.NAME] those of [call], except\n\
          the ones marked (host). [plugin.tool.NAME] also takes task_support and, where the tools are the functions of a\n\
-         component that knows nothing of this host, title, description and annotations.\n",
+         component that knows nothing of this host, title, description and annotations.\n\
+         [[plugin]] has one of file, url (https://...) and oci (REGISTRY/REPOSITORY:TAG), and optionally sha256.\n\
+         [[trust]] has source, a pattern in which * stands for anything but a slash and ** for anything, and keys, files of\n\
+         public keys one of which must have signed, or unsigned = true; with same_repository = true, a signature in a registry must\n\
+         also name the repository that it was found in. The first rule that fits a source decides; without one, files are taken,\n\
+         and what comes over a network needs a digest.\n",
     );
+    help.push_str(AUTH_HELP);
+    for (name, default, max, doc) in super::auth::numbers() {
+        let _ = writeln!(help, "  {name} = {default}  [ms, up to {max}]\n      {doc}");
+    }
     let mut section = "";
     for key in keys::all() {
         if key.section != section {

@@ -3,6 +3,7 @@ use std::path::Path;
 use super::*;
 use crate::domain::tool::TaskSupport;
 use crate::plugins::{AcceptChanges, DrainThen};
+use crate::sources::Source;
 
 fn load(text: &str) -> Result<Config, Vec<String>> {
     load_all(text, &[], &Flags::default())
@@ -34,6 +35,7 @@ listen = "127.0.0.1:8808"
 data = "./bulkhead-data"
 allowed_hosts = []
 allowed_origins = []
+trusted_proxies = []
 drain_ms = 10000
 connections_max = 10000
 header_bytes_max = 32768
@@ -77,9 +79,27 @@ promote_after_ms = 1000
 cancel_grace_ms = 200
 epoch_tick_ms = 10
 
+[compile]
+memory_bytes = 2147483648
+cpu_ms = 120000
+functions_max = 200000
+
 [log]
 level = "info"
 format = "text"
+
+[audit]
+enabled = false
+file_bytes_max = 67108864
+files_max = 64
+
+[sources]
+component_bytes_max = 134217728
+fetch_ms_max = 120000
+watch = []
+private_hosts = []
+plain_http_hosts = []
+roots = []
 
 [tenant.acme.limits]
 calls_running_per_tenant = 128
@@ -116,7 +136,7 @@ fn contract_loads_and_its_fixed_sections_are_the_defaults() {
     assert_eq!((acme.calls_running_per_tenant, acme.ttl_ms_default, acme.ttl_ms_max), (128, 60_000, 86_400_000));
 
     let plugin = &config.plugins[0];
-    assert_eq!(plugin.file, Path::new("etc/plugins/csv.wasm"));
+    assert_eq!(plugin.source, Source::File("etc/plugins/csv.wasm".into()));
     assert_eq!(plugin.on_restart, OnRestart::Rerun);
     assert_eq!(plugin.settings["rows"].as_str(), "10");
     assert_eq!(plugin.settings["names"].as_str(), r#"["a",{"b":1.5}]"#);
@@ -145,6 +165,26 @@ fn a_plugin_says_how_it_may_change() {
     refused("drain_ms = '5s'", "a whole number");
     refused("drain_then = 'stop'", "wait, cancel, fail");
     refused("quarantine_after = 1000001", "to 1000000");
+}
+
+#[test]
+fn a_canary_has_bounds() {
+    let text = "[[plugin]]\nfile='a'\n[plugin.canary]\nfault_percent_max=1\nlatency_percent_max=150\nwindow_ms=60000\ncalls_min=50\nwatch_switch_ms=9";
+    let plugin = &load(text).unwrap().plugins[0];
+    let bounds = plugin.canary;
+    assert_eq!(plugin.watch_switch_ms, 9);
+    assert_eq!((bounds.fault_percent_max, bounds.latency_percent_max), (1, 150));
+    assert_eq!((bounds.window_ms, bounds.calls_min), (60_000, 50));
+    for (line, why) in [
+        ("canary = { fault_percent_max = 101 }", "to 100"),
+        ("canary = { latency_percent_max = 99 }", "at least 1"),
+        ("canary = { window_ms = 0 }", "at least a millisecond"),
+        ("canary = { calls_min = 0 }", "at least one call"),
+        ("canary = { percent = 5 }", "no such key"),
+        ("canary = 5", "table"),
+    ] {
+        refused_once(&format!("[[plugin]]\nfile='a'\n{line}"), "etc/bulkhead.toml:3:", why);
+    }
 }
 
 #[test]
@@ -348,6 +388,32 @@ fn plugin_entries_are_checked() {
 }
 
 #[test]
+fn components_come_from_one_source_and_trust_has_patterns() {
+    let text = "[sources]\nfetch_ms_max = 5000\nprivate_hosts = ['registry.lan']\nroots = ['ca.pem']\n\
+        [[trust]]\nsource = 'https://example.com/**'\nkeys = ['acme.pub']\n[[trust]]\nsource = './own/*'\nunsigned = true\n\
+        [[plugin]]\nname = 'a'\nurl = 'https://example.com/a.wasm'\n[[plugin]]\nname = 'b'\noci = 'ghcr.io/a/b:1'\n";
+    let config = load(text).unwrap();
+    assert_eq!((config.sources.fetch_ms_max, config.sources.roots), (5_000, vec!["etc/ca.pem".to_owned()]));
+    assert_eq!(config.trust[0].keys, [Path::new("etc/acme.pub")]);
+    assert!(!config.trust[0].same_repository);
+    let strict = load("[[trust]]\nsource = 'oci://**'\nkeys = ['acme.pub']\nsame_repository = true").unwrap();
+    assert!(strict.trust[0].same_repository);
+    assert_eq!((config.trust[1].pattern.to_string(), config.trust[1].keys.len()), ("\"etc/own/*\"".to_owned(), 0));
+    let sources: Vec<_> = config.plugins.iter().map(|plugin| plugin.source.to_string()).collect();
+    assert_eq!(sources, ["https://example.com/a.wasm", "oci://ghcr.io/a/b:1"]);
+
+    refused_once("[[plugin]]\nurl = 'https://a.example/x'", "etc/bulkhead.toml:1: plugin.?.name: missing", "");
+    let two = "[[plugin]]\nname = 'a'\nfile = 'a'\noci = 'b.example/c'";
+    refused_once(two, "etc/bulkhead.toml:1: plugin.a.file: a component has one source", "");
+    refused_once("[[plugin]]\nname = 'a'\nurl = 'http://a.example'", "etc/bulkhead.toml:3: plugin.a.url:", "use https");
+    refused_once("[[plugin]]\nname = 'a'\nurl = 'oci://a.example/b'", "etc/bulkhead.toml:3: plugin.a.url:", "begin");
+    refused_once("[[plugin]]\nfile = 'a'\nsha256 = '12'", "etc/bulkhead.toml:3: plugin.?.sha256:", "64 hexadecimal");
+    refused_once("[[trust]]\nsource = '**'", "etc/bulkhead.toml:1: trust.keys:", "unsigned = true");
+    refused_once("[[trust]]\nkeys = ['a']", "etc/bulkhead.toml:1: trust.source: missing", "");
+    refused_once("[[trust]]\nsource = 'example.com'\nkeys = ['a']", "etc/bulkhead.toml:2: trust.source:", "begins");
+}
+
+#[test]
 fn plugin_flags_pin_what_they_name() {
     let flags = Flags { plugins: vec!["etc/a.wasm".into(), "b.wasm".into()], ..Flags::default() };
     let config =
@@ -357,12 +423,61 @@ fn plugin_flags_pin_what_they_name() {
 }
 
 #[test]
-fn open_addresses_need_a_token() {
+fn open_addresses_need_authentication_and_tls() {
     let flags = Flags { listen: Some("0.0.0.0:8808".to_owned()), ..Flags::default() };
-    let config = Config::load(None, [], &flags).unwrap();
-    assert!(config.check_exposure(false).unwrap_err().message.contains("bulkhead token create"));
-    config.check_exposure(true).unwrap();
+    let config = |text: &str, insecure: Insecure| load_all(text, &[], &Flags { insecure, ..flags.clone() }).unwrap();
+    let bare = config("", Insecure::default());
+    assert!(bare.check_exposure(false).unwrap_err().message.contains("bulkhead token create"));
+    assert!(bare.check_exposure(true).unwrap_err().message.contains("trusted_proxies"));
+    let tls = "[server]\ntls = { certificate = 'c.pem', key = 'k.pem' }";
+    for text in [tls, "[server]\ntrusted_proxies = ['10.0.0.0/8']"] {
+        assert!(config(text, Insecure::default()).check_exposure(false).is_err());
+        config(text, Insecure::default()).check_exposure(true).unwrap();
+        config(&format!("{text}\n{ISSUER}"), Insecure::default()).check_exposure(false).unwrap();
+    }
+    config("", Insecure { plaintext: true, anonymous: false }).check_exposure(true).unwrap();
+    config("", Insecure { plaintext: true, anonymous: true }).check_exposure(false).unwrap();
     Config::load(None, [], &Flags::default()).unwrap().check_exposure(false).unwrap();
+    // A proxy on this machine brings others.
+    let behind = load("[server]\ntrusted_proxies = ['127.0.0.1']").unwrap();
+    assert!(!behind.is_local() && behind.check_exposure(false).is_err());
+    behind.check_exposure(true).unwrap();
+}
+
+const ISSUER: &str = "[auth]\nresource = 'https://MCP.example.com/mcp'\n[[auth.issuer]]\n\
+    issuer = 'https://login.example.com'\ntenant = 'acme'";
+
+#[test]
+fn an_issuer_is_configured_with_few_words() {
+    let config = load(ISSUER).unwrap();
+    let [issuer] = config.auth.issuers.as_slice() else { panic!() };
+    assert_eq!(issuer.options.audiences, ["https://MCP.example.com/mcp"]);
+    assert_eq!(issuer.options.algorithms.len(), 3);
+    assert_eq!((issuer.options.keys_fresh_ms, issuer.options.keys_stale_ms), (300_000, 3_600_000));
+    let refused = |line: &str, why: &str| refused_once(&format!("{ISSUER}\n{line}"), "etc/bulkhead.toml:", why);
+    refused("algorithms = ['HS256']", "RS256, ES256, EdDSA");
+    refused("algorithms = ['none']", "RS256, ES256, EdDSA");
+    refused("client_secret = 'x'", "secrets are not kept in the configuration");
+    refused("clock_skew_ms = 600001", "from 0 to 600000");
+    refused("private_addresses = ['intranet']", "neither an address nor a network");
+    refused("client_id = 'x'", "belong together");
+    refused("tenants = ['a']", "tenant_claim");
+    refused("jwks_url = 'http://keys.example.com'", "https://");
+    refused("color = 1", "no such key in [[auth.issuer]]");
+    refused("[[auth.issuer]]\nissuer = 'https://login.example.com'\ntenant = 'b'", "there twice");
+    refused("[[auth.scope]]\ntools = ['x']", "auth.scope.name: missing");
+    refused("[[auth.scope]]\nname = 'a b'", "is no scope");
+    refused("[[auth.scope]]\nname = 'offline_access'", "between clients and their issuer");
+    let problems = load(&format!("{ISSUER}\n[[auth.scope]]\nname = 'a'\nincludes = ['b']")).unwrap_err();
+    assert!(problems[0].contains("includes \"b\""), "{problems:?}");
+    refused_once("[auth]\nresource = 'https://a/mcp/'", "etc/bulkhead.toml:2: auth.resource", "slash");
+    refused_once(
+        "[[auth.issuer]]\nissuer = 'https://a'\ntenant = 'b'",
+        "etc/bulkhead.toml:1: auth.resource: missing",
+        "",
+    );
+    refused_once("[server]\ntls = { certificate = 'a' }", "etc/bulkhead.toml:2: server.tls: needs", "key");
+    refused_once("[server]\ntrusted_proxies = ['proxy']", "etc/bulkhead.toml:2: server.trusted_proxies:", "network");
 }
 
 #[test]

@@ -6,7 +6,7 @@
 
 pub mod client;
 pub mod operator;
-mod plugins;
+pub mod plugins;
 pub mod server;
 mod socket;
 #[cfg(test)]
@@ -18,6 +18,7 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 use crate::domain::UnixMs;
+use crate::plugins::BoundsGiven;
 
 /// The socket's name in the data directory.
 pub const SOCKET_NAME: &str = "control.sock";
@@ -41,6 +42,12 @@ pub enum Command {
         requestor: String,
         tenant: String,
         expires_at: Option<UnixMs>,
+        /// What the operator calls the token.
+        #[serde(default)]
+        name: Option<String>,
+        /// What it is good for; everything without them.
+        #[serde(default)]
+        scopes: Option<Vec<String>>,
     },
     TokenList,
     TokenRevoke {
@@ -89,14 +96,26 @@ pub enum Command {
     },
     /// Takes a component in as a version, and checks it.
     PluginStage {
-        file: PathBuf,
+        /// A file with its whole path, or an address.
+        source: String,
+        /// What its SHA-256 must be, in hexadecimal digits.
+        sha256: Option<String>,
         name: Option<String>,
     },
     /// Stages components and switches to all of them at once.
     PluginAdd {
-        files: Vec<PathBuf>,
-        /// For a single file.
+        sources: Vec<String>,
+        /// For a single source.
+        sha256: Option<String>,
+        /// For a single source.
         name: Option<String>,
+        accept: bool,
+    },
+    /// Looks at a plugin's source again, and stages what is there.
+    PluginUpdate {
+        name: String,
+        /// Whether to switch to it, too.
+        activate: bool,
         accept: bool,
     },
     /// Switches to versions, all at once.
@@ -104,7 +123,22 @@ pub enum Command {
         targets: Vec<PluginTarget>,
         accept: bool,
     },
-    /// Switches back to the versions before.
+    /// Gives a version to a part of the requestors, or the canary to another part.
+    PluginCanary {
+        /// One of them.
+        targets: Vec<PluginTarget>,
+        /// In hundredths of a percent.
+        share: Option<u16>,
+        /// By name; none: as they are.
+        tenants: Vec<String>,
+        bounds: BoundsGiven,
+        accept: bool,
+    },
+    /// Makes canaries the active versions.
+    PluginPromote {
+        names: Vec<String>,
+    },
+    /// Takes canaries back, or switches back to the versions before.
     PluginRollback {
         names: Vec<String>,
     },
@@ -119,6 +153,13 @@ pub enum Command {
     },
     /// From here on the connection carries MCP over stdio.
     StdioAttach,
+}
+
+impl Command {
+    /// Its name and what it is about, on one line. None of it is secret: tokens are in replies only.
+    pub fn summary(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
 }
 
 /// A version of a plugin.

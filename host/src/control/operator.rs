@@ -6,15 +6,16 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use serde_json::{Value, json};
 
+use super::plugins::Shelf;
 use super::{Command, ControlError, Operator};
+use crate::audit::{Audit, Entry};
 use crate::domain::lifecycle::{self, Event, Refusal};
 use crate::domain::requestor::Requestor;
 use crate::domain::task::{Active, Outcome, Phase, Task, TaskId};
-use crate::plugins::Plugins;
 use crate::store::{self, Change, Store};
 use crate::tasks::clock::Clock;
 use crate::tasks::{self, Tasks};
-use crate::transport::principal::{self, Named, Principals};
+use crate::transport::principal::{self, Named, Principals, TokenWish};
 
 /// Tasks in one reply.
 const TASKS_MAX: usize = 10_000;
@@ -108,7 +109,8 @@ pub struct HostOperator {
     steward: Arc<dyn Steward>,
     clock: Arc<dyn Clock>,
     principals: Principals,
-    plugins: Option<Plugins>,
+    shelf: Option<Shelf>,
+    audit: Audit,
 }
 
 impl HostOperator {
@@ -119,22 +121,29 @@ impl HostOperator {
         clock: Arc<dyn Clock>,
     ) -> Self {
         let principals = Principals::new(Arc::clone(&store));
-        Self { store, upkeep, steward, clock, principals, plugins: None }
+        Self { store, upkeep, steward, clock, principals, shelf: None, audit: Audit::off() }
     }
 
     /// With plugins to work on.
     #[must_use]
-    pub fn with_plugins(mut self, plugins: Plugins) -> Self {
-        self.plugins = Some(plugins);
+    pub fn with_plugins(mut self, shelf: Shelf) -> Self {
+        self.shelf = Some(shelf);
         self
     }
 
-    async fn create_token(&self, name: &str, tenant: &str, expires_at: Option<u64>) -> Result<Value, ControlError> {
+    /// With a log of what was ordered.
+    #[must_use]
+    pub fn with_audit(mut self, audit: Audit) -> Self {
+        self.audit = audit;
+        self
+    }
+
+    async fn create_token(&self, wish: TokenWish<'_>) -> Result<Value, ControlError> {
         let now = self.clock.now();
-        if expires_at.is_some_and(|at| at <= now) {
+        if wish.expires_at.is_some_and(|at| at <= now) {
             return Err(ControlError::Invalid("the token would have expired already".to_owned()));
         }
-        let new = self.principals.create_token(name, tenant, expires_at, now).await?;
+        let new = self.principals.create(wish, now).await?;
         tracing::info!(token.id = new.info.id, "a token was made");
         let mut value = json!(new.info);
         if let Some(fields) = value.as_object_mut() {
@@ -236,9 +245,34 @@ fn pause_message(message: Option<String>) -> Result<String, ControlError> {
 #[async_trait]
 impl Operator for HostOperator {
     async fn execute(&self, command: Command) -> Result<Value, ControlError> {
+        let what = self.audit.is_on().then(|| command.summary());
+        let done = self.obey(command).await;
+        if let Some(what) = what {
+            self.audit.note(|| {
+                let entry = Entry::new("operator.command").named(&what);
+                match &done {
+                    Ok(value) if value.get("done") == Some(&Value::Bool(false)) => entry.outcome("refused"),
+                    Ok(_) => entry.outcome("succeeded"),
+                    Err(error) => entry.outcome("failed").because(&error.to_string()),
+                }
+            });
+        }
+        done
+    }
+}
+
+impl HostOperator {
+    async fn obey(&self, command: Command) -> Result<Value, ControlError> {
         match command {
-            Command::TokenCreate { requestor, tenant, expires_at } => {
-                self.create_token(&requestor, &tenant, expires_at).await
+            Command::TokenCreate { requestor, tenant, expires_at, name, scopes } => {
+                self.create_token(TokenWish {
+                    requestor: &requestor,
+                    tenant: &tenant,
+                    expires_at,
+                    label: name.as_deref(),
+                    scopes: scopes.as_deref(),
+                })
+                .await
             }
             Command::TokenList => Ok(json!({ "tokens": self.principals.tokens().await? })),
             Command::TokenRevoke { id } => {
@@ -263,11 +297,14 @@ impl Operator for HostOperator {
             | Command::PluginVersions { .. }
             | Command::PluginStage { .. }
             | Command::PluginAdd { .. }
+            | Command::PluginUpdate { .. }
             | Command::PluginActivate { .. }
+            | Command::PluginCanary { .. }
+            | Command::PluginPromote { .. }
             | Command::PluginRollback { .. }
             | Command::PluginRemove { .. }
-            | Command::PluginVerify { .. }) => match &self.plugins {
-                Some(plugins) => super::plugins::execute(plugins, command).await,
+            | Command::PluginVerify { .. }) => match &self.shelf {
+                Some(shelf) => super::plugins::execute(shelf, &self.principals, command).await,
                 None => Err(ControlError::Invalid("there are no plugins here".to_owned())),
             },
             Command::StdioAttach => Err(ControlError::Invalid("only a running host can be attached to".to_owned())),
@@ -285,7 +322,7 @@ fn summary(task: &Task, names: &[Named]) -> Value {
     json!({
         "id": task.id.to_string(),
         "status": status(task),
-        "tool": task.tool,
+        "tool": task.work.label(),
         "requestor": named.map(|named| named.name.as_str()),
         "tenant": named.map(|named| named.tenant.as_str()),
         "created_at": task.created_at,
@@ -353,7 +390,7 @@ impl From<store::Error> for ControlError {
 impl From<principal::Error> for ControlError {
     fn from(error: principal::Error) -> Self {
         match error {
-            principal::Error::Name { .. } => Self::Invalid(error.to_string()),
+            principal::Error::Name { .. } | principal::Error::Scope(_) => Self::Invalid(error.to_string()),
             principal::Error::UnknownToken(_) => Self::NotFound(error.to_string()),
             other => Self::Failed(other.to_string()),
         }

@@ -4,7 +4,7 @@
 //! say why.
 
 use std::collections::HashMap;
-use std::path::Path;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use serde_json::{Value, json};
@@ -12,28 +12,56 @@ use serde_json::{Value, json};
 use super::operator::Unattended;
 use super::{Command, ControlError, PluginTarget};
 use crate::domain::task::PluginVersion;
-use crate::plugins::{Calls, Candidate, Digest, DrainThen, Error, Plugins, Staged, Target};
-use crate::runtime::ListKind;
+use crate::plugins::{
+    BoundsGiven, Calls, CanaryWish, Digest, DrainThen, Error, Plugins, Stage, Staged, Target, Tenant,
+};
+use crate::runtime::{ListKind, LoadError};
+use crate::sources::{Intake, Source, SourceError};
 use crate::store;
 use crate::tasks::PluginHealth;
+use crate::transport::principal::Principals;
 
 /// Tasks that are read at once.
 const PAGE_TASKS: usize = 256;
 
-pub(super) async fn execute(plugins: &Plugins, command: Command) -> Result<Value, ControlError> {
+/// The plugins, and the way to more of them.
+#[derive(Clone)]
+pub struct Shelf {
+    pub plugins: Plugins,
+    pub intake: Arc<Intake>,
+}
+
+pub(super) async fn execute(shelf: &Shelf, principals: &Principals, command: Command) -> Result<Value, ControlError> {
+    let plugins = &shelf.plugins;
     let done = match command {
         Command::PluginList => plugins.list().await.map(|plugins| json!({ "plugins": plugins })),
         Command::PluginVersions { name } => {
             plugins.versions(&name).await.map(|versions| json!({ "name": name, "versions": versions }))
         }
-        Command::PluginStage { file, name } => stage(plugins, &file, name).await.map(|staged| shown(&staged)),
-        Command::PluginAdd { files, name, accept } => {
-            if name.is_some() && files.len() > 1 {
-                return Err(ControlError::Invalid("one name cannot be that of several components".to_owned()));
+        Command::PluginStage { source, sha256, name } => {
+            let (source, pinned) = (parsed(&source)?, digest(sha256)?);
+            shelf.stage(&source, pinned, name).await.map(|staged| shown(&staged))
+        }
+        Command::PluginUpdate { name, activate, accept } => {
+            let (source, pinned) = shelf.source_of(&name).await?;
+            match shelf.stage(&source, pinned, Some(name)).await {
+                Ok(staged) if activate && staged.stage != Stage::Active => {
+                    plugins.activate(&[target(&staged.version)], accept).await.map(|switched| json!(switched))
+                }
+                staged => staged.map(|staged| shown(&staged)),
             }
+        }
+        Command::PluginAdd { sources, sha256, name, accept } => {
+            if (name.is_some() || sha256.is_some()) && sources.len() > 1 {
+                return Err(ControlError::Invalid(
+                    "one name or digest cannot be that of several components".to_owned(),
+                ));
+            }
+            let pinned = digest(sha256)?;
+            let sources: Vec<_> = sources.iter().map(|source| parsed(source)).collect::<Result<_, _>>()?;
             let mut targets = Vec::new();
-            for file in &files {
-                match stage(plugins, file, name.clone()).await {
+            for source in &sources {
+                match shelf.stage(source, pinned, name.clone()).await {
                     Ok(staged) => targets.push(target(&staged.version)),
                     Err(error) => return outcome(Err(error)),
                 }
@@ -45,6 +73,11 @@ pub(super) async fn execute(plugins: &Plugins, command: Command) -> Result<Value
                 targets.into_iter().map(|PluginTarget { name, version }| Target { name, version }).collect();
             plugins.activate(&targets, accept).await.map(|switched| json!(switched))
         }
+        Command::PluginCanary { targets, share, tenants, bounds, accept } => {
+            let wish = wish(principals, targets, share, tenants, bounds).await?;
+            plugins.begin_canary(wish, accept).await.map(|switched| json!(switched))
+        }
+        Command::PluginPromote { names } => plugins.promote(&names).await.map(|switched| json!(switched)),
         Command::PluginRollback { names } => plugins.rollback(&names).await.map(|switched| json!(switched)),
         Command::PluginRemove { name, version: None } => plugins.remove(&name).await.map(|switched| json!(switched)),
         Command::PluginRemove { name, version: Some(version) } => {
@@ -57,6 +90,31 @@ pub(super) async fn execute(plugins: &Plugins, command: Command) -> Result<Value
     outcome(done)
 }
 
+/// Who is to get a version, with the ids of the tenants. One that nobody was ever of begins to exist with that, as one does that the
+/// configuration names.
+async fn wish(
+    principals: &Principals,
+    targets: Vec<PluginTarget>,
+    share: Option<u16>,
+    names: Vec<String>,
+    bounds: BoundsGiven,
+) -> Result<CanaryWish, ControlError> {
+    let [PluginTarget { name, version }] = <[PluginTarget; 1]>::try_from(targets).map_err(|targets| {
+        let names: Vec<_> = targets.iter().map(|target| target.name.as_str()).collect();
+        ControlError::Invalid(format!(
+            "a canary is of one plugin, and a set ({}) is switched as a whole: begin one canary after the other",
+            names.join(", ")
+        ))
+    })?;
+    let mut tenants = Vec::new();
+    for name in names {
+        let id = principals.tenant(&name).await?.to_string();
+        tenants.push(Tenant { name, id });
+    }
+    let tenants = (!tenants.is_empty()).then_some(tenants);
+    Ok(CanaryWish { target: Target { name, version }, share, tenants, bounds })
+}
+
 fn outcome(done: Result<Value, Error>) -> Result<Value, ControlError> {
     match done {
         Err(Error::Refused(errors)) => {
@@ -64,20 +122,46 @@ fn outcome(done: Result<Value, Error>) -> Result<Value, ControlError> {
                 errors.iter().map(|error| json!({ "plugin": error.plugin, "problems": error.problems })).collect();
             Ok(json!({ "done": false, "refused": refused }))
         }
-        Err(error) => Err(match error {
-            Error::NotFound(text) => ControlError::NotFound(text),
-            Error::Invalid(text) => ControlError::Invalid(text),
-            Error::Store(error) => ControlError::from(error),
-            error => ControlError::Failed(error.to_string()),
-        }),
-        Ok(value) => Ok(value),
+        done => done.map_err(failed),
     }
 }
 
-async fn stage(plugins: &Plugins, file: &Path, name: Option<String>) -> Result<Staged, Error> {
-    let file = file.to_owned();
-    let read = tokio::task::spawn_blocking(move || Candidate::of_file(&file, name)).await;
-    plugins.stage(read.map_err(|error| Error::Files(std::io::Error::other(error)))??).await
+fn failed(error: Error) -> ControlError {
+    match error {
+        Error::NotFound(text) => ControlError::NotFound(text),
+        Error::Invalid(text) => ControlError::Invalid(text),
+        Error::Store(error) => ControlError::from(error),
+        error => ControlError::Failed(error.to_string()),
+    }
+}
+
+impl Shelf {
+    async fn stage(&self, source: &Source, pinned: Option<Digest>, name: Option<String>) -> Result<Staged, Error> {
+        let verified = self.intake.take(source, pinned).await.map_err(|error| {
+            let plugin = name.clone().unwrap_or_else(|| source.to_string());
+            Error::Refused(vec![LoadError { plugin, problems: vec![error.to_string()] }])
+        })?;
+        self.plugins.stage(verified.candidate(name)).await
+    }
+
+    /// Where a plugin comes from: as the configuration says, else as its newest version came.
+    async fn source_of(&self, name: &str) -> Result<(Source, Option<Digest>), ControlError> {
+        if let Some(configured) = self.intake.configured(name) {
+            return Ok(configured.clone());
+        }
+        let versions = self.plugins.versions(name).await.map_err(failed)?;
+        let source = versions.first().map(|version| version.source.clone()).unwrap_or_default();
+        Ok((parsed(&source)?.unpinned(), None))
+    }
+}
+
+fn parsed(source: &str) -> Result<Source, ControlError> {
+    source.parse().map_err(|error: SourceError| ControlError::Invalid(error.to_string()))
+}
+
+fn digest(text: Option<String>) -> Result<Option<Digest>, ControlError> {
+    let parse = |text: String| Digest::try_from(text.strip_prefix("sha256:").unwrap_or(&text).to_owned());
+    text.map(parse).transpose().map_err(|wrong| ControlError::Invalid(format!("sha256: {wrong}")))
 }
 
 fn target(version: &PluginVersion) -> Target {

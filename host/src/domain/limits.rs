@@ -52,3 +52,14 @@ pub struct CallLimits {
     pub cancel_grace_ms: u64,
     pub epoch_tick_ms: u64,
 }
+
+/// `[compile]`: for one component, before it is machine code.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CompileLimits {
+    /// What the compiler may take.
+    pub memory_bytes: u64,
+    /// Processor time, over all its threads.
+    pub cpu_ms: u64,
+    /// Over all modules of a component.
+    pub functions_max: u32,
+}

@@ -3,12 +3,16 @@
 //! Owns the vocabulary that every other module shares. Must not read a clock, draw randomness, do I/O or know any wire or
 //! storage format: only `std` is imported here. Invariant: [`lifecycle::step`] is the only way a task changes.
 
+pub mod address;
 pub mod call;
 pub mod lifecycle;
 pub mod limits;
 pub mod offer;
 pub mod requestor;
+pub mod rights;
+pub mod route;
 pub mod task;
+pub mod timestamp;
 pub mod tool;
 pub mod uri_template;
 

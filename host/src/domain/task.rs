@@ -1,7 +1,9 @@
 //! The task record: everything that outlives a run.
 
 use super::call::{Answer, CallError, ClientFeatures, InputRequest, LogLevel};
+use super::offer::{Completion, PromptOutput};
 use super::requestor::{Requestor, random_id};
+use super::tool::{ResourceContents, ToolOutput};
 use super::{Json, UnixMs, read_hex, write_hex};
 
 use std::fmt;
@@ -73,6 +75,66 @@ pub struct PluginVersion {
     pub digest: [u8; 32],
 }
 
+/// What a task does. What it does that with (arguments, a URI) is stored beside the record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// It calls the tool of this name, as clients know it.
+    Tool(String),
+    /// It reads a resource.
+    Resource,
+    /// It fills in a prompt.
+    Prompt,
+    /// It completes an argument.
+    Completion,
+    /// Nothing any more: the host itself answered at once.
+    Answered,
+}
+
+impl Work {
+    /// A name for people; no two tools share it with anything else.
+    pub fn label(&self) -> &str {
+        match self {
+            Self::Tool(name) => name,
+            Self::Resource => "(resource)",
+            Self::Prompt => "(prompt)",
+            Self::Completion => "(completion)",
+            Self::Answered => "(answer)",
+        }
+    }
+
+    /// The tool, for a call of one.
+    pub fn tool(&self) -> Option<&str> {
+        match self {
+            Self::Tool(name) => Some(name),
+            Self::Resource | Self::Prompt | Self::Completion | Self::Answered => None,
+        }
+    }
+}
+
+/// What a task came to, each kind of work in its own way.
+#[derive(Clone, Debug, PartialEq)]
+pub enum TaskOutput {
+    Tool(ToolOutput),
+    Contents(Vec<ResourceContents>),
+    Prompt(PromptOutput),
+    Completion(Completion),
+    /// A result of the host's own, as it was given.
+    Answer(Json),
+}
+
+impl TaskOutput {
+    /// Whether a tool reports a failure of its own.
+    pub fn is_error(&self) -> bool {
+        matches!(self, Self::Tool(output) if output.is_error)
+    }
+}
+
+impl From<ToolOutput> for TaskOutput {
+    fn from(output: ToolOutput) -> Self {
+        Self::Tool(output)
+    }
+}
+
 /// Where a task that is not over stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Active {
@@ -99,7 +161,7 @@ pub enum Phase {
 /// How a task ended. What clients call `failed` depends on their era, so it is not stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The tool ran; its output is stored beside the record.
+    /// The work was done; its output is stored beside the record.
     Output { is_error: bool },
     /// The call broke.
     Error(CallError),
@@ -130,12 +192,13 @@ pub struct Task {
     pub requestor: Requestor,
     /// Grows by one with each commit.
     pub revision: u64,
-    pub tool: String,
+    pub work: Work,
+    /// Whose code runs. Of several plugins that may have a resource, the one that is asked first; of none, where there is no run.
     pub plugin: PluginVersion,
     /// The engine that compiled the plugin, for replays.
     pub engine_hash: u64,
     pub origin: Origin,
-    /// SHA-256 of the arguments as they arrived; the arguments are stored beside the record.
+    /// SHA-256 of the arguments, as they are stored beside the record.
     pub arguments_digest: [u8; 32],
     pub created_at: UnixMs,
     /// Never goes back.

@@ -8,7 +8,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::domain::UnixMs;
+use super::entry::Entry;
 use crate::store::{self, RowKind, RowState, RowStore};
 
 /// Rows that are read at once.
@@ -17,6 +17,7 @@ const PAGE_ROWS: usize = 1_000;
 const SEPARATOR: u8 = 0;
 const VERSION: u8 = b'v';
 const ACCEPTED: u8 = b't';
+const CANARY_ACCEPTED: u8 = b'c';
 
 /// A component's SHA-256.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -58,109 +59,17 @@ impl TryFrom<String> for Digest {
     }
 }
 
-/// Characters of a source that are kept: a row is small, and people have seen enough.
-const SOURCE_CHARS_MAX: usize = 400;
-
-/// What is known of a plugin as such.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Head {
-    pub(super) active: Option<Digest>,
-    /// What `rollback` goes back to.
-    pub(super) previous: Option<Digest>,
-    /// It came by way of the configuration, and goes with its entry there.
-    pub(super) configured: bool,
-    /// Grows with every change of anything below the name.
-    changes: u64,
-}
-
-/// One version.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub(super) struct Version {
-    /// Where the component came from, for people.
-    pub(super) source: String,
-    pub(super) bytes: u64,
-    pub(super) tools: usize,
-    pub(super) staged_at: UnixMs,
-    /// When it passed every check.
-    pub(super) checked_at: Option<UnixMs>,
-    /// When it became active for the last time.
-    pub(super) activated_at: Option<UnixMs>,
-    /// When another version took its place.
-    pub(super) left_at: Option<UnixMs>,
-    /// When its last call had ended.
-    pub(super) retired_at: Option<UnixMs>,
-}
-
-/// Where a version stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Stage {
-    /// Its bytes are here.
-    Staged,
-    /// It passed every check, and may be switched to.
-    Checked,
-    /// New calls go to it.
-    Active,
-    /// Calls that began with it go on.
-    Draining,
-    /// Nothing runs on it any more; it can be switched to.
-    Retired,
-}
-
-/// Everything about one plugin.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Entry {
-    pub(super) head: Head,
-    /// As it was read.
-    head_row: Option<Vec<u8>>,
-    pub(super) versions: BTreeMap<Digest, Version>,
-    /// The accepted definition of each tool, also of those that are gone.
-    pub(super) accepted: BTreeMap<String, Digest>,
-}
-
-impl Version {
-    /// One whose bytes have just come.
-    pub(super) fn staged(source: &str, bytes: u64, now: UnixMs) -> Self {
-        let source = source.chars().filter(|character| !character.is_control()).take(SOURCE_CHARS_MAX).collect();
-        Self { source, bytes, staged_at: now, ..Self::default() }
-    }
-}
-
 impl Entry {
-    pub(super) fn stage(&self, digest: &Digest) -> Option<Stage> {
-        let version = self.versions.get(digest)?;
-        Some(match (self.head.active, version.left_at, version.retired_at, version.checked_at) {
-            (Some(active), ..) if active == *digest => Stage::Active,
-            (_, Some(_), None, _) => Stage::Draining,
-            (_, Some(_), Some(_), _) => Stage::Retired,
-            (.., Some(_)) => Stage::Checked,
-            _ => Stage::Staged,
-        })
-    }
-
-    /// Makes a version the active one, or none; the one before it begins to drain.
-    pub(super) fn activate(&mut self, digest: Option<Digest>, now: UnixMs) {
-        if let Some(before) = self.head.active.filter(|before| Some(*before) != digest) {
-            if let Some(version) = self.versions.get_mut(&before) {
-                version.left_at = Some(now);
-            }
-            self.head.previous = Some(before);
-        }
-        self.head.active = digest;
-        if let Some(version) = digest.and_then(|digest| self.versions.get_mut(&digest)) {
-            (version.activated_at, version.left_at, version.retired_at) = (Some(now), None, None);
-        }
-    }
-
     /// The rows of a plugin of this name, by key.
     fn rows(&self, name: &str) -> Result<BTreeMap<Vec<u8>, Vec<u8>>, store::Error> {
         let mut rows = BTreeMap::from([(name.as_bytes().to_vec(), encode(&self.head)?)]);
         for (digest, version) in &self.versions {
             rows.insert(key(name, VERSION, &digest.0), encode(version)?);
         }
-        for (tool, hash) in &self.accepted {
-            rows.insert(key(name, ACCEPTED, tool.as_bytes()), hash.0.to_vec());
+        for (kind, accepted) in [(ACCEPTED, &self.accepted), (CANARY_ACCEPTED, &self.canary_accepted)] {
+            for (tool, hash) in accepted {
+                rows.insert(key(name, kind, tool.as_bytes()), hash.0.to_vec());
+            }
         }
         Ok(rows)
     }
@@ -178,6 +87,8 @@ fn encode(value: &impl Serialize) -> Result<Vec<u8>, store::Error> {
 #[derive(Debug, Default)]
 pub(super) struct Book {
     entries: BTreeMap<String, Entry>,
+    /// A change was reported as failed: the store may hold it, or one of somebody else, and what runs here may be another version.
+    pub(super) in_doubt: bool,
 }
 
 /// A change that nobody has seen yet: what becomes of each plugin that it touches.
@@ -214,7 +125,7 @@ impl Book {
                 })?;
             }
             if is_last {
-                return Ok(Self { entries });
+                return Ok(Self { entries, in_doubt: false });
             }
         }
     }
@@ -261,8 +172,9 @@ impl Book {
             next.push((name, entry));
         }
         if let Err(error) = store.change_rows(RowKind::Plugin, expected, changes).await {
+            self.in_doubt = true;
             match Self::read(store).await {
-                Ok(again) => *self = again,
+                Ok(again) => *self = Self { in_doubt: true, ..again },
                 Err(again) => {
                     tracing::warn!(error = %again, "the plugins in the store cannot be read again");
                     return Err(error);
@@ -277,6 +189,8 @@ impl Book {
                 return Err(error);
             }
             tracing::warn!(%error, "a change of plugins was reported as failed, but it is in the store");
+            // Whoever made it goes on as if it had not been reported.
+            self.in_doubt = false;
             return Ok(());
         }
         for (name, entry) in next {
@@ -303,9 +217,10 @@ fn take(entries: &mut BTreeMap<String, Entry>, key: &[u8], value: Vec<u8>) -> Op
             let version = serde_json::from_slice(&value).ok()?;
             entry.versions.insert(Digest(digest.try_into().ok()?), version);
         }
-        Some((&ACCEPTED, tool)) => {
+        Some((kind @ (&ACCEPTED | &CANARY_ACCEPTED), tool)) => {
             let hash = Digest(value.as_slice().try_into().ok()?);
-            entry.accepted.insert(std::str::from_utf8(tool).ok()?.to_owned(), hash);
+            let accepted = if *kind == ACCEPTED { &mut entry.accepted } else { &mut entry.canary_accepted };
+            accepted.insert(std::str::from_utf8(tool).ok()?.to_owned(), hash);
         }
         // Of a newer host: it is kept as it is.
         Some(_) => {}
@@ -315,11 +230,14 @@ fn take(entries: &mut BTreeMap<String, Entry>, key: &[u8], value: Vec<u8>) -> Op
 
 #[cfg(test)]
 mod tests {
+    use super::super::Provenance;
+    use super::super::entry::{Stage, Version};
     use super::*;
+    use crate::domain::UnixMs;
     use crate::store::memory::MemoryStore;
 
     fn version(at: UnixMs) -> Version {
-        Version { checked_at: Some(at), ..Version::staged("test", 1, at) }
+        Version { checked_at: Some(at), ..Version::staged(&Provenance::default(), 1, at) }
     }
 
     const A: Digest = Digest([0xa; 32]);

@@ -8,7 +8,7 @@ use super::DrainThen;
 use crate::domain::task::PluginVersion;
 use crate::runtime::ListKind;
 use crate::store;
-use crate::tasks::{PluginHealth, Tasks, Withdrawal};
+use crate::tasks::{PluginHealth, Tally, Tasks, Trial, Verdict, Withdrawal};
 
 /// The task engine of a running host, or the store of one that does not run.
 #[async_trait]
@@ -21,7 +21,7 @@ pub trait Calls: Send + Sync + 'static {
         std::future::pending().await
     }
 
-    /// Tells clients that these lists are different now.
+    /// Tells clients that these lists are different now for some of them. Nothing is said when there are none.
     fn lists_changed(&self, kinds: &[ListKind]);
 
     /// Ends the tasks of a version.
@@ -32,6 +32,22 @@ pub trait Calls: Send + Sync + 'static {
 
     /// Lets everybody at it again.
     fn forgive(&self, version: &PluginVersion);
+
+    /// Watches these versions from now on, and no others.
+    fn watch(&self, trials: Vec<Trial>) {
+        let _ = trials;
+    }
+
+    /// Waits until a watched version passes a bound. Where nobody calls, none ever does.
+    async fn version_failed(&self) -> Verdict {
+        std::future::pending().await
+    }
+
+    /// What was seen of a watched version.
+    fn tally(&self, version: &PluginVersion) -> Option<Tally> {
+        let _ = version;
+        None
+    }
 
     /// After how many faults in a row a requestor is kept from a plugin.
     fn quarantine_after(&self, plugin: &str, faults: u32);
@@ -48,7 +64,9 @@ impl Calls for Tasks {
     }
 
     fn lists_changed(&self, kinds: &[ListKind]) {
-        Tasks::lists_changed(self, kinds);
+        if !kinds.is_empty() {
+            Tasks::lists_changed(self);
+        }
     }
 
     async fn end(&self, version: &PluginVersion, how: DrainThen) {
@@ -65,6 +83,18 @@ impl Calls for Tasks {
 
     fn forgive(&self, version: &PluginVersion) {
         self.forgive_plugin(version);
+    }
+
+    fn watch(&self, trials: Vec<Trial>) {
+        self.watch_versions(trials);
+    }
+
+    async fn version_failed(&self) -> Verdict {
+        Tasks::version_failed(self).await
+    }
+
+    fn tally(&self, version: &PluginVersion) -> Option<Tally> {
+        Tasks::tally(self, version)
     }
 
     fn quarantine_after(&self, plugin: &str, faults: u32) {

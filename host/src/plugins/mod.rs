@@ -6,11 +6,15 @@
 
 mod book;
 mod calls;
+mod canary;
 mod canonical;
 mod definition;
 mod difference;
+mod entry;
+mod moves;
 mod relist;
 mod schema;
+mod settle;
 mod staging;
 mod start;
 mod switch;
@@ -24,21 +28,25 @@ use std::sync::Arc;
 
 use tokio::sync::{Mutex, Notify};
 
-use book::{Book, Entry};
+use book::Book;
+use entry::Entry;
 
 use crate::domain::task::PluginVersion;
-use crate::runtime::{LoadError, LoadedPlugin, PluginSource, Sandbox};
+use crate::runtime::{Canary, LoadError, LoadedPlugin, PluginSource, Sandbox};
 use crate::store::{self, RowStore};
+use crate::tasks::Bounds;
 use crate::tasks::clock::Clock;
 
-pub use book::{Digest, Stage};
+pub use book::Digest;
 pub use calls::Calls;
+pub use canary::{BoundsGiven, CanaryWish};
 pub use difference::{AcceptChanges, Changes, ToolChange};
+pub use entry::{Stage, TakenBack, Tenant};
 pub use schema::{Difference, Direction, compare};
-pub use staging::{Candidate, Staged};
-pub use start::Wanted;
-pub use switch::{Switched, SwitchedPlugin, Target};
-pub use view::{Listed, Unsound, Verified, VersionView};
+pub use staging::{Candidate, Provenance, Staged, Supply};
+pub use start::{Wanted, component};
+pub use switch::{Switched, SwitchedPlugin, Target, Turn};
+pub use view::{CanaryView, Listed, Unsound, Verified, VersionView};
 
 /// Why a command about plugins was not done. Operators may read all of it.
 #[derive(Debug, thiserror::Error)]
@@ -83,6 +91,10 @@ pub struct Policy {
     pub drain_then: DrainThen,
     /// Faults in a row after which a requestor is kept away for a while; 0: never.
     pub quarantine_after: u32,
+    /// When a canary is taken back, unless it was begun with others.
+    pub canary: Bounds,
+    /// How long the same bounds hold for a new version after a switch, in milliseconds; 0: not at all.
+    pub watch_switch_ms: u64,
 }
 
 /// What plugins are made of.
@@ -119,6 +131,8 @@ struct State {
     book: Book,
     /// What is published, in the order that decides about clashes.
     table: Vec<LoadedPlugin>,
+    /// What a part of the requestors gets instead.
+    canaries: Vec<Canary>,
     /// Named by `--plugin`: what runs is no business of the store.
     pinned: HashSet<String>,
     /// Why a plugin that should run does not.
@@ -130,9 +144,15 @@ struct State {
 }
 
 impl State {
-    /// Whether new calls go to this version.
+    /// Whether new calls go to this version, be it for a part of the requestors.
     fn runs(&self, version: &PluginVersion) -> bool {
-        self.table.iter().any(|plugin| plugin.version == *version)
+        self.running(version).is_some()
+    }
+
+    /// A version that new calls go to.
+    fn running(&self, version: &PluginVersion) -> Option<&LoadedPlugin> {
+        let canaries = self.canaries.iter().map(|canary| &canary.plugin);
+        self.table.iter().chain(canaries).find(|plugin| plugin.version == *version)
     }
 
     /// What the store knows of a plugin.

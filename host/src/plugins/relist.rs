@@ -52,12 +52,12 @@ impl Plugins {
     /// What it lists now is wrong, clashes with another plugin or changes what was accepted: the lists stay as they were.
     pub(super) async fn relist(&self, version: &PluginVersion, kinds: &HashSet<ListKind>) -> Result<(), Error> {
         let inner = &self.inner;
-        let is_it = |plugin: &LoadedPlugin| plugin.version == *version;
-        let Some(before) = inner.state.lock().await.table.iter().find(|plugin| is_it(plugin)).cloned() else {
+        let Some(before) = inner.state.lock().await.running(version).cloned() else {
             return Ok(());
         };
         // Resources are asked for at every request: nobody here knows whether their list is the same.
         if kinds.contains(&ListKind::Resources) {
+            inner.sandbox.resources_differ(version);
             inner.calls.lists_changed(&[ListKind::Resources]);
         }
         let now = inner.sandbox.relist(&before).await.map_err(|error| Error::Refused(vec![error]))?;
@@ -65,9 +65,10 @@ impl Plugins {
             return Ok(());
         }
         let mut state = inner.state.lock().await;
-        let mut table = state.table.clone();
+        let (mut table, mut canaries) = (state.table.clone(), state.canaries.clone());
         // A switch may have come between.
-        let Some(place) = table.iter_mut().find(|plugin| is_it(plugin)) else { return Ok(()) };
+        let mut places = table.iter_mut().chain(canaries.iter_mut().map(|canary| &mut canary.plugin));
+        let Some(place) = places.find(|plugin| plugin.version == *version) else { return Ok(()) };
         let mut changes = Changes::between(place, &now);
         changes.tools_removed.clear();
         let mut problems = changes.held_back(inner.policy(&version.name).accept_changes);
@@ -78,18 +79,18 @@ impl Plugins {
             return Err(Error::Refused(vec![LoadError { plugin: version.name.clone(), problems }]));
         }
         *place = now.clone();
-        let clashes = inner.sandbox.clashes(&table);
+        let clashes = inner.sandbox.clashes(&table, &canaries);
         if !clashes.is_empty() {
             return Err(Error::Refused(clashes));
         }
         if !state.pinned.contains(&version.name) && state.book.get(&version.name).is_some() {
             let mut draft = Draft::default();
             let entry = draft.entry(&state.book, &version.name);
-            entry.accepted.extend(hashes(&now).map(|(tool, hash)| (tool, Digest(hash))));
+            entry.accept(&Digest(version.digest), hashes(&now));
             state.book.commit(&*inner.store, draft).await?;
         }
         tracing::info!(plugin.name = version.name, tools = now.tools.len(), "its lists changed");
-        inner.publish(&mut state, table);
+        inner.publish(&mut state, table, canaries);
         Ok(())
     }
 }
@@ -103,14 +104,15 @@ impl Inner {
         if plugin.is_typed() || self.policy(name).accept_changes == AcceptChanges::Anything {
             return Vec::new();
         }
+        let digest = Digest(plugin.version.digest);
         let changed = hashes(plugin).filter(|(tool, hash)| {
-            which(tool) && entry.accepted.get(tool).is_some_and(|accepted| *accepted != Digest(*hash))
+            which(tool) && entry.accepted_for(&digest, tool).is_some_and(|accepted| *accepted != Digest(*hash))
         });
         changed
             .map(|(tool, _)| {
                 format!(
                     "the tool {tool} is not the one that was accepted before: `bulkhead plugin activate {name}@{}` accepts it",
-                    Digest(plugin.version.digest)
+                    digest
                 )
             })
             .collect()

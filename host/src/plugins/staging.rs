@@ -2,14 +2,17 @@
 //!
 //! Invariant: what is refused leaves nothing behind; what passed can be switched to without its source.
 
-use std::path::Path;
 use std::sync::Arc;
 
-use super::book::{Draft, Stage, Version};
+use async_trait::async_trait;
+
+use super::book::Draft;
 use super::difference::Changes;
+use super::entry::{Stage, Version};
 use super::{Digest, Error, Inner, Plugins, State, version};
 use crate::domain::task::PluginVersion;
-use crate::runtime::{LoadError, LoadedPlugin, PluginSource, Source, read_component, wit_file};
+use crate::runtime::policy::Grants;
+use crate::runtime::{LoadError, LoadedPlugin, PluginSource, Sandbox, Source};
 
 /// A component on its way in. Whoever has fetched it has also decided that it may be trusted.
 #[derive(Clone, Debug)]
@@ -20,26 +23,65 @@ pub struct Candidate {
     pub bytes: Arc<[u8]>,
     /// The WIT text that came with it, for descriptions of tools that were made of its functions.
     pub wit: Option<String>,
-    /// Where it came from, for people: a path, an address.
+    pub provenance: Provenance,
+    /// Whether an operator asks for it at this moment. Else it is listed without what is granted to its plugin, until it was
+    /// compared with what was accepted.
+    pub is_attended: bool,
+}
+
+/// Where a component came from, for people and for asking again.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Provenance {
+    /// A path, an address, a reference, as it was asked for.
     pub source: String,
+    /// The same as it was resolved, where that is more exact.
+    pub origin: String,
+    /// Ids of the keys that it had to be signed with, and was.
+    pub signed_by: Vec<String>,
+}
+
+/// Where the component of a plugin comes from that is wanted at the start; somebody above knows.
+#[async_trait]
+pub trait Supply: std::fmt::Debug + Send + Sync {
+    /// For messages, while the plugin has no name.
+    fn label(&self) -> String;
+
+    /// Whether looking costs nothing. All others are asked only for plugins that are not known yet.
+    fn is_local(&self) -> bool;
+
+    /// The component, if it may be trusted. Else why not, in words for the operator.
+    async fn fetch(&self) -> Result<Candidate, String>;
 }
 
 impl Candidate {
-    /// The component in a file.
+    /// What it would be called, and its SHA-256.
+    pub(super) async fn identify(&self, sandbox: &Sandbox, policy: &PluginSource) -> Result<PluginVersion, LoadError> {
+        let source = |name| {
+            let component = Source::Bytes(Arc::clone(&self.bytes));
+            PluginSource { component, name, ..policy.clone() }
+        };
+        match sandbox.identify(source(self.name.clone())).await {
+            Err(_) if self.name.is_none() && self.fallback_name.is_some() => {
+                sandbox.identify(source(self.fallback_name.clone())).await
+            }
+            identified => identified,
+        }
+    }
+
+    /// Keeps the component in the data directory, where it is loaded from.
     ///
     /// # Errors
     ///
-    /// It cannot be read, or is too large.
-    pub fn of_file(path: &Path, name: Option<String>) -> Result<Self, Error> {
-        let label = || name.clone().unwrap_or_else(|| path.display().to_string());
-        let bytes = read_component(path).map_err(|problem| refused(label(), vec![problem]))?;
-        let fallback_name = path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
-        let wit_path = path.with_extension("wit");
-        let wit = wit_file(&wit_path).unwrap_or_else(|problem| {
-            tracing::warn!(file = %wit_path.display(), problem, "the WIT file beside the component is not used");
-            None
+    /// The data directory cannot be written.
+    pub async fn keep(self, sandbox: &Arc<Sandbox>, digest: [u8; 32]) -> std::io::Result<Source> {
+        let sandbox = Arc::clone(sandbox);
+        let kept = tokio::task::spawn_blocking(move || {
+            // Before the component: what is there without it is nothing yet.
+            self.wit.map_or(Ok(()), |wit| sandbox.kept().keep_wit(&digest, wit.as_bytes()))?;
+            sandbox.kept().keep(&digest, &self.bytes)?;
+            Ok(Source::File(sandbox.kept().path(&digest)))
         });
-        Ok(Self { name, fallback_name, bytes: bytes.into(), wit, source: path.display().to_string() })
+        kept.await.unwrap_or_else(|error| Err(std::io::Error::other(error)))
     }
 }
 
@@ -55,10 +97,6 @@ pub struct Staged {
     pub held: Vec<String>,
 }
 
-fn refused(plugin: String, problems: Vec<String>) -> Error {
-    Error::Refused(vec![LoadError { plugin, problems }])
-}
-
 impl Plugins {
     /// Takes a component in as a version of a plugin, and checks it. Calls notice nothing.
     ///
@@ -66,12 +104,14 @@ impl Plugins {
     ///
     /// [`Error::Refused`] with everything that is wrong with it.
     pub async fn stage(&self, candidate: Candidate) -> Result<Staged, Error> {
-        let Candidate { name, fallback_name, bytes, wit, source } = candidate;
-        let version = self.identify(name, fallback_name, &bytes).await?;
+        let version = self.identify(&candidate).await?;
         let digest = Digest(version.digest);
-        let policy = self.inner.policy(&version.name);
-        let is_new = self.note_staged(&version, &bytes, wit, source).await?;
-        let loaded = match self.inner.sandbox.load_kept(&version, &policy.source).await {
+        let granted = &self.inner.policy(&version.name).source;
+        let is_final = candidate.is_attended || granted.grants == Grants::default();
+        let terms =
+            if is_final { granted.clone() } else { PluginSource { grants: Grants::default(), ..granted.clone() } };
+        let is_new = self.note_staged(&version, candidate).await?;
+        let loaded = match self.inner.sandbox.load_kept(&version, &terms).await {
             Ok(loaded) => loaded,
             Err(error) if is_new => {
                 let mut state = self.inner.state.lock().await;
@@ -95,56 +135,48 @@ impl Plugins {
         let entry = state.book.get(&version.name);
         let stage = entry.and_then(|entry| entry.stage(&digest)).unwrap_or(Stage::Checked);
         let held = entry.map(|entry| self.held(&version.name, entry, active, &loaded)).unwrap_or_default();
-        if stage != Stage::Active {
+        if stage != Stage::Active && is_final {
             state.fresh.insert(version.name.clone(), loaded);
         }
         Ok(Staged { version, stage, tools, changes, held })
     }
 
-    async fn identify(
-        &self,
-        name: Option<String>,
-        fallback_name: Option<String>,
-        bytes: &Arc<[u8]>,
-    ) -> Result<PluginVersion, Error> {
-        let source = |name| PluginSource {
-            component: Source::Bytes(Arc::clone(bytes)),
-            name,
-            ..self.inner.otherwise.source.clone()
-        };
-        let identified = match self.inner.sandbox.identify(source(name.clone())).await {
-            Err(_) if name.is_none() && fallback_name.is_some() => {
-                self.inner.sandbox.identify(source(fallback_name)).await
-            }
-            identified => identified,
-        };
+    /// Which version of which plugin a component would be.
+    ///
+    /// # Errors
+    ///
+    /// It is no component, or has no usable name.
+    pub async fn identify(&self, candidate: &Candidate) -> Result<PluginVersion, Error> {
+        let identified = candidate.identify(&self.inner.sandbox, &self.inner.otherwise.source).await;
         identified.map_err(|error| Error::Refused(vec![error]))
     }
 
+    /// What operators see in the list as wrong with a plugin, or with a file that is none yet. Empty: nothing is.
+    pub async fn note_problems(&self, name: &str, problems: Vec<String>) {
+        let mut state = self.inner.state.lock().await;
+        if problems.is_empty() {
+            state.broken.remove(name);
+        } else {
+            state.broken.insert(name.to_owned(), problems);
+        }
+    }
+
     /// Keeps the bytes and says so in the store. Gives whether the version was not there before.
-    async fn note_staged(
-        &self,
-        version: &PluginVersion,
-        bytes: &Arc<[u8]>,
-        wit: Option<String>,
-        source: String,
-    ) -> Result<bool, Error> {
+    async fn note_staged(&self, version: &PluginVersion, candidate: Candidate) -> Result<bool, Error> {
         let inner = &self.inner;
         let mut state = inner.state.lock().await;
-        let (sandbox, kept, digest) = (Arc::clone(&inner.sandbox), Arc::clone(bytes), version.digest);
-        let kept = tokio::task::spawn_blocking(move || {
-            wit.map_or(Ok(()), |wit| sandbox.kept().keep_wit(&digest, wit.as_bytes()))?;
-            sandbox.kept().keep(&digest, &kept)
-        });
-        let kept = kept.await;
-        kept.unwrap_or_else(|error| Err(std::io::Error::other(error)))?;
+        let (size, provenance) = (candidate.bytes.len() as u64, candidate.provenance.clone());
+        candidate.keep(&inner.sandbox, version.digest).await?;
         let mut draft = Draft::default();
         let entry = draft.entry(&state.book, &version.name);
-        if entry.versions.contains_key(&Digest(version.digest)) {
+        if let Some(known) = entry.versions.get_mut(&Digest(version.digest)) {
+            // The same from elsewhere, or signed by now.
+            if known.came(&provenance) {
+                state.book.commit(&*inner.store, draft).await?;
+            }
             return Ok(false);
         }
-        let staged = Version::staged(&source, bytes.len() as u64, inner.clock.now());
-        entry.versions.insert(Digest(version.digest), staged);
+        entry.versions.insert(Digest(version.digest), Version::staged(&provenance, size, inner.clock.now()));
         state.book.commit(&*inner.store, draft).await?;
         Ok(true)
     }
@@ -152,9 +184,13 @@ impl Plugins {
     /// A version that is in the book, ready to be published.
     pub(super) async fn ready(&self, name: &str, digest: Digest) -> Result<LoadedPlugin, Error> {
         let version = version(name, digest);
-        let fresh = self.inner.state.lock().await.fresh.get(name).cloned();
-        if let Some(fresh) = fresh.filter(|fresh| fresh.version == version) {
-            return Ok(fresh);
+        {
+            let state = self.inner.state.lock().await;
+            let fresh = state.fresh.get(name).filter(|fresh| fresh.version == version);
+            // A canary with the lists that it has by now.
+            if let Some(ready) = state.running(&version).or(fresh) {
+                return Ok(ready.clone());
+            }
         }
         let loaded = self.inner.sandbox.load_kept(&version, &self.inner.policy(name).source).await;
         loaded.map_err(|error| Error::Refused(vec![error]))
@@ -172,7 +208,7 @@ impl Inner {
         let digest = Digest(gone.digest);
         let mut draft = Draft::default();
         let entry = draft.entry(&state.book, &gone.name);
-        if entry.head.active == Some(digest) || state.runs(gone) {
+        if entry.head.active == Some(digest) || entry.is_canary(&digest) || state.runs(gone) {
             return Err(Error::Invalid(format!("{digest} is active: switch to another version first")));
         }
         entry.versions.remove(&digest);

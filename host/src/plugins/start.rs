@@ -1,34 +1,41 @@
 //! Which version of each plugin a host begins with.
 //!
 //! The configuration names sources and policies, the store remembers what is active. So a source is read once, when its plugin is
-//! not known yet; from then on versions come by way of commands. `--plugin` is the exception, for one run.
+//! not known yet; from then on versions come by way of commands. `--plugin` is the exception, for one run. So a host whose plugins
+//! are known starts without a network.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 
+use futures::StreamExt as _;
 use futures::future::join_all;
 use tokio::sync::{Mutex, Notify};
 
-use super::book::{Book, Draft, Version};
+use super::book::{Book, Draft};
 use super::definition::hashes;
-use super::{Digest, Error, Inner, Options, Plugins, Policy, State, version};
+use super::entry::{Entry, Version};
+use super::{Digest, Error, Inner, Options, Plugins, Policy, Provenance, State, Supply, version};
 use crate::domain::task::PluginVersion;
-use crate::runtime::{LoadError, LoadedPlugin, PluginSource, Source};
+use crate::runtime::{Canary, LoadError, LoadedPlugin, PluginSource, Sandbox, Source};
 
 /// A plugin that the configuration or a flag names.
 #[derive(Clone, Debug)]
 pub struct Wanted {
-    /// Its component is the file that is named.
+    /// What it is called, granted and limited to; the component comes from `supply`.
     pub policy: Policy,
-    /// This very file, whatever the store remembers, and nothing of it is remembered.
+    pub supply: Arc<dyn Supply>,
+    /// This very component, whatever the store remembers, and nothing of it is remembered.
     pub pinned: bool,
 }
 
+/// Components that are read and hashed at the same time: each is in memory meanwhile.
+const READ_AT_ONCE: usize = 8;
+
 /// Where the version of a plugin comes from.
 enum Origin {
-    /// The file, for this run.
+    /// Its source, for this run.
     Pinned,
-    /// The file, because the store does not know the plugin yet.
+    /// Its source, because the store does not know the plugin yet.
     First,
     /// The store.
     Known(Digest),
@@ -40,9 +47,17 @@ enum Origin {
 struct Plan {
     name: String,
     policy: Policy,
-    /// What the file holds at the moment, if it can be read.
-    file: Option<Digest>,
+    /// What its source holds at the moment, if that was looked at and can be read.
+    found: Option<Found>,
     origin: Origin,
+}
+
+/// A component that was looked at.
+struct Found {
+    digest: Digest,
+    provenance: Provenance,
+    /// For reading it again.
+    supply: Arc<dyn Supply>,
 }
 
 impl Plugins {
@@ -56,15 +71,17 @@ impl Plugins {
     pub async fn start(options: Options, wanted: Vec<Wanted>) -> Result<(Self, Vec<LoadError>), Error> {
         let Options { store, sandbox, calls, clock, otherwise } = options;
         let book = Book::read(&*store).await?;
-        let identified = join_all(wanted.iter().map(|wanted| sandbox.identify(wanted.policy.source.clone()))).await;
         let mut refused = Vec::new();
         let mut plans: Vec<Plan> = Vec::new();
-        for (wanted, file) in wanted.into_iter().zip(identified) {
-            match plan(&book, wanted, file) {
+        let looked = wanted.into_iter().map(|wanted| plan(&sandbox, &book, wanted));
+        let mut looked = futures::stream::iter(looked).buffered(READ_AT_ONCE);
+        while let Some(plan) = looked.next().await {
+            match plan {
                 Ok(plan) => plans.push(plan),
                 Err(error) => refused.push(error),
             }
         }
+        drop(looked);
         let policies: HashMap<_, _> = plans.iter().map(|plan| (plan.name.clone(), plan.policy.clone())).collect();
         for (name, entry) in book.iter().filter(|(name, _)| !policies.contains_key(*name)) {
             if entry.head.configured {
@@ -72,7 +89,7 @@ impl Plugins {
                 continue;
             }
             let origin = entry.head.active.map_or(Origin::Removed, Origin::Known);
-            plans.push(Plan { name: name.clone(), policy: otherwise.clone(), file: None, origin });
+            plans.push(Plan { name: name.clone(), policy: otherwise.clone(), found: None, origin });
         }
         let inner = Inner {
             store,
@@ -98,7 +115,16 @@ impl Plugins {
         }
         let loaded = join_all(plans.iter().map(|plan| self.load(plan))).await;
         let mut state = inner.state.lock().await;
-        let (mut table, mut refused, mut first) = (Vec::<LoadedPlugin>::new(), Vec::new(), HashSet::new());
+        let routed = plans.iter().filter(|plan| matches!(plan.origin, Origin::Known(_)));
+        let routed = routed.map(|plan| self.load_canary(&state.book, &plan.name, &plan.policy.source));
+        let (mut canaries, mut lost) = (Vec::new(), Vec::new());
+        for canary in join_all(routed).await.into_iter().flatten() {
+            match canary {
+                Ok(canary) => canaries.push(canary),
+                Err(error) => lost.push(error),
+            }
+        }
+        let (mut table, mut refused, mut first) = (Vec::<LoadedPlugin>::new(), Vec::new(), HashMap::new());
         for (plan, loaded) in plans.into_iter().zip(loaded) {
             if matches!(plan.origin, Origin::Pinned) {
                 tracing::info!(plugin.name = plan.name, "pinned by --plugin for this run");
@@ -119,14 +145,19 @@ impl Plugins {
                         continue;
                     }
                     if matches!(plan.origin, Origin::First) {
-                        first.insert(plan.name);
+                        first.insert(plan.name, plan.found.map(|found| found.provenance).unwrap_or_default());
                     }
                     table.push(plugin);
                 }
-                Err(error) => refused.push(error),
+                Err(error) => {
+                    refused.push(error);
+                    let came = plan.found.filter(|_| !matches!(plan.origin, Origin::Known(_)));
+                    inner.leave_nothing(&state, &table, came.map(|found| found.digest)).await;
+                }
             }
         }
-        refused.extend(inner.publish(&mut state, table));
+        refused.extend(lost);
+        refused.extend(inner.publish(&mut state, table, canaries));
         for error in &refused {
             state.broken.insert(error.plugin.clone(), error.problems.clone());
         }
@@ -136,39 +167,89 @@ impl Plugins {
         refused
     }
 
+    /// The canary of a plugin, if the store remembers one. Where it cannot run, everybody has the active version.
+    pub(super) async fn load_canary(
+        &self,
+        book: &Book,
+        name: &str,
+        policy: &PluginSource,
+    ) -> Option<Result<Canary, LoadError>> {
+        let row = book.get(name)?.head.canary.as_ref()?;
+        let source = PluginSource { name: Some(name.to_owned()), ..policy.clone() };
+        let loaded = self.inner.sandbox.load_kept(&version(name, row.version), &source).await;
+        let say = |problem: &String| format!("the canary does not run: {problem}");
+        let refuse =
+            |problems: &[String]| LoadError { plugin: name.to_owned(), problems: problems.iter().map(say).collect() };
+        Some(match loaded {
+            Ok(plugin) => match self.inner.not_accepted(book, &plugin, |_| true) {
+                changed if changed.is_empty() => Ok(Canary { plugin, route: row.route(name) }),
+                changed => Err(refuse(&changed)),
+            },
+            Err(error) => Err(refuse(&error.problems)),
+        })
+    }
+
     async fn load(&self, plan: &Plan) -> Result<LoadedPlugin, LoadError> {
         let sandbox = &self.inner.sandbox;
         // The name is settled: two ways to it must not give two names.
         let source = PluginSource { name: Some(plan.name.clone()), ..plan.policy.source.clone() };
-        let Origin::Known(digest) = plan.origin else { return sandbox.load(source).await };
-        match sandbox.load_kept(&version(&plan.name, digest), &source).await {
-            Err(_) if plan.file == Some(digest) => sandbox.load(source).await,
-            loaded => loaded,
+        let digest = match (&plan.origin, &plan.found) {
+            (Origin::Known(digest), _) => digest.0,
+            // It was kept when it was found.
+            (_, Some(found)) => {
+                let component = Source::File(sandbox.kept().path(&found.digest.0));
+                return sandbox.load(PluginSource { component, ..source }).await;
+            }
+            (_, None) => return Err(unreadable(&plan.name, "its component was not read".to_owned())),
+        };
+        let version = version(&plan.name, Digest(digest));
+        match (sandbox.load_kept(&version, &source).await, &plan.found) {
+            // Its kept component may be damaged; its source has it still.
+            (Err(_), Some(found)) if found.digest.0 == digest => {
+                let again = found.supply.fetch().await.map_err(|problem| unreadable(&plan.name, problem))?;
+                let kept = again.keep(sandbox, digest).await;
+                kept.map_err(|error| unreadable(&plan.name, format!("it cannot be kept: {error}")))?;
+                sandbox.load_kept(&version, &source).await
+            }
+            (loaded, _) => loaded,
         }
     }
 }
 
-fn plan(book: &Book, wanted: Wanted, file: Result<PluginVersion, LoadError>) -> Result<Plan, LoadError> {
-    let Wanted { policy, pinned } = wanted;
-    let (name, file) = match (policy.source.name.clone(), file) {
-        (_, Ok(version)) => (version.name, Some(Digest(version.digest))),
-        // Its file may have gone since; the store has what is needed.
-        (Some(name), Err(error)) => match book.get(&name).and_then(|entry| entry.head.active) {
-            Some(_) if !pinned => (name, None),
-            _ => return Err(error),
-        },
-        (None, Err(error)) => return Err(error),
+fn unreadable(plugin: &str, problem: String) -> LoadError {
+    LoadError { plugin: plugin.to_owned(), problems: vec![problem] }
+}
+
+/// Looks at a source, if it has to be looked at, and decides what the plugin begins with.
+async fn plan(sandbox: &Arc<Sandbox>, book: &Book, wanted: Wanted) -> Result<Plan, LoadError> {
+    let Wanted { policy, supply, pinned } = wanted;
+    let named = || policy.source.name.clone().or_else(|| name_of(book, &supply.label()));
+    let known = if pinned { None } else { named().filter(|name| is_known(book, name)) };
+    let looked = match &known {
+        Some(_) if !supply.is_local() => None,
+        _ => Some(look(sandbox, book, &policy, &supply, pinned).await),
+    };
+    let (name, found) = match (looked, known) {
+        (Some(Ok((name, found))), _) => (name, Some(found)),
+        (None, Some(name)) => (name, None),
+        // Its file may have gone since, or is not trusted any more; the store has what is needed.
+        (Some(Err(error)), Some(name)) => {
+            tracing::warn!(plugin.name = name, %error, "the configured source is not looked at");
+            (name, None)
+        }
+        (Some(Err(error)), None) => return Err(error),
+        (None, None) => return Err(unreadable(&supply.label(), "it has no name".to_owned())),
     };
     let head = book.get(&name).map(|entry| &entry.head);
     let origin = match head.map(|head| (head.active, head.previous)) {
         _ if pinned => Origin::Pinned,
         None | Some((None, None)) => Origin::First,
         Some((Some(active), _)) => {
-            if let Some(file) = file.filter(|file| *file != active) {
+            if let Some(found) = found.as_ref().filter(|found| found.digest != active) {
                 tracing::warn!(
                     plugin.name = name,
                     active = %active,
-                    in_file = %file,
+                    in_file = %found.digest,
                     "the configured file is not the active version: `bulkhead plugin add FILE` switches to it"
                 );
             }
@@ -179,31 +260,89 @@ fn plan(book: &Book, wanted: Wanted, file: Result<PluginVersion, LoadError>) -> 
             Origin::Removed
         }
     };
-    Ok(Plan { name, policy, file, origin })
+    Ok(Plan { name, policy, found, origin })
+}
+
+/// The configured plugin that came from there before. What is there now may not say its name, or not be trusted.
+fn name_of(book: &Book, source: &str) -> Option<String> {
+    let came = |entry: &Entry| {
+        let active = entry.head.active.and_then(|active| entry.versions.get(&active));
+        entry.head.configured && active.is_some_and(|version| version.source == source)
+    };
+    book.iter().find(|(_, entry)| came(entry)).map(|(name, _)| name.clone())
+}
+
+/// The component of a plugin as it would be loaded at a first start, in the data directory of the sandbox. For looking only.
+///
+/// # Errors
+///
+/// It cannot be had, or may not be trusted.
+pub async fn component(sandbox: &Arc<Sandbox>, wanted: &Wanted) -> Result<PluginSource, LoadError> {
+    let Wanted { policy, supply, .. } = wanted;
+    let (name, found) = look(sandbox, &Book::default(), policy, supply, true).await?;
+    let component = Source::File(sandbox.kept().path(&found.digest.0));
+    Ok(PluginSource { component, name: Some(name), ..policy.source.clone() })
+}
+
+/// Whether the store remembers a version of it that is or was active.
+fn is_known(book: &Book, name: &str) -> bool {
+    book.get(name).is_some_and(|entry| entry.head.active.or(entry.head.previous).is_some())
+}
+
+/// Reads a component; one that is about to be loaded is kept.
+async fn look(
+    sandbox: &Arc<Sandbox>,
+    book: &Book,
+    policy: &Policy,
+    supply: &Arc<dyn Supply>,
+    pinned: bool,
+) -> Result<(String, Found), LoadError> {
+    let label = policy.source.name.clone().unwrap_or_else(|| supply.label());
+    let candidate = supply.fetch().await.map_err(|problem| unreadable(&label, problem))?;
+    let mut version = candidate.identify(sandbox, &policy.source).await;
+    if let (Err(error), None) = (&mut version, &policy.source.name) {
+        error.plugin = label;
+    }
+    let PluginVersion { name, digest } = version?;
+    let found = Found { digest: Digest(digest), provenance: candidate.provenance.clone(), supply: Arc::clone(supply) };
+    if pinned || !is_known(book, &name) {
+        let kept = candidate.keep(sandbox, digest).await;
+        kept.map_err(|error| unreadable(&name, format!("it cannot be kept in the data directory: {error}")))?;
+    }
+    Ok((name, found))
 }
 
 impl Inner {
+    /// Removes what was kept of a component that was refused, unless something else is made of it.
+    async fn leave_nothing(&self, state: &State, table: &[LoadedPlugin], digest: Option<Digest>) {
+        let in_book = |digest: &Digest| state.book.iter().any(|(_, entry)| entry.versions.contains_key(digest));
+        let runs = |digest: &Digest| table.iter().any(|plugin| plugin.version.digest == digest.0);
+        let Some(digest) = digest.filter(|digest| !in_book(digest) && !runs(digest)) else { return };
+        let sandbox = Arc::clone(&self.sandbox);
+        let removed = tokio::task::spawn_blocking(move || sandbox.remove_kept(&digest.0)).await;
+        if let Err(error) = removed.unwrap_or_else(|error| Err(std::io::Error::other(error))) {
+            tracing::warn!(%error, "a refused component cannot be removed");
+        }
+    }
+
     /// Remembers plugins that came by way of the configuration. What they offer is accepted: the operator named them.
-    async fn note_first(&self, state: &mut State, names: &HashSet<String>) -> Result<(), Error> {
+    async fn note_first(&self, state: &mut State, first: &HashMap<String, Provenance>) -> Result<(), Error> {
+        if first.is_empty() {
+            return Ok(());
+        }
         let now = self.clock.now();
         let mut draft = Draft::default();
-        for plugin in state.table.iter().filter(|plugin| names.contains(&plugin.version.name)) {
+        for plugin in &state.table {
             let name = &plugin.version.name;
+            let Some(provenance) = first.get(name) else { continue };
             let digest = Digest(plugin.version.digest);
             let size = std::fs::metadata(self.sandbox.kept().path(&digest.0)).map_or(0, |file| file.len());
-            let source = match self.policies.get(name).map(|policy| &policy.source.component) {
-                Some(Source::File(path)) => path.display().to_string(),
-                _ => "configuration".to_owned(),
-            };
             let entry = draft.entry(&state.book, name);
-            let version = entry.versions.entry(digest).or_insert_with(|| Version::staged(&source, size, now));
+            let version = entry.versions.entry(digest).or_insert_with(|| Version::staged(provenance, size, now));
             (version.checked_at, version.tools) = (version.checked_at.or(Some(now)), plugin.tools.len());
             entry.head.configured = true;
             entry.activate(Some(digest), now);
-            entry.accepted.extend(hashes(plugin).map(|(tool, hash)| (tool, Digest(hash))));
-        }
-        if names.is_empty() {
-            return Ok(());
+            entry.accept(&digest, hashes(plugin));
         }
         Ok(state.book.commit(&*self.store, draft).await?)
     }

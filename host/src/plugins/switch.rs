@@ -4,11 +4,12 @@ use std::collections::HashMap;
 
 use serde::Serialize;
 
-use super::book::{Draft, Entry, Stage};
 use super::definition::hashes;
 use super::difference::Changes;
+use super::entry::{Entry, Stage};
+use super::moves::{Move, To};
 use super::{Digest, Error, Inner, Plugins, State, find, version};
-use crate::runtime::LoadedPlugin;
+use crate::runtime::{Canary, LoadedPlugin};
 
 /// What to switch to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,14 +34,27 @@ pub struct SwitchedPlugin {
     pub name: String,
     pub from: Option<Digest>,
     pub to: Option<Digest>,
+    pub turn: Turn,
     /// `None`: there was no version before, or it could not be loaded, or there is none now.
     pub changes: Option<Changes>,
 }
 
-/// A plugin with what becomes of it.
-struct Move {
-    name: String,
-    to: Option<LoadedPlugin>,
+/// What a change means for clients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Turn {
+    /// All of them have another version now.
+    Switched,
+    /// All of them have what a part of them had.
+    Promoted,
+    /// A part of them has another version now.
+    CanaryBegun,
+    /// Another part of them has it.
+    CanaryChanged,
+    /// None of them has it any more.
+    CanaryEnded,
+    /// All of them have the version before: the new one failed.
+    TakenBack,
 }
 
 impl Plugins {
@@ -54,22 +68,28 @@ impl Plugins {
     pub async fn activate(&self, targets: &[Target], accept: bool) -> Result<Switched, Error> {
         let mut moves = Vec::new();
         for (target, digest) in targets.iter().zip(self.resolve(targets).await?) {
-            moves.push(Move { name: target.name.clone(), to: Some(self.ready(&target.name, digest).await?) });
+            let to = To::Version(self.ready(&target.name, digest).await?);
+            moves.push(Move { name: target.name.clone(), to });
         }
         self.exchange(moves, accept).await
     }
 
-    /// Goes back to the versions that were active before. No compiler runs.
+    /// Takes the canaries of these plugins back; where one has none, goes back to the version that was active before. No compiler
+    /// runs.
     ///
     /// # Errors
     ///
     /// As [`Self::activate`].
     pub async fn rollback(&self, names: &[String]) -> Result<Switched, Error> {
-        let mut targets = Vec::new();
+        let (mut targets, mut moves) = (Vec::new(), Vec::new());
         {
-            let state = self.inner.state.lock().await;
+            let state = self.settled().await?;
             for name in names {
                 let entry = state.entry(name)?;
+                if entry.head.canary.is_some() {
+                    moves.push(Move { name: name.clone(), to: To::NoCanary { version: None, why: None } });
+                    continue;
+                }
                 let previous = entry
                     .head
                     .previous
@@ -77,7 +97,11 @@ impl Plugins {
                 targets.push(Target { name: name.clone(), version: Some(previous.to_string()) });
             }
         }
-        self.activate(&targets, true).await
+        for (target, digest) in targets.iter().zip(self.resolve(&targets).await?) {
+            let to = To::Version(self.ready(&target.name, digest).await?);
+            moves.push(Move { name: target.name.clone(), to });
+        }
+        self.exchange(moves, true).await
     }
 
     /// Takes a plugin out of the table. Its calls go on, as after a switch; `rollback` and `activate` bring it back.
@@ -87,13 +111,13 @@ impl Plugins {
     /// There is no such plugin, or it is not active.
     pub async fn remove(&self, name: &str) -> Result<Switched, Error> {
         {
-            let state = self.inner.state.lock().await;
+            let state = self.settled().await?;
             let entry = state.entry(name)?;
             if entry.head.active.is_none() {
                 return Err(Error::Invalid(format!("{name} is not active; name a version to remove that")));
             }
         }
-        self.exchange(vec![Move { name: name.to_owned(), to: None }], true).await
+        self.exchange(vec![Move { name: name.to_owned(), to: To::Nothing }], true).await
     }
 
     /// Removes a version that nothing runs on, with its files.
@@ -102,7 +126,7 @@ impl Plugins {
     ///
     /// There is no such version, it is active, or calls of it are left.
     pub async fn remove_version(&self, name: &str, begins: &str) -> Result<Digest, Error> {
-        let mut state = self.inner.state.lock().await;
+        let mut state = self.settled().await?;
         let entry = state.entry(name)?;
         let digest = find(name, entry, begins)?;
         let gone = version(name, digest);
@@ -116,11 +140,11 @@ impl Plugins {
     /// Switches to what was loaded a moment ago.
     #[cfg(test)]
     pub(super) async fn switch_to(&self, name: &str, to: LoadedPlugin) -> Result<Switched, Error> {
-        self.exchange(vec![Move { name: name.to_owned(), to: Some(to) }], false).await
+        self.exchange(vec![Move { name: name.to_owned(), to: To::Version(to) }], false).await
     }
 
-    async fn resolve(&self, targets: &[Target]) -> Result<Vec<Digest>, Error> {
-        let state = self.inner.state.lock().await;
+    pub(super) async fn resolve(&self, targets: &[Target]) -> Result<Vec<Digest>, Error> {
+        let state = self.settled().await?;
         let mut found = HashMap::new();
         let mut digests = Vec::new();
         for Target { name, version } in targets {
@@ -140,56 +164,41 @@ impl Plugins {
     }
 
     /// The one place where the table changes: check, commit, publish, tell.
-    async fn exchange(&self, moves: Vec<Move>, accept: bool) -> Result<Switched, Error> {
+    pub(super) async fn exchange(&self, moves: Vec<Move>, accept: bool) -> Result<Switched, Error> {
         let inner = &self.inner;
-        let mut state = inner.state.lock().await;
-        if let Some(pinned) = moves.iter().find(|one| state.pinned.contains(&one.name)) {
-            return Err(Error::Invalid(format!(
-                "{} is pinned by --plugin for this run: start the host without it to switch",
-                pinned.name
-            )));
-        }
+        let mut state = self.settled().await?;
         let mut switched = Switched { done: false, plugins: Vec::new(), held: Vec::new() };
-        let mut table = state.table.clone();
+        let (mut table, mut canaries) = (state.table.clone(), state.canaries.clone());
         for one in &moves {
-            let at = table.iter().position(|plugin| plugin.version.name == one.name);
-            let active = at.and_then(|at| table.get(at)).cloned();
-            let entry = state.entry(&one.name)?;
-            if let Some(to) = &one.to {
-                // It may have been removed while it was loaded.
-                let digest = Digest(to.version.digest);
-                if !entry.versions.contains_key(&digest) {
-                    return Err(Error::NotFound(format!(
-                        "{digest} of {} was removed meanwhile: add it again",
-                        one.name
-                    )));
-                }
-                switched.held.extend(self.held(&one.name, entry, active.as_ref(), to));
-            }
-            let changes = active.as_ref().zip(one.to.as_ref()).map(|(from, to)| Changes::between(from, to));
-            let to = one.to.as_ref().map(|to| Digest(to.version.digest));
-            switched.plugins.push(SwitchedPlugin { name: one.name.clone(), from: entry.head.active, to, changes });
-            match (at.and_then(|at| table.get_mut(at)), &one.to, at) {
-                (Some(place), Some(to), _) => *place = to.clone(),
-                (None, Some(to), _) => table.push(to.clone()),
-                (Some(_), None, Some(at)) => drop(table.remove(at)),
-                _ => {}
-            }
+            let (plugin, held) = self.step(&state, one)?;
+            switched.plugins.push(plugin);
+            switched.held.extend(held);
+            one.apply(&mut table, &mut canaries);
         }
         if !switched.held.is_empty() && !accept {
             return Ok(switched);
         }
-        let clashes = inner.sandbox.clashes(&table);
+        let clashes = inner.sandbox.clashes(&table, &canaries);
         if !clashes.is_empty() {
             return Err(Error::Refused(clashes));
         }
-        self.commit(&mut state, &moves).await?;
-        inner.publish(&mut state, table);
+        if let Err(error) = self.commit(&mut state, &moves).await {
+            // Whether it is in the store after all is looked at soon.
+            inner.drains.notify_one();
+            return Err(error);
+        }
+        inner.publish(&mut state, table, canaries);
         for one in &moves {
             state.broken.remove(&one.name);
-            if let Some(to) = &one.to {
+            if let Some(to) = one.to.loaded() {
                 state.fresh.retain(|_, fresh| fresh.version != to.version);
                 state.ended.remove(&to.version);
+            }
+        }
+        for (one, plugin) in moves.iter().zip(&switched.plugins) {
+            // Whoever goes on with a version goes on with what is known of it.
+            let is_fresh = matches!(plugin.turn, Turn::Switched | Turn::CanaryBegun | Turn::TakenBack);
+            if let Some(to) = one.to.loaded().filter(|_| is_fresh) {
                 inner.calls.forgive(&to.version);
             }
         }
@@ -197,25 +206,6 @@ impl Plugins {
         inner.drains.notify_one();
         switched.done = true;
         Ok(switched)
-    }
-
-    /// From here on a host that starts has the new versions.
-    async fn commit(&self, state: &mut State, moves: &[Move]) -> Result<(), Error> {
-        let now = self.inner.clock.now();
-        let mut draft = Draft::default();
-        for one in moves {
-            let entry = draft.entry(&state.book, &one.name);
-            entry.activate(one.to.as_ref().map(|to| Digest(to.version.digest)), now);
-            if let Some(to) = &one.to {
-                entry.accepted.extend(hashes(to).map(|(tool, hash)| (tool, Digest(hash))));
-            }
-        }
-        state.book.commit(&*self.inner.store, draft).await?;
-        for one in moves {
-            let to = one.to.as_ref().map_or("none".to_owned(), |to| Digest(to.version.digest).to_string());
-            tracing::info!(plugin.name = one.name, plugin.version = to, "switched");
-        }
-        Ok(())
     }
 
     /// What of a switch needs the operator's word. A version that was active before has it.
@@ -228,6 +218,12 @@ impl Plugins {
     ) -> Vec<String> {
         let digest = Digest(to.version.digest);
         if entry.versions.get(&digest).is_some_and(|version| version.activated_at.is_some()) {
+            return Vec::new();
+        }
+        // So does a canary, as it was begun.
+        if entry.is_canary(&digest)
+            && hashes(to).all(|(tool, hash)| entry.accepted_for(&digest, &tool) == Some(&Digest(hash)))
+        {
             return Vec::new();
         }
         let policy = self.inner.policy(name).accept_changes;
@@ -248,13 +244,18 @@ impl Plugins {
 }
 
 impl Inner {
-    /// Exchanges the catalog and tells clients of the lists that differ.
-    pub(super) fn publish(&self, state: &mut State, table: Vec<LoadedPlugin>) -> Vec<crate::runtime::LoadError> {
-        let (lists, refused) = self.sandbox.publish(table.clone());
-        let is_out = |plugin: &LoadedPlugin| refused.iter().any(|error| error.plugin == plugin.version.name);
-        state.table = table.into_iter().filter(|plugin| !is_out(plugin)).collect();
-        self.calls.lists_changed(&lists);
-        refused
+    /// Exchanges the catalog, tells clients of the lists that differ, and watches the canaries.
+    pub(super) fn publish(
+        &self,
+        state: &mut State,
+        table: Vec<LoadedPlugin>,
+        canaries: Vec<Canary>,
+    ) -> Vec<crate::runtime::LoadError> {
+        let published = self.sandbox.publish_with(table, canaries);
+        (state.table, state.canaries) = (published.plugins, published.canaries);
+        self.calls.lists_changed(&published.lists);
+        self.watch(state);
+        published.refused
     }
 }
 

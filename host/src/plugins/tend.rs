@@ -3,9 +3,11 @@
 //! Invariant: a version's files stay as long as a task that is not over belongs to it.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::book::{Draft, Entry, Stage};
+use super::book::Draft;
+use super::entry::{Entry, Stage};
 use super::{Digest, DrainThen, Error, Inner, Plugins, State, version};
 use crate::domain::UnixMs;
 use crate::domain::task::PluginVersion;
@@ -20,12 +22,15 @@ const RETIRED_KEPT: usize = 8;
 const RETIRED_KEPT_MS: UnixMs = 3_600_000;
 
 impl Plugins {
-    /// Looks after versions that drain and lists that change, until dropped.
+    /// Looks after versions that drain, lists that change and canaries that fail, until dropped.
     pub async fn tend(&self) {
-        tokio::join!(self.tend_versions(), self.tend_lists());
+        tokio::join!(self.tend_versions(), self.tend_lists(), self.tend_canaries());
     }
 
     async fn tend_versions(&self) {
+        if let Err(error) = self.clear_out().await {
+            tracing::warn!(%error, "components that nobody uses any more cannot be removed");
+        }
         loop {
             let drains = match self.look().await {
                 Ok(drains) => drains,
@@ -41,11 +46,26 @@ impl Plugins {
         }
     }
 
+    /// Removes the files of components that are no version of anything: of earlier runs with `--plugin`, or of a host that was killed
+    /// while it took them in.
+    pub(super) async fn clear_out(&self) -> Result<(), Error> {
+        let inner = Arc::clone(&self.inner);
+        let state = inner.state.lock().await;
+        let mut used: HashSet<_> = inner.calls.tasks().await?.into_keys().map(|version| version.digest).collect();
+        used.extend(state.table.iter().map(|plugin| plugin.version.digest));
+        used.extend(state.book.iter().flat_map(|(_, entry)| entry.versions.keys()).map(|digest| digest.0));
+        drop(state);
+        // Whatever comes in meanwhile is young.
+        let sandbox = Arc::clone(&inner.sandbox);
+        let removed = tokio::task::spawn_blocking(move || sandbox.remove_others(used.into_iter())).await;
+        removed.unwrap_or_else(|error| Err(std::io::Error::other(error))).map_err(Error::Files)
+    }
+
     /// Retires what has drained, ends what drains for too long, forgets what is too old. Gives whether anything still drains.
     pub(super) async fn look(&self) -> Result<bool, Error> {
         let inner = &self.inner;
         // Until the end: a switch in between could make a version active again whose calls are ended here.
-        let mut state = inner.state.lock().await;
+        let mut state = self.settled().await?;
         let tasks = inner.calls.tasks().await?;
         let now = inner.clock.now();
         let (mut drains, mut overdue, mut old) = (false, Vec::new(), Vec::new());
@@ -54,7 +74,7 @@ impl Plugins {
             pinned.extend(entry.head.previous.map(|digest| version(name, digest)));
             for (digest, since) in draining(entry) {
                 let version = version(name, digest);
-                // After a conflict the book may know of a switch that was not published here.
+                // Of a plugin that is pinned the book knows another version.
                 if state.runs(&version) {
                     continue;
                 }
@@ -72,6 +92,7 @@ impl Plugins {
             old.extend(too_old(name, entry, now));
         }
         inner.retire(&mut state, &retired, now).await?;
+        inner.watch(&state);
         inner.sandbox.retain(&pinned);
         for (late, how) in overdue {
             if state.ended.insert(late.clone()) {

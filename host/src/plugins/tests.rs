@@ -1,20 +1,23 @@
 //! Switches over a store that fails, with components that are built already.
 
+mod canary;
+
 use std::path::Path;
 use std::sync::Arc;
 
 use super::*;
-use crate::domain::limits::CallLimits;
+use crate::domain::limits::{CallLimits, CompileLimits};
 use crate::runtime::policy::{DirGrant, Grants};
-use crate::runtime::{Executor as _, ListKind, SandboxConfig, Source};
+use crate::runtime::{CompilerMode, Executor as _, ListKind, SandboxConfig, Source};
 use crate::store::memory::MemoryStore;
-use crate::tasks::PluginHealth;
 use crate::tasks::clock::ManualClock;
+use crate::tasks::{PluginHealth, Trial};
 
 /// Nobody calls; what is told is remembered.
 #[derive(Default)]
 struct Silence {
     told: std::sync::Mutex<Vec<Vec<ListKind>>>,
+    watched: std::sync::Mutex<Vec<Trial>>,
 }
 
 #[async_trait::async_trait]
@@ -25,6 +28,10 @@ impl Calls for Silence {
 
     fn lists_changed(&self, kinds: &[ListKind]) {
         self.told.lock().unwrap().push(kinds.to_vec());
+    }
+
+    fn watch(&self, trials: Vec<Trial>) {
+        *self.watched.lock().unwrap() = trials;
     }
 
     async fn end(&self, _: &PluginVersion, _: DrainThen) {}
@@ -67,6 +74,8 @@ fn policy() -> Policy {
         drain_ms: 0,
         drain_then: DrainThen::Wait,
         quarantine_after: 0,
+        canary: Bounds::default(),
+        watch_switch_ms: 0,
     }
 }
 
@@ -87,6 +96,8 @@ async fn start_with(store: &Arc<MemoryStore>, clock: &Arc<ManualClock>, otherwis
     let sandbox = Sandbox::new(SandboxConfig {
         data: Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/tmp/plugins"),
         calls_running_total: 8,
+        compile: CompileLimits { memory_bytes: 2 << 30, cpu_ms: 120_000, functions_max: 200_000 },
+        compiler: CompilerMode::InProcess,
         epoch_tick_ms: 10,
         io: tokio::runtime::Handle::current(),
         environment: |_| None,
@@ -114,7 +125,14 @@ fn text(from: &str, to: &str) -> Option<Candidate> {
     let at = bytes.windows(from.len()).position(|window| window == from.as_bytes()).unwrap();
     bytes[at..at + to.len()].copy_from_slice(to.as_bytes());
     let (name, fallback_name) = (Some("text".to_owned()), None);
-    Some(Candidate { name, fallback_name, bytes: bytes.into(), wit: None, source: "test".into() })
+    Some(Candidate {
+        name,
+        fallback_name,
+        bytes: bytes.into(),
+        wit: None,
+        provenance: Provenance::default(),
+        is_attended: true,
+    })
 }
 
 const SAME: &str = "The texts are the same.";
@@ -135,7 +153,14 @@ fn probe() -> Option<Candidate> {
         return None;
     };
     let name = Some("probe".to_owned());
-    Some(Candidate { name, fallback_name: None, bytes: bytes.into(), wit: None, source: "test".into() })
+    Some(Candidate {
+        name,
+        fallback_name: None,
+        bytes: bytes.into(),
+        wit: None,
+        provenance: Provenance::default(),
+        is_attended: true,
+    })
 }
 
 fn to(digest: [u8; 32]) -> Vec<Target> {
@@ -231,7 +256,8 @@ async fn lists_are_told_only_when_they_differ_and_versions_retire() {
         fallback_name: None,
         bytes: wat::parse_str("(component)").unwrap().into(),
         wit: None,
-        source: "test".into(),
+        provenance: Provenance::default(),
+        is_attended: true,
     };
     assert!(matches!(world.plugins.stage(broken).await, Err(Error::Refused(_))));
     assert_eq!(world.plugins.list().await.unwrap().len(), 1);
@@ -296,4 +322,22 @@ async fn a_plugin_that_says_so_is_listed_again_and_believed_within_what_was_acce
     assert!(again.sandbox.catalog().get("extra").is_none() && again.sandbox.catalog().get("echo").is_some());
     assert!(again.plugins.activate(&targets, false).await.unwrap().done, "the operator's word");
     assert_eq!(again.sandbox.catalog().get("extra").unwrap().tool.description, "Two.");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_came_by_itself_is_listed_without_grants_until_it_is_switched_to() {
+    let Some(probe) = probe() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("tool"), "extra\nOne.").unwrap();
+    let mut granting = policy();
+    let lists = DirGrant { host: folder.path().to_owned(), guest: "/lists".to_owned(), write: false };
+    granting.source.grants.directories.push(lists);
+    let (store, clock) = (Arc::new(MemoryStore::new()), Arc::new(ManualClock::at(1)));
+    let (world, _) = start_with(&store, &clock, granting).await;
+    let unattended = Candidate { is_attended: false, ..probe.clone() };
+    let staged = world.plugins.stage(unattended).await.unwrap();
+    let target = Target { name: "probe".to_owned(), version: None };
+    assert!(world.plugins.activate(&[target], false).await.unwrap().done);
+    assert_eq!(world.plugins.stage(probe).await.unwrap().tools, staged.tools + 1);
+    assert!(world.sandbox.catalog().get("extra").is_some(), "it runs with what it is granted");
 }

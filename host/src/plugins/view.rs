@@ -2,12 +2,12 @@
 
 use serde::Serialize;
 
-use super::book::{Entry, Stage};
 use super::definition::hashes;
+use super::entry::{CanaryRow, Entry, Stage, TakenBack};
 use super::{Digest, Error, Plugins, State, version};
 use crate::domain::UnixMs;
 use crate::runtime::LoadedPlugin;
-use crate::tasks::PluginHealth;
+use crate::tasks::{Bounds, PluginHealth, Tally};
 
 /// One line of `plugin list`.
 #[derive(Clone, Debug, Serialize)]
@@ -29,6 +29,31 @@ pub struct Listed {
     /// Why it does not run.
     pub problems: Vec<String>,
     pub health: PluginHealth,
+    pub canary: Option<CanaryView>,
+    /// What the host took out of service by itself last.
+    pub taken_back: Option<TakenBackView>,
+}
+
+/// A version that a part of the requestors gets.
+#[derive(Clone, Debug, Serialize)]
+pub struct CanaryView {
+    pub version: Digest,
+    /// Of the requestors that are in none of the tenants.
+    pub percent: f64,
+    pub tenants: Vec<String>,
+    pub since: UnixMs,
+    pub bounds: Bounds,
+    /// Within the window of the bounds; `None`: it does not run.
+    pub seen: Option<Tally>,
+    pub health: PluginHealth,
+}
+
+/// A version that the host took out of service by itself.
+#[derive(Clone, Debug, Serialize)]
+pub struct TakenBackView {
+    pub version: Digest,
+    #[serde(flatten)]
+    pub taken_back: TakenBack,
 }
 
 /// One line of `plugin versions`.
@@ -36,13 +61,19 @@ pub struct Listed {
 pub struct VersionView {
     pub version: Digest,
     pub state: Stage,
+    /// As it was asked for.
     pub source: String,
+    /// As it was resolved.
+    pub origin: String,
+    /// Ids of the keys that it had to be signed with, and was.
+    pub signed_by: Vec<String>,
     pub bytes: u64,
     pub tools: usize,
     pub staged_at: UnixMs,
     pub activated_at: Option<UnixMs>,
     pub left_at: Option<UnixMs>,
     pub retired_at: Option<UnixMs>,
+    pub taken_back: Option<TakenBack>,
     pub calls: usize,
     pub tasks: usize,
 }
@@ -118,7 +149,23 @@ impl Plugins {
             tasks: 0,
             problems: state.broken.get(name).cloned().unwrap_or_default(),
             health,
+            canary: entry.and_then(|entry| self.canary(name, entry)),
+            taken_back: entry.and_then(taken_back),
         }
+    }
+
+    fn canary(&self, name: &str, entry: &Entry) -> Option<CanaryView> {
+        let CanaryRow { version: digest, since, share, tenants, bounds } = entry.head.canary.clone()?;
+        let version = version(name, digest);
+        Some(CanaryView {
+            version: digest,
+            percent: f64::from(share) / 100.0,
+            tenants: tenants.into_iter().map(|tenant| tenant.name).collect(),
+            since,
+            bounds,
+            seen: self.inner.calls.tally(&version),
+            health: self.inner.calls.health(&version),
+        })
     }
 
     /// The versions of a plugin, newest first.
@@ -139,12 +186,15 @@ impl Plugins {
                     version: *digest,
                     state: entry.stage(digest)?,
                     source: row.source.clone(),
+                    origin: row.origin.clone(),
+                    signed_by: row.signed_by.clone(),
                     bytes: row.bytes,
                     tools: row.tools,
                     staged_at: row.staged_at,
                     activated_at: row.activated_at,
                     left_at: row.left_at,
                     retired_at: row.retired_at,
+                    taken_back: row.taken_back.clone(),
                     calls: self.inner.sandbox.calls(&version),
                     tasks: tasks.get(&version).copied().unwrap_or_default(),
                 })
@@ -168,7 +218,9 @@ impl Plugins {
             for (name, entry) in state.book.iter().filter(|(name, _)| of_name(name)) {
                 wanted.extend(entry.versions.keys().map(|digest| (name.clone(), *digest)));
             }
-            let unpinned = state.table.iter().filter(|plugin| !state.pinned.contains(&plugin.version.name));
+            let canaries = state.canaries.iter().map(|canary| &canary.plugin);
+            let unpinned =
+                state.table.iter().chain(canaries).filter(|plugin| !state.pinned.contains(&plugin.version.name));
             let problems: Vec<_> = unpinned
                 .filter(|plugin| of_name(&plugin.version.name))
                 .filter_map(|plugin| Some((state.book.get(&plugin.version.name)?, plugin)))
@@ -194,12 +246,19 @@ impl Plugins {
     }
 }
 
+fn taken_back(entry: &Entry) -> Option<TakenBackView> {
+    let versions = entry.versions.iter().filter_map(|(digest, row)| Some((*digest, row.taken_back.clone()?)));
+    let last = versions.max_by_key(|(_, taken_back)| taken_back.at);
+    last.map(|(version, taken_back)| TakenBackView { version, taken_back })
+}
+
 /// Tools that run with another definition than the one that was accepted.
 fn unaccepted(entry: &Entry, plugin: &LoadedPlugin) -> Vec<Unsound> {
-    let other = hashes(plugin).filter(|(tool, hash)| entry.accepted.get(tool) != Some(&Digest(*hash)));
+    let digest = Digest(plugin.version.digest);
+    let other = hashes(plugin).filter(|(tool, hash)| entry.accepted_for(&digest, tool) != Some(&Digest(*hash)));
     let unsound = |(tool, _): (String, [u8; 32])| Unsound {
         name: plugin.version.name.clone(),
-        version: Some(Digest(plugin.version.digest)),
+        version: Some(digest),
         problem: format!("the tool {tool} is not defined as it was accepted"),
     };
     other.map(unsound).collect()

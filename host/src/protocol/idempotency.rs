@@ -3,14 +3,13 @@
 //! A key belongs to its requestor and its tool, and is bound to the arguments; it is kept for as long as the task that was made
 //! under it.
 
-use std::sync::Arc;
-
 use sha2::{Digest, Sha256};
 
 use super::digest::digest;
 use super::error::RpcError;
+use crate::domain::Json;
 use crate::domain::requestor::Requestor;
-use crate::domain::task::Task;
+use crate::domain::task::{Task, Work};
 use crate::tasks::{Once, TaskRequest, Tasks};
 
 const CHARS_MAX: usize = 128;
@@ -33,27 +32,34 @@ pub(crate) async fn once(
     request: TaskRequest,
     key: &str,
 ) -> Result<Task, RpcError> {
-    let alias = alias(&request.call.tool.tool.name, key);
+    let alias = alias(request.job.work().label(), key);
     made_once(tasks, requestor, request, &alias).await?.ok_or_else(RpcError::idempotency_conflict)
 }
 
-/// Makes a task under a name of its requestor's, or finds the one that was made under it. `None`: that was made of another call.
+/// Makes a task under a name of its requestor's, or finds the one that was made under it. `None`: that was made of another request.
 pub(crate) async fn made_once(
     tasks: &Tasks,
     requestor: &Requestor,
     request: TaskRequest,
     alias: &str,
 ) -> Result<Option<Task>, RpcError> {
-    let (tool, arguments) = (Arc::clone(&request.call.tool), request.call.arguments.clone());
+    let (work, arguments) = (request.job.work(), request.job.arguments().clone());
     let made = tasks.create_once(requestor, request, alias).await;
     let Once { task, found } = made.map_err(|error| RpcError::from(&error))?;
-    if found {
-        let before = tasks.arguments(requestor, task.id).await.map_err(|error| RpcError::from(&error))?;
-        if task.tool != tool.tool.name || !same(before.as_str(), arguments.as_str()) {
-            return Ok(None);
-        }
-    }
-    Ok(Some(task))
+    let is_the_same = !found || is_made_of(tasks, requestor, &task, &work, &arguments).await?;
+    Ok(is_the_same.then_some(task))
+}
+
+/// Whether a task does this work with these arguments.
+pub(crate) async fn is_made_of(
+    tasks: &Tasks,
+    requestor: &Requestor,
+    task: &Task,
+    work: &Work,
+    arguments: &Json,
+) -> Result<bool, RpcError> {
+    let before = tasks.arguments(requestor, task.id).await.map_err(|error| RpcError::from(&error))?;
+    Ok(task.work == *work && same(before.as_str(), arguments.as_str()))
 }
 
 /// Names the call among those of its requestor. Keys of two tools are two keys.

@@ -18,7 +18,7 @@ use crate::domain::call::{CallError, ClientFeatures};
 use crate::domain::offer::{Completion, PartialArgument, Reference, Resource, ResourcePage};
 use crate::domain::requestor::Requestor;
 use crate::runtime::{Catalog, Library, Operation, PromptEntry, Returned, TemplateEntry};
-use crate::tasks::{CallNews, Client, PlainCall, PluginRequest};
+use crate::tasks::{Absence, CallNews, Client, PlainCall, PluginRequest};
 
 /// Pages of plugins that one page of the list is looked for on; empty ones end it sooner or later.
 const LOOKED_AT_MAX: usize = 16;
@@ -38,19 +38,19 @@ pub(crate) struct Page<T> {
 pub(crate) struct Asker {
     pub(crate) shared: Arc<Shared>,
     pub(crate) requestor: Requestor,
+    /// What is offered to the requestor, as it was when the request began.
+    pub(crate) catalog: Arc<Catalog>,
 }
 
 impl Asker {
     /// `prompts/list`.
     pub(crate) fn prompts(&self, params: Option<&RawValue>) -> Result<Page<Arc<PromptEntry>>, RpcError> {
-        let catalog = self.shared.tasks.catalog();
-        self.page("prompts/list", params, catalog.prompts(), |entry| &entry.prompt.name)
+        self.page("prompts/list", params, self.catalog.prompts(), |entry| &entry.prompt.name)
     }
 
     /// `resources/templates/list`.
     pub(crate) fn templates(&self, params: Option<&RawValue>) -> Result<Page<Arc<TemplateEntry>>, RpcError> {
-        let catalog = self.shared.tasks.catalog();
-        self.page("resources/templates/list", params, catalog.templates(), |entry| &entry.template.uri_template)
+        self.page("resources/templates/list", params, self.catalog.templates(), |entry| &entry.template.uri_template)
     }
 
     /// A page of a list that is known already and sorted by name.
@@ -87,7 +87,7 @@ impl Asker {
     /// `resources/list`: plugin after plugin, each in pages of its own.
     pub(crate) async fn resources(&self, paged: &Paged) -> Result<Page<Resource>, RpcError> {
         const METHOD: &str = "resources/list";
-        let catalog = self.shared.tasks.catalog();
+        let catalog = &self.catalog;
         let libraries: Vec<_> = catalog.libraries().iter().filter(|library| library.has_resources).collect();
         let (mut at, mut inside) = (0, None);
         let begins = paged.cursor.is_none();
@@ -133,18 +133,15 @@ impl Asker {
 
     /// `completion/complete`.
     pub(crate) async fn complete(&self, wanted: Wanted) -> Result<Completion, RpcError> {
-        let Wanted { library, reference, argument } = wanted;
-        if !library.has_completions {
-            return Ok(Completion::default());
-        }
-        let completed = self.quietly(&library, Operation::Complete { reference, argument }).await?;
+        let Some((library, operation)) = wanted.operation() else { return Ok(Completion::default()) };
+        let completed = self.quietly(&library, operation).await?;
         completed.map_err(|error| RpcError::from(&error))
     }
 
     /// Which plugin has this resource, as far as this requestor may read it.
     pub(crate) async fn owner(&self, uri: &str) -> Result<Option<Arc<Library>>, RpcError> {
         let mut absence = Absence::default();
-        for library in self.shared.tasks.catalog().readers(uri) {
+        for library in self.catalog.readers(uri) {
             let operation = Operation::ReadResource { uri: uri.to_owned() };
             match self.quietly::<Vec<_>>(&library, operation).await? {
                 Ok(_) => return Ok(Some(library)),
@@ -210,32 +207,6 @@ impl Offered {
 #[derive(Serialize)]
 struct Empty {}
 
-/// What is known when one plugin after the other did not have something. One that breaks hides no other one's.
-#[derive(Debug, Default)]
-pub(crate) struct Absence {
-    /// The first one that broke: it may have had it.
-    pub(crate) broke: Option<CallError>,
-}
-
-impl Absence {
-    /// Whether another plugin is to be asked after this answer.
-    pub(crate) fn goes_on(&mut self, error: &CallError) -> bool {
-        match error {
-            CallError::NotFound(_) => true,
-            CallError::Fault { .. } | CallError::Internal { .. } => {
-                self.broke.get_or_insert_with(|| error.clone());
-                true
-            }
-            _ => false,
-        }
-    }
-
-    /// What it comes to when nobody is left: the error of the last one, unless one broke before.
-    pub(crate) fn conclude(self, last: CallError) -> CallError {
-        self.broke.unwrap_or(last)
-    }
-}
-
 /// Reads the params of `prompts/get`: the prompt, and what it is filled in with.
 pub(crate) fn prompt(catalog: &Catalog, params: Option<&RawValue>) -> Result<(Arc<PromptEntry>, Arguments), RpcError> {
     #[derive(Deserialize)]
@@ -277,6 +248,14 @@ pub(crate) struct Wanted {
     library: Arc<Library>,
     reference: Reference,
     argument: PartialArgument,
+}
+
+impl Wanted {
+    /// Who is asked for what. `None`: the plugin has no suggestions.
+    pub(crate) fn operation(self) -> Option<(Arc<Library>, Operation)> {
+        let Self { library, reference, argument } = self;
+        library.has_completions.then_some((library, Operation::Complete { reference, argument }))
+    }
 }
 
 /// Reads the params of `completion/complete`.

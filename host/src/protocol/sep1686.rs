@@ -51,6 +51,25 @@ impl Wish {
         Ok(Self { task_id: members.task_id, ttl: RequestedTtl::AfterEnd(keep_alive_ms) })
     }
 
+    /// What the metadata of a request's params wishes for. Params that are none are for their method to refuse.
+    pub(crate) fn of(params: Option<&RawValue>) -> Result<Option<Self>, RpcError> {
+        #[derive(Default, Deserialize)]
+        struct Params<'a> {
+            #[serde(borrow, default, rename = "_meta")]
+            meta: Option<&'a RawValue>,
+        }
+        #[derive(Default, Deserialize)]
+        struct Meta<'a> {
+            /// See [`TASK`].
+            #[serde(borrow, rename = "modelcontextprotocol.io/task")]
+            task: Option<&'a RawValue>,
+        }
+        let Some(params) = params else { return Ok(None) };
+        let meta = serde_json::from_str::<Params<'_>>(params.get()).unwrap_or_default().meta;
+        let meta = meta.map(|meta| serde_json::from_str::<Meta<'_>>(meta.get()).unwrap_or_default());
+        meta.and_then(|meta| meta.task).map(Self::read).transpose()
+    }
+
     /// The name that the store keeps.
     pub(crate) fn alias(&self) -> String {
         alias(&self.task_id)
@@ -103,6 +122,12 @@ pub(crate) async fn find(tasks: &Tasks, requestor: &Requestor, wire_id: &str) ->
         }
     }
     tasks.named(requestor, &alias(wire_id)).await
+}
+
+/// The same for whoever takes tasks for calls of tools: everything else is not there.
+pub(crate) async fn find_call(tasks: &Tasks, requestor: &Requestor, wire_id: &str) -> Result<Task, tasks::Error> {
+    let task = find(tasks, requestor, wire_id).await?;
+    if task.work.tool().is_some() { Ok(task) } else { Err(tasks::Error::NotFound) }
 }
 
 #[cfg(test)]

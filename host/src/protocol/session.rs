@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -21,16 +22,18 @@ use super::wire::{RelatedTask, level, level_name};
 use crate::domain::call::{ClientFeatures, LogLevel, Question};
 use crate::domain::requestor::{Requestor, RequestorId, TenantId};
 use crate::domain::task::TaskId;
-use crate::runtime::ListKind;
-use crate::tasks::ListGenerations;
+use crate::runtime::{ListGenerations, ListKind};
 
 /// What of a client's name and version is kept.
 const CLIENT_TEXT_CHARS_MAX: usize = 200;
 /// Requests to one client that may wait at once; a client that answers nothing loses the oldest.
 const EXPECTED_MAX: usize = 256;
 
+/// How long `notifications/initialized` may be on its way when a call already asks something.
+const FORGOTTEN_AFTER: Duration = Duration::from_secs(1);
+
 /// The lists that a client can know.
-pub(crate) const LIST_KINDS: [ListKind; 3] = [ListKind::Tools, ListKind::Resources, ListKind::Prompts];
+pub(crate) const LIST_KINDS: [ListKind; 3] = ListKind::ALL;
 
 /// A negotiated revision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -320,6 +323,12 @@ impl Session {
     /// Returns once the client said `notifications/initialized`: nothing is sent on our own before that.
     pub(crate) async fn ready(&self) {
         self.initialized.wait().await;
+    }
+
+    /// Returns once the client may be asked something for a call of its own: it said so, or it seems to have forgotten to.
+    pub(crate) async fn askable(&self) {
+        // Whoever calls a tool without a word is served as well, a little later.
+        let _ = tokio::time::timeout(FORGOTTEN_AFTER, self.ready()).await;
     }
 
     /// A new request to the client: its number, and where its reply will come.

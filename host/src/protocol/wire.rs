@@ -6,6 +6,7 @@
 mod face;
 mod offers;
 mod output;
+mod result;
 mod tool;
 
 use std::borrow::Cow;
@@ -17,17 +18,17 @@ use serde_json::value::RawValue;
 
 use super::error::RpcError;
 use super::sep1686;
-use super::timestamp::iso8601;
 use crate::domain::Json;
 use crate::domain::call::LogLevel;
 use crate::domain::task::{Active, Design, Outcome, Phase, Retention, Task};
-use crate::domain::tool::Meta;
+use crate::domain::timestamp::iso8601;
 
 pub(crate) use face::{OnlyRelated, TaskFace, TaskResult};
 pub(crate) use offers::{
-    Bare, Body, CompletionBody, ContentsBody, PageBody, PromptBody, PromptView, ResourceView, TemplateView,
+    Bare, Body, CompletionBody, ContentsBody, PageBody, PromptBody, PromptView, ResourceView, TemplateView, WithMeta,
 };
 pub(crate) use output::{Blocks, OutputView};
+pub(crate) use result::TaskOutputView;
 pub(crate) use tool::{HintsView, IconView, ToolView};
 
 /// `_meta` of everything that belongs to a task of the core.
@@ -92,7 +93,7 @@ pub(crate) struct MetaView<'a> {
 
 impl<'a> MetaView<'a> {
     /// `None` when there is nothing to say.
-    pub(crate) fn new(meta: &'a Meta, related: Option<&'a RelatedTask>) -> Option<Self> {
+    pub(crate) fn new(meta: &'a [(String, Json)], related: Option<&'a RelatedTask>) -> Option<Self> {
         (related.is_some() || meta.iter().any(|(key, _)| !reserved(key))).then_some(Self { meta, related })
     }
 }

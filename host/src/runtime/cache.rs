@@ -1,13 +1,17 @@
 //! Compiled code on disk.
 //!
-//! Owns the one place where bytes become machine code without the compiler. Invariant: only bytes that this host itself wrote, for
-//! this component and this engine, are ever given to wasmtime; anything else is refused, logged, and compiled anew.
+//! Owns the one place where bytes become machine code. Invariant: only bytes that the compiler has just made for this host, or that
+//! this host itself wrote, for this component and this engine, are ever given to wasmtime; anything else is refused, logged, and
+//! compiled anew.
+//!
+//! Code of other engines (an earlier version of the host, another processor) stays for a while, for whoever goes back.
 
+use std::collections::HashSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
@@ -21,6 +25,12 @@ const KEY_BYTES: usize = 32;
 /// Nobody writes a file for this long.
 const DRAFT_AGE_MAX: Duration = Duration::from_hours(24);
 
+/// How long things are kept that nobody here needs any more, from their last use: code of another engine, and what belongs to no
+/// version of a plugin.
+const UNUSED_AGE_MAX: Duration = Duration::from_hours(30 * 24);
+/// How old the time of the last use may be: reading code should not cost a write each time.
+const USE_NOTED_EVERY: Duration = Duration::from_hours(24);
+
 /// `DATA/cache` with its key.
 #[derive(Debug)]
 pub(super) struct Cache {
@@ -29,15 +39,17 @@ pub(super) struct Cache {
 }
 
 impl Cache {
-    /// Opens the cache of a data directory; makes folder and key where they are missing.
+    /// Opens the cache of a data directory; makes folder and key where they are missing, and removes what nobody uses any more.
     ///
     /// # Errors
     ///
     /// Where the data directory cannot be written.
-    pub(super) fn open(data: &Path) -> io::Result<Self> {
+    pub(super) fn open(data: &Path, engine_hash: u64) -> io::Result<Self> {
         let folder = data.join("cache");
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
         remove_old_drafts(&folder)?;
+        let own = ending(engine_hash);
+        remove_older(&folder, UNUSED_AGE_MAX, |name| name.ends_with(".cwasm") && !name.ends_with(&own))?;
         // Beside the folder, not inside: who can only write cache files cannot sign them.
         let key = key(&data.join("cache.key"), rustix::process::geteuid().as_raw())?;
         Ok(Self { folder, key })
@@ -68,7 +80,10 @@ impl Cache {
             return None;
         }
         match deserialize(engine, code) {
-            Ok(component) => Some(component),
+            Ok(component) => {
+                note_use(&path);
+                Some(component)
+            }
             Err(error) => {
                 tracing::warn!(file = name, error = %error, "cached code does not fit this engine; compiling");
                 None
@@ -76,13 +91,26 @@ impl Cache {
         }
     }
 
-    /// Keeps a compiled component. A failure costs only the next start some time.
-    pub(super) fn store(&self, component: &Component, digest: &[u8; 32], engine_hash: u64) {
+    /// Takes over code that the compiler has just made of a component: keeps it, and makes it ready to run. That it cannot be kept
+    /// costs only the next start some time.
+    ///
+    /// # Errors
+    ///
+    /// It is no code for this engine.
+    pub(super) fn accept(
+        &self,
+        engine: &Engine,
+        code: &[u8],
+        digest: &[u8; 32],
+        engine_hash: u64,
+    ) -> Result<Component, String> {
+        let component =
+            deserialize(engine, code).map_err(|error| format!("its compiled code cannot be used: {error:#}"))?;
         let name = name(digest, engine_hash);
-        let written = component.serialize().map_err(io::Error::other).and_then(|code| self.write(&name, &code));
-        if let Err(error) = written {
+        if let Err(error) = self.write(&name, code) {
             tracing::warn!(file = name, %error, "compiled code is not kept");
         }
+        Ok(component)
     }
 
     /// Removes the compiled code of a component, whichever engine it is for.
@@ -95,6 +123,11 @@ impl Cache {
             }
         }
         Ok(())
+    }
+
+    /// Removes the code of components that are not among these, once nobody has used it for long.
+    pub(super) fn remove_others(&self, digests: &HashSet<String>) -> io::Result<()> {
+        remove_unused(&self.folder, digests)
     }
 
     fn write(&self, name: &str, code: &[u8]) -> io::Result<()> {
@@ -114,7 +147,24 @@ impl Cache {
 
 /// The component's digest and what its code depends on besides.
 fn name(digest: &[u8; 32], engine_hash: u64) -> String {
-    format!("{}-{engine_hash:016x}.cwasm", hex(digest))
+    format!("{}{}", hex(digest), ending(engine_hash))
+}
+
+fn ending(engine_hash: u64) -> String {
+    format!("-{engine_hash:016x}.cwasm")
+}
+
+/// Notes that a file was used, once a day.
+pub(super) fn note_use(path: &Path) {
+    let noted = || {
+        let file = File::open(path)?;
+        match file.metadata()?.modified()?.elapsed() {
+            Ok(age) if age < USE_NOTED_EVERY => Ok(()),
+            _ => file.set_modified(SystemTime::now()),
+        }
+    };
+    // Then it looks older than it is.
+    let _ = noted();
 }
 
 /// Writes a file under a name of its own, then moves it into place: nobody sees half of it.
@@ -138,11 +188,23 @@ pub(super) fn write_new(folder: &Path, name: &str, parts: &[&[u8]]) -> io::Resul
 
 /// Removes what writers left that were killed. Others may be writing in this folder, so what is young stays.
 pub(super) fn remove_old_drafts(folder: &Path) -> io::Result<()> {
+    remove_older(folder, DRAFT_AGE_MAX, |name| name.starts_with('.'))
+}
+
+/// Removes files whose names begin with other digests than these, once nobody has used them for long.
+pub(super) fn remove_unused(folder: &Path, digests: &HashSet<String>) -> io::Result<()> {
+    remove_older(folder, UNUSED_AGE_MAX, |name| {
+        let digest = name.get(..64).filter(|digest| digest.bytes().all(|byte| byte.is_ascii_hexdigit()));
+        digest.is_some_and(|digest| !digests.contains(digest))
+    })
+}
+
+/// Removes files of such names that nobody has written for this long.
+fn remove_older(folder: &Path, age_max: Duration, such: impl Fn(&str) -> bool) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
-        let is_draft = entry.file_name().to_string_lossy().starts_with('.');
         let age = || entry.metadata().ok()?.modified().ok()?.elapsed().ok();
-        if is_draft && age().is_some_and(|age| age > DRAFT_AGE_MAX) {
+        if such(&entry.file_name().to_string_lossy()) && age().is_some_and(|age| age > age_max) {
             // Somebody else may have been quicker.
             let _ = fs::remove_file(entry.path());
         }
@@ -177,11 +239,13 @@ fn key(path: &Path, user: u32) -> io::Result<[u8; KEY_BYTES]> {
 
 #[expect(
     unsafe_code,
-    reason = "the one door for machine code; its only caller has just verified the signature of these very bytes"
+    reason = "the one door for machine code; its callers have just had these very bytes compiled, or verified their signature"
 )]
 fn deserialize(engine: &Engine, code: &[u8]) -> wasmtime::Result<Component> {
-    // SAFETY: the bytes carry a valid HMAC under a key that only this host can read, so they are the unchanged output of
-    // `Component::serialize` in a host of this data directory; they are in memory of our own and cannot change any more.
+    // SAFETY: the bytes are the unchanged output of `Engine::precompile_component`. Either they have just come from it, here or in a
+    // child that runs this very program and whose pipe nobody else holds; or they carry a valid HMAC under a key that only this
+    // host can read, so a host of this data directory wrote them in that way. They are in memory of our own and cannot change any
+    // more.
     unsafe { Component::deserialize(engine, code) }
 }
 
@@ -190,24 +254,21 @@ mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
 
-    fn compiled() -> (Engine, Component) {
+    fn compiled() -> (Engine, Vec<u8>) {
         let engine = Engine::default();
-        let component = Component::from_binary(
-            &engine,
-            &wat::parse_str("(component (core module (func (export \"f\"))))").unwrap(),
-        )
-        .unwrap();
-        (engine, component)
+        let component = wat::parse_str("(component (core module (func (export \"f\"))))").unwrap();
+        let code = engine.precompile_component(&component).unwrap();
+        (engine, code)
     }
 
     #[test]
     fn what_was_stored_is_loaded_and_what_was_changed_is_not() {
         let data = tempfile::tempdir().unwrap();
-        let (engine, component) = compiled();
-        let cache = Cache::open(data.path()).unwrap();
+        let (engine, code) = compiled();
+        let cache = Cache::open(data.path(), 7).unwrap();
         let digest = [1; 32];
         assert!(cache.load(&engine, &digest, 7).is_none());
-        cache.store(&component, &digest, 7);
+        cache.accept(&engine, &code, &digest, 7).unwrap();
         assert!(cache.load(&engine, &digest, 7).is_some());
         assert!(cache.load(&engine, &digest, 8).is_none());
 
@@ -230,7 +291,7 @@ mod tests {
     #[test]
     fn drafts_of_the_dead_are_removed_when_they_are_old() {
         let data = tempfile::tempdir().unwrap();
-        Cache::open(data.path()).unwrap();
+        Cache::open(data.path(), 7).unwrap();
         let folder = data.path().join("cache");
         let names = || {
             let mut names: Vec<_> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
@@ -241,20 +302,48 @@ mod tests {
             let file = File::create(folder.join(name)).unwrap();
             file.set_modified(std::time::SystemTime::now() - age).unwrap();
         }
-        Cache::open(data.path()).unwrap();
+        Cache::open(data.path(), 7).unwrap();
         assert_eq!(names(), [".young", "whole"]);
+    }
+
+    #[test]
+    fn code_of_other_engines_goes_when_nobody_has_used_it_for_long() {
+        let data = tempfile::tempdir().unwrap();
+        let (engine, code) = compiled();
+        let cache = Cache::open(data.path(), 8).unwrap();
+        let path = |digest: u8, hash| data.path().join("cache").join(name(&[digest; 32], hash));
+        let old = SystemTime::now() - UNUSED_AGE_MAX - Duration::from_secs(60);
+        for (digest, hash) in [(1, 7), (1, 8), (2, 8), (3, 8)] {
+            cache.accept(&engine, &code, &[digest; 32], hash).unwrap();
+            if digest != 3 {
+                File::open(path(digest, hash)).unwrap().set_modified(old).unwrap();
+            }
+        }
+        // Whoever still uses it keeps it.
+        assert!(cache.load(&engine, &[2; 32], 8).is_some());
+        Cache::open(data.path(), 7).unwrap();
+        let left = [(1, 7), (1, 8), (2, 8), (3, 8)].map(|(digest, hash)| path(digest, hash).exists());
+        assert_eq!(left, [true, false, true, true]);
+    }
+
+    #[test]
+    fn what_is_no_code_is_neither_run_nor_kept() {
+        let data = tempfile::tempdir().unwrap();
+        let cache = Cache::open(data.path(), 7).unwrap();
+        assert!(cache.accept(&Engine::default(), b"no code", &[1; 32], 7).is_err());
+        assert_eq!(fs::read_dir(data.path().join("cache")).unwrap().count(), 0);
     }
 
     #[test]
     fn files_are_private_and_an_exposed_key_is_replaced() {
         let data = tempfile::tempdir().unwrap();
-        let first = Cache::open(data.path()).unwrap().key;
+        let first = Cache::open(data.path(), 7).unwrap().key;
         let path = data.path().join("cache.key");
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
         assert_eq!(fs::metadata(data.path().join("cache")).unwrap().mode() & 0o777, 0o700);
-        assert_eq!(Cache::open(data.path()).unwrap().key, first);
+        assert_eq!(Cache::open(data.path(), 7).unwrap().key, first);
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
-        assert_ne!(Cache::open(data.path()).unwrap().key, first);
+        assert_ne!(Cache::open(data.path(), 7).unwrap().key, first);
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
     }
 

@@ -1,8 +1,10 @@
-//! What can be called right now: one immutable snapshot, exchanged as a whole.
+//! What can be called right now: one immutable snapshot, exchanged as a whole. Where a version of a plugin is tried with a part of
+//! the requestors there are several, and each requestor has one of them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::ListKind;
 use super::schema::Validator;
 use crate::domain::limits::CallLimits;
 use crate::domain::offer::{Prompt, Resource, ResourceTemplate};
@@ -63,9 +65,40 @@ pub struct Offers {
     pub resources: Vec<Resource>,
 }
 
+/// The number of each list. Another number is another list, also in the catalog of another requestor; the same is the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ListGenerations {
+    pub tools: u64,
+    pub resources: u64,
+    pub prompts: u64,
+}
+
+impl ListGenerations {
+    /// That of one list.
+    pub fn of(&self, kind: ListKind) -> u64 {
+        match kind {
+            ListKind::Tools => self.tools,
+            ListKind::Resources => self.resources,
+            ListKind::Prompts => self.prompts,
+        }
+    }
+
+    fn set(&mut self, kind: ListKind, generation: u64) {
+        let list = match kind {
+            ListKind::Tools => &mut self.tools,
+            ListKind::Resources => &mut self.resources,
+            ListKind::Prompts => &mut self.prompts,
+        };
+        *list = generation;
+    }
+}
+
 /// Everything, tools and prompts in the order of their names.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Catalog {
+    lists: ListGenerations,
+    /// Others may have another one at the same time.
+    for_some: bool,
     tools: Vec<Arc<ToolEntry>>,
     by_name: HashMap<String, usize>,
     /// In the order of the configuration.
@@ -96,6 +129,57 @@ impl Catalog {
         self.prompts.sort_by(|a, b| a.prompt.name.cmp(&b.prompt.name));
         self.templates.sort_by(|a, b| a.template.uri_template.cmp(&b.template.uri_template));
         self
+    }
+
+    /// Says that others may have another catalog at the same time.
+    pub(super) fn for_some(self) -> Self {
+        Self { for_some: true, ..self }
+    }
+
+    /// Whether everybody has this very catalog.
+    pub fn is_for_everybody(&self) -> bool {
+        !self.for_some
+    }
+
+    /// Which lists these are.
+    pub fn lists(&self) -> ListGenerations {
+        self.lists
+    }
+
+    /// Gives each list the number of an equal one, else the next number.
+    pub(super) fn number(&mut self, known: &[Arc<Self>], last: &mut u64) {
+        for kind in ListKind::ALL {
+            let equal = known.iter().find(|other| other.lists_like(self, kind)).map(|other| other.lists.of(kind));
+            let generation = equal.unwrap_or_else(|| {
+                *last += 1;
+                *last
+            });
+            self.lists.set(kind, generation);
+        }
+    }
+
+    /// The same with another number for one list.
+    #[must_use]
+    pub fn renewed(&self, kind: ListKind, generation: u64) -> Self {
+        let mut renewed = self.clone();
+        renewed.lists.set(kind, generation);
+        renewed
+    }
+
+    /// Whether clients see the same list in both. What a plugin with resources lists is known only by asking it, so another version
+    /// of it counts as another list.
+    fn lists_like(&self, other: &Self, kind: ListKind) -> bool {
+        match kind {
+            ListKind::Tools => same(&self.tools, &other.tools, |entry| &entry.tool),
+            ListKind::Prompts => same(&self.prompts, &other.prompts, |entry| &entry.prompt),
+            ListKind::Resources => {
+                let readers = |catalog: &Self| {
+                    let libraries = catalog.libraries.iter().filter(|library| library.has_resources);
+                    libraries.map(|library| library.plugin.clone()).collect::<Vec<_>>()
+                };
+                readers(self) == readers(other) && same(&self.templates, &other.templates, |entry| &entry.template)
+            }
+        }
     }
 
     /// The tool of this name.
@@ -149,6 +233,11 @@ impl Catalog {
         self.libraries.iter().any(|library| library.has_completions)
     }
 
+    /// Whose resource this is, where it was listed when its plugin was loaded: by the host, for nobody in particular.
+    pub fn owner(&self, uri: &str) -> Option<&Arc<Library>> {
+        self.owners.get(uri)
+    }
+
     /// Whether this plugin may list this URI: nobody else listed it first.
     pub fn may_list(&self, library: &Library, uri: &str) -> bool {
         self.owners.get(uri).is_none_or(|owner| owner.plugin == library.plugin)
@@ -167,4 +256,8 @@ impl Catalog {
         let (first, then): (Vec<_>, Vec<_>) = readers.cloned().partition(|library| fits(library));
         first.into_iter().chain(then).collect()
     }
+}
+
+fn same<E, T: PartialEq>(one: &[Arc<E>], other: &[Arc<E>], shown: impl Fn(&E) -> &T) -> bool {
+    one.len() == other.len() && one.iter().zip(other).all(|(a, b)| Arc::ptr_eq(a, b) || shown(a) == shown(b))
 }

@@ -3,6 +3,10 @@
 use std::collections::HashMap;
 
 use super::load::{LoadError, LoadedPlugin};
+use super::published::{Canary, chosen};
+
+/// Canaries at the same time, of as many plugins. Each doubles the number of catalogs that are checked and kept.
+pub(super) const CANARIES_MAX: usize = 4;
 
 /// Takes plugins in order, and leaves out each that offers what an earlier one offers. A name that both say is an error that names
 /// both, never a silent choice.
@@ -31,6 +35,39 @@ pub(super) fn accept(plugins: Vec<LoadedPlugin>) -> (Vec<LoadedPlugin>, Vec<Load
             owners.extend(claims.into_iter().map(|claim| (claim, name.clone())));
             accepted.push(plugin);
         } else {
+            refused.push(LoadError { plugin: name, problems });
+        }
+    }
+    (accepted, refused)
+}
+
+/// Takes canaries in order, and leaves out each that clashes in any combination with the plugins and the canaries before it.
+pub(super) fn accept_canaries(plugins: &[LoadedPlugin], canaries: Vec<Canary>) -> (Vec<Canary>, Vec<LoadError>) {
+    let (mut accepted, mut refused) = (Vec::<Canary>::new(), Vec::new());
+    for canary in canaries {
+        let name = canary.plugin.version.name.clone();
+        let mut problems = Vec::new();
+        if !plugins.iter().any(|plugin| plugin.version.name == name) {
+            problems.push("it has no active version that a canary could stand beside".to_owned());
+        }
+        if accepted.iter().any(|other| other.plugin.version.name == name) {
+            problems.push("it has a canary already".to_owned());
+        }
+        if accepted.len() >= CANARIES_MAX {
+            problems
+                .push(format!("{CANARIES_MAX} plugins have a canary already: promote or roll back one of them first"));
+        }
+        accepted.push(canary);
+        if problems.is_empty() {
+            // Those without the new one were checked before.
+            let new = 1_usize << (accepted.len() - 1);
+            let clashes = (new..new * 2).flat_map(|choice| accept(chosen(plugins, &accepted, choice)).1);
+            problems.extend(clashes.map(|error| error.to_string()));
+            problems.sort_unstable();
+            problems.dedup();
+        }
+        if !problems.is_empty() {
+            accepted.pop();
             refused.push(LoadError { plugin: name, problems });
         }
     }

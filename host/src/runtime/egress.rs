@@ -1,10 +1,9 @@
 //! Outgoing HTTP: the only way from a guest into a network.
 //!
-//! Owns every step of a request: the allow-list, the name resolution, the check of each address, the connection to exactly that
-//! address, TLS, bounded times and sizes. Follows no redirect. Invariant: a request goes to a granted destination or nowhere, and
+//! Owns every step of a request: the allow-list, what each address is checked against, bounded times and sizes; the way to an
+//! address is [`dial`]'s. Follows no redirect. Invariant: a request goes to a granted destination or nowhere, and
 //! carries exactly one `Host`.
 
-use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
@@ -17,15 +16,13 @@ use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
-use rustls::pki_types::ServerName;
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, Sleep, timeout};
-use tokio_rustls::TlsConnector;
 use wasmtime_wasi_http::{Error, RequestOptions, WasiBody, WasiHttpHooks};
 
-use super::policy::{Granted, HttpGrant, normal_host};
+use super::policy::{Granted, HttpGrant};
+use crate::domain::address::normal_host;
+use crate::outward::dial::{self, DialError};
 
 /// Resolving, connecting and shaking hands. Stops a guest from holding sockets to hosts that never answer.
 const CONNECT_MAX: Duration = Duration::from_secs(10);
@@ -150,49 +147,10 @@ async fn connect_to(
     port: u16,
     tls: bool,
 ) -> Result<(Sender, impl Future<Output = Result<(), hyper::Error>> + Send + use<>), Error> {
-    let allowed = resolve(grants, host, port).await?;
-    let stream = connect_first(&allowed).await?;
-    // Small requests go out at once.
-    let _ = stream.set_nodelay(true);
-    let stream: Box<dyn Stream> = if tls {
-        let name = ServerName::try_from(host.to_owned()).map_err(|_| Error::HttpRequestUriInvalid)?;
-        Box::new(TlsConnector::from(tls_config()?).connect(name, stream).await.map_err(Error::Tls)?)
-    } else {
-        Box::new(stream)
-    };
+    let tls = if tls { Some(tls_config()?) } else { None };
+    let may_reach = |address| grants.iter().any(|grant| grant.may_reach(address));
+    let stream = dial::connect(host, port, tls, may_reach).await.map_err(in_wasi_words)?;
     http1::Builder::new().max_buf_size(HEADER_BYTES_MAX).handshake(TokioIo::new(stream)).await.map_err(Error::Hyper)
-}
-
-/// The addresses of a host that its grants may reach. One forbidden address makes none of the others wrong.
-async fn resolve(grants: &[&HttpGrant], host: &str, port: u16) -> Result<Vec<SocketAddr>, Error> {
-    let found: Vec<SocketAddr> = match host.parse::<IpAddr>() {
-        Ok(address) => vec![SocketAddr::new(address, port)],
-        Err(_) => tokio::net::lookup_host((host, port))
-            .await
-            .map_err(|_| Error::DnsError { rcode: None, info_code: None })?
-            .collect(),
-    };
-    if found.is_empty() {
-        return Err(Error::DestinationNotFound);
-    }
-    let allowed: Vec<_> =
-        found.into_iter().filter(|address| grants.iter().any(|grant| grant.may_reach(address.ip()))).collect();
-    if allowed.is_empty() {
-        tracing::warn!(host, "outgoing request refused: the name leads to addresses that are not public");
-        return Err(Error::DestinationIpProhibited);
-    }
-    Ok(allowed)
-}
-
-async fn connect_first(addresses: &[SocketAddr]) -> Result<TcpStream, Error> {
-    let mut last = Error::DestinationUnavailable;
-    for address in addresses {
-        match TcpStream::connect(address).await {
-            Ok(stream) => return Ok(stream),
-            Err(error) => last = Error::Connect(error),
-        }
-    }
-    Err(last)
 }
 
 /// Made at the first request; the roots are those of the browsers.
@@ -201,20 +159,24 @@ fn tls_config() -> Result<Arc<rustls::ClientConfig>, Error> {
     if let Some(config) = CONFIG.get() {
         return Ok(Arc::clone(config));
     }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let roots = rustls::RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
+    #[cfg(not(test))]
+    let further = [];
     #[cfg(test)]
-    let roots = tests::with_own_root(roots);
-    let config = rustls::ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|_| Error::ConfigurationError)?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    Ok(Arc::clone(CONFIG.get_or_init(|| Arc::new(config))))
+    let further = [tests::own_root()];
+    let config = dial::tls_config(&further).map_err(|_| Error::ConfigurationError)?;
+    Ok(Arc::clone(CONFIG.get_or_init(|| config)))
 }
 
-trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+fn in_wasi_words(error: DialError) -> Error {
+    match error {
+        DialError::Name => Error::HttpRequestUriInvalid,
+        DialError::Lookup(_) => Error::DnsError { rcode: None, info_code: None },
+        DialError::NoAddress => Error::DestinationNotFound,
+        DialError::Prohibited => Error::DestinationIpProhibited,
+        DialError::Connect(error) => Error::Connect(error),
+        DialError::Tls(error) => Error::Tls(error),
+    }
+}
 
 /// The task that moves bytes between a connection and its body.
 struct AbortOnDrop(tokio::task::JoinHandle<Result<(), hyper::Error>>);
@@ -291,18 +253,17 @@ mod tests {
     use super::*;
 
     /// The suites have a server of their own.
-    pub(super) fn with_own_root(mut roots: rustls::RootCertStore) -> rustls::RootCertStore {
-        roots.add(include_bytes!("tests/tls/root.der").as_slice().into()).unwrap();
-        roots
+    pub(super) fn own_root() -> rustls::pki_types::CertificateDer<'static> {
+        include_bytes!("tests/tls/root.der").as_slice().into()
     }
 
     #[tokio::test]
     async fn a_public_name_that_resolves_to_loopback_is_refused() {
         let public: HttpGrant = "http://example.com".parse().unwrap();
-        let refused = resolve(&[&public], "localhost", 80).await;
-        assert!(matches!(refused, Err(Error::DestinationIpProhibited)), "{refused:?}");
+        let refused = dial::resolve("localhost", 80, |address| public.may_reach(address)).await;
+        assert!(matches!(refused, Err(DialError::Prohibited)), "{refused:?}");
         let written: HttpGrant = "http://localhost".parse().unwrap();
-        let allowed = resolve(&[&written], "localhost", 80).await.unwrap();
+        let allowed = dial::resolve("localhost", 80, |address| written.may_reach(address)).await.unwrap();
         assert!(allowed.iter().all(|address| address.ip().is_loopback() && address.port() == 80), "{allowed:?}");
     }
 }

@@ -64,9 +64,20 @@ fn config(instances_max: u32, reset_in_place: bool) -> Config {
             .table_keep_resident(TABLE_KEEP_RESIDENT)
             .pagemap_scan(Enabled::Yes);
     }
+    let mut config = of_code();
+    config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool));
+    config
+}
+
+/// An engine without a pool, whose code fits the others.
+pub(super) fn for_compiling() -> wasmtime::Result<Engine> {
+    Engine::new(&of_code())
+}
+
+/// What compiled code depends on.
+fn of_code() -> Config {
     let mut config = Config::new();
     config
-        .allocation_strategy(InstanceAllocationStrategy::Pooling(pool))
         .epoch_interruption(true)
         .cranelift_nan_canonicalization(true)
         .relaxed_simd_deterministic(true)

@@ -3,6 +3,7 @@
 //! Owns `DATA/components`. Must not know which plugin a component belongs to. Invariant: a file that is there is whole: it was
 //! synced before it got its name, and so was its name.
 
+use std::collections::HashSet;
 use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
@@ -10,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
 
-use super::cache::{remove_old_drafts, write_new};
+use super::cache::{note_use, remove_old_drafts, remove_unused, write_new};
 use super::inspect::hex;
 
 /// `DATA/components`.
@@ -41,6 +42,7 @@ impl Kept {
         // One that was cut off or changed is replaced.
         let has_length = fs::metadata(self.path(digest)).is_ok_and(|found| found.len() == bytes.len() as u64);
         if has_length && self.verify(digest).is_ok() {
+            note_use(&self.path(digest));
             return Ok(());
         }
         write_new(&self.folder, &format!("{}.wasm", hex(digest)), &[bytes])?;
@@ -73,6 +75,11 @@ impl Kept {
             return Ok(bytes.len() as u64);
         }
         Err(format!("{} has been changed: expected SHA-256 {}, found {}", path.display(), hex(digest), hex(&found)))
+    }
+
+    /// Removes components that are not among these, once nobody has used them for long.
+    pub(super) fn remove_others(&self, digests: &HashSet<String>) -> io::Result<()> {
+        remove_unused(&self.folder, digests)
     }
 
     /// Removes a component; an absent one is fine.

@@ -213,21 +213,6 @@ pub(super) fn linker(engine: &wasmtime::Engine) -> wasmtime::Result<Linker<Call>
     Ok(linker)
 }
 
-/// Compiles, in words for the plugin's author.
-pub(super) fn compile(engine: &wasmtime::Engine, bytes: &[u8]) -> Result<Component, String> {
-    Component::from_binary(engine, bytes).map_err(|error| {
-        let text = format!("{error:#}");
-        if text.contains("component model async") || text.contains("component-model-async") {
-            return "it needs component-model async, which this host does not offer: build it with synchronous exports"
-                .to_owned();
-        }
-        if text.contains("unexpected end") {
-            return "the file is truncated".to_owned();
-        }
-        format!("it is not a valid component: {}", escaped(&text))
-    })
-}
-
 /// Links a component: every import is there, and what it exports is the world, or functions that can be tools.
 pub(super) fn link(
     linker: &Linker<Call>,

@@ -10,6 +10,7 @@ mod cache;
 mod call;
 pub mod catalog;
 mod clash;
+mod compile;
 mod declared;
 mod egress;
 mod engine;
@@ -46,13 +47,16 @@ use tokio::sync::{mpsc, oneshot};
 use crate::domain::Json;
 use crate::domain::call::{Answer, AskError, CallError, ClientFeatures, InputRequest, LogLevel};
 use crate::domain::limits::CallLimits;
+use crate::domain::route::Route;
 use crate::domain::task::{CallId, PluginVersion};
 
-pub use catalog::{Catalog, Library, PromptEntry, TemplateEntry, ToolEntry};
+pub use catalog::{Catalog, Library, ListGenerations, PromptEntry, TemplateEntry, ToolEntry};
+pub use compile::{COMPILE_ARGUMENT, CompilerMode, compile_main};
 pub use gate::Shared;
 pub use kept::Kept;
 pub use load::{LoadError, LoadedPlugin, PluginSource, Presentation, Source, ToolPolicy, read_component};
 pub use operation::{Operation, Returned};
+pub use published::Canary;
 pub use sandbox::{Sandbox, SandboxConfig, SandboxError};
 pub use typed::wit_file;
 
@@ -147,6 +151,11 @@ pub enum ListKind {
     Prompts,
 }
 
+impl ListKind {
+    /// All of them, in the order in which clients are told of them.
+    pub const ALL: [Self; 3] = [Self::Tools, Self::Resources, Self::Prompts];
+}
+
 /// A call that runs. Dropping it stops the guest at once, wherever it is.
 #[derive(Debug)]
 pub struct Running {
@@ -183,13 +192,25 @@ pub enum StartError {
 
 /// Starts calls. The real one is [`sandbox::Sandbox`]; tests of the task engine script their own.
 pub trait Executor: Send + Sync + 'static {
-    /// What is offered at this moment; a caller keeps one snapshot from begin to end.
+    /// What is offered at this moment to whoever is in no canary; a caller keeps one snapshot from begin to end.
     fn catalog(&self) -> Arc<Catalog>;
+
+    /// What is offered at this moment to somebody who takes part in these routes. Who that is, only the caller knows.
+    fn catalog_for(&self, takes_part: &dyn Fn(&Route) -> bool) -> Arc<Catalog> {
+        let _ = takes_part;
+        self.catalog()
+    }
 
     /// A tool as a version offers it that may not be offered any more, made ready if need be; `name` has the prefix in front.
     /// `None`: this version cannot run here any more, or has no such tool.
     fn tool<'a>(&'a self, version: &'a PluginVersion, name: &'a str) -> BoxFuture<'a, Option<Arc<ToolEntry>>> {
         let offered = self.catalog().get(name).filter(|entry| entry.plugin == *version).cloned();
+        Box::pin(std::future::ready(offered))
+    }
+
+    /// What a version is for everything that is no call of a tool, made ready if need be. `None`: it cannot run here any more.
+    fn library<'a>(&'a self, version: &'a PluginVersion) -> BoxFuture<'a, Option<Arc<Library>>> {
+        let offered = self.catalog().libraries().iter().find(|library| library.plugin == *version).cloned();
         Box::pin(std::future::ready(offered))
     }
 

@@ -3,6 +3,7 @@
 use super::limits::URI_BYTES_MAX;
 use crate::domain::Json;
 use crate::domain::offer::{Completion, PartialArgument, PromptOutput, Reference, ResourcePage};
+use crate::domain::task::TaskOutput;
 use crate::domain::tool::{ResourceContents, ToolOutput};
 
 /// One request to a plugin, in the plugin's own names: without the configured prefix.
@@ -88,3 +89,18 @@ kinds!(
     Prompt(PromptOutput),
     Completion(Completion)
 );
+
+/// A page of a list is nothing that a task comes to.
+impl TryFrom<Returned> for TaskOutput {
+    type Error = Returned;
+
+    fn try_from(returned: Returned) -> Result<Self, Returned> {
+        match returned {
+            Returned::Tool(output) => Ok(Self::Tool(output)),
+            Returned::Contents(contents) => Ok(Self::Contents(contents)),
+            Returned::Prompt(output) => Ok(Self::Prompt(output)),
+            Returned::Completion(completion) => Ok(Self::Completion(completion)),
+            Returned::Resources(_) => Err(returned),
+        }
+    }
+}

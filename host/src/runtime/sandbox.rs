@@ -20,17 +20,22 @@ use wasmtime::component::Linker;
 use super::cache::Cache;
 use super::call::{self, Call, Ground, Occupied};
 use super::clash;
+use super::compile::{Compiler, CompilerMode};
 use super::engine;
 use super::events::Outbox;
 use super::fault;
+use super::inspect::hex;
 use super::kept::Kept;
 use super::limits::EVENTS_QUEUED_MAX;
 use super::load::{self, LoadError, LoadedPlugin, PluginSource};
-use super::published::{Published, lists_that_differ};
+use super::published::{Canary, Published};
 use super::{
-    CallEvent, CallSpec, Catalog, Control, Executor, ListKind, Running, Shared, StartError, StopOnDrop, ToolEntry,
+    CallEvent, CallSpec, Catalog, Control, Executor, Library, ListKind, Running, Shared, StartError, StopOnDrop,
+    ToolEntry,
 };
 use crate::domain::call::CallError;
+use crate::domain::limits::CompileLimits;
+use crate::domain::route::Route;
 use crate::domain::task::PluginVersion;
 
 /// Instances beside the running ones: calls that wait for answers or sleep keep theirs.
@@ -43,12 +48,27 @@ pub struct SandboxConfig {
     pub data: PathBuf,
     /// Calls that run at the same time, for the size of the instance pool.
     pub calls_running_total: u32,
+    /// For every component that was not compiled before.
+    pub compile: CompileLimits,
+    pub compiler: CompilerMode,
     /// The length of a guest's time slice.
     pub epoch_tick_ms: u64,
     /// Where timers, DNS and sockets live.
     pub io: tokio::runtime::Handle,
     /// Reads the host's environment, for grants of its keys.
     pub environment: fn(&str) -> Option<String>,
+}
+
+/// What came of publishing.
+#[derive(Debug)]
+pub struct Exchanged {
+    /// What is offered now.
+    pub plugins: Vec<LoadedPlugin>,
+    pub canaries: Vec<Canary>,
+    /// The lists in which some clients see a difference.
+    pub lists: Vec<ListKind>,
+    /// What was left out because it offers what another one offers.
+    pub refused: Vec<LoadError>,
 }
 
 /// Why there is no sandbox.
@@ -71,6 +91,7 @@ pub struct Sandbox {
     instances: usize,
     linker: Linker<Call>,
     cache: Cache,
+    compiler: Compiler,
     kept: Kept,
     environment: fn(&str) -> Option<String>,
     published: ArcSwap<Published>,
@@ -92,16 +113,19 @@ impl Sandbox {
         let engine = engine::build(instances).map_err(of_engine)?;
         let linker = load::linker(&engine).map_err(of_engine)?;
         let kept = Kept::open(&config.data).map_err(SandboxError::Data)?;
-        let cache = Cache::open(&config.data).map_err(SandboxError::Data)?;
+        let engine_hash = engine::compatibility_hash(&engine);
+        let cache = Cache::open(&config.data, engine_hash).map_err(SandboxError::Data)?;
+        let compiler = Compiler::new(config.compiler, config.compile, config.io.clone());
         let threads = engine::guest_threads().map_err(SandboxError::Threads)?;
         engine::tick(&engine, Duration::from_millis(config.epoch_tick_ms.max(1))).map_err(SandboxError::Threads)?;
         Ok(Arc::new_cyclic(|me| Self {
             me: me.clone(),
-            engine_hash: engine::compatibility_hash(&engine),
+            engine_hash,
             instances: instances as usize,
             ground: Ground { engine, io: config.io, slots: Arc::new(Semaphore::new(instances as usize)) },
             linker,
             cache,
+            compiler,
             kept,
             environment: config.environment,
             published: ArcSwap::default(),
@@ -121,9 +145,11 @@ impl Sandbox {
         &self.kept
     }
 
-    /// What keeps these plugins from being offered together.
-    pub fn clashes(&self, plugins: &[LoadedPlugin]) -> Vec<LoadError> {
-        clash::accept(plugins.to_vec()).1
+    /// What keeps these plugins from being offered together, in whichever of the canaries somebody is.
+    pub fn clashes(&self, plugins: &[LoadedPlugin], canaries: &[Canary]) -> Vec<LoadError> {
+        let (accepted, mut refused) = clash::accept(plugins.to_vec());
+        refused.extend(clash::accept_canaries(&accepted, canaries.to_vec()).1);
+        refused
     }
 
     /// Makes these plugins, and no others, the ones that can be called; the order decides about clashes. Calls and tasks of
@@ -132,16 +158,27 @@ impl Sandbox {
     /// Gives back the lists in which clients see a difference, and the plugins that were left out because they offer what another
     /// one offers.
     pub fn publish(&self, plugins: Vec<LoadedPlugin>) -> (Vec<ListKind>, Vec<LoadError>) {
-        let (accepted, refused) = clash::accept(plugins);
-        let tools = accepted.iter().flat_map(|plugin| plugin.tools.iter().cloned()).collect();
-        let offers = accepted.iter().map(|plugin| plugin.offers.clone());
+        let published = self.publish_with(plugins, Vec::new());
+        (published.lists, published.refused)
+    }
+
+    /// The same with versions that a part of the requestors gets; each of a plugin that is there.
+    pub fn publish_with(&self, plugins: Vec<LoadedPlugin>, canaries: Vec<Canary>) -> Exchanged {
+        let (plugins, mut refused) = clash::accept(plugins);
+        let (canaries, clashing) = clash::accept_canaries(&plugins, canaries);
+        refused.extend(clashing);
         // What was withdrawn once may be offered again.
-        for plugin in &accepted {
+        for plugin in plugins.iter().chain(canaries.iter().map(|canary| &canary.plugin)) {
             plugin.plugin.presence.withdrawn.send_replace(false);
         }
-        let catalog = Arc::new(Catalog::new(tools).with(offers));
-        let before = self.published.rcu(|published| published.exchanged(&catalog, &accepted));
-        (lists_that_differ(&before.catalog, &catalog), refused)
+        let before = self.published.rcu(|published| published.exchanged(&plugins, &canaries));
+        let lists = self.published.load().catalogs.lists_that_differ(&before.catalogs);
+        Exchanged { plugins, canaries, lists, refused }
+    }
+
+    /// Notes that the resources of a version are others now. Its plugin alone knows which.
+    pub fn resources_differ(&self, version: &PluginVersion) {
+        self.published.rcu(|published| published.with_other_resources(version));
     }
 
     /// Tells on which terms versions of a plugin run that is not published, because calls of it may be left.
@@ -156,6 +193,15 @@ impl Sandbox {
     /// Whether a version that is not ready could be made so.
     fn is_kept(&self, version: &PluginVersion) -> bool {
         self.published.load().sources.contains_key(&version.name) && self.kept.path(&version.digest).exists()
+    }
+
+    /// A version, loaded again if need be; why it cannot be is logged.
+    async fn ready(&self, version: &PluginVersion) -> Option<LoadedPlugin> {
+        let ready = self.published.load().versions.get(version).cloned();
+        match ready {
+            Some(loaded) => Some(loaded),
+            None => self.me.upgrade()?.revive(version).await.map_err(|error| log_lost(&error)).ok(),
+        }
     }
 
     /// Forgets compiled versions that are neither published, nor in this set, nor in a call.
@@ -173,6 +219,17 @@ impl Sandbox {
         self.cache.remove(digest)
     }
 
+    /// Removes components and compiled code that belong to none of these versions, once nobody has used them for a month.
+    ///
+    /// # Errors
+    ///
+    /// The data directory cannot be read.
+    pub fn remove_others(&self, used: impl Iterator<Item = [u8; 32]>) -> io::Result<()> {
+        let digests = used.map(|digest| hex(&digest)).collect();
+        self.kept.remove_others(&digests)?;
+        self.cache.remove_others(&digests)
+    }
+
     /// How many calls of a version there are at this moment, running and waiting.
     pub fn calls(&self, version: &PluginVersion) -> usize {
         self.published.load().versions.get(version).map_or(0, |loaded| loaded.plugin.calls())
@@ -188,18 +245,22 @@ impl Sandbox {
 
 impl Executor for Sandbox {
     fn catalog(&self) -> Arc<Catalog> {
-        Arc::clone(&self.published.load().catalog)
+        Arc::clone(self.published.load().catalogs.base())
+    }
+
+    fn catalog_for(&self, takes_part: &dyn Fn(&Route) -> bool) -> Arc<Catalog> {
+        Arc::clone(self.published.load().catalogs.choose(takes_part))
     }
 
     fn tool<'a>(&'a self, version: &'a PluginVersion, name: &'a str) -> BoxFuture<'a, Option<Arc<ToolEntry>>> {
         Box::pin(async move {
-            let ready = self.published.load().versions.get(version).cloned();
-            let loaded = match ready {
-                Some(loaded) => loaded,
-                None => self.me.upgrade()?.revive(version).await.map_err(|error| log_lost(&error)).ok()?,
-            };
+            let loaded = self.ready(version).await?;
             loaded.tools.iter().find(|entry| entry.tool.name == name).cloned()
         })
+    }
+
+    fn library<'a>(&'a self, version: &'a PluginVersion) -> BoxFuture<'a, Option<Arc<Library>>> {
+        Box::pin(async move { Some(Arc::clone(&self.ready(version).await?.offers.library)) })
     }
 
     fn start(&self, spec: CallSpec) -> Result<Running, StartError> {

@@ -11,7 +11,7 @@ use super::{Creation, Error, Store, StoredCaps};
 use crate::domain::Json;
 use crate::domain::call::ClientFeatures;
 use crate::domain::requestor::{Requestor, RequestorId, TenantId};
-use crate::domain::task::{Active, CallId, Design, Era, Origin, Phase, PluginVersion, Retention, Task, TaskId};
+use crate::domain::task::{Active, CallId, Design, Era, Origin, Phase, PluginVersion, Retention, Task, TaskId, Work};
 
 /// What a measurement found.
 #[derive(Clone, Copy, Debug)]
@@ -59,7 +59,7 @@ fn creation(writer: u16, number: u64) -> Creation {
         id: TaskId(id),
         requestor: Requestor { tenant: TenantId([1; 16]), id: RequestorId(own) },
         revision: 0,
-        tool: "echo".to_owned(),
+        work: Work::Tool("echo".to_owned()),
         plugin: PluginVersion { name: "echo".to_owned(), digest: [1; 32] },
         engine_hash: 1,
         origin: Origin {

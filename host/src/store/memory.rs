@@ -12,8 +12,7 @@ use super::leases::Leases;
 use super::ledger::Ledger;
 use super::{Change, Creation, Error, ListPosition, RowKind, RowState, RowStore, TaskStore, Usage, record};
 use crate::domain::requestor::Requestor;
-use crate::domain::task::{Lease, NodeId, Task, TaskId};
-use crate::domain::tool::ToolOutput;
+use crate::domain::task::{Lease, NodeId, Task, TaskId, TaskOutput};
 use crate::domain::{Json, UnixMs};
 
 type Key = (Requestor, TaskId);
@@ -58,6 +57,7 @@ struct Faults {
     read_only: Option<String>,
     writes_failing: u32,
     acknowledgements_lost: u32,
+    reads_failing: u32,
     closed: bool,
 }
 
@@ -83,6 +83,11 @@ impl MemoryStore {
         self.lock().faults.acknowledgements_lost = count;
     }
 
+    /// The next `count` reads fail.
+    pub fn fail_next_reads(&self, count: u32) {
+        self.lock().faults.reads_failing = count;
+    }
+
     /// Refuses writes from now on (with a reason), or accepts them again (`None`).
     pub fn set_read_only(&self, reason: Option<String>) {
         self.lock().faults.read_only = reason;
@@ -100,9 +105,13 @@ impl MemoryStore {
     }
 
     fn read<R>(&self, act: impl FnOnce(&State) -> Result<R, Error>) -> Result<R, Error> {
-        let state = self.lock();
+        let mut state = self.lock();
         if state.faults.closed {
             return Err(Error::Engine("the store is closed".to_owned()));
+        }
+        if state.faults.reads_failing > 0 {
+            state.faults.reads_failing -= 1;
+            return Err(Error::Engine("a read was made to fail".to_owned()));
         }
         act(&state)
     }
@@ -267,7 +276,7 @@ impl TaskStore for MemoryStore {
         self.read(|state| Ok(state.tasks.get(&(*requestor, id)).map(|entry| entry.arguments.clone())))
     }
 
-    async fn output(&self, requestor: &Requestor, id: TaskId) -> Result<Option<ToolOutput>, Error> {
+    async fn output(&self, requestor: &Requestor, id: TaskId) -> Result<Option<TaskOutput>, Error> {
         self.read(|state| {
             let bytes = state.tasks.get(&(*requestor, id)).and_then(|entry| entry.output.as_deref());
             bytes.map(record::decode_output).transpose()

@@ -21,8 +21,7 @@ mod suite;
 use async_trait::async_trait;
 
 use crate::domain::requestor::Requestor;
-use crate::domain::task::{Lease, NodeId, Task, TaskId};
-use crate::domain::tool::ToolOutput;
+use crate::domain::task::{Lease, NodeId, Task, TaskId, TaskOutput};
 use crate::domain::{Json, UnixMs};
 
 /// Why a store refused or failed.
@@ -75,7 +74,7 @@ pub struct Creation {
     pub task: Task,
     pub arguments: Json,
     /// Set for a task that is over from the start.
-    pub output: Option<ToolOutput>,
+    pub output: Option<TaskOutput>,
     /// Counted against the bytes quota until the output is there (or the task ends without one).
     pub reserved_bytes: u64,
     pub caps: StoredCaps,
@@ -87,7 +86,7 @@ pub struct Change {
     /// The whole new record; its `revision` is the one it was read at, which is the precondition.
     pub task: Task,
     /// Set with the change that ends the task with an output.
-    pub output: Option<ToolOutput>,
+    pub output: Option<TaskOutput>,
 }
 
 /// A place in a requestor's list of tasks, newest first: strictly after this one comes the next page.
@@ -109,11 +108,11 @@ pub trait TaskStore: Send + Sync + 'static {
     /// The record; `None` when this requestor has no such task. Expiry is the caller's business.
     async fn get(&self, requestor: &Requestor, id: TaskId) -> Result<Option<Task>, Error>;
 
-    /// The arguments as they arrived.
+    /// The arguments, as they were given to [`TaskStore::create`].
     async fn arguments(&self, requestor: &Requestor, id: TaskId) -> Result<Option<Json>, Error>;
 
     /// The output, once there is one.
-    async fn output(&self, requestor: &Requestor, id: TaskId) -> Result<Option<ToolOutput>, Error>;
+    async fn output(&self, requestor: &Requestor, id: TaskId) -> Result<Option<TaskOutput>, Error>;
 
     /// The task behind an alias.
     async fn by_alias(&self, requestor: &Requestor, alias: &str) -> Result<Option<TaskId>, Error>;

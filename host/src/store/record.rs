@@ -5,42 +5,64 @@
 
 mod twin;
 mod v1;
+mod v2;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use self::twin::Twin;
 use super::Error;
-use crate::domain::task::Task;
-use crate::domain::tool::ToolOutput;
+use crate::domain::task::{Task, TaskOutput, Work};
 
-/// The version that is written. Older ones stay readable for as long as their module exists.
-const VERSION: u8 = 1;
+/// What the first version can say is written in it, so that an older program reads everything that it could have made.
+const FIRST: u8 = 1;
+/// Tasks that are no call of a tool, and their outputs.
+const SECOND: u8 = 2;
 const CHECKSUM_BYTES: usize = 4;
 
 /// A task as bytes.
 pub fn encode_task(task: &Task) -> Result<Vec<u8>, Error> {
-    seal::<v1::TaskV1>(&task.twin())
+    match &task.work {
+        Work::Tool(_) => seal::<v1::TaskV1>(&task.twin()),
+        Work::Resource | Work::Prompt | Work::Completion | Work::Answered => {
+            seal_as::<v2::TaskV2>(SECOND, &task.twin())
+        }
+    }
 }
 
 /// A task from bytes.
 pub fn decode_task(bytes: &[u8]) -> Result<Task, Error> {
-    unseal::<v1::TaskV1>(bytes, "task").map(Twin::back)
+    match open_seal(bytes, "task")? {
+        (FIRST, body) => read::<v1::TaskV1>(body, "task").map(Twin::back),
+        (SECOND, body) => read::<v2::TaskV2>(body, "task").map(Twin::back),
+        (version, _) => Err(unknown(version, SECOND, "task")),
+    }
 }
 
 /// An output as bytes.
-pub fn encode_output(output: &ToolOutput) -> Result<Vec<u8>, Error> {
-    seal::<v1::ToolOutputV1>(&output.twin())
+pub fn encode_output(output: &TaskOutput) -> Result<Vec<u8>, Error> {
+    match output {
+        TaskOutput::Tool(output) => seal::<v1::ToolOutputV1>(&output.twin()),
+        _ => seal_as::<v2::TaskOutputV2>(SECOND, &output.twin()),
+    }
 }
 
 /// An output from bytes.
-pub fn decode_output(bytes: &[u8]) -> Result<ToolOutput, Error> {
-    unseal::<v1::ToolOutputV1>(bytes, "output").map(Twin::back)
+pub fn decode_output(bytes: &[u8]) -> Result<TaskOutput, Error> {
+    match open_seal(bytes, "output")? {
+        (FIRST, body) => read::<v1::ToolOutputV1>(body, "output").map(|output| TaskOutput::Tool(Twin::back(output))),
+        (SECOND, body) => read::<v2::TaskOutputV2>(body, "output").map(Twin::back),
+        (version, _) => Err(unknown(version, SECOND, "output")),
+    }
 }
 
 /// Version byte, body, CRC-32 of both.
 pub(super) fn seal<T: Serialize>(body: &T) -> Result<Vec<u8>, Error> {
-    let mut bytes = postcard::to_extend(body, vec![VERSION])
+    seal_as(FIRST, body)
+}
+
+fn seal_as<T: Serialize>(version: u8, body: &T) -> Result<Vec<u8>, Error> {
+    let mut bytes = postcard::to_extend(body, vec![version])
         .map_err(|error| Error::Engine(format!("a record cannot be written: {error}")))?;
     let checksum = crc32fast::hash(&bytes);
     bytes.extend_from_slice(&checksum.to_le_bytes());
@@ -49,7 +71,13 @@ pub(super) fn seal<T: Serialize>(body: &T) -> Result<Vec<u8>, Error> {
 
 /// The body of sealed bytes, if the checksum and the version are right and nothing is left over.
 pub(super) fn unseal<T: DeserializeOwned>(bytes: &[u8], what: &str) -> Result<T, Error> {
-    let body = open_seal(bytes, what)?;
+    match open_seal(bytes, what)? {
+        (FIRST, body) => read(body, what),
+        (version, _) => Err(unknown(version, FIRST, what)),
+    }
+}
+
+fn read<T: DeserializeOwned>(body: &[u8], what: &str) -> Result<T, Error> {
     match postcard::take_from_bytes(body) {
         Ok((value, [])) => Ok(value),
         Ok((_, rest)) => Err(Error::Corrupt(format!("a {what} record has {} bytes too many", rest.len()))),
@@ -57,21 +85,20 @@ pub(super) fn unseal<T: DeserializeOwned>(bytes: &[u8], what: &str) -> Result<T,
     }
 }
 
-/// What lies between the version byte and the checksum.
-fn open_seal<'a>(bytes: &'a [u8], what: &str) -> Result<&'a [u8], Error> {
+fn unknown(version: u8, known: u8, what: &str) -> Error {
+    Error::Corrupt(format!("a {what} record has version {version}; this program reads up to {known}: use a newer one"))
+}
+
+/// The version byte, and what lies between it and the checksum.
+fn open_seal<'a>(bytes: &'a [u8], what: &str) -> Result<(u8, &'a [u8]), Error> {
     let (sealed, checksum) = bytes
         .split_last_chunk::<CHECKSUM_BYTES>()
         .ok_or_else(|| Error::Corrupt(format!("a {what} record is cut short")))?;
     if crc32fast::hash(sealed) != u32::from_le_bytes(*checksum) {
         return Err(Error::Corrupt(format!("the checksum of a {what} record is wrong")));
     }
-    match sealed.split_first() {
-        Some((&VERSION, body)) => Ok(body),
-        Some((version, _)) => Err(Error::Corrupt(format!(
-            "a {what} record has version {version}; this program reads up to {VERSION}: use a newer one"
-        ))),
-        None => Err(Error::Corrupt(format!("a {what} record is empty"))),
-    }
+    let (version, body) = sealed.split_first().ok_or_else(|| Error::Corrupt(format!("a {what} record is empty")))?;
+    Ok((*version, body))
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use super::{Change, Creation, StoredCaps};
 use crate::domain::Json;
 use crate::domain::call::*;
+use crate::domain::offer::{Completion, PromptMessage, PromptOutput};
 use crate::domain::requestor::{Requestor, RequestorId, TenantId};
 use crate::domain::task::*;
 use crate::domain::tool::*;
@@ -33,7 +34,7 @@ pub(super) fn task(requestor: Requestor, number: u64) -> Task {
         id: task_id(number),
         requestor,
         revision: 0,
-        tool: "csv_profile".to_owned(),
+        work: Work::Tool("csv_profile".to_owned()),
         plugin: PluginVersion { name: "csv".to_owned(), digest: [3; 32] },
         engine_hash: 0x0123_4567_89ab_cdef,
         origin: Origin {
@@ -69,13 +70,13 @@ pub(super) fn creation(task: Task) -> Creation {
 }
 
 /// An output of one text.
-pub(super) fn output(text: impl Into<String>) -> ToolOutput {
-    ToolOutput { is_error: false, ..ToolOutput::failure(text) }
+pub(super) fn output(text: impl Into<String>) -> TaskOutput {
+    TaskOutput::Tool(ToolOutput { is_error: false, ..ToolOutput::failure(text) })
 }
 
 /// The change that completes a task.
-pub(super) fn completion(task: &Task, output: ToolOutput) -> Change {
-    let phase = Phase::Ended(Outcome::Output { is_error: output.is_error });
+pub(super) fn completion(task: &Task, output: TaskOutput) -> Change {
+    let phase = Phase::Ended(Outcome::Output { is_error: output.is_error() });
     Change { task: Task { phase, lease: None, ..task.clone() }, output: Some(output) }
 }
 
@@ -129,8 +130,30 @@ pub(super) fn full_task() -> Task {
     }
 }
 
+/// An output of each kind of work that is no call of a tool.
+pub(super) fn other_outputs() -> Vec<TaskOutput> {
+    let meta = || vec![("k".to_owned(), Json::new("[1]"))];
+    let body = ResourceBody::Blob(vec![0, 255]);
+    let contents = ResourceContents { uri: "x:y".to_owned(), mime_type: Some("a/b".to_owned()), body, meta: meta() };
+    let content = Content { kind: ContentKind::Text("hello".to_owned()), annotations: None, meta: meta() };
+    let messages = vec![PromptMessage { role: Role::Assistant, content }];
+    let prompt = PromptOutput { description: Some("d".to_owned()), messages, meta: meta() };
+    let values = vec!["one".to_owned(), "two".to_owned()];
+    let completion = Completion { values, total: Some(9), has_more: true, meta: meta() };
+    vec![
+        TaskOutput::Contents(vec![contents]),
+        TaskOutput::Prompt(prompt),
+        TaskOutput::Completion(completion),
+        TaskOutput::Answer(Json::new(r#"{"tools":[]}"#)),
+    ]
+}
+
 /// An output with every kind of content.
-pub(super) fn full_output() -> ToolOutput {
+pub(super) fn full_output() -> TaskOutput {
+    TaskOutput::Tool(full_tool_output())
+}
+
+fn full_tool_output() -> ToolOutput {
     let plain = |kind| Content { kind, annotations: None, meta: Vec::new() };
     let annotations = Annotations {
         audience: vec![Role::User, Role::Assistant],

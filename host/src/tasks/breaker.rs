@@ -190,7 +190,7 @@ impl Breakers {
         })
     }
 
-    /// Takes note of how a call ended.
+    /// Takes note of how a call ended; whether its requestor is kept from the plugin from now on.
     pub(super) fn ended<T>(
         &self,
         requestor: &Requestor,
@@ -198,22 +198,24 @@ impl Breakers {
         tool: &str,
         result: &Result<T, CallError>,
         now: UnixMs,
-    ) {
+    ) -> bool {
         match result {
-            Err(CallError::Fault { reason, .. }) => self.fault(requestor, version, tool, reason, now),
+            Err(CallError::Fault { reason, .. }) => return self.fault(requestor, version, tool, reason, now),
             // Says nothing about the plugin: arguments may have been refused before it ran.
             Err(CallError::Interrupted | CallError::Internal { .. } | CallError::InvalidParams(_)) => {}
             _ if !self.any.load(Ordering::Acquire) => {}
             _ => {
                 let mut versions = lock(&self.versions);
-                let Some(state) = versions.get_mut(version) else { return };
-                state.requestors.remove(requestor);
-                state.tenants.clear();
+                if let Some(state) = versions.get_mut(version) {
+                    state.requestors.remove(requestor);
+                    state.tenants.clear();
+                }
             }
         }
+        false
     }
 
-    fn fault(&self, requestor: &Requestor, version: &PluginVersion, tool: &str, reason: &str, now: UnixMs) {
+    fn fault(&self, requestor: &Requestor, version: &PluginVersion, tool: &str, reason: &str, now: UnixMs) -> bool {
         let after = self.after(&version.name);
         self.any.store(true, Ordering::Release);
         let mut versions = lock(&self.versions);
@@ -231,7 +233,8 @@ impl Breakers {
         let circuit = state.requestors.entry(*requestor).or_default();
         let was_open = circuit.is_open(after, now);
         circuit.fault(after, now);
-        if !was_open && circuit.is_open(after, now) {
+        let opens = !was_open && circuit.is_open(after, now);
+        if opens {
             let backoff_ms = circuit.until - now;
             tracing::warn!(
                 plugin.name = version.name,
@@ -246,6 +249,7 @@ impl Breakers {
         if !did && state.breaks_for_everyone(after) {
             tracing::error!(plugin.name = version.name, "a plugin breaks for several tenants and is quarantined");
         }
+        opens
     }
 
     pub(super) fn health(&self, version: &PluginVersion, now: UnixMs) -> PluginHealth {

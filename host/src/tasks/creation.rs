@@ -10,15 +10,14 @@ use sha2::{Digest, Sha256};
 use super::admission::{Hold, Purpose};
 use super::engine::{Inner, refused};
 use super::identity::{host_failure, random, seed_and_id};
-use super::run::{Begin, OUTCOME_RETRY, first_line};
+use super::run::{Begin, OUTCOME_RETRY, outcome};
 use super::{CallRequest, Client, Error, RequestedTtl, TaskRequest};
 use crate::domain::UnixMs;
 use crate::domain::lifecycle::{self, Event};
 use crate::domain::limits::Limits;
 use crate::domain::requestor::Requestor;
-use crate::domain::task::{Active, CallId, Outcome, Phase, Retention, Task, TaskId};
-use crate::domain::tool::ToolOutput;
-use crate::runtime::{CallFacts, CallSpec, OnDemand, Operation, ToolEntry};
+use crate::domain::task::{Active, CallId, Phase, PluginVersion, Retention, Task, TaskId, TaskOutput};
+use crate::runtime::{CallFacts, CallSpec, OnDemand, Operation};
 use crate::store::{self, Creation, Store, StoredCaps};
 
 /// Related tasks that one call may name; more are ignored.
@@ -66,7 +65,7 @@ impl Inner {
         request: TaskRequest,
         alias: Option<String>,
     ) -> Result<Option<Task>, Error> {
-        if request.output.is_some() {
+        if request.job.output().is_some() {
             return self.record(requestor, &request, Active::Queued, seed_and_id()?, alias).await;
         }
         let permit = self.admission.try_permit(requestor, Purpose::Task);
@@ -84,7 +83,7 @@ impl Inner {
             (Some(permit), _) => Begin::Running(permit),
             (None, place) => self.queue(requestor, place),
         };
-        self.start_run(task.clone(), begin, Some((request.call.tool, request.call.arguments)));
+        self.start_run(task.clone(), begin, Some(request.job));
         self.may_expire(&task);
         Ok(Some(Task::clone(&task)))
     }
@@ -116,21 +115,26 @@ impl Inner {
     ) -> Result<Option<Task>, Error> {
         let limits = self.admission.limits(requestor);
         let now = self.clock.now();
-        let tool = &request.call.tool;
+        let (work, arguments) = (request.job.work(), request.job.arguments());
+        let (plugin, result_bytes) = match request.job.first() {
+            Some((plugin, result_bytes)) => (plugin.clone(), result_bytes),
+            None => (PluginVersion { name: String::new(), digest: [0; 32] }, 0),
+        };
+        let poll_interval_ms = self.durations.poll_interval_ms(requestor, work.label());
         let starts = active == Active::Running;
         let mut task = Task {
             id: TaskId(random()?),
             requestor: *requestor,
             revision: 0,
-            tool: tool.tool.name.clone(),
-            plugin: tool.plugin.clone(),
+            work,
+            plugin,
             engine_hash: self.executor.engine_hash(),
             origin: request.origin.clone(),
-            arguments_digest: Sha256::digest(request.call.arguments.as_str()).into(),
+            arguments_digest: Sha256::digest(arguments.as_str()).into(),
             created_at: now,
             updated_at: now,
             retention: retention(request.ttl, limits),
-            poll_interval_ms: self.durations.poll_interval_ms(requestor, &tool.tool.name),
+            poll_interval_ms,
             phase: Phase::Active(active),
             status_message: (!starts).then(|| "queued".to_owned()),
             inputs: Vec::new(),
@@ -141,16 +145,17 @@ impl Inner {
             call_id,
             lease: Some(self.lease(now)),
             attempt: u32::from(starts),
-            related: self.known(requestor, &request.call.related).await?,
+            related: self.known(requestor, request.job.related()).await?,
         };
-        if let Some(output) = &request.output {
-            task = refused_at_once(&task, output, now)?;
+        let output = request.job.output();
+        if let Some(output) = &output {
+            task = over_at_once(&task, output, now)?;
         }
         let creation = Creation {
             task,
-            arguments: request.call.arguments.clone(),
-            output: request.output.clone(),
-            reserved_bytes: self.reserved_bytes(requestor, tool),
+            arguments: arguments.clone(),
+            output,
+            reserved_bytes: self.reserved_bytes(requestor, result_bytes),
             caps: self.stored_caps(requestor),
         };
         let mut unheard = Unheard { store: &self.store, requestor: *requestor, id: Some(creation.task.id) };
@@ -159,18 +164,21 @@ impl Inner {
             unheard.id = None;
         }
         match created {
-            Ok(task) => Ok(Some(task)),
+            Ok(task) => {
+                self.note_created(&task, arguments.as_str());
+                Ok(Some(task))
+            }
             Err(store::Error::Exists) => Ok(None),
             Err(error) => Err(self.store_error(error)),
         }
     }
 
-    /// Those of the named tasks that this requestor may read; the others are dropped without a word.
+    /// Those of the named tasks that this requestor may read and that are calls; the others are dropped without a word.
     pub(super) async fn known(&self, requestor: &Requestor, ids: &[TaskId]) -> Result<Vec<TaskId>, Error> {
         let mut known = Vec::new();
         for id in ids.iter().take(RELATED_MAX) {
             let task = self.store.get(requestor, *id).await.map_err(|error| self.store_error(error))?;
-            if task.is_some_and(|task| !self.is_expired(&task)) && !known.contains(id) {
+            if task.is_some_and(|task| task.work.tool().is_some() && !self.is_expired(&task)) && !known.contains(id) {
                 known.push(*id);
             }
         }
@@ -196,13 +204,13 @@ impl Inner {
     /// What a task reserves for its output: never more than its share when every place for an unfinished task is taken, so that
     /// the numbers of the configuration can all be reached. A larger output (up to `result_bytes`) is stored all the same and
     /// blocks new tasks until there is room.
-    fn reserved_bytes(&self, requestor: &Requestor, tool: &ToolEntry) -> u64 {
+    fn reserved_bytes(&self, requestor: &Requestor, result_bytes: u64) -> u64 {
         let limits = self.admission.limits(requestor);
         let places = u64::from(limits.tasks_running_per_requestor)
             + u64::from(limits.tasks_queued_per_requestor)
             + u64::from(limits.tasks_waiting_per_requestor)
             + u64::from(limits.tasks_paused_per_requestor);
-        tool.limits.result_bytes.min(limits.tasks_stored_bytes_per_requestor / 2 / places.max(1))
+        result_bytes.min(limits.tasks_stored_bytes_per_requestor / 2 / places.max(1))
     }
 
     fn stored_caps(&self, requestor: &Requestor) -> StoredCaps {
@@ -217,9 +225,9 @@ impl Inner {
 }
 
 /// The task as it ends before its first run.
-fn refused_at_once(task: &Task, output: &ToolOutput, now: UnixMs) -> Result<Task, Error> {
-    let outcome = Outcome::Output { is_error: output.is_error };
-    let finish = Event::Finish { attempt: task.attempt, outcome, message: first_line(output) };
+fn over_at_once(task: &Task, output: &TaskOutput, now: UnixMs) -> Result<Task, Error> {
+    let (outcome, message) = outcome(output);
+    let finish = Event::Finish { attempt: task.attempt, outcome, message };
     lifecycle::step(task, finish, now).map_err(|refusal| host_failure("ending a task at once", &format!("{refusal:?}")))
 }
 

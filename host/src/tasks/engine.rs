@@ -14,18 +14,19 @@ use super::creation::{Identity, facts};
 use super::durations::Durations;
 use super::feed::{Feeds, lock};
 use super::identity::{host_failure, random, seed_and_id};
-use super::lists::{ListGenerations, Lists, ResourceUpdate};
+use super::lists::{Lists, ResourceUpdate};
 use super::occupancy::Occupancy;
 use super::plain::PlainCall;
 use super::rate::Rates;
 use super::run::{Begin, Run};
-use super::{CallRequest, Error, Once, PluginRequest, TaskNews, TaskRequest};
-use crate::domain::call::Answer;
+use super::trial::{End, Tally, Trial, Trials, Verdict};
+use super::{CallRequest, Error, Job, Once, PluginRequest, TaskNews, TaskRequest};
+use crate::audit::Audit;
+use crate::domain::call::{Answer, CallError};
 use crate::domain::lifecycle::{self, Event, Refusal};
 use crate::domain::limits::Limits;
 use crate::domain::requestor::{Requestor, TenantId};
-use crate::domain::task::{Lease, NodeId, Phase, PluginVersion, Task, TaskId};
-use crate::domain::tool::ToolOutput;
+use crate::domain::task::{Lease, NodeId, Phase, PluginVersion, Task, TaskId, TaskOutput};
 use crate::domain::{Json, UnixMs};
 use crate::runtime::{CallSpec, Catalog, Executor, ListKind, Returned, ToolEntry};
 use crate::store::{self, Change, ListPosition, Store};
@@ -47,6 +48,7 @@ pub struct Options {
     pub tenant_limits: HashMap<TenantId, Limits>,
     /// Calls that can hold an instance at the same time: those that run, and those that wait or are paused.
     pub instances_max: u32,
+    pub audit: Audit,
 }
 
 /// The task engine; cheap to clone.
@@ -59,6 +61,7 @@ pub(super) struct Inner {
     pub(super) store: Arc<dyn Store>,
     pub(super) executor: Arc<dyn Executor>,
     pub(super) clock: Arc<dyn Clock>,
+    pub(super) audit: Audit,
     pub(super) admission: Arc<Admission>,
     pub(super) feeds: Feeds,
     pub(super) runs: Mutex<HashMap<TaskId, Arc<Run>>>,
@@ -67,6 +70,7 @@ pub(super) struct Inner {
     pub(super) node: NodeId,
     pub(super) lists: Lists,
     pub(super) breakers: Breakers,
+    pub(super) trials: Trials,
     pub(super) draining: AtomicBool,
     /// Plain calls that somebody holds, running or resting.
     pub(super) plain_calls: AtomicUsize,
@@ -91,7 +95,7 @@ pub(super) enum ApplyError {
 impl Tasks {
     /// An engine that runs nothing yet: see [`Tasks::recover`] and [`Tasks::tend`].
     pub fn new(options: Options) -> Result<Self, Error> {
-        let Options { store, executor, clock, limits, tenant_limits, instances_max } = options;
+        let Options { store, executor, clock, limits, tenant_limits, instances_max, audit } = options;
         let resting_max = instances_max.saturating_sub(limits.calls_running_total);
         let base = Arc::new(limits);
         let tenants: HashMap<_, _> = tenant_limits.into_iter().map(|(id, limits)| (id, Arc::new(limits))).collect();
@@ -101,6 +105,7 @@ impl Tasks {
             store,
             executor,
             clock,
+            audit,
             admission: Admission::new(LimitsTable { base, tenants }, resting_max),
             feeds: Feeds::default(),
             runs: Mutex::default(),
@@ -109,6 +114,7 @@ impl Tasks {
             node: NodeId(random()?),
             lists: Lists::default(),
             breakers: Breakers::default(),
+            trials: Trials::default(),
             draining: AtomicBool::new(false),
             plain_calls: AtomicUsize::new(0),
             sooner: Notify::new(),
@@ -116,25 +122,31 @@ impl Tasks {
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// What is offered at this moment.
-    pub fn catalog(&self) -> Arc<Catalog> {
-        self.inner.executor.catalog()
+    /// What is offered to this requestor at this moment. A request takes it once: from begin to end it sees one version of each
+    /// plugin, in lists and in calls.
+    pub fn catalog(&self, requestor: &Requestor) -> Arc<Catalog> {
+        self.inner.catalog(requestor)
     }
 
-    /// Counts up whenever lists of the catalog differ from those before.
-    pub fn catalog_changes(&self) -> watch::Receiver<ListGenerations> {
+    /// How many tools are offered to whoever is in no canary.
+    pub fn tools_offered(&self) -> usize {
+        self.inner.executor.catalog().tools().len()
+    }
+
+    /// Moves whenever somebody's catalog may have other lists than before: whose, and which, the catalog says.
+    pub fn catalog_changes(&self) -> watch::Receiver<u64> {
         self.inner.lists.watch()
     }
 
     /// What plugins say about the contents of their resources. Whoever asked for an update of a resource is told when it is its own
-    /// plugin that speaks, whichever requestor's call made it do so: contents belong to the plugin.
+    /// plugin that speaks, and the update [concerns](ResourceUpdate::concerns) the one who asked.
     pub fn resource_updates(&self) -> broadcast::Receiver<ResourceUpdate> {
         self.inner.lists.updates()
     }
 
-    /// Tells everybody who listens that these lists are different now.
-    pub fn lists_changed(&self, kinds: &[ListKind]) {
-        kinds.iter().for_each(|kind| self.inner.lists.changed(*kind));
+    /// Tells everybody who listens to look at their lists again.
+    pub fn lists_changed(&self) {
+        self.inner.lists.changed();
     }
 
     /// Waits until versions say that lists of theirs are different now, and takes what they said.
@@ -162,6 +174,21 @@ impl Tasks {
         self.inner.breakers.forgive(version);
     }
 
+    /// Watches these versions from now on, and no others. Those that were watched before keep what was seen of them.
+    pub fn watch_versions(&self, trials: Vec<Trial>) {
+        self.inner.trials.set(trials);
+    }
+
+    /// Waits until a watched version passes a bound. The same one is given again for as long as it is watched.
+    pub async fn version_failed(&self) -> Verdict {
+        self.inner.trials.verdict().await
+    }
+
+    /// The calls of a watched version within its window.
+    pub fn tally(&self, version: &PluginVersion) -> Option<Tally> {
+        self.inner.trials.tally(version, self.inner.clock.now())
+    }
+
     /// The limits that hold for a requestor.
     pub fn limits(&self, requestor: &Requestor) -> Arc<Limits> {
         self.inner.admission.limits(requestor).clone()
@@ -169,6 +196,12 @@ impl Tasks {
 
     /// Starts a plain call, after waiting at most `call_queue_ms_max` for a permit. It lives as long as what is returned.
     pub async fn call(&self, requestor: &Requestor, request: CallRequest) -> Result<PlainCall, Error> {
+        let tool = Arc::clone(&request.tool);
+        let begun = self.begin(requestor, request).await;
+        begun.inspect_err(|error| self.inner.note_refused(requestor, &tool.tool.name, Some(&tool.plugin), error))
+    }
+
+    async fn begin(&self, requestor: &Requestor, request: CallRequest) -> Result<PlainCall, Error> {
         let inner = &self.inner;
         inner.breakers.admit(requestor, &request.tool.plugin, inner.clock.now())?;
         let occupancy = inner.occupy(requestor).await?;
@@ -197,11 +230,14 @@ impl Tasks {
     /// Creates a task: durable when this returns, and running or queued.
     pub async fn create(&self, requestor: &Requestor, request: TaskRequest) -> Result<Task, Error> {
         let inner = &self.inner;
-        inner.refuse_if_draining()?;
-        inner.breakers.admit(requestor, &request.call.tool.plugin, inner.clock.now())?;
-        inner.creations.check(requestor)?;
-        let created = inner.create(requestor, request, None).await?;
-        created.ok_or_else(|| host_failure("creating a task", &"an id was drawn twice"))
+        let what =
+            inner.audit.is_on().then(|| (request.job.work(), request.job.first().map(|(plugin, _)| plugin.clone())));
+        let created = inner.create_new(requestor, request).await;
+        created.inspect_err(|error| {
+            if let Some((work, plugin)) = &what {
+                inner.note_refused(requestor, work.label(), plugin.as_ref(), error);
+            }
+        })
     }
 
     /// Creates a task under a name of its requestor's, unless there is one already: then that one, whatever it was made of.
@@ -219,9 +255,7 @@ impl Tasks {
                     Err(error) => return Err(error),
                 }
             }
-            inner.refuse_if_draining()?;
-            inner.breakers.admit(requestor, &request.call.tool.plugin, inner.clock.now())?;
-            inner.creations.check(requestor)?;
+            inner.admit_task(requestor, &request.job)?;
             if let Some(task) = inner.create(requestor, request.clone(), Some(alias.to_owned())).await? {
                 return Ok(Once { task, found: false });
             }
@@ -229,7 +263,7 @@ impl Tasks {
         Err(host_failure("creating a task", &"its name is taken and belongs to nothing"))
     }
 
-    /// The arguments of a task's call, as they arrived.
+    /// The arguments of a task's work: those of a call as they arrived, of anything else what [`Job::arguments`] said.
     pub async fn arguments(&self, requestor: &Requestor, id: TaskId) -> Result<Json, Error> {
         let arguments = self.inner.store.arguments(requestor, id).await;
         arguments.map_err(|error| self.inner.store_error(error))?.ok_or(Error::NotFound)
@@ -239,8 +273,9 @@ impl Tasks {
     pub async fn get(&self, requestor: &Requestor, id: TaskId) -> Result<Task, Error> {
         let inner = &self.inner;
         let task = inner.store.get(requestor, id).await.map_err(|error| inner.store_error(error))?;
-        let task = task.filter(|task| !inner.is_expired(task)).ok_or(Error::NotFound)?;
-        Ok(inner.with_live_status(task))
+        let task = task.filter(|task| !inner.is_expired(task));
+        inner.note_looked("task.read", requestor, id, task.is_some());
+        task.map(|task| inner.with_live_status(task)).ok_or(Error::NotFound)
     }
 
     /// The task that was created under a name of its requestor's.
@@ -250,8 +285,9 @@ impl Tasks {
     }
 
     /// The output of a task that ended with one.
-    pub async fn output(&self, requestor: &Requestor, id: TaskId) -> Result<ToolOutput, Error> {
+    pub async fn output(&self, requestor: &Requestor, id: TaskId) -> Result<TaskOutput, Error> {
         let output = self.inner.store.output(requestor, id).await.map_err(|error| self.inner.store_error(error))?;
+        self.inner.note_looked("task.result_read", requestor, id, output.is_some());
         output.ok_or(Error::NotFound)
     }
 
@@ -315,7 +351,9 @@ impl Tasks {
 
     /// Removes a task, whatever its phase, and stops its run.
     pub async fn discard(&self, requestor: &Requestor, id: TaskId) -> Result<(), Error> {
-        self.inner.expire(requestor, id).await.map_err(|error| self.inner.store_error(error))
+        self.inner.expire(requestor, id).await.map_err(|error| self.inner.store_error(error))?;
+        self.inner.note_looked("task.deleted", requestor, id, true);
+        Ok(())
     }
 
     /// Removes a task that is over, with everything that belongs to it.
@@ -349,6 +387,10 @@ impl Tasks {
     async fn change(&self, requestor: &Requestor, id: TaskId, event: Event) -> Result<Task, Error> {
         match self.inner.apply(requestor, id, event, None).await {
             Ok(applied) => Ok(Task::clone(&applied.after)),
+            Err(ApplyError::NotFound) => {
+                self.inner.note_looked("", requestor, id, false);
+                Err(Error::NotFound)
+            }
             Err(error) => Err(self.inner.apply_error(error)),
         }
     }
@@ -357,13 +399,39 @@ impl Tasks {
 const NOT_OUTSTANDING: &str = "no question with this key is waiting for an answer";
 
 impl Inner {
+    /// Takes note of how a call ended that ran for so long.
+    pub(super) fn call_ended<T>(
+        &self,
+        requestor: &Requestor,
+        version: &PluginVersion,
+        tool: &str,
+        result: &Result<T, CallError>,
+        busy: Duration,
+    ) {
+        let now = self.clock.now();
+        let kept_away = self.breakers.ended(requestor, version, tool, result, now);
+        let is_fault = match result {
+            Err(CallError::Fault { .. }) => true,
+            // As there: says nothing about the plugin.
+            Err(CallError::Interrupted | CallError::Internal { .. } | CallError::InvalidParams(_)) => return,
+            _ => false,
+        };
+        self.trials.ended(version, tool, &End { at: now, busy, is_fault, kept_away });
+    }
+
+    async fn create_new(self: &Arc<Self>, requestor: &Requestor, request: TaskRequest) -> Result<Task, Error> {
+        self.admit_task(requestor, &request.job)?;
+        let created = self.create(requestor, request, None).await?;
+        created.ok_or_else(|| host_failure("creating a task", &"an id was drawn twice"))
+    }
+
     /// Reads, steps, commits, until nobody was faster; then tells the run and the watchers.
     pub(super) async fn apply(
         &self,
         requestor: &Requestor,
         id: TaskId,
         event: Event,
-        output: Option<ToolOutput>,
+        output: Option<TaskOutput>,
     ) -> Result<Applied, ApplyError> {
         for _ in 0..CONFLICTS_MAX {
             let before = self.store.get(requestor, id).await.map_err(ApplyError::Store)?;
@@ -372,6 +440,7 @@ impl Inner {
             match self.store.commit(Change { task, output: output.clone() }).await {
                 Ok(after) => {
                     let after = Arc::new(after);
+                    self.note_changed(&event, &after, output.as_ref());
                     self.tell(&after);
                     return Ok(Applied { before, after });
                 }
@@ -403,7 +472,7 @@ impl Inner {
         Ok(())
     }
 
-    pub(super) fn start_run(self: &Arc<Self>, task: Arc<Task>, begin: Begin, known: Option<(Arc<ToolEntry>, Json)>) {
+    pub(super) fn start_run(self: &Arc<Self>, task: Arc<Task>, begin: Begin, known: Option<Job>) {
         let run = Arc::new(Run::new(task.clone()));
         lock(&self.runs).insert(task.id, run.clone());
         super::run::spawn(self.clone(), run, task, begin, known);
@@ -448,6 +517,20 @@ impl Inner {
             }
         };
         Ok(Occupancy::new(self.admission.clone(), *requestor, false, permit))
+    }
+
+    /// What is offered to this requestor at this moment.
+    pub(super) fn catalog(&self, requestor: &Requestor) -> Arc<Catalog> {
+        self.executor.catalog_for(&|route| route.includes(requestor))
+    }
+
+    /// Whether a task may be made now.
+    fn admit_task(&self, requestor: &Requestor, job: &Job) -> Result<(), Error> {
+        self.refuse_if_draining()?;
+        if let Some((plugin, _)) = job.first() {
+            self.breakers.admit(requestor, plugin, self.clock.now())?;
+        }
+        self.creations.check(requestor)
     }
 
     pub(super) fn refuse_if_draining(&self) -> Result<(), Error> {

@@ -1,7 +1,8 @@
 //! What plugins say about their lists and resources, for everybody who listens.
 //!
 //! Owns nothing that lasts: who was not there when it was said looks at the lists again. Invariant: a plugin speaks for its own
-//! resources only; who is told decides by the plugin's name. What a plugin says of its lists is told to nobody before whoever
+//! resources only; who is told decides by the plugin's name, and nobody is told of what a call of somebody else's did
+//! to a resource that may be that one's alone. What a plugin says of its lists is told to nobody before whoever
 //! publishes lists has looked.
 
 use std::collections::{HashMap, HashSet};
@@ -10,31 +11,12 @@ use std::sync::Mutex;
 use tokio::sync::{Notify, broadcast, watch};
 
 use super::feed::lock;
+use crate::domain::requestor::Requestor;
 use crate::domain::task::PluginVersion;
-
-use crate::runtime::ListKind;
+use crate::runtime::{Catalog, ListKind};
 
 /// Updates that a slow listener may be behind; above this it misses the oldest.
 const UPDATES_BEHIND_MAX: usize = 256;
-
-/// How often each list changed since the host started.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ListGenerations {
-    pub tools: u64,
-    pub resources: u64,
-    pub prompts: u64,
-}
-
-impl ListGenerations {
-    /// That of one list.
-    pub fn of(&self, kind: ListKind) -> u64 {
-        match kind {
-            ListKind::Tools => self.tools,
-            ListKind::Resources => self.resources,
-            ListKind::Prompts => self.prompts,
-        }
-    }
-}
 
 /// The contents of a resource are different now.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,10 +24,20 @@ pub struct ResourceUpdate {
     /// The name of the plugin that says so.
     pub plugin: String,
     pub uri: String,
+    /// Whom it concerns; none: everybody.
+    only: Option<Requestor>,
+}
+
+impl ResourceUpdate {
+    /// Whether this requestor may hear of it.
+    pub fn concerns(&self, requestor: &Requestor) -> bool {
+        self.only.is_none_or(|only| only == *requestor)
+    }
 }
 
 pub(super) struct Lists {
-    generations: watch::Sender<ListGenerations>,
+    /// How often somebody's lists changed.
+    changes: watch::Sender<u64>,
     updates: broadcast::Sender<ResourceUpdate>,
     /// What versions said since somebody took it: three lists of each at most.
     said: Mutex<HashMap<PluginVersion, HashSet<ListKind>>>,
@@ -55,7 +47,7 @@ pub(super) struct Lists {
 impl Default for Lists {
     fn default() -> Self {
         Self {
-            generations: watch::channel(ListGenerations::default()).0,
+            changes: watch::channel(0).0,
             updates: broadcast::channel(UPDATES_BEHIND_MAX).0,
             said: Mutex::default(),
             spoke: Notify::new(),
@@ -64,12 +56,8 @@ impl Default for Lists {
 }
 
 impl Lists {
-    pub(super) fn changed(&self, kind: ListKind) {
-        self.generations.send_modify(|generations| match kind {
-            ListKind::Tools => generations.tools += 1,
-            ListKind::Resources => generations.resources += 1,
-            ListKind::Prompts => generations.prompts += 1,
-        });
+    pub(super) fn changed(&self) {
+        self.changes.send_modify(|changes| *changes += 1);
     }
 
     /// A version says that a list of its own is different now.
@@ -89,13 +77,17 @@ impl Lists {
         }
     }
 
-    pub(super) fn updated(&self, plugin: &str, uri: String) {
+    /// A plugin says in a call of this requestor's that a resource is different now. One that the plugin lists for nobody in particular
+    /// is everybody's. Any other one may be different for each requestor, and that there is news would tell of what others do.
+    pub(super) fn updated(&self, catalog: &Catalog, requestor: &Requestor, plugin: &str, uri: String) {
+        let is_everybodys = catalog.owner(&uri).is_some_and(|owner| owner.plugin.name == plugin);
+        let only = (!is_everybodys).then_some(*requestor);
         // Fails when nobody listens, which is fine.
-        let _ = self.updates.send(ResourceUpdate { plugin: plugin.to_owned(), uri });
+        let _ = self.updates.send(ResourceUpdate { plugin: plugin.to_owned(), uri, only });
     }
 
-    pub(super) fn watch(&self) -> watch::Receiver<ListGenerations> {
-        self.generations.subscribe()
+    pub(super) fn watch(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
     }
 
     pub(super) fn updates(&self) -> broadcast::Receiver<ResourceUpdate> {

@@ -14,8 +14,7 @@ use super::plain::of_kind;
 use super::run::{Run, Seen, Started, is_running};
 use crate::domain::call::{Answer, AskError, CallError, InputRequest};
 use crate::domain::lifecycle::{Event, Refusal};
-use crate::domain::task::{Outcome, Phase, Task};
-use crate::domain::tool::ToolOutput;
+use crate::domain::task::{Outcome, Phase, PluginVersion, Task, TaskOutput};
 use crate::runtime::{CallEvent, Running};
 
 /// A sleep this short is not worth giving the permit back for.
@@ -28,6 +27,7 @@ pub(super) struct Live {
     /// The record as it was seen last.
     task: Arc<Task>,
     running: Running,
+    plugin: PluginVersion,
     cancel_grace: Duration,
     occupancy: Occupancy,
     wait: Wait,
@@ -76,24 +76,39 @@ impl Live {
         occupancy: Occupancy,
         wait: Wait,
     ) -> Self {
-        let Started { running, cancel_grace } = started;
+        let Started { running, plugin, cancel_grace } = started;
         let mut seen = run.watch();
         seen.mark_changed();
-        Self { inner, run, seen, task, running, cancel_grace, occupancy, wait, paused: false, grace_until: None }
+        Self {
+            inner,
+            run,
+            seen,
+            task,
+            running,
+            plugin,
+            cancel_grace,
+            occupancy,
+            wait,
+            paused: false,
+            grace_until: None,
+        }
     }
 
-    /// The guest's result, or `None` when the record is over before the guest is. The guest is stopped either way.
-    pub(super) async fn until_over(mut self) -> Option<Result<ToolOutput, CallError>> {
+    /// The guest's result and the place that it took up, or `None` when the record is over before the guest is. The guest is stopped
+    /// either way.
+    pub(super) async fn until_over(mut self) -> Option<(Result<TaskOutput, CallError>, Occupancy)> {
         loop {
             match self.next().await {
                 Next::Record => self.observe()?,
                 Next::GraceOver => return None,
                 Next::Awake => self.awake(),
                 Next::Permitted => self.go_on(),
-                Next::Event(Some(CallEvent::Finished(result))) => return Some(result.and_then(of_kind)),
+                Next::Event(Some(CallEvent::Finished(result))) => {
+                    return Some((result.and_then(of_kind), self.occupancy));
+                }
                 Next::Event(Some(event)) => self.take(event).await,
                 // The sandbox ends every call with `Finished`; a closed stream is a bug there, and the task must not hang on it.
-                Next::Event(None) => return Some(Err(CallError::Interrupted)),
+                Next::Event(None) => return Some((Err(CallError::Interrupted), self.occupancy)),
             }
         }
     }
@@ -234,8 +249,11 @@ impl Live {
             CallEvent::Detach { reply } => drop(reply.send(Some(id.to_string()))),
             CallEvent::Steering { reply } => self.deliver(reply).await,
             CallEvent::Sleep { ms, reply } => self.sleep(ms, reply),
-            CallEvent::ListsChanged(kind) => self.inner.lists.says(&self.task.plugin, kind),
-            CallEvent::ResourceUpdated(uri) => self.inner.lists.updated(&self.task.plugin.name, uri),
+            CallEvent::ListsChanged(kind) => self.inner.lists.says(&self.plugin, kind),
+            CallEvent::ResourceUpdated(uri) => {
+                let catalog = self.inner.catalog(&self.task.requestor);
+                self.inner.lists.updated(&catalog, &self.task.requestor, &self.plugin.name, uri);
+            }
             CallEvent::Finished(_) => {}
         }
     }

@@ -13,13 +13,16 @@ mod durations;
 mod engine;
 mod feed;
 mod identity;
+mod job;
 mod lists;
 mod live;
+mod noted;
 mod occupancy;
 mod plain;
 pub mod rate;
 mod run;
 mod tend;
+mod trial;
 mod versions;
 
 use std::sync::Arc;
@@ -34,9 +37,11 @@ use crate::runtime::{Library, Operation, ToolEntry};
 
 pub use breaker::{FAULTS_IN_A_ROW, PluginHealth, ShownFault};
 pub use engine::{Options, Tasks};
-pub use lists::{ListGenerations, ResourceUpdate};
+pub use job::{Absence, Ask, Job};
+pub use lists::ResourceUpdate;
 pub use plain::PlainCall;
 pub use tend::Recovered;
+pub use trial::{Bounds, Tally, Trial, Verdict};
 pub use versions::Withdrawal;
 
 /// Why the engine refused or failed.
@@ -104,7 +109,7 @@ pub struct CallRequest {
     pub related: Vec<TaskId>,
 }
 
-/// A request to a plugin that is no call of a tool: it never becomes a task.
+/// A request to a plugin that is no call of a tool, on the terms of a plain call; a task is made of an [`Ask`].
 #[derive(Clone, Debug)]
 pub struct PluginRequest {
     pub library: Arc<Library>,
@@ -122,14 +127,12 @@ pub enum RequestedTtl {
     AfterEnd(Option<u64>),
 }
 
-/// A call to be made as a task.
+/// A task to be made.
 #[derive(Clone, Debug)]
 pub struct TaskRequest {
-    pub call: CallRequest,
+    pub job: Job,
     pub origin: Origin,
     pub ttl: RequestedTtl,
-    /// What the call came to before it began, such as arguments that do not fit: the task is over from the start, nothing runs.
-    pub output: Option<ToolOutput>,
 }
 
 /// What became of a request for a task that is to be made once.

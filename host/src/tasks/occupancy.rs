@@ -1,6 +1,9 @@
 //! The place that one call takes up: running (a permit) or resting (waiting or paused), never neither.
 
 use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use super::admission::{Admission, Full, Held, Hold, Permit, Purpose, Ticket};
 use crate::domain::requestor::Requestor;
@@ -15,11 +18,26 @@ pub(super) struct Occupancy {
     resting: Option<Held>,
     /// In the queue for a permit again, still counted as resting.
     returning: Option<Ticket>,
+    watch: Stopwatch,
+}
+
+/// Counts the time in which the call ran, without what it waited for answers, mornings, permits or the end of a pause.
+#[derive(Debug)]
+struct Stopwatch {
+    since: Option<Instant>,
+    before: Duration,
+}
+
+impl Stopwatch {
+    fn stop(&mut self) {
+        self.before += self.since.take().map_or(Duration::ZERO, |since| since.elapsed());
+    }
 }
 
 impl Occupancy {
     pub(super) fn new(admission: Arc<Admission>, requestor: Requestor, task: bool, permit: Permit) -> Self {
-        Self { admission, requestor, task, permit: Some(permit), resting: None, returning: None }
+        let watch = Stopwatch { since: Some(Instant::now()), before: Duration::ZERO };
+        Self { admission, requestor, task, permit: Some(permit), resting: None, returning: None, watch }
     }
 
     /// Counts from now on as a task, if there is room for one more.
@@ -42,6 +60,7 @@ impl Occupancy {
     /// Gives the running permit back for as long as the call rests. Where there is no room to rest, the call keeps its permit:
     /// it then takes one of its own requestor's places and nobody else's.
     pub(super) fn rest(&mut self, hold: Hold) {
+        self.watch.stop();
         if let Ok(held) = self.admission.hold(&self.requestor, hold) {
             self.resting = Some(held);
             self.returning = None;
@@ -71,5 +90,11 @@ impl Occupancy {
             self.returning = None;
         }
         self.resting = None;
+        self.watch.since.get_or_insert_with(Instant::now);
+    }
+
+    /// How long the call has been running.
+    pub(super) fn busy(&self) -> Duration {
+        self.watch.before + self.watch.since.map_or(Duration::ZERO, |since| since.elapsed())
     }
 }

@@ -14,9 +14,10 @@ use super::engine::Inner;
 use super::feed::lock;
 use super::identity::{host_failure, incident};
 use super::live::{Reply as LiveReply, Wait as LiveWait};
+use super::noted::Unended;
 use super::occupancy::Occupancy;
 use super::run::{Begin, Started};
-use super::{CallNews, CallRequest, Error, RequestedTtl, TaskRequest};
+use super::{CallNews, CallRequest, Error, Job, RequestedTtl, TaskRequest};
 use crate::domain::call::{Answer, AskError, CallError};
 use crate::domain::requestor::Requestor;
 use crate::domain::task::{CallId, Origin, PluginVersion, Task};
@@ -46,6 +47,7 @@ struct Work {
     wait: Wait,
     /// What the guest last said about itself: shown if it becomes a task.
     status: Option<String>,
+    unended: Unended,
     _counted: Counted,
 }
 
@@ -103,7 +105,7 @@ impl<T> PlainCall<T> {
             let error = Error::Quota { limit: full.limit, value: full.value, retry_after_ms: None };
             return Err((self, error));
         }
-        let request = TaskRequest { call, origin, ttl, output: None };
+        let request = TaskRequest { job: Job::Call(call), origin, ttl };
         let task = match self
             .work
             .inner
@@ -116,8 +118,8 @@ impl<T> PlainCall<T> {
                 return Err((self, error));
             }
         };
-        let cancel_grace = self.work.cancel_grace;
-        let Work { inner, running, occupancy, wait, status, .. } = self.work;
+        let Work { inner, plugin, cancel_grace, running, occupancy, wait, status, unended, .. } = self.work;
+        unended.promoted();
         running.control.promoted(&task.id.to_string());
         let wait = match wait {
             Wait::Morning { at, reply } => LiveWait::Morning { at, reply },
@@ -132,7 +134,7 @@ impl<T> PlainCall<T> {
         };
         inner.start_run(
             task.clone(),
-            Begin::Promoted(Box::new((Started { running, cancel_grace }, occupancy, wait))),
+            Begin::Promoted(Box::new((Started { running, plugin, cancel_grace }, occupancy, wait))),
             None,
         );
         if let Some((status, run)) = status.zip(lock(&inner.runs).get(&task.id).cloned()) {
@@ -156,6 +158,7 @@ impl<T: TryFrom<Returned>> PlainCall<T> {
         let cancel_grace = Duration::from_millis(spec.limits.cancel_grace_ms);
         let running = inner.executor.start(spec).map_err(|error| host_failure("starting a call", &error))?;
         let work = Work {
+            unended: Unended::new(&inner.audit, requestor, &plugin, request.as_ref()),
             _counted: Counted::new(&inner),
             inner,
             requestor,
@@ -272,7 +275,8 @@ impl<T: TryFrom<Returned>> PlainCall<T> {
                 None
             }
             Some(CallEvent::ResourceUpdated(uri)) => {
-                self.work.inner.lists.updated(&self.work.plugin.name, uri);
+                let Work { inner, requestor, plugin, .. } = &self.work;
+                inner.lists.updated(&inner.catalog(requestor), requestor, &plugin.name, uri);
                 None
             }
             Some(CallEvent::Status(status)) => {
@@ -280,9 +284,11 @@ impl<T: TryFrom<Returned>> PlainCall<T> {
                 None
             }
             Some(CallEvent::Finished(result)) => {
+                let busy = self.work.occupancy.busy();
                 self.work.occupancy.leave();
-                let (breakers, now) = (&self.work.inner.breakers, self.work.inner.clock.now());
-                breakers.ended(&self.work.requestor, &self.work.plugin, &self.work.tool, &result, now);
+                self.work.unended.ended(&result);
+                let Work { inner, requestor, plugin, tool, .. } = &self.work;
+                inner.call_ended(requestor, plugin, tool, &result, busy);
                 Some(CallNews::Finished(result.and_then(of_kind)))
             }
             None => {

@@ -13,19 +13,19 @@ use tokio::sync::watch;
 use tracing::Instrument as _;
 
 use super::admission::{Held, Permit, Purpose, Ticket};
-use super::creation::Identity;
+use super::creation::{Identity, facts};
 use super::engine::{ApplyError, Inner};
 use super::feed::lock;
 use super::identity::{host_failure, incident};
+use super::job::{self, Visit, visits};
 use super::live::{Live, Wait};
 use super::occupancy::Occupancy;
-use super::{CallRequest, Client, Error};
-use crate::domain::Json;
+use super::{Absence, Client, Error, Job};
 use crate::domain::call::{CallError, ClientFeature, FaultKind};
 use crate::domain::lifecycle::{Event, Refusal};
-use crate::domain::task::{Active, Outcome, Phase, Retention, Task};
+use crate::domain::task::{Active, Outcome, Phase, PluginVersion, Retention, Task, TaskOutput, Work};
 use crate::domain::tool::{ContentKind, ToolOutput};
-use crate::runtime::{CallSpec, Running, ToolEntry};
+use crate::runtime::{CallSpec, Operation, Running};
 
 /// Between two tries to write an outcome to a store that refuses: the result exists, so it is kept until it is written.
 pub(super) const OUTCOME_RETRY: Duration = Duration::from_secs(1);
@@ -51,6 +51,7 @@ pub(super) struct Run {
 /// A call that runs, and what it gets when it is cancelled.
 pub(super) struct Started {
     pub(super) running: Running,
+    pub(super) plugin: PluginVersion,
     pub(super) cancel_grace: Duration,
 }
 
@@ -106,19 +107,13 @@ impl Run {
 }
 
 /// Starts the run on the runtime of the caller.
-pub(super) fn spawn(
-    inner: Arc<Inner>,
-    run: Arc<Run>,
-    task: Arc<Task>,
-    begin: Begin,
-    known: Option<(Arc<ToolEntry>, Json)>,
-) {
+pub(super) fn spawn(inner: Arc<Inner>, run: Arc<Run>, task: Arc<Task>, begin: Begin, job: Option<Job>) {
     let work = async move {
         let left = time_left(&inner, &task);
-        let driven = AssertUnwindSafe(drive(&inner, &run, &task, begin, known)).catch_unwind();
+        let driven = AssertUnwindSafe(Box::pin(drive(&inner, &run, &task, begin, job))).catch_unwind();
         if beside(driven, left, give_up(&inner, &task)).await.is_err() {
             let incident = incident();
-            tracing::error!(incident, task.id = %task.id, tool.name = task.tool, "a task's run panicked");
+            tracing::error!(incident, task.id = %task.id, tool.name = task.work.label(), "a task's run panicked");
             let error = CallError::Internal { incident };
             let message = line(&error.to_string());
             write(&inner, &task, &Event::Abandon { error, message }, None).await;
@@ -161,17 +156,14 @@ async fn give_up(inner: &Arc<Inner>, task: &Task) {
     write(inner, task, &Event::Abandon { error, message }, None).await;
 }
 
-async fn drive(
-    inner: &Arc<Inner>,
-    run: &Arc<Run>,
-    task: &Arc<Task>,
-    begin: Begin,
-    known: Option<(Arc<ToolEntry>, Json)>,
-) {
+async fn drive(inner: &Arc<Inner>, run: &Arc<Run>, task: &Arc<Task>, begin: Begin, job: Option<Job>) {
     let (permit, task) = match begin {
         Begin::Promoted(call) => {
             let (started, occupancy, wait) = *call;
-            return live(inner, run, task, started, occupancy, wait).await;
+            if let Some((result, _)) = live(inner, run, task, started, occupancy, wait).await {
+                finish(inner, task, result).await;
+            }
+            return;
         }
         Begin::Running(permit) => (permit, task.clone()),
         Begin::Queued(place, ticket) => {
@@ -181,12 +173,61 @@ async fn drive(
         }
     };
     let occupancy = Occupancy::new(inner.admission.clone(), task.requestor, true, permit);
-    match begin_call(inner, &task, known).await {
-        Ok(started) => live(inner, run, &task, started, occupancy, Wait::Nothing).await,
-        Err(error) => finish(inner, &task, task.attempt, Err(error)).await,
+    let visits = match job {
+        Some(job) => Ok(job.visits()),
+        None => recall(inner, &task).await,
+    };
+    let result = match visits {
+        Ok(visits) => visit(inner, run, &task, visits, occupancy).await,
+        Err(error) => Some(Err(error)),
+    };
+    if let Some(result) = result {
+        finish(inner, &task, result).await;
     }
 }
 
+/// Asks one plugin after the other, until one does not say that it has no such thing. `None`: the task is over.
+async fn visit(
+    inner: &Arc<Inner>,
+    run: &Arc<Run>,
+    task: &Arc<Task>,
+    visits: Vec<Visit>,
+    mut occupancy: Occupancy,
+) -> Option<Result<TaskOutput, CallError>> {
+    let (mut absence, mut last) = (Absence::default(), CallError::Interrupted);
+    for (at, visit) in visits.into_iter().enumerate() {
+        let started = match at {
+            // It was let in when the task was created.
+            0 => start(inner, task, visit),
+            _ => {
+                // The guest before may have ended while it rested.
+                occupancy.run().await;
+                admitted(inner, task, &visit.plugin).and_then(|()| start(inner, task, visit))
+            }
+        };
+        let result = match started {
+            Ok(started) => {
+                let (result, place) = live(inner, run, task, started, occupancy, Wait::Nothing).await?;
+                occupancy = place;
+                result
+            }
+            Err(error) => Err(error),
+        };
+        match result {
+            Err(error) if absence.goes_on(&error) => last = error,
+            result => return Some(result),
+        }
+    }
+    Some(Err(absence.conclude(last)))
+}
+
+/// Whether a plugin may be asked after another one. One that this requestor is kept from counts as one that broke.
+fn admitted(inner: &Inner, task: &Task, plugin: &PluginVersion) -> Result<(), CallError> {
+    let admitted = inner.breakers.admit(&task.requestor, plugin, inner.clock.now());
+    admitted.map_err(|error| CallError::Fault { kind: FaultKind::Limit, reason: error.to_string() })
+}
+
+/// The guest's result and the place that it took up; `None`: the task is over.
 async fn live(
     inner: &Arc<Inner>,
     run: &Arc<Run>,
@@ -194,13 +235,16 @@ async fn live(
     started: Started,
     occupancy: Occupancy,
     wait: Wait,
-) {
-    let started_at = inner.clock.now();
+) -> Option<(Result<TaskOutput, CallError>, Occupancy)> {
+    // Other plugins may have been asked before, in the same place.
+    let (started_at, before, plugin) = (inner.clock.now(), occupancy.busy(), started.plugin.clone());
     let live = Live::new(inner.clone(), run.clone(), task.clone(), started, occupancy, wait);
-    let Some(result) = live.until_over().await else { return };
-    inner.breakers.ended(&task.requestor, &task.plugin, &task.tool, &result, inner.clock.now());
-    inner.durations.learn(&task.requestor, &task.tool, inner.clock.now().saturating_sub(started_at));
-    finish(inner, task, task.attempt, result).await;
+    let (result, occupancy) = live.until_over().await?;
+    let busy = occupancy.busy().saturating_sub(before);
+    let (now, label) = (inner.clock.now(), task.work.label());
+    inner.call_ended(&task.requestor, &plugin, label, &result, busy);
+    inner.durations.learn(&task.requestor, label, now.saturating_sub(started_at));
+    Some((result, occupancy))
 }
 
 /// Waits in the queue, and marks the record as running when it is this task's turn. `None`: the task is over.
@@ -248,39 +292,46 @@ async fn wait_for_turn(
     }
 }
 
-async fn begin_call(
-    inner: &Arc<Inner>,
-    task: &Task,
-    known: Option<(Arc<ToolEntry>, Json)>,
-) -> Result<Started, CallError> {
-    let (tool, arguments) = match known {
-        Some(known) => known,
-        None => recall(inner, task).await?,
-    };
+fn start(inner: &Arc<Inner>, task: &Task, visit: Visit) -> Result<Started, CallError> {
     let origin = &task.origin;
     let client = Client {
         features: origin.features.with(ClientFeature::Tasks),
         log_level: origin.log_level,
         wants_progress: origin.progress_token.is_some(),
     };
-    let cancel_grace = Duration::from_millis(tool.limits.cancel_grace_ms);
-    let request = CallRequest { tool, arguments, client, related: Vec::new() };
     let identity = Identity { seed: task.seed, call_id: task.call_id, task_id: Some(task.id), attempt: task.attempt };
-    let spec =
-        CallSpec { plugin: task.plugin.clone(), ..inner.spec(&task.requestor, &request, identity, &task.related) };
+    let facts = facts(&task.requestor, client, identity, &task.related);
+    let Visit { plugin, operation, limits } = visit;
+    let cancel_grace = Duration::from_millis(limits.cancel_grace_ms);
+    let spec = CallSpec { plugin: plugin.clone(), operation, limits, facts };
     let running = inner.executor.start(spec).map_err(|error| broken("starting a call", &error))?;
-    Ok(Started { running, cancel_grace })
+    Ok(Started { running, plugin, cancel_grace })
 }
 
-/// What a task from before a restart needs to run: the tool as the version offers it that it was created with.
-async fn recall(inner: &Arc<Inner>, task: &Task) -> Result<(Arc<ToolEntry>, Json), CallError> {
-    let tool = inner.executor.tool(&task.plugin, &task.tool).await;
-    let tool = tool.ok_or_else(|| {
-        CallError::NotFound(format!("the tool {} is no longer loaded in the version of this call", task.tool))
-    })?;
+/// What a task from before a restart needs to run: its work as the version offers it that it was created with.
+async fn recall(inner: &Arc<Inner>, task: &Task) -> Result<Vec<Visit>, CallError> {
     let arguments = inner.store.arguments(&task.requestor, task.id).await;
-    let arguments = arguments.map_err(|error| broken("reading arguments", &error))?;
-    arguments.map(|arguments| (tool, arguments)).ok_or(CallError::Interrupted)
+    let arguments = arguments.map_err(|error| broken("reading arguments", &error))?.ok_or(CallError::Interrupted)?;
+    if let Work::Tool(name) = &task.work {
+        let tool = inner.executor.tool(&task.plugin, name).await;
+        let tool = tool.ok_or_else(|| {
+            CallError::NotFound(format!("the tool {name} is no longer loaded in the version of this call"))
+        })?;
+        let operation = Operation::CallTool { tool: tool.plugin_tool.clone(), arguments };
+        return Ok(vec![Visit { plugin: task.plugin.clone(), operation, limits: tool.limits.clone() }]);
+    }
+    let operation = job::operation(&arguments).ok_or(CallError::Interrupted)?;
+    let first = inner.executor.library(&task.plugin).await;
+    let first = first.ok_or_else(|| {
+        let name = &task.plugin.name;
+        CallError::NotFound(format!("the plugin {name} is no longer loaded in the version of this request"))
+    })?;
+    let others = match &operation {
+        Operation::ReadResource { uri } => inner.catalog(&task.requestor).readers(uri),
+        _ => Vec::new(),
+    };
+    let others = others.into_iter().filter(|other| other.plugin.name != first.plugin.name).collect();
+    Ok(visits(&operation, first, others))
 }
 
 fn broken(what: &str, error: &dyn std::fmt::Display) -> CallError {
@@ -291,22 +342,31 @@ fn broken(what: &str, error: &dyn std::fmt::Display) -> CallError {
 }
 
 /// Writes the outcome. A store that refuses is asked again until it takes it or the task is gone: the work was done.
-async fn finish(inner: &Arc<Inner>, task: &Task, attempt: u32, result: Result<ToolOutput, CallError>) {
+async fn finish(inner: &Arc<Inner>, task: &Task, result: Result<TaskOutput, CallError>) {
     let (outcome, message, output) = match result {
         Ok(output) => {
-            let message = output.is_error.then(|| first_line(&output)).flatten();
-            (Outcome::Output { is_error: output.is_error }, message, Some(output))
+            let (outcome, message) = outcome(&output);
+            (outcome, message, Some(output))
         }
         Err(error) => {
             let message = Some(line(&error.to_string()));
             (Outcome::Error(error), message, None)
         }
     };
-    write(inner, task, &Event::Finish { attempt, outcome, message }, output).await;
+    write(inner, task, &Event::Finish { attempt: task.attempt, outcome, message }, output).await;
+}
+
+/// How a task ended that came to this, and what its status says of it.
+pub(super) fn outcome(output: &TaskOutput) -> (Outcome, Option<String>) {
+    let message = match output {
+        TaskOutput::Tool(output) if output.is_error => first_line(output),
+        _ => None,
+    };
+    (Outcome::Output { is_error: output.is_error() }, message)
 }
 
 /// Commits an end, however often the store refuses.
-async fn write(inner: &Arc<Inner>, task: &Task, end: &Event, output: Option<ToolOutput>) {
+async fn write(inner: &Arc<Inner>, task: &Task, end: &Event, output: Option<TaskOutput>) {
     let mut warned = false;
     loop {
         match inner.apply(&task.requestor, task.id, end.clone(), output.clone()).await {
@@ -321,7 +381,7 @@ async fn write(inner: &Arc<Inner>, task: &Task, end: &Event, output: Option<Tool
     }
 }
 
-pub(super) fn first_line(output: &ToolOutput) -> Option<String> {
+fn first_line(output: &ToolOutput) -> Option<String> {
     output.content.iter().find_map(|content| match &content.kind {
         ContentKind::Text(text) => Some(line(text)),
         _ => None,
@@ -336,7 +396,8 @@ fn line(text: &str) -> String {
 
 /// Whether a lost run may start again.
 pub(super) async fn may_rerun(inner: &Inner, task: &Task) -> bool {
-    let tool = inner.executor.tool(&task.plugin, &task.tool).await;
+    let Some(name) = task.work.tool() else { return false };
+    let tool = inner.executor.tool(&task.plugin, name).await;
     tool.is_some_and(|tool| tool.rerun_on_restart)
 }
 

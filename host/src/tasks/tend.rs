@@ -122,6 +122,7 @@ impl Tasks {
                     tracing::warn!(task.id = %id, "an expired task cannot be removed: {error}");
                     return Duration::from_millis(SWEEP_MS_MAX);
                 }
+                inner.note_looked("task.expired", requestor, *id, true);
             }
             if expired.len() < BATCH {
                 break;

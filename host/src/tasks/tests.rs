@@ -14,7 +14,7 @@ use super::*;
 use crate::domain::call::{ElicitationAction, FaultKind, Question};
 use crate::domain::limits::{CallLimits, Limits};
 use crate::domain::requestor::{Requestor, RequestorId, TenantId};
-use crate::domain::task::{Active, Design, Era, Outcome, Phase, PluginVersion};
+use crate::domain::task::{Active, Design, Era, Outcome, Phase, PluginVersion, TaskOutput};
 use crate::domain::tool::{TaskSupport, Tool};
 use crate::runtime::schema::Validator;
 use crate::runtime::{
@@ -163,6 +163,7 @@ fn world_on(store: Arc<MemoryStore>, limits: Limits) -> World {
         clock: clock.clone(),
         limits,
         tenant_limits: HashMap::new(),
+        audit: crate::audit::Audit::off(),
         instances_max: 100,
     };
     World { tasks: Tasks::new(options).unwrap(), store, clock, started }
@@ -170,13 +171,12 @@ fn world_on(store: Arc<MemoryStore>, limits: Limits) -> World {
 
 impl World {
     fn call(&self, tool: &str) -> CallRequest {
-        let tool = self.tasks.catalog().get(tool).unwrap().clone();
+        let tool = self.tasks.catalog(&ANNA).get(tool).unwrap().clone();
         CallRequest { tool, arguments: Json::new("{}"), client: Client::default(), related: Vec::new() }
     }
 
     async fn create(&self, requestor: &Requestor, tool: &str) -> Result<Task, Error> {
-        let request =
-            TaskRequest { call: self.call(tool), origin: origin(), ttl: RequestedTtl::Ms(5_000), output: None };
+        let request = TaskRequest { job: Job::Call(self.call(tool)), origin: origin(), ttl: RequestedTtl::Ms(5_000) };
         self.tasks.create(requestor, request).await
     }
 
@@ -218,7 +218,10 @@ async fn a_task_runs_and_keeps_its_output() {
     let world = world();
     let task = world.create(&ANNA, "quick").await.unwrap();
     assert_eq!(world.ended(task.id).await, Outcome::Output { is_error: false });
-    assert_eq!(world.tasks.output(&ANNA, task.id).await.unwrap().content.len(), 1);
+    let TaskOutput::Tool(output) = world.tasks.output(&ANNA, task.id).await.unwrap() else {
+        panic!("no output of a tool")
+    };
+    assert_eq!(output.content.len(), 1);
     assert!(matches!(world.tasks.get(&BOB, task.id).await, Err(Error::NotFound)));
     assert!(matches!(world.tasks.output(&BOB, task.id).await, Err(Error::NotFound)));
 }
@@ -435,7 +438,7 @@ async fn related_tasks_are_the_requestors_own_and_no_more_than_a_few() {
     let nobody = TaskId([0; 16]);
     let related = async |ids: &[TaskId]| {
         let call = CallRequest { related: ids.to_vec(), ..world.call("quick") };
-        let request = TaskRequest { call, origin: origin(), ttl: RequestedTtl::Ms(5_000), output: None };
+        let request = TaskRequest { job: Job::Call(call), origin: origin(), ttl: RequestedTtl::Ms(5_000) };
         let task = world.tasks.create(&ANNA, request).await.unwrap();
         assert!(!ids.contains(&task.id), "it is a task of its own");
         task.related
@@ -453,7 +456,7 @@ async fn related_tasks_need_not_have_ended() {
     let world = world();
     let running = world.create(&ANNA, "forever").await.unwrap().id;
     let call = CallRequest { related: vec![running], ..world.call("quick") };
-    let request = TaskRequest { call, origin: origin(), ttl: RequestedTtl::Ms(5_000), output: None };
+    let request = TaskRequest { job: Job::Call(call), origin: origin(), ttl: RequestedTtl::Ms(5_000) };
     let task = world.tasks.create(&ANNA, request).await.unwrap();
     assert_eq!(task.related, [running]);
     world.ended(task.id).await;

@@ -1,16 +1,30 @@
 //! Who is calling.
 //!
-//! Owns credentials: the only file that sees a token. Must not log one, keep one, or accept one from anywhere but the
-//! `Authorization` header. Invariant: unknown, expired and revoked tokens get the same answer.
+//! Owns credentials: the only room that sees a token. Must not log one, keep one, pass one on (save to the issuer that is configured to
+//! judge it), or accept one from anywhere but the `Authorization` header. Invariant: unknown, expired, revoked and foreign tokens
+//! get the same answer.
+
+mod claims;
+mod introspection;
+mod jwt;
+mod keys;
+mod oauth;
+mod provider;
+mod resource;
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use http::{HeaderMap, StatusCode, header};
+use http::{HeaderMap, HeaderValue, StatusCode, header};
 
 use crate::domain::requestor::Requestor;
+use crate::domain::rights::{Rights, ScopeBook};
 
 use super::refusal::Refusal;
+
+pub use oauth::{IntrospectionOptions, IssuerOptions, OauthVerifier, TenantRule, Trusted};
+pub(super) use resource::Resource;
+pub use resource::ResourceOptions;
 
 /// More than any issuer's tokens need; a longer one is refused before it is hashed.
 const TOKEN_BYTES_MAX: usize = 8192;
@@ -26,14 +40,41 @@ pub enum Denied {
     Unavailable { incident: String },
 }
 
+/// What a token was given for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Scopes {
+    /// Everything that its requestor may do.
+    All,
+    /// These, by name. Its client can ask the issuer for a token with more.
+    Granted(Vec<String>),
+    /// These, by name, and nobody can be asked for more.
+    Fixed(Vec<String>),
+}
+
+/// Whose token it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verified {
+    pub requestor: Requestor,
+    /// What operators call it and its tenant, in rules about scopes.
+    pub name: String,
+    pub tenant: String,
+    pub scopes: Scopes,
+}
+
+/// Who sent a request, and what its credential is good for.
+pub(super) struct Caller {
+    pub(super) requestor: Requestor,
+    pub(super) rights: Rights,
+}
+
 /// Knows one kind of token.
 #[async_trait]
 pub trait Verifier: Send + Sync + 'static {
     /// Whose token this is.
-    async fn verify(&self, token: &str) -> Result<Requestor, Denied>;
+    async fn verify(&self, token: &str) -> Result<Verified, Denied>;
 
-    /// Who a request without a credential comes from, if there may be such requests at all. Asked only when the host listens
-    /// on nothing but loopback.
+    /// Who a request without a credential comes from, if there may be such requests at all. Asked only when the host lets
+    /// nobody but this machine's users in.
     async fn anonymous(&self) -> Result<Option<Requestor>, Denied> {
         Ok(None)
     }
@@ -43,26 +84,59 @@ pub trait Verifier: Send + Sync + 'static {
 pub struct Authenticator {
     verifiers: Vec<Arc<dyn Verifier>>,
     anonymous_allowed: bool,
+    resource: Option<Resource>,
+    scopes: ScopeBook,
 }
 
 impl Authenticator {
-    /// The verifiers are asked in this order. Without `loopback_only`, nobody gets in without a token.
-    pub fn new(verifiers: Vec<Arc<dyn Verifier>>, loopback_only: bool) -> Self {
-        Self { verifiers, anonymous_allowed: loopback_only }
+    /// The verifiers are asked in this order. Without `anonymous_allowed`, nobody gets in without a token.
+    pub fn new(verifiers: Vec<Arc<dyn Verifier>>, anonymous_allowed: bool) -> Self {
+        Self { verifiers, anonymous_allowed, resource: None, scopes: ScopeBook::default() }
+    }
+
+    /// Tells clients where they get tokens.
+    #[must_use]
+    pub fn with_resource(self, options: &ResourceOptions) -> Self {
+        Self { resource: Some(Resource::new(options, super::http::ENDPOINT)), ..self }
+    }
+
+    /// Says what scopes are good for.
+    #[must_use]
+    pub fn with_scopes(self, scopes: ScopeBook) -> Self {
+        Self { scopes, ..self }
+    }
+
+    /// How the host presents itself to clients without a token.
+    pub(super) fn resource(&self) -> Option<&Resource> {
+        self.resource.as_ref()
     }
 
     /// The requestor behind a request, or what to answer instead.
-    pub(super) async fn requestor(&self, headers: &HeaderMap) -> Result<Requestor, Unauthorized> {
-        match bearer(headers)? {
-            Some(token) => self.verified(token).await,
-            None => self.anonymous().await,
+    pub(super) async fn caller(&self, headers: &HeaderMap) -> Result<Caller, Unauthorized> {
+        let Some(token) = bearer(headers)? else {
+            return Ok(Caller { requestor: self.anonymous().await?, rights: Rights::default() });
+        };
+        let Verified { requestor, name, tenant, scopes } = self.verified(token).await?;
+        let rights = match scopes {
+            Scopes::All => Rights::default(),
+            Scopes::Granted(scopes) => self.scopes.rights(&scopes, &tenant, &name, true),
+            Scopes::Fixed(scopes) => self.scopes.rights(&scopes, &tenant, &name, false),
+        };
+        Ok(Caller { requestor, rights })
+    }
+
+    /// The value of `WWW-Authenticate`, where one belongs into the answer.
+    pub(super) fn challenge(&self, unauthorized: &Unauthorized) -> Option<HeaderValue> {
+        match &self.resource {
+            Some(resource) => resource.challenge(unauthorized),
+            None => unauthorized.challenge().map(HeaderValue::from_static),
         }
     }
 
-    async fn verified(&self, token: &str) -> Result<Requestor, Unauthorized> {
+    async fn verified(&self, token: &str) -> Result<Verified, Unauthorized> {
         for verifier in &self.verifiers {
             match verifier.verify(token).await {
-                Ok(requestor) => return Ok(requestor),
+                Ok(verified) => return Ok(verified),
                 Err(Denied::Invalid) => {}
                 Err(Denied::Unavailable { incident }) => return Err(Unauthorized::Unavailable { incident }),
             }
@@ -94,8 +168,8 @@ pub(super) enum Unauthorized {
 }
 
 impl Unauthorized {
-    /// The value of `WWW-Authenticate`, where one belongs into the answer.
-    pub(super) fn challenge(&self) -> Option<&'static str> {
+    /// The challenge of a host that makes its tokens itself.
+    fn challenge(&self) -> Option<&'static str> {
         match self {
             Self::Missing => Some(r#"Bearer realm="bulkhead""#),
             Self::Malformed => Some(r#"Bearer realm="bulkhead", error="invalid_request""#),
@@ -104,12 +178,21 @@ impl Unauthorized {
         }
     }
 
+    /// For the audit log.
+    pub(super) fn reason(&self) -> &'static str {
+        match self {
+            Self::Missing => "no credential",
+            Self::Malformed => "a malformed credential",
+            Self::Invalid => "an invalid credential",
+            Self::Unavailable { .. } => "the credential could not be checked",
+        }
+    }
+
     pub(super) fn refusal(&self) -> Refusal {
         match self {
-            Self::Missing => Refusal::new(
-                StatusCode::UNAUTHORIZED,
-                "A bearer token is required: send Authorization: Bearer TOKEN (bulkhead token create makes one)",
-            ),
+            Self::Missing => {
+                Refusal::new(StatusCode::UNAUTHORIZED, "A bearer token is required: send Authorization: Bearer TOKEN")
+            }
             Self::Malformed => Refusal::new(
                 StatusCode::BAD_REQUEST,
                 "The Authorization header is malformed: send exactly one, as Bearer TOKEN",

@@ -5,14 +5,16 @@
 
 mod checks;
 mod endpoint;
+mod peers;
 mod post;
 mod stall;
 mod stream;
+mod tls;
 
 use std::collections::HashSet;
 use std::future::poll_fn;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,8 +30,10 @@ use hyper::server::conn::http1;
 use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio_rustls::TlsAcceptor;
 
 use super::Now;
 use super::auth::Authenticator;
@@ -37,9 +41,14 @@ use super::mcp::Mcp;
 use super::rate::RequestRate;
 use super::refusal::Refusal;
 use super::session::Registry;
+use crate::audit::Audit;
+use crate::domain::address::Network;
+use peers::Proxies;
+
+pub use tls::{Certificate, TlsError};
 
 /// The path of the endpoint.
-const ENDPOINT: &str = "/mcp";
+pub(super) const ENDPOINT: &str = "/mcp";
 /// Connections that the kernel holds while all permits are taken.
 const BACKLOG: u32 = 1024;
 /// Connections that are told that the host is going down; they hold nothing up.
@@ -65,6 +74,7 @@ pub struct HttpOptions {
     pub body_bytes_max: usize,
     pub sse_after_ms: u64,
     pub sse_keepalive_ms: u64,
+    pub trusted_proxies: Vec<Network>,
 }
 
 /// Why nothing can be listened on.
@@ -109,10 +119,13 @@ pub struct Parts<M: Mcp> {
     pub mcp: Arc<M>,
     pub sessions: Arc<Registry<M>>,
     pub authenticator: Authenticator,
+    pub audit: Audit,
     pub rate: Arc<RequestRate>,
     pub unready: Unready,
     pub now: Now,
     pub options: HttpOptions,
+    /// Without one, HTTP is served in the clear.
+    pub certificate: Option<Arc<Certificate>>,
 }
 
 /// The edge.
@@ -120,12 +133,15 @@ pub struct Server<M: Mcp> {
     mcp: Arc<M>,
     sessions: Arc<Registry<M>>,
     authenticator: Authenticator,
+    audit: Audit,
     rate: Arc<RequestRate>,
     unready: Unready,
     now: Now,
     options: HttpOptions,
     /// Lower case, as they compare.
     hosts: HashSet<String>,
+    proxies: Proxies,
+    certificate: Option<Arc<Certificate>>,
     phase: watch::Sender<Phase>,
 }
 
@@ -141,34 +157,60 @@ enum Phase {
 
 impl<M: Mcp> Server<M> {
     pub fn new(parts: Parts<M>) -> Arc<Self> {
-        let Parts { mcp, sessions, authenticator, rate, unready, now, options } = parts;
+        let Parts { mcp, sessions, authenticator, audit, rate, unready, now, options, certificate } = parts;
         let hosts = options.allowed_hosts.iter().map(|host| host.to_ascii_lowercase()).collect();
         let phase = watch::Sender::new(Phase::Serving);
-        Arc::new(Self { mcp, sessions, authenticator, rate, unready, now, options, hosts, phase })
+        let proxies = Proxies::new(options.trusted_proxies.clone(), certificate.is_some());
+        Arc::new(Self {
+            mcp,
+            sessions,
+            authenticator,
+            audit,
+            rate,
+            unready,
+            now,
+            options,
+            hosts,
+            proxies,
+            certificate,
+            phase,
+        })
     }
 
     /// Accepts and serves until `shutdown` is done, then lets open requests finish for `drain_ms`.
-    pub async fn serve(self: Arc<Self>, listener: TcpListener, shutdown: impl Future<Output = ()> + Send) {
+    ///
+    /// # Errors
+    /// The certificate cannot be served with.
+    pub async fn serve(
+        self: Arc<Self>,
+        listener: TcpListener,
+        shutdown: impl Future<Output = ()> + Send,
+    ) -> Result<(), rustls::Error> {
+        let acceptor = self.certificate.as_ref().map(Certificate::acceptor).transpose()?;
+        let edge = Edge { router: router(self.clone()), acceptor, server: Arc::clone(&self) };
         let permits = Arc::new(Semaphore::new(self.options.connections_max as usize));
-        let router = router(self.clone());
         let sweeper = tokio::spawn(self.clone().sweep());
+        let certificate = self.certificate.clone();
+        let renewer = certificate.map(|certificate| tokio::spawn(async move { certificate.watch().await }));
         let mut shutdown = pin!(shutdown);
         loop {
             tokio::select! {
                 () = &mut shutdown => break,
-                (stream, permit) = accept(&listener, &permits) => {
-                    tokio::spawn(self.clone().connection(stream, permit, router.clone()));
+                (stream, peer, permit) = accept(&listener, &permits) => {
+                    tokio::spawn(edge.clone().connection(stream, peer, permit));
                 }
             }
         }
         self.phase.send_replace(Phase::Draining);
         self.mcp.close();
         sweeper.abort();
+        renewer.inspect(tokio::task::JoinHandle::abort);
         tokio::select! {
             () = self.finish(&permits) => {}
-            () = self.clone().answer_late(&listener, &router) => {}
+            () = answer_late(&listener, &edge) => {}
         }
         self.sessions.sweep().await;
+        Ok(())
     }
 
     fn is_draining(&self) -> bool {
@@ -184,15 +226,6 @@ impl<M: Mcp> Server<M> {
         }
     }
 
-    /// While others finish: tells probes and clients that the host is going down.
-    async fn answer_late(self: Arc<Self>, listener: &TcpListener, router: &Router) {
-        let permits = Arc::new(Semaphore::new(LATE_CONNECTIONS_MAX));
-        loop {
-            let (stream, permit) = accept(listener, &permits).await;
-            tokio::spawn(self.clone().connection(stream, permit, router.clone()));
-        }
-    }
-
     async fn sweep(self: Arc<Self>) {
         let mut tick = tokio::time::interval(Duration::from_millis(self.sessions.sweep_ms()));
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -202,10 +235,54 @@ impl<M: Mcp> Server<M> {
             self.rate.forget_idle();
         }
     }
+}
 
-    async fn connection(self: Arc<Self>, stream: TcpStream, permit: OwnedSemaphorePermit, router: Router) {
-        let options = &self.options;
-        let mut phase = self.phase.subscribe();
+/// While others finish: tells probes and clients that the host is going down.
+async fn answer_late<M: Mcp>(listener: &TcpListener, edge: &Edge<M>) {
+    let permits = Arc::new(Semaphore::new(LATE_CONNECTIONS_MAX));
+    loop {
+        let (stream, peer, permit) = accept(listener, &permits).await;
+        tokio::spawn(edge.clone().connection(stream, peer, permit));
+    }
+}
+
+/// What every connection is served with.
+struct Edge<M: Mcp> {
+    server: Arc<Server<M>>,
+    router: Router,
+    acceptor: Option<TlsAcceptor>,
+}
+
+impl<M: Mcp> Clone for Edge<M> {
+    fn clone(&self) -> Self {
+        let Self { server, router, acceptor } = self;
+        Self { server: server.clone(), router: router.clone(), acceptor: acceptor.clone() }
+    }
+}
+
+impl<M: Mcp> Edge<M> {
+    async fn connection(self, stream: TcpStream, peer: IpAddr, permit: OwnedSemaphorePermit) {
+        match &self.acceptor {
+            None => self.requests(stream, peer).await,
+            Some(acceptor) => {
+                let mut phase = self.server.phase.subscribe();
+                let patience = Duration::from_millis(self.server.options.header_read_ms_max);
+                let shaken = tokio::select! {
+                    shaken = tokio::time::timeout(patience, acceptor.accept(stream)) => shaken,
+                    _ = phase.wait_for(|phase| *phase == Phase::Cut) => return,
+                };
+                // Whoever shakes no hands in time, or not ours, gets nothing.
+                if let Ok(Ok(stream)) = shaken {
+                    self.requests(stream, peer).await;
+                }
+            }
+        }
+        drop(permit);
+    }
+
+    async fn requests<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(&self, stream: S, peer: IpAddr) {
+        let options = &self.server.options;
+        let mut phase = self.server.phase.subscribe();
         let mut http = http1::Builder::new();
         http.keep_alive(*phase.borrow_and_update() == Phase::Serving)
             .timer(TokioTimer::new())
@@ -213,14 +290,14 @@ impl<M: Mcp> Server<M> {
             .max_header_size(options.header_bytes_max)
             .max_buf_size(BUFFER_BYTES.max(options.header_bytes_max).max(BUFFER_BYTES_MIN));
         let stream = TokioIo::new(stall::Stalling::new(stream, Duration::from_millis(WRITE_STALL_MS_MAX)));
-        let router = TowerToHyperService::new(router);
-        let server = self.clone();
+        let router = TowerToHyperService::new(self.router.clone());
+        let server = self.server.clone();
         let serve = service_fn(move |request: Request<Incoming>| {
             let (server, router) = (server.clone(), router.clone());
             async move {
                 // Nearly every request: the way through the router would be a tenth of what the edge costs.
                 if request.uri().path() == ENDPOINT {
-                    return Ok(endpoint::endpoint(&server, request.map(Body::new)).await);
+                    return Ok(endpoint::endpoint(&server, request.map(Body::new), peer).await);
                 }
                 router.call(request).await
             }
@@ -237,22 +314,21 @@ impl<M: Mcp> Server<M> {
                 },
             }
         }
-        drop(permit);
     }
 }
 
 /// The next connection. It takes its permit first: what has none waits in the kernel and costs nothing here.
-async fn accept(listener: &TcpListener, permits: &Arc<Semaphore>) -> (TcpStream, OwnedSemaphorePermit) {
+async fn accept(listener: &TcpListener, permits: &Arc<Semaphore>) -> (TcpStream, IpAddr, OwnedSemaphorePermit) {
     let Ok(permit) = permits.clone().acquire_owned().await else {
         // The semaphore is never closed.
         return std::future::pending().await;
     };
     loop {
         match poll_fn(|cx| listener.poll_accept(cx)).await {
-            Ok((stream, _)) => {
+            Ok((stream, peer)) => {
                 // Without this every event costs the 40 ms of a delayed acknowledgement. It fails only on a socket that is gone.
                 let _ = stream.set_nodelay(true);
-                return (stream, permit);
+                return (stream, peer.ip(), permit);
             }
             Err(error) => {
                 tracing::warn!(%error, "a connection could not be accepted");
@@ -267,6 +343,7 @@ fn router<M: Mcp>(server: Arc<Server<M>>) -> Router {
     Router::new()
         .route("/healthz", get(healthz))
         .route("/readyz", get(readyz::<M>))
+        .route("/.well-known/{*path}", get(metadata::<M>))
         .fallback(unknown_path)
         .method_not_allowed_fallback(method_not_allowed)
         .with_state(server)
@@ -287,6 +364,16 @@ async fn readyz<M: Mcp>(State(server): State<Arc<Server<M>>>) -> Response {
             json_response(StatusCode::SERVICE_UNAVAILABLE, body.to_string())
         }
     }
+}
+
+/// What clients without a token need to know. Public, and the same for every Host and Origin.
+async fn metadata<M: Mcp>(State(server): State<Arc<Server<M>>>, uri: http::Uri) -> Response {
+    let Some(document) = server.authenticator.resource().and_then(|resource| resource.document_at(uri.path())) else {
+        return unknown_path().await;
+    };
+    let mut response = json_response(StatusCode::OK, document.to_owned());
+    response.headers_mut().insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
+    response
 }
 
 async fn unknown_path() -> Response {
@@ -316,7 +403,7 @@ mod unit {
     async fn small_packets_leave_at_once() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let _client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
-        let (stream, _permit) = accept(&listener, &Arc::new(Semaphore::new(1))).await;
+        let (stream, _, _permit) = accept(&listener, &Arc::new(Semaphore::new(1))).await;
         assert!(stream.nodelay().unwrap());
     }
 }

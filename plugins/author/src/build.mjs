@@ -18,19 +18,32 @@ const FEATURES = {
 
 const { entry, sdk, wit, scratch, output } = JSON.parse(process.argv[2]);
 
-const bundled = await build({
-  entryPoints: [entry],
-  bundle: true,
-  format: "esm",
-  platform: "neutral",
-  target: "es2022",
-  mainFields: ["module", "main"],
-  conditions: ["bulkhead"],
-  external: ["bulkhead:*", "wasi:*"],
-  alias: { "bulkhead-plugin": sdk },
-  write: false,
-  logLevel: "warning",
-}).catch(() => process.exit(1)); // esbuild has said why.
+const OFFERS = ["tools", "resources", "prompts", "completions"];
+
+function bundle(define) {
+  const options = {
+    entryPoints: [entry],
+    bundle: true,
+    format: "esm",
+    platform: "neutral",
+    target: "es2022",
+    mainFields: ["module", "main"],
+    conditions: ["bulkhead"],
+    external: ["bulkhead:*", "wasi:*"],
+    alias: { "bulkhead-plugin": sdk },
+    outfile: join(scratch, "plugin.js"),
+    write: false,
+    metafile: true,
+    logLevel: "warning",
+    define,
+  };
+  return build(options).catch(() => process.exit(1)); // esbuild has said why.
+}
+
+// Twice: what the module exports is known when it is bundled, and the SDK compares that with what the plugin has.
+const [{ exports }] = Object.values((await bundle({})).metafile.outputs);
+const offered = OFFERS.filter((name) => exports.includes(name));
+const bundled = await bundle({ BULKHEAD_EXPORTS: JSON.stringify(offered) });
 
 const source = bundled.outputFiles[0].text;
 const sourcePath = join(scratch, "plugin.js");
@@ -41,7 +54,7 @@ try {
   const { component } = await componentize({
     sourcePath,
     witPath: wit,
-    worldName: "plugin",
+    worldName: ["with", ...offered].join("-"),
     disableFeatures: [...unused, "fetch-event"],
   });
   await writeFile(output, component);

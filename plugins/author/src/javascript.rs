@@ -5,7 +5,7 @@ use std::process::Command;
 
 use serde_json::json;
 
-use crate::{Error, Options, Project, programs};
+use crate::{Error, Options, Project, programs, world};
 
 /// The packages that a build needs, in the versions that the SDK is tested with, as npm wants them.
 pub const PACKAGES: [&str; 3] =
@@ -38,7 +38,7 @@ pub(crate) fn build(project: &Project, options: &Options) -> Result<Vec<u8>, Err
     let task = json!({
         "entry": project.folder.join("plugin.js"),
         "sdk": sdk.join("plugins/javascript"),
-        "wit": sdk.join("wit"),
+        "wit": world::place(&sdk, scratch.path())?,
         "scratch": scratch.path(),
         "output": component,
     });

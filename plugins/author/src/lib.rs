@@ -7,6 +7,7 @@
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+mod docs;
 mod javascript;
 mod manifest;
 mod programs;
@@ -14,7 +15,9 @@ mod project;
 mod python;
 mod rust;
 mod sdk;
+mod section;
 mod template;
+mod world;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -79,6 +82,7 @@ pub fn build(folder: &Path, options: &Options) -> Result<PathBuf, Error> {
         Language::Python => python::build(&project, options)?,
         Language::Javascript => javascript::build(&project, options)?,
     };
+    let component = docs::with_docs(component, &project.folder.join("wit"))?;
     let component = manifest::with_manifest(component, project.manifest.as_deref())?;
     publish(&component, &output)?;
     Ok(output)

@@ -1,14 +1,16 @@
 //! Components from Python, by componentize-py.
 
+use std::path::Path;
 use std::process::Command;
 
+use crate::world::{self, Offer};
 use crate::{Error, Options, Project, programs};
 
 /// The version that the SDK is tested with, as pip wants it.
 pub const COMPONENTIZE_PY: &str = "componentize-py==0.25.1";
 
-/// The module that the component is made of: the author's, then what the host calls.
-const ENTRY: &str = "import plugin\nfrom bulkhead_plugin.component import Tools\n";
+/// Folders of a project that hold no modules of the plugin. Names that begin with a dot are passed over as well.
+const NO_MODULES: [&str; 5] = ["bulkhead", "target", "node_modules", "__pycache__", "tests"];
 
 pub(crate) fn build(project: &Project, options: &Options) -> Result<Vec<u8>, Error> {
     let sdk = project.sdk(options)?;
@@ -23,12 +25,15 @@ pub(crate) fn build(project: &Project, options: &Options) -> Result<Vec<u8>, Err
     };
     let scratch = programs::scratch()?;
     let entry = scratch.path().join("bulkhead_entry.py");
-    std::fs::write(&entry, ENTRY).map_err(Error::io(&entry))?;
+    let offers = offers(&project.folder)?;
+    std::fs::write(&entry, module(&offers)).map_err(Error::io(&entry))?;
+    let wit = world::place(&sdk, scratch.path())?;
     let component = scratch.path().join("component.wasm");
 
     let mut command = Command::new(program);
     command.current_dir(scratch.path());
-    command.arg("--quiet").arg("-d").arg(sdk.join("wit")).args(["-w", "plugin", "componentize", "bulkhead_entry"]);
+    command.arg("--quiet").arg("-d").arg(wit);
+    command.args(["-w", &world::name(&offers), "componentize", "bulkhead_entry"]);
     for path in [scratch.path(), &project.folder, &sdk.join("plugins/python")] {
         command.arg("-p").arg(path);
     }
@@ -39,4 +44,99 @@ pub(crate) fn build(project: &Project, options: &Options) -> Result<Vec<u8>, Err
     }
     programs::run("componentize-py", &mut command)?;
     programs::read(&component)
+}
+
+/// The module that the component is made of: the author's, then what the host calls.
+fn module(offers: &[Offer]) -> String {
+    let mut text =
+        "import plugin\nfrom bulkhead_plugin import _offers\nfrom bulkhead_plugin.component import Tools\n".to_owned();
+    for offer in offers {
+        let interface = offer.interface();
+        text += &format!("from bulkhead_plugin.component_{interface} import {}\n", offer.class());
+    }
+    let exported = offers.iter().map(|offer| format!("{:?}, ", offer.interface())).collect::<String>();
+    text + &format!("_offers.check(set([{exported}]))\n")
+}
+
+/// What the plugin offers beside tools, by what its modules import of the SDK. The SDK says so if anything was not seen.
+fn offers(folder: &Path) -> Result<Vec<Offer>, Error> {
+    let mut found = [false; 3];
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).map_err(Error::io(&folder))?.flatten() {
+            let (path, name) = (entry.path(), entry.file_name().to_string_lossy().into_owned());
+            if name.starts_with('.') || NO_MODULES.contains(&name.as_str()) {
+                continue;
+            }
+            if path.is_dir() {
+                folders.push(path);
+            } else if name.ends_with(".py") && !name.starts_with("test_") {
+                let text = std::fs::read_to_string(&path).map_err(Error::io(&path))?;
+                found.iter_mut().zip(Offer::ALL).for_each(|(found, offer)| *found |= uses(&text, offer.decorator()));
+            }
+        }
+    }
+    Ok(Offer::ALL.into_iter().zip(found).filter(|(_, found)| *found).map(|(offer, _)| offer).collect())
+}
+
+/// Whether a module takes this name from the SDK.
+fn uses(module: &str, name: &str) -> bool {
+    let is_part = |character: char| character.is_alphanumeric() || character == '_';
+    let is_attribute = module
+        .split("bulkhead_plugin.")
+        .skip(1)
+        .any(|rest| rest.strip_prefix(name).is_some_and(|after| !after.starts_with(is_part)));
+    let is_imported = module.split("from bulkhead_plugin import").skip(1).any(|rest| {
+        let names = match rest.trim_start_matches([' ', '\\']).strip_prefix('(') {
+            Some(several) => several.split(')').next(),
+            None => rest.split('\n').next(),
+        };
+        names
+            .unwrap_or_default()
+            .split(|character| !is_part(character) && character != '*')
+            .any(|word| word == name || word == "*")
+    });
+    is_attribute || is_imported
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_module_takes_of_the_sdk_is_seen() {
+        for module in [
+            "from bulkhead_plugin import prompt",
+            "from bulkhead_plugin import tool, prompt as p\nx",
+            "from bulkhead_plugin import (\n    Message,\n    prompt,\n)",
+            "from bulkhead_plugin import *",
+            "import bulkhead_plugin\n@bulkhead_plugin.prompt\n",
+        ] {
+            assert!(uses(module, "prompt"), "{module}");
+            assert!(!uses(module, "resource") || module.contains('*'), "{module}");
+        }
+        for module in
+            ["from bulkhead_plugin import tool\nprompt = 1", "from bulkhead_plugin import prompts", "# prompt"]
+        {
+            assert!(!uses(module, "prompt"), "{module}");
+        }
+    }
+
+    #[test]
+    fn tests_and_the_sdk_are_no_modules_of_the_plugin() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |path: &str| {
+            let path = folder.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, "from bulkhead_plugin import complete, resource").unwrap();
+        };
+        for path in ["test_plugin.py", "bulkhead/plugins/python/x.py", ".venv/y.py"] {
+            write(path);
+        }
+        assert_eq!(offers(folder.path()).unwrap(), []);
+        write("package/more.py");
+        assert_eq!(offers(folder.path()).unwrap(), [Offer::Resources, Offer::Completions]);
+        assert!(module(&[Offer::Prompts]).contains("from bulkhead_plugin.component_prompts import Prompts\n"));
+        assert!(module(&[Offer::Prompts]).ends_with("_offers.check(set([\"prompts\", ]))\n"));
+    }
 }

@@ -1,6 +1,7 @@
 //! The copy of the interface and the SDKs that every new project carries in `bulkhead/`, laid out as in Bulkhead's repository, so
 //! that a project builds on a machine that has nothing of Bulkhead but the program.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use crate::{Error, Language};
@@ -38,18 +39,26 @@ const RUST: &[File] = files![
     "plugins/sdk/src/schema.rs",
     "plugins/sdk/src/task.rs",
     "plugins/sdk/src/uri_template.rs",
+    "plugins/sdk-macros/Cargo.toml",
+    "plugins/sdk-macros/src/lib.rs",
+    "plugins/sdk-macros/src/options.rs",
+    "plugins/sdk-macros/src/words.rs",
 ];
 
 const PYTHON: &[File] = files![
     "plugins/python/pyproject.toml",
     "plugins/python/bulkhead_plugin/__init__.py",
     "plugins/python/bulkhead_plugin/_host.py",
+    "plugins/python/bulkhead_plugin/_offers.py",
     "plugins/python/bulkhead_plugin/_output.py",
     "plugins/python/bulkhead_plugin/_schema.py",
     "plugins/python/bulkhead_plugin/_tool.py",
     "plugins/python/bulkhead_plugin/ask.py",
     "plugins/python/bulkhead_plugin/call.py",
     "plugins/python/bulkhead_plugin/component.py",
+    "plugins/python/bulkhead_plugin/component_completions.py",
+    "plugins/python/bulkhead_plugin/component_prompts.py",
+    "plugins/python/bulkhead_plugin/component_resources.py",
     "plugins/python/bulkhead_plugin/config.py",
     "plugins/python/bulkhead_plugin/errors.py",
     "plugins/python/bulkhead_plugin/py.typed",
@@ -63,6 +72,8 @@ const JAVASCRIPT: &[File] = files![
     "plugins/javascript/errors.js",
     "plugins/javascript/index.d.ts",
     "plugins/javascript/index.js",
+    "plugins/javascript/offers.js",
+    "plugins/javascript/output.js",
     "plugins/javascript/talk.js",
     "plugins/javascript/testing.d.ts",
     "plugins/javascript/testing.js",
@@ -94,23 +105,32 @@ pub(crate) fn write(path: &Path, text: &str) -> Result<(), Error> {
     std::fs::write(path, text).map_err(Error::io(path))
 }
 
-/// A workspace of the SDK alone, with what it inherits.
+/// A workspace of the SDK alone, with what its packages inherit.
 fn workspace() -> Result<String, Error> {
-    let wrong = |error: toml::de::Error| Error::Manifest(error.message().to_owned());
-    let mut root: toml::Table = WORKSPACE.parse().map_err(wrong)?;
-    let sdk: toml::Table = RUST.first().map_or("", |(_, text)| text).parse().map_err(wrong)?;
+    let table = |text: &str| {
+        text.parse::<toml::Table>().map_err(|error: toml::de::Error| Error::Manifest(error.message().to_owned()))
+    };
+    let mut root = table(WORKSPACE)?;
+    let (mut members, mut used) = (Vec::new(), BTreeSet::new());
+    for (path, text) in RUST {
+        if let Some(folder) = path.strip_suffix("/Cargo.toml") {
+            members.push(folder.to_owned());
+            if let Some(toml::Value::Table(dependencies)) = table(text)?.remove("dependencies") {
+                used.extend(dependencies.into_iter().map(|(name, _)| name));
+            }
+        }
+    }
     let mut workspace = toml::Table::new();
     if let Some(toml::Value::Table(all)) = root.get_mut("workspace") {
         for key in ["resolver", "package", "lints"] {
             workspace.extend(all.remove_entry(key));
         }
         if let Some(toml::Value::Table(dependencies)) = all.get_mut("dependencies") {
-            let used = sdk.get("dependencies").and_then(toml::Value::as_table);
-            dependencies.retain(|name, _| used.is_some_and(|used| used.contains_key(name)));
+            dependencies.retain(|name, _| used.contains(name));
             workspace.extend(all.remove_entry("dependencies"));
         }
     }
-    workspace.insert("members".to_owned(), vec!["plugins/sdk".to_owned()].into());
+    workspace.insert("members".to_owned(), members.into());
     Ok(toml::Table::from_iter([("workspace".to_owned(), toml::Value::Table(workspace))]).to_string())
 }
 
@@ -139,15 +159,19 @@ mod tests {
 
     #[test]
     fn a_project_carries_every_file_of_its_sdk() {
-        let folders =
-            [("wit", WIT), ("plugins/sdk", RUST), ("plugins/python", PYTHON), ("plugins/javascript", JAVASCRIPT)];
-        for (folder, files) in folders {
+        let all: [(&[&str], &[File]); 4] = [
+            (&["wit"], WIT),
+            (&["plugins/sdk", "plugins/sdk-macros"], RUST),
+            (&["plugins/python"], PYTHON),
+            (&["plugins/javascript"], JAVASCRIPT),
+        ];
+        for (folders, files) in all {
             let mut found = Vec::new();
-            below(Path::new(folder), &mut found);
+            folders.iter().for_each(|folder| below(Path::new(folder), &mut found));
             found.sort();
             let mut carried: Vec<_> = files.iter().map(|(path, _)| (*path).to_owned()).collect();
             carried.sort();
-            assert_eq!(carried, found, "{folder}");
+            assert_eq!(carried, found, "{folders:?}");
         }
     }
 
@@ -156,7 +180,10 @@ mod tests {
         let text: toml::Table = workspace().unwrap().parse().unwrap();
         let dependencies = text["workspace"]["dependencies"].as_table().unwrap();
         let names: Vec<_> = dependencies.keys().map(String::as_str).collect();
-        assert_eq!(names, ["schemars", "serde", "serde_json", "wit-bindgen"]);
+        assert_eq!(
+            names,
+            ["bulkhead-plugin-macros", "proc-macro2", "quote", "schemars", "serde", "serde_json", "syn", "wit-bindgen"]
+        );
         assert_eq!(text["workspace"]["package"]["edition"].as_str(), Some("2024"));
     }
 }

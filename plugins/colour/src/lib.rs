@@ -14,7 +14,7 @@ mod bindings {
 use bindings::Guest;
 use bindings::exports::prism::colour::contrast::{self, Levels, Verdict};
 use bindings::exports::prism::colour::convert;
-use bindings::exports::prism::colour::palette::{self, Harmony};
+use bindings::exports::prism::colour::palette::{self, Harmony, LoadError};
 use bindings::prism::colour::types::{Colour, ColourError, Hsl, Rgb};
 
 /// Steps of a gradient unless said otherwise.
@@ -70,6 +70,13 @@ fn met(ratio: f64) -> Levels {
 }
 
 impl palette::Guest for Library {
+    fn load(path: String) -> Result<Vec<Rgb>, LoadError> {
+        let text = std::fs::read_to_string(path).map_err(|error| LoadError::Unreadable(error.to_string()))?;
+        let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+        let colour = |line: &str| model::rgb(&Colour::Css(line.to_owned()));
+        lines.map(|line| colour(line).map_err(|_| LoadError::NoColour(line.to_owned()))).collect()
+    }
+
     fn harmonise(base: Colour, harmony: Harmony) -> Result<Vec<Rgb>, ColourError> {
         let turns: &[f64] = match harmony {
             Harmony::Complementary => &[0.0, 180.0],

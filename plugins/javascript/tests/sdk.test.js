@@ -4,7 +4,7 @@ import { test } from "node:test";
 import { CallError, Output, ToolError, ask, config, definePlugin, task } from "bulkhead-plugin";
 import { withHost } from "bulkhead-plugin/testing";
 
-const only = (run, more = {}) => definePlugin({ tools: [{ name: "t", description: "Tries.", run, ...more }] });
+const only = (run, more = {}) => definePlugin({ tools: [{ name: "t", description: "Tries.", run, ...more }] }).tools;
 const called = (run, args = {}) => only(run).callTool("t", JSON.stringify(args));
 
 test("what a tool returns decides what the client sees", async () => {
@@ -84,4 +84,75 @@ test("settings have the type of their fallback, and a cancelled call leaves at t
     assert.throws(() => task.checkpoint(), { name: "Cancelled" });
   });
   assert.throws(() => task.steering(), /withHost/);
+});
+
+const pi = { uri: "numbers://pi", name: "pi", read: () => "3.14159" };
+const square = {
+  uriTemplate: "numbers://{n}/square",
+  name: "square",
+  mimeType: "application/json",
+  read: async ({ n }) => ({ square: n * n }),
+  complete: { n: (typed) => ["2", "23", "3"].filter((n) => n.startsWith(typed)) },
+};
+const explain = {
+  name: "explain",
+  description: "Explains a number.",
+  arguments: [{ name: "number", required: true }, { name: "style", description: "How." }],
+  run: ({ number, style = "short" }) => `Explain ${number}: ${style}`,
+  complete: { style: (typed, { number }) => [`${typed}${number}`] },
+};
+
+test("resources are read by URI and families by template", async () => {
+  const { resources } = definePlugin({ resources: [pi, square, { uriTemplate: "file:///{+path}", name: "f", read: ({ path }) => new Uint8Array(path.length) }] });
+  const [text] = await resources.readResource("numbers://pi");
+  assert.deepEqual(text, { uri: "numbers://pi", mimeType: undefined, body: { tag: "text", val: "3.14159" }, meta: [] });
+  assert.deepEqual((await resources.readResource("numbers://3/square"))[0].body, { tag: "text", val: '{"square":9}' });
+  assert.deepEqual((await resources.readResource("file:///a/%C3%A9"))[0].body, { tag: "blob", val: new Uint8Array(3) });
+  for (const uri of ["numbers://e", "numbers:///square", "numbers://1/2/square", "file:///"]) {
+    await assert.rejects(resources.readResource(uri), { tag: "not-found" });
+  }
+  assert.deepEqual(resources.listTemplates().map(({ uriTemplate }) => uriTemplate), ["numbers://{n}/square", "file:///{+path}"]);
+});
+
+test("a long list has pages", () => {
+  const many = Array.from({ length: 101 }, (_, at) => ({ ...pi, uri: `n://${at}`, size: at }));
+  const { resources } = definePlugin({ resources: many });
+  const first = resources.listResources(undefined);
+  assert.deepEqual([first.items.length, first.items[7].size, first.next], [100, 7n, "100"]);
+  const second = resources.listResources(first.next);
+  assert.deepEqual([second.items.length, second.next], [1, undefined]);
+  assert.throws(() => resources.listResources("x"), { tag: "invalid-params" });
+});
+
+test("prompts are filled in and completed", async () => {
+  const talk = { name: "talk", description: "Talks.", run: () => [{ role: "user", text: "Hi." }, { role: "assistant", text: "Hello." }] };
+  const { prompts, completions } = definePlugin({ resources: [square], prompts: [explain, talk] });
+  assert.deepEqual(prompts.listPrompts()[0].arguments[0], { name: "number", title: undefined, description: undefined, required: true });
+  const filled = await prompts.getPrompt("explain", [["number", "7"]]);
+  assert.equal(filled.messages[0].content.val.text, "Explain 7: short");
+  assert.deepEqual((await prompts.getPrompt("talk", [])).messages.map(({ role }) => role), ["user", "assistant"]);
+  await assert.rejects(prompts.getPrompt("explain", []), { tag: "invalid-params" });
+  await assert.rejects(prompts.getPrompt("other", []), { tag: "not-found" });
+  const suggested = (tag, val, name, value) => completions.complete({ tag, val }, { name, value, context: [["number", "7"]] });
+  assert.deepEqual((await suggested("prompt", "explain", "style", "a")).values, ["a7"]);
+  assert.deepEqual((await suggested("resource", "numbers://{n}/square", "n", "2")).values, ["2", "23"]);
+  assert.deepEqual((await suggested("prompt", "explain", "number", "")).values, []);
+  await assert.rejects(suggested("prompt", "nothing", "a", ""), { tag: "not-found" });
+});
+
+test("what cannot be offered is refused where it is defined", () => {
+  const wrong = (plugin, words) => assert.throws(() => definePlugin(plugin), words);
+  wrong({ resources: [{ ...pi, uriTemplate: "a://{b}" }] }, /either a uri or a uriTemplate/);
+  wrong({ resources: [{ ...square, uriTemplate: "a://{b*}" }] }, /can stand in a URI template/);
+  wrong({ resources: [{ ...square, uriTemplate: "a://{b}" }] }, /no argument n to complete/);
+  wrong({ resources: [pi, pi] }, /there is one already/);
+  wrong({ resources: [{ ...pi, mimetype: "text/plain" }] }, /no option mimetype/);
+  wrong({ prompts: [{ ...explain, run: undefined }] }, /run is no function/);
+  wrong({ prompts: [{ ...explain, description: "" }] }, /no description/);
+  wrong({ prompt: [explain] }, /a plugin has no prompt/);
+});
+
+test("what goes wrong is for the operator", async () => {
+  const { resources } = definePlugin({ resources: [{ ...pi, read: () => JSON.parse("{") }] });
+  await assert.rejects(resources.readResource("numbers://pi"), { tag: "internal" });
 });

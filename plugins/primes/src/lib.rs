@@ -1,7 +1,7 @@
 //! CPU-bound work: counts primes with a segmented sieve, reports progress, and listens while it computes.
 
 use bulkhead_plugin::task::{self, Signals};
-use bulkhead_plugin::{Error, Json, Plugin, Tool};
+use bulkhead_plugin::{Error, Json, tool};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -28,6 +28,9 @@ struct Count {
     messages: Vec<String>,
 }
 
+/// Counts the prime numbers below a limit and reports progress. As a task it takes messages: `stop` ends the count early with what
+/// it has.
+#[tool(title = "Count primes", task = "optional", read_only, idempotent, open_world = false)]
 fn count_primes(Range { below }: Range) -> Result<Json<Count>, Error> {
     let mut sieve = Sieve::new(below);
     let mut messages = Vec::new();
@@ -106,29 +109,13 @@ impl Sieve {
     }
 }
 
-fn plugin() -> Plugin {
-    Plugin::new().tool(
-        Tool::new(
-            "count_primes",
-            "Counts the prime numbers below a limit and reports progress. As a task it takes messages: `stop` ends the \
-             count early with what it has.",
-            count_primes,
-        )
-        .title("Count primes")
-        .task_optional()
-        .read_only()
-        .idempotent()
-        .open_world(false),
-    )
-}
-
 bulkhead_plugin::manifest!(
     r#"
 name = "primes"
 description = "Counts prime numbers, for as long as you like."
 "#
 );
-bulkhead_plugin::export!(plugin);
+bulkhead_plugin::export!([count_primes]);
 
 #[cfg(test)]
 mod tests {

@@ -18,12 +18,16 @@ content (with an output schema, where the hint says what is in it) and the same 
 such as images. A `ToolError` (and any other exception) is a failed result that a model can read and react to; a
 `CallError` is a JSON-RPC error.
 
+A function with `@resource` is data that clients read by its URI, one with `@prompt` is a prompt that they offer to their
+users, and one with `@complete` suggests values for their arguments.
+
 `task` reports progress, waits and looks whether to stop; `ask` puts questions to the user or the client's model; `call`
 tells what is known about the call; `config` reads the operator's settings. `testing.host()` stands in for the host in
 unit tests.
 """
 
 from . import ask, call, config, task, testing
+from ._offers import Message, complete, prompt, resource
 from ._output import Annotations, Output
 from ._schema import Field
 from ._tool import Icon, tool
@@ -37,13 +41,17 @@ __all__ = [
     "Icon",
     "InternalError",
     "InvalidParams",
+    "Message",
     "MissingCapability",
     "NotFound",
     "Output",
     "ToolError",
     "ask",
     "call",
+    "complete",
     "config",
+    "prompt",
+    "resource",
     "task",
     "testing",
     "tool",

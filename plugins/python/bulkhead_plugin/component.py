@@ -1,7 +1,8 @@
 """The component's side of the border: the real host, and what the host calls.
 
-The only module that imports the generated bindings (`wit_world`), so it exists in a component only. The module that the
-component is made of imports `Tools` from here and the plugin's own module, which registers its tools.
+The modules called `component` alone import the generated bindings (`wit_world`), so they exist in a component only. The module
+that the component is made of imports the plugin's own module, which registers its tools, and `Tools` from here; `Resources`,
+`Prompts` and `Completions` where the plugin has any.
 """
 
 import json
@@ -123,9 +124,9 @@ class Tools(Exported):
         try:
             output = _tool.run(name, arguments)
         except errors.CallError as error:
-            raise Err(_call_error(error)) from None
-        content = [_content(block) for block in output.blocks]
-        return exported.ToolOutput(content, output.structured_json, output.is_error, _meta(output.meta_entries))
+            raise Err(call_error(error)) from None
+        blocks = [content(block) for block in output.blocks]
+        return exported.ToolOutput(blocks, output.structured_json, output.is_error, meta(output.meta_entries))
 
 
 def _described(tool: _tool.Tool) -> exported.Tool:
@@ -139,12 +140,12 @@ def _described(tool: _tool.Tool) -> exported.Tool:
         output_schema=None if tool.output_schema is None else json.dumps(tool.output_schema, ensure_ascii=False),
         annotations=exported.ToolAnnotations(None, *hints) if said else None,
         task_support=exported.TaskSupport[_constant(tool.task)],
-        icons=[types.Icon(icon.src, icon.mime_type, list(icon.sizes), icon.theme) for icon in tool.icons],
-        meta=_meta(tool.meta),
+        icons=icons(tool.icons),
+        meta=meta(tool.meta),
     )
 
 
-def _call_error(error: errors.CallError) -> types.CallError:
+def call_error(error: errors.CallError) -> types.CallError:
     match error:
         case errors.InvalidParams():
             return types.CallError_InvalidParams(str(error))
@@ -159,12 +160,19 @@ def _call_error(error: errors.CallError) -> types.CallError:
             return types.CallError_Internal(str(error))
 
 
-def _content(block: _output.Block) -> types.Content:
-    said, fields = block.annotations, block.fields
-    notes = None
-    if said is not None:
-        audience = [types.Role[_constant(role)] for role in said.audience]
-        notes = types.Annotations(audience, said.priority, said.last_modified)
+def annotations(said: _output.Annotations | None) -> types.Annotations | None:
+    if said is None:
+        return None
+    audience = [types.Role[_constant(role)] for role in said.audience]
+    return types.Annotations(audience, said.priority, said.last_modified)
+
+
+def icons(known: Sequence[_tool.Icon]) -> list[types.Icon]:
+    return [types.Icon(icon.src, icon.mime_type, list(icon.sizes), icon.theme) for icon in known]
+
+
+def content(block: _output.Block) -> types.Content:
+    fields, notes = block.fields, annotations(block.annotations)
     match block.kind:
         case "text":
             return types.Content_Text(types.TextContent(fields["text"], notes, []))
@@ -181,7 +189,7 @@ def _content(block: _output.Block) -> types.Content:
             return types.Content_Resource(types.EmbeddedResource(contents, notes, []))
 
 
-def _meta(entries: dict[str, Any]) -> list[tuple[str, str]]:
+def meta(entries: dict[str, Any]) -> list[tuple[str, str]]:
     return [(key, json.dumps(value, ensure_ascii=False)) for key, value in entries.items()]
 
 

@@ -3,12 +3,14 @@
 import dataclasses
 import enum
 import unittest
+import unittest.mock
 from dataclasses import dataclass
 from datetime import date
 from typing import Annotated, Any, Literal, Optional
 
-from bulkhead_plugin import Field, NotFound, Output, ToolError, ask, config, task, testing, tool
-from bulkhead_plugin import _schema, _tool
+from bulkhead_plugin import Field, InvalidParams, Message, NotFound, Output, ToolError, ask, config, task, testing, tool
+from bulkhead_plugin import _offers, _schema, _tool, complete, prompt, resource
+from bulkhead_plugin.errors import InternalError
 
 
 class Class(enum.Enum):
@@ -137,6 +139,103 @@ class Tools(unittest.TestCase):
         for function, word in [(bare, "docstring"), (untyped, "type hint"), (rest, "by name")]:
             with self.assertRaisesRegex(TypeError, word):
                 tool(function)
+
+
+class Offers(unittest.TestCase):
+    def setUp(self) -> None:
+        self.addCleanup(_offers.clear)
+
+    def test_resources_are_read_by_uri_and_families_by_template(self) -> None:
+        @resource("notes://today", mime_type="text/plain")
+        def today() -> str:
+            """What is planned."""
+            return "Buy bread."
+
+        @resource("weather://{city}/now")
+        def weather(city: str) -> dict[str, str]:
+            return {"city": city}
+
+        @resource("file:///{+path}")
+        def file(path: str) -> bytes:
+            return path.encode()
+
+        self.assertEqual(_offers.read("notes://today"), ("text/plain", "Buy bread."))
+        self.assertEqual(_offers.read("weather://S%C3%A3o%20Paulo/now"), ("application/json", '{"city": "São Paulo"}'))
+        self.assertEqual(_offers.read("file:///a/b.txt"), (None, b"a/b.txt"))
+        for unknown in ("notes://tomorrow", "weather://a/b/now", "weather:///now", "file:///"):
+            with self.assertRaises(NotFound):
+                _offers.read(unknown)
+        self.assertEqual(_offers.RESOURCES["notes://today"].description, "What is planned.")
+        self.assertEqual([known.name for known in _offers.page(None)[0]], ["today"])
+        self.assertEqual(today(), "Buy bread.")
+
+    def test_a_long_list_has_pages(self) -> None:
+        for number in range(_offers.PAGE + 1):
+            resource(f"n://{number}", name="n")(lambda: "x")
+        first, cursor = _offers.page(None)
+        second, end = _offers.page(cursor)
+        self.assertEqual((len(first), len(second), end), (_offers.PAGE, 1, None))
+        with self.assertRaises(InvalidParams):
+            _offers.page("x")
+
+    def test_prompts_are_filled_in_and_completed(self) -> None:
+        @prompt(title="Review")
+        def review(code: Annotated[str, "What is reviewed."], language: str = "Python") -> str:
+            """Reviews a piece of code."""
+            return f"{language}: {code}"
+
+        @prompt
+        def talk() -> list[Message]:
+            """Talks."""
+            return [Message("user", "Hello."), Message("assistant", Output().text("Hi.").image(b"x", "image/png"))]
+
+        @complete(review, "language")
+        def languages(typed: str, decided: dict[str, str]) -> list[str]:
+            return [name for name in ("Python", "Perl", decided.get("code", "")) if name.startswith(typed)]
+
+        described = [(argument.name, argument.description, argument.required) for argument in _offers.PROMPTS["review"].arguments]
+        self.assertEqual(described, [("code", "What is reviewed.", True), ("language", None, False)])
+        self.assertEqual(_offers.fill_in("review", {"code": "x"}), ("Reviews a piece of code.", [Message("user", "Python: x")]))
+        self.assertEqual([message.role for message in _offers.fill_in("talk", {})[1]], ["user", "assistant"])
+        self.assertEqual(_offers.suggest("prompt", "review", "language", "P", {"code": "PL/1"}), (["Python", "Perl", "PL/1"], 3))
+        self.assertEqual(_offers.suggest("prompt", "review", "code", "P", {}), ([], 0))
+        with self.assertRaises(InvalidParams):
+            _offers.fill_in("review", {})
+        for unknown in (lambda: _offers.fill_in("other", {}), lambda: _offers.suggest("resource", "x://{a}", "a", "", {})):
+            with self.assertRaises(NotFound):
+                unknown()
+
+    def test_what_cannot_be_offered_is_refused_where_it_is_defined(self) -> None:
+        def one(city: str) -> str:
+            """Of a city."""
+            return city
+
+        def number(count: int) -> str:
+            """Counts."""
+            return ""
+
+        for define, word in [
+            (lambda: resource("a://b")(one), "variables of the URI: none"),
+            (lambda: resource("a://{town}")(one), "variables of the URI: town"),
+            (lambda: resource("a://{city*}")(one), "can stand in a URI template"),
+            (lambda: resource("a://{city}{city}")(one), "twice"),
+            (lambda: prompt(number), "is no text"),
+            (lambda: prompt(lambda: ""), "docstring"),
+            (lambda: complete(one, "city"), "no prompt and no resource"),
+            (lambda: complete(prompt(one), "town"), "no argument town"),
+        ]:
+            with self.assertRaisesRegex(TypeError, word):
+                define()
+        with self.assertRaisesRegex(TypeError, "from bulkhead_plugin import prompt"):
+            _offers.check({"resources"})
+
+    def test_what_goes_wrong_is_for_the_operator(self) -> None:
+        @resource("a://b")
+        def broken() -> str:
+            raise ValueError("secret")
+
+        with self.assertRaises(InternalError), unittest.mock.patch("sys.stderr"):
+            _offers.read("a://b")
 
 
 class Questions(unittest.TestCase):

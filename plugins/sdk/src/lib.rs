@@ -6,7 +6,7 @@
 //! plugin:
 //!
 //! ```
-//! use bulkhead_plugin::{Plugin, Tool};
+//! use bulkhead_plugin::tool;
 //! use schemars::JsonSchema;
 //! use serde::Deserialize;
 //!
@@ -16,16 +16,15 @@
 //!     name: String,
 //! }
 //!
+//! /// Greets someone by name.
+//! #[tool(read_only)]
 //! fn greet(who: Greet) -> String {
 //!     format!("Hello, {}!", who.name)
 //! }
 //!
-//! fn plugin() -> Plugin {
-//!     Plugin::new().tool(Tool::new("greet", "Greets someone by name.", greet).read_only())
-//! }
-//!
 //! bulkhead_plugin::manifest!(r#"name = "greeter""#);
-//! bulkhead_plugin::export!(plugin);
+//! bulkhead_plugin::export!([greet]);
+//! # fn main() {}
 //! ```
 //!
 //! Compile it with `crate-type = ["cdylib"]` for `wasm32-wasip2`, and give the file to `bulkhead serve --plugin FILE`.
@@ -98,7 +97,118 @@ pub use plugin::{Handler, Plugin, Tool};
 pub use prompt::{Arguments, IntoMessages, Messages, Prompt};
 pub use resource::{Body, IntoBody, Resource, ResourceTemplate, Variables};
 
-/// Makes a function that returns a [`Plugin`] the plugin of this component. Once in a crate, at its root.
+/// Makes a function a tool: its name is the tool's, its doc comment is the description, which is what a model reads to decide
+/// whether to call it. The function stays as it is.
+///
+/// The function has no parameter, or one: the type of the whole arguments object ([`Handler`]). What it returns decides what
+/// clients see ([`IntoOutput`]). The tools are named in [`export!`] or [`plugin!`]; `greet::tool()` is the [`Tool`] of `greet`, for
+/// whatever has no option here.
+///
+/// | option | says |
+/// | --- | --- |
+/// | `name = "…"` | another name than the function's |
+/// | `title = "…"` | a name for people |
+/// | `description = "…"` | another description than the doc comment |
+/// | `task = "optional"`, `"required"` | [`Tool::task_optional`], [`Tool::task_required`] |
+/// | `read_only` | [`Tool::read_only`] |
+/// | `idempotent` | [`Tool::idempotent`] |
+/// | `destructive`, `destructive = false` | [`Tool::destructive`] |
+/// | `open_world`, `open_world = false` | [`Tool::open_world`] |
+///
+/// ```
+/// use bulkhead_plugin::{Error, Json, TaskSupport, tool};
+/// use schemars::JsonSchema;
+/// use serde::{Deserialize, Serialize};
+///
+/// #[derive(Deserialize, JsonSchema)]
+/// struct Circle {
+///     /// In metres.
+///     #[schemars(range(min = 0.0))]
+///     radius: f64,
+/// }
+///
+/// #[derive(Serialize, JsonSchema)]
+/// struct Area {
+///     /// In square metres.
+///     area: f64,
+/// }
+///
+/// /// The area of a circle.
+/// #[tool(title = "Area", task = "optional", read_only, idempotent, open_world = false)]
+/// fn area(Circle { radius }: Circle) -> Result<Json<Area>, Error> {
+///     if radius > 1e6 {
+///         return Err(Error::new("circles are smaller than that"));
+///     }
+///     Ok(Json(Area { area: std::f64::consts::PI * radius * radius }))
+/// }
+///
+/// assert_eq!(area(Circle { radius: 0.0 }).unwrap().0.area, 0.0);
+/// let plugin = bulkhead_plugin::plugin![area];
+/// let tool = plugin.list().remove(0);
+/// assert_eq!((tool.name.as_str(), tool.description.as_str()), ("area", "The area of a circle."));
+/// assert_eq!(tool.task_support, TaskSupport::Optional);
+/// assert!(tool.output_schema.unwrap().contains("In square metres."));
+/// assert!(plugin.call("area", r#"{"radius": 2e6}"#).unwrap().is_error);
+/// ```
+///
+/// What cannot be a tool is an error where it is written:
+///
+/// ```compile_fail
+/// # use bulkhead_plugin::tool;
+/// #[tool]
+/// fn nobody_knows_what_this_does() {}
+/// ```
+///
+/// ```compile_fail
+/// # use bulkhead_plugin::tool;
+/// /// Adds.
+/// #[tool(readonly)]
+/// fn add() -> String { String::new() }
+/// ```
+///
+/// ```compile_fail
+/// # use bulkhead_plugin::tool;
+/// /// Adds.
+/// #[tool]
+/// fn add(a: u32, b: u32) -> String { (a + b).to_string() }
+/// ```
+pub use bulkhead_plugin_macros::tool;
+
+/// A [`Plugin`] of functions with [`#[tool]`](macro@tool), in this order; more can be added to it.
+///
+/// ```
+/// use bulkhead_plugin::{Plugin, Resource, tool};
+///
+/// mod numbers {
+///     /// The ratio of a circle's circumference to its diameter.
+///     #[bulkhead_plugin::tool(read_only)]
+///     pub(super) fn pi() -> &'static str {
+///         "3.14159"
+///     }
+/// }
+///
+/// /// Euler's number.
+/// #[tool(read_only)]
+/// fn e() -> &'static str {
+///     "2.71828"
+/// }
+///
+/// fn plugin() -> Plugin {
+///     bulkhead_plugin::plugin![numbers::pi, e].resource(Resource::new("numbers://phi", "phi", || "1.61803"))
+/// }
+///
+/// bulkhead_plugin::export!(plugin, resources);
+/// # fn main() {
+/// assert_eq!(plugin().list().len(), 2);
+/// # }
+/// ```
+#[macro_export]
+macro_rules! plugin {
+    ($($($tool:ident)::+),* $(,)?) => { $crate::Plugin::new()$(.tool($($tool)::+::tool()))* };
+}
+
+/// Makes a function that returns a [`Plugin`] the plugin of this component, or a list of functions with [`#[tool]`](macro@tool).
+/// Once in a crate, at its root.
 ///
 /// Tools are always exported. `resources`, `prompts` and `completions` are named where the plugin has any: clients are told that
 /// they exist by what is exported.
@@ -124,6 +234,13 @@ pub use resource::{Body, IntoBody, Resource, ResourceTemplate, Variables};
 /// ```
 #[macro_export]
 macro_rules! export {
+    ([$($tools:tt)*]) => {
+        fn __bulkhead_plugin() -> $crate::Plugin {
+            $crate::plugin![$($tools)*]
+        }
+
+        $crate::export!(__bulkhead_plugin);
+    };
     ($plugin:path $(, $more:ident)* $(,)?) => {
         $crate::__export_tools!($plugin);
         $( $crate::__export_more!($more $plugin); )*

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use serde_json::Value;
+
 use crate::bindings::bulkhead::plugin::types::{Annotations, CallError, Icon, ResourceBody, ResourceContents};
 use crate::bindings::resources::{ResourceInfo, ResourcePage, ResourceTemplate as TemplateInfo};
 use crate::complete::{Completer, Partial};
@@ -94,45 +96,10 @@ impl Resource {
         Self { info, read: Box::new(move || read().into_body()) }
     }
 
-    /// A name for people.
-    #[must_use]
-    pub fn title(mut self, title: impl Into<String>) -> Self {
-        self.info.title = Some(title.into());
-        self
-    }
-
-    /// What it holds.
-    #[must_use]
-    pub fn description(mut self, description: impl Into<String>) -> Self {
-        self.info.description = Some(description.into());
-        self
-    }
-
-    /// Its media type, in the list and on what is read.
-    #[must_use]
-    pub fn mime_type(mut self, mime_type: impl Into<String>) -> Self {
-        self.info.mime_type = Some(mime_type.into());
-        self
-    }
-
     /// Its size in bytes.
     #[must_use]
     pub fn size(mut self, bytes: u64) -> Self {
         self.info.size = Some(bytes);
-        self
-    }
-
-    /// Hints for clients.
-    #[must_use]
-    pub fn annotations(mut self, annotations: Annotations) -> Self {
-        self.info.annotations = Some(annotations);
-        self
-    }
-
-    /// An image beside the name; see [`Icon`].
-    #[must_use]
-    pub fn icon(mut self, icon: Icon) -> Self {
-        self.info.icons.push(icon);
         self
     }
 }
@@ -195,27 +162,6 @@ impl ResourceTemplate {
         Self { info, completers: Vec::new(), read: Box::new(move |variables| read(variables).into_body()) }
     }
 
-    /// A name for people.
-    #[must_use]
-    pub fn title(mut self, title: impl Into<String>) -> Self {
-        self.info.title = Some(title.into());
-        self
-    }
-
-    /// What its members hold.
-    #[must_use]
-    pub fn description(mut self, description: impl Into<String>) -> Self {
-        self.info.description = Some(description.into());
-        self
-    }
-
-    /// The media type of all members.
-    #[must_use]
-    pub fn mime_type(mut self, mime_type: impl Into<String>) -> Self {
-        self.info.mime_type = Some(mime_type.into());
-        self
-    }
-
     /// Suggests values for a variable, best first.
     #[must_use]
     pub fn complete(
@@ -227,6 +173,58 @@ impl ResourceTemplate {
         self
     }
 }
+
+/// What clients are told of one resource and of a family alike.
+macro_rules! told {
+    ($type:ident) => {
+        impl $type {
+            /// A name for people.
+            #[must_use]
+            pub fn title(mut self, title: impl Into<String>) -> Self {
+                self.info.title = Some(title.into());
+                self
+            }
+
+            /// What is in it.
+            #[must_use]
+            pub fn description(mut self, description: impl Into<String>) -> Self {
+                self.info.description = Some(description.into());
+                self
+            }
+
+            /// The media type, in the list and on what is read.
+            #[must_use]
+            pub fn mime_type(mut self, mime_type: impl Into<String>) -> Self {
+                self.info.mime_type = Some(mime_type.into());
+                self
+            }
+
+            /// Hints for clients.
+            #[must_use]
+            pub fn annotations(mut self, annotations: Annotations) -> Self {
+                self.info.annotations = Some(annotations);
+                self
+            }
+
+            /// An image beside the name; see [`Icon`].
+            #[must_use]
+            pub fn icon(mut self, icon: Icon) -> Self {
+                self.info.icons.push(icon);
+                self
+            }
+
+            /// An entry of its `_meta`.
+            #[must_use]
+            pub fn meta(mut self, key: impl Into<String>, value: &Value) -> Self {
+                self.info.meta.push((key.into(), value.to_string()));
+                self
+            }
+        }
+    };
+}
+
+told!(Resource);
+told!(ResourceTemplate);
 
 /// One page of the list. The cursor is where it begins.
 pub(crate) fn page(resources: &[Resource], cursor: Option<&str>) -> Result<ResourcePage, CallError> {

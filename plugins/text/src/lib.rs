@@ -1,6 +1,6 @@
 //! Plain tools on texts: what a plugin looks like that needs nothing from anyone.
 
-use bulkhead_plugin::{Json, Plugin, Tool};
+use bulkhead_plugin::{Json, tool};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use similar::TextDiff;
@@ -11,6 +11,8 @@ struct Text {
     text: String,
 }
 
+/// Returns the text as it is.
+#[tool(title = "Echo", read_only, open_world = false)]
 fn echo(Text { text }: Text) -> String {
     text
 }
@@ -28,6 +30,8 @@ struct Counts {
     bytes: usize,
 }
 
+/// Counts the lines, words, characters and bytes of a text.
+#[tool(title = "Word count", read_only, open_world = false)]
 fn word_count(Text { text }: Text) -> Json<Counts> {
     Json(Counts {
         lines: text.lines().count(),
@@ -45,28 +49,13 @@ struct Versions {
     after: String,
 }
 
+/// Compares two texts line by line and returns a unified diff.
+#[tool(title = "Compare texts", read_only, open_world = false)]
 fn diff(Versions { before, after }: Versions) -> String {
     if before == after {
         return "The texts are the same.".to_owned();
     }
     TextDiff::from_lines(&before, &after).unified_diff().header("before", "after").to_string()
-}
-
-fn plugin() -> Plugin {
-    Plugin::new()
-        .tool(Tool::new("echo", "Returns the text as it is.", echo).title("Echo").read_only().open_world(false))
-        .tool(
-            Tool::new("word_count", "Counts the lines, words, characters and bytes of a text.", word_count)
-                .title("Word count")
-                .read_only()
-                .open_world(false),
-        )
-        .tool(
-            Tool::new("diff", "Compares two texts line by line and returns a unified diff.", diff)
-                .title("Compare texts")
-                .read_only()
-                .open_world(false),
-        )
 }
 
 bulkhead_plugin::manifest!(
@@ -75,7 +64,7 @@ name = "text"
 description = "Echo, count and compare texts."
 "#
 );
-bulkhead_plugin::export!(plugin);
+bulkhead_plugin::export!([echo, word_count, diff]);
 
 #[cfg(test)]
 mod tests {

@@ -69,7 +69,9 @@ fn folders() -> anyhow::Result<Vec<String>> {
     for entry in std::fs::read_dir(layout::guest_sources())? {
         let entry = entry?;
         let Ok(name) = entry.file_name().into_string() else { continue };
-        if !["author", "sdk", "xtask"].contains(&name.as_str()) && entry.path().join("Cargo.toml").is_file() {
+        if !["author", "sdk", "sdk-macros", "xtask"].contains(&name.as_str())
+            && entry.path().join("Cargo.toml").is_file()
+        {
             names.push(name);
         }
     }
@@ -108,7 +110,8 @@ fn compile(names: &[String]) -> anyhow::Result<()> {
         cargo.arg("--package").arg(package(name));
     }
     toolchain.apply(&mut cargo);
-    steps::run(&format!("compile the guests for {}", toolchain::TARGET), &mut cargo)
+    steps::run(&format!("compile the guests for {}", toolchain::TARGET), &mut cargo)?;
+    toolchain.remember()
 }
 
 /// Puts a component, or its WIT, where hosts and tests look for it.

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, bail};
+use serde_json::{Map, json};
 
 use crate::{layout, steps};
 
@@ -26,6 +27,15 @@ impl Toolchain {
     /// Adds what this toolchain needs to a Cargo command.
     pub(crate) fn apply(&self, cargo: &mut Command) {
         cargo.args(&self.arguments).envs(self.variables.iter().map(|(key, value)| (key, value)));
+    }
+
+    /// Writes down what worked, for the tests that build a plugin as its author does.
+    pub(crate) fn remember(&self) -> anyhow::Result<()> {
+        let variables: Map<_, _> =
+            self.variables.iter().map(|(key, value)| ((*key).to_owned(), json!(value))).collect();
+        let path = layout::guest_target().join("toolchain.json");
+        let text = json!({ "arguments": self.arguments, "variables": variables }).to_string();
+        std::fs::write(&path, text).with_context(|| path.display().to_string())
     }
 }
 

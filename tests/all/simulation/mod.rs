@@ -17,7 +17,7 @@ use bulkhead::domain::requestor::{Requestor, RequestorId, TenantId};
 use bulkhead::domain::task::{Design, Era, Origin, Task, TaskId};
 use bulkhead::store::memory::MemoryStore;
 use bulkhead::tasks::clock::ManualClock;
-use bulkhead::tasks::{CallRequest, Client, Error, Options, RequestedTtl, TaskRequest, Tasks};
+use bulkhead::tasks::{CallRequest, Client, Error, Job, Options, RequestedTtl, TaskRequest, Tasks};
 use tests::place::rounds;
 
 use guest::{Order, Stage};
@@ -90,6 +90,7 @@ impl Life {
             clock: clock.clone(),
             limits: limits(),
             tenant_limits: HashMap::new(),
+            audit: bulkhead::audit::Audit::off(),
             instances_max: 64,
         };
         let tasks = {
@@ -169,7 +170,7 @@ impl World {
         let requestor = *self.dice.of(&requestors()).expect("there are some");
         let ttl = 1 + self.dice.below(30_000);
         let name = if self.dice.below(3) == 0 { "again" } else { "once" };
-        let tool = self.life.tasks.catalog().get(name).expect("the tool").clone();
+        let tool = self.life.tasks.catalog(&requestor).get(name).expect("the tool").clone();
         let call = CallRequest { tool, arguments: Json::new("{}"), client: Client::default(), related: Vec::new() };
         let origin = Origin {
             era: Era::Legacy,
@@ -179,7 +180,7 @@ impl World {
             log_level: None,
             progress_token: None,
         };
-        let request = TaskRequest { call, origin, ttl: RequestedTtl::Ms(ttl), output: None };
+        let request = TaskRequest { job: Job::Call(call), origin, ttl: RequestedTtl::Ms(ttl) };
         match self.life.runtime.block_on(self.life.tasks.create(&requestor, request)) {
             Ok(task) => {
                 self.note(format!("create {} {name} ttl {ttl} by {}", task.id, requestor.id));

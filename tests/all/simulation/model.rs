@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use bulkhead::domain::requestor::Requestor;
-use bulkhead::domain::task::{Active, Outcome, Phase, Task, TaskId};
+use bulkhead::domain::task::{Active, Outcome, Phase, Task, TaskId, TaskOutput};
 use bulkhead::domain::tool::ContentKind;
 use bulkhead::store::TaskStore as _;
 use bulkhead::store::memory::MemoryStore;
@@ -137,6 +137,7 @@ async fn check_task(tasks: &Tasks, id: TaskId, known: &mut Known, now: u64) -> V
         Some(outcome @ Outcome::Output { .. }) => {
             let output = tasks.output(&known.requestor, id).await;
             let output = output.map_err(|error| format!("{id} ended with an output that is not there: {error:?}"))?;
+            let TaskOutput::Tool(output) = output else { return Err(format!("{id} has no output of a tool")) };
             let text = output.content.iter().find_map(|content| match &content.kind {
                 ContentKind::Text(text) => Some(text.clone()),
                 _ => None,

@@ -4,7 +4,7 @@ use super::*;
 use crate::domain::Json;
 use crate::domain::call::{ClientFeatures, ElicitationAction, Question};
 use crate::domain::requestor::{Requestor, RequestorId, TenantId};
-use crate::domain::task::{CallId, Design, Era, NodeId, Origin, PluginVersion, Retention, Task, TaskId};
+use crate::domain::task::{CallId, Design, Era, NodeId, Origin, PluginVersion, Retention, Task, TaskId, Work};
 
 const NOW: UnixMs = 1_000_000;
 
@@ -17,7 +17,7 @@ fn task(phase: Phase) -> Task {
         id: TaskId([1; 16]),
         requestor: Requestor { tenant: TenantId([2; 16]), id: RequestorId([3; 16]) },
         revision: 7,
-        tool: "t".into(),
+        work: Work::Tool("t".into()),
         plugin: PluginVersion { name: "p".into(), digest: [4; 32] },
         engine_hash: 0,
         origin: Origin {

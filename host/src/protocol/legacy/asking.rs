@@ -162,6 +162,7 @@ pub(super) async fn ask(
     outlet: Outlet,
     requests: Vec<InputRequest>,
 ) -> Result<Vec<Answer>, AskError> {
+    session.askable().await;
     let asks = requests.iter().map(|request| ask_one(&shared, &session, &outlet, request));
     futures::future::try_join_all(asks).await
 }

@@ -1,16 +1,17 @@
-//! A call that its client made a task of SEP-1686: the task is announced, and the request is answered all the same.
+//! A request that its client made a task of SEP-1686: the task is announced, and the request is answered all the same.
 //!
 //! Must not matter to the task: it goes on when nobody waits for the response any more. Only a client that cancels the request cancels
-//! the task. Invariant: a client's id names one call; asked for again with the same tool and arguments it is the same task, and with
+//! the task. Invariant: a client's id names one request; asked for again with the same method and params it is the same task, and with
 //! others a refusal.
 
 use std::sync::Arc;
 
-use super::Request;
 use super::call::{failure, in_flight};
 use super::results::{Reports, Waiting};
 use super::tools::Call;
-use crate::domain::task::{Design, Task, TaskId};
+use super::{Method, Request, at_once, offers};
+use crate::domain::call::{CallError, ClientFeature};
+use crate::domain::task::{Design, Era, Origin, Outcome, Task, TaskId};
 use crate::protocol::arguments::Misfit;
 use crate::protocol::error::RpcError;
 use crate::protocol::exchange::{Outlet, talk};
@@ -19,81 +20,132 @@ use crate::protocol::notices;
 use crate::protocol::sep1686::{Wish, id_in_use};
 use crate::protocol::session::{InFlight, Session};
 use crate::protocol::{Exchange, Shared, idempotency};
-use crate::tasks::{self, TaskRequest};
+use crate::tasks::{self, Job, TaskRequest};
 
-/// Starts the exchange.
-pub(super) fn call(request: Request<'_>, call: Call, wish: Wish) -> Result<Exchange, RpcError> {
+/// Starts the exchange of a call.
+pub(super) fn call(request: Request<'_>, mut call: Call, wish: Wish) -> Result<Exchange, RpcError> {
     let in_flight = in_flight(&request)?;
-    let (shared, session) = (Arc::clone(request.shared), Arc::clone(request.session));
-    let id = request.id;
+    let (shared, session, id) = (Arc::clone(request.shared), Arc::clone(request.session), request.id);
     Ok(talk(|outlet| async move {
-        let augmented = Augmented { shared, session, outlet };
-        augmented.run(&id, call, &wish, &in_flight).await
+        let augmented = Augmented { shared, session, outlet, id, wish };
+        let reports = Reports { progress_token: call.progress_token.clone(), are_wanted: true };
+        let checked = async {
+            match call.check().await {
+                Ok(()) => Ok(()),
+                Err(Misfit::Malformed(error)) => Err(error_response(Some(&augmented.id), &error)),
+                // What a plain call would say; there is nothing to wait for.
+                Err(Misfit::Schema(text)) => Err(failure(&augmented.id, text)),
+            }
+        };
+        let checked = tokio::select! {
+            biased;
+            () = in_flight.cancelled() => return None,
+            checked = checked => checked,
+        };
+        match checked {
+            Ok(()) => {
+                let (origin, job) = (call.origin(Design::Sep1686), Job::Call(call.request));
+                augmented.run(job, origin, reports, &in_flight, None).await
+            }
+            Err(response) => Some(response),
+        }
     }))
 }
 
-struct Augmented {
-    shared: Arc<Shared>,
-    session: Arc<Session>,
-    outlet: Outlet,
+/// Starts the exchange of any other request.
+pub(super) fn request(method: Method, name: &str, request: Request<'_>, wish: Wish) -> Result<Exchange, RpcError> {
+    let Some(offers::Asked { ask, uri }) = offers::asked(method, &request)? else {
+        return at_once::answer(method, name, request, wish);
+    };
+    let in_flight = in_flight(&request)?;
+    let progress_token = offers::progress_token(request.params)?;
+    let (shared, session, id) = (Arc::clone(request.shared), Arc::clone(request.session), request.id);
+    Ok(talk(|outlet| async move {
+        let mut origin = origin(&session);
+        origin.progress_token.clone_from(&progress_token);
+        let augmented = Augmented { shared, session, outlet, id, wish };
+        let reports = Reports { progress_token, are_wanted: true };
+        augmented.run(Job::Ask(ask), origin, reports, &in_flight, uri).await
+    }))
+}
+
+/// Where a task that this session asks for comes from.
+pub(super) fn origin(session: &Session) -> Origin {
+    Origin {
+        era: Era::Legacy,
+        design: Design::Sep1686,
+        session: Some(session.digest()),
+        features: session.settled.features.with(ClientFeature::Tasks),
+        log_level: Some(session.log_level()),
+        progress_token: None,
+    }
+}
+
+/// A request that carries a wish.
+pub(super) struct Augmented {
+    pub(super) shared: Arc<Shared>,
+    pub(super) session: Arc<Session>,
+    pub(super) outlet: Outlet,
+    pub(super) id: RequestId,
+    pub(super) wish: Wish,
 }
 
 impl Augmented {
-    async fn run(self, id: &RequestId, mut call: Call, wish: &Wish, in_flight: &InFlight) -> Option<String> {
-        let reports = Reports { progress_token: call.progress_token.clone(), are_wanted: true };
+    /// Makes the task or finds it, and stays with it to its end. `uri` is that of the resource that the request is about.
+    async fn run(
+        self,
+        job: Job,
+        origin: Origin,
+        reports: Reports,
+        in_flight: &InFlight,
+        uri: Option<String>,
+    ) -> Option<String> {
         let task = tokio::select! {
             biased;
             // A creation that is given up leaves nothing behind.
             () = in_flight.cancelled() => return None,
-            task = self.task(id, &mut call, wish) => task,
+            task = self.once(job, origin) => task,
         };
         let task = match task {
             Ok(task) => task,
-            Err(response) => return Some(response),
+            Err(error) => return Some(error_response(Some(&self.id), &error)),
         };
-        self.outlet.say(notices::created(&task));
-        let (shared, session) = (Arc::clone(&self.shared), Arc::clone(&self.session));
-        let waiting = Waiting::new(shared, session, self.outlet.clone(), &task);
-        match waiting.outcome(reports, in_flight).await {
-            Ok(Some(task)) => Some(waiting.response(id, &task).await),
+        let waiting = self.announced(&task);
+        let error = match waiting.outcome(reports, in_flight).await {
+            Ok(Some(task)) => match (task.outcome(), uri) {
+                (Some(Outcome::Error(CallError::NotFound(_))), Some(uri)) => RpcError::resource_not_found(&uri),
+                _ => return Some(waiting.response(&self.id, &task).await),
+            },
             Ok(None) => {
                 if in_flight.is_cancelled_by_client() {
                     self.cancel(task.id).await;
                 }
-                None
+                return None;
             }
-            Err(error) => Some(error_response(Some(id), &RpcError::from(&error))),
-        }
-    }
-
-    /// The task, made now or before; or the response that says why there is none.
-    async fn task(&self, id: &RequestId, call: &mut Call, wish: &Wish) -> Result<Task, String> {
-        match call.check().await {
-            Ok(()) => {}
-            Err(Misfit::Malformed(error)) => return Err(error_response(Some(id), &error)),
-            // What a plain call would say; there is nothing to wait for.
-            Err(Misfit::Schema(text)) => return Err(failure(id, text)),
-        }
-        let request = TaskRequest {
-            call: call.request.clone(),
-            origin: call.origin(Design::Sep1686),
-            ttl: wish.ttl,
-            output: None,
+            Err(error) => RpcError::from(&error),
         };
-        self.once(request, wish).await.map_err(|error| error_response(Some(id), &error))
+        Some(error_response(Some(&self.id), &error))
     }
 
-    async fn once(&self, request: TaskRequest, wish: &Wish) -> Result<Task, RpcError> {
+    /// The task, made now or before.
+    pub(super) async fn once(&self, job: Job, origin: Origin) -> Result<Task, RpcError> {
         let (tasks, requestor) = (&self.shared.tasks, self.session.requestor());
         // An id of the host's must stay the name of its own task.
-        if let Some(id) = TaskId::parse(&wish.task_id) {
+        if let Some(id) = TaskId::parse(&self.wish.task_id) {
             match tasks.get(requestor, id).await {
                 Ok(_) => return Err(id_in_use()),
                 Err(tasks::Error::NotFound) => {}
                 Err(error) => return Err(RpcError::from(&error)),
             }
         }
-        idempotency::made_once(tasks, requestor, request, &wish.alias()).await?.ok_or_else(id_in_use)
+        let request = TaskRequest { job, origin, ttl: self.wish.ttl };
+        idempotency::made_once(tasks, requestor, request, &self.wish.alias()).await?.ok_or_else(id_in_use)
+    }
+
+    /// Says that the task is there to be looked at.
+    pub(super) fn announced(&self, task: &Task) -> Waiting {
+        self.outlet.say(notices::created(task));
+        Waiting::new(Arc::clone(&self.shared), Arc::clone(&self.session), self.outlet.clone(), task)
     }
 
     async fn cancel(&self, id: TaskId) {

@@ -59,7 +59,7 @@ pub(super) fn initialize(
     }
     let params: Params = jsonrpc::params(params)?;
     let version = Version::named(&params.protocol_version).unwrap_or(Version::V2025_11_25);
-    let catalog = shared.tasks.catalog();
+    let catalog = shared.tasks.catalog(&peer.requestor);
     let settled = Settled {
         requestor: peer.requestor,
         version,
@@ -70,8 +70,7 @@ pub(super) fn initialize(
         client_version: params.client_info.version,
         offered: session::Offered { resources: catalog.has_resources(), prompts: catalog.has_prompts() },
     };
-    let lists = *shared.tasks.catalog_changes().borrow();
-    let session = Session::open(settled, lists)
+    let session = Session::open(settled, catalog.lists())
         .map_err(|cause| RpcError::host_failure(format_args!("no random bytes for a session: {cause}")))?;
     let options = &shared.options;
     let answer = Answer {
@@ -108,7 +107,7 @@ impl ServerCapabilities {
             tools: json!({"listChanged": true}),
             offered: Offered::new(catalog),
             tasks: version.has_tasks().then(tasks),
-            experimental: Experimental::new(version),
+            experimental: Experimental::new(version, catalog),
         }
     }
 }
@@ -123,9 +122,9 @@ struct Experimental {
 }
 
 impl Experimental {
-    fn new(version: Version) -> Self {
+    fn new(version: Version, catalog: &Catalog) -> Self {
         Self {
-            sep1686: json!({"list": {}, "delete": {}, "requests": {"tools": {"call": {}}}}),
+            sep1686: json!({"list": {}, "delete": {}, "requests": super::augmentable(catalog)}),
             interaction: version.has_tasks().then(|| json!({"steer": true, "pause": true})),
         }
     }

@@ -3,6 +3,7 @@
 //! Owns which methods there are and what a session may do. Invariant: one table names every method.
 
 mod asking;
+mod at_once;
 mod augmented;
 mod call;
 mod carriers;
@@ -21,9 +22,12 @@ use serde_json::value::RawValue;
 use super::error::RpcError;
 use super::exchange::answered;
 use super::jsonrpc::{self, PeerError, RequestId, error_response};
+use super::sep1686::Wish;
 use super::session::{Reply, Session, Settled, TaskQuestion};
 use super::wire::level;
-use super::{Exchange, Peer, Received, Rejection, Shared, questions};
+use super::{Exchange, Frame, Peer, Received, Rejection, Shared, questions, rights};
+use crate::domain::rights::{Need, Rights};
+use crate::runtime::Catalog;
 
 pub(super) use carriers::Carriers;
 pub(super) use standalone::standalone;
@@ -84,6 +88,35 @@ impl Method {
         METHODS.iter().find(|(known, _)| *known == name).map(|(_, method)| *method)
     }
 
+    /// Whether a request is a task of SEP-1686 when its metadata wishes for one; elsewhere that is ignored, as the design wants it from
+    /// whoever chooses not to. A handshake has no session yet that could look at its task, and what is about tasks is answered out of
+    /// their records: a task of that would only say again what they say. Calls of tools have a wish too, and read it themselves.
+    fn takes_a_wish(self) -> bool {
+        match self {
+            Self::Initialize
+            | Self::TasksGet
+            | Self::TasksResult
+            | Self::TasksList
+            | Self::TasksCancel
+            | Self::TasksDelete
+            | Self::TasksSteer
+            | Self::TasksPause
+            | Self::TasksResume => false,
+            Self::Ping
+            | Self::SetLevel
+            | Self::ToolsList
+            | Self::ToolsCall
+            | Self::ResourcesList
+            | Self::ResourcesTemplatesList
+            | Self::ResourcesRead
+            | Self::ResourcesSubscribe
+            | Self::ResourcesUnsubscribe
+            | Self::PromptsList
+            | Self::PromptsGet
+            | Self::Complete => true,
+        }
+    }
+
     /// Tasks of the core came with 2025-11-25. SEP-1686 is for every revision: what it has is always there. Steer, pause and resume
     /// are an experiment that a client takes part in or not.
     fn exists_for(self, settled: &Settled) -> bool {
@@ -100,8 +133,11 @@ impl Method {
 struct Request<'a> {
     shared: &'a Arc<Shared>,
     session: &'a Arc<Session>,
+    /// What is offered to the requestor, for the whole of the request.
+    catalog: Arc<Catalog>,
     id: RequestId,
     params: Option<&'a RawValue>,
+    rights: Rights,
 }
 
 #[derive(Serialize)]
@@ -115,7 +151,7 @@ pub(super) fn request(
     name: &str,
     params: Option<&RawValue>,
 ) -> Received {
-    let answer = |id: &RequestId, error: &RpcError| Received::Exchange(answered(error_response(Some(id), error)));
+    let answer = |id: &RequestId, error: &RpcError| Received::Exchange(answered(refused(id, error)));
     let method = Method::named(name);
     if method == Some(Method::Initialize) {
         return initialize::initialize(shared, peer, &id, params).unwrap_or_else(|error| answer(&id, &error));
@@ -126,14 +162,49 @@ pub(super) fn request(
             _ => session_required(Some(&id)),
         };
     };
+    let unknown = || RpcError::method_not_found(format!("Method not found: {}", readable(name)));
+    let catalog = shared.tasks.catalog(session.requestor());
     let method = method
         .filter(|method| method.exists_for(&session.settled))
-        .filter(|method| offers::is_offered(*method, &shared.tasks.catalog()));
+        .filter(|method| offers::is_offered(*method, &catalog));
     let Some(method) = method else {
-        return answer(&id, &RpcError::method_not_found(format!("Method not found: {}", readable(name))));
+        return answer(&id, &unknown());
     };
-    let request = Request { shared, session, id: id.clone(), params };
-    dispatch(method, request).map_or_else(|error| answer(&id, &error), Received::Exchange)
+    if matches!(method, Method::TasksSteer | Method::TasksPause | Method::TasksResume)
+        && let Err(error) = rights::check(&peer.rights, &[Need::Steer], unknown)
+    {
+        return answer(&id, &error);
+    }
+    let request = Request { shared, session, catalog, id: id.clone(), params, rights: peer.rights.clone() };
+    let wish = match method {
+        Method::ToolsCall => Ok(None),
+        _ if method.takes_a_wish() => Wish::of(params),
+        _ => Ok(None),
+    };
+    let exchange = wish.and_then(|wish| match wish {
+        Some(wish) => {
+            let needs = [Need::Tasks];
+            let absent = || RpcError::invalid_params("this request cannot be a task");
+            rights::check(&request.rights, &needs, absent)?;
+            augmented::request(method, name, request, wish)
+        }
+        None => dispatch(method, request),
+    });
+    exchange.map_or_else(|error| answer(&id, &error), Received::Exchange)
+}
+
+/// The requests that can be tasks of SEP-1686, by what stands before and after the slash of their names.
+fn augmentable(catalog: &Catalog) -> serde_json::Value {
+    let mut categories = serde_json::Map::new();
+    for (name, _) in METHODS.iter().filter(|(_, method)| method.takes_a_wish() && offers::is_offered(*method, catalog))
+    {
+        let (category, rest) = name.split_once('/').unwrap_or((name, ""));
+        let members = categories.entry(category).or_insert_with(|| serde_json::json!({}));
+        if let Some(members) = members.as_object_mut().filter(|_| !rest.is_empty()) {
+            members.insert(rest.to_owned(), serde_json::json!({}));
+        }
+    }
+    categories.into()
 }
 
 fn dispatch(method: Method, request: Request<'_>) -> Result<Exchange, RpcError> {
@@ -229,6 +300,12 @@ fn set_level(request: &Request<'_>) -> Result<Exchange, RpcError> {
     })?;
     request.session.set_log_level(level);
     Ok(answered(jsonrpc::response(&request.id, &Empty {})))
+}
+
+/// A refusal as a response. Only what a client has to do something about outside of MCP has a status of its own.
+fn refused(id: &RequestId, error: &RpcError) -> Frame {
+    let rejection = error.rejection.clone().filter(|rejection| matches!(rejection, Rejection::Forbidden(_)));
+    Frame { rejection, ..Frame::from(error_response(Some(id), error)) }
 }
 
 /// The session, if it is this requestor's.

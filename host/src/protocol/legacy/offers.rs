@@ -10,19 +10,19 @@ use super::{Empty, Method, Request};
 use crate::domain::Json;
 use crate::domain::call::CallError;
 use crate::domain::offer::{Completion, PromptOutput};
-use crate::domain::tool::{Meta, ResourceContents};
+use crate::domain::tool::ResourceContents;
 use crate::protocol::Exchange;
 use crate::protocol::cursor::Paged;
 use crate::protocol::error::RpcError;
 use crate::protocol::exchange::{answered, talk};
 use crate::protocol::jsonrpc::{self, RequestId, error_response, response};
 use crate::protocol::notices::ProgressReports;
-use crate::protocol::offers::{self, Absence, Asker, Page};
+use crate::protocol::offers::{self, Asker, Page};
 use crate::protocol::wire::{
-    Bare, Body, CompletionBody, ContentsBody, MetaView, PageBody, PromptBody, PromptView, ResourceView, TemplateView,
+    Bare, CompletionBody, ContentsBody, PageBody, PromptBody, PromptView, ResourceView, TemplateView, WithMeta,
 };
 use crate::runtime::{Catalog, Library, ListKind, Operation, Returned};
-use crate::tasks::{Client, PluginRequest};
+use crate::tasks::{Absence, Ask, Client, PluginRequest};
 
 /// Resources that one session may follow.
 const SUBSCRIPTIONS_MAX: usize = 256;
@@ -41,26 +41,17 @@ pub(super) fn is_offered(method: Method, catalog: &Catalog) -> bool {
     }
 }
 
-/// A result with a plugin's metadata.
-struct WithMeta<'a, B> {
-    body: B,
-    meta: &'a Meta,
-}
-
-impl<B: Body> Body for WithMeta<'_, B> {
-    fn write<M: serde::ser::SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
-        self.body.write(map)?;
-        MetaView::new(self.meta, None).map_or(Ok(()), |meta| map.serialize_entry("_meta", &meta))
-    }
-}
-
 fn asker(request: &Request<'_>) -> Asker {
-    Asker { shared: Arc::clone(request.shared), requestor: *request.session.requestor() }
+    Asker {
+        shared: Arc::clone(request.shared),
+        requestor: *request.session.requestor(),
+        catalog: Arc::clone(&request.catalog),
+    }
 }
 
 /// `prompts/list`.
 pub(super) fn prompts(request: &Request<'_>) -> Result<Exchange, RpcError> {
-    request.session.saw(ListKind::Prompts, *request.shared.tasks.catalog_changes().borrow());
+    request.session.saw(ListKind::Prompts, request.catalog.lists());
     let Page { entries, next_cursor } = asker(request).prompts(request.params)?;
     let icons = request.session.settled.version.has_tasks();
     let entries = entries.iter().map(|entry| PromptView { prompt: &entry.prompt, icons }).collect();
@@ -78,7 +69,7 @@ pub(super) fn templates(request: &Request<'_>) -> Result<Exchange, RpcError> {
 /// `resources/list`.
 pub(super) fn resources(request: Request<'_>) -> Result<Exchange, RpcError> {
     let paged: Paged = jsonrpc::params(request.params)?;
-    request.session.saw(ListKind::Resources, *request.shared.tasks.catalog_changes().borrow());
+    request.session.saw(ListKind::Resources, request.catalog.lists());
     let icons = request.session.settled.version.has_tasks();
     quiet(request, move |asker, id| async move {
         let Page { entries, next_cursor } = asker.resources(&paged).await?;
@@ -89,10 +80,10 @@ pub(super) fn resources(request: Request<'_>) -> Result<Exchange, RpcError> {
 
 /// `completion/complete`.
 pub(super) fn complete(request: Request<'_>) -> Result<Exchange, RpcError> {
-    let wanted = offers::wanted(&request.shared.tasks.catalog(), request.params)?;
+    let wanted = offers::wanted(&request.catalog, request.params)?;
     quiet(request, move |asker, id| async move {
         let completion: Completion = asker.complete(wanted).await?;
-        Ok(response(&id, &Bare(WithMeta { body: CompletionBody(&completion), meta: &completion.meta })))
+        Ok(response(&id, &Bare(WithMeta { body: CompletionBody(&completion), meta: &completion.meta, related: None })))
     })
 }
 
@@ -147,15 +138,46 @@ struct ProgressMeta {
 }
 
 /// The token under which progress is wanted.
-fn progress_token(params: Option<&RawValue>) -> Result<Option<Json>, RpcError> {
+pub(super) fn progress_token(params: Option<&RawValue>) -> Result<Option<Json>, RpcError> {
     let token = jsonrpc::params::<WithProgress>(params)?.meta.progress_token;
     Ok(token.and_then(|token| serde_json::to_string(&token).ok()).map(Json::new))
+}
+
+/// A request to plugins that can be a task.
+pub(super) struct Asked {
+    pub(super) ask: Ask,
+    /// That of the resource that it is about.
+    pub(super) uri: Option<String>,
+}
+
+/// What plugins are asked for by a request; `None`: the host answers it itself.
+pub(super) fn asked(method: Method, request: &Request<'_>) -> Result<Option<Asked>, RpcError> {
+    let catalog = &request.catalog;
+    let (operation, first, others, uri) = match method {
+        Method::ResourcesRead => {
+            let uri = offers::uri(request.params)?;
+            let mut readers = catalog.readers(&uri).into_iter();
+            let Some(first) = readers.next() else { return Ok(None) };
+            (Operation::ReadResource { uri: uri.clone() }, first, readers.collect(), Some(uri))
+        }
+        Method::PromptsGet => {
+            let (entry, arguments) = offers::prompt(catalog, request.params)?;
+            let operation = Operation::GetPrompt { prompt: entry.plugin_prompt.clone(), arguments };
+            (operation, Arc::clone(&entry.library), Vec::new(), None)
+        }
+        Method::Complete => match offers::wanted(catalog, request.params)?.operation() {
+            Some((library, operation)) => (operation, library, Vec::new(), None),
+            None => return Ok(None),
+        },
+        _ => return Ok(None),
+    };
+    Ok(Ask::new(operation, first, others).map(|ask| Asked { ask, uri }))
 }
 
 /// `resources/read`: asks who may have it, one after the other, until one does.
 pub(super) fn read(request: Request<'_>) -> Result<Exchange, RpcError> {
     let uri = offers::uri(request.params)?;
-    let readers = request.shared.tasks.catalog().readers(&uri);
+    let readers = request.catalog.readers(&uri);
     let visits = readers.into_iter().map(|library| (library, Operation::ReadResource { uri: uri.clone() })).collect();
     visit(request, visits, move |id, result: Option<Result<Vec<ResourceContents>, CallError>>| match result {
         Some(Ok(contents)) => response(id, &Bare(ContentsBody(&contents))),
@@ -166,11 +188,13 @@ pub(super) fn read(request: Request<'_>) -> Result<Exchange, RpcError> {
 
 /// `prompts/get`.
 pub(super) fn get_prompt(request: Request<'_>) -> Result<Exchange, RpcError> {
-    let (entry, arguments) = offers::prompt(&request.shared.tasks.catalog(), request.params)?;
+    let (entry, arguments) = offers::prompt(&request.catalog, request.params)?;
     let operation = Operation::GetPrompt { prompt: entry.plugin_prompt.clone(), arguments };
     let visits = vec![(Arc::clone(&entry.library), operation)];
     visit(request, visits, |id, result: Option<Result<PromptOutput, CallError>>| match result {
-        Some(Ok(output)) => response(id, &Bare(WithMeta { body: PromptBody(&output), meta: &output.meta })),
+        Some(Ok(output)) => {
+            response(id, &Bare(WithMeta { body: PromptBody(&output), meta: &output.meta, related: None }))
+        }
         Some(Err(error)) => error_response(Some(id), &RpcError::from(&error)),
         None => error_response(Some(id), &RpcError::invalid_params("Unknown prompt")),
     })

@@ -1,6 +1,7 @@
 //! The end of a task: `tasks/result` waits for it, and carries the task's questions and reports meanwhile. So does the request that
 //! became a task of SEP-1686 (see `augmented`), whose own `tasks/result` never waits.
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use tokio::sync::broadcast::Receiver;
@@ -17,7 +18,7 @@ use crate::protocol::exchange::{Outlet, talk};
 use crate::protocol::jsonrpc::{RequestId, error_response, response};
 use crate::protocol::notices::{self, ProgressReports};
 use crate::protocol::session::{InFlight, Session};
-use crate::protocol::wire::{OutputView, RelatedTask, TaskFace};
+use crate::protocol::wire::{RelatedTask, TaskFace, TaskOutputView};
 use crate::protocol::{Exchange, Shared};
 use crate::tasks::{self, TaskNews};
 
@@ -114,11 +115,17 @@ impl Waiting {
         let waiter = carriers.wait(self.id, digest, self.session.settled.features);
         let mut offers = Offers::new(&self.shared, &self.session, self.outlet.clone());
         let mut progress = ProgressReports::new(reports.progress_token, Some(self.related.clone()));
-        offers.update(&task, |key, question| waiter.claim(key, question, true));
+        let mut askable = pin!(self.session.askable());
+        let mut asks = false;
         loop {
             let next = tokio::select! {
                 biased;
                 () = in_flight.cancelled() => Next::Cancelled,
+                () = &mut askable, if !asks => {
+                    asks = true;
+                    offers.update(&task, |key, question| waiter.claim(key, question, true));
+                    continue;
+                }
                 news = news.recv() => Next::News(news),
                 () = offers.settle() => Next::Look,
                 // Fails only when the sender is gone, and that lives as long as we do.
@@ -151,15 +158,17 @@ impl Waiting {
                 carriers.over(self.id);
                 return Ok(Some(task));
             }
-            offers.update(&task, |key, question| waiter.claim(key, question, false));
+            if asks {
+                offers.update(&task, |key, question| waiter.claim(key, question, false));
+            }
         }
     }
 
-    /// What the call would have answered, had it been a plain one.
+    /// What the request would have been answered with, had it been a plain one.
     pub(super) async fn response(&self, id: &RequestId, task: &Task) -> String {
         let error = match task.outcome() {
             Some(Outcome::Output { .. }) => match self.shared.tasks.output(self.session.requestor(), self.id).await {
-                Ok(output) => return response(id, &OutputView { output: &output, related: Some(&self.related) }),
+                Ok(output) => return response(id, &TaskOutputView { output: &output, related: &self.related }),
                 Err(error) => RpcError::from(&error),
             },
             Some(Outcome::Error(error)) => RpcError::from(error),

@@ -16,7 +16,7 @@ use crate::protocol::notices::{self, ProgressReports};
 use crate::protocol::session::{LIST_KINDS, Listener, Session};
 use crate::protocol::wire::{RelatedTask, TaskView};
 use crate::protocol::{Exchange, Shared};
-use crate::tasks::{ListGenerations, ResourceUpdate, TaskNews};
+use crate::tasks::{ResourceUpdate, TaskNews};
 
 /// Tasks that are looked at on opening, newest first.
 const LOOKED_AT_MAX: usize = 500;
@@ -68,7 +68,8 @@ impl Standalone {
         let mut lists = self.shared.tasks.catalog_changes();
         let mut updates = self.shared.tasks.resource_updates();
         let mut closings = self.shared.carriers.closings();
-        self.tell_changed(*lists.borrow_and_update());
+        lists.mark_unchanged();
+        self.tell_changed();
         self.look(true).await;
         let mut list_due: Option<Instant> = None;
         loop {
@@ -92,17 +93,20 @@ impl Standalone {
                 Next::ListChanged => list_due = list_due.or(Some(Instant::now() + notices::LIST_CHANGED_AFTER)),
                 Next::ListDue => {
                     list_due = None;
-                    self.tell_changed(*lists.borrow_and_update());
+                    lists.mark_unchanged();
+                    self.tell_changed();
                 }
                 Next::Closing => self.offer_again(),
             }
         }
     }
 
-    fn tell_changed(&self, lists: ListGenerations) {
+    /// Tells of each list that is another one than the session has seen.
+    fn tell_changed(&self) {
         if !self.listener.speaks() {
             return;
         }
+        let lists = self.shared.tasks.catalog(self.session.requestor()).lists();
         for kind in LIST_KINDS {
             if self.session.is_offered(kind) && self.session.saw(kind, lists) {
                 self.outlet.say(notices::list_changed(kind));
@@ -111,7 +115,8 @@ impl Standalone {
     }
 
     fn tell_updated(&self, update: &ResourceUpdate) {
-        if self.listener.speaks() && self.session.follows(&update.uri, &update.plugin) {
+        let concerns = update.concerns(self.session.requestor()) && self.session.follows(&update.uri, &update.plugin);
+        if self.listener.speaks() && concerns {
             self.outlet.say(notices::resource_updated(&update.uri));
         }
     }

@@ -20,14 +20,14 @@ use crate::protocol::session::Session;
 use crate::protocol::wire::{Created, ImmediateResponse, OnlyRelated, TaskFace, TaskResult, TaskView};
 use crate::protocol::{Exchange, Shared, idempotency, sep1686};
 use crate::store::ListPosition;
-use crate::tasks::{self, RequestedTtl, TaskRequest};
+use crate::tasks::{self, Job, RequestedTtl, TaskRequest};
 
 /// Starts a call as a task. The reply leaves after the record is durable.
 pub(super) fn create(request: Request<'_>, mut call: Call, ttl: RequestedTtl) -> Exchange {
     let shared = Arc::clone(request.shared);
     replying(request.id, async move {
         // A tool error like that of a plain call, which the requestor fetches like any other result.
-        let output = match call.check().await {
+        let misfit = match call.check().await {
             Ok(()) => None,
             Err(Misfit::Schema(text)) => Some(ToolOutput::failure(text)),
             Err(Misfit::Malformed(error)) => return Err(error),
@@ -35,7 +35,11 @@ pub(super) fn create(request: Request<'_>, mut call: Call, ttl: RequestedTtl) ->
         let origin = call.origin(Design::Core2025);
         let session = call.session;
         let tool = call.request.tool.tool.name.clone();
-        let request = TaskRequest { call: call.request, origin, ttl, output };
+        let job = match misfit {
+            None => Job::Call(call.request),
+            Some(output) => Job::Refused(call.request, output),
+        };
+        let request = TaskRequest { job, origin, ttl };
         let task = match call.idempotency_key {
             Some(key) => idempotency::once(&shared.tasks, session.requestor(), request, &key).await?,
             None => {

@@ -31,11 +31,10 @@ use crate::protocol::error::RpcError;
 use crate::protocol::exchange::Outlet;
 use crate::protocol::jsonrpc::RequestId;
 use crate::protocol::notices::{self, ProgressReports};
-use crate::protocol::offers::Absence;
 use crate::protocol::questions::can_answer;
 use crate::protocol::{Frame, Shared};
 use crate::runtime::{Operation, Returned};
-use crate::tasks::{CallNews, CallRequest, PlainCall, PluginRequest, RequestedTtl, TaskRequest};
+use crate::tasks::{Absence, CallNews, CallRequest, Job, PlainCall, PluginRequest, RequestedTtl, TaskRequest};
 use asking::{Settled, issue};
 pub(super) use begin::{Rounds, call};
 
@@ -158,7 +157,7 @@ impl Conversation {
     async fn create(&self, mut call: CallRequest) -> Result<Ending, RpcError> {
         // Tasks of this era report nothing on any stream.
         call.client.wants_progress = false;
-        let request = TaskRequest { call, origin: self.origin(), ttl: RequestedTtl::Default, output: None };
+        let request = TaskRequest { job: Job::Call(call), origin: self.origin(), ttl: RequestedTtl::Default };
         guest::create(&self.shared, self.requestor, request).await.map(|task| Ending::Task(Box::new(task)))
     }
 

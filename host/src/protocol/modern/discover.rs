@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::Request;
 use super::result::{Complete, Entries};
+use super::tools::scope;
 use crate::protocol::capabilities::INTERACTION_EXTENSION;
 use crate::protocol::exchange::answered;
 use crate::protocol::jsonrpc::response;
@@ -47,12 +48,12 @@ pub(super) fn discover(request: &Request<'_>) -> Exchange {
     // Clients check that the value of the extension is empty, unless they know the draft that adds to it.
     let (tasks, scope) = match request.client.interaction_in_tasks {
         true => (json!({"steer": true, "pause": true}), "private"),
-        false => (json!({}), "public"),
+        false => (json!({}), scope(&request.catalog)),
     };
     let capabilities = ServerCapabilities {
         logging: json!({}),
         tools: json!({"listChanged": true}),
-        offered: Offered::new(&request.shared.tasks.catalog()),
+        offered: Offered::new(&request.catalog),
         extensions: json!({TASKS_EXTENSION: tasks, INTERACTION_EXTENSION: {"steer": true, "pause": true}}),
     };
     let instructions = request.shared.options.instructions.as_deref();

@@ -24,8 +24,8 @@ use crate::protocol::jsonrpc::{self, RequestId, notification};
 use crate::protocol::notices::{LIST_CHANGED_AFTER, list_changed_method};
 use crate::protocol::offers::Asker;
 use crate::protocol::{Exchange, Frame, Shared, sep1686};
-use crate::runtime::ListKind;
-use crate::tasks::{self, ListGenerations, ResourceUpdate, TaskNews};
+use crate::runtime::{Catalog, ListGenerations, ListKind};
+use crate::tasks::{self, ResourceUpdate, TaskNews, Tasks};
 
 /// Resources that one stream may follow; more are left out of the acknowledgement.
 const RESOURCES_MAX: usize = 256;
@@ -102,12 +102,12 @@ pub(super) fn listen(request: Request<'_>) -> Result<Exchange, RpcError> {
     let face = Face::of(&request);
     let (shared, requestor, id) = (Arc::clone(request.shared), request.requestor, request.id);
     // From here on nothing is missed, whenever the stream is read.
-    let lists = Lists::new(&shared, &filter);
+    let lists = Lists::new(&shared, requestor, &request.catalog, &filter);
     let news = filter.task_ids.as_ref().map(|_| shared.tasks.feed(&requestor));
-    let offers_resources = shared.tasks.catalog().has_resources();
+    let offers_resources = request.catalog.has_resources();
     let subscriptions = filter.resource_subscriptions.filter(|_| offers_resources);
     let updates = subscriptions.as_ref().map(|_| shared.tasks.resource_updates());
-    let wanted = Wanted { tasks: filter.task_ids, resources: subscriptions };
+    let wanted = Wanted { tasks: filter.task_ids, resources: subscriptions, catalog: request.catalog };
     let closing =
         Closing { host: shared.modern.closing.subscribe(), connection: request.connection.map(|one| one.closing()) };
     Ok(talk(|outlet| async move {
@@ -162,7 +162,9 @@ struct Shown {
 
 /// The lists that the stream is about.
 struct Lists {
-    changes: watch::Receiver<ListGenerations>,
+    tasks: Tasks,
+    requestor: Requestor,
+    changes: watch::Receiver<u64>,
     known: ListGenerations,
     kinds: Vec<ListKind>,
     /// When to tell of changes that were seen.
@@ -171,8 +173,7 @@ struct Lists {
 
 impl Lists {
     /// `None` when no list is wanted that anybody offers.
-    fn new(shared: &Shared, filter: &Filter) -> Option<Self> {
-        let catalog = shared.tasks.catalog();
+    fn new(shared: &Shared, requestor: Requestor, catalog: &Catalog, filter: &Filter) -> Option<Self> {
         let kinds: Vec<_> = [
             (ListKind::Tools, filter.tools_list_changed),
             (ListKind::Prompts, filter.prompts_list_changed && catalog.has_prompts()),
@@ -181,9 +182,10 @@ impl Lists {
         .into_iter()
         .filter_map(|(kind, wanted)| wanted.then_some(kind))
         .collect();
-        let mut changes = shared.tasks.catalog_changes();
-        let known = *changes.borrow_and_update();
-        (!kinds.is_empty()).then_some(Self { changes, known, kinds, due: None })
+        let (tasks, mut changes) = (shared.tasks.clone(), shared.tasks.catalog_changes());
+        // The catalog is older than this.
+        changes.mark_changed();
+        (!kinds.is_empty()).then_some(Self { tasks, requestor, changes, known: catalog.lists(), kinds, due: None })
     }
 
     fn has(&self, kind: ListKind) -> Option<bool> {
@@ -201,7 +203,8 @@ impl Lists {
         };
         tokio::time::sleep_until(due).await;
         self.due = None;
-        let now = *self.changes.borrow_and_update();
+        self.changes.mark_unchanged();
+        let now = self.tasks.catalog(&self.requestor).lists();
         let before = std::mem::replace(&mut self.known, now);
         Some(self.kinds.iter().copied().filter(|kind| now.of(*kind) != before.of(*kind)).collect())
     }
@@ -211,6 +214,8 @@ impl Lists {
 struct Wanted {
     tasks: Option<Vec<String>>,
     resources: Option<Vec<String>>,
+    /// As it was when the stream began.
+    catalog: Arc<Catalog>,
 }
 
 /// Where the stream's messages come from.
@@ -237,7 +242,7 @@ impl Listener {
             if self.shown.len() >= TASKS_MAX {
                 break;
             }
-            match sep1686::find(&self.shared.tasks, &self.requestor, wire_id).await {
+            match sep1686::find_call(&self.shared.tasks, &self.requestor, wire_id).await {
                 Ok(task) => {
                     if let Entry::Vacant(place) = self.shown.entry(task.id) {
                         place.insert(Shown::default());
@@ -248,7 +253,7 @@ impl Listener {
                 Err(error) => return super::refused(&self.id, &RpcError::from(&error)),
             }
         }
-        let followed = match self.follow(wanted.resources.unwrap_or_default()).await {
+        let followed = match self.follow(wanted.catalog, wanted.resources.unwrap_or_default()).await {
             Ok(followed) => followed,
             Err(error) => return super::refused(&self.id, &error),
         };
@@ -288,9 +293,10 @@ impl Listener {
                         self.outlet.say(notification(list_changed_method(kind), Some(&changed)));
                     }
                 }
-                Next::Updated(ResourceUpdate { plugin, uri }) => {
-                    if followed.iter().any(|(followed, owner)| *followed == uri && *owner == plugin) {
-                        let updated = Updated { uri: &uri, meta: self.meta() };
+                Next::Updated(update) => {
+                    let is_followed = |(uri, owner): &(String, String)| *uri == update.uri && *owner == update.plugin;
+                    if update.concerns(&self.requestor) && followed.iter().any(is_followed) {
+                        let updated = Updated { uri: &update.uri, meta: self.meta() };
                         self.outlet.say(notification("notifications/resources/updated", Some(&updated)));
                     }
                 }
@@ -319,8 +325,8 @@ impl Listener {
     }
 
     /// The resources that are there, each with the name of the plugin that has it. The others are left out, as unknown tasks are.
-    async fn follow(&self, uris: Vec<String>) -> Result<Vec<(String, String)>, RpcError> {
-        let asker = Asker { shared: Arc::clone(&self.shared), requestor: self.requestor };
+    async fn follow(&self, catalog: Arc<Catalog>, uris: Vec<String>) -> Result<Vec<(String, String)>, RpcError> {
+        let asker = Asker { shared: Arc::clone(&self.shared), requestor: self.requestor, catalog };
         let mut followed: Vec<(String, String)> = Vec::new();
         for uri in uris.into_iter().take(RESOURCES_MAX) {
             if followed.iter().any(|(other, _)| *other == uri) {

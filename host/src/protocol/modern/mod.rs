@@ -35,6 +35,9 @@ use super::exchange::answered;
 use super::jsonrpc::{Message, RequestId, error_response, response};
 use super::{Declared, Exchange, Frame, Peer, ProtocolOptions, Received, Rejection, Shared, VERSIONS};
 use crate::domain::requestor::Requestor;
+use crate::domain::rights::{Need, Rights};
+use crate::protocol::rights;
+use crate::runtime::Catalog;
 use connection::InFlight;
 use members::Members;
 use meta::Client;
@@ -156,6 +159,9 @@ impl State {
 struct Request<'a> {
     shared: &'a Arc<Shared>,
     requestor: Requestor,
+    rights: Rights,
+    /// What is offered to the requestor, for the whole of the request.
+    catalog: Arc<Catalog>,
     id: RequestId,
     client: Client,
     declared: Option<&'a Declared>,
@@ -196,7 +202,8 @@ fn request(
     if meta.version != VERSION {
         return Err(RpcError::unsupported_version(&VERSIONS, &meta.version));
     }
-    let method = method.filter(|method| offers::is_offered(*method, &shared.tasks.catalog()));
+    let catalog = shared.tasks.catalog(&peer.requestor);
+    let method = method.filter(|method| offers::is_offered(*method, &catalog));
     let method = method.ok_or_else(|| RpcError::unknown_method(name))?;
     let client = meta.client()?;
     method.check_capabilities(&client)?;
@@ -205,8 +212,11 @@ fn request(
         None => None,
     };
     let (declared, connection) = (peer.declared.as_ref(), peer.connection.as_ref());
-    let (requestor, members) = (peer.requestor, meta.members);
-    let request = Request { shared, requestor, id, client, declared, connection, params, members };
+    if matches!(method, Method::TasksSteer | Method::TasksPause | Method::TasksResume) {
+        rights::check(&peer.rights, &[Need::Steer], || RpcError::unknown_method(name))?;
+    }
+    let (requestor, rights, members) = (peer.requestor, peer.rights.clone(), meta.members);
+    let request = Request { shared, requestor, rights, catalog, id, client, declared, connection, params, members };
     let exchange = match method {
         Method::Discover => Ok(discover::discover(&request)),
         Method::ToolsList => tools::list(&request),
@@ -238,7 +248,7 @@ fn until_cancelled(exchange: Exchange, in_flight: InFlight) -> Exchange {
 
 /// A refusal as a response.
 fn refused(id: &RequestId, error: &RpcError) -> Frame {
-    Frame { message: error_response(Some(id), error), last: true, rejection: error.rejection }
+    Frame { message: error_response(Some(id), error), last: true, rejection: error.rejection.clone() }
 }
 
 /// A response, whatever it is.

@@ -10,6 +10,7 @@ use serde_json::json;
 
 use super::call::{Conversation, Rounds, Visits, Work};
 use super::result::{Complete, Entries};
+use super::tools::scope;
 use super::{Method, Request, respond};
 use crate::domain::Json;
 use crate::protocol::Exchange;
@@ -58,14 +59,14 @@ impl Entries for Suggestions<'_> {
 }
 
 fn asker(request: &Request<'_>) -> Asker {
-    Asker { shared: Arc::clone(request.shared), requestor: request.requestor }
+    Asker { shared: Arc::clone(request.shared), requestor: request.requestor, catalog: Arc::clone(&request.catalog) }
 }
 
-/// `prompts/list`: the same for everybody, in the order of names.
+/// `prompts/list`: the same for everybody who gets the same versions, in the order of names.
 pub(super) fn prompts(request: &Request<'_>) -> Result<Exchange, RpcError> {
     let Page { entries, next_cursor } = asker(request).prompts(request.params)?;
     let entries = entries.iter().map(|entry| PromptView { prompt: &entry.prompt, icons: true }).collect();
-    let list = Kept { body: PageBody { name: "prompts", entries, next_cursor }, scope: "public" };
+    let list = Kept { body: PageBody { name: "prompts", entries, next_cursor }, scope: scope(&request.catalog) };
     Ok(answered(response(&request.id, &Complete::new(&request.shared.modern, list))))
 }
 
@@ -73,7 +74,8 @@ pub(super) fn prompts(request: &Request<'_>) -> Result<Exchange, RpcError> {
 pub(super) fn templates(request: &Request<'_>) -> Result<Exchange, RpcError> {
     let Page { entries, next_cursor } = asker(request).templates(request.params)?;
     let entries = entries.iter().map(|entry| TemplateView { template: &entry.template, icons: true }).collect();
-    let list = Kept { body: PageBody { name: "resourceTemplates", entries, next_cursor }, scope: "public" };
+    let list =
+        Kept { body: PageBody { name: "resourceTemplates", entries, next_cursor }, scope: scope(&request.catalog) };
     Ok(answered(response(&request.id, &Complete::new(&request.shared.modern, list))))
 }
 
@@ -97,7 +99,7 @@ pub(super) fn resources(request: Request<'_>) -> Result<Exchange, RpcError> {
 
 /// `completion/complete`.
 pub(super) fn complete(request: Request<'_>) -> Result<Exchange, RpcError> {
-    let wanted = offers::wanted(&request.shared.tasks.catalog(), request.params)?;
+    let wanted = offers::wanted(&request.catalog, request.params)?;
     let (asker, id) = (asker(&request), request.id);
     Ok(talk(|_| async move {
         Some(match asker.complete(wanted).await {
@@ -113,7 +115,7 @@ pub(super) fn complete(request: Request<'_>) -> Result<Exchange, RpcError> {
 /// `resources/read`: asks who may have it, one after the other, until one does.
 pub(super) fn read(request: Request<'_>) -> Result<Exchange, RpcError> {
     let uri = offers::uri(request.params)?;
-    let readers = request.shared.tasks.catalog().readers(&uri);
+    let readers = request.catalog.readers(&uri);
     if readers.is_empty() {
         return Err(RpcError::modern_resource_not_found(&uri));
     }
@@ -129,7 +131,7 @@ pub(super) fn read(request: Request<'_>) -> Result<Exchange, RpcError> {
 
 /// `prompts/get`.
 pub(super) fn get_prompt(request: Request<'_>) -> Result<Exchange, RpcError> {
-    let (entry, arguments) = offers::prompt(&request.shared.tasks.catalog(), request.params)?;
+    let (entry, arguments) = offers::prompt(&request.catalog, request.params)?;
     let bound = json!(arguments).to_string();
     let operation = Operation::GetPrompt { prompt: entry.plugin_prompt.clone(), arguments };
     let requests = vec![PluginRequest { library: Arc::clone(&entry.library), operation, client: client(&request) }];

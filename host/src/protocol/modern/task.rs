@@ -6,10 +6,10 @@ use serde::ser::SerializeMap;
 use super::Request;
 use super::result::{Entries, Inlined, InputRequests};
 use crate::domain::requestor::Requestor;
-use crate::domain::task::{Active, Outcome, Phase, Retention, Task};
+use crate::domain::task::{Active, Outcome, Phase, Retention, Task, TaskOutput};
+use crate::domain::timestamp::iso8601;
 use crate::domain::tool::ToolOutput;
 use crate::protocol::error::RpcError;
-use crate::protocol::timestamp::iso8601;
 use crate::protocol::wire::entry_if;
 use crate::protocol::{Shared, sep1686};
 use crate::tasks;
@@ -84,7 +84,11 @@ impl Detailed {
         face: Face,
     ) -> Result<Self, tasks::Error> {
         let output = match task.outcome() {
-            Some(Outcome::Output { .. }) => Some(shared.tasks.output(requestor, task.id).await?),
+            Some(Outcome::Output { .. }) => match shared.tasks.output(requestor, task.id).await? {
+                TaskOutput::Tool(output) => Some(output),
+                // In this era tasks are calls of tools.
+                _ => return Err(tasks::Error::NotFound),
+            },
             Some(Outcome::Error(_) | Outcome::Cancelled) | None => None,
         };
         Ok(Self { task, output, face })

@@ -16,7 +16,7 @@ use crate::protocol::error::RpcError;
 use crate::protocol::exchange::single;
 use crate::protocol::jsonrpc;
 use crate::protocol::questions::read_answer;
-use crate::protocol::sep1686::find;
+use crate::protocol::sep1686::find_call as find;
 use crate::protocol::{Exchange, Shared};
 use crate::tasks;
 

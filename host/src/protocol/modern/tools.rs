@@ -1,9 +1,10 @@
-//! `tools/list`: the same for everybody, in the order of names.
+//! `tools/list`: what the requestor may call of the versions that it gets, in the order of names.
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use super::Request;
 use super::result::{Complete, Entries};
+use crate::domain::rights::Need;
 use crate::domain::tool::Tool;
 use crate::protocol::Exchange;
 use crate::protocol::cursor::{self, PAGE, Paged, bad_cursor};
@@ -11,6 +12,7 @@ use crate::protocol::error::RpcError;
 use crate::protocol::exchange::answered;
 use crate::protocol::jsonrpc::{self, response};
 use crate::protocol::wire::{HintsView, IconView, MetaView, Raw, entry_if};
+use crate::runtime::Catalog;
 
 /// Plugins may be exchanged while the host runs; who wants to know at once listens.
 const TTL_MS: u64 = 60_000;
@@ -18,6 +20,7 @@ const TTL_MS: u64 = 60_000;
 struct Page<'a> {
     tools: Vec<ToolView<'a>>,
     next_cursor: Option<String>,
+    scope: &'static str,
 }
 
 impl Entries for Page<'_> {
@@ -25,7 +28,7 @@ impl Entries for Page<'_> {
         map.serialize_entry("tools", &self.tools)?;
         entry_if(map, "nextCursor", self.next_cursor.as_ref())?;
         map.serialize_entry("ttlMs", &TTL_MS)?;
-        map.serialize_entry("cacheScope", "public")
+        map.serialize_entry("cacheScope", self.scope)
     }
 }
 
@@ -49,6 +52,11 @@ impl Serialize for ToolView<'_> {
     }
 }
 
+/// Who may keep a list: everybody, unless somebody else may have another one.
+pub(super) fn scope(catalog: &Catalog) -> &'static str {
+    if catalog.is_for_everybody() { "public" } else { "private" }
+}
+
 pub(super) fn list(request: &Request<'_>) -> Result<Exchange, RpcError> {
     const METHOD: &str = "tools/list";
     let paged: Paged = jsonrpc::params(request.params)?;
@@ -57,16 +65,18 @@ pub(super) fn list(request: &Request<'_>) -> Result<Exchange, RpcError> {
         Some(cursor) => Some(cursor::open(key, METHOD, requestor, &cursor).ok_or_else(bad_cursor)?),
         None => None,
     };
-    let catalog = request.shared.tasks.catalog();
-    let mut left = catalog
+    let mut left = request
+        .catalog
         .tools()
         .iter()
         .map(|entry| &entry.tool)
+        .filter(|tool| request.rights.has(Need::Tool(&tool.name)))
         .filter(|tool| after.as_ref().is_none_or(|after| tool.name.as_bytes() > after.as_slice()));
     let tools: Vec<_> = left.by_ref().take(PAGE).map(ToolView).collect();
     let next_cursor = match (left.next(), tools.last()) {
         (Some(_), Some(last)) => cursor::seal(key, METHOD, requestor, last.0.name.as_bytes()),
         _ => None,
     };
-    Ok(answered(response(&request.id, &Complete::new(&request.shared.modern, Page { tools, next_cursor }))))
+    let scope = if request.rights.are_limited() { "private" } else { scope(&request.catalog) };
+    Ok(answered(response(&request.id, &Complete::new(&request.shared.modern, Page { tools, next_cursor, scope }))))
 }

@@ -14,7 +14,8 @@ use crate::domain::task::PluginVersion;
 use crate::domain::tool::{TaskSupport, Tool, ToolOutput};
 use crate::runtime::schema::Validator;
 use crate::runtime::{
-    CallEvent, CallSpec, Catalog, Control, Executor, Operation, Returned, Running, StartError, StopOnDrop, ToolEntry,
+    CallEvent, CallSpec, Catalog, Control, Executor, ListKind, Operation, Returned, Running, StartError, StopOnDrop,
+    ToolEntry,
 };
 
 pub(super) struct Scripted {
@@ -27,6 +28,8 @@ pub(super) struct Scripted {
 pub(super) struct Guests {
     pub(super) started: AtomicU64,
     pub(super) living: AtomicU64,
+    /// The number of every list.
+    pub(super) lists: AtomicU64,
 }
 
 struct Life(Arc<Guests>);
@@ -138,7 +141,9 @@ fn limits(name: &str) -> CallLimits {
 
 impl Executor for Scripted {
     fn catalog(&self) -> Arc<Catalog> {
-        self.catalog.clone()
+        let lists = self.guests.lists.load(Ordering::SeqCst);
+        let renewed = |catalog: Arc<Catalog>, kind| Arc::new(catalog.renewed(kind, lists));
+        if lists == 0 { self.catalog.clone() } else { ListKind::ALL.into_iter().fold(self.catalog.clone(), renewed) }
     }
 
     fn start(&self, spec: CallSpec) -> Result<Running, StartError> {

@@ -2,6 +2,7 @@
 //! is said is held against the official schema.
 
 mod asking;
+mod augmented;
 mod guest;
 mod modern;
 mod offers;
@@ -17,7 +18,6 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use serde_json::{Value, json};
 
-use super::session::LIST_KINDS;
 use super::*;
 use crate::domain::limits::Limits;
 use crate::domain::requestor::{RequestorId, TenantId};
@@ -81,8 +81,15 @@ fn world_with(request_timeout_ms: u64) -> World {
 }
 
 fn world_of(request_timeout_ms: u64, scripted: impl FnOnce(Arc<guest::Guests>) -> guest::Scripted) -> World {
-    let clock = Arc::new(ManualClock::at(NOW));
-    let store = Arc::new(MemoryStore::new());
+    world_on(Arc::new(MemoryStore::new()), Arc::new(ManualClock::at(NOW)), request_timeout_ms, scripted)
+}
+
+fn world_on(
+    store: Arc<MemoryStore>,
+    clock: Arc<ManualClock>,
+    request_timeout_ms: u64,
+    scripted: impl FnOnce(Arc<guest::Guests>) -> guest::Scripted,
+) -> World {
     let guests = Arc::<guest::Guests>::default();
     let tasks = Tasks::new(crate::tasks::Options {
         store: store.clone(),
@@ -90,6 +97,7 @@ fn world_of(request_timeout_ms: u64, scripted: impl FnOnce(Arc<guest::Guests>) -
         clock: clock.clone(),
         limits: limits(),
         tenant_limits: std::collections::HashMap::new(),
+        audit: crate::audit::Audit::off(),
         instances_max: 100,
     })
     .unwrap();
@@ -105,6 +113,21 @@ fn world_of(request_timeout_ms: u64, scripted: impl FnOnce(Arc<guest::Guests>) -
 }
 
 impl World {
+    /// Makes every list another one.
+    fn change_lists(&self) {
+        self.guests.lists.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        self.tasks.lists_changed();
+    }
+
+    /// A world like [`world_nowhere`] after a crash of this one: what is in the store is all that is left.
+    async fn crashed(self) -> Self {
+        self.store.restart();
+        let world =
+            world_on(self.store.clone(), self.clock.clone(), 10_000, |guests| guest::Scripted::offering(guests, 2));
+        world.tasks.recover().await.unwrap();
+        world
+    }
+
     async fn receive(&self, peer: Peer, message: &str) -> Received {
         self.protocol.receive(peer, Bytes::copy_from_slice(message.as_bytes())).await
     }

@@ -97,6 +97,10 @@ pub(super) async fn play(
             if !has {
                 return Err(CallError::NotFound("no".into()));
             }
+            if uri == "a://slow" {
+                let _ = events.send(CallEvent::Progress { progress: 1.0, total: None, message: None }).await;
+                std::future::pending::<()>().await;
+            }
             events.send(CallEvent::ResourceUpdated(uri.clone())).await.unwrap();
             let body = ResourceBody::Text(format!("{plugin} has {uri}"));
             Ok(Returned::Contents(vec![ResourceContents { uri: uri.clone(), mime_type: None, body, meta: vec![] }]))
@@ -241,8 +245,13 @@ async fn who_follows_a_resource_hears_of_its_updates_and_nobody_else() {
     let honoured = json!({"resourceSubscriptions": ["b://0"], "promptsListChanged": true});
     assert_eq!(acknowledged["params"]["notifications"], honoured);
 
+    // The look whether it is there made the plugin speak.
+    assert_eq!(listen.next().await["params"]["uri"], "b://0");
+    // One that its plugin lists for nobody in particular is everybody's; of any other one only its own requestor hears.
     bob.result("resources/read", json!({"uri": "a://0"})).await;
     bob.result("resources/read", json!({"uri": "b://0"})).await;
+    assert!(listen.is_silent().await);
+    anna.result("resources/read", json!({"uri": "b://0"})).await;
     let updated = json!({"jsonrpc": "2.0", "method": "notifications/resources/updated", "params": {"uri": "a://0"}});
     assert_eq!(stream.next().await, updated);
     let told = listen.next().await;
@@ -260,7 +269,7 @@ async fn a_changed_catalog_changes_every_list_that_was_offered() {
     let anna = world.anna().await;
     let mut stream = anna.standalone();
     assert!(stream.is_silent().await);
-    world.tasks.lists_changed(&LIST_KINDS);
+    world.change_lists();
     let mut told = Vec::new();
     for _ in 0..3 {
         told.push(stream.next().await["method"].as_str().unwrap().to_owned());

@@ -96,6 +96,20 @@ fn fits_sep1686(task: &Value, alone: bool) {
     }
 }
 
+/// The definition of a result that a task of SEP-1686 has, by the member that it is about.
+fn result_of(result: &Value) -> &'static str {
+    let members = [
+        ("contents", "ReadResourceResult"),
+        ("messages", "GetPromptResult"),
+        ("completion", "CompleteResult"),
+        ("tools", "ListToolsResult"),
+        ("resources", "ListResourcesResult"),
+        ("resourceTemplates", "ListResourceTemplatesResult"),
+        ("prompts", "ListPromptsResult"),
+    ];
+    members.into_iter().find(|(member, _)| !result[*member].is_null()).map_or("EmptyResult", |(_, name)| name)
+}
+
 /// Holds a message against the definition that it must fit; `method`: of the request, if it is a response.
 pub(super) fn check(method: &str, message: &Value) {
     if message["method"] == "notifications/tasks/created" {
@@ -132,6 +146,7 @@ pub(super) fn check(method: &str, message: &Value) {
         "initialize" => "InitializeResult",
         "tools/list" => "ListToolsResult",
         "tools/call" if result["task"].is_object() => "CreateTaskResult",
+        "tasks/result" if !result["content"].is_array() => result_of(result),
         "tools/call" | "tasks/result" => "CallToolResult",
         "tasks/get" | "tasks/pause" | "tasks/resume" => "GetTaskResult",
         "tasks/list" => "ListTasksResult",

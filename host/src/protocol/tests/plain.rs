@@ -16,7 +16,8 @@ async fn initialize_settles_the_revision() {
         assert_eq!(session.protocol_version(), given);
         let mut expected = json!({"jsonrpc": "2.0", "id": "h", "result": {"protocolVersion": given, "capabilities":
             {"logging": {}, "tools": {"listChanged": true}, "experimental": {"modelcontextprotocol.io/task":
-            {"list": {}, "delete": {}, "requests": {"tools": {"call": {}}}}}},
+            {"list": {}, "delete": {}, "requests":
+                {"ping": {}, "logging": {"setLevel": {}}, "tools": {"list": {}, "call": {}}}}}},
             "serverInfo": {"name": "bulkhead", "version": "0.1.0"}}});
         if given == "2025-11-25" {
             expected["result"]["capabilities"]["tasks"] =
@@ -101,7 +102,7 @@ async fn the_tool_list_comes_in_pages_that_only_their_reader_can_turn() {
         assert_eq!(anna.error("tasks/list", json!({"cursor": cursor})).await["code"], -32602);
         params = json!({"cursor": cursor, "limit": 3});
     }
-    assert_eq!((pages, names.len()), (3, world.tasks.catalog().tools().len()));
+    assert_eq!((pages, names.len()), (3, world.tasks.catalog(&ANNA).tools().len()));
     assert!(names.is_sorted());
 }
 
@@ -249,16 +250,16 @@ async fn a_changed_tool_list_is_told_once_to_who_listens() {
     let anna = world.anna().await;
     let mut stream = anna.standalone();
     assert!(stream.is_silent().await);
-    world.tasks.lists_changed(&LIST_KINDS);
-    world.tasks.lists_changed(&LIST_KINDS);
+    world.change_lists();
+    world.change_lists();
     assert_eq!(stream.next().await, json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}));
     assert!(stream.is_silent().await);
     drop(stream);
-    world.tasks.lists_changed(&LIST_KINDS);
+    world.change_lists();
     let mut stream = anna.standalone();
     assert_eq!(stream.next().await["method"], "notifications/tools/list_changed");
     let mut newer = anna.standalone();
-    world.tasks.lists_changed(&LIST_KINDS);
+    world.change_lists();
     assert_eq!(newer.next().await["method"], "notifications/tools/list_changed");
     assert!(stream.is_silent().await);
 }

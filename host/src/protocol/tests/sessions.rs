@@ -105,3 +105,31 @@ async fn progress_of_a_task_ends_with_it() {
     assert!(stream.is_silent().await, "nothing comes after the end");
     anna.until(&id, "completed").await;
 }
+
+#[tokio::test]
+async fn a_client_is_asked_nothing_before_it_is_ready_or_seems_to_have_forgotten() {
+    let world = world();
+    for as_task in [false, true] {
+        let hello = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {"protocolVersion": "2025-11-25",
+            "capabilities": {"elicitation": {}}, "clientInfo": {"name": "test", "version": "1"}}});
+        let open = async || {
+            let received = world.receive(Peer::unheralded(ANNA, None), &hello.to_string()).await;
+            let Received::Opened { session, .. } = received else { panic!("not opened") };
+            Client { world: &world, session, requestor: ANNA }
+        };
+        let form = async |client: &Client<'_>| match as_task {
+            false => client.open(7, "tools/call", json!({"name": "form"})).await,
+            true => {
+                let id = client.start("form").await;
+                client.until(&id, "input_required").await;
+                client.open(7, "tasks/result", json!({"taskId": id})).await
+            }
+        };
+        let (slow, forgetful) = (open().await, open().await);
+        let mut asked = form(&slow).await;
+        assert!(asked.is_silent().await);
+        slow.tell(json!({"jsonrpc": "2.0", "method": "notifications/initialized"})).await;
+        assert_eq!(asked.next().await["method"], "elicitation/create");
+        assert_eq!(form(&forgetful).await.next().await["method"], "elicitation/create");
+    }
+}

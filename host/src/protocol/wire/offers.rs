@@ -6,7 +6,8 @@ use serde::Serialize;
 use serde::ser::{SerializeMap, SerializeSeq, Serializer};
 
 use super::output::{AnnotationsView, Block, ContentsView, role_name};
-use super::{IconView, MetaView, entry_if};
+use super::{IconView, MetaView, RelatedTask, entry_if};
+use crate::domain::Json;
 use crate::domain::offer::{
     Completion, Prompt, PromptArgument, PromptMessage, PromptOutput, Resource, ResourceTemplate,
 };
@@ -26,6 +27,20 @@ impl<B: Body> Serialize for Bare<B> {
         let mut map = serializer.serialize_map(None)?;
         self.0.write(&mut map)?;
         map.end()
+    }
+}
+
+/// A body with a plugin's metadata, and the task that it belongs to.
+pub(crate) struct WithMeta<'a, B> {
+    pub(crate) body: B,
+    pub(crate) meta: &'a [(String, Json)],
+    pub(crate) related: Option<&'a RelatedTask>,
+}
+
+impl<B: Body> Body for WithMeta<'_, B> {
+    fn write<M: SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
+        self.body.write(map)?;
+        entry_if(map, "_meta", MetaView::new(self.meta, self.related))
     }
 }
 

@@ -1,6 +1,7 @@
 //! How plugins get into the sandbox: read, compiled or taken from the cache, linked, listed, put on the operator's terms, kept.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use wasmtime::component::{Component, InstancePre};
 
@@ -80,7 +81,7 @@ impl Sandbox {
         expected: Option<[u8; 32]>,
     ) -> Result<(Prepared, Arc<[u8]>), Vec<String>> {
         let host = Arc::clone(self);
-        let compiled = tokio::task::spawn_blocking(move || {
+        let read = tokio::task::spawn_blocking(move || {
             let raw = load::read(&source.component).map_err(|problems| match expected {
                 Some(digest) => host.kept.verify(&digest).map_or_else(|changed| vec![changed], |_| problems),
                 None => problems,
@@ -88,24 +89,31 @@ impl Sandbox {
             if expected.is_some_and(|expected| expected != raw.digest) {
                 return Err(vec!["its kept component has been changed: `bulkhead plugin add` repairs it".to_owned()]);
             }
+            let ready = host.cache.load(&host.ground.engine, &raw.digest, host.engine_hash);
+            Ok((source, raw, ready))
+        });
+        let panicked = || vec!["the host panicked while reading it".to_owned()];
+        let (source, raw, ready) = read.await.unwrap_or_else(|_| Err(panicked()))?;
+        let component = match ready {
+            Some(component) => Ok(component),
+            None => self.compile(&raw).await,
+        };
+        let host = Arc::clone(self);
+        let linked = tokio::task::spawn_blocking(move || {
             let mut problems = Vec::new();
             let name = load::name(&source, raw.manifest.as_ref()).map_err(|wrong| problems.push(wrong));
             let granted = host.grant(&source).map_err(|wrong| problems.extend(wrong));
-            let linked = match host.compile(&raw) {
-                Ok(component) => load::link(&host.linker, &component, &raw).map_err(|wrong| problems.extend(wrong)),
-                Err(wrong) => {
-                    problems.push(wrong);
-                    Err(())
-                }
-            };
+            let component = component.map_err(|wrong| problems.push(wrong));
+            let linked = component.and_then(|component| {
+                load::link(&host.linker, &component, &raw).map_err(|wrong| problems.extend(wrong))
+            });
             let (Ok(name), Ok(granted), Ok((instance, exports))) = (name, granted, linked) else {
                 return Err(problems);
             };
             let version = PluginVersion { name, digest: raw.digest };
             Ok((source, version, granted, instance, Arc::new(exports), raw.bytes))
         });
-        let (source, version, granted, instance, exports, bytes) =
-            compiled.await.unwrap_or_else(|_| Err(vec!["the host panicked while compiling it".to_owned()]))?;
+        let (source, version, granted, instance, exports, bytes) = linked.await.unwrap_or_else(|_| Err(panicked()))?;
 
         let granted = Arc::new(granted);
         let presence = Presence::default();
@@ -149,13 +157,23 @@ impl Sandbox {
         listed.and_then(|prepared| load::finish(prepared, UnknownTools::Ignore)).map_err(refuse)
     }
 
-    fn compile(&self, raw: &Raw) -> Result<Component, String> {
-        if let Some(component) = self.cache.load(&self.ground.engine, &raw.digest, self.engine_hash) {
-            return Ok(component);
+    /// Compiles what is not in the cache, and keeps it there.
+    async fn compile(self: &Arc<Self>, raw: &Raw) -> Result<Component, String> {
+        let panicked = || "the host panicked while taking over its code".to_owned();
+        let _turn = self.compiler.turn().await;
+        let (host, digest) = (Arc::clone(self), raw.digest);
+        // Somebody else may have compiled the same meanwhile.
+        let ready = move || host.cache.load(&host.ground.engine, &digest, host.engine_hash);
+        if let Some(ready) = tokio::task::spawn_blocking(ready).await.map_err(|_| panicked())? {
+            return Ok(ready);
         }
-        let component = load::compile(&self.ground.engine, &raw.bytes)?;
-        self.cache.store(&component, &raw.digest, self.engine_hash);
-        Ok(component)
+        let begin = Instant::now();
+        let code = self.compiler.compile(&self.ground.engine, &raw.bytes).await?;
+        let took_ms = u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX);
+        tracing::debug!(component = hex(&digest), bytes = raw.bytes.len(), took_ms, "a component was compiled");
+        let host = Arc::clone(self);
+        let take = move || host.cache.accept(&host.ground.engine, &code, &digest, host.engine_hash);
+        tokio::task::spawn_blocking(take).await.unwrap_or_else(|_| Err(panicked()))
     }
 
     fn grant(&self, source: &PluginSource) -> Result<Granted, Vec<String>> {

@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 
 use rustls::pki_types::PrivateKeyDer;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
@@ -38,7 +38,7 @@ impl Server {
         let task = tokio::spawn(async move {
             loop {
                 let (stream, _) = listener.accept().await.unwrap();
-                let mut stream: Box<dyn Stream> = match &tls {
+                let mut stream: Box<dyn crate::outward::dial::Stream> = match &tls {
                     None => Box::new(stream),
                     Some(tls) => match tls.accept(stream).await {
                         Ok(stream) => Box::new(stream),
@@ -66,9 +66,6 @@ impl Server {
         self.seen.lock().unwrap().clone()
     }
 }
-
-trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
 impl Drop for Server {
     fn drop(&mut self) {

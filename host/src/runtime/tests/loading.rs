@@ -57,7 +57,7 @@ async fn a_clash_names_both_and_the_first_stays() {
     for plugin in [first, second, prefixed] {
         loaded.push(house.sandbox.load(plugin).await.unwrap());
     }
-    assert_eq!(house.sandbox.clashes(&loaded).len(), 1);
+    assert_eq!(house.sandbox.clashes(&loaded, &[]).len(), 1);
     let (_, refused) = house.sandbox.publish(loaded);
     let [LoadError { plugin, problems }] = refused.as_slice() else { panic!("{refused:?}") };
     assert_eq!(plugin, "copy");

@@ -18,6 +18,7 @@ use tempfile::TempDir;
 
 use super::policy::Grants;
 use super::*;
+use crate::domain::limits::CompileLimits;
 use crate::domain::tool::{ContentKind, ToolOutput};
 
 /// A sandbox of its own for a test.
@@ -36,6 +37,8 @@ impl House {
         let config = SandboxConfig {
             data: data.to_owned(),
             calls_running_total: 8,
+            compile: CompileLimits { memory_bytes: 2 << 30, cpu_ms: 120_000, functions_max: 200_000 },
+            compiler: CompilerMode::InProcess,
             epoch_tick_ms: 10,
             io: tokio::runtime::Handle::current(),
             environment: |key| (key == "GRANTED").then(|| "yes".to_owned()),

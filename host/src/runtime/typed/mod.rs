@@ -5,6 +5,7 @@
 //! with all of its functions or not at all, and a function's tool depends on the component alone, descriptions apart.
 
 mod docs;
+mod glossary;
 mod names;
 mod schema;
 mod shape;
@@ -22,6 +23,7 @@ use wasmtime::component::{Component, ComponentExportIndex, Instance, Val};
 
 use self::docs::Docs;
 pub use self::docs::wit_file;
+use self::glossary::Glossary;
 use self::names::Export;
 use self::schema::{ERROR, RESULT};
 use self::shape::{Field, Reader, Returns, Shape};
@@ -41,9 +43,13 @@ const NESTING_MAX: usize = 4;
 /// Bytes of a description; a longer one ends there.
 const DESCRIPTION_BYTES_MAX: usize = 8 << 10;
 
+/// Bytes of a schema with descriptions in it. Stops documentation that keeps a model from reading the rest.
+const DESCRIBED_BYTES_MAX: usize = 64 << 10;
+
 /// The functions of one component.
 pub(super) struct Functions {
     functions: Vec<Function>,
+    glossary: Glossary,
 }
 
 /// One function with all that a call of it needs.
@@ -83,7 +89,11 @@ impl Functions {
             read.map_err(|wrong| problems.extend(wrong)).ok()
         });
         let functions = functions.collect();
-        if problems.is_empty() { Ok(Self { functions }) } else { Err(problems) }
+        if problems.is_empty() {
+            Ok(Self { functions, glossary: Glossary::of(component, &docs) })
+        } else {
+            Err(problems)
+        }
     }
 
     /// What the functions are as tools. Nobody has said how long they run: they may become tasks, and the operator may narrow that.
@@ -92,14 +102,20 @@ impl Functions {
             name: function.name.clone(),
             title: None,
             description: function.description.clone(),
-            input_schema: schema::input(&function.parameters).to_string(),
-            output_schema: Some(schema::output(&function.returns).to_string()),
+            input_schema: self.described(|glossary| schema::input(&function.parameters, glossary)),
+            output_schema: Some(self.described(|glossary| schema::output(&function.returns, glossary))),
             annotations: None,
             task_support: tools::TaskSupport::Optional,
             icons: Vec::new(),
             meta: Vec::new(),
         };
         self.functions.iter().map(tool).collect()
+    }
+
+    /// A schema with the author's words in it, unless they make it too long.
+    fn described(&self, schema: impl Fn(&Glossary) -> Value) -> String {
+        let described = schema(&self.glossary).to_string();
+        if described.len() <= DESCRIBED_BYTES_MAX { described } else { schema(&Glossary::default()).to_string() }
     }
 
     /// Calls the function behind a tool.

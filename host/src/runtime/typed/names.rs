@@ -26,8 +26,13 @@ pub(super) struct Export {
 impl Export {
     /// The interface without its version.
     pub(super) fn unversioned(&self) -> Option<&str> {
-        self.interface.as_deref().map(|name| name.split_once('@').map_or(name, |(name, _)| name))
+        self.interface.as_deref().map(unversioned)
     }
+}
+
+/// The name of an interface without its version.
+pub(super) fn unversioned(interface: &str) -> &str {
+    interface.split_once('@').map_or(interface, |(name, _)| name)
 }
 
 /// For people.

@@ -1,11 +1,14 @@
 //! From shapes to JSON Schema 2020-12.
 //!
 //! Owns how each type is described to clients; [`super::value`] reads and writes exactly what is described here. Invariant: the same
-//! function gives the same schema, byte for byte.
+//! function with the same words gives the same schema, byte for byte.
 
 use serde_json::{Map, Value, json};
 
+use super::glossary::{Glossary, Words};
 use super::shape::{Field, Integer, Returns, Shape};
+
+const DESCRIPTION: &str = "description";
 
 /// The largest integer that every reader of JSON keeps exactly, and minus the smallest: 2^53 - 1.
 pub(super) const SAFE_MAX: i64 = (1 << 53) - 1;
@@ -23,28 +26,28 @@ pub(super) const TAG: &str = "tag";
 pub(super) const PAYLOAD: &str = "val";
 
 /// What a function takes, as the schema of one object.
-pub(super) fn input(parameters: &[Field]) -> Value {
-    object(parameters)
+pub(super) fn input(parameters: &[Field], glossary: &Glossary) -> Value {
+    object(parameters, None, glossary)
 }
 
 /// What a function gives back, as the schema of one object: clients of older revisions know no other. A record stands for itself,
 /// anything else is the member `result`; a function that can fail may also give an object with the member `error`.
-pub(super) fn output(returns: &Returns) -> Value {
+pub(super) fn output(returns: &Returns, glossary: &Glossary) -> Value {
     match returns {
-        Returns::Nothing => object(&[]),
-        Returns::Value(shape) => success(Some(shape)),
-        Returns::Fallible { ok, error: None } => success(ok.as_ref()),
+        Returns::Nothing => success(None, glossary),
+        Returns::Value(shape) => success(Some(shape), glossary),
+        Returns::Fallible { ok, error: None } => success(ok.as_ref(), glossary),
         Returns::Fallible { ok, error: Some(error) } => {
-            json!({"type": "object", "anyOf": [success(ok.as_ref()), member(ERROR, of(error))]})
+            json!({"type": "object", "anyOf": [success(ok.as_ref(), glossary), member(ERROR, of(error, glossary))]})
         }
     }
 }
 
-fn success(shape: Option<&Shape>) -> Value {
+fn success(shape: Option<&Shape>, glossary: &Glossary) -> Value {
     match shape {
-        None => object(&[]),
-        Some(Shape::Record(fields)) => object(fields),
-        Some(shape) => member(RESULT, of(shape)),
+        None => object(&[], None, glossary),
+        Some(shape @ Shape::Record(_)) => of(shape, glossary),
+        Some(shape) => member(RESULT, of(shape, glossary)),
     }
 }
 
@@ -54,20 +57,39 @@ fn member(name: &str, schema: Value) -> Value {
 }
 
 /// An object of fields. An option need not be there, and is never null unless what it holds can be.
-fn object(fields: &[Field]) -> Value {
+fn object(fields: &[Field], words: Option<&Words>, glossary: &Glossary) -> Value {
     let mut properties = Map::new();
     let mut required = Vec::new();
     for field in fields {
-        let schema = match &field.shape {
-            Shape::Option(inner) => of(inner),
+        let mut schema = match &field.shape {
+            Shape::Option(inner) => of(inner, glossary),
             shape => {
                 required.push(field.name.as_str());
-                of(shape)
+                of(shape, glossary)
             }
         };
+        describe(&mut schema, words.and_then(|words| words.part(&field.name)));
         properties.insert(field.name.clone(), schema);
     }
     closed(properties, &required)
+}
+
+/// Puts a text before whatever is said already, which is about the type in general.
+fn describe(schema: &mut Value, text: Option<&str>) {
+    if let (Some(text), Value::Object(schema)) = (text, schema) {
+        let whole = match schema.get(DESCRIPTION).and_then(Value::as_str) {
+            Some(general) => format!("{text}\n{general}"),
+            None => text.to_owned(),
+        };
+        schema.insert(DESCRIPTION.to_owned(), Value::String(whole));
+    }
+}
+
+/// A text about a type whose parts are words: each of them has no schema of its own that could be described.
+fn with_parts(words: &Words, names: &[String]) -> String {
+    let parts = names.iter().filter_map(|name| Some(format!("- `{name}`: {}", words.part(name)?)));
+    let text = Some(words.text.clone()).filter(|text| !text.is_empty());
+    text.into_iter().chain(parts).collect::<Vec<_>>().join("\n")
 }
 
 /// An object with these members and no other.
@@ -79,7 +101,21 @@ fn closed(properties: Map<String, Value>, required: &[&str]) -> Value {
 }
 
 /// The schema of a value.
-pub(super) fn of(shape: &Shape) -> Value {
+fn of(shape: &Shape, glossary: &Glossary) -> Value {
+    let words = glossary.find(shape);
+    let mut schema = plain(shape, words, glossary);
+    if let Some(words) = words {
+        let text = match shape {
+            Shape::Enum(names) | Shape::Flags(names) => with_parts(words, names),
+            _ => words.text.clone(),
+        };
+        describe(&mut schema, Some(text.as_str()).filter(|text| !text.is_empty()));
+    }
+    schema
+}
+
+/// Without what was written about the type as a whole.
+fn plain(shape: &Shape, words: Option<&Words>, glossary: &Glossary) -> Value {
     match shape {
         Shape::Bool => json!({"type": "boolean"}),
         Shape::Integer(integer) => of_integer(*integer),
@@ -87,16 +123,18 @@ pub(super) fn of(shape: &Shape) -> Value {
         Shape::Char => json!({"type": "string", "minLength": 1, "maxLength": 1}),
         Shape::Text => json!({"type": "string"}),
         Shape::Bytes => json!({"type": "string", "contentEncoding": "base64"}),
-        Shape::List(item) => json!({"type": "array", "items": of(item)}),
+        Shape::List(item) => json!({"type": "array", "items": of(item, glossary)}),
         Shape::Tuple(items) => {
             // Not `"items": false`: readers of older drafts take that for an array without any items.
-            let (schemas, count): (Vec<_>, _) = (items.iter().map(of).collect(), items.len());
+            let schemas: Vec<_> = items.iter().map(|item| of(item, glossary)).collect();
+            let count = items.len();
             json!({"type": "array", "prefixItems": schemas, "minItems": count, "maxItems": count})
         }
-        Shape::Record(fields) => object(fields),
+        Shape::Record(fields) => object(fields, words, glossary),
         Shape::Option(inner) => {
             // None is null; where null is taken already, something is wrapped.
-            let some = if inner.is_nullable() { member("some", of(inner)) } else { of(inner) };
+            let some = of(inner, glossary);
+            let some = if inner.is_nullable() { member("some", some) } else { some };
             json!({"anyOf": [{"type": "null"}, some]})
         }
         Shape::Enum(names) => json!({"type": "string", "enum": names}),
@@ -104,11 +142,15 @@ pub(super) fn of(shape: &Shape) -> Value {
             json!({"type": "array", "items": {"type": "string", "enum": names}, "uniqueItems": true})
         }
         Shape::Variant(cases) => {
-            let schemas: Vec<_> = cases.iter().map(|case| of_case(&case.name, case.payload.as_ref())).collect();
-            json!({"oneOf": schemas})
+            let schemas = cases.iter().map(|case| {
+                let mut schema = of_case(&case.name, case.payload.as_ref(), glossary);
+                describe(&mut schema, words.and_then(|words| words.part(&case.name)));
+                schema
+            });
+            json!({"oneOf": schemas.collect::<Vec<_>>()})
         }
         Shape::Result { ok, error } => {
-            json!({"oneOf": [of_case(OK, ok.as_deref()), of_case(ERR, error.as_deref())]})
+            json!({"oneOf": [of_case(OK, ok.as_deref(), glossary), of_case(ERR, error.as_deref(), glossary)]})
         }
     }
 }
@@ -127,13 +169,41 @@ fn of_integer(integer: Integer) -> Value {
 }
 
 /// One case: `{"tag": NAME}`, with `"val"` where it has a payload.
-fn of_case(name: &str, payload: Option<&Shape>) -> Value {
+fn of_case(name: &str, payload: Option<&Shape>, glossary: &Glossary) -> Value {
     let mut properties = Map::from_iter([(TAG.to_owned(), json!({"const": name}))]);
     match payload {
         None => closed(properties, &[TAG]),
         Some(payload) => {
-            properties.insert(PAYLOAD.to_owned(), of(payload));
+            properties.insert(PAYLOAD.to_owned(), of(payload, glossary));
             closed(properties, &[TAG, PAYLOAD])
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(text: &str, parts: &[(&str, &str)]) -> Words {
+        let parts = parts.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect();
+        Words { text: text.to_owned(), parts }
+    }
+
+    #[test]
+    fn the_authors_words_stand_where_a_model_reads_them() {
+        let side = Shape::Enum(vec!["left".to_owned(), "right".to_owned()]);
+        let field = |name: &str, shape: Shape| Field { name: name.to_owned(), shape };
+        let seat = Shape::Record(vec![field("row", Shape::Integer(Integer::U8)), field("side", side.clone())]);
+        let mut glossary = Glossary::default();
+        glossary.add(side, &words("A side.", &[("left", "With a view.")]));
+        glossary.add(seat.clone(), &words("Where you sit.", &[("row", "From the front."), ("side", "Of the aisle.")]));
+        let row = json!({"type": "integer", "minimum": 0, "maximum": 255, "description": "From the front."});
+        let side = json!({"type": "string", "enum": ["left", "right"],
+            "description": "Of the aisle.\nA side.\n- `left`: With a view."});
+        assert_eq!(
+            input(&[field("seat", Shape::Option(Box::new(seat)))], &glossary)["properties"]["seat"],
+            json!({"type": "object", "properties": {"row": row, "side": side}, "required": ["row", "side"],
+                "additionalProperties": false, "description": "Where you sit."})
+        );
     }
 }

@@ -16,7 +16,7 @@ pub(super) const PARTS_MAX: usize = 4096;
 pub(super) const NAME_BYTES_MAX: usize = 128;
 
 /// The type of a value.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Shape {
     Bool,
     Integer(Integer),
@@ -41,7 +41,7 @@ pub(super) enum Shape {
 }
 
 /// The eight integer types.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Integer {
     S8,
     U8,
@@ -54,14 +54,14 @@ pub(super) enum Integer {
 }
 
 /// A field of a record, or a parameter of a function.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Field {
     pub(super) name: String,
     pub(super) shape: Shape,
 }
 
 /// One alternative of a variant.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Case {
     pub(super) name: String,
     pub(super) payload: Option<Shape>,

@@ -7,6 +7,7 @@ use proptest::sample::{select, subsequence};
 use serde_json::{Value, json};
 use wasmtime::component::Val;
 
+use super::glossary::Glossary;
 use super::shape::{Case, Field, Integer, Returns, Shape};
 use super::{schema, value};
 use crate::runtime::schema::Validator;
@@ -213,11 +214,11 @@ proptest! {
     fn a_value_comes_back_as_it_went_in_and_fits_its_schema((shape, json) in shapes_with_values()) {
         let parameters = parameter(&shape);
         let arguments = json!({"x": [json]});
-        validator(&schema::input(&parameters)).check(&arguments).unwrap();
+        validator(&schema::input(&parameters, &Glossary::default())).check(&arguments).unwrap();
         let read = value::arguments(&parameters, &arguments).unwrap();
         let written = value::write(&parameters[0].shape, &read[0]).unwrap();
         prop_assert_eq!(&json!({"x": written}), &arguments);
-        let output = schema::output(&Returns::Value(parameters[0].shape.clone()));
+        let output = schema::output(&Returns::Value(parameters[0].shape.clone()), &Glossary::default());
         validator(&output).check(&json!({"result": written})).unwrap();
     }
 
@@ -225,7 +226,7 @@ proptest! {
     fn the_reader_and_the_schema_take_the_same((shape, json) in damaged()) {
         let parameters = parameter(&shape);
         let arguments = json!({"x": [json]});
-        let fits = validator(&schema::input(&parameters)).check(&arguments);
+        let fits = validator(&schema::input(&parameters, &Glossary::default())).check(&arguments);
         match value::arguments(&parameters, &arguments) {
             Ok(read) => {
                 prop_assert!(fits.is_ok(), "{:?} reads {}, its schema does not: {:?}", shape, arguments, fits);
@@ -246,7 +247,7 @@ proptest! {
         let inner = Shape::Option(Box::new(Shape::Text));
         let fields = [Field { name: "x".to_owned(), shape: Shape::Option(Box::new(inner)) }];
         let arguments = if present { json!({"x": null}) } else { json!({}) };
-        validator(&schema::input(&fields)).check(&arguments).unwrap();
+        validator(&schema::input(&fields, &Glossary::default())).check(&arguments).unwrap();
         let expected = if present { Some(Box::new(Val::Option(None))) } else { None };
         prop_assert_eq!(value::arguments(&fields, &arguments).unwrap(), vec![Val::Option(expected)]);
     }

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::super::samples::{full_output, full_task, requestor, task};
+use super::super::samples::{full_output, full_task, other_outputs, requestor, task};
 use super::*;
 use crate::domain::Json;
 use crate::domain::call::{CallError, ClientFeature, FaultKind};
@@ -24,6 +24,27 @@ fn full_output_has_the_golden_bytes_of_version_1() {
     let bytes = encode_output(&full_output()).unwrap();
     assert_eq!(hex(&bytes), include_str!("golden/output.v1.hex").trim());
     assert_eq!(decode_output(&bytes).unwrap(), full_output());
+}
+
+/// The full task, doing something else than calling a tool.
+fn other_tasks() -> impl Iterator<Item = Task> {
+    let works = [Work::Resource, Work::Prompt, Work::Completion, Work::Answered];
+    works.into_iter().map(|work| Task { work, ..full_task() })
+}
+
+#[test]
+fn what_is_no_call_of_a_tool_has_the_golden_bytes_of_version_2() {
+    let tasks: Vec<_> = other_tasks().map(|task| (encode_task(&task).unwrap(), task)).collect();
+    let outputs: Vec<_> = other_outputs().into_iter().map(|output| (encode_output(&output).unwrap(), output)).collect();
+    let lines = tasks.iter().map(|(bytes, _)| bytes).chain(outputs.iter().map(|(bytes, _)| bytes));
+    let lines: String = lines.map(|bytes| hex(bytes) + "\n").collect();
+    assert_eq!(lines, include_str!("golden/other.v2.hex"));
+    for (bytes, task) in tasks {
+        assert_eq!((bytes[0], decode_task(&bytes).unwrap()), (SECOND, task));
+    }
+    for (bytes, output) in outputs {
+        assert_eq!((bytes[0], decode_output(&bytes).unwrap()), (SECOND, output));
+    }
 }
 
 #[test]
@@ -65,11 +86,11 @@ fn every_phase_and_retention_comes_back() {
 fn a_newer_version_is_refused_by_name() {
     let mut bytes = encode_task(&full_task()).unwrap();
     bytes.truncate(bytes.len() - CHECKSUM_BYTES);
-    bytes[0] = VERSION + 1;
+    bytes[0] = SECOND + 1;
     let checksum = crc32fast::hash(&bytes);
     bytes.extend_from_slice(&checksum.to_le_bytes());
     let refused = decode_task(&bytes).unwrap_err().to_string();
-    assert!(refused.contains("version 2"), "{refused}");
+    assert!(refused.contains("version 3"), "{refused}");
 }
 
 proptest! {
@@ -95,14 +116,17 @@ proptest! {
         edits in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
         length in any::<prop::sample::Index>(),
     ) {
-        for original in [encode_task(&full_task()).unwrap(), encode_output(&full_output()).unwrap()] {
+        let tasks = std::iter::once(full_task()).chain(other_tasks()).map(|task| encode_task(&task).unwrap());
+        let outputs = std::iter::once(full_output()).chain(other_outputs()).map(|output| encode_output(&output).unwrap());
+        for original in tasks.chain(outputs) {
+            let version = original[0];
             let mut bytes = original[..original.len() - CHECKSUM_BYTES].to_vec();
             for (at, value) in &edits {
                 let at = at.index(bytes.len());
                 bytes[at] = *value;
             }
             bytes.truncate(1 + length.index(bytes.len()));
-            bytes[0] = VERSION;
+            bytes[0] = version;
             let checksum = crc32fast::hash(&bytes);
             bytes.extend_from_slice(&checksum.to_le_bytes());
             // Whatever it is read as, reading it ends in an answer.

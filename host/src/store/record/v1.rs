@@ -7,14 +7,16 @@ use crate::domain::call::{
     Answer, CallError, ClientFeature, ElicitationAction, FaultKind, InputRequest, LogLevel, Question, Root,
 };
 use crate::domain::requestor::Requestor;
-use crate::domain::task::{Active, Design, Era, Input, Lease, Origin, Outcome, Phase, PluginVersion, Retention, Task};
+use crate::domain::task::{
+    Active, Design, Era, Input, Lease, Origin, Outcome, Phase, PluginVersion, Retention, Task, Work,
+};
 use crate::domain::tool::{
     Annotations, Content, ContentKind, ResourceBody, ResourceContents, ResourceLink, Role, ToolOutput,
 };
 
 /// User JSON, as its text.
-type JsonText = String;
-type MetaV1 = List<(String, JsonText)>;
+pub(super) type JsonText = String;
+pub(super) type MetaV1 = List<(String, JsonText)>;
 
 twin_struct!(RequestorV1 of Requestor { tenant: [u8; 16], id: [u8; 16] });
 
@@ -71,12 +73,22 @@ twin_enum!(AnswerV1 of Answer {
 });
 twin_struct!(InputV1 of Input { issued_key: String, request: InputRequestV1, answer: Option<AnswerV1> });
 
+/// This version knows calls of tools alone; whoever writes chooses another one for everything else.
+impl Twin<String> for Work {
+    fn twin(&self) -> String {
+        self.label().to_owned()
+    }
+    fn back(stored: String) -> Self {
+        Self::Tool(stored)
+    }
+}
+
 twin_struct!(LeaseV1 of Lease { node: [u8; 16], until: u64 });
 twin_struct!(TaskV1 of Task {
     id: [u8; 16],
     requestor: RequestorV1,
     revision: u64,
-    tool: String,
+    work: String,
     plugin: PluginVersionV1,
     engine_hash: u64,
     origin: OriginV1,

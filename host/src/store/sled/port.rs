@@ -15,8 +15,7 @@ use super::keys::{self, Part, TaskKey, kind};
 use super::operation::{Operation, Payloads};
 use super::{SledStore, place_record};
 use crate::domain::requestor::Requestor;
-use crate::domain::task::{Lease, NodeId, Task, TaskId};
-use crate::domain::tool::ToolOutput;
+use crate::domain::task::{Lease, NodeId, Task, TaskId, TaskOutput};
 use crate::domain::{Json, UnixMs};
 
 #[async_trait]
@@ -65,7 +64,7 @@ impl TaskStore for SledStore {
             .map_err(|_| Error::Corrupt(format!("the arguments of task {id} are not text")))
     }
 
-    async fn output(&self, requestor: &Requestor, id: TaskId) -> Result<Option<ToolOutput>, Error> {
+    async fn output(&self, requestor: &Requestor, id: TaskId) -> Result<Option<TaskOutput>, Error> {
         let bytes = self.payload(TaskKey::new(requestor, id), Part::Output, |head| head.output).await?;
         bytes.map(|bytes| record::decode_output(&bytes)).transpose()
     }

@@ -5,7 +5,7 @@ use super::*;
 impl World {
     async fn create_lasting(&self, tool: &str) -> TaskId {
         let ttl = RequestedTtl::AfterEnd(Some(2_000));
-        let request = TaskRequest { call: self.call(tool), origin: origin(), ttl, output: None };
+        let request = TaskRequest { job: Job::Call(self.call(tool)), origin: origin(), ttl };
         self.tasks.create(&ANNA, request).await.unwrap().id
     }
 }

@@ -3,6 +3,7 @@
 //! Owns the order of checks: source, credential, headers, session, and only then the body. Invariant: a refusal says nothing about
 //! whether a session of somebody else exists.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,8 +11,9 @@ use axum::body::Body;
 use axum::response::Response;
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
 
+use crate::audit::Entry;
 use crate::domain::requestor::Requestor;
-use crate::transport::auth::Unauthorized;
+use crate::transport::auth::{Caller, Unauthorized};
 use crate::transport::mcp::{Mcp, Session as _};
 use crate::transport::refusal::Refusal;
 use crate::transport::session::{self, Live};
@@ -29,8 +31,14 @@ const MODERN_METHODS: HeaderValue = HeaderValue::from_static("POST, OPTIONS");
 const STANDALONE_MAX: usize = 8;
 
 /// Serves one request.
-pub(super) async fn endpoint<M: Mcp>(server: &Arc<Server<M>>, request: Request<Body>) -> Response {
+pub(super) async fn endpoint<M: Mcp>(server: &Arc<Server<M>>, request: Request<Body>, peer: IpAddr) -> Response {
     let (parts, body) = request.into_parts();
+    if !server.proxies.may_ask(peer) {
+        return refuse(&Refusal::new(
+            StatusCode::FORBIDDEN,
+            "Requests come in the clear here, so they are taken from the configured proxies only",
+        ));
+    }
     if let Err(refusal) = server.check_source(&parts) {
         return refuse(&refusal);
     }
@@ -40,9 +48,14 @@ pub(super) async fn endpoint<M: Mcp>(server: &Arc<Server<M>>, request: Request<B
     let mut response = if parts.method == Method::OPTIONS {
         server.preflight(&parts.headers)
     } else if checks::is_known_method(&parts.method) {
-        match server.authenticator.requestor(&parts.headers).await {
-            Ok(requestor) => server.answer(requestor, &parts.method, &parts.headers, body).await,
-            Err(unauthorized) => challenge(&unauthorized),
+        match server.authenticator.caller(&parts.headers).await {
+            Ok(caller) => server.answer(caller, &parts.method, &parts.headers, body).await,
+            Err(unauthorized) => {
+                let client = server.proxies.client(peer, &parts.headers);
+                tracing::debug!(%client, ?unauthorized, "did not let a request in");
+                server.audit.note(|| Entry::new("access.refused").because(unauthorized.reason()));
+                server.challenge(&unauthorized)
+            }
         }
     } else {
         not_allowed("The endpoint answers POST, GET and DELETE", METHODS)
@@ -57,24 +70,19 @@ fn not_allowed(message: &'static str, methods: HeaderValue) -> Response {
     response
 }
 
-fn challenge(unauthorized: &Unauthorized) -> Response {
-    let mut response = refuse(&unauthorized.refusal());
-    if let Some(challenge) = unauthorized.challenge() {
-        response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
-    }
-    response
-}
-
 impl<M: Mcp> Server<M> {
-    async fn answer(
-        self: &Arc<Self>,
-        requestor: Requestor,
-        method: &Method,
-        headers: &HeaderMap,
-        body: Body,
-    ) -> Response {
+    fn challenge(&self, unauthorized: &Unauthorized) -> Response {
+        let mut response = refuse(&unauthorized.refusal());
+        if let Some(challenge) = self.authenticator.challenge(unauthorized) {
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
+        }
+        response
+    }
+
+    async fn answer(self: &Arc<Self>, caller: Caller, method: &Method, headers: &HeaderMap, body: Body) -> Response {
+        let requestor = caller.requestor;
         let answer = match *method {
-            Method::POST => self.post(requestor, headers, body).await,
+            Method::POST => self.post(caller, headers, body).await,
             // What streams and sessions are for came with the older revisions and went with them.
             _ if !checks::is_legacy(headers) => {
                 return not_allowed("This revision knows POST only", MODERN_METHODS);

@@ -20,7 +20,7 @@ use tokio::task::JoinHandle;
 
 use crate::domain::requestor::{Requestor, RequestorId, TenantId};
 
-use super::auth::{Authenticator, Denied, Verifier};
+use super::auth::{Authenticator, Denied, Scopes, Verified, Verifier};
 use super::http::{HttpOptions, Parts, Server, bind};
 use super::rate::RequestRate;
 use super::session::{Registry, SessionOptions};
@@ -36,13 +36,14 @@ fn requestor(number: u8) -> Requestor {
 
 #[async_trait]
 impl Verifier for Tokens {
-    async fn verify(&self, token: &str) -> Result<Requestor, Denied> {
-        match token {
-            "alice" => Ok(requestor(1)),
-            "bob" => Ok(requestor(2)),
-            "broken" => Err(Denied::Unavailable { incident: "abc".into() }),
-            _ => Err(Denied::Invalid),
-        }
+    async fn verify(&self, token: &str) -> Result<Verified, Denied> {
+        let (requestor, name, tenant) = match token {
+            "alice" => (requestor(1), "alice", "one"),
+            "bob" => (requestor(2), "bob", "two"),
+            "broken" => return Err(Denied::Unavailable { incident: "abc".into() }),
+            _ => return Err(Denied::Invalid),
+        };
+        Ok(Verified { requestor, name: name.into(), tenant: tenant.into(), scopes: Scopes::All })
     }
 
     async fn anonymous(&self) -> Result<Option<Requestor>, Denied> {
@@ -73,6 +74,7 @@ impl Default for Setup {
                 body_bytes_max: 10_000,
                 sse_after_ms: 5000,
                 sse_keepalive_ms: 5000,
+                trusted_proxies: Vec::new(),
             },
             sessions: SessionOptions { idle_ms_max: 3_600_000, per_requestor: 100 },
             per_second: 100_000,
@@ -106,17 +108,22 @@ impl Edge {
             mcp: script.clone(),
             sessions: sessions.clone(),
             authenticator: Authenticator::new(vec![Arc::new(Tokens)], setup.loopback_only),
+            audit: crate::audit::Audit::off(),
             rate: Arc::new(RequestRate::new(NonZeroU32::new(setup.per_second).unwrap(), [])),
             unready: Box::new(move || unready.clone()),
             now,
             options: setup.options,
+            certificate: None,
         });
         let listener = bind("127.0.0.1:0".parse().unwrap(), false).unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel();
-        let served = tokio::spawn(server.serve(listener, async {
-            let _ = stopped.await;
-        }));
+        let served = tokio::spawn(async {
+            let stopped = async {
+                let _ = stopped.await;
+            };
+            server.serve(listener, stopped).await.unwrap();
+        });
         Self { address, script, sessions, clock, stop: Some(stop), served }
     }
 

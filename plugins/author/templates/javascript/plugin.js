@@ -21,7 +21,7 @@ export function countdown({ seconds }) {
   return { left: 0, messages };
 }
 
-export const tools = definePlugin({
+export const { tools } = definePlugin({
   tools: [
     {
       name: "greet",

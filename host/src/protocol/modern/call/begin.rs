@@ -17,12 +17,13 @@ use super::{Conversation, Work};
 use crate::domain::Json;
 use crate::domain::call::ClientFeature;
 use crate::domain::requestor::Requestor;
+use crate::domain::rights::{Need, Rights};
 use crate::domain::tool::TaskSupport;
 use crate::protocol::digest::digest;
 use crate::protocol::error::RpcError;
 use crate::protocol::exchange::talk;
-use crate::protocol::{Declared, Exchange, Shared, arguments};
-use crate::runtime::ToolEntry;
+use crate::protocol::{Declared, Exchange, Shared, arguments, rights};
+use crate::runtime::{Catalog, ToolEntry};
 use crate::tasks::{self, CallRequest};
 
 /// What a request brings to go on where another one ended.
@@ -49,14 +50,17 @@ pub(in super::super) fn call(request: Request<'_>) -> Result<Exchange, RpcError>
     let arguments = members.arguments.raw("arguments")?.filter(|raw| raw.get() != "null");
     let Rounds { fresh, state } = Rounds::read(members)?;
     let asked = Asked {
+        rights: request.rights,
         shared: Arc::clone(request.shared),
         requestor: request.requestor,
+        catalog: request.catalog,
         client: request.client,
         declared: request.declared.cloned(),
         name,
         arguments: arguments.map(RawValue::to_owned),
         fresh,
     };
+    asked.check_tool()?;
     let id = request.id;
     let Some(state) = state else {
         let tool = asked.offered()?;
@@ -77,8 +81,10 @@ pub(in super::super) fn call(request: Request<'_>) -> Result<Exchange, RpcError>
 
 /// A request, as far as it does not depend on the tool.
 struct Asked {
+    rights: Rights,
     shared: Arc<Shared>,
     requestor: Requestor,
+    catalog: Arc<Catalog>,
     client: Client,
     declared: Option<Declared>,
     name: String,
@@ -87,13 +93,28 @@ struct Asked {
 }
 
 impl Asked {
+    /// Whether the requestor may call it, whatever else is wrong.
+    fn check_tool(&self) -> Result<(), RpcError> {
+        let (call, both) = ([Need::Tool(&self.name)], [Need::Tool(&self.name), Need::Tasks]);
+        let is_task = |tool: &Arc<ToolEntry>| tool.tool.task_support == TaskSupport::Required;
+        if self.rights.has(Need::Tool(&self.name)) {
+            return Ok(());
+        }
+        // All that it takes is said at once.
+        let needs: &[Need<'_>] = if self.catalog.get(&self.name).is_some_and(is_task) { &both } else { &call };
+        rights::check(&self.rights, needs, || self.unknown())
+    }
+
+    fn unknown(&self) -> RpcError {
+        self.shared.tasks.note_unknown_tool(&self.requestor, &self.name);
+        let name: String = self.name.chars().take(128).collect();
+        RpcError::invalid_params(format!("Unknown tool: {name}"))
+    }
+
     /// The tool as it is offered now.
     fn offered(&self) -> Result<Arc<ToolEntry>, RpcError> {
-        let offered = self.shared.tasks.catalog().get(&self.name).cloned();
-        offered.ok_or_else(|| {
-            let name: String = self.name.chars().take(128).collect();
-            RpcError::invalid_params(format!("Unknown tool: {name}"))
-        })
+        let offered = self.catalog.get(&self.name).cloned();
+        offered.ok_or_else(|| self.unknown())
     }
 
     /// The tool as it was offered when the call began that a state is of. What cannot be opened is refused later, in the words for
@@ -120,16 +141,21 @@ impl Asked {
     }
 
     fn conversation(self, tool: &Arc<ToolEntry>) -> Result<Conversation, RpcError> {
-        let Self { shared, requestor, client, declared, name: _, arguments, fresh } = self;
+        let Self { rights, shared, requestor, client, declared, name, arguments, fresh, catalog: _ } = self;
         if tool.tool.task_support == TaskSupport::Required {
             client.check_tasks()?;
+            let needs = [Need::Tool(&name), Need::Tasks];
+            rights::check(&rights, &needs, || {
+                RpcError::invalid_params(format!("{name} can only be called as a task"))
+            })?;
         }
         let arguments = arguments::object(tool, arguments.as_deref())?;
         if let Some(declared) = &declared {
             declared::check_params(declared, &tool.tool.input_schema, arguments)?;
         }
-        let promotable =
-            tool.tool.task_support == TaskSupport::Optional && client.features.contains(ClientFeature::Tasks);
+        let promotable = tool.tool.task_support == TaskSupport::Optional
+            && client.features.contains(ClientFeature::Tasks)
+            && rights.has(Need::Tasks);
         let patience = Duration::from_millis(tool.limits.promote_after_ms);
         let call = CallRequest {
             tool: Arc::clone(tool),

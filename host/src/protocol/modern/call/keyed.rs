@@ -9,20 +9,20 @@ use tokio::sync::broadcast::error::RecvError;
 
 use super::super::result::Ending;
 use super::{Conversation, at};
-use crate::domain::task::{Active, Outcome, Phase, Task};
+use crate::domain::task::{Active, Outcome, Phase, Task, TaskOutput};
 use crate::protocol::error::RpcError;
 use crate::protocol::exchange::Outlet;
 use crate::protocol::questions::read_answer;
 use crate::protocol::{idempotency, notices};
 use crate::runtime::Returned;
-use crate::tasks::{self, CallRequest, RequestedTtl, TaskNews, TaskRequest};
+use crate::tasks::{self, CallRequest, Job, RequestedTtl, TaskNews, TaskRequest};
 
 impl Conversation {
     /// Makes the call or finds it, and stays with it as long as a plain call would.
     pub(super) async fn once(&mut self, call: CallRequest, key: &str, outlet: &Outlet) -> Result<Ending, RpcError> {
         let tasks = self.shared.tasks.clone();
         let failed = |error: tasks::Error| RpcError::from(&error);
-        let request = TaskRequest { call, origin: self.origin(), ttl: RequestedTtl::Default, output: None };
+        let request = TaskRequest { job: Job::Call(call), origin: self.origin(), ttl: RequestedTtl::Default };
         let id = idempotency::once(&tasks, &self.requestor, request, key).await?.id;
         let (mut task, mut news) = tasks.watch(&self.requestor, id).await.map_err(failed)?;
         loop {
@@ -40,12 +40,11 @@ impl Conversation {
     /// What the call has come to, if it has, or what it needs.
     async fn ending(&mut self, task: &mut Task) -> Result<Option<Ending>, RpcError> {
         match &task.phase {
-            Phase::Ended(Outcome::Output { .. }) => {
-                let output = self.shared.tasks.output(&self.requestor, task.id).await;
-                output
-                    .map(|output| Some(Ending::Output(Returned::Tool(output))))
-                    .map_err(|error| RpcError::from(&error))
-            }
+            Phase::Ended(Outcome::Output { .. }) => match self.shared.tasks.output(&self.requestor, task.id).await {
+                Ok(TaskOutput::Tool(output)) => Ok(Some(Ending::Output(Returned::Tool(output)))),
+                Ok(_) => Err(RpcError::host_failure(format_args!("task {} is no call of a tool", task.id))),
+                Err(error) => Err(RpcError::from(&error)),
+            },
             Phase::Ended(Outcome::Error(error)) => Err(RpcError::modern(error)),
             Phase::Ended(Outcome::Cancelled) => {
                 Err(RpcError::invalid_params("The call with this idempotency key was cancelled; use another key"))

@@ -34,7 +34,7 @@ async fn ids_keep_their_type() {
     let filter = json!({"notifications": {"toolsListChanged": true}});
     let mut stream = world.plain().open_as(json!(12), "subscriptions/listen", filter).await;
     assert_eq!(subscription(&stream.next().await), &json!(12));
-    world.tasks.lists_changed(&LIST_KINDS);
+    world.change_lists();
     let changed = stream.next().await;
     assert_eq!(changed["method"], "notifications/tools/list_changed");
     assert_eq!(subscription(&changed), &json!(12));
@@ -48,7 +48,7 @@ async fn only_what_was_asked_for_is_said() {
     let filter = json!({"notifications": {"taskIds": [id]}});
     let mut stream = client.open("subscriptions/listen", filter).await;
     stream.next().await;
-    world.tasks.lists_changed(&LIST_KINDS);
+    world.change_lists();
     client.call("only_task").await;
     client.until(&id, "completed").await;
     loop {
@@ -159,7 +159,13 @@ async fn streams_of_a_shared_connection_end_with_it_and_no_others() {
     let mut other = world.plain().open("subscriptions/listen", filter.clone()).await;
     other.next().await;
     let message = world.plain().message(&json!("l"), "subscriptions/listen", &filter).to_string();
-    let peer = Peer { requestor: ANNA, session: None, declared: None, connection: Some(connection.clone()) };
+    let peer = Peer {
+        requestor: ANNA,
+        rights: crate::domain::rights::Rights::default(),
+        session: None,
+        declared: None,
+        connection: Some(connection.clone()),
+    };
     let Received::Exchange(exchange) = world.receive(peer, &message).await else { panic!("no exchange") };
     let mut stream = Stream { exchange, method: "subscriptions/listen", id: json!("l"), _world: &world };
     stream.next().await;

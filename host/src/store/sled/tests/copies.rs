@@ -4,14 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::{open, runtime};
-use crate::domain::task::{Outcome, Phase, Task};
-use crate::domain::tool::ToolOutput;
+use crate::domain::task::{Outcome, Phase, Task, TaskOutput};
 use crate::store::samples::{completion, creation, output, requestor, task};
 use crate::store::sled::{SledStore, backup, check, export, export_running, rebuild, rebuild_running};
 use crate::store::{Change, Creation};
 use crate::store::{Error, RowKind, RowStore, TaskStore};
 
-type Contents = Vec<(Task, Option<crate::domain::Json>, Option<ToolOutput>)>;
+type Contents = Vec<(Task, Option<crate::domain::Json>, Option<TaskOutput>)>;
 
 async fn fill(store: &SledStore, first: u64) {
     for number in first..first + 40 {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bulkhead_plugin::{Error, Json, Plugin, Tool, task};
+use bulkhead_plugin::{Error, Json, task, tool};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -12,6 +12,8 @@ struct Greet {
     name: String,
 }
 
+/// Greets someone by name.
+#[tool(read_only)]
 fn greet(who: Greet) -> String {
     format!("Hello, {}!", who.name)
 }
@@ -31,6 +33,8 @@ struct Counted {
     messages: Vec<String>,
 }
 
+/// Counts down. As a task it takes messages: `stop` ends it.
+#[tool(task = "optional", read_only)]
 fn countdown(Countdown { seconds }: Countdown) -> Result<Json<Counted>, Error> {
     let mut messages = Vec::new();
     for left in (1..=seconds).rev() {
@@ -45,16 +49,8 @@ fn countdown(Countdown { seconds }: Countdown) -> Result<Json<Counted>, Error> {
     Ok(Json(Counted { left: 0, messages }))
 }
 
-fn plugin() -> Plugin {
-    Plugin::new().tool(Tool::new("greet", "Greets someone by name.", greet).read_only()).tool(
-        Tool::new("countdown", "Counts down. As a task it takes messages: `stop` ends it.", countdown)
-            .task_optional()
-            .read_only(),
-    )
-}
-
 bulkhead_plugin::manifest!(include_str!("../manifest.toml"));
-bulkhead_plugin::export!(plugin);
+bulkhead_plugin::export!([greet, countdown]);
 
 #[cfg(test)]
 mod tests {

@@ -1,11 +1,11 @@
-//! Times as the wire writes them: ISO 8601, UTC, milliseconds.
+//! Times as people and protocols write them: ISO 8601, UTC, milliseconds.
 
-use crate::domain::UnixMs;
+use super::UnixMs;
 
 const DAY_MS: u64 = 86_400_000;
 
 /// `2026-11-21T02:03:39.123Z`.
-pub(crate) fn iso8601(at: UnixMs) -> String {
+pub fn iso8601(at: UnixMs) -> String {
     let (year, month, day) = date(at / DAY_MS);
     let ms = at % DAY_MS;
     let (hour, minute, second) = (ms / 3_600_000, ms / 60_000 % 60, ms / 1000 % 60);

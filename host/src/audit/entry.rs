@@ -1,0 +1,120 @@
+//! What one line says.
+
+use serde::Serialize;
+use sha2::{Digest as _, Sha256};
+
+use crate::domain::requestor::Requestor;
+use crate::domain::task::{PluginVersion, Task, TaskId};
+
+/// A text of somebody else's (a tool's name that was asked for, a reason) is cut here.
+const TEXT_CHARS_MAX: usize = 256;
+
+/// Something that happened. Texts are data: they are escaped as JSON, and cut.
+#[derive(Debug, Default, Serialize)]
+pub struct Entry {
+    event: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tenant: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    requestor: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    task: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    plugin: Option<String>,
+    /// SHA-256 of the component.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    version: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    outcome: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    arguments_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    arguments_sha256: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    result_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    count: Option<u64>,
+}
+
+impl Entry {
+    /// `event` is `WHAT.HAPPENED`, like `task.created`.
+    pub fn new(event: &'static str) -> Self {
+        Self { event, ..Self::default() }
+    }
+
+    #[must_use]
+    pub fn by(self, requestor: &Requestor) -> Self {
+        Self { tenant: Some(requestor.tenant.to_string()), requestor: Some(requestor.id.to_string()), ..self }
+    }
+
+    /// What somebody or something is called outside: a principal, a token, a file.
+    #[must_use]
+    pub fn named(self, name: &str) -> Self {
+        Self { name: Some(cut(name)), ..self }
+    }
+
+    #[must_use]
+    pub fn task(self, id: TaskId) -> Self {
+        Self { task: Some(id.to_string()), ..self }
+    }
+
+    #[must_use]
+    pub fn tool(self, tool: &str) -> Self {
+        Self { tool: Some(cut(tool)), ..self }
+    }
+
+    #[must_use]
+    pub fn plugin(self, version: &PluginVersion) -> Self {
+        Self { plugin: Some(version.name.clone()), version: Some(hex(&version.digest)), ..self }
+    }
+
+    /// A task with its owner, its tool (or what else it is) and the version that it runs on.
+    #[must_use]
+    pub fn of(self, task: &Task) -> Self {
+        self.by(&task.requestor).task(task.id).tool(task.work.label()).plugin(&task.plugin)
+    }
+
+    #[must_use]
+    pub fn outcome(self, outcome: &'static str) -> Self {
+        Self { outcome: Some(outcome), ..self }
+    }
+
+    #[must_use]
+    pub fn because(self, reason: &str) -> Self {
+        Self { reason: Some(cut(reason)), ..self }
+    }
+
+    /// Size and digest: whoever has the arguments can show that these were they.
+    #[must_use]
+    pub fn arguments(self, arguments: &str) -> Self {
+        let digest: [u8; 32] = Sha256::digest(arguments).into();
+        Self { arguments_bytes: Some(arguments.len() as u64), arguments_sha256: Some(hex(&digest)), ..self }
+    }
+
+    #[must_use]
+    pub fn result_bytes(self, bytes: u64) -> Self {
+        Self { result_bytes: Some(bytes), ..self }
+    }
+
+    #[must_use]
+    pub fn count(self, count: u64) -> Self {
+        Self { count: Some(count), ..self }
+    }
+}
+
+fn cut(text: &str) -> String {
+    text.chars().take(TEXT_CHARS_MAX).collect()
+}
+
+fn hex(bytes: &[u8; 32]) -> String {
+    bytes.iter().fold(String::with_capacity(64), |mut text, byte| {
+        text.extend([byte >> 4, byte & 15].map(|nibble| char::from_digit(nibble.into(), 16).unwrap_or_default()));
+        text
+    })
+}

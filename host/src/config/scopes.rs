@@ -1,0 +1,64 @@
+//! `[[auth.scope]]`: what each scope is good for.
+
+use super::document::{Node, Reader, check_name};
+use crate::domain::rights::ScopeRule;
+
+/// Reads the rules; a rule that is wrong grants nothing.
+pub(super) fn read_scopes(reader: &mut Reader<'_>, node: &Node<'_>) -> Vec<ScopeRule> {
+    let nodes = reader.list("auth.scope", node);
+    nodes.iter().filter_map(|node| read_scope(reader, node)).collect()
+}
+
+fn read_scope(reader: &mut Reader<'_>, node: &Node<'_>) -> Option<ScopeRule> {
+    let table = reader.table("auth.scope", node)?;
+    let mut rule = ScopeRule::default();
+    for (key, node) in table {
+        let path = format!("auth.scope.{}", key.get_ref());
+        match key.get_ref().as_ref() {
+            "name" => rule.name = reader.parsed(&path, node, scope).unwrap_or_default(),
+            "tools" => rule.tools = reader.texts(&path, node, any),
+            "tasks" => rule.tasks = reader.switch(&path, node),
+            "steer" => rule.steer = reader.switch(&path, node),
+            "administer" => rule.administer = reader.switch(&path, node),
+            "basic" => rule.basic = reader.switch(&path, node),
+            "includes" => rule.includes = reader.texts(&path, node, scope),
+            "tenants" => rule.tenants = reader.texts(&path, node, name),
+            "requestors" => rule.requestors = reader.texts(&path, node, any),
+            _ => reader.refuse(
+                key,
+                format!(
+                    "{path}: no such key; there are name, tools, tasks, steer, administer, basic, includes, tenants and \
+                     requestors"
+                ),
+            ),
+        }
+    }
+    if rule.name.is_empty() {
+        if !table.contains_key("name") {
+            reader.refuse(node, "auth.scope.name: missing");
+        }
+        return None;
+    }
+    Some(rule)
+}
+
+/// RFC 6749, 3.3: what fits between the quotes and spaces of a challenge.
+pub(crate) fn scope(text: &str) -> Result<String, String> {
+    let token = |byte: u8| byte.is_ascii_graphic() && byte != b'"' && byte != b'\\';
+    if text.is_empty() || text.len() > 128 || !text.bytes().all(token) {
+        return Err(format!("{text:?} is no scope: 1 to 128 visible characters without space, quote and backslash"));
+    }
+    // Clients ask for it when they like; a resource never does (OpenID Connect Core, 11).
+    if text == "offline_access" {
+        return Err("offline_access is between clients and their issuer; it is good for nothing here".to_owned());
+    }
+    Ok(text.to_owned())
+}
+
+fn any(text: &str) -> Result<String, String> {
+    if text.is_empty() { Err("must not be empty".to_owned()) } else { Ok(text.to_owned()) }
+}
+
+fn name(text: &str) -> Result<String, String> {
+    check_name(text).map(|()| text.to_owned()).map_err(|wrong| format!("{text:?}: {wrong}"))
+}

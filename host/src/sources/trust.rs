@@ -1,0 +1,386 @@
+//! Whom a component may come from.
+//!
+//! Invariant: a [`Verified`] exists only after every check; the first rule whose pattern fits a source decides about it, and what
+//! comes over a network is never taken because nobody said anything.
+
+use std::fmt;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Component, Path, PathBuf};
+use std::str::FromStr;
+use std::sync::Arc;
+
+use sha2::{Digest as _, Sha256};
+
+use super::signature::message;
+use super::{Digest, Fetched, PublicKey, Signature, Source};
+use crate::plugins::{Candidate, Provenance};
+
+/// Which sources a rule is for: `*` stands for anything but a slash, `**` for anything.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pattern(String);
+
+/// What the sources of a pattern need.
+#[derive(Clone, Debug)]
+pub struct Rule {
+    pub pattern: Pattern,
+    /// One of these must have signed. Empty: nobody needs to.
+    pub keys: Vec<PublicKey>,
+    /// Whether a signature from a registry must also name the repository that it came from.
+    pub same_repository: bool,
+}
+
+/// The rules, in the operator's order.
+#[derive(Clone, Debug, Default)]
+pub struct Trust {
+    rules: Vec<Rule>,
+}
+
+/// A component that may become a version of a plugin.
+#[derive(Clone, Debug)]
+pub struct Verified {
+    fetched: Fetched,
+    source: Source,
+    /// [`PublicKey::id`] of the required keys that have signed.
+    signed_by: Vec<String>,
+}
+
+/// Why a component is not taken: what was expected, and what was found.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{source_name} is not trusted: expected {expected}, found {found}")]
+pub struct Refusal {
+    pub source_name: String,
+    pub expected: String,
+    pub found: String,
+}
+
+impl Trust {
+    pub fn new(rules: Vec<Rule>) -> Self {
+        Self { rules }
+    }
+
+    /// The one way from bytes to a candidate.
+    ///
+    /// `pinned` is what the operator says that the component's SHA-256 is.
+    ///
+    /// # Errors
+    /// Another digest, no rule that lets it in, or not the signature that the rule wants.
+    pub fn verify(&self, source: &Source, pinned: Option<Digest>, fetched: Fetched) -> Result<Verified, Refusal> {
+        let refuse = |expected: String, found: String| Refusal { source_name: source.to_string(), expected, found };
+        if let Some(pinned) = pinned.filter(|pinned| *pinned != fetched.sha256) {
+            return Err(refuse(format!("sha256 {pinned}"), format!("sha256 {}", fetched.sha256)));
+        }
+        let verified = |fetched, signed_by| Verified { fetched, source: source.clone(), signed_by };
+        let Some(rule) = self.rules.iter().find(|rule| rule.pattern.fits(source)) else {
+            let named = pinned.is_some() || matches!(source, Source::Oci(oci) if oci.digest.is_some());
+            if named || matches!(source, Source::File(_)) {
+                return Ok(verified(fetched, Vec::new()));
+            }
+            return Err(refuse(
+                "a [[trust]] rule for it, or a digest (sha256 = \"...\", oci://...@sha256:...)".to_owned(),
+                format!("neither, and sha256 {}", fetched.sha256),
+            ));
+        };
+        if rule.keys.is_empty() {
+            return Ok(verified(fetched, Vec::new()));
+        }
+        let (mut found, mut signed_by, mut wit_signed) = (Vec::new(), Vec::new(), false);
+        for signature in &fetched.signatures {
+            match signer(rule, source, signature, &fetched) {
+                Ok(signer) => {
+                    signed_by.push(signer.key_id);
+                    wit_signed |= signer.wit;
+                }
+                Err(why) => found.push(why),
+            }
+        }
+        if signed_by.is_empty() {
+            let ids: Vec<_> = rule.keys.iter().map(PublicKey::id).collect();
+            let expected = format!("a signature by key {} ([[trust]] source = {})", ids.join(" or "), rule.pattern);
+            return Err(refuse(expected, if found.is_empty() { "none".to_owned() } else { found.join("; ") }));
+        }
+        let mut fetched = fetched;
+        if !wit_signed && fetched.wit.take().is_some() {
+            tracing::warn!(source = %source, "the WIT text that came with the component is not signed, so it is not used");
+        }
+        Ok(verified(fetched, signed_by))
+    }
+
+    /// Whether only signed components are taken from there.
+    pub fn wants_signature(&self, source: &Source) -> bool {
+        self.rules.iter().find(|rule| rule.pattern.fits(source)).is_some_and(|rule| !rule.keys.is_empty())
+    }
+}
+
+/// Who made a signature that holds.
+struct Signer {
+    key_id: String,
+    /// Whether it is over the WIT text too.
+    wit: bool,
+}
+
+/// The key that made a signature, or what is wrong with it.
+fn signer(rule: &Rule, source: &Source, signature: &Signature, fetched: &Fetched) -> Result<Signer, String> {
+    match signature {
+        Signature::Detached { key_id, component, wit, signature } => {
+            let Some(key) = rule.keys.iter().find(|key| key.id() == *key_id) else {
+                return Err(format!("a signature by key {key_id}"));
+            };
+            if !key.has_signed(message(*component, *wit).as_bytes(), signature) {
+                return Err(format!("a signature by key {key_id} that is not valid"));
+            }
+            if *component != fetched.sha256 {
+                let found = fetched.sha256;
+                return Err(format!(
+                    "a signature by key {key_id} of sha256 {component}, but a component of sha256 {found}"
+                ));
+            }
+            let found = fetched.wit.as_ref().map(|text| Digest(Sha256::digest(text).into()));
+            // That none came along is no harm: it is for descriptions.
+            if let (Some(wit), Some(found)) = (wit, found)
+                && *wit != found
+            {
+                return Err(format!("a signature by key {key_id} with a WIT text of sha256 {wit}, but one of {found}"));
+            }
+            Ok(Signer { key_id: key_id.clone(), wit: wit.is_some() })
+        }
+        Signature::Cosign { manifest, payload, signature } => {
+            let key = rule.keys.iter().find(|key| key.has_signed(payload, signature));
+            let key = key.ok_or("a cosign signature by none of these keys")?;
+            let repository = match source {
+                Source::Oci(reference) if rule.same_repository => Some(reference),
+                _ => None,
+            };
+            super::oci::names(payload, *manifest, repository).map(|()| Signer { key_id: key.id(), wit: false })
+        }
+        Signature::Unreadable(what) => Err(what.clone()),
+    }
+}
+
+impl Verified {
+    pub fn sha256(&self) -> Digest {
+        self.fetched.sha256
+    }
+
+    /// The source as it was resolved.
+    pub fn origin(&self) -> &str {
+        &self.fetched.origin
+    }
+
+    pub fn signed_by(&self) -> &[String] {
+        &self.signed_by
+    }
+
+    /// What the plugins take, of a source that an operator named.
+    pub fn candidate(self, name: Option<String>) -> Candidate {
+        Candidate { is_attended: true, ..self.unattended(name) }
+    }
+
+    /// The same of a source that nobody named at this moment.
+    pub fn unattended(self, name: Option<String>) -> Candidate {
+        Candidate {
+            is_attended: false,
+            name,
+            fallback_name: self.source.fallback_name(),
+            bytes: Arc::from(self.fetched.bytes),
+            wit: self.fetched.wit,
+            provenance: Provenance {
+                source: self.source.to_string(),
+                origin: self.fetched.origin,
+                signed_by: self.signed_by,
+            },
+        }
+    }
+}
+
+impl FromStr for Pattern {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, &'static str> {
+        if text.contains("***") {
+            return Err("* stands for anything but a slash, ** for anything; there is no ***");
+        }
+        let begins = ["https://", "oci://", "/", "./", "../"];
+        if text != "**" && !begins.iter().any(|begin| text.starts_with(begin)) {
+            return Err("a pattern begins with https://, oci://, / or ./, or is **");
+        }
+        Ok(Self(text.to_owned()))
+    }
+}
+
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.0)
+    }
+}
+
+impl Pattern {
+    /// The pattern of a relative path as seen from a folder.
+    #[must_use]
+    pub fn from_folder(self, folder: &Path) -> Self {
+        let stays = self.0 == "**" || self.0.contains("://");
+        if stays {
+            return self;
+        }
+        let mut plain = PathBuf::new();
+        for part in folder.join(self.0).components() {
+            match part {
+                Component::CurDir => {}
+                Component::ParentDir if plain.file_name().is_some() => drop(plain.pop()),
+                other => plain.push(other),
+            }
+        }
+        Self(plain.to_string_lossy().into_owned())
+    }
+
+    /// Whether a source is meant. A file is known by its path, unless that goes up, and by the path behind its links.
+    pub fn fits(&self, source: &Source) -> bool {
+        let Source::File(path) = source else { return fits(self.0.as_bytes(), source.to_string().as_bytes()) };
+        let named = std::path::absolute(path).ok();
+        let named = named.filter(|path| !path.components().any(|part| part == Component::ParentDir));
+        let mut paths = named.into_iter().chain(path.canonicalize().ok());
+        paths.any(|path| fits(self.0.as_bytes(), path.as_os_str().as_bytes()))
+    }
+}
+
+/// Keeps the places of the pattern that the name so far leads to, so that no pattern takes longer than their product.
+fn fits(pattern: &[u8], name: &[u8]) -> bool {
+    let mut places = vec![0];
+    spread(pattern, &mut places);
+    for byte in name {
+        let mut next = Vec::new();
+        for place in places {
+            match (pattern.get(place), pattern.get(place + 1)) {
+                (Some(b'*'), Some(b'*')) => next.push(place),
+                (Some(b'*'), _) if *byte != b'/' => next.push(place),
+                (Some(b'*'), _) | (None, _) => {}
+                (Some(wanted), _) if wanted == byte => next.push(place + 1),
+                (Some(_), _) => {}
+            }
+        }
+        spread(pattern, &mut next);
+        places = next;
+    }
+    places.contains(&pattern.len())
+}
+
+/// Adds the places that are reached without a byte: behind each star.
+fn spread(pattern: &[u8], places: &mut Vec<usize>) {
+    let mut at = 0;
+    while let Some(place) = places.get(at).copied() {
+        let behind = match (pattern.get(place), pattern.get(place + 1)) {
+            (Some(b'*'), Some(b'*')) => Some(place + 2),
+            (Some(b'*'), _) => Some(place + 1),
+            _ => None,
+        };
+        places.extend(behind.filter(|behind| !places.contains(behind)));
+        at += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sources::{SigningKey, signature};
+
+    const SOURCE: &str = "https://acme.example/x.wasm";
+
+    fn fetched(bytes: &[u8], signatures: &str) -> Fetched {
+        let sha256 = Digest(Sha256::digest(bytes).into());
+        let signatures = if signatures.is_empty() { Vec::new() } else { signature::parse(signatures.as_bytes()) };
+        Fetched { bytes: bytes.to_vec(), sha256, origin: SOURCE.to_owned(), signatures, wit: Some("words".to_owned()) }
+    }
+
+    fn trust(keys: &[&SigningKey]) -> Trust {
+        let keys = keys.iter().map(|key| key.public()).collect();
+        Trust::new(vec![Rule { pattern: "https://acme.example/**".parse().unwrap(), keys, same_repository: false }])
+    }
+
+    fn refused(trust: &Trust, pinned: Option<Digest>, fetched: Fetched) -> String {
+        trust.verify(&SOURCE.parse().unwrap(), pinned, fetched).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn only_what_a_required_key_has_signed_is_taken() {
+        let (acme, other) = (SigningKey::generate().unwrap().0, SigningKey::generate().unwrap().0);
+        let (rules, (acme_id, other_id)) = (trust(&[&acme]), (acme.public().id(), other.public().id()));
+        let component = Digest(Sha256::digest("a").into());
+        let wit = Digest(Sha256::digest("words").into());
+        let good = acme.sign(component, None, Some(&other.sign(component, None, None)));
+        let verified = rules.verify(&SOURCE.parse().unwrap(), None, fetched(b"a", &good)).unwrap();
+        assert_eq!((verified.signed_by(), verified.fetched.wit.as_ref()), ([acme_id.clone()].as_slice(), None));
+        let good = acme.sign(component, Some(wit), None);
+        let verified = rules.verify(&SOURCE.parse().unwrap(), None, fetched(b"a", &good)).unwrap();
+        assert_eq!(verified.fetched.wit.as_deref(), Some("words"), "words that are signed are used");
+
+        let expected = format!("expected a signature by key {acme_id}");
+        let swapped = good.replace(&component.to_string(), &wit.to_string());
+        for (bytes, signatures, found) in [
+            (&b"a"[..], String::new(), "found none".to_owned()),
+            (b"a", other.sign(component, None, None), format!("found a signature by key {other_id}")),
+            (b"b", good.clone(), format!("of sha256 {component}, but a component of")),
+            (b"a", swapped, "that is not valid".to_owned()),
+            (b"a", acme.sign(component, Some(component), None), "with a WIT text".to_owned()),
+            (b"a", good.split_at(good.len() - 6).0.to_owned(), "a line that is no signature".to_owned()),
+            (b"a", "\u{89}PGP".to_owned(), "does not begin with".to_owned()),
+        ] {
+            let refusal = refused(&rules, None, fetched(bytes, &signatures));
+            assert!(refusal.contains(&expected) && refusal.contains(&found), "{refusal}");
+        }
+    }
+
+    #[test]
+    fn a_pinned_digest_holds_beside_a_signature() {
+        let acme = SigningKey::generate().unwrap().0;
+        let (a, b) = (Digest(Sha256::digest("a").into()), Digest(Sha256::digest("b").into()));
+        let signed = || fetched(b"a", &acme.sign(a, None, None));
+        let refusal = refused(&trust(&[&acme]), Some(b), signed());
+        assert!(refusal.contains(&format!("expected sha256 {b}, found sha256 {a}")), "{refusal}");
+        trust(&[&acme]).verify(&SOURCE.parse().unwrap(), Some(a), signed()).unwrap();
+    }
+
+    #[test]
+    fn what_comes_over_a_network_needs_somebody_who_vouches() {
+        let nobody = Trust::default();
+        assert!(refused(&nobody, None, fetched(b"a", "")).contains("expected a [[trust]] rule"));
+        nobody.verify(&SOURCE.parse().unwrap(), Some(Digest(Sha256::digest("a").into())), fetched(b"a", "")).unwrap();
+        let by_digest = format!("oci://ghcr.io/a/b@sha256:{}", "5".repeat(64));
+        nobody.verify(&by_digest.parse().unwrap(), None, fetched(b"a", "")).unwrap();
+        assert!(nobody.verify(&"oci://ghcr.io/a/b:1".parse().unwrap(), None, fetched(b"a", "")).is_err());
+        nobody.verify(&"./a.wasm".parse().unwrap(), None, fetched(b"a", "")).unwrap();
+        trust(&[]).verify(&SOURCE.parse().unwrap(), None, fetched(b"a", "")).unwrap();
+    }
+
+    #[test]
+    fn a_file_is_known_by_both_its_paths_and_never_by_one_that_goes_up() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        std::fs::create_dir_all(root.join("free")).unwrap();
+        std::fs::write(root.join("strict.wasm"), "a").unwrap();
+        std::os::unix::fs::symlink(root.join("strict.wasm"), root.join("link.wasm")).unwrap();
+        let pattern = |text: &str| text.parse::<Pattern>().unwrap().from_folder(&root);
+        let fits = |pattern: &Pattern, path: &str| pattern.fits(&Source::File(root.join(path)));
+        assert!(fits(&pattern("./*.wasm"), "strict.wasm") && fits(&pattern("./free/../strict.*"), "link.wasm"));
+        assert!(!fits(&pattern("./free/**"), "free/../strict.wasm"), "that would be a way around a rule");
+        assert!(fits(&pattern("./strict.wasm"), "free/../strict.wasm"));
+    }
+
+    #[test]
+    fn a_star_stops_at_a_slash_and_two_do_not() {
+        for (pattern, name, expected) in [
+            ("https://a.example/*.wasm", "https://a.example/x.wasm", true),
+            ("https://a.example/*.wasm", "https://a.example/b/x.wasm", false),
+            ("https://a.example/**", "https://a.example/b/x.wasm", true),
+            ("https://*.example/**", "https://evil.org/.example/x", false),
+            ("https://a.example/**", "https://a.example.evil.org/x", false),
+            ("oci://ghcr.io/acme/*", "oci://ghcr.io/acme/csv:1", true),
+            ("oci://ghcr.io/acme/*", "oci://ghcr.io/acme2/csv:1", false),
+            ("/srv/**/x.wasm", "/srv/a/b/x.wasm", true),
+            ("/srv/**", "/srv/", true),
+            ("**", "/anything/at/all", true),
+            ("/a*b*c", "/axxbyyc", true),
+            ("/a*b*c", "/axxbyy", false),
+        ] {
+            assert_eq!(fits(pattern.as_bytes(), name.as_bytes()), expected, "{pattern} {name}");
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! What a task is made of, and the visits to plugins that its run makes.
+//!
+//! Owns the form in which a request to a plugin lies beside its record, so that a run after a restart knows what was wanted. Must not
+//! run anything. Invariant: what was stored reads back as the same request, and two requests are the same if what is stored is.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::CallRequest;
+use crate::domain::Json;
+use crate::domain::call::CallError;
+use crate::domain::limits::CallLimits;
+use crate::domain::offer::{PartialArgument, Reference};
+use crate::domain::task::{PluginVersion, TaskId, TaskOutput, Work};
+use crate::domain::tool::ToolOutput;
+use crate::runtime::{Library, Operation};
+
+/// What a task is to do.
+#[derive(Clone, Debug)]
+pub enum Job {
+    Call(CallRequest),
+    /// A call that came to this before it began, such as one whose arguments do not fit: the task is over from the start.
+    Refused(CallRequest, ToolOutput),
+    /// Another request to plugins.
+    Ask(Ask),
+    /// A request that the host itself has answered: the task is over from the start. Both texts are the caller's own.
+    Answered {
+        request: Json,
+        answer: Json,
+    },
+}
+
+/// A request to plugins that is no call of a tool: asked one after the other, until one does not say that it has no such thing.
+#[derive(Clone, Debug)]
+pub struct Ask {
+    work: Work,
+    operation: Operation,
+    stored: Json,
+    first: Arc<Library>,
+    others: Vec<Arc<Library>>,
+}
+
+impl Ask {
+    /// `None` for operations that no task does: calls of tools are another kind of job, and pages of lists are put together by the
+    /// host.
+    pub fn new(operation: Operation, first: Arc<Library>, others: Vec<Arc<Library>>) -> Option<Self> {
+        let (work, stored) = Stored::of(&operation, &first.plugin.name)?;
+        let stored = Json::new(serde_json::to_string(&stored).ok()?);
+        Some(Self { work, operation, stored, first, others })
+    }
+}
+
+/// One visit to a plugin.
+pub(super) struct Visit {
+    pub(super) plugin: PluginVersion,
+    pub(super) operation: Operation,
+    pub(super) limits: CallLimits,
+}
+
+impl Job {
+    /// What the record says of it.
+    pub fn work(&self) -> Work {
+        match self {
+            Self::Call(call) | Self::Refused(call, _) => Work::Tool(call.tool.tool.name.clone()),
+            Self::Ask(ask) => ask.work.clone(),
+            Self::Answered { .. } => Work::Answered,
+        }
+    }
+
+    /// What is stored beside the record.
+    pub fn arguments(&self) -> &Json {
+        match self {
+            Self::Call(call) | Self::Refused(call, _) => &call.arguments,
+            Self::Ask(ask) => &ask.stored,
+            Self::Answered { request, .. } => request,
+        }
+    }
+
+    /// The plugin that runs first, and the most that it may give back, in bytes.
+    pub(super) fn first(&self) -> Option<(&PluginVersion, u64)> {
+        match self {
+            Self::Call(call) | Self::Refused(call, _) => Some((&call.tool.plugin, call.tool.limits.result_bytes)),
+            Self::Ask(ask) => Some((&ask.first.plugin, ask.first.limits.result_bytes)),
+            Self::Answered { .. } => None,
+        }
+    }
+
+    /// What it came to already.
+    pub(super) fn output(&self) -> Option<TaskOutput> {
+        match self {
+            Self::Call(_) | Self::Ask(_) => None,
+            Self::Refused(_, output) => Some(TaskOutput::Tool(output.clone())),
+            Self::Answered { answer, .. } => Some(TaskOutput::Answer(answer.clone())),
+        }
+    }
+
+    pub(super) fn related(&self) -> &[TaskId] {
+        match self {
+            Self::Call(call) | Self::Refused(call, _) => &call.related,
+            Self::Ask(_) | Self::Answered { .. } => &[],
+        }
+    }
+
+    /// What a run of it does; nothing, where the task is over from the start.
+    pub(super) fn visits(self) -> Vec<Visit> {
+        match self {
+            Self::Call(call) => {
+                let (plugin, limits) = (call.tool.plugin.clone(), call.tool.limits.clone());
+                let operation = Operation::CallTool { tool: call.tool.plugin_tool.clone(), arguments: call.arguments };
+                vec![Visit { plugin, operation, limits }]
+            }
+            Self::Ask(Ask { operation, first, others, .. }) => visits(&operation, first, others),
+            Self::Refused(..) | Self::Answered { .. } => Vec::new(),
+        }
+    }
+}
+
+/// The same operation on each plugin.
+pub(super) fn visits(operation: &Operation, first: Arc<Library>, others: Vec<Arc<Library>>) -> Vec<Visit> {
+    let libraries = std::iter::once(first).chain(others);
+    libraries
+        .map(|library| Visit {
+            plugin: library.plugin.clone(),
+            operation: operation.clone(),
+            limits: library.limits.clone(),
+        })
+        .collect()
+}
+
+/// What was wanted, out of what was stored.
+pub(super) fn operation(stored: &Json) -> Option<Operation> {
+    serde_json::from_str::<Stored>(stored.as_str()).ok().map(Stored::operation)
+}
+
+/// A request to plugins as it is stored. Names of prompts and templates are the plugin's own, so the plugin is named with them.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Stored {
+    ReadResource { uri: String },
+    GetPrompt { plugin: String, prompt: String, arguments: Vec<(String, String)> },
+    Complete { plugin: String, of: StoredReference, name: String, value: String, context: Vec<(String, String)> },
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum StoredReference {
+    Prompt(String),
+    Template(String),
+}
+
+impl Stored {
+    fn of(operation: &Operation, plugin: &str) -> Option<(Work, Self)> {
+        let plugin = plugin.to_owned();
+        Some(match operation.clone() {
+            Operation::ReadResource { uri } => (Work::Resource, Self::ReadResource { uri }),
+            Operation::GetPrompt { prompt, arguments } => (Work::Prompt, Self::GetPrompt { plugin, prompt, arguments }),
+            Operation::Complete { reference, argument: PartialArgument { name, value, context } } => {
+                let of = match reference {
+                    Reference::Prompt(prompt) => StoredReference::Prompt(prompt),
+                    Reference::Template(template) => StoredReference::Template(template),
+                };
+                (Work::Completion, Self::Complete { plugin, of, name, value, context })
+            }
+            Operation::CallTool { .. } | Operation::ListResources { .. } => return None,
+        })
+    }
+
+    fn operation(self) -> Operation {
+        match self {
+            Self::ReadResource { uri } => Operation::ReadResource { uri },
+            Self::GetPrompt { prompt, arguments, .. } => Operation::GetPrompt { prompt, arguments },
+            Self::Complete { of, name, value, context, .. } => {
+                let reference = match of {
+                    StoredReference::Prompt(prompt) => Reference::Prompt(prompt),
+                    StoredReference::Template(template) => Reference::Template(template),
+                };
+                Operation::Complete { reference, argument: PartialArgument { name, value, context } }
+            }
+        }
+    }
+}
+
+/// What is known when one plugin after the other did not have something. One that breaks hides no other one's.
+#[derive(Debug, Default)]
+pub struct Absence {
+    /// The first one that broke: it may have had it.
+    pub broke: Option<CallError>,
+}
+
+impl Absence {
+    /// Whether another plugin is to be asked after this answer.
+    pub fn goes_on(&mut self, error: &CallError) -> bool {
+        match error {
+            CallError::NotFound(_) => true,
+            CallError::Fault { .. } | CallError::Internal { .. } => {
+                self.broke.get_or_insert_with(|| error.clone());
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// What it comes to when nobody is left: the error of the last one, unless one broke before.
+    pub fn conclude(self, last: CallError) -> CallError {
+        self.broke.unwrap_or(last)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_stored_reads_back_as_the_same_request() {
+        let pairs = vec![("a".to_owned(), "1".to_owned())];
+        let argument = PartialArgument { name: "n".to_owned(), value: "v".to_owned(), context: pairs.clone() };
+        let operations = [
+            Operation::ReadResource { uri: "a://1".to_owned() },
+            Operation::GetPrompt { prompt: "p".to_owned(), arguments: pairs },
+            Operation::Complete { reference: Reference::Prompt("p".to_owned()), argument: argument.clone() },
+            Operation::Complete { reference: Reference::Template("a://{n}".to_owned()), argument },
+        ];
+        let mut texts = Vec::new();
+        for wanted in operations {
+            let (_, stored) = Stored::of(&wanted, "plugin").unwrap();
+            let text = serde_json::to_string(&stored).unwrap();
+            let read = operation(&Json::new(text.clone())).unwrap();
+            assert_eq!(format!("{read:?}"), format!("{wanted:?}"));
+            assert!(!texts.contains(&text));
+            texts.push(text);
+        }
+        assert!(operation(&Json::new(r#"{"call_tool":{}}"#)).is_none());
+        assert!(Stored::of(&Operation::ListResources { cursor: None }, "plugin").is_none());
+    }
+}

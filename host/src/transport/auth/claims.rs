@@ -1,0 +1,162 @@
+//! What a token says, once it is known who says it.
+//!
+//! Owns the rules of issuer, audience, time and subject (RFC 7519, RFC 9068), for signed and for introspected tokens alike.
+//! Invariant: what is missing, of another type or out of its time makes the token invalid; nothing is guessed.
+
+use serde::Deserialize;
+use serde_json::{Map, Number, Value};
+
+use super::IssuerOptions;
+use crate::domain::UnixMs;
+
+/// More cannot be an identifier.
+const SUBJECT_BYTES_MAX: usize = 512;
+/// Names of scopes in one token.
+const SCOPES_MAX: usize = 256;
+/// The end of the year 9999, in seconds.
+const SECONDS_MAX: f64 = 253_402_300_799.0;
+
+/// The claims that matter, as they were written.
+#[derive(Debug, Deserialize)]
+pub(super) struct Claims {
+    iss: Option<String>,
+    sub: Option<String>,
+    aud: Option<OneOrMany>,
+    exp: Option<Number>,
+    nbf: Option<Number>,
+    scope: Option<String>,
+    /// How some issuers spell `scope`.
+    scp: Option<OneOrMany>,
+    client_id: Option<String>,
+    /// Who a token was issued to, in the words of OpenID Connect.
+    azp: Option<String>,
+    #[serde(flatten)]
+    further: Map<String, Value>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum OneOrMany {
+    One(String),
+    Many(Vec<String>),
+}
+
+impl OneOrMany {
+    fn all(&self) -> &[String] {
+        match self {
+            Self::One(one) => std::slice::from_ref(one),
+            Self::Many(many) => many,
+        }
+    }
+}
+
+/// What a good token proves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Proof {
+    pub(super) subject: String,
+    /// Empty unless the token names one.
+    pub(super) client: String,
+    pub(super) tenant: String,
+    pub(super) scopes: Vec<String>,
+    pub(super) expires_at: UnixMs,
+}
+
+/// Whether the issuer has to be named: a signed token does, an answer to a question need not.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Named {
+    Always,
+    IfAtAll,
+}
+
+impl Claims {
+    /// The proof, if the token is meant for this host at this time; else what is wrong, for the log of the operator.
+    pub(super) fn check(self, options: &IssuerOptions, issuer: Named, now: UnixMs) -> Result<Proof, &'static str> {
+        match &self.iss {
+            Some(name) if *name == options.issuer => {}
+            None if issuer == Named::IfAtAll => {}
+            _ => return Err("it is of another issuer"),
+        }
+        let audience = self.aud.as_ref().ok_or("it names no audience")?;
+        if !audience.all().iter().any(|name| options.audiences.iter().any(|ours| same_resource(name, ours))) {
+            return Err("it is for another audience");
+        }
+        let exp = milliseconds(self.exp.as_ref().ok_or("it has no end")?).ok_or("its end is no time")?;
+        // Of a signed token the end is all there is; skew works in favour of the client, as everywhere.
+        let expires_at = exp.saturating_add(options.clock_skew_ms);
+        if now >= expires_at {
+            return Err("it has expired");
+        }
+        if let Some(nbf) = &self.nbf {
+            let from = milliseconds(nbf).ok_or("its begin is no time")?;
+            if now.saturating_add(options.clock_skew_ms) < from {
+                return Err("it is not valid yet");
+            }
+        }
+        let client = self.client_id.or(self.azp).unwrap_or_default();
+        if !is_identifier(&client) && !client.is_empty() {
+            return Err("its client is no identifier");
+        }
+        if options.client_id_in_principal && client.is_empty() {
+            return Err("it names no client");
+        }
+        let subject = self.sub.filter(|subject| is_identifier(subject)).ok_or("it has no usable subject")?;
+        let tenant = match &options.tenant {
+            super::TenantRule::Fixed(name) => name.clone(),
+            super::TenantRule::Claim { claim, allowed } => {
+                let name = self.further.get(claim).and_then(Value::as_str).ok_or("it names no tenant")?;
+                if !allowed.iter().any(|known| known == "*" || known == name)
+                    || crate::config::check_name(name).is_err()
+                {
+                    return Err("its tenant is not one that this issuer may name");
+                }
+                name.to_owned()
+            }
+        };
+        let spelled = self.scope.as_deref().unwrap_or_default().split(' ');
+        let listed = self.scp.as_ref().map(OneOrMany::all).unwrap_or_default().iter().flat_map(|text| text.split(' '));
+        let scopes: Vec<_> = spelled.chain(listed).filter(|name| !name.is_empty()).map(str::to_owned).collect();
+        if scopes.len() > SCOPES_MAX {
+            return Err("it has too many scopes");
+        }
+        Ok(Proof { subject, client, tenant, scopes, expires_at })
+    }
+}
+
+/// A NumericDate: seconds, possibly with a fraction.
+fn milliseconds(seconds: &Number) -> Option<UnixMs> {
+    let seconds = seconds.as_f64().filter(|seconds| (0.0..=SECONDS_MAX).contains(seconds))?;
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "bounded one line above")]
+    let milliseconds = (seconds * 1000.0) as UnixMs;
+    Some(milliseconds)
+}
+
+fn is_identifier(text: &str) -> bool {
+    !text.is_empty() && text.len() <= SUBJECT_BYTES_MAX && !text.chars().any(char::is_control)
+}
+
+/// Whether an audience is this resource: scheme and host are compared without case, and a slash at the end does not matter.
+fn same_resource(audience: &str, ours: &str) -> bool {
+    audience == ours || canonical(audience) == canonical(ours)
+}
+
+/// The canonical spelling of a resource's URI; anything else stays as it is.
+pub(super) fn canonical(uri: &str) -> String {
+    let Some((scheme, rest)) = uri.split_once("://") else { return uri.to_owned() };
+    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    format!("{}://{}{}", scheme.to_ascii_lowercase(), authority.to_ascii_lowercase(), path.trim_end_matches('/'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_resource_has_one_spelling() {
+        assert_eq!(canonical("HTTPS://MCP.Example.com/Mcp/"), "https://mcp.example.com/Mcp");
+        assert_eq!(canonical("https://mcp.example.com"), "https://mcp.example.com");
+        assert_eq!(canonical("api://Mixed"), "api://mixed");
+        assert_eq!(canonical("plain-Id"), "plain-Id");
+        assert!(!same_resource("https://mcp.example.com/mcp2", "https://mcp.example.com/mcp"));
+        assert!(!same_resource("plain-id", "plain-Id"));
+    }
+}

@@ -1,0 +1,244 @@
+//! The keys of one issuer.
+//!
+//! Owns fetching, keeping and dropping them. Invariant: however many tokens with unknown keys arrive, an issuer is asked at most
+//! once every `keys_retry_ms`, by one request at a time; keys that could not be asked for again are good for `keys_stale_ms` more
+//! and not a moment longer; keys that an issuer no longer names are gone with the next answer.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arc_swap::ArcSwapOption;
+use http::StatusCode;
+use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, KeyOperations, PublicKeyUse};
+use jsonwebtoken::{Algorithm, DecodingKey};
+use serde::Deserialize;
+use serde_json::Value;
+use tokio::sync::Mutex;
+
+use super::{Denied, IssuerOptions};
+use crate::domain::UnixMs;
+use crate::outward::request::{Reach, RequestError, Url};
+use crate::transport::Now;
+
+/// Keys of one issuer; the largest sets in the field have a dozen.
+const KEYS_MAX: usize = 64;
+
+/// Why keys could not be fetched; for the log.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum FetchError {
+    #[error("{url}: {source}")]
+    Request { url: String, source: RequestError },
+    #[error("{url}: status {status}")]
+    Status { url: String, status: StatusCode },
+    #[error("{url}: {reason}")]
+    Document { url: String, reason: String },
+}
+
+/// A key with the one algorithm that it is for.
+struct Known {
+    kid: Option<String>,
+    algorithm: Algorithm,
+    key: DecodingKey,
+}
+
+/// One answer of the issuer.
+struct Held {
+    keys: Vec<Known>,
+    fetched_at: UnixMs,
+}
+
+impl Held {
+    /// The key of this name and kind; without a name, the only one of the kind.
+    fn find(&self, kid: Option<&str>, algorithm: Algorithm) -> Option<DecodingKey> {
+        let mut fitting = self.keys.iter().filter(|known| known.algorithm == algorithm);
+        match kid {
+            Some(kid) => fitting.find(|known| known.kid.as_deref() == Some(kid)).map(|known| known.key.clone()),
+            None => fitting.next().filter(|_| fitting.next().is_none()).map(|known| known.key.clone()),
+        }
+    }
+}
+
+/// The keys of one issuer.
+pub(super) struct Keys {
+    options: Arc<IssuerOptions>,
+    reach: Reach,
+    now: Now,
+    held: ArcSwapOption<Held>,
+    /// When the issuer was asked last, whatever came of it; 0: never.
+    asked_at: AtomicU64,
+    /// One request at a time.
+    asking: Mutex<()>,
+    /// What the log calls the last failure.
+    incident: ArcSwapOption<String>,
+}
+
+impl Keys {
+    pub(super) fn new(options: Arc<IssuerOptions>, reach: Reach, now: Now) -> Arc<Self> {
+        Arc::new(Self {
+            options,
+            reach,
+            now,
+            held: ArcSwapOption::empty(),
+            asked_at: AtomicU64::new(0),
+            asking: Mutex::new(()),
+            incident: ArcSwapOption::empty(),
+        })
+    }
+
+    /// The key with which such a token must have been signed; `None`: the issuer knows no such key.
+    pub(super) async fn find(
+        self: &Arc<Self>,
+        kid: Option<&str>,
+        algorithm: Algorithm,
+    ) -> Result<Option<DecodingKey>, Denied> {
+        let held = self.usable().await?;
+        if let Some(key) = held.find(kid, algorithm) {
+            return Ok(Some(key));
+        }
+        // It may be newer than what we hold.
+        self.refresh(held.fetched_at).await;
+        Ok(self.held.load().as_ref().and_then(|held| held.find(kid, algorithm)))
+    }
+
+    /// Asks for the keys before anybody needs them, so that a mistake is in the log from the start.
+    pub(super) async fn warm(self: &Arc<Self>) {
+        self.refresh(0).await;
+    }
+
+    async fn usable(self: &Arc<Self>) -> Result<Arc<Held>, Denied> {
+        let age = |held: &Held| (self.now)().saturating_sub(held.fetched_at);
+        let (fresh, stale) = (self.options.keys_fresh_ms, self.options.keys_stale_ms);
+        let held = self.held.load_full();
+        if let Some(held) = held.as_ref().filter(|held| age(held) <= fresh.saturating_add(stale)) {
+            if age(held) > fresh && self.is_due() {
+                // Nobody waits for it: these keys are good for a while.
+                let (keys, seen) = (Arc::clone(self), held.fetched_at);
+                tokio::spawn(async move { keys.ask(seen).await });
+            }
+            return Ok(Arc::clone(held));
+        }
+        self.refresh(held.map_or(0, |held| held.fetched_at)).await;
+        let held = self.held.load_full().filter(|held| age(held) <= fresh.saturating_add(stale));
+        held.ok_or_else(|| {
+            let incident = self.incident.load().as_ref().map_or_else(|| "unknown".to_owned(), |id| id.to_string());
+            Denied::Unavailable { incident }
+        })
+    }
+
+    fn is_due(&self) -> bool {
+        let asked_at = self.asked_at.load(Ordering::Acquire);
+        asked_at == 0 || (self.now)().saturating_sub(asked_at) >= self.options.keys_retry_ms
+    }
+
+    /// Brings newer keys than those of `seen`, if it is time to ask. In a task of its own: a client that goes away while it waits
+    /// must not take the answer from the others.
+    async fn refresh(self: &Arc<Self>, seen: UnixMs) {
+        let somebody_asks = self.asking.try_lock().is_err();
+        if somebody_asks || self.is_due() {
+            let keys = Arc::clone(self);
+            let _ = tokio::spawn(async move { keys.ask(seen).await }).await;
+        }
+    }
+
+    async fn ask(&self, seen: UnixMs) {
+        let _one = self.asking.lock().await;
+        let known = self.held.load().as_ref().map_or(0, |held| held.fetched_at);
+        if known > seen || !self.is_due() {
+            return;
+        }
+        // Stamped before the question: what is fetched is at least as new.
+        let now = (self.now)().max(seen + 1);
+        self.asked_at.store(now, Ordering::Release);
+        match self.fetch().await {
+            Ok(keys) => {
+                tracing::info!(issuer = self.options.issuer, keys = keys.len(), "took over the keys of the issuer");
+                self.held.store(Some(Arc::new(Held { keys, fetched_at: now })));
+            }
+            Err(error) => {
+                let incident = format!("{:08x}", getrandom::u32().unwrap_or_default());
+                tracing::error!(issuer = self.options.issuer, incident, %error, "the keys of the issuer cannot be fetched");
+                self.incident.store(Some(Arc::new(incident)));
+            }
+        }
+    }
+
+    async fn fetch(&self) -> Result<Vec<Known>, FetchError> {
+        let url = match &self.options.jwks_url {
+            Some(url) => url.clone(),
+            None => self.discover().await?,
+        };
+        let body = document(&self.reach, &url).await?;
+        let wrong = |reason: &str| FetchError::Document { url: url.to_string(), reason: reason.to_owned() };
+        let keys = body.get("keys").and_then(Value::as_array).ok_or_else(|| wrong("it is no set of keys"))?;
+        let known: Vec<_> = keys.iter().take(KEYS_MAX).filter_map(|key| self.known(key)).collect();
+        if known.is_empty() { Err(wrong("it has no key that can be used here")) } else { Ok(known) }
+    }
+
+    /// Where the issuer says that its keys are: RFC 8414, else OpenID Connect Discovery.
+    async fn discover(&self) -> Result<Url, FetchError> {
+        let issuer = &self.options.url;
+        let (origin, path) = (issuer.origin(), issuer.path());
+        let places = [
+            format!("{origin}/.well-known/oauth-authorization-server{path}"),
+            format!("{origin}/.well-known/openid-configuration{path}"),
+            format!("{origin}{path}/.well-known/openid-configuration"),
+        ];
+        let mut last = None;
+        for place in places {
+            match self.discover_at(place).await {
+                Ok(url) => return Ok(url),
+                // The first says best what is wrong, unless it just is not there.
+                Err(error) => match &last {
+                    Some(FetchError::Status { .. }) | None => last = Some(error),
+                    Some(_) => {}
+                },
+            }
+        }
+        Err(last.unwrap_or_else(|| FetchError::Document { url: origin.to_owned(), reason: "no metadata".to_owned() }))
+    }
+
+    async fn discover_at(&self, place: String) -> Result<Url, FetchError> {
+        #[derive(Deserialize)]
+        struct Metadata {
+            issuer: String,
+            jwks_uri: String,
+        }
+        let wrong = |reason: String| FetchError::Document { url: place.clone(), reason };
+        let url: Url = place.parse().map_err(|error: crate::outward::request::NotAUrl| wrong(error.to_string()))?;
+        let body = document(&self.reach, &url).await?;
+        let metadata: Metadata =
+            serde_json::from_value(body).map_err(|_| wrong("it names no issuer or no jwks_uri".to_owned()))?;
+        if metadata.issuer != self.options.issuer {
+            return Err(wrong("it is the metadata of another issuer".to_owned()));
+        }
+        metadata.jwks_uri.parse().map_err(|error: crate::outward::request::NotAUrl| wrong(error.to_string()))
+    }
+
+    /// A key that signs, with the algorithm that belongs to its kind; others are passed over.
+    fn known(&self, key: &Value) -> Option<Known> {
+        let jwk: Jwk = serde_json::from_value(key.clone()).ok()?;
+        let algorithm = match &jwk.algorithm {
+            AlgorithmParameters::RSA(_) => Algorithm::RS256,
+            AlgorithmParameters::EllipticCurve(key) if key.curve == EllipticCurve::P256 => Algorithm::ES256,
+            AlgorithmParameters::OctetKeyPair(key) if key.curve == EllipticCurve::Ed25519 => Algorithm::EdDSA,
+            // Shared secrets have no place in public.
+            _ => return None,
+        };
+        let signs = jwk.common.public_key_use.as_ref().is_none_or(|purpose| *purpose == PublicKeyUse::Signature)
+            && jwk.common.key_operations.as_ref().is_none_or(|list| list.contains(&KeyOperations::Verify))
+            && jwk.common.key_algorithm.is_none_or(|named| named == algorithm.into());
+        if !signs || !self.options.algorithms.contains(&algorithm) {
+            return None;
+        }
+        Some(Known { kid: jwk.common.key_id.clone(), algorithm, key: DecodingKey::from_jwk(&jwk).ok()? })
+    }
+}
+
+async fn document(reach: &Reach, url: &Url) -> Result<Value, FetchError> {
+    let (status, body) = reach.get(url).await.map_err(|source| FetchError::Request { url: url.to_string(), source })?;
+    if status != StatusCode::OK {
+        return Err(FetchError::Status { url: url.to_string(), status });
+    }
+    serde_json::from_slice(&body)
+        .map_err(|_| FetchError::Document { url: url.to_string(), reason: "it is not JSON".to_owned() })
+}

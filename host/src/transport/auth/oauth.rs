@@ -1,0 +1,184 @@
+//! Access tokens of authorization servers (OAuth 2.1).
+//!
+//! Owns which issuer answers for a token, and who somebody is by an issuer's word. Must not pass a token on to anybody but the
+//! issuer that is configured to judge it. Invariant: whatever is wrong with a token, the answer is [`Denied::Invalid`]; only an issuer
+//! that cannot be asked is something else.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use jsonwebtoken::Algorithm;
+
+use super::claims::{Named, Proof};
+use super::introspection::Introspection;
+use super::keys::Keys;
+use super::{Denied, Scopes, Verified, Verifier, jwt, provider};
+use crate::domain::address::Network;
+use crate::outward::request::{Reach, Url};
+use crate::transport::Now;
+use crate::transport::principal::{Identity, Principals, TOKEN_PREFIX};
+
+/// A document of an issuer: metadata, keys, an answer about a token.
+const DOCUMENT_BYTES_MAX: usize = 256 << 10;
+
+/// `[[auth.issuer]]`, checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IssuerOptions {
+    /// Exactly as it stands in tokens.
+    pub issuer: String,
+    pub url: Url,
+    /// What tokens may call this host; at least one.
+    pub audiences: Vec<String>,
+    /// Where the keys are; discovered otherwise.
+    pub jwks_url: Option<Url>,
+    /// Of RS256, ES256 and EdDSA.
+    pub algorithms: Vec<Algorithm>,
+    pub tenant: TenantRule,
+    /// Whether each client of a subject is a requestor of its own.
+    pub client_id_in_principal: bool,
+    /// Whether `typ` must be `at+jwt` (RFC 9068); otherwise `JWT` and none at all will do.
+    pub require_at_jwt: bool,
+    pub clock_skew_ms: u64,
+    /// How long keys are used before they are asked for again.
+    pub keys_fresh_ms: u64,
+    /// How much longer they may be used while the issuer does not answer.
+    pub keys_stale_ms: u64,
+    /// The issuer is not asked more often than this.
+    pub keys_retry_ms: u64,
+    /// One question to the issuer.
+    pub fetch_ms_max: u64,
+    /// Addresses that are not public at which the issuer may be.
+    pub private_addresses: Vec<Network>,
+    pub introspection: Option<IntrospectionOptions>,
+}
+
+/// Where a requestor's tenant comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TenantRule {
+    /// Everybody of the issuer is in this one.
+    Fixed(String),
+    /// The token says it, within what is allowed (`*`: anything).
+    Claim { claim: String, allowed: Vec<String> },
+}
+
+/// How opaque tokens are judged (RFC 7662).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IntrospectionOptions {
+    pub url: Url,
+    pub client_id: String,
+    /// An answer is believed for at most this long.
+    pub cache_ms: u64,
+}
+
+/// What an issuer needs beside its options, which somebody else read from files and the environment.
+pub struct Trusted {
+    pub options: IssuerOptions,
+    /// Has the issuer's own root certificate, if there is one.
+    pub tls: Arc<rustls::ClientConfig>,
+    /// The password of the host at the introspection endpoint; empty without one.
+    pub client_secret: String,
+}
+
+/// One issuer.
+struct Issuer {
+    options: Arc<IssuerOptions>,
+    keys: Arc<Keys>,
+    introspection: Option<Introspection>,
+}
+
+impl Issuer {
+    fn new(trusted: Trusted, now: &Now) -> Self {
+        let Trusted { options, tls, client_secret } = trusted;
+        let mut named = options.private_addresses.clone();
+        // An address that stands in the configuration was named there.
+        named.extend(options.url.named());
+        named.extend(options.jwks_url.iter().flat_map(Url::named));
+        named.extend(options.introspection.iter().flat_map(|introspection| introspection.url.named()));
+        let reach = Reach { tls, named, ms_max: options.fetch_ms_max, bytes_max: DOCUMENT_BYTES_MAX };
+        let options = Arc::new(options);
+        let keys = Keys::new(Arc::clone(&options), reach.clone(), Arc::clone(now));
+        let introspection = options
+            .introspection
+            .as_ref()
+            .map(|how| Introspection::new(how.clone(), &client_secret, Arc::clone(&options), reach, Arc::clone(now)));
+        Self { options, keys, introspection }
+    }
+
+    async fn signed(&self, token: &str, now: &Now) -> Result<Proof, Denied> {
+        let head = self.judged(jwt::head(token, &self.options))?;
+        let Some(key) = self.keys.find(head.kid.as_deref(), head.algorithm).await? else {
+            return self.judged(Err("the issuer has no such key"));
+        };
+        let claims = self.judged(jwt::claims(token, &key, head.algorithm))?;
+        self.judged(claims.check(&self.options, Named::Always, now()))
+    }
+
+    /// The reason is for whoever runs the host; the client learns that it is refused.
+    fn judged<T>(&self, judgement: Result<T, &'static str>) -> Result<T, Denied> {
+        judgement.map_err(|reason| {
+            tracing::debug!(issuer = self.options.issuer, reason, "refused a token");
+            Denied::Invalid
+        })
+    }
+}
+
+/// Verifies tokens of several issuers.
+pub struct OauthVerifier {
+    issuers: Vec<Issuer>,
+    principals: Principals,
+    now: Now,
+}
+
+impl OauthVerifier {
+    /// Begins to fetch keys at once, in the background.
+    pub fn new(issuers: Vec<Trusted>, principals: Principals, now: Now) -> Self {
+        provider::install();
+        let issuers: Vec<_> = issuers.into_iter().map(|trusted| Issuer::new(trusted, &now)).collect();
+        for issuer in &issuers {
+            let keys = Arc::clone(&issuer.keys);
+            // Where only opaque tokens are used there may be no keys to fetch.
+            if issuer.introspection.is_none() {
+                tokio::spawn(async move { keys.warm().await });
+            }
+        }
+        Self { issuers, principals, now }
+    }
+
+    async fn proof(&self, token: &str) -> Result<(&Issuer, Proof), Denied> {
+        if jwt::looks_signed(token) {
+            let claimed = jwt::claimed_issuer(token).ok_or(Denied::Invalid)?;
+            let issuer = self.issuers.iter().find(|issuer| issuer.options.issuer == claimed).ok_or(Denied::Invalid)?;
+            return Ok((issuer, issuer.signed(token, &self.now).await?));
+        }
+        // At most one: a token must not be shown to somebody else's issuer.
+        for issuer in &self.issuers {
+            if let Some(introspection) = &issuer.introspection {
+                return Ok((issuer, introspection.ask(token).await?));
+            }
+        }
+        Err(Denied::Invalid)
+    }
+}
+
+#[async_trait]
+impl Verifier for OauthVerifier {
+    async fn verify(&self, token: &str) -> Result<Verified, Denied> {
+        // The host's own tokens are nobody else's business.
+        if token.starts_with(TOKEN_PREFIX) {
+            return Err(Denied::Invalid);
+        }
+        let (issuer, proof) = self.proof(token).await?;
+        let options = &issuer.options;
+        // A person in two organisations is two requestors: the tenant is part of who they are where the token says it.
+        let in_tenant = format!("{}/{}", proof.tenant, proof.subject);
+        let (verifier, subject) = match &options.tenant {
+            TenantRule::Fixed(_) => ("oauth", proof.subject.as_str()),
+            TenantRule::Claim { .. } => ("oauth:tenant", in_tenant.as_str()),
+        };
+        let client = if options.client_id_in_principal { proof.client.as_str() } else { "" };
+        let identity = Identity { verifier, issuer: &options.issuer, subject, client };
+        let requestor = self.principals.identified(identity, &proof.tenant).await?;
+        let Proof { subject: name, tenant, scopes, .. } = proof;
+        Ok(Verified { requestor, name, tenant, scopes: Scopes::Granted(scopes) })
+    }
+}

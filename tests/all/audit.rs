@@ -1,0 +1,140 @@
+//! The audit log, as an auditor finds it.
+
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+use tests::client::{Client, all_capabilities};
+use tests::modern::Modern;
+use tests::wait::until;
+use tests::{Host, Setup, command};
+
+fn audited(plugins: &[&str]) -> Setup {
+    Setup::with(plugins).config("[audit]\nenabled = true\n")
+}
+
+fn log(setup: &Setup) -> String {
+    let mut files: Vec<PathBuf> = std::fs::read_dir(setup.data().join("audit"))
+        .expect("a log")
+        .map(|file| file.expect("a file").path())
+        .collect();
+    files.sort();
+    files.iter().map(|file| std::fs::read_to_string(file).expect("text")).collect()
+}
+
+fn lines(log: &str) -> Vec<Value> {
+    log.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("{line} is no JSON"))).collect()
+}
+
+/// The lines of this event, in order.
+fn events<'a>(lines: &'a [Value], event: &str) -> Vec<&'a Value> {
+    lines.iter().filter(|line| line["event"] == event).collect()
+}
+
+async fn client(host: &Host, token: &str) -> Client {
+    Client::connect_as(host, Some(token), all_capabilities()).await
+}
+
+const SECRET: &str = "the-text-of-a-call";
+
+#[tokio::test]
+async fn who_did_what_is_noted_and_never_with_which_arguments() {
+    let setup = audited(&["text", "primes", "desk"]);
+    let (alice_token, bob_token) = (setup.token("alice", "acme").await, setup.token("bob", "globex").await);
+    let host = setup.start().await;
+    let (alice, bob) = (client(&host, &alice_token).await, client(&host, &bob_token).await);
+    alice.tool("echo", json!({"text": SECRET})).await.expect("a result");
+    alice.tool("count_primes", json!({"below": 1_000})).await.expect("a result");
+    let task = alice.task("count_primes", json!({"below": 1_000})).await;
+    alice.until_status(&task, "completed").await;
+    alice.about("tasks/result", &task).await.expect("the result");
+    bob.about("tasks/get", &task).await.expect_err("somebody else's task");
+    let long = alice.task("count_primes", json!({"below": 1_000_000_000_000_u64})).await;
+    alice.about("tasks/cancel", &long).await.expect("cancelled");
+    let stranger = Client::new(&host.address("/mcp"), Some("bh_nobodys"));
+    stranger.send("ping", json!({})).await;
+    let modern = Modern::full(&host, Some(&alice_token));
+    let call = json!({"name": "no_such_tool", "arguments": {"text": SECRET}});
+    modern.call("tools/call", call).await.expect_err("no such tool");
+    let (_, setup) = host.terminate().await;
+
+    let log = log(&setup);
+    for secret in [SECRET, &alice_token, &bob_token, "bh_nobodys"] {
+        assert!(!log.contains(secret), "{secret} is in the log");
+    }
+    let lines = lines(&log);
+    let first = |event: &str| *events(&lines, event).first().unwrap_or_else(|| panic!("no {event}: {log}"));
+    let call = first("call.ended");
+    assert_eq!(
+        (&call["tool"], &call["outcome"], &call["plugin"]),
+        (&json!("echo"), &json!("succeeded"), &json!("text"))
+    );
+    assert!(call["arguments_sha256"].is_string() && call["result_bytes"].as_u64() >= Some(18), "{call}");
+    let again = events(&lines, "call.ended")[1];
+    let created = first("task.created");
+    assert_eq!(created["task"], json!(task));
+    assert_eq!(created["requestor"], call["requestor"]);
+    assert_eq!(created["arguments_sha256"], again["arguments_sha256"], "equal arguments have equal digests");
+    assert_eq!(first("task.completed")["task"], json!(task));
+    assert!(events(&lines, "task.result_read").iter().any(|line| line["task"] == json!(task)));
+    assert_eq!(first("task.cancelled")["task"], json!(long));
+    let failed = first("lookup.failed");
+    assert_eq!(failed["task"], json!(task));
+    assert_ne!(failed["tenant"], created["tenant"], "it was Bob who looked");
+    assert!(events(&lines, "lookup.failed").iter().any(|line| line["tool"] == "no_such_tool"));
+    assert_eq!(first("access.refused")["reason"], json!("an invalid credential"));
+    assert_eq!(lines.last().expect("a line")["event"], json!("audit.closed"));
+    let made: Vec<_> = events(&lines, "operator.command");
+    assert!(made.is_empty(), "the tokens were made before there was a log: {made:?}");
+}
+
+#[tokio::test]
+async fn the_log_survives_kill_9_and_shows_a_changed_line() {
+    let setup = audited(&["text"]);
+    let host = setup.start().await;
+    let client = Client::connect(&host).await;
+    client.tool("echo", json!({"text": "one"})).await.expect("a result");
+    let setup = host.kill().await;
+    let host = setup.start().await;
+    let client = Client::connect(&host).await;
+    client.tool("echo", json!({"text": "two"})).await.expect("a result");
+    let (code, _) = command::outcome(&["token", "create", "--requestor", "carol"], &setup.data()).await;
+    assert_eq!(code, Some(0));
+    let noted = || async { log(&setup).contains("token_create").then_some(()) };
+    until("the operator's command is in the log", noted).await;
+    let (code, sound) = command::outcome(&["audit", "verify"], &setup.data()).await;
+    assert_eq!((code, &sound["sound"], &sound["first"]), (Some(0), &json!(true), &json!(1)), "with a host: {sound}");
+    host.terminate().await;
+
+    let (_, sound) = command::outcome(&["audit", "verify"], &setup.data()).await;
+    let anchor = sound["anchor"].as_str().expect("an anchor").to_owned();
+    let (code, _) = command::outcome(&["audit", "verify", "--anchor", &anchor], &setup.data()).await;
+    assert_eq!(code, Some(0));
+    let tail =
+        command::run(&mut command::bulkhead(), &["audit", "tail", "-n", "2", "--json", "--data"], Some(&setup.data()))
+            .await;
+    assert_eq!(lines(&tail).len(), 2);
+    assert!(tail.contains("audit.closed"), "{tail}");
+
+    // Without a host, commands go on with the log that is there.
+    command::outcome(&["token", "create", "--requestor", "dave"], &setup.data()).await;
+    let all = log(&setup);
+    assert!(all.contains("dave"), "{all}");
+    let file = std::fs::read_dir(setup.data().join("audit")).expect("a log").next().expect("a file").expect("a file");
+    std::fs::write(file.path(), all.replacen("\"outcome\":\"succeeded\"", "\"outcome\":\"failed\"", 1))
+        .expect("written");
+    let (code, broken) = command::outcome(&["audit", "verify"], &setup.data()).await;
+    assert_eq!((code, &broken["sound"]), (Some(1), &json!(false)));
+    assert!(broken["problem"].as_str().expect("a text").contains("was changed"), "{broken}");
+}
+
+#[tokio::test]
+async fn without_being_asked_for_there_is_no_log() {
+    let setup = Setup::with(&["text"]);
+    let host = setup.start().await;
+    Client::connect(&host).await.tool("echo", json!({"text": "hello"})).await.expect("a result");
+    let (_, setup) = host.terminate().await;
+    assert!(!setup.data().join("audit").exists());
+    let output = command::output(&mut command::bulkhead(), &["audit", "tail", "--data"], Some(&setup.data())).await;
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains("audit.enabled = true"), "{said}");
+}

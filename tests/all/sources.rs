@@ -1,0 +1,227 @@
+//! Where plugins come from: what is signed is taken, everything else is refused with what was expected and what was found, and
+//! whatever was active stays active.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+use tests::client::{Client, text};
+use tests::place::{component, variant};
+use tests::web::{Answer, Web};
+use tests::{Setup, command};
+
+const FIRST: &str = "The texts are the same.";
+const SECOND: &str = "The texts are the SAME.";
+
+/// What the running version of `text` says.
+async fn said(client: &Client) -> String {
+    let same = json!({"before": "a", "after": "a"});
+    text(&client.tool("diff", same).await.expect("it is called")).to_owned()
+}
+
+/// A pair of keys beside the data directory; the id of the public one.
+async fn keygen(setup: &Setup, name: &str) -> String {
+    let path = setup.path(name).display().to_string();
+    let said = command::run(command::bulkhead().args(["plugin", "keygen"]), &[&path], None).await;
+    said.trim().to_owned()
+}
+
+async fn sign(setup: &Setup, file: &Path, key: &str) {
+    let key = setup.path(&format!("{key}.key")).display().to_string();
+    let arguments = ["plugin", "sign", "--key", &key];
+    command::run(&mut command::bulkhead(), &arguments, Some(file)).await;
+}
+
+/// A component in a file beside the data directory.
+fn write(setup: &Setup, name: &str, bytes: &[u8]) -> String {
+    let path = setup.path(name);
+    std::fs::write(&path, bytes).expect("the component is written");
+    path.display().to_string()
+}
+
+/// What was refused, and why. Nothing else may have happened.
+async fn refused(setup: &Setup, arguments: &[&str]) -> String {
+    let (code, said) = command::outcome(arguments, &setup.data()).await;
+    assert_eq!((code, &said["done"]), (Some(4), &Value::Bool(false)), "{said}");
+    said["refused"].to_string()
+}
+
+async fn versions(setup: &Setup, name: &str) -> Vec<Value> {
+    let versions = command::json(&["plugin", "versions", name], &setup.data()).await;
+    versions["versions"].as_array().expect("a list").clone()
+}
+
+#[tokio::test]
+async fn only_signed_files_are_taken_where_a_rule_wants_signatures() {
+    let setup = Setup::new();
+    let (acme, other) = (keygen(&setup, "acme").await, keygen(&setup, "other").await);
+    let first = write(&setup, "text.wasm", &std::fs::read(component("text")).expect("it is built"));
+    sign(&setup, Path::new(&first), "acme").await;
+    let setup = setup
+        .config("[[trust]]\nsource = './*.wasm'\nkeys = ['acme.pub']")
+        .config(&format!("[[plugin]]\nname = 'text'\nfile = {first:?}"));
+    let host = setup.start().await;
+    let client = Client::connect(&host).await;
+    assert_eq!(said(&client).await, FIRST);
+    assert_eq!(versions(&setup, "text").await[0]["signed_by"], json!([acme]));
+
+    // The same place, another component: nobody signed that.
+    let second = write(&setup, "text.wasm", &variant("text", FIRST, SECOND));
+    let add = ["plugin", "add", second.as_str()];
+    let why = refused(&setup, &add).await;
+    assert!(
+        why.contains(&format!("expected a signature by key {acme}")) && why.contains("but a component of"),
+        "{why}"
+    );
+    std::fs::remove_file(setup.path("text.wasm.sig")).expect("it is there");
+    let why = refused(&setup, &add).await;
+    assert!(why.contains("found none"), "{why}");
+    sign(&setup, Path::new(&second), "other").await;
+    let why = refused(&setup, &["plugin", "stage", &second]).await;
+    assert!(why.contains(&format!("found a signature by key {other}")), "{why}");
+    let signature = std::fs::read(setup.path("text.wasm.sig")).expect("it is signed");
+    std::fs::write(setup.path("text.wasm.sig"), &signature[..signature.len() - 20]).expect("it is written");
+    let why = refused(&setup, &add).await;
+    assert!(why.contains("a line that is no signature"), "{why}");
+    let why = refused(&setup, &["plugin", "add", &second, "--sha256", &"5".repeat(64)]).await;
+    assert!(why.contains(&format!("expected sha256 {}", "5".repeat(64))), "{why}");
+    assert_eq!((said(&client).await.as_str(), versions(&setup, "text").await.len()), (FIRST, 1));
+
+    // Neither does a start take it, and what was active is what starts.
+    host.kill().await;
+    let host = setup.start().await;
+    assert_eq!(said(&Client::connect(&host).await).await, FIRST);
+    assert!(host.log().contains("is not trusted: expected a signature by key"), "{}", host.log());
+
+    sign(&setup, Path::new(&second), "acme").await;
+    command::json(&["plugin", "update", "text", "--activate"], &setup.data()).await;
+    assert_eq!(said(&Client::connect(&host).await).await, SECOND);
+    assert_eq!(versions(&setup, "text").await.len(), 2);
+}
+
+#[tokio::test]
+async fn nothing_unsigned_begins_where_a_rule_wants_signatures() {
+    let setup = Setup::new();
+    keygen(&setup, "acme").await;
+    let file = write(&setup, "text.wasm", &std::fs::read(component("text")).expect("it is built"));
+    let setup = setup.config("[[trust]]\nsource = '**'\nkeys = ['acme.pub']");
+    let pinned = setup.clone().argument("--plugin").argument(&file);
+    let configured = setup.clone().config(&format!("[[plugin]]\nname = 'text'\nfile = {file:?}"));
+    for setup in [pinned, configured] {
+        let host = setup.start().await;
+        assert!(host.log().contains("found none"), "{}", host.log());
+        let list = command::json(&["plugin", "list"], &setup.data()).await;
+        assert!(
+            list["plugins"].as_array().is_some_and(Vec::is_empty) || list["plugins"][0]["state"] == "broken",
+            "{list}"
+        );
+        assert!(!setup.data().join("components").read_dir().expect("a folder").any(|_| true), "nothing of it is kept");
+        host.kill().await;
+    }
+    let wrong = setup.config("[[trust]]\nsource = 'https://a.example/*'\nkeys = ['acme.key']").refused().await.1;
+    assert!(wrong.contains("trust.keys") && wrong.contains("there is no public key in it"), "{wrong}");
+}
+
+/// A host that may fetch from the server, with nothing loaded.
+fn fetching(web: &Web) -> Setup {
+    let setup = Setup::new();
+    let section = web.section(&setup.path(""));
+    setup.config(&section)
+}
+
+fn sha256(bytes: &[u8]) -> String {
+    use sha2::Digest as _;
+    sha2::Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[tokio::test]
+async fn a_url_is_fetched_once_and_a_host_starts_without_its_server() {
+    let web = Web::start().await;
+    let (first, second) = (std::fs::read(component("text")).expect("it is built"), variant("text", FIRST, SECOND));
+    web.has("/moved/text.wasm", Answer::Body(first.clone()));
+    web.has("/text.wasm", Answer::Redirect("/moved/text.wasm?token=secret".to_owned()));
+    web.has("/moved/text.wasm?token=secret", Answer::Body(first.clone()));
+    let setup = fetching(&web);
+    let acme = keygen(&setup, "acme").await;
+    let signed = write(&setup, "text.wasm", &first);
+    sign(&setup, Path::new(&signed), "acme").await;
+    let signature = |setup: &Setup| std::fs::read(setup.path("text.wasm.sig")).expect("it is signed");
+    web.has("/text.wasm.sig", Answer::Body(signature(&setup)));
+    let setup = setup
+        .config("[[trust]]\nsource = 'https://localhost:*/*'\nkeys = ['acme.pub']")
+        .config(&format!("[[plugin]]\nname = 'text'\nurl = '{}'", web.url("/text.wasm")));
+    let host = setup.start().await;
+    assert_eq!(said(&Client::connect(&host).await).await, FIRST);
+    let line = versions(&setup, "text").await.remove(0);
+    assert_eq!(line["signed_by"], json!([acme]));
+    assert_eq!(
+        (&line["source"], &line["origin"]),
+        (&json!(web.url("/text.wasm")), &json!(web.url("/moved/text.wasm")))
+    );
+    assert_eq!(web.seen(), ["/text.wasm.sig", "/text.wasm", "/moved/text.wasm?token=secret"]);
+    assert!(!host.log().contains("secret"));
+
+    // Known by now: nothing is asked, and nothing is needed.
+    host.kill().await;
+    let host = setup.start().await;
+    assert_eq!((said(&Client::connect(&host).await).await.as_str(), web.seen().len()), (FIRST, 3));
+
+    web.has("/text.wasm", Answer::Body(second.clone()));
+    let why = refused(&setup, &["plugin", "update", "text", "--activate"]).await;
+    assert!(why.contains(&sha256(&first)) && why.contains(&sha256(&second)), "what is signed and what came: {why}");
+    write(&setup, "text.wasm", &second);
+    sign(&setup, Path::new(&signed), "acme").await;
+    web.has("/text.wasm.sig", Answer::Body(signature(&setup)));
+    let staged = command::json(&["plugin", "update", "text"], &setup.data()).await;
+    assert_eq!((&staged["state"], &staged["version"]), (&json!("checked"), &json!(sha256(&second))));
+    let client = Client::connect(&host).await;
+    assert_eq!(said(&client).await, FIRST);
+    command::json(&["plugin", "update", "text", "--activate"], &setup.data()).await;
+    assert_eq!(said(&client).await, SECOND);
+
+    drop(web);
+    host.kill().await;
+    let host = setup.start().await;
+    assert_eq!(said(&Client::connect(&host).await).await, SECOND, "without the server");
+    let why = refused(&setup, &["plugin", "update", "text"]).await;
+    assert!(why.contains("no connection"), "{why}");
+}
+
+#[tokio::test]
+async fn servers_that_lie_or_never_end_are_refused() {
+    let web = Web::start().await;
+    let bytes = std::fs::read(component("text")).expect("it is built");
+    let digest = sha256(&bytes);
+    let limits = "component_bytes_max = 4_000_000\nfetch_ms_max = 3_000\n";
+    let setup = fetching(&web).config(limits);
+    let host = setup.start().await;
+    web.has("/text.wasm", Answer::Body(bytes.clone()));
+    web.has("/other.wasm", Answer::Body(variant("text", FIRST, SECOND)));
+    web.has("/cut.wasm", Answer::CutOff(bytes));
+    web.has("/endless.wasm", Answer::Endless);
+    web.has("/silent.wasm", Answer::Silence);
+    web.has("/private.wasm", Answer::Redirect(web.numeric_url("/text.wasm")));
+    web.has("/metadata.wasm", Answer::Redirect("http://169.254.169.254/latest".to_owned()));
+    web.has("/round.wasm", Answer::Redirect("/round.wasm".to_owned()));
+    for (path, why) in [
+        ("/other.wasm", format!("expected sha256 {digest}, found sha256")),
+        ("/cut.wasm", "cut off after".to_owned()),
+        ("/endless.wasm", "has more than 4000000 bytes".to_owned()),
+        ("/silent.wasm", "was not there after 3000 ms".to_owned()),
+        ("/private.wasm", "127.0.0.1 is at 127.0.0.1, which is not a public address".to_owned()),
+        ("/metadata.wasm", "http".to_owned()),
+        ("/round.wasm", "redirected more than 5 times".to_owned()),
+        ("/absent.wasm", "404".to_owned()),
+    ] {
+        let found = refused(&setup, &["plugin", "add", &web.url(path), "--sha256", &digest]).await;
+        assert!(found.contains(&why), "{path}: {found}");
+    }
+    let found = refused(&setup, &["plugin", "add", &web.url("/text.wasm")]).await;
+    assert!(found.contains("a [[trust]] rule for it, or a digest"), "nobody vouches: {found}");
+    let found = refused(&setup, &["plugin", "add", &web.numeric_url("/text.wasm"), "--sha256", &digest]).await;
+    assert!(found.contains("sources.private_hosts"), "{found}");
+    let list = command::json(&["plugin", "list"], &setup.data()).await;
+    assert_eq!(list["plugins"], json!([]), "nothing of all that is there");
+    let good = command::json(&["plugin", "add", &web.url("/text.wasm"), "--sha256", &digest], &setup.data()).await;
+    assert_eq!(good["done"], true);
+    assert_eq!(said(&Client::connect(&host).await).await, FIRST);
+}

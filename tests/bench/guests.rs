@@ -1,0 +1,121 @@
+//! A call in a sandbox without anything around it, in each language that guests are written in.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::{Context as _, ensure};
+use bulkhead::domain::Json;
+use bulkhead::domain::call::ClientFeatures;
+use bulkhead::domain::limits::{CallLimits, CompileLimits};
+use bulkhead::domain::task::CallId;
+use bulkhead::runtime::{CallEvent, CallFacts, CallSpec, CompilerMode, Executor as _, OnDemand, Operation};
+use bulkhead::runtime::{PluginSource, Sandbox, SandboxConfig, Source};
+use tests::place;
+
+use crate::Plan;
+use crate::load::Measured;
+use crate::report::{Budget, Report};
+
+/// The echo tools of guests that carry their language's runtime.
+const SCRIPTS: [(&str, &str, &str); 2] =
+    [("Python", "probe-python", "py_echo"), ("JavaScript", "probe-javascript", "js_echo")];
+
+/// Store, instance, call and drop, without HTTP, JSON-RPC or tasks.
+pub(crate) async fn sandbox_alone(plan: &Plan, report: &mut Report) -> anyhow::Result<()> {
+    let sandbox = sandbox(&place::compiled_code())?;
+    let rust = calls(&sandbox, "text", "echo", plan).await?;
+    let made_of = format!("p99 {:.0} µs; with the way to the guests' threads and back", rust.quantile_us(0.99));
+    // Without swap the host resets the slots of its pool in place, which is quicker.
+    let can_swap = std::fs::read_to_string("/proc/swaps").map_or(true, |swaps| swaps.lines().count() > 1);
+    let budget = Budget::AtMost(if can_swap { 45.0 } else { 25.0 });
+    report.add("sandbox alone, a call, median", made_of, rust.quantile_us(0.5), "µs", budget);
+    for (language, plugin, tool) in SCRIPTS {
+        let work = format!("sandbox alone, a call in {language}, median");
+        if !place::root().join("target/plugins").join(format!("{plugin}.wasm")).is_file() {
+            eprintln!("{work}: not measured, {plugin} is not built (`cargo xtask plugins` says what it needs)");
+            continue;
+        }
+        let script = calls(&sandbox, plugin, tool, plan).await?;
+        let times = script.quantile_us(0.5) / rust.quantile_us(0.5);
+        let made_of = format!("p99 {:.0} µs; {times:.0} times a call in Rust", script.quantile_us(0.99));
+        report.add(&work, made_of, script.quantile_us(0.5), "µs", Budget::None);
+    }
+    Ok(())
+}
+
+fn sandbox(data: &Path) -> anyhow::Result<Arc<Sandbox>> {
+    Ok(Sandbox::new(SandboxConfig {
+        data: data.to_owned(),
+        calls_running_total: 64,
+        compile: CompileLimits { memory_bytes: 2 << 30, cpu_ms: 120_000, functions_max: 200_000 },
+        // The bench cannot be its own compiler.
+        compiler: CompilerMode::InProcess,
+        epoch_tick_ms: 10,
+        io: tokio::runtime::Handle::current(),
+        environment: |_| None,
+    })?)
+}
+
+/// One call after the other of one tool, each in a fresh instance.
+async fn calls(sandbox: &Arc<Sandbox>, plugin: &str, tool: &str, plan: &Plan) -> anyhow::Result<Measured> {
+    let source = PluginSource {
+        component: Source::File(place::component(plugin)),
+        name: None,
+        prefix: String::new(),
+        config: BTreeMap::new(),
+        grants: bulkhead::runtime::policy::Grants::default(),
+        limits: limits(),
+        tools: BTreeMap::new(),
+        rerun: false,
+    };
+    let loaded = sandbox.load(source).await?;
+    ensure!(sandbox.publish(vec![loaded]).1.is_empty(), "the plugin is refused");
+    let tool = sandbox.catalog().get(tool).context("the tool")?.clone();
+    let spec = CallSpec {
+        plugin: tool.plugin.clone(),
+        operation: Operation::CallTool {
+            tool: tool.plugin_tool.clone(),
+            arguments: Json::new(r#"{"text": "a text of ordinary length, as it may come from a model"}"#),
+        },
+        limits: tool.limits.clone(),
+        facts: CallFacts {
+            call_id: CallId([1; 16]),
+            task_id: None,
+            attempt: 1,
+            idempotency_key: OnDemand::Text(String::new()),
+            requestor_alias: OnDemand::Text(String::new()),
+            features: ClientFeatures::default(),
+            log_level: None,
+            related_tasks: Vec::new(),
+            seed: [1; 32],
+            wants_progress: false,
+        },
+    };
+    let (begin, mut times) = (Instant::now(), Vec::new());
+    while begin.elapsed() < plan.each {
+        let sent = Instant::now();
+        let mut running = sandbox.start(spec.clone())?;
+        let finished = running.events.recv().await;
+        ensure!(matches!(finished, Some(CallEvent::Finished(Ok(_)))), "the call failed: {finished:?}");
+        drop(running);
+        times.push(sent.elapsed());
+    }
+    Ok(Measured::new(begin.elapsed(), times))
+}
+
+fn limits() -> CallLimits {
+    CallLimits {
+        cpu_ms: 30_000,
+        wall_ms: 600_000,
+        memory_bytes: 64 << 20,
+        arguments_bytes: 1 << 20,
+        result_bytes: 4 << 20,
+        log_bytes: 1 << 18,
+        events_per_second: 50,
+        promote_after_ms: 1_000,
+        cancel_grace_ms: 200,
+        epoch_tick_ms: 10,
+    }
+}

@@ -1,0 +1,258 @@
+//! An authorization server of the tests: real keys, real signatures, and the misfortunes of real ones.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use ring::rand::SystemRandom;
+use ring::rsa::PublicKeyComponents;
+use ring::signature::{
+    ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair, KeyPair as _, RSA_PKCS1_SHA256, RsaKeyPair,
+};
+use serde_json::{Value, json};
+
+const RSA: [&[u8]; 2] = [include_bytes!("keys/rsa1.pk8.der"), include_bytes!("keys/rsa2.pk8.der")];
+
+enum Pair {
+    Rsa(Box<RsaKeyPair>),
+    Ec(EcdsaKeyPair),
+    Ed(Ed25519KeyPair),
+}
+
+/// A key that signs tokens.
+pub struct Key {
+    kid: String,
+    pair: Pair,
+}
+
+fn base64(bytes: &[u8]) -> String {
+    URL_SAFE_NO_PAD.encode(bytes)
+}
+
+impl Key {
+    /// One of two; making RSA keys takes too long.
+    pub fn rsa(kid: &str, which: usize) -> Self {
+        let pair = RsaKeyPair::from_pkcs8(RSA[which]).expect("a key");
+        Self { kid: kid.to_owned(), pair: Pair::Rsa(Box::new(pair)) }
+    }
+
+    /// A new one on P-256.
+    pub fn ec(kid: &str) -> Self {
+        let random = SystemRandom::new();
+        let bytes = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &random).expect("a key");
+        let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, bytes.as_ref(), &random);
+        Self { kid: kid.to_owned(), pair: Pair::Ec(pair.expect("a key")) }
+    }
+
+    /// A new one of Ed25519.
+    pub fn ed(kid: &str) -> Self {
+        let bytes = Ed25519KeyPair::generate_pkcs8(&SystemRandom::new()).expect("a key");
+        let pair = Ed25519KeyPair::from_pkcs8(bytes.as_ref()).expect("a key");
+        Self { kid: kid.to_owned(), pair: Pair::Ed(pair) }
+    }
+
+    /// The algorithm that belongs to it.
+    pub fn algorithm(&self) -> &'static str {
+        match self.pair {
+            Pair::Rsa(_) => "RS256",
+            Pair::Ec(_) => "ES256",
+            Pair::Ed(_) => "EdDSA",
+        }
+    }
+
+    /// The public half, as issuers publish it.
+    pub fn jwk(&self) -> Value {
+        let mut jwk = match &self.pair {
+            Pair::Rsa(pair) => {
+                let parts: PublicKeyComponents<Vec<u8>> = pair.public().into();
+                json!({"kty": "RSA", "n": base64(&parts.n), "e": base64(&parts.e)})
+            }
+            Pair::Ec(pair) => {
+                let (x, y) = pair.public_key().as_ref()[1..].split_at(32);
+                json!({"kty": "EC", "crv": "P-256", "x": base64(x), "y": base64(y)})
+            }
+            Pair::Ed(pair) => json!({"kty": "OKP", "crv": "Ed25519", "x": base64(pair.public_key().as_ref())}),
+        };
+        jwk["kid"] = json!(self.kid);
+        jwk["use"] = json!("sig");
+        jwk["alg"] = json!(self.algorithm());
+        jwk
+    }
+
+    /// The public half as bytes, for those who take it for a secret.
+    pub fn public_bytes(&self) -> Vec<u8> {
+        match &self.pair {
+            Pair::Rsa(pair) => pair.public().as_ref().to_vec(),
+            Pair::Ec(pair) => pair.public_key().as_ref().to_vec(),
+            Pair::Ed(pair) => pair.public_key().as_ref().to_vec(),
+        }
+    }
+
+    /// The header that belongs to it.
+    pub fn header(&self) -> Value {
+        json!({"typ": "at+jwt", "alg": self.algorithm(), "kid": self.kid})
+    }
+
+    /// A token with its own header.
+    pub fn token(&self, claims: &Value) -> String {
+        self.sign(&self.header(), claims)
+    }
+
+    /// A token with any header.
+    pub fn sign(&self, header: &Value, claims: &Value) -> String {
+        let message = message(header, claims);
+        let random = SystemRandom::new();
+        let signature = match &self.pair {
+            Pair::Rsa(pair) => {
+                let mut signature = vec![0; pair.public().modulus_len()];
+                pair.sign(&RSA_PKCS1_SHA256, &random, message.as_bytes(), &mut signature).expect("a signature");
+                signature
+            }
+            Pair::Ec(pair) => pair.sign(&random, message.as_bytes()).expect("a signature").as_ref().to_vec(),
+            Pair::Ed(pair) => pair.sign(message.as_bytes()).as_ref().to_vec(),
+        };
+        format!("{message}.{}", base64(&signature))
+    }
+}
+
+fn message(header: &Value, claims: &Value) -> String {
+    format!("{}.{}", base64(header.to_string().as_bytes()), base64(claims.to_string().as_bytes()))
+}
+
+/// A token that nobody signed.
+pub fn unsigned(header: &Value, claims: &Value) -> String {
+    format!("{}.", message(header, claims))
+}
+
+/// A token that is "signed" with a secret.
+pub fn keyed(secret: &[u8], header: &Value, claims: &Value) -> String {
+    let message = message(header, claims);
+    let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, secret);
+    format!("{message}.{}", base64(ring::hmac::sign(&key, message.as_bytes()).as_ref()))
+}
+
+#[derive(Default)]
+struct Told {
+    keys: Mutex<Vec<Value>>,
+    /// What the metadata says beside the usual.
+    issuer: Mutex<String>,
+    /// Opaque tokens and what is said about them.
+    opaque: Mutex<HashMap<String, Value>>,
+    asked: AtomicUsize,
+    introspected: AtomicUsize,
+    credentials: Mutex<Vec<String>>,
+    down: AtomicBool,
+}
+
+/// A running issuer. It is gone when this is dropped.
+pub struct Issuer {
+    /// As it stands in tokens.
+    pub url: String,
+    told: Arc<Told>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Issuer {
+    /// Publishes these keys.
+    pub async fn start(keys: &[&Key]) -> Self {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let url = format!("http://{}/realm", listener.local_addr().expect("an address"));
+        let told = Arc::new(Told::default());
+        url.clone_into(&mut told.issuer.lock().expect("a lock"));
+        let router = Router::new()
+            .route("/.well-known/oauth-authorization-server/realm", get(metadata))
+            .route("/keys", get(keys_of))
+            .route("/introspect", post(introspect))
+            .with_state(Arc::clone(&told));
+        let task = tokio::spawn(async move { axum::serve(listener, router).await.expect("an issuer") });
+        let issuer = Self { url, told, task };
+        issuer.publish(keys);
+        issuer
+    }
+
+    /// The address of something of this issuer.
+    pub fn at(&self, path: &str) -> String {
+        self.url.replace("/realm", path)
+    }
+
+    /// From now on these are its keys.
+    pub fn publish(&self, keys: &[&Key]) {
+        *self.told.keys.lock().expect("a lock") = keys.iter().map(|key| key.jwk()).collect();
+    }
+
+    /// From now on this is its set of keys, whatever it means.
+    pub fn publish_raw(&self, keys: Vec<Value>) {
+        *self.told.keys.lock().expect("a lock") = keys;
+    }
+
+    /// Its metadata names another issuer.
+    pub fn pretend(&self, issuer: &str) {
+        issuer.clone_into(&mut self.told.issuer.lock().expect("a lock"));
+    }
+
+    /// What is said about an opaque token.
+    pub fn knows(&self, token: &str, answer: Value) {
+        self.told.opaque.lock().expect("a lock").insert(token.to_owned(), answer);
+    }
+
+    /// Whether it answers nothing but errors.
+    pub fn set_down(&self, down: bool) {
+        self.told.down.store(down, Ordering::Relaxed);
+    }
+
+    /// How often its keys were asked for.
+    pub fn asked(&self) -> usize {
+        self.told.asked.load(Ordering::Relaxed)
+    }
+
+    /// How often it was asked about a token.
+    pub fn introspected(&self) -> usize {
+        self.told.introspected.load(Ordering::Relaxed)
+    }
+
+    /// The `Authorization` headers of those who asked.
+    pub fn credentials(&self) -> Vec<String> {
+        self.told.credentials.lock().expect("a lock").clone()
+    }
+}
+
+impl Drop for Issuer {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+type Answer = Result<Json<Value>, StatusCode>;
+
+fn up(told: &Told) -> Result<(), StatusCode> {
+    if told.down.load(Ordering::Relaxed) { Err(StatusCode::SERVICE_UNAVAILABLE) } else { Ok(()) }
+}
+
+async fn metadata(State(told): State<Arc<Told>>, headers: HeaderMap) -> Answer {
+    up(&told)?;
+    let host = headers.get("host").and_then(|host| host.to_str().ok()).unwrap_or_default();
+    let issuer = told.issuer.lock().expect("a lock").clone();
+    Ok(Json(json!({"issuer": issuer, "jwks_uri": format!("http://{host}/keys")})))
+}
+
+async fn keys_of(State(told): State<Arc<Told>>) -> Answer {
+    told.asked.fetch_add(1, Ordering::Relaxed);
+    up(&told)?;
+    Ok(Json(json!({"keys": *told.keys.lock().expect("a lock")})))
+}
+
+async fn introspect(State(told): State<Arc<Told>>, headers: HeaderMap, form: String) -> Answer {
+    told.introspected.fetch_add(1, Ordering::Relaxed);
+    up(&told)?;
+    let credentials = headers.get("authorization").and_then(|value| value.to_str().ok()).unwrap_or_default();
+    told.credentials.lock().expect("a lock").push(credentials.to_owned());
+    let token = form.split('&').find_map(|pair| pair.strip_prefix("token=")).unwrap_or_default();
+    let known = told.opaque.lock().expect("a lock").get(token).cloned();
+    Ok(Json(known.unwrap_or_else(|| json!({"active": false}))))
+}
