@@ -109,7 +109,7 @@ async fn everything(client: &Client, modern: &Modern) -> [Vec<String>; 2] {
         now.push(match params["uri"].as_str() {
             // The name that stands beside the message is the resource here.
             Some(uri) => {
-                let request = modern.request(method, &params).header("mcp-name", uri);
+                let request = modern.request(method, &params);
                 let message = modern.message(&json!(1), method, params.clone()).to_string();
                 request.body(message).send().await.expect("a reply").text().await.expect("a text")
             }
