@@ -106,15 +106,7 @@ async fn everything(client: &Client, modern: &Modern) -> [Vec<String>; 2] {
     let (mut legacy, mut now) = (Vec::new(), Vec::new());
     for (method, params) in requests {
         legacy.push(client.call(method, params.clone()).await.expect("an answer").to_string());
-        now.push(match params["uri"].as_str() {
-            // The name that stands beside the message is the resource here.
-            Some(uri) => {
-                let request = modern.request(method, &params).header("mcp-name", uri);
-                let message = modern.message(&json!(1), method, params.clone()).to_string();
-                request.body(message).send().await.expect("a reply").text().await.expect("a text")
-            }
-            None => modern.result(method, params).await.to_string(),
-        });
+        now.push(modern.result(method, params).await.to_string());
     }
     [legacy, now]
 }

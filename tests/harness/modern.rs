@@ -70,7 +70,8 @@ impl Modern {
             .header("accept", "application/json, text/event-stream")
             .header("mcp-protocol-version", "2026-07-28")
             .header("mcp-method", method);
-        if let Some(name) = params["name"].as_str().or(params["taskId"].as_str()) {
+        let named = ["name", "taskId", "uri"].iter().find_map(|member| params[*member].as_str());
+        if let Some(name) = named {
             request = request.header("mcp-name", name);
         }
         match &self.token {

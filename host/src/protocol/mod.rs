@@ -238,6 +238,11 @@ fn unspoken(declared: Option<&Declared>) -> Option<Received> {
 
 /// Which era a message belongs to: what it says itself decides, then what was declared beside it, never the connection.
 fn era_of(message: &Message<'_>, declared: Option<&Declared>) -> Era {
+    // Looked at first, because it is shorter.
+    let declared = declared.and_then(|declared| declared.protocol_version.as_deref());
+    if declared.is_some_and(modern::is_modern_version) {
+        return Era::Modern;
+    }
     let says_so = match message {
         Message::Request { method, params, .. } | Message::Notification { method, params } => {
             matches!(method.as_ref(), "server/discover" | "subscriptions/listen")
@@ -245,6 +250,5 @@ fn era_of(message: &Message<'_>, declared: Option<&Declared>) -> Era {
         }
         Message::Response { .. } => false,
     };
-    let declared = declared.and_then(|declared| declared.protocol_version.as_deref());
-    if says_so || declared.is_some_and(modern::is_modern_version) { Era::Modern } else { Era::Legacy }
+    if says_so { Era::Modern } else { Era::Legacy }
 }

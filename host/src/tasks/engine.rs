@@ -26,7 +26,7 @@ use crate::domain::call::{Answer, CallError};
 use crate::domain::lifecycle::{self, Event, Refusal};
 use crate::domain::limits::Limits;
 use crate::domain::requestor::{Requestor, TenantId};
-use crate::domain::task::{Lease, NodeId, Phase, PluginVersion, Task, TaskId, TaskOutput};
+use crate::domain::task::{Lease, NodeId, Outcome, Phase, PluginVersion, Task, TaskId, TaskOutput};
 use crate::domain::{Json, UnixMs};
 use crate::runtime::{CallSpec, Catalog, Executor, ListKind, Returned, ToolEntry};
 use crate::store::{self, Change, ListPosition, Store};
@@ -276,6 +276,24 @@ impl Tasks {
         let task = task.filter(|task| !inner.is_expired(task));
         inner.note_looked("task.read", requestor, id, task.is_some());
         task.map(|task| inner.with_live_status(task)).ok_or(Error::NotFound)
+    }
+
+    /// The same with the output of a task that ended with one.
+    pub async fn get_with_output(
+        &self,
+        requestor: &Requestor,
+        id: TaskId,
+    ) -> Result<(Task, Option<TaskOutput>), Error> {
+        let inner = &self.inner;
+        let found = inner.store.with_output(requestor, id).await.map_err(|error| inner.store_error(error))?;
+        let found = found.filter(|(task, _)| !inner.is_expired(task));
+        inner.note_looked("task.read", requestor, id, found.is_some());
+        let (task, output) = found.ok_or(Error::NotFound)?;
+        match (task.outcome(), output) {
+            (Some(Outcome::Output { .. }), Some(output)) => Ok((task, Some(output))),
+            (Some(Outcome::Output { .. }), None) => Err(Error::NotFound),
+            _ => Ok((inner.with_live_status(task), None)),
+        }
     }
 
     /// The task that was created under a name of its requestor's.

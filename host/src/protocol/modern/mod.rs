@@ -10,6 +10,7 @@ mod declared;
 mod discover;
 mod guest;
 mod listen;
+mod members;
 mod meta;
 mod offers;
 mod result;
@@ -38,6 +39,7 @@ use crate::domain::rights::{Need, Rights};
 use crate::protocol::rights;
 use crate::runtime::Catalog;
 use connection::InFlight;
+use members::Members;
 use meta::Client;
 use rounds::Rounds;
 
@@ -165,6 +167,8 @@ struct Request<'a> {
     declared: Option<&'a Declared>,
     connection: Option<&'a Arc<Connection>>,
     params: Option<&'a RawValue>,
+    /// Those of the params that are looked at more than once.
+    members: Members<'a>,
 }
 
 /// Takes a message.
@@ -193,7 +197,7 @@ fn request(
     let meta = meta::read(params)?;
     let method = Method::named(name);
     if let Some(declared) = &peer.declared {
-        declared::check(declared, &meta.version, name, method, params)?;
+        declared::check(declared, &meta.version, name, method, &meta.members)?;
     }
     if meta.version != VERSION {
         return Err(RpcError::unsupported_version(&VERSIONS, &meta.version));
@@ -211,9 +215,8 @@ fn request(
     if matches!(method, Method::TasksSteer | Method::TasksPause | Method::TasksResume) {
         rights::check(&peer.rights, &[Need::Steer], || RpcError::unknown_method(name))?;
     }
-    let rights = peer.rights.clone();
-    let request =
-        Request { shared, requestor: peer.requestor, rights, catalog, id, client, declared, connection, params };
+    let (requestor, rights, members) = (peer.requestor, peer.rights.clone(), meta.members);
+    let request = Request { shared, requestor, rights, catalog, id, client, declared, connection, params, members };
     let exchange = match method {
         Method::Discover => Ok(discover::discover(&request)),
         Method::ToolsList => tools::list(&request),

@@ -5,11 +5,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
+use super::super::members::Members;
 use super::super::meta::Client;
 use super::super::state::{Answers, Binding};
 use super::super::{Request, declared, refused};
@@ -22,17 +22,9 @@ use crate::domain::tool::TaskSupport;
 use crate::protocol::digest::digest;
 use crate::protocol::error::RpcError;
 use crate::protocol::exchange::talk;
-use crate::protocol::{Declared, Exchange, Shared, arguments, jsonrpc, rights};
+use crate::protocol::{Declared, Exchange, Shared, arguments, rights};
 use crate::runtime::{Catalog, ToolEntry};
 use crate::tasks::{self, CallRequest};
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Params<'a> {
-    name: String,
-    #[serde(borrow)]
-    arguments: Option<&'a RawValue>,
-}
 
 /// What a request brings to go on where another one ended.
 pub(in super::super) struct Rounds {
@@ -41,33 +33,22 @@ pub(in super::super) struct Rounds {
 }
 
 impl Rounds {
-    pub(in super::super) fn read(params: Option<&RawValue>) -> Result<Self, RpcError> {
-        #[derive(Deserialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Params<'a> {
-            #[serde(borrow, default, deserialize_with = "present")]
-            input_responses: Option<&'a RawValue>,
-            request_state: Option<String>,
-        }
-        let Params { input_responses, request_state } = jsonrpc::params(params)?;
-        let fresh = match input_responses {
+    pub(in super::super) fn read(members: &Members<'_>) -> Result<Self, RpcError> {
+        let fresh = match members.input_responses.raw("inputResponses")? {
             Some(raw) => serde_json::from_str(raw.get())
                 .map_err(|_| RpcError::invalid_params("inputResponses must be an object of answers by key"))?,
             None => Answers::new(),
         };
-        Ok(Self { fresh, state: request_state })
+        Ok(Self { fresh, state: members.request_state.value::<Option<String>>("requestState")?.flatten() })
     }
-}
-
-/// Keeps `null` apart from an absent member.
-fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
-    <&RawValue>::deserialize(deserializer).map(Some)
 }
 
 /// `tools/call`.
 pub(in super::super) fn call(request: Request<'_>) -> Result<Exchange, RpcError> {
-    let params: Params<'_> = jsonrpc::params(request.params)?;
-    let Rounds { fresh, state } = Rounds::read(request.params)?;
+    let members = &request.members;
+    let name = members.name().required("name")?;
+    let arguments = members.arguments.raw("arguments")?.filter(|raw| raw.get() != "null");
+    let Rounds { fresh, state } = Rounds::read(members)?;
     let asked = Asked {
         rights: request.rights,
         shared: Arc::clone(request.shared),
@@ -75,8 +56,8 @@ pub(in super::super) fn call(request: Request<'_>) -> Result<Exchange, RpcError>
         catalog: request.catalog,
         client: request.client,
         declared: request.declared.cloned(),
-        name: params.name,
-        arguments: params.arguments.map(RawValue::to_owned),
+        name,
+        arguments: arguments.map(RawValue::to_owned),
         fresh,
     };
     asked.check_tool()?;
