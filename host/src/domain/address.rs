@@ -2,8 +2,8 @@
 //!
 //! Owns the one rule for that, so that whatever goes out (guests, keys of issuers) obeys the same. Must not resolve a name.
 
-use std::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::fmt;
 use std::str::FromStr;
 
 /// Lower case, without the brackets of an IPv6 address or the dot of a complete name.
