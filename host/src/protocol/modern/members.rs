@@ -15,7 +15,7 @@ use crate::protocol::jsonrpc;
 /// A member by its name on the wire.
 #[derive(Clone, Copy, serde::Deserialize)]
 #[serde(field_identifier, rename_all = "camelCase")]
-enum Name {
+enum Key {
     #[serde(rename = "_meta")]
     Meta,
     Name,
@@ -70,23 +70,23 @@ impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
             }
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members<'de>, A::Error> {
                 let mut members = Members::default();
-                while let Some(name) = map.next_key()? {
-                    let member = match name {
-                        Name::Meta if members.meta.is_some() => return Err(A::Error::duplicate_field("_meta")),
-                        Name::Meta => {
+                while let Some(key) = map.next_key()? {
+                    let member = match key {
+                        Key::Meta if members.meta.is_some() => return Err(A::Error::duplicate_field("_meta")),
+                        Key::Meta => {
                             members.meta = map.next_value()?;
                             continue;
                         }
-                        Name::Other => {
+                        Key::Other => {
                             map.next_value::<IgnoredAny>()?;
                             continue;
                         }
-                        Name::Name => &mut members.name,
-                        Name::TaskId => &mut members.task_id,
-                        Name::Uri => &mut members.uri,
-                        Name::Arguments => &mut members.arguments,
-                        Name::InputResponses => &mut members.input_responses,
-                        Name::RequestState => &mut members.request_state,
+                        Key::Name => &mut members.name,
+                        Key::TaskId => &mut members.task_id,
+                        Key::Uri => &mut members.uri,
+                        Key::Arguments => &mut members.arguments,
+                        Key::InputResponses => &mut members.input_responses,
+                        Key::RequestState => &mut members.request_state,
                     };
                     member.add(map.next_value()?);
                 }
