@@ -27,9 +27,9 @@ fn put_pair(setup: &Setup, which: usize) {
     std::fs::write(setup.path("host.key"), PAIRS[which].1).expect("a key");
 }
 
-fn tls_setup() -> Setup {
-    let setup = Setup::with(&["text"])
-        .config("[server]\nheader_read_ms_max = 500\ntls = { certificate = \"host.pem\", key = \"host.key\" }");
+fn tls_setup(further: &str) -> Setup {
+    let tls = "tls = { certificate = \"host.pem\", key = \"host.key\" }";
+    let setup = Setup::with(&["text"]).config(&format!("[server]\n{tls}\n{further}"));
     put_pair(&setup, 0);
     setup
 }
@@ -55,7 +55,7 @@ async fn health_on(stream: &mut Box<dyn Stream>) -> String {
 
 #[tokio::test]
 async fn a_new_certificate_is_taken_over_without_dropping_anybody() {
-    let setup = tls_setup();
+    let setup = tls_setup("");
     let host = setup.start().await;
     assert!(host.url.starts_with("https://"), "{}", host.url);
     assert!(is_trusted(&host, 0).await && !is_trusted(&host, 1).await);
@@ -78,7 +78,7 @@ async fn a_new_certificate_is_taken_over_without_dropping_anybody() {
 
 #[tokio::test]
 async fn whoever_shakes_no_hands_is_let_go() {
-    let host = tls_setup().start().await;
+    let host = tls_setup("header_read_ms_max = 500").start().await;
     let address = host.address("").replace("https://", "");
     let mut silent = tokio::net::TcpStream::connect(&address).await.expect("a connection");
     let mut plain = tokio::net::TcpStream::connect(&address).await.expect("a connection");
@@ -94,7 +94,7 @@ async fn whoever_shakes_no_hands_is_let_go() {
 
 #[tokio::test]
 async fn a_certificate_that_cannot_be_used_is_said_so_at_the_start() {
-    let setup = tls_setup();
+    let setup = tls_setup("");
     std::fs::write(setup.path("host.key"), PAIRS[1].1).expect("a key");
     let (_, said) = setup.refused().await;
     assert!(said.contains("host.pem") && said.contains("host.key"), "{said}");
@@ -115,7 +115,7 @@ async fn an_open_address_needs_tls_or_a_proxy_or_a_flag() {
     let output = soon("the end", open(&setup).output()).await.expect("the host starts");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!output.status.success() && said.contains("--insecure-allow-plaintext"), "{said}");
-    let tls = tls_setup();
+    let tls = tls_setup("");
     let output = soon("the end", open(&tls).output()).await.expect("the host starts");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!output.status.success() && said.contains("token"), "{said}");

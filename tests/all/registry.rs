@@ -1,5 +1,6 @@
 //! Plugins from a real registry: pushed, pulled, signed, with passwords.
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -64,7 +65,7 @@ pub(crate) fn keys(folder: &Path, name: &str) -> (PathBuf, PathBuf) {
 /// Everything from registries must be signed by this key.
 pub(crate) fn trusting(public: &Path) -> Trust {
     let key = PublicKey::from_pem(&std::fs::read_to_string(public).unwrap()).unwrap();
-    Trust::new(vec![Rule { pattern: "oci://**".parse().unwrap(), keys: vec![key] }])
+    Trust::new(vec![Rule { pattern: "oci://**".parse().unwrap(), keys: vec![key], same_repository: false }])
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -123,15 +124,23 @@ async fn a_registry_with_passwords_gets_the_one_that_is_stored_for_it() {
     let config = |registry: &str, password: &str| {
         json!({ "auths": { registry: { "username": USER.0, "password": password } } }).to_string()
     };
+    let helpers = tempfile::tempdir().unwrap();
+    let helper = helpers.path().join("docker-credential-tests");
+    let answer = json!({ "ServerURL": registry.address, "Username": USER.0, "Secret": USER.1 });
+    std::fs::write(&helper, format!("#!/bin/sh\ntest \"$(cat)\" = {} && echo '{answer}'\n", registry.address)).unwrap();
+    std::fs::set_permissions(&helper, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:{}", helpers.path().display(), std::env::var("PATH").unwrap());
     for (auth, expected) in [
         (config(&registry.address, USER.1), None),
+        (json!({ "credHelpers": { &registry.address: "tests" } }).to_string(), None),
+        (json!({ "credHelpers": { &registry.address: "missing" } }).to_string(), Some("credential helper")),
         (config(&registry.address, "wrong"), Some("does not accept the credentials in DOCKER_AUTH_CONFIG")),
         (config("another.example", USER.1), Some("docker login")),
         ("not json".to_owned(), Some("DOCKER_AUTH_CONFIG")),
     ] {
         let mut command = command::bulkhead();
         // Whoever runs the tests may have logins of their own.
-        command.env("DOCKER_AUTH_CONFIG", &auth).env("REGISTRY_AUTH_FILE", "/nowhere/auth.json");
+        command.env("PATH", &path).env("DOCKER_AUTH_CONFIG", &auth).env("REGISTRY_AUTH_FILE", "/nowhere/auth.json");
         let done = command::output(&mut command, &["plugin", "push", &file, &tag], None).await;
         let said = String::from_utf8_lossy(&done.stderr).into_owned();
         match expected {

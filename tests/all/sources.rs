@@ -1,13 +1,15 @@
 //! Where plugins come from: what is signed is taken, everything else is refused with what was expected and what was found, and
 //! whatever was active stays active.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tests::client::{Client, text};
 use tests::place::{component, variant};
+use tests::wait::until;
 use tests::web::{Answer, Web};
-use tests::{Setup, command};
+use tests::{Host, Setup, command};
 
 const FIRST: &str = "The texts are the same.";
 const SECOND: &str = "The texts are the SAME.";
@@ -224,4 +226,153 @@ async fn servers_that_lie_or_never_end_are_refused() {
     let good = command::json(&["plugin", "add", &web.url("/text.wasm"), "--sha256", &digest], &setup.data()).await;
     assert_eq!(good["done"], true);
     assert_eq!(said(&Client::connect(&host).await).await, FIRST);
+}
+
+/// The lines of `plugin list`.
+async fn lines(setup: &Setup) -> Vec<Value> {
+    let list = command::json(&["plugin", "list"], &setup.data()).await;
+    list["plugins"].as_array().expect("a list").clone()
+}
+
+/// Waits until the active version of a plugin is this one.
+async fn active(setup: &Setup, name: &str, bytes: &[u8]) {
+    let wanted = json!(sha256(bytes));
+    let is_it = |line: &Value| line["name"] == name && line["active"] == wanted;
+    until("the version in the folder to be active", || async { lines(setup).await.into_iter().find(is_it) }).await;
+}
+
+/// Waits until something is wrong with this plugin or file, and gives its line.
+async fn problem(setup: &Setup, name: &str, holds: &str) -> Value {
+    let is_it = |line: &Value| line["name"] == name && line["problems"].to_string().contains(holds);
+    until(&format!("{name} to have the problem {holds:?}"), || async { lines(setup).await.into_iter().find(is_it) })
+        .await
+}
+
+async fn logged(host: &Host, text: &str) {
+    until(text, || async { host.log().contains(text).then_some(()) }).await;
+}
+
+/// A folder beside the data directory that a host watches.
+fn watching() -> (Setup, PathBuf) {
+    let setup = Setup::new();
+    let folder = setup.path("drop");
+    std::fs::create_dir(&folder).expect("a folder");
+    (setup.config("[sources]\nwatch = ['drop']"), folder)
+}
+
+#[tokio::test]
+async fn a_watched_folder_gives_whole_components_and_nothing_else() {
+    let (setup, folder) = watching();
+    let (first, second) = (std::fs::read(component("text")).expect("it is built"), variant("text", FIRST, SECOND));
+    let host = setup.start().await;
+    let file = folder.join("text.wasm");
+    let put = |name: &str, bytes: &[u8]| std::fs::write(folder.join(name), bytes).expect("it is written");
+
+    // Written in pieces, as a slow copy does it, beside what editors and copying programs leave.
+    put(".text.wasm.swp", &second);
+    put("text.wasm~", &second);
+    put("4913", b"x");
+    for end in (0..first.len()).step_by(first.len() / 8) {
+        put("text.wasm", &first[..end]);
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    put("text.wasm", &first);
+    active(&setup, "text", &first).await;
+    assert_eq!(versions(&setup, "text").await.len(), 1, "no piece of it was a version");
+    let client = Client::connect(&host).await;
+    assert_eq!(said(&client).await, FIRST);
+
+    // Renamed into its place, as careful programs do it.
+    put(".new", &second);
+    std::fs::rename(folder.join(".new"), &file).expect("it is renamed");
+    active(&setup, "text", &second).await;
+    assert_eq!(said(&client).await, SECOND, "in the same session");
+
+    // Cut off for good: refused, said once, and what was active serves on.
+    let refusals = || host.log().matches("not taken from a watched folder").count();
+    let before = refusals();
+    put("text.wasm", &first[..first.len() / 2]);
+    problem(&setup, &file.display().to_string(), "truncated").await;
+    let touched = std::fs::File::options().append(true).open(&file).expect("it is there");
+    touched.set_modified(std::time::SystemTime::now()).expect("it is touched");
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    assert_eq!(refusals(), before + 1, "{}", host.log());
+    assert_eq!(said(&client).await, SECOND);
+
+    // Back to the first one: the folder says so.
+    put("text.wasm", &first);
+    active(&setup, "text", &first).await;
+    until("what was wrong to be over", || async { (lines(&setup).await.len() == 1).then_some(()) }).await;
+    std::fs::remove_file(&file).expect("it is removed");
+    logged(&host, "gone from a watched folder").await;
+    assert_eq!(said(&client).await, FIRST, "what came from it goes on");
+}
+
+#[tokio::test]
+async fn an_operator_who_goes_back_is_not_overruled_by_a_folder() {
+    let (setup, folder) = watching();
+    let (first, second) = (std::fs::read(component("text")).expect("it is built"), variant("text", FIRST, SECOND));
+    let put = |bytes: &[u8]| std::fs::write(folder.join("text.wasm"), bytes).expect("it is written");
+    put(&first);
+    let host = setup.start().await;
+    active(&setup, "text", &first).await;
+    put(&second);
+    active(&setup, "text", &second).await;
+    command::json(&["plugin", "rollback", "text"], &setup.data()).await;
+    host.kill().await;
+    let host = setup.start().await;
+    logged(&host, "an operator has put this version aside").await;
+    assert_eq!(said(&Client::connect(&host).await).await, FIRST);
+
+    // A plugin that comes from elsewhere is not taken over either.
+    const ELSEWHERE: &str = "The texts are not four.";
+    let elsewhere = write(&setup, "elsewhere.wasm", &variant("text", FIRST, ELSEWHERE));
+    command::json(&["plugin", "add", &elsewhere, "--name", "text"], &setup.data()).await;
+    put(&variant("text", FIRST, "The texts are not five."));
+    problem(&setup, "text", "is there already, from").await;
+    assert_eq!(said(&Client::connect(&host).await).await, ELSEWHERE);
+}
+
+#[tokio::test]
+async fn links_that_are_swapped_bring_only_what_is_signed_and_accepted() {
+    let (setup, folder) = watching();
+    keygen(&setup, "acme").await;
+    let setup = setup.config("[[trust]]\nsource = './drop/*.wasm'\nkeys = ['acme.pub']");
+    let (first, second) = (std::fs::read(component("text")).expect("it is built"), variant("text", FIRST, SECOND));
+    let third = variant("text", "Compares two", "Comparez two");
+    // As Kubernetes lays out what it mounts: the files are links through one link, which is swapped.
+    let publish = |name: &str| {
+        std::os::unix::fs::symlink(name, folder.join("..draft")).expect("a link");
+        std::fs::rename(folder.join("..draft"), folder.join("..data")).expect("the swap");
+    };
+    let within = |name: &str| folder.join(name).join("text.wasm");
+    for (name, bytes) in [("..1", &first), ("..2", &second), ("..3", &third)] {
+        std::fs::create_dir(folder.join(name)).expect("a folder");
+        std::fs::write(within(name), bytes).expect("it is written");
+    }
+    publish("..1");
+    for name in ["text.wasm", "text.wasm.sig"] {
+        std::os::unix::fs::symlink(format!("..data/{name}"), folder.join(name)).expect("a link");
+    }
+    let host = setup.start().await;
+    let file = folder.join("text.wasm").display().to_string();
+    problem(&setup, &file, "found none").await;
+    sign(&setup, &within("..1"), "acme").await;
+    active(&setup, "text", &first).await;
+
+    publish("..2");
+    problem(&setup, &file, "found none").await;
+    let client = Client::connect(&host).await;
+    assert_eq!(said(&client).await, FIRST);
+    sign(&setup, &within("..2"), "acme").await;
+    active(&setup, "text", &second).await;
+
+    // Another definition of a tool needs the operator's word.
+    sign(&setup, &within("..3"), "acme").await;
+    publish("..3");
+    let line = problem(&setup, "text", "it is staged").await;
+    assert_eq!((&line["state"], &line["active"]), (&json!("active"), &json!(sha256(&second))), "{line}");
+    command::json(&["plugin", "activate", "text", "--accept"], &setup.data()).await;
+    let now = lines(&setup).await.remove(0);
+    assert_eq!((&now["active"], &now["problems"]), (&json!(sha256(&third)), &json!([])));
 }

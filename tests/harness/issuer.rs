@@ -11,6 +11,7 @@ use axum::{Json, Router};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ring::rand::SystemRandom;
+use ring::rsa::PublicKeyComponents;
 use ring::signature::{
     ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair, KeyPair as _, RSA_PKCS1_SHA256, RsaKeyPair,
 };
@@ -68,11 +69,10 @@ impl Key {
     /// The public half, as issuers publish it.
     pub fn jwk(&self) -> Value {
         let mut jwk = match &self.pair {
-            Pair::Rsa(pair) => json!({
-                "kty": "RSA",
-                "n": base64(pair.public().modulus().big_endian_without_leading_zero()),
-                "e": base64(pair.public().exponent().big_endian_without_leading_zero()),
-            }),
+            Pair::Rsa(pair) => {
+                let parts: PublicKeyComponents<Vec<u8>> = pair.public().into();
+                json!({"kty": "RSA", "n": base64(&parts.n), "e": base64(&parts.e)})
+            }
             Pair::Ec(pair) => {
                 let (x, y) = pair.public_key().as_ref()[1..].split_at(32);
                 json!({"kty": "EC", "crv": "P-256", "x": base64(x), "y": base64(y)})

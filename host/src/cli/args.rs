@@ -77,8 +77,8 @@ pub(crate) struct SourceArguments {
 /// GET /readyz answer without authentication. SIGTERM and SIGINT drain: no new calls, running ones get server.drain_ms, then exit
 /// code 0.
 ///
-/// Without any token only loopback addresses may be listened on, and everyone is the requestor `local`. Once a token was made,
-/// every request needs one.
+/// Without any token or [[auth.issuer]] only loopback addresses may be listened on, and everyone is the requestor `local`. Once a
+/// token was made, every request needs one. Other addresses also need TLS: [server] tls or trusted_proxies.
 #[derive(Args, Debug)]
 #[command(after_long_help = bulkhead::config::keys_help())]
 pub(crate) struct ServeArguments {
@@ -347,6 +347,12 @@ pub(crate) enum TokenCommand {
         /// How long it is good for: a number and s, m, h or d [default: for ever]
         #[arg(long, value_name = "TIME", value_parser = duration_ms)]
         expires: Option<u64>,
+        /// What to call the token itself, for finding it in the list
+        #[arg(long, value_name = "NAME")]
+        name: Option<String>,
+        /// A scope that it is good for, as [[auth.scope]] describes it; may be given more than once [default: everything]
+        #[arg(long = "scope", value_name = "SCOPE")]
+        scopes: Vec<String>,
         #[command(flatten)]
         operate: OperateArguments,
     },

@@ -144,7 +144,7 @@ impl Host {
             let (tasks, plugins) = (tasks.clone(), plugins.clone());
             async move { tokio::join!(tasks.tend(), plugins.tend()) }
         });
-        let watching = sources::watch(config, &intake, &plugins)?.map(|watch| tokio::spawn(watch.run()));
+        let watching = sources::watch(config, &intake, &plugins, &audit)?.map(|watch| tokio::spawn(watch.run()));
         let protocol = Arc::new(Protocol::new(tasks.clone(), protocol_options(&store).await?));
         let now: Now = Arc::new({
             let clock = Arc::clone(&clock);

@@ -19,10 +19,11 @@ use super::{EXIT_FAILED, complain, say, sources};
 
 pub(crate) async fn token(command: TokenCommand) -> anyhow::Result<ExitCode> {
     match command {
-        TokenCommand::Create { requestor, tenant, expires, operate } => {
+        TokenCommand::Create { requestor, tenant, expires, name, scopes, operate } => {
             let expires_at = expires.map(|ms| now().saturating_add(ms));
-            let value =
-                execute(&operate, Command::TokenCreate { requestor, tenant, expires_at }, Absent::Create).await?;
+            let scopes = (!scopes.is_empty()).then_some(scopes);
+            let command = Command::TokenCreate { requestor, tenant, expires_at, name, scopes };
+            let value = execute(&operate, command, Absent::Create).await?;
             show(&operate, &value, || {
                 complain("this token is not stored and will not be shown again");
                 cell(value.get("token").unwrap_or(&Value::Null))
@@ -157,15 +158,17 @@ fn token_table(value: &Value) -> String {
         let expires = if token["expires_at"].is_null() { "never".to_owned() } else { when(&token["expires_at"], now) };
         vec![
             cell(&token["id"]),
+            cell(&token["name"]),
             cell(&token["requestor"]),
             cell(&token["tenant"]),
             state.to_owned(),
             when(&token["created_at"], now),
             expires,
+            if token["last_used_at"].is_null() { "-".to_owned() } else { when(&token["last_used_at"], now) },
         ]
     };
     let rows: Vec<_> = value["tokens"].as_array().into_iter().flatten().map(row).collect();
-    table(&["ID", "REQUESTOR", "TENANT", "STATE", "CREATED", "EXPIRES"], &rows)
+    table(&["ID", "NAME", "REQUESTOR", "TENANT", "STATE", "CREATED", "EXPIRES", "LAST USED"], &rows)
 }
 
 fn task_table(value: &Value) -> String {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use bulkhead::audit::Audit;
 use bulkhead::config::{Config, File, Flags, Insecure, OnRestart, PluginConfig, ToolConfig, TrustConfig};
 use bulkhead::domain::address::normal_host;
 use bulkhead::domain::limits::CallLimits;
@@ -142,10 +143,15 @@ pub(crate) fn intake(config: &Config) -> anyhow::Result<Arc<Intake>> {
 }
 
 /// What looks at the watched folders, if there are any.
-pub(crate) fn watch(config: &Config, intake: &Arc<Intake>, plugins: &Plugins) -> anyhow::Result<Option<Watch>> {
+pub(crate) fn watch(
+    config: &Config,
+    intake: &Arc<Intake>,
+    plugins: &Plugins,
+    audit: &Audit,
+) -> anyhow::Result<Option<Watch>> {
     let folders = config.sources.watch.iter().map(std::path::absolute);
     let folders: Vec<_> = folders.collect::<Result<_, _>>().context("sources.watch")?;
-    let watch = Watch { folders, intake: Arc::clone(intake), plugins: plugins.clone() };
+    let watch = Watch { folders, intake: Arc::clone(intake), plugins: plugins.clone(), audit: audit.clone() };
     Ok(Some(watch).filter(|watch| !watch.folders.is_empty()))
 }
 
@@ -162,7 +168,7 @@ fn rule(trust: &TrustConfig) -> anyhow::Result<Rule> {
     };
     let folder = std::env::current_dir().context("the working folder cannot be named")?;
     let keys = trust.keys.iter().map(key).collect::<anyhow::Result<_>>()?;
-    Ok(Rule { pattern: trust.pattern.clone().from_folder(&folder), keys })
+    Ok(Rule { pattern: trust.pattern.clone().from_folder(&folder), keys, same_repository: trust.same_repository })
 }
 
 /// How far a fetch may go.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use bulkhead::config::{Config, IssuerConfig, SecretPlace};
+use bulkhead::domain::rights::ScopeBook;
 use bulkhead::outward::dial;
 use bulkhead::transport::auth::{Authenticator, OauthVerifier, ResourceOptions, Trusted, Verifier};
 use bulkhead::transport::http::Certificate;
@@ -61,9 +62,13 @@ pub(super) fn certificate(config: &Config) -> anyhow::Result<Option<Arc<Certific
 
 /// Who is let in.
 pub(super) fn authenticator(config: &Config, host: &Host, issuers: Vec<Trusted>) -> Authenticator {
-    let tokens: Arc<dyn Verifier> = Arc::new(TokenVerifier::new(host.principals.clone(), host.now.clone()));
+    let tokens = TokenVerifier::new(host.principals.clone(), host.now.clone());
+    let used = tokens.used();
+    tokio::spawn(async move { used.tend().await });
+    let tokens: Arc<dyn Verifier> = Arc::new(tokens);
+    let scopes = ScopeBook::new(config.auth.scopes.clone());
     let Some(resource) = config.auth.resource.clone().filter(|_| !issuers.is_empty()) else {
-        return Authenticator::new(vec![tokens], config.is_local() || config.insecure.anonymous);
+        return Authenticator::new(vec![tokens], config.is_local() || config.insecure.anonymous).with_scopes(scopes);
     };
     let resource = ResourceOptions {
         resource,
@@ -72,5 +77,5 @@ pub(super) fn authenticator(config: &Config, host: &Host, issuers: Vec<Trusted>)
     };
     let oauth = Arc::new(OauthVerifier::new(issuers, host.principals.clone(), host.now.clone()));
     // Where issuers say who somebody is, nobody is anybody without one.
-    Authenticator::new(vec![tokens, oauth], false).with_resource(&resource)
+    Authenticator::new(vec![tokens, oauth], false).with_resource(&resource).with_scopes(scopes)
 }

@@ -60,8 +60,9 @@ pub fn keys_help() -> String {
          component that knows nothing of this host, title, description and annotations.\n\
          [[plugin]] has one of file, url (https://...) and oci (REGISTRY/REPOSITORY:TAG), and optionally sha256.\n\
          [[trust]] has source, a pattern in which * stands for anything but a slash and ** for anything, and keys, files of\n\
-         public keys one of which must have signed, or unsigned = true. The first rule that fits a source decides; without\n\
-         one, files are taken, and what comes over a network needs a digest.\n",
+         public keys one of which must have signed, or unsigned = true; with same_repository = true, a signature in a registry must\n\
+         also name the repository that it was found in. The first rule that fits a source decides; without one, files are taken,\n\
+         and what comes over a network needs a digest.\n",
     );
     help.push_str(AUTH_HELP);
     for (name, default, max, doc) in super::auth::numbers() {

@@ -48,6 +48,10 @@ pub(crate) fn scope(text: &str) -> Result<String, String> {
     if text.is_empty() || text.len() > 128 || !text.bytes().all(token) {
         return Err(format!("{text:?} is no scope: 1 to 128 visible characters without space, quote and backslash"));
     }
+    // Clients ask for it when they like; a resource never does (OpenID Connect Core, 11).
+    if text == "offline_access" {
+        return Err("offline_access is between clients and their issuer; it is good for nothing here".to_owned());
+    }
     Ok(text.to_owned())
 }
 

@@ -395,6 +395,9 @@ fn components_come_from_one_source_and_trust_has_patterns() {
     let config = load(text).unwrap();
     assert_eq!((config.sources.fetch_ms_max, config.sources.roots), (5_000, vec!["etc/ca.pem".to_owned()]));
     assert_eq!(config.trust[0].keys, [Path::new("etc/acme.pub")]);
+    assert!(!config.trust[0].same_repository);
+    let strict = load("[[trust]]\nsource = 'oci://**'\nkeys = ['acme.pub']\nsame_repository = true").unwrap();
+    assert!(strict.trust[0].same_repository);
     assert_eq!((config.trust[1].pattern.to_string(), config.trust[1].keys.len()), ("\"etc/own/*\"".to_owned(), 0));
     let sources: Vec<_> = config.plugins.iter().map(|plugin| plugin.source.to_string()).collect();
     assert_eq!(sources, ["https://example.com/a.wasm", "oci://ghcr.io/a/b:1"]);
@@ -464,6 +467,7 @@ fn an_issuer_is_configured_with_few_words() {
     refused("[[auth.issuer]]\nissuer = 'https://login.example.com'\ntenant = 'b'", "there twice");
     refused("[[auth.scope]]\ntools = ['x']", "auth.scope.name: missing");
     refused("[[auth.scope]]\nname = 'a b'", "is no scope");
+    refused("[[auth.scope]]\nname = 'offline_access'", "between clients and their issuer");
     let problems = load(&format!("{ISSUER}\n[[auth.scope]]\nname = 'a'\nincludes = ['b']")).unwrap_err();
     assert!(problems[0].contains("includes \"b\""), "{problems:?}");
     refused_once("[auth]\nresource = 'https://a/mcp/'", "etc/bulkhead.toml:2: auth.resource", "slash");

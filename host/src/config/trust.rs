@@ -12,6 +12,8 @@ pub struct TrustConfig {
     pub pattern: Pattern,
     /// Files with a public key each. Empty: nobody needs to sign.
     pub keys: Vec<PathBuf>,
+    /// Whether a signature from a registry must also name the repository that it came from.
+    pub same_repository: bool,
     /// Where it was written.
     pub place: Place,
 }
@@ -28,7 +30,7 @@ pub(super) fn read(reader: &mut Reader<'_>, node: &Node<'_>) -> Vec<TrustConfig>
 fn read_one(reader: &mut Reader<'_>, node: &Node<'_>) -> Option<TrustConfig> {
     let table = reader.table("trust", node)?;
     let place = reader.place_of(node);
-    let (mut pattern, mut keys, mut unsigned) = (None, Vec::new(), false);
+    let (mut pattern, mut keys, mut unsigned, mut same_repository) = (None, Vec::new(), false, false);
     for (key, node) in table {
         let path = format!("trust.{}", key.get_ref());
         match key.get_ref().as_ref() {
@@ -37,11 +39,14 @@ fn read_one(reader: &mut Reader<'_>, node: &Node<'_>) -> Option<TrustConfig> {
                 let files = reader.list(&path, node).iter();
                 keys = files.filter_map(|node| reader.text(&path, node).map(|text| reader.path(&text))).collect();
             }
-            "unsigned" => match node.get_ref().as_bool() {
-                Some(value) => unsigned = value,
-                None => reader.refuse(node, format!("{path}: must be true or false")),
+            word @ ("unsigned" | "same_repository") => match (node.get_ref().as_bool(), word) {
+                (Some(value), "unsigned") => unsigned = value,
+                (Some(value), _) => same_repository = value,
+                (None, _) => reader.refuse(node, format!("{path}: must be true or false")),
             },
-            _ => reader.refuse(key, format!("{path}: no such key; there are source, keys and unsigned")),
+            _ => {
+                reader.refuse(key, format!("{path}: no such key; there are source, keys, same_repository and unsigned"))
+            }
         }
     }
     let Some(pattern) = pattern else {
@@ -54,7 +59,7 @@ fn read_one(reader: &mut Reader<'_>, node: &Node<'_>) -> Option<TrustConfig> {
     if keys.is_empty() != unsigned {
         reader.refuse(node, "trust.keys: name the public keys that may sign, or say unsigned = true, not both");
     }
-    Some(TrustConfig { pattern, keys, place })
+    Some(TrustConfig { pattern, keys, same_repository, place })
 }
 
 fn read_pattern(reader: &mut Reader<'_>, path: &str, node: &Node<'_>) -> Option<Pattern> {

@@ -42,6 +42,12 @@ pub enum Command {
         requestor: String,
         tenant: String,
         expires_at: Option<UnixMs>,
+        /// What the operator calls the token.
+        #[serde(default)]
+        name: Option<String>,
+        /// What it is good for; everything without them.
+        #[serde(default)]
+        scopes: Option<Vec<String>>,
     },
     TokenList,
     TokenRevoke {

@@ -15,7 +15,7 @@ use crate::domain::task::{Active, Outcome, Phase, Task, TaskId};
 use crate::store::{self, Change, Store};
 use crate::tasks::clock::Clock;
 use crate::tasks::{self, Tasks};
-use crate::transport::principal::{self, Named, Principals};
+use crate::transport::principal::{self, Named, Principals, TokenWish};
 
 /// Tasks in one reply.
 const TASKS_MAX: usize = 10_000;
@@ -138,12 +138,12 @@ impl HostOperator {
         self
     }
 
-    async fn create_token(&self, name: &str, tenant: &str, expires_at: Option<u64>) -> Result<Value, ControlError> {
+    async fn create_token(&self, wish: TokenWish<'_>) -> Result<Value, ControlError> {
         let now = self.clock.now();
-        if expires_at.is_some_and(|at| at <= now) {
+        if wish.expires_at.is_some_and(|at| at <= now) {
             return Err(ControlError::Invalid("the token would have expired already".to_owned()));
         }
-        let new = self.principals.create_token(name, tenant, expires_at, now).await?;
+        let new = self.principals.create(wish, now).await?;
         tracing::info!(token.id = new.info.id, "a token was made");
         let mut value = json!(new.info);
         if let Some(fields) = value.as_object_mut() {
@@ -264,8 +264,15 @@ impl Operator for HostOperator {
 impl HostOperator {
     async fn obey(&self, command: Command) -> Result<Value, ControlError> {
         match command {
-            Command::TokenCreate { requestor, tenant, expires_at } => {
-                self.create_token(&requestor, &tenant, expires_at).await
+            Command::TokenCreate { requestor, tenant, expires_at, name, scopes } => {
+                self.create_token(TokenWish {
+                    requestor: &requestor,
+                    tenant: &tenant,
+                    expires_at,
+                    label: name.as_deref(),
+                    scopes: scopes.as_deref(),
+                })
+                .await
             }
             Command::TokenList => Ok(json!({ "tokens": self.principals.tokens().await? })),
             Command::TokenRevoke { id } => {
@@ -383,7 +390,7 @@ impl From<store::Error> for ControlError {
 impl From<principal::Error> for ControlError {
     fn from(error: principal::Error) -> Self {
         match error {
-            principal::Error::Name { .. } => Self::Invalid(error.to_string()),
+            principal::Error::Name { .. } | principal::Error::Scope(_) => Self::Invalid(error.to_string()),
             principal::Error::UnknownToken(_) => Self::NotFound(error.to_string()),
             other => Self::Failed(other.to_string()),
         }

@@ -157,8 +157,13 @@ async fn tokens_over_the_socket_are_those_of_the_store() {
     assert!(Client::connect(folder.path()).await.unwrap().is_none());
     let server = Server::spawn(&socket_path(folder.path()), Arc::new(operator(&store)), Arc::new(Shouting)).unwrap();
     let client = Client::connect(folder.path()).await.unwrap().unwrap();
-    let create =
-        |expires_at| Command::TokenCreate { requestor: "bob".to_owned(), tenant: "acme".to_owned(), expires_at };
+    let create = |expires_at| Command::TokenCreate {
+        requestor: "bob".to_owned(),
+        tenant: "acme".to_owned(),
+        expires_at,
+        name: None,
+        scopes: None,
+    };
     let made = client.execute(create(None)).await.unwrap();
     let token = made["token"].as_str().unwrap();
     assert!(Principals::new(store).resolve_token(token, 1).await.unwrap().is_some());

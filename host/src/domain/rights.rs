@@ -67,16 +67,6 @@ impl ScopeBook {
         Self { rules: rules.into() }
     }
 
-    /// The scopes that every client needs.
-    pub fn basic(&self) -> Vec<String> {
-        self.rules.iter().filter(|rule| rule.basic).map(|rule| rule.name.clone()).collect()
-    }
-
-    /// Everything that somebody may do who is let in without a word about scopes.
-    pub fn whole(&self) -> Rights {
-        Rights::default()
-    }
-
     /// What these scopes are worth for this requestor. `more`: whether it could get further ones.
     pub fn rights(&self, scopes: &[String], tenant: &str, requestor: &str, more: bool) -> Rights {
         if self.rules.is_empty() {

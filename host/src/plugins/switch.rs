@@ -196,7 +196,9 @@ impl Plugins {
             }
         }
         for (one, plugin) in moves.iter().zip(&switched.plugins) {
-            if let (To::Version(to), Turn::Switched) = (&one.to, plugin.turn) {
+            // Whoever goes on with a version goes on with what is known of it.
+            let is_fresh = matches!(plugin.turn, Turn::Switched | Turn::CanaryBegun | Turn::TakenBack);
+            if let Some(to) = one.to.loaded().filter(|_| is_fresh) {
                 inner.calls.forgive(&to.version);
             }
         }

@@ -323,3 +323,21 @@ async fn a_plugin_that_says_so_is_listed_again_and_believed_within_what_was_acce
     assert!(again.plugins.activate(&targets, false).await.unwrap().done, "the operator's word");
     assert_eq!(again.sandbox.catalog().get("extra").unwrap().tool.description, "Two.");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_came_by_itself_is_listed_without_grants_until_it_is_switched_to() {
+    let Some(probe) = probe() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("tool"), "extra\nOne.").unwrap();
+    let mut granting = policy();
+    let lists = DirGrant { host: folder.path().to_owned(), guest: "/lists".to_owned(), write: false };
+    granting.source.grants.directories.push(lists);
+    let (store, clock) = (Arc::new(MemoryStore::new()), Arc::new(ManualClock::at(1)));
+    let (world, _) = start_with(&store, &clock, granting).await;
+    let unattended = Candidate { is_attended: false, ..probe.clone() };
+    let staged = world.plugins.stage(unattended).await.unwrap();
+    let target = Target { name: "probe".to_owned(), version: None };
+    assert!(world.plugins.activate(&[target], false).await.unwrap().done);
+    assert_eq!(world.plugins.stage(probe).await.unwrap().tools, staged.tools + 1);
+    assert!(world.sandbox.catalog().get("extra").is_some(), "it runs with what it is granted");
+}

@@ -34,6 +34,7 @@ const INVALID_OUTPUT: i32 = 1004;
 const QUARANTINED: i32 = 1005;
 const QUOTA: i32 = 1010;
 const RATE: i32 = 1011;
+const INSUFFICIENT_SCOPE: i32 = 1012;
 
 /// The `error` member of a response.
 #[derive(Clone, Debug, Serialize)]
@@ -133,6 +134,14 @@ impl RpcError {
     /// The same for the extension of tasks.
     pub(crate) fn tasks_required() -> Self {
         Self::missing_capability(TASKS_EXTENSION, &serde_json::json!({"extensions": {TASKS_EXTENSION: {}}}))
+    }
+
+    /// The credential is good, but not for this. All scopes that are needed in addition are named at once.
+    pub(crate) fn insufficient_scope(scopes: Vec<String>) -> Self {
+        let data = serde_json::json!({"requiredScopes": scopes});
+        Self::new(INSUFFICIENT_SCOPE, "The token is not good for this; get one with the scopes in requiredScopes")
+            .rejected(Rejection::Forbidden(scopes.into()))
+            .with(&data)
     }
 
     /// A call was made before under the same key, with other arguments.

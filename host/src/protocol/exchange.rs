@@ -48,15 +48,17 @@ impl From<String> for Frame {
     }
 }
 
-type Work = Pin<Box<dyn Future<Output = Option<Frame>> + Send>>;
-
-struct Talk {
+struct Talk<W> {
     outlet: Outlet,
-    work: Option<Work>,
+    work: Option<Pin<Box<W>>>,
     response: Option<Frame>,
 }
 
-impl Stream for Talk {
+impl<W, R> Stream for Talk<W>
+where
+    W: Future<Output = Option<R>>,
+    R: Into<Frame>,
+{
     type Item = Frame;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Frame>> {
@@ -68,7 +70,7 @@ impl Stream for Talk {
                 return Poll::Ready(self.response.take());
             };
             match work.as_mut().poll(context) {
-                Poll::Ready(response) => (self.work, self.response) = (None, response),
+                Poll::Ready(response) => (self.work, self.response) = (None, response.map(Into::into)),
                 Poll::Pending => match self.outlet.next() {
                     Some(message) => return Poll::Ready(Some(Frame::before_last(message))),
                     None => return Poll::Pending,
@@ -82,11 +84,10 @@ impl Stream for Talk {
 pub(crate) fn talk<W, R>(work: impl FnOnce(Outlet) -> W) -> Exchange
 where
     W: Future<Output = Option<R>> + Send + 'static,
-    R: Into<Frame>,
+    R: Into<Frame> + 'static,
 {
     let outlet = Outlet::default();
-    let work = work(outlet.clone());
-    let work: Work = Box::pin(async move { work.await.map(Into::into) });
+    let work = Box::pin(work(outlet.clone()));
     Box::pin(Talk { outlet, work: Some(work), response: None })
 }
 

@@ -147,8 +147,9 @@ fn classify<'a>(envelope: &Envelope<'a>, id: Option<RequestId>) -> Result<Messag
     }
 }
 
-fn text<'a>(raw: &'a RawValue) -> Option<Cow<'a, str>> {
-    match serde_json::from_str::<&'a str>(raw.get()) {
+/// A text; borrowed unless it has escapes.
+pub(crate) fn text(raw: &RawValue) -> Option<Cow<'_, str>> {
+    match serde_json::from_str::<&str>(raw.get()) {
         Ok(plain) => Some(Cow::Borrowed(plain)),
         Err(_) => serde_json::from_str(raw.get()).ok().map(Cow::Owned),
     }
@@ -161,6 +162,12 @@ pub(crate) fn params<'a, T: Deserialize<'a>>(raw: Option<&'a RawValue>) -> Resul
         return Err(RpcError::invalid_params("params must be an object"));
     }
     serde_json::from_str(text).map_err(|error| RpcError::invalid_params(format!("invalid params: {}", reason(&error))))
+}
+
+/// Reads one member of params.
+pub(crate) fn member<'a, T: Deserialize<'a>>(raw: &'a RawValue) -> Result<T, RpcError> {
+    let invalid = |error| RpcError::invalid_params(format!("invalid params: {}", reason(&error)));
+    serde_json::from_str(raw.get()).map_err(invalid)
 }
 
 /// What is wrong, without the position (which counts in a part of the message only), cut to a readable length.

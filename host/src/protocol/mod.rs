@@ -17,6 +17,7 @@ mod modern;
 mod notices;
 mod offers;
 mod questions;
+mod rights;
 mod sep1686;
 mod session;
 mod shown;
@@ -32,6 +33,7 @@ use bytes::Bytes;
 use futures::Stream;
 
 use crate::domain::requestor::Requestor;
+use crate::domain::rights::Rights;
 use crate::domain::task::Era;
 use crate::tasks::Tasks;
 use jsonrpc::Message;
@@ -63,6 +65,8 @@ pub type Exchange = Pin<Box<dyn Stream<Item = Frame> + Send>>;
 #[derive(Clone)]
 pub struct Peer {
     pub requestor: Requestor,
+    /// What its credential is good for.
+    pub rights: Rights,
     /// The legacy session that the message belongs to, if the transport found one.
     pub session: Option<Arc<Session>>,
     /// What stood beside the message, where the transport has such a place (HTTP).
@@ -75,7 +79,7 @@ impl Peer {
     /// The sender of a message with nothing beside it.
     #[cfg(test)]
     fn unheralded(requestor: Requestor, session: Option<Arc<Session>>) -> Self {
-        Self { requestor, session, declared: None, connection: None }
+        Self { requestor, rights: Rights::default(), session, declared: None, connection: None }
     }
 }
 
@@ -103,7 +107,7 @@ pub enum Received {
 }
 
 /// Why a message was refused as a whole; the transport makes a status of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Rejection {
     /// Not JSON, not JSON-RPC, a batch, a bad id, a revision that is not spoken.
     Malformed,
@@ -116,6 +120,8 @@ pub enum Rejection {
     UnknownMethod,
     /// A rate or quota is exhausted, in the modern era.
     TooMany,
+    /// The credential is good, but not for this; all of these scopes are needed in addition.
+    Forbidden(Arc<[String]>),
 }
 
 /// The revisions that are spoken, newest first.
@@ -232,6 +238,11 @@ fn unspoken(declared: Option<&Declared>) -> Option<Received> {
 
 /// Which era a message belongs to: what it says itself decides, then what was declared beside it, never the connection.
 fn era_of(message: &Message<'_>, declared: Option<&Declared>) -> Era {
+    // Looked at first, because it is shorter.
+    let declared = declared.and_then(|declared| declared.protocol_version.as_deref());
+    if declared.is_some_and(modern::is_modern_version) {
+        return Era::Modern;
+    }
     let says_so = match message {
         Message::Request { method, params, .. } | Message::Notification { method, params } => {
             matches!(method.as_ref(), "server/discover" | "subscriptions/listen")
@@ -239,6 +250,5 @@ fn era_of(message: &Message<'_>, declared: Option<&Declared>) -> Era {
         }
         Message::Response { .. } => false,
     };
-    let declared = declared.and_then(|declared| declared.protocol_version.as_deref());
-    if says_so || declared.is_some_and(modern::is_modern_version) { Era::Modern } else { Era::Legacy }
+    if says_so { Era::Modern } else { Era::Legacy }
 }

@@ -12,7 +12,8 @@ use serde_json::value::RawValue;
 
 use super::error::RpcError;
 use crate::domain::requestor::Requestor;
-use crate::domain::task::{Design, Task, TaskId};
+use crate::domain::task::{Design, Task, TaskId, TaskOutput};
+use crate::domain::tool::ToolOutput;
 use crate::tasks::{self, RequestedTtl, Tasks};
 
 /// `_meta` of a request that is to be a task.
@@ -128,6 +129,30 @@ pub(crate) async fn find(tasks: &Tasks, requestor: &Requestor, wire_id: &str) ->
 pub(crate) async fn find_call(tasks: &Tasks, requestor: &Requestor, wire_id: &str) -> Result<Task, tasks::Error> {
     let task = find(tasks, requestor, wire_id).await?;
     if task.work.tool().is_some() { Ok(task) } else { Err(tasks::Error::NotFound) }
+}
+
+/// A call of a tool with the output of a task that ended with one.
+pub(crate) async fn find_with_output(
+    tasks: &Tasks,
+    requestor: &Requestor,
+    wire_id: &str,
+) -> Result<(Task, Option<ToolOutput>), tasks::Error> {
+    let found = match TaskId::parse(wire_id) {
+        Some(id) => tasks.get_with_output(requestor, id).await,
+        None => Err(tasks::Error::NotFound),
+    };
+    let found = match found {
+        Err(tasks::Error::NotFound) => {
+            let id = tasks.named(requestor, &alias(wire_id)).await?.id;
+            tasks.get_with_output(requestor, id).await
+        }
+        found => found,
+    };
+    match found? {
+        (task, _) if task.work.tool().is_none() => Err(tasks::Error::NotFound),
+        (task, Some(TaskOutput::Tool(output))) => Ok((task, Some(output))),
+        (task, _) => Ok((task, None)),
+    }
 }
 
 #[cfg(test)]

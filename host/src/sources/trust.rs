@@ -25,6 +25,8 @@ pub struct Rule {
     pub pattern: Pattern,
     /// One of these must have signed. Empty: nobody needs to.
     pub keys: Vec<PublicKey>,
+    /// Whether a signature from a registry must also name the repository that it came from.
+    pub same_repository: bool,
 }
 
 /// The rules, in the operator's order.
@@ -83,7 +85,7 @@ impl Trust {
         }
         let (mut found, mut signed_by, mut wit_signed) = (Vec::new(), Vec::new(), false);
         for signature in &fetched.signatures {
-            match signer(rule, signature, &fetched) {
+            match signer(rule, source, signature, &fetched) {
                 Ok(signer) => {
                     signed_by.push(signer.key_id);
                     wit_signed |= signer.wit;
@@ -117,7 +119,7 @@ struct Signer {
 }
 
 /// The key that made a signature, or what is wrong with it.
-fn signer(rule: &Rule, signature: &Signature, fetched: &Fetched) -> Result<Signer, String> {
+fn signer(rule: &Rule, source: &Source, signature: &Signature, fetched: &Fetched) -> Result<Signer, String> {
     match signature {
         Signature::Detached { key_id, component, wit, signature } => {
             let Some(key) = rule.keys.iter().find(|key| key.id() == *key_id) else {
@@ -144,7 +146,11 @@ fn signer(rule: &Rule, signature: &Signature, fetched: &Fetched) -> Result<Signe
         Signature::Cosign { manifest, payload, signature } => {
             let key = rule.keys.iter().find(|key| key.has_signed(payload, signature));
             let key = key.ok_or("a cosign signature by none of these keys")?;
-            super::oci::names(payload, *manifest).map(|()| Signer { key_id: key.id(), wit: false })
+            let repository = match source {
+                Source::Oci(reference) if rule.same_repository => Some(reference),
+                _ => None,
+            };
+            super::oci::names(payload, *manifest, repository).map(|()| Signer { key_id: key.id(), wit: false })
         }
         Signature::Unreadable(what) => Err(what.clone()),
     }
@@ -286,7 +292,7 @@ mod tests {
 
     fn trust(keys: &[&SigningKey]) -> Trust {
         let keys = keys.iter().map(|key| key.public()).collect();
-        Trust::new(vec![Rule { pattern: "https://acme.example/**".parse().unwrap(), keys }])
+        Trust::new(vec![Rule { pattern: "https://acme.example/**".parse().unwrap(), keys, same_repository: false }])
     }
 
     fn refused(trust: &Trust, pinned: Option<Digest>, fetched: Fetched) -> String {

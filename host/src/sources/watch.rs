@@ -19,7 +19,9 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::{Intake, Source, beside};
-use crate::plugins::{Digest, Error, Plugins, Stage, Target};
+use crate::audit::{Audit, Entry};
+use crate::domain::task::PluginVersion;
+use crate::plugins::{Candidate, Digest, Error, Plugins, Stage, Target};
 
 /// A file that nobody has changed for this long is whole.
 const SETTLE: Duration = Duration::from_millis(500);
@@ -31,6 +33,8 @@ pub struct Watch {
     pub folders: Vec<PathBuf>,
     pub intake: Arc<Intake>,
     pub plugins: Plugins,
+    /// What comes by itself is noted like what an operator orders.
+    pub audit: Audit,
 }
 
 /// What tells one state of a file from the next.
@@ -145,6 +149,7 @@ impl Watch {
         }
         if !said.1.is_empty() && file.said.as_ref() != Some(&said) {
             tracing::warn!(file = %path.display(), plugin.name = said.0, problems = ?said.1, "not taken from a watched folder");
+            self.audit.note(|| Entry::new("plugin.refused").named(&said.0).because(&said.1.join("; ")));
         }
         self.plugins.note_problems(&said.0, said.1.clone()).await;
         file.said = Some(said);
@@ -185,7 +190,7 @@ impl Watch {
         name: &str,
         digest: Digest,
         source: &Source,
-        candidate: crate::plugins::Candidate,
+        candidate: Candidate,
         from_start: bool,
     ) -> Result<Vec<String>, Error> {
         let versions = match self.plugins.versions(name).await {
@@ -229,7 +234,12 @@ impl Watch {
         }
         let target = Target { name: name.to_owned(), version: Some(digest.to_string()) };
         let switched = self.plugins.activate(&[target], false).await?;
-        Ok(if switched.done { Vec::new() } else { word(switched.held) })
+        if !switched.done {
+            return Ok(word(switched.held));
+        }
+        let version = PluginVersion { name: name.to_owned(), digest: digest.0 };
+        self.audit.note(|| Entry::new("plugin.switched").plugin(&version).named(&source.to_string()));
+        Ok(Vec::new())
     }
 
     /// Whether a version came from a file of these folders that is there no more: the file got another name.

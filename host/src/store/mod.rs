@@ -114,6 +114,16 @@ pub trait TaskStore: Send + Sync + 'static {
     /// The output, once there is one.
     async fn output(&self, requestor: &Requestor, id: TaskId) -> Result<Option<TaskOutput>, Error>;
 
+    /// The record and the output, if there is one yet. Whoever wants both asks for both: that may be one read.
+    async fn with_output(
+        &self,
+        requestor: &Requestor,
+        id: TaskId,
+    ) -> Result<Option<(Task, Option<TaskOutput>)>, Error> {
+        let Some(task) = self.get(requestor, id).await? else { return Ok(None) };
+        Ok(Some((task, self.output(requestor, id).await?)))
+    }
+
     /// The task behind an alias.
     async fn by_alias(&self, requestor: &Requestor, alias: &str) -> Result<Option<TaskId>, Error>;
 

@@ -26,7 +26,7 @@ use crate::domain::call::{Answer, CallError};
 use crate::domain::lifecycle::{self, Event, Refusal};
 use crate::domain::limits::Limits;
 use crate::domain::requestor::{Requestor, TenantId};
-use crate::domain::task::{Lease, NodeId, Phase, PluginVersion, Task, TaskId, TaskOutput};
+use crate::domain::task::{Lease, NodeId, Outcome, Phase, PluginVersion, Task, TaskId, TaskOutput};
 use crate::domain::{Json, UnixMs};
 use crate::runtime::{CallSpec, Catalog, Executor, ListKind, Returned, ToolEntry};
 use crate::store::{self, Change, ListPosition, Store};
@@ -278,6 +278,24 @@ impl Tasks {
         task.map(|task| inner.with_live_status(task)).ok_or(Error::NotFound)
     }
 
+    /// The same with the output of a task that ended with one.
+    pub async fn get_with_output(
+        &self,
+        requestor: &Requestor,
+        id: TaskId,
+    ) -> Result<(Task, Option<TaskOutput>), Error> {
+        let inner = &self.inner;
+        let found = inner.store.with_output(requestor, id).await.map_err(|error| inner.store_error(error))?;
+        let found = found.filter(|(task, _)| !inner.is_expired(task));
+        inner.note_looked("task.read", requestor, id, found.is_some());
+        let (task, output) = found.ok_or(Error::NotFound)?;
+        match (task.outcome(), output) {
+            (Some(Outcome::Output { .. }), Some(output)) => Ok((task, Some(output))),
+            (Some(Outcome::Output { .. }), None) => Err(Error::NotFound),
+            _ => Ok((inner.with_live_status(task), None)),
+        }
+    }
+
     /// The task that was created under a name of its requestor's.
     pub async fn named(&self, requestor: &Requestor, alias: &str) -> Result<Task, Error> {
         let id = self.inner.store.by_alias(requestor, alias).await.map_err(|error| self.inner.store_error(error))?;
@@ -399,10 +417,6 @@ impl Tasks {
 const NOT_OUTSTANDING: &str = "no question with this key is waiting for an answer";
 
 impl Inner {
-    pub(super) fn catalog(&self, requestor: &Requestor) -> Arc<Catalog> {
-        self.executor.catalog_for(&|route| route.includes(requestor))
-    }
-
     /// Takes note of how a call ended that ran for so long.
     pub(super) fn call_ended<T>(
         &self,

@@ -110,7 +110,7 @@ impl Run {
 pub(super) fn spawn(inner: Arc<Inner>, run: Arc<Run>, task: Arc<Task>, begin: Begin, job: Option<Job>) {
     let work = async move {
         let left = time_left(&inner, &task);
-        let driven = AssertUnwindSafe(drive(&inner, &run, &task, begin, job)).catch_unwind();
+        let driven = AssertUnwindSafe(Box::pin(drive(&inner, &run, &task, begin, job))).catch_unwind();
         if beside(driven, left, give_up(&inner, &task)).await.is_err() {
             let incident = incident();
             tracing::error!(incident, task.id = %task.id, tool.name = task.work.label(), "a task's run panicked");

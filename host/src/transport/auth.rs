@@ -18,6 +18,7 @@ use async_trait::async_trait;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 
 use crate::domain::requestor::Requestor;
+use crate::domain::rights::{Rights, ScopeBook};
 
 use super::refusal::Refusal;
 
@@ -44,15 +45,26 @@ pub enum Denied {
 pub enum Scopes {
     /// Everything that its requestor may do.
     All,
-    /// These, by name.
-    Only(Vec<String>),
+    /// These, by name. Its client can ask the issuer for a token with more.
+    Granted(Vec<String>),
+    /// These, by name, and nobody can be asked for more.
+    Fixed(Vec<String>),
 }
 
 /// Whose token it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verified {
     pub requestor: Requestor,
+    /// What operators call it and its tenant, in rules about scopes.
+    pub name: String,
+    pub tenant: String,
     pub scopes: Scopes,
+}
+
+/// Who sent a request, and what its credential is good for.
+pub(super) struct Caller {
+    pub(super) requestor: Requestor,
+    pub(super) rights: Rights,
 }
 
 /// Knows one kind of token.
@@ -73,12 +85,13 @@ pub struct Authenticator {
     verifiers: Vec<Arc<dyn Verifier>>,
     anonymous_allowed: bool,
     resource: Option<Resource>,
+    scopes: ScopeBook,
 }
 
 impl Authenticator {
     /// The verifiers are asked in this order. Without `anonymous_allowed`, nobody gets in without a token.
     pub fn new(verifiers: Vec<Arc<dyn Verifier>>, anonymous_allowed: bool) -> Self {
-        Self { verifiers, anonymous_allowed, resource: None }
+        Self { verifiers, anonymous_allowed, resource: None, scopes: ScopeBook::default() }
     }
 
     /// Tells clients where they get tokens.
@@ -87,17 +100,29 @@ impl Authenticator {
         Self { resource: Some(Resource::new(options, super::http::ENDPOINT)), ..self }
     }
 
+    /// Says what scopes are good for.
+    #[must_use]
+    pub fn with_scopes(self, scopes: ScopeBook) -> Self {
+        Self { scopes, ..self }
+    }
+
     /// How the host presents itself to clients without a token.
     pub(super) fn resource(&self) -> Option<&Resource> {
         self.resource.as_ref()
     }
 
     /// The requestor behind a request, or what to answer instead.
-    pub(super) async fn requestor(&self, headers: &HeaderMap) -> Result<Requestor, Unauthorized> {
-        match bearer(headers)? {
-            Some(token) => self.verified(token).await.map(|verified| verified.requestor),
-            None => self.anonymous().await,
-        }
+    pub(super) async fn caller(&self, headers: &HeaderMap) -> Result<Caller, Unauthorized> {
+        let Some(token) = bearer(headers)? else {
+            return Ok(Caller { requestor: self.anonymous().await?, rights: Rights::default() });
+        };
+        let Verified { requestor, name, tenant, scopes } = self.verified(token).await?;
+        let rights = match scopes {
+            Scopes::All => Rights::default(),
+            Scopes::Granted(scopes) => self.scopes.rights(&scopes, &tenant, &name, true),
+            Scopes::Fixed(scopes) => self.scopes.rights(&scopes, &tenant, &name, false),
+        };
+        Ok(Caller { requestor, rights })
     }
 
     /// The value of `WWW-Authenticate`, where one belongs into the answer.

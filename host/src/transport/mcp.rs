@@ -7,6 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::domain::requestor::Requestor;
+use crate::domain::rights::Rights;
 use crate::protocol::{Connection, Declared, Exchange, Rejection};
 
 /// A legacy session, as far as a transport needs to know it.
@@ -33,6 +34,7 @@ pub trait Session: Send + Sync + 'static {
 /// Who sent a message.
 pub struct Peer<S> {
     pub requestor: Requestor,
+    pub rights: Rights,
     pub session: Option<Arc<S>>,
     /// What the headers say about the message; `None` where there are none.
     pub declared: Option<Declared>,

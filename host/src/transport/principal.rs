@@ -4,6 +4,8 @@
 //! works with, and the other way round for operators. Must not store or log a token: only its SHA-256 is kept. Invariant: an
 //! identity gets its ids once and keeps them, whatever becomes of its tokens.
 
+mod used;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -19,6 +21,8 @@ use super::auth::{Denied, Scopes, Verified, Verifier};
 use crate::domain::UnixMs;
 use crate::domain::requestor::{Requestor, RequestorId, TenantId};
 use crate::store::{self, RowKind, Store};
+
+pub use used::LastUsed;
 
 /// The tenant of everybody who was not given another.
 pub const TENANT_DEFAULT: &str = "default";
@@ -36,6 +40,8 @@ const ISSUER_LOCAL: &str = "bulkhead:local";
 /// First byte of a key: identities, and tenants by name.
 const KEY_IDENTITY: u8 = b'i';
 const KEY_TENANT: u8 = b't';
+/// Last uses of tokens by their ids.
+const KEY_USED: u8 = b'u';
 /// First byte of every value: the layout of what follows.
 const ROW_VERSION: u8 = 1;
 const PAGE_ROWS: usize = 256;
@@ -49,6 +55,8 @@ pub enum Error {
     Name { what: &'static str, name: String },
     #[error("there is no token {0:?}; `bulkhead token list` shows the ids")]
     UnknownToken(String),
+    #[error("{0}")]
+    Scope(String),
     #[error("the system gives no random bytes: {0}")]
     Random(String),
     #[error("row of kind {kind:?} cannot be read: {reason}")]
@@ -106,6 +114,65 @@ struct TokenRow {
     created_at: UnixMs,
     expires_at: Option<UnixMs>,
     revoked_at: Option<UnixMs>,
+    further: Option<Further>,
+}
+
+/// What tokens got later; the first ones have none of it.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Further {
+    label: Option<String>,
+    scopes: Option<Vec<String>>,
+}
+
+/// A token as the first version wrote it.
+#[derive(Deserialize)]
+struct FirstTokenRow {
+    id: [u8; 8],
+    requestor_name: String,
+    tenant_name: String,
+    principal: Vec<u8>,
+    created_at: UnixMs,
+    expires_at: Option<UnixMs>,
+    revoked_at: Option<UnixMs>,
+}
+
+/// A row with its layouts.
+trait Row: Serialize + for<'de> Deserialize<'de> {
+    /// First byte of the value.
+    const VERSION: u8 = ROW_VERSION;
+
+    /// Reads an older layout.
+    fn older(_version: u8, _bytes: &[u8]) -> Option<postcard::Result<Self>> {
+        None
+    }
+}
+
+impl Row for PrincipalRow {}
+impl Row for TenantRow {}
+impl Row for UnixMs {}
+
+impl Row for TokenRow {
+    const VERSION: u8 = 2;
+
+    fn older(version: u8, bytes: &[u8]) -> Option<postcard::Result<Self>> {
+        let first = (version == ROW_VERSION).then(|| postcard::from_bytes::<FirstTokenRow>(bytes))?;
+        Some(first.map(|row| {
+            let FirstTokenRow { id, requestor_name, tenant_name, principal, created_at, expires_at, revoked_at } = row;
+            Self { id, requestor_name, tenant_name, principal, created_at, expires_at, revoked_at, further: None }
+        }))
+    }
+}
+
+/// What a new token is for.
+#[derive(Clone, Copy, Debug)]
+pub struct TokenWish<'a> {
+    pub requestor: &'a str,
+    pub tenant: &'a str,
+    pub expires_at: Option<UnixMs>,
+    /// What the operator calls the token itself.
+    pub label: Option<&'a str>,
+    /// What it is good for; everything without them.
+    pub scopes: Option<&'a [String]>,
 }
 
 /// What an operator may know of a token: everything but the token.
@@ -117,6 +184,15 @@ pub struct TokenInfo {
     pub created_at: UnixMs,
     pub expires_at: Option<UnixMs>,
     pub revoked_at: Option<UnixMs>,
+    /// What the operator called it.
+    #[serde(default)]
+    pub name: Option<String>,
+    /// What it is good for; everything if there are none.
+    #[serde(default)]
+    pub scopes: Option<Vec<String>>,
+    /// Up to a few seconds behind.
+    #[serde(default)]
+    pub last_used_at: Option<UnixMs>,
 }
 
 impl TokenInfo {
@@ -133,10 +209,14 @@ pub struct NewToken {
 }
 
 /// Whose token it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resolved {
     pub requestor: Requestor,
     pub expires_at: Option<UnixMs>,
+    pub name: String,
+    pub tenant: String,
+    pub scopes: Option<Vec<String>>,
+    id: used::TokenId,
 }
 
 /// The names behind a requestor's ids.
@@ -158,16 +238,24 @@ impl Principals {
         Self { store }
     }
 
-    /// Makes a token for the requestor of this name in this tenant; both come into being with their first token.
+    /// Makes a token without a name of its own that is good for everything.
     pub async fn create_token(
         &self,
-        name: &str,
+        requestor: &str,
         tenant: &str,
         expires_at: Option<UnixMs>,
         now: UnixMs,
     ) -> Result<NewToken, Error> {
+        self.create(TokenWish { requestor, tenant, expires_at, label: None, scopes: None }, now).await
+    }
+
+    /// Makes a token for the requestor of this name in this tenant; both come into being with their first token.
+    pub async fn create(&self, wish: TokenWish<'_>, now: UnixMs) -> Result<NewToken, Error> {
+        let TokenWish { requestor: name, tenant, expires_at, label, scopes } = wish;
         check_name("requestor", name)?;
         check_name("tenant", tenant)?;
+        label.map_or(Ok(()), |label| check_name("token", label))?;
+        let scopes = scopes.map(|scopes| scopes.iter().map(|scope| checked_scope(scope)).collect()).transpose()?;
         // Two tenants may each have an "alice": they are two requestors.
         let subject = format!("{tenant}/{name}");
         let identity = Identity { verifier: "token", issuer: ISSUER_TOKEN, subject: &subject, client: "" };
@@ -181,6 +269,7 @@ impl Principals {
             created_at: now,
             expires_at,
             revoked_at: None,
+            further: Some(Further { label: label.map(str::to_owned), scopes }),
         };
         self.store.put_row(RowKind::Token, &digest(&token), encode(RowKind::Token, &row)?, true).await?;
         Ok(NewToken { token, info: row.info() })
@@ -189,7 +278,10 @@ impl Principals {
     /// Every token, revoked and expired ones too, by age.
     pub async fn tokens(&self) -> Result<Vec<TokenInfo>, Error> {
         let rows = self.all::<TokenRow>(RowKind::Token, &[]).await?;
-        let mut tokens: Vec<_> = rows.iter().map(|(_, row)| row.info()).collect();
+        let mut tokens = Vec::with_capacity(rows.len());
+        for (_, row) in rows {
+            tokens.push(TokenInfo { last_used_at: self.used_at(&row.id).await?, ..row.info() });
+        }
         tokens.sort_by(|a, b| (a.created_at, &a.id).cmp(&(b.created_at, &b.id)));
         Ok(tokens)
     }
@@ -223,11 +315,18 @@ impl Principals {
             return Ok(None);
         }
         let Some(row) = self.get::<TokenRow>(RowKind::Token, &digest(token)).await? else { return Ok(None) };
-        if !row.info().is_active(now) {
+        if row.revoked_at.is_some() || row.expires_at.is_some_and(|at| at <= now) {
             return Ok(None);
         }
         let principal = self.get::<PrincipalRow>(RowKind::Principal, &row.principal).await?;
-        Ok(principal.map(|principal| Resolved { requestor: principal.requestor(), expires_at: row.expires_at }))
+        Ok(principal.map(|principal| Resolved {
+            requestor: principal.requestor(),
+            expires_at: row.expires_at,
+            name: row.requestor_name,
+            tenant: row.tenant_name,
+            scopes: row.further.and_then(|further| further.scopes),
+            id: row.id,
+        }))
     }
 
     /// Who everybody is while no token is configured.
@@ -282,7 +381,7 @@ impl Principals {
     }
 
     /// Writes a row that must keep what it first said: who comes second reads the first one's.
-    async fn put_first<R: Serialize + for<'de> Deserialize<'de>>(&self, key: &[u8], row: R) -> Result<R, Error> {
+    async fn put_first<R: Row>(&self, key: &[u8], row: R) -> Result<R, Error> {
         match self.store.put_row(RowKind::Principal, key, encode(RowKind::Principal, &row)?, true).await {
             Ok(()) => Ok(row),
             Err(store::Error::Exists) => {
@@ -293,16 +392,12 @@ impl Principals {
         }
     }
 
-    async fn get<R: for<'de> Deserialize<'de>>(&self, kind: RowKind, key: &[u8]) -> Result<Option<R>, Error> {
+    async fn get<R: Row>(&self, kind: RowKind, key: &[u8]) -> Result<Option<R>, Error> {
         self.store.row(kind, key).await?.map(|bytes| decode(kind, &bytes)).transpose()
     }
 
     /// Every row whose key begins so, with its key.
-    async fn all<R: for<'de> Deserialize<'de>>(
-        &self,
-        kind: RowKind,
-        prefix: &[u8],
-    ) -> Result<Vec<(Vec<u8>, R)>, Error> {
+    async fn all<R: Row>(&self, kind: RowKind, prefix: &[u8]) -> Result<Vec<(Vec<u8>, R)>, Error> {
         let mut found = Vec::new();
         let mut after: Option<Vec<u8>> = None;
         loop {
@@ -328,6 +423,7 @@ pub struct TokenVerifier {
     anonymous: ArcSwapOption<Anonymous>,
     /// Whether there ever was a token. A store that lost its rows must not open the door of a running host.
     closed: AtomicBool,
+    used: Arc<LastUsed>,
 }
 
 #[derive(Clone, Copy)]
@@ -338,7 +434,13 @@ struct Anonymous {
 
 impl TokenVerifier {
     pub fn new(principals: Principals, now: Now) -> Self {
-        Self { principals, now, anonymous: ArcSwapOption::empty(), closed: AtomicBool::new(false) }
+        let used = LastUsed::new(principals.clone());
+        Self { principals, now, anonymous: ArcSwapOption::empty(), closed: AtomicBool::new(false), used }
+    }
+
+    /// The uses of tokens; somebody has to tend them.
+    pub fn used(&self) -> Arc<LastUsed> {
+        Arc::clone(&self.used)
     }
 
     async fn look_up_anonymous(&self) -> Result<Option<Requestor>, Denied> {
@@ -353,9 +455,11 @@ impl TokenVerifier {
 #[async_trait]
 impl Verifier for TokenVerifier {
     async fn verify(&self, token: &str) -> Result<Verified, Denied> {
-        let resolved = self.principals.resolve_token(token, (self.now)()).await.map_err(unavailable)?;
-        let resolved = resolved.ok_or(Denied::Invalid)?;
-        Ok(Verified { requestor: resolved.requestor, scopes: Scopes::All })
+        let now = (self.now)();
+        let resolved = self.principals.resolve_token(token, now).await.map_err(unavailable)?;
+        let Resolved { requestor, name, tenant, scopes, id, .. } = resolved.ok_or(Denied::Invalid)?;
+        self.used.note(id, now);
+        Ok(Verified { requestor, name, tenant, scopes: scopes.map_or(Scopes::All, Scopes::Fixed) })
     }
 
     /// Everyone is the local requestor until the first token is made. Tokens that ended count: otherwise the door would open
@@ -405,12 +509,19 @@ impl TokenRow {
             created_at: self.created_at,
             expires_at: self.expires_at,
             revoked_at: self.revoked_at,
+            name: self.further.as_ref().and_then(|further| further.label.clone()),
+            scopes: self.further.as_ref().and_then(|further| further.scopes.clone()),
+            last_used_at: None,
         }
     }
 }
 
 fn check_name(what: &'static str, name: &str) -> Result<(), Error> {
     crate::config::check_name(name).map_err(|_| Error::Name { what, name: name.to_owned() })
+}
+
+fn checked_scope(scope: &str) -> Result<String, Error> {
+    crate::config::check_scope(scope).map_err(Error::Scope)
 }
 
 fn digest(token: &str) -> [u8; 32] {
@@ -427,14 +538,18 @@ fn random<const N: usize>() -> Result<[u8; N], Error> {
     Ok(bytes)
 }
 
-fn encode<R: Serialize>(kind: RowKind, row: &R) -> Result<Vec<u8>, Error> {
-    postcard::to_extend(row, vec![ROW_VERSION]).map_err(|error| corrupt(kind, &error.to_string()))
+fn encode<R: Row>(kind: RowKind, row: &R) -> Result<Vec<u8>, Error> {
+    postcard::to_extend(row, vec![R::VERSION]).map_err(|error| corrupt(kind, &error.to_string()))
 }
 
-fn decode<R: for<'de> Deserialize<'de>>(kind: RowKind, bytes: &[u8]) -> Result<R, Error> {
+fn decode<R: Row>(kind: RowKind, bytes: &[u8]) -> Result<R, Error> {
+    let read = |row: postcard::Result<R>| row.map_err(|error| corrupt(kind, &error.to_string()));
     match bytes.split_first() {
-        Some((&ROW_VERSION, rest)) => postcard::from_bytes(rest).map_err(|error| corrupt(kind, &error.to_string())),
-        Some((version, _)) => Err(corrupt(kind, &format!("layout {version} is of a newer host"))),
+        Some((version, rest)) if *version == R::VERSION => read(postcard::from_bytes(rest)),
+        Some((version, rest)) => match R::older(*version, rest) {
+            Some(row) => read(row),
+            None => Err(corrupt(kind, &format!("layout {version} is of a newer host"))),
+        },
         None => Err(corrupt(kind, "it is empty")),
     }
 }
@@ -463,7 +578,7 @@ mod unit {
         assert_eq!(resolved.requestor.tenant, principals.tenant("acme").await.unwrap());
         let second = principals.create_token("alice", "acme", None, 3).await.unwrap();
         assert_ne!(second.token, new.token);
-        assert_eq!(principals.resolve_token(&second.token, 4).await.unwrap().unwrap(), resolved);
+        assert_eq!(principals.resolve_token(&second.token, 4).await.unwrap().unwrap().requestor, resolved.requestor);
         for (key, value) in crate::store::RowStore::rows(&*store, RowKind::Token, None, 10).await.unwrap() {
             let secret = new.token.trim_start_matches("bh_").as_bytes();
             assert!(!value.windows(secret.len()).any(|bytes| bytes == secret) && key.len() == 32);
@@ -486,6 +601,53 @@ mod unit {
         assert!(!principals.any_active_token(100).await.unwrap());
         assert!(principals.any_active_token(99).await.unwrap());
         assert!(matches!(principals.revoke_token("0", 1).await, Err(Error::UnknownToken(_))));
+    }
+
+    #[tokio::test]
+    async fn a_token_has_a_name_scopes_and_a_last_use() {
+        let principals = principals();
+        let scopes = ["read".to_owned()];
+        let wish = TokenWish {
+            requestor: "alice",
+            tenant: "acme",
+            expires_at: None,
+            label: Some("laptop"),
+            scopes: Some(&scopes),
+        };
+        let new = principals.create(wish, 1).await.unwrap();
+        let verifier = TokenVerifier::new(principals.clone(), Arc::new(|| 50));
+        let verified = verifier.verify(&new.token).await.unwrap();
+        assert_eq!((verified.name.as_str(), verified.tenant.as_str()), ("alice", "acme"));
+        assert_eq!(verified.scopes, Scopes::Fixed(scopes.to_vec()));
+        assert_eq!(principals.tokens().await.unwrap()[0].last_used_at, None);
+        // Neither of them undoes the other.
+        principals.revoke_token(&new.info.id, 60).await.unwrap();
+        verifier.used().write().await.unwrap();
+        let told = &principals.tokens().await.unwrap()[0];
+        assert_eq!((told.last_used_at, told.revoked_at, told.name.as_deref()), (Some(50), Some(60), Some("laptop")));
+        assert!(matches!(verifier.verify(&new.token).await, Err(Denied::Invalid)));
+        for bad in ["", "a b", "a\"b"] {
+            let scopes = [bad.to_owned()];
+            let wish = TokenWish { scopes: Some(&scopes), ..wish };
+            assert!(matches!(principals.create(wish, 1).await, Err(Error::Scope(_))), "{bad:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn tokens_of_the_first_layout_are_still_good() {
+        let store = Arc::new(MemoryStore::new());
+        let principals = Principals::new(store.clone());
+        let new = principals.create_token("alice", "acme", None, 1).await.unwrap();
+        let key = digest(&new.token);
+        let row: TokenRow = principals.get(RowKind::Token, &key).await.unwrap().unwrap();
+        // The first layout is the present one without its last field.
+        let fields = (row.id, row.requestor_name, row.tenant_name, row.principal, 1_u64, None::<u64>, None::<u64>);
+        let bytes = postcard::to_extend(&fields, vec![1]).unwrap();
+        crate::store::RowStore::put_row(&*store, RowKind::Token, &key, bytes, false).await.unwrap();
+        let resolved = principals.resolve_token(&new.token, 2).await.unwrap().unwrap();
+        assert_eq!((resolved.name.as_str(), resolved.scopes), ("alice", None));
+        principals.revoke_token(&new.info.id, 5).await.unwrap();
+        assert_eq!(principals.resolve_token(&new.token, 6).await.unwrap(), None);
     }
 
     #[tokio::test]

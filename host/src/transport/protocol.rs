@@ -51,8 +51,8 @@ impl mcp::Mcp for Protocol {
 
     async fn receive(&self, peer: mcp::Peer<Session>, message: Bytes) -> mcp::Received<Session> {
         let session = peer.session.as_ref().map(|session| Arc::clone(&session.session));
-        let mcp::Peer { requestor, declared, connection, .. } = peer;
-        let peer = protocol::Peer { requestor, session, declared, connection };
+        let mcp::Peer { requestor, rights, declared, connection, .. } = peer;
+        let peer = protocol::Peer { requestor, rights, session, declared, connection };
         match Self::receive(self, peer, message).await {
             protocol::Received::Exchange(exchange) => mcp::Received::Exchange(exchange),
             protocol::Received::Opened { session, reply } => {

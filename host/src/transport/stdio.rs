@@ -16,6 +16,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use crate::domain::requestor::Requestor;
+use crate::domain::rights::Rights;
 use crate::protocol::{self, Exchange};
 
 use super::mcp::{Mcp, Peer, Received, Session as _};
@@ -129,6 +130,7 @@ impl<M: Mcp> Connection<M> {
         }
         let peer = Peer {
             requestor: self.requestor,
+            rights: Rights::default(),
             session: self.session.clone(),
             declared: None,
             connection: Some(self.in_flight.clone()),

@@ -21,7 +21,7 @@ async fn a_good_token_of_each_algorithm_is_good() {
     }
     assert!(seen.iter().all(|requestor| *requestor == seen[0]), "one subject is one requestor");
     let scopes = bench.verify(&keys[0].token(&bench.claims())).await.expect("a good token").scopes;
-    assert_eq!(format!("{scopes:?}"), r#"Only(["read", "write"])"#);
+    assert_eq!(format!("{scopes:?}"), r#"Granted(["read", "write"])"#);
 }
 
 #[tokio::test]

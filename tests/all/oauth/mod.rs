@@ -3,6 +3,7 @@
 mod attacks;
 mod keys;
 mod opaque;
+mod scopes;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -225,17 +226,27 @@ async fn whatever_is_wrong_with_a_token_the_answer_is_the_same() {
     ];
     let http = reqwest::Client::builder().no_proxy().build().expect("a client");
     for version in ["2025-11-25", "2026-07-28"] {
-        let send = async |token: &str| {
+        let send_as = async |method: &str, token: &str| {
             let request = http.post(&host.url).bearer_auth(token).header("mcp-protocol-version", version);
-            let response = request.body(r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#).send().await.expect("an answer");
+            let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": {}}).to_string();
+            let response = request.body(body).send().await.expect("an answer");
             let headers = response.headers().iter().filter(|(name, _)| *name != "date");
             let headers: Vec<_> = headers.map(|(name, value)| format!("{name}: {value:?}")).collect();
             (response.status().as_u16(), headers, response.text().await.expect("a text"))
         };
+        let send = async |token: &str| send_as("ping", token).await;
         let first = send("another-opaque-token").await;
         assert_eq!(first.0, 401);
         for (why, token) in &wrong {
             assert_eq!(send(token).await, first, "{why}");
+        }
+        // Nobody has read what it is about by then.
+        let legacy = bulkhead::protocol::METHODS.iter().map(|(name, _)| *name);
+        let methods = legacy.chain(bulkhead::protocol::MODERN_METHODS.iter().map(|(name, _)| *name));
+        for method in methods {
+            for (why, token) in wrong.iter().filter(|(why, _)| matches!(*why, "expired" | "another audience")) {
+                assert_eq!(send_as(method, token).await, first, "{method} with a token that is {why}");
+            }
         }
         // These are let in, and then refused for what they sent.
         assert_ne!(send(&own).await.0, 401);

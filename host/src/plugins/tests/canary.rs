@@ -68,7 +68,7 @@ async fn a_canary_is_begun_widened_taken_back_and_promoted_over_a_store_that_fai
     assert_eq!(seen(&again, &BOB).0, Digest(two), "the store says so");
     again.plugins.take_back(&version, "it broke".into()).await.unwrap();
     assert_eq!((seen(&again, &ALICE).0, seen(&again, &BOB).0), (Digest(one), Digest(one)));
-    assert!(again.plugins.take_back(&version, "again".into()).await.is_err(), "once");
+    again.plugins.take_back(&version, "again".into()).await.unwrap();
     let again = start(&store, &clock).await;
     let line = again.plugins.list().await.unwrap().remove(0);
     assert_eq!(line.taken_back.map(|gone| gone.taken_back.why).as_deref(), Some("it broke"));

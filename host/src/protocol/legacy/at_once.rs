@@ -12,6 +12,7 @@ use serde_json::value::RawValue;
 use super::augmented::{Augmented, origin};
 use super::{Method, Request, dispatch};
 use crate::domain::Json;
+use crate::domain::rights::Rights;
 use crate::domain::task::Task;
 use crate::protocol::error::RpcError;
 use crate::protocol::exchange::talk;
@@ -24,12 +25,12 @@ use crate::tasks::{self, Job};
 /// Starts the exchange.
 pub(super) fn answer(method: Method, name: &str, request: Request<'_>, wish: Wish) -> Result<Exchange, RpcError> {
     let asked = asked(name, request.params)?;
-    let params = request.params.map(ToOwned::to_owned);
+    let (params, rights) = (request.params.map(ToOwned::to_owned), request.rights.clone());
     let (shared, session, id) = (Arc::clone(request.shared), Arc::clone(request.session), request.id);
     let catalog = request.catalog;
     Ok(talk(|outlet| async move {
         let augmented = Augmented { shared, session, outlet, id, wish };
-        match augmented.answer(method, asked, catalog, params).await {
+        match augmented.answer(method, asked, catalog, params, rights).await {
             Ok(response) => response,
             Err(error) => Some(error_response(Some(&augmented.id), &error)),
         }
@@ -61,12 +62,15 @@ impl Augmented {
         asked: Json,
         catalog: Arc<Catalog>,
         params: Option<Box<RawValue>>,
+        rights: Rights,
     ) -> Result<Option<String>, RpcError> {
         let found = self.found(&asked).await?;
         if let Some(task) = found.filter(|_| !acts_on_its_session(method)) {
             return Ok(Some(self.announced(&task).response(&self.id, &task).await));
         }
-        let Some(response) = self.dispatched(method, catalog, params.as_deref()).await? else { return Ok(None) };
+        let Some(response) = self.dispatched(method, catalog, rights, params.as_deref()).await? else {
+            return Ok(None);
+        };
         #[derive(Deserialize)]
         struct Response {
             result: Option<Box<RawValue>>,
@@ -98,10 +102,11 @@ impl Augmented {
         &self,
         method: Method,
         catalog: Arc<Catalog>,
+        rights: Rights,
         params: Option<&RawValue>,
     ) -> Result<Option<String>, RpcError> {
         let (shared, session) = (&self.shared, &self.session);
-        let mut exchange = dispatch(method, Request { shared, session, catalog, id: self.id.clone(), params })?;
+        let mut exchange = dispatch(method, Request { shared, session, catalog, id: self.id.clone(), params, rights })?;
         while let Some(frame) = exchange.next().await {
             if frame.last {
                 return Ok(Some(frame.message));

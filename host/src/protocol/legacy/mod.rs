@@ -25,7 +25,8 @@ use super::jsonrpc::{self, PeerError, RequestId, error_response};
 use super::sep1686::Wish;
 use super::session::{Reply, Session, Settled, TaskQuestion};
 use super::wire::level;
-use super::{Exchange, Peer, Received, Rejection, Shared, questions};
+use super::{Exchange, Frame, Peer, Received, Rejection, Shared, questions, rights};
+use crate::domain::rights::{Need, Rights};
 use crate::runtime::Catalog;
 
 pub(super) use carriers::Carriers;
@@ -136,6 +137,7 @@ struct Request<'a> {
     catalog: Arc<Catalog>,
     id: RequestId,
     params: Option<&'a RawValue>,
+    rights: Rights,
 }
 
 #[derive(Serialize)]
@@ -149,7 +151,7 @@ pub(super) fn request(
     name: &str,
     params: Option<&RawValue>,
 ) -> Received {
-    let answer = |id: &RequestId, error: &RpcError| Received::Exchange(answered(error_response(Some(id), error)));
+    let answer = |id: &RequestId, error: &RpcError| Received::Exchange(answered(refused(id, error)));
     let method = Method::named(name);
     if method == Some(Method::Initialize) {
         return initialize::initialize(shared, peer, &id, params).unwrap_or_else(|error| answer(&id, &error));
@@ -160,21 +162,32 @@ pub(super) fn request(
             _ => session_required(Some(&id)),
         };
     };
+    let unknown = || RpcError::method_not_found(format!("Method not found: {}", readable(name)));
     let catalog = shared.tasks.catalog(session.requestor());
     let method = method
         .filter(|method| method.exists_for(&session.settled))
         .filter(|method| offers::is_offered(*method, &catalog));
     let Some(method) = method else {
-        return answer(&id, &RpcError::method_not_found(format!("Method not found: {}", readable(name))));
+        return answer(&id, &unknown());
     };
-    let request = Request { shared, session, catalog, id: id.clone(), params };
+    if matches!(method, Method::TasksSteer | Method::TasksPause | Method::TasksResume)
+        && let Err(error) = rights::check(&peer.rights, &[Need::Steer], unknown)
+    {
+        return answer(&id, &error);
+    }
+    let request = Request { shared, session, catalog, id: id.clone(), params, rights: peer.rights.clone() };
     let wish = match method {
         Method::ToolsCall => Ok(None),
         _ if method.takes_a_wish() => Wish::of(params),
         _ => Ok(None),
     };
     let exchange = wish.and_then(|wish| match wish {
-        Some(wish) => augmented::request(method, name, request, wish),
+        Some(wish) => {
+            let needs = [Need::Tasks];
+            let absent = || RpcError::invalid_params("this request cannot be a task");
+            rights::check(&request.rights, &needs, absent)?;
+            augmented::request(method, name, request, wish)
+        }
         None => dispatch(method, request),
     });
     exchange.map_or_else(|error| answer(&id, &error), Received::Exchange)
@@ -287,6 +300,12 @@ fn set_level(request: &Request<'_>) -> Result<Exchange, RpcError> {
     })?;
     request.session.set_log_level(level);
     Ok(answered(jsonrpc::response(&request.id, &Empty {})))
+}
+
+/// A refusal as a response. Only what a client has to do something about outside of MCP has a status of its own.
+fn refused(id: &RequestId, error: &RpcError) -> Frame {
+    let rejection = error.rejection.clone().filter(|rejection| matches!(rejection, Rejection::Forbidden(_)));
+    Frame { rejection, ..Frame::from(error_response(Some(id), error)) }
 }
 
 /// The session, if it is this requestor's.

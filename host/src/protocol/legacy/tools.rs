@@ -8,6 +8,7 @@ use serde_json::value::RawValue;
 use super::{Request, augmented, call, readable, tasks};
 use crate::domain::Json;
 use crate::domain::call::ClientFeature;
+use crate::domain::rights::Need;
 use crate::domain::task::{Design, Era, Origin};
 use crate::domain::tool::{TaskSupport, Tool};
 use crate::protocol::arguments::{self, INLINE_BYTES_MAX, Misfit};
@@ -18,7 +19,7 @@ use crate::protocol::jsonrpc::{self, RequestId};
 use crate::protocol::sep1686::{self, Wish};
 use crate::protocol::session::Session;
 use crate::protocol::wire::ToolView;
-use crate::protocol::{Exchange, idempotency};
+use crate::protocol::{Exchange, idempotency, rights};
 use crate::runtime::ListKind;
 use crate::tasks::{CallRequest, Client, RequestedTtl};
 
@@ -48,6 +49,7 @@ pub(super) fn list(request: &Request<'_>) -> Result<Exchange, RpcError> {
         .tools()
         .iter()
         .map(|entry| &entry.tool)
+        .filter(|tool| request.rights.has(Need::Tool(&tool.name)))
         .filter(|tool| after.as_ref().is_none_or(|after| tool.name.as_bytes() > after.as_slice()))
         .filter(|tool| modern_fields || tool.task_support != TaskSupport::Required);
     let tools: Vec<_> = left.by_ref().take(PAGE).map(|tool| ToolView { tool, modern_fields }).collect();
@@ -185,11 +187,25 @@ impl Manner {
 pub(super) fn call(request: Request<'_>) -> Result<Exchange, RpcError> {
     let params: CallParams<'_> = jsonrpc::params(request.params)?;
     let session = request.session;
-    let tool = request.catalog.get(&params.name).ok_or_else(|| {
+    let unknown = || {
         request.shared.tasks.note_unknown_tool(session.requestor(), &params.name);
         RpcError::invalid_params(format!("Unknown tool: {}", readable(&params.name)))
-    })?;
+    };
+    let (call, both) = ([Need::Tool(&params.name)], [Need::Tool(&params.name), Need::Tasks]);
+    let wants_task = params.task.is_some() || params.meta.task.is_some();
+    if !request.rights.has(Need::Tool(&params.name)) {
+        // All that it takes is said at once.
+        let needs: &[Need<'_>] = if wants_task { &both } else { &call };
+        rights::check(&request.rights, needs, unknown)?;
+    }
+    let tool = request.catalog.get(&params.name).ok_or_else(unknown)?;
     let manner = Manner::read(&params, session, &tool.tool)?;
+    if !matches!(manner, Manner::Plain) {
+        let name = &tool.tool.name;
+        rights::check(&request.rights, &[Need::Tool(name), Need::Tasks], || {
+            RpcError::method_not_found(format!("{name} cannot be called as a task"))
+        })?;
+    }
     let idempotency_key = manner.checked_key(params.meta.idempotency_key)?;
     let arguments = arguments::object(tool, params.arguments)?;
     let unchecked = arguments.len() > INLINE_BYTES_MAX;

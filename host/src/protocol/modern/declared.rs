@@ -6,10 +6,9 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
-use serde_json::value::RawValue;
 
 use super::Method;
-use super::meta::Names;
+use super::members::Members;
 use crate::domain::Json;
 use crate::protocol::Declared;
 use crate::protocol::error::RpcError;
@@ -23,13 +22,13 @@ pub(super) fn check(
     version: &str,
     name: &str,
     method: Option<Method>,
-    params: Option<&RawValue>,
+    members: &Members<'_>,
 ) -> Result<(), RpcError> {
     equal("MCP-Protocol-Version", declared.protocol_version.as_deref(), version)?;
     equal("Mcp-Method", declared.method.as_deref(), name)?;
     let named = match method {
-        Some(Method::ToolsCall | Method::PromptsGet) => Names::read(params).name(),
-        Some(Method::ResourcesRead) => Names::read(params).uri(),
+        Some(Method::ToolsCall | Method::PromptsGet) => members.name().text(),
+        Some(Method::ResourcesRead) => members.uri().text(),
         Some(
             Method::TasksGet
             | Method::TasksUpdate
@@ -37,7 +36,7 @@ pub(super) fn check(
             | Method::TasksSteer
             | Method::TasksPause
             | Method::TasksResume,
-        ) => Names::read(params).task_id(),
+        ) => members.task_id().text(),
         Some(
             Method::Discover
             | Method::ToolsList

@@ -107,7 +107,7 @@ pub(super) fn listen(request: Request<'_>) -> Result<Exchange, RpcError> {
     let offers_resources = request.catalog.has_resources();
     let subscriptions = filter.resource_subscriptions.filter(|_| offers_resources);
     let updates = subscriptions.as_ref().map(|_| shared.tasks.resource_updates());
-    let wanted = Wanted { tasks: filter.task_ids, resources: subscriptions };
+    let wanted = Wanted { tasks: filter.task_ids, resources: subscriptions, catalog: request.catalog };
     let closing =
         Closing { host: shared.modern.closing.subscribe(), connection: request.connection.map(|one| one.closing()) };
     Ok(talk(|outlet| async move {
@@ -214,6 +214,8 @@ impl Lists {
 struct Wanted {
     tasks: Option<Vec<String>>,
     resources: Option<Vec<String>>,
+    /// As it was when the stream began.
+    catalog: Arc<Catalog>,
 }
 
 /// Where the stream's messages come from.
@@ -251,7 +253,7 @@ impl Listener {
                 Err(error) => return super::refused(&self.id, &RpcError::from(&error)),
             }
         }
-        let followed = match self.follow(wanted.resources.unwrap_or_default()).await {
+        let followed = match self.follow(wanted.catalog, wanted.resources.unwrap_or_default()).await {
             Ok(followed) => followed,
             Err(error) => return super::refused(&self.id, &error),
         };
@@ -323,12 +325,8 @@ impl Listener {
     }
 
     /// The resources that are there, each with the name of the plugin that has it. The others are left out, as unknown tasks are.
-    async fn follow(&self, uris: Vec<String>) -> Result<Vec<(String, String)>, RpcError> {
-        let asker = Asker {
-            shared: Arc::clone(&self.shared),
-            requestor: self.requestor,
-            catalog: self.shared.tasks.catalog(&self.requestor),
-        };
+    async fn follow(&self, catalog: Arc<Catalog>, uris: Vec<String>) -> Result<Vec<(String, String)>, RpcError> {
+        let asker = Asker { shared: Arc::clone(&self.shared), requestor: self.requestor, catalog };
         let mut followed: Vec<(String, String)> = Vec::new();
         for uri in uris.into_iter().take(RESOURCES_MAX) {
             if followed.iter().any(|(other, _)| *other == uri) {

@@ -4,13 +4,14 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::VERSION;
+use super::members::Members;
 use crate::domain::Json;
 use crate::domain::call::{ClientFeature, ClientFeatures, LogLevel};
 use crate::domain::task::TaskId;
 use crate::protocol::capabilities::{Capabilities, Interaction, features};
 use crate::protocol::error::RpcError;
 use crate::protocol::idempotency;
-use crate::protocol::jsonrpc::{self, RequestId};
+use crate::protocol::jsonrpc::RequestId;
 use crate::protocol::session::Version;
 use crate::protocol::wire::level;
 
@@ -18,13 +19,7 @@ const PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 const CLIENT_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
 
 #[derive(Deserialize)]
-struct Params<'a> {
-    #[serde(borrow, rename = "_meta")]
-    meta: Option<Raw<'a>>,
-}
-
-#[derive(Deserialize)]
-struct Raw<'a> {
+pub(super) struct Raw<'a> {
     #[serde(borrow, rename = "io.modelcontextprotocol/protocolVersion")]
     version: Option<&'a RawValue>,
     #[serde(borrow, rename = "io.modelcontextprotocol/clientCapabilities")]
@@ -69,19 +64,19 @@ pub(super) struct Meta<'a> {
     capabilities: Capabilities,
     extensions: Extensions,
     raw: Raw<'a>,
+    /// What stands beside it.
+    pub(super) members: Members<'a>,
 }
 
-/// Reads `_meta`.
+/// Reads `_meta`, and finds what stands beside it.
 pub(super) fn read(params: Option<&RawValue>) -> Result<Meta<'_>, RpcError> {
     let missing = || {
         RpcError::meta_required(format!(
             "params._meta must have {PROTOCOL_VERSION} (text) and {CLIENT_CAPABILITIES} (object)"
         ))
     };
-    let text = params.ok_or_else(missing)?.get();
-    let Some(raw) = serde_json::from_str::<Params<'_>>(text).map_err(|_| missing())?.meta else {
-        return Err(missing());
-    };
+    let mut members = params.and_then(Members::read).ok_or_else(missing)?;
+    let raw = members.meta.take().ok_or_else(missing)?;
     let version = raw.version.and_then(|version| serde_json::from_str::<String>(version.get()).ok());
     let version = version.ok_or_else(missing)?;
     let declared = raw.capabilities.map(RawValue::get).filter(|text| text.starts_with('{')).ok_or_else(missing)?;
@@ -90,7 +85,7 @@ pub(super) fn read(params: Option<&RawValue>) -> Result<Meta<'_>, RpcError> {
     };
     let capabilities = serde_json::from_str(declared).map_err(malformed)?;
     let extensions = serde_json::from_str::<Extended>(declared).map_err(malformed)?.extensions;
-    Ok(Meta { version, capabilities, extensions, raw })
+    Ok(Meta { version, capabilities, extensions, raw, members })
 }
 
 #[derive(Default, Deserialize)]
@@ -177,34 +172,4 @@ fn related(raw: &RawValue) -> Result<Vec<TaskId>, RpcError> {
     let ids: Vec<String> = serde_json::from_str(raw.get())
         .map_err(|_| RpcError::invalid_params("io.modelcontextprotocol/relatedTaskIds must be a list of task ids"))?;
     Ok(ids.iter().filter_map(|id| TaskId::parse(id)).collect())
-}
-
-/// What a request names: a tool, a prompt, a task or a resource.
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct Names<'a> {
-    #[serde(borrow)]
-    name: Option<&'a RawValue>,
-    #[serde(borrow)]
-    task_id: Option<&'a RawValue>,
-    #[serde(borrow)]
-    uri: Option<&'a RawValue>,
-}
-
-impl<'a> Names<'a> {
-    pub(super) fn read(params: Option<&'a RawValue>) -> Self {
-        jsonrpc::params(params).unwrap_or_default()
-    }
-
-    pub(super) fn name(&self) -> Option<String> {
-        serde_json::from_str(self.name?.get()).ok()
-    }
-
-    pub(super) fn uri(&self) -> Option<String> {
-        serde_json::from_str(self.uri?.get()).ok()
-    }
-
-    pub(super) fn task_id(&self) -> Option<String> {
-        serde_json::from_str(self.task_id?.get()).ok()
-    }
 }

@@ -10,6 +10,7 @@ mod declared;
 mod discover;
 mod guest;
 mod listen;
+mod members;
 mod meta;
 mod offers;
 mod result;
@@ -34,8 +35,11 @@ use super::exchange::answered;
 use super::jsonrpc::{Message, RequestId, error_response, response};
 use super::{Declared, Exchange, Frame, Peer, ProtocolOptions, Received, Rejection, Shared, VERSIONS};
 use crate::domain::requestor::Requestor;
+use crate::domain::rights::{Need, Rights};
+use crate::protocol::rights;
 use crate::runtime::Catalog;
 use connection::InFlight;
+use members::Members;
 use meta::Client;
 use rounds::Rounds;
 
@@ -155,6 +159,7 @@ impl State {
 struct Request<'a> {
     shared: &'a Arc<Shared>,
     requestor: Requestor,
+    rights: Rights,
     /// What is offered to the requestor, for the whole of the request.
     catalog: Arc<Catalog>,
     id: RequestId,
@@ -162,6 +167,8 @@ struct Request<'a> {
     declared: Option<&'a Declared>,
     connection: Option<&'a Arc<Connection>>,
     params: Option<&'a RawValue>,
+    /// Those of the params that are looked at more than once.
+    members: Members<'a>,
 }
 
 /// Takes a message.
@@ -190,7 +197,7 @@ fn request(
     let meta = meta::read(params)?;
     let method = Method::named(name);
     if let Some(declared) = &peer.declared {
-        declared::check(declared, &meta.version, name, method, params)?;
+        declared::check(declared, &meta.version, name, method, &meta.members)?;
     }
     if meta.version != VERSION {
         return Err(RpcError::unsupported_version(&VERSIONS, &meta.version));
@@ -205,7 +212,11 @@ fn request(
         None => None,
     };
     let (declared, connection) = (peer.declared.as_ref(), peer.connection.as_ref());
-    let request = Request { shared, requestor: peer.requestor, catalog, id, client, declared, connection, params };
+    if matches!(method, Method::TasksSteer | Method::TasksPause | Method::TasksResume) {
+        rights::check(&peer.rights, &[Need::Steer], || RpcError::unknown_method(name))?;
+    }
+    let (requestor, rights, members) = (peer.requestor, peer.rights.clone(), meta.members);
+    let request = Request { shared, requestor, rights, catalog, id, client, declared, connection, params, members };
     let exchange = match method {
         Method::Discover => Ok(discover::discover(&request)),
         Method::ToolsList => tools::list(&request),
@@ -237,7 +248,7 @@ fn until_cancelled(exchange: Exchange, in_flight: InFlight) -> Exchange {
 
 /// A refusal as a response.
 fn refused(id: &RequestId, error: &RpcError) -> Frame {
-    Frame { message: error_response(Some(id), error), last: true, rejection: error.rejection }
+    Frame { message: error_response(Some(id), error), last: true, rejection: error.rejection.clone() }
 }
 
 /// A response, whatever it is.

@@ -148,7 +148,7 @@ fn client(request: &Request<'_>) -> tasks::Client {
 }
 
 fn converse(request: Request<'_>, visits: Visits) -> Result<Exchange, RpcError> {
-    let Rounds { fresh, state } = Rounds::read(request.params)?;
+    let Rounds { fresh, state } = Rounds::read(&request.members)?;
     let shared = Arc::clone(request.shared);
     let conversation = Conversation::new(shared, request.requestor, Work::Visits(visits), request.client, fresh);
     let id = request.id;

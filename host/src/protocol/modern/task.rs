@@ -76,6 +76,11 @@ pub(super) struct Detailed {
 }
 
 impl Detailed {
+    /// A task with the output that it ended with.
+    pub(super) fn new(task: Task, output: Option<ToolOutput>, face: Face) -> Self {
+        Self { task, output, face }
+    }
+
     /// Reads the output of a task that has one.
     pub(super) async fn read(
         shared: &Shared,

@@ -16,20 +16,13 @@ use crate::protocol::error::RpcError;
 use crate::protocol::exchange::single;
 use crate::protocol::jsonrpc;
 use crate::protocol::questions::read_answer;
-use crate::protocol::sep1686::find_call as find;
+use crate::protocol::sep1686::{find_call as find, find_with_output};
 use crate::protocol::{Exchange, Shared};
 use crate::tasks;
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Named {
-    task_id: String,
-}
-
 /// The id on the wire.
 fn named(request: &Request<'_>) -> Result<String, RpcError> {
-    let named: Named = jsonrpc::params(request.params)?;
-    Ok(named.task_id)
+    request.members.task_id().required("taskId")
 }
 
 /// An exchange whose response is a task as it stands after `change`.
@@ -68,7 +61,13 @@ where
 /// `tasks/get`.
 pub(super) fn get(request: Request<'_>) -> Result<Exchange, RpcError> {
     let task = named(&request)?;
-    Ok(showing(request, move |shared, requestor| async move { find(&shared.tasks, &requestor, &task).await }))
+    let face = Face::of(&request);
+    let (shared, requestor, id) = (Arc::clone(request.shared), request.requestor, request.id);
+    Ok(single(async move {
+        let found = find_with_output(&shared.tasks, &requestor, &task).await.map_err(|error| RpcError::from(&error));
+        let detailed = found.map(|(task, output)| Detailed::new(task, output, face));
+        respond(&id, detailed.map(|detailed| Complete::new(&shared.modern, detailed)))
+    }))
 }
 
 /// `tasks/cancel`. A task that is over stays as it is.

@@ -1,9 +1,10 @@
-//! `tools/list`: the same for everybody who gets the same versions, in the order of names.
+//! `tools/list`: what the requestor may call of the versions that it gets, in the order of names.
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use super::Request;
 use super::result::{Complete, Entries};
+use crate::domain::rights::Need;
 use crate::domain::tool::Tool;
 use crate::protocol::Exchange;
 use crate::protocol::cursor::{self, PAGE, Paged, bad_cursor};
@@ -69,12 +70,13 @@ pub(super) fn list(request: &Request<'_>) -> Result<Exchange, RpcError> {
         .tools()
         .iter()
         .map(|entry| &entry.tool)
+        .filter(|tool| request.rights.has(Need::Tool(&tool.name)))
         .filter(|tool| after.as_ref().is_none_or(|after| tool.name.as_bytes() > after.as_slice()));
     let tools: Vec<_> = left.by_ref().take(PAGE).map(ToolView).collect();
     let next_cursor = match (left.next(), tools.last()) {
         (Some(_), Some(last)) => cursor::seal(key, METHOD, requestor, last.0.name.as_bytes()),
         _ => None,
     };
-    let scope = scope(&request.catalog);
+    let scope = if request.rights.are_limited() { "private" } else { scope(&request.catalog) };
     Ok(answered(response(&request.id, &Complete::new(&request.shared.modern, Page { tools, next_cursor, scope }))))
 }

@@ -14,7 +14,7 @@ use serde::Deserialize;
 
 use super::manifest::Descriptor;
 use super::oci_digest;
-use crate::sources::{Digest, PublicKey};
+use crate::sources::{Digest, OciReference, PublicKey};
 
 pub(super) const SIMPLE_SIGNING: &str = "application/vnd.dev.cosign.simplesigning.v1+json";
 pub(super) const SIGNATURE_ANNOTATION: &str = "dev.cosignproject.cosign/signature";
@@ -27,15 +27,26 @@ const TYPE: &str = "cosign container image signature";
 /// What a predicate of a plain signature is called, as against an attestation, which says something else about an artifact.
 const SIGN_PREDICATE: &str = "https://sigstore.dev/cosign/sign/v1";
 
-/// Whether a signed text is a signature of this manifest; the signature itself is checked by whoever has the key.
+/// Whether a signed text is a signature of this manifest, and of the manifest in this repository if one is given. The signature
+/// itself is checked by whoever has the key.
 ///
 /// # Errors
 /// What was expected and what was found, in words.
-pub(crate) fn names(payload: &[u8], manifest: Digest) -> Result<(), String> {
-    let digests = match dsse_body(payload) {
-        Some(statement) => subjects(statement)?,
-        None => vec![image(payload)?],
+pub(crate) fn names(payload: &[u8], manifest: Digest, repository: Option<&OciReference>) -> Result<(), String> {
+    let (digests, named) = match dsse_body(payload) {
+        Some(statement) => (subjects(statement)?, None),
+        None => image(payload).map(|(digest, named)| (vec![digest], Some(named)))?,
     };
+    if let Some(expected) = repository.map(|at| format!("{}/{}", at.registry, at.repository)) {
+        let named = named.ok_or("a bundle, which names no repository, though same_repository = true wants one")?;
+        // Docker Hub is called by two names, and some signers add the tag.
+        let plain = named.strip_prefix("index.").filter(|rest| rest.starts_with("docker.io/")).unwrap_or(&named);
+        let rest = plain.strip_prefix(&expected);
+        if !rest.is_some_and(|rest| rest.is_empty() || rest.starts_with([':', '@'])) {
+            let found: String = named.chars().filter(|c| !c.is_control()).take(200).collect();
+            return Err(format!("a signature for another repository: expected {expected}, found {found}"));
+        }
+    }
     if digests.iter().any(|digest| oci_digest(digest) == Some(manifest)) {
         return Ok(());
     }
@@ -43,17 +54,24 @@ pub(crate) fn names(payload: &[u8], manifest: Digest) -> Result<(), String> {
     Err(format!("a signature of another manifest: expected sha256:{manifest}, found {}", found.join(", ")))
 }
 
-/// Of a simple-signing text.
-fn image(payload: &[u8]) -> Result<String, String> {
+/// Of a simple-signing text: the manifest and the repository that it names.
+fn image(payload: &[u8]) -> Result<(String, String), String> {
     #[derive(Deserialize)]
     struct Payload {
         critical: Critical,
     }
     #[derive(Deserialize)]
     struct Critical {
+        #[serde(default)]
+        identity: Identity,
         image: Image,
         #[serde(rename = "type")]
         kind: String,
+    }
+    #[derive(Default, Deserialize)]
+    struct Identity {
+        #[serde(rename = "docker-reference", default)]
+        reference: String,
     }
     #[derive(Deserialize)]
     struct Image {
@@ -65,7 +83,7 @@ fn image(payload: &[u8]) -> Result<String, String> {
     if payload.critical.kind != TYPE {
         return Err(format!("a signed text of another type than {TYPE:?}"));
     }
-    Ok(payload.critical.image.digest)
+    Ok((payload.critical.image.digest, payload.critical.identity.reference))
 }
 
 /// Of an in-toto statement.
@@ -250,8 +268,8 @@ pub(super) mod tests {
         assert!(key.public().has_signed(&text, &signature));
         assert!(!other.public().has_signed(&text, &signature));
         assert!(!key.public().has_signed(&text, &signature[1..]));
-        assert_eq!(names(&text, manifest), Ok(()));
-        let refused = names(&text, digest_of(b"another")).unwrap_err();
+        assert_eq!(names(&text, manifest, None), Ok(()));
+        let refused = names(&text, digest_of(b"another"), None).unwrap_err();
         for part in [format!("sha256:{manifest}"), format!("sha256:{}", digest_of(b"another"))] {
             assert!(refused.contains(&part), "{refused}");
         }
@@ -262,7 +280,25 @@ pub(super) mod tests {
         let manifest = digest_of(b"manifest");
         let text = String::from_utf8(payload("ghcr.io/acme/csv", manifest)).unwrap();
         for other in ["", "{}", "null", &text.replace(TYPE, "atomic container signature"), &text[..text.len() - 2]] {
-            assert!(names(other.as_bytes(), manifest).is_err(), "{other}");
+            assert!(names(other.as_bytes(), manifest, None).is_err(), "{other}");
+        }
+    }
+
+    #[test]
+    fn a_signature_may_have_to_name_its_repository() {
+        let manifest = digest_of(b"manifest");
+        let at = |text: &str| text.parse::<OciReference>().unwrap();
+        for (named, found_in, fits) in [
+            ("ghcr.io/acme/csv", "ghcr.io/acme/csv:1", true),
+            ("ghcr.io/acme/csv:1", "ghcr.io/acme/csv:2", true),
+            ("index.docker.io/acme/csv", "docker.io/acme/csv:1", true),
+            ("ghcr.io/acme/csv", "ghcr.io/acme/csv2:1", false),
+            ("ghcr.io/acme/csv2", "ghcr.io/acme/csv:1", false),
+            ("ghcr.io/acme/csv", "mirror.example/acme/csv:1", false),
+            ("", "ghcr.io/acme/csv:1", false),
+        ] {
+            let found = names(&payload(named, manifest), manifest, Some(&at(found_in)));
+            assert_eq!(found.is_ok(), fits, "{named} {found_in}: {found:?}");
         }
     }
 
@@ -289,10 +325,13 @@ pub(super) mod tests {
         let read = read_bundle(&bundle(SIGN_PREDICATE, IN_TOTO)).unwrap();
         let [SignedText { text, signature }] = read.as_slice() else { panic!("{read:?}") };
         assert!(key.public().has_signed(text, signature));
-        assert_eq!(names(text, manifest), Ok(()));
-        assert!(names(text, digest_of(b"another")).is_err());
+        assert_eq!(names(text, manifest, None), Ok(()));
+        assert!(
+            names(text, manifest, Some(&"ghcr.io/acme/csv:1".parse().unwrap())).unwrap_err().contains("no repository")
+        );
+        assert!(names(text, digest_of(b"another"), None).is_err());
         let read = read_bundle(&bundle("https://slsa.dev/provenance/v1", IN_TOTO)).unwrap();
-        assert!(names(&read[0].text, manifest).unwrap_err().contains("attestation"));
+        assert!(names(&read[0].text, manifest, None).unwrap_err().contains("attestation"));
         assert!(read_bundle(&bundle(SIGN_PREDICATE, "text/plain")).is_err());
         assert!(read_bundle(b"{}").is_err());
     }

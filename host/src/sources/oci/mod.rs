@@ -134,8 +134,11 @@ async fn sign(
     layer.annotations.insert(cosign::SIGNATURE_ANNOTATION.to_owned(), cosign::encode(&signature));
     let tag = signature_tag(digest);
     let there = registry.manifest(&tag).await?;
-    let mut layers =
-        there.and_then(|found| Manifest::parse(&found.bytes).ok()).map_or_else(Vec::new, |there| there.layers);
+    let unreadable = |problem| registry.failed(format!("the signatures that are there: {problem}"));
+    let mut layers = match there {
+        Some(there) => Manifest::parse(&there.bytes).map_err(unreadable)?.layers,
+        None => Vec::new(),
+    };
     layers.push(layer);
     registry.push_blob(Bytes::from(text), &Progress::default()).await?;
     let config = cosign::config(&layers);

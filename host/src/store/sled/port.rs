@@ -69,6 +69,27 @@ impl TaskStore for SledStore {
         bytes.map(|bytes| record::decode_output(&bytes)).transpose()
     }
 
+    async fn with_output(
+        &self,
+        requestor: &Requestor,
+        id: TaskId,
+    ) -> Result<Option<(Task, Option<TaskOutput>)>, Error> {
+        match self.shared.view.head(&TaskKey::new(requestor, id))? {
+            None => Ok(None),
+            // Nearly every task: all of it is in its own row.
+            Some(Head { record: Place::Inline(record), output: None, .. }) => {
+                Ok(Some((record::decode_task(&record)?, None)))
+            }
+            Some(Head { record: Place::Inline(record), output: Some(Place::Inline(output)), .. }) => {
+                Ok(Some((record::decode_task(&record)?, Some(record::decode_output(&output)?))))
+            }
+            Some(_) => {
+                let Some(task) = self.get(requestor, id).await? else { return Ok(None) };
+                Ok(Some((task, self.output(requestor, id).await?)))
+            }
+        }
+    }
+
     async fn by_alias(&self, requestor: &Requestor, alias: &str) -> Result<Option<TaskId>, Error> {
         let row = self.shared.view.get(&keys::alias(requestor, &head::alias_digest(alias)))?;
         let id = row.map(|row| <[u8; 16]>::try_from(row.as_ref()).map(TaskId)).transpose();

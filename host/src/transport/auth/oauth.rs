@@ -178,6 +178,7 @@ impl Verifier for OauthVerifier {
         let client = if options.client_id_in_principal { proof.client.as_str() } else { "" };
         let identity = Identity { verifier, issuer: &options.issuer, subject, client };
         let requestor = self.principals.identified(identity, &proof.tenant).await?;
-        Ok(Verified { requestor, scopes: Scopes::Only(proof.scopes) })
+        let Proof { subject: name, tenant, scopes, .. } = proof;
+        Ok(Verified { requestor, name, tenant, scopes: Scopes::Granted(scopes) })
     }
 }

@@ -10,8 +10,6 @@ use super::Unauthorized;
 use crate::outward::request::Url;
 
 const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
-/// Asked for by clients when they like, never by a resource.
-const OFFLINE_ACCESS: &str = "offline_access";
 
 /// What a host says about itself as an OAuth resource.
 #[derive(Clone, Debug)]
@@ -39,7 +37,7 @@ impl Resource {
     /// `endpoint` is the path of the endpoint on this host; a proxy may show it under another one.
     pub(super) fn new(options: &ResourceOptions, endpoint: &str) -> Self {
         let ResourceOptions { resource, issuers, scopes } = options;
-        let scopes: Vec<_> = scopes.iter().filter(|scope| *scope != OFFLINE_ACCESS).map(String::as_str).collect();
+        let scopes: Vec<_> = scopes.iter().map(String::as_str).collect();
         let mut document = json!({
             "resource": super::claims::canonical(&resource.to_string()),
             "authorization_servers": issuers,

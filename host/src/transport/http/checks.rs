@@ -18,6 +18,8 @@ use super::Server;
 
 pub(super) const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
 const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+const METHOD: HeaderName = HeaderName::from_static("mcp-method");
+const NAME: HeaderName = HeaderName::from_static("mcp-name");
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
 /// Longer ones are not ours.
@@ -156,19 +158,11 @@ pub(super) fn is_legacy(headers: &HeaderMap) -> bool {
 /// What the headers say about the message, as it stands there: the protocol judges it.
 pub(super) fn declared(headers: &HeaderMap) -> Declared {
     let text = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
-    let one = |name: HeaderName| {
-        let values: Vec<_> = headers.get_all(name).iter().map(text).collect();
-        (!values.is_empty()).then(|| values.join(", "))
-    };
+    let one = |name: HeaderName| headers.get_all(name).iter().map(text).reduce(|all, value| format!("{all}, {value}"));
     let params = headers
         .iter()
         .filter_map(|(name, value)| Some((name.as_str().strip_prefix(PARAM_PREFIX)?.to_owned(), text(value))));
-    Declared {
-        protocol_version: one(PROTOCOL_VERSION),
-        method: one(HeaderName::from_static("mcp-method")),
-        name: one(HeaderName::from_static("mcp-name")),
-        params: params.collect(),
-    }
+    Declared { protocol_version: one(PROTOCOL_VERSION), method: one(METHOD), name: one(NAME), params: params.collect() }
 }
 
 /// The id of the session that the request belongs to. One that cannot be ours reads as an unknown one.
@@ -193,8 +187,11 @@ pub(super) struct Accepts {
 /// Reads `Accept`; without one, everything is fine.
 pub(super) fn accepts(headers: &HeaderMap) -> Accepts {
     let mut accepts = Accepts { json: false, events: false };
-    if !headers.contains_key(header::ACCEPT) {
-        return Accepts { json: true, events: true };
+    match headers.get(header::ACCEPT) {
+        None => return Accepts { json: true, events: true },
+        // As the specification asks for it: whatever more is said, both will do.
+        Some(value) if value == "application/json, text/event-stream" => return Accepts { json: true, events: true },
+        Some(_) => {}
     }
     let values = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
     for range in values.flat_map(|value| value.split(',')) {

@@ -13,7 +13,7 @@ use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
 
 use crate::audit::Entry;
 use crate::domain::requestor::Requestor;
-use crate::transport::auth::Unauthorized;
+use crate::transport::auth::{Caller, Unauthorized};
 use crate::transport::mcp::{Mcp, Session as _};
 use crate::transport::refusal::Refusal;
 use crate::transport::session::{self, Live};
@@ -48,8 +48,8 @@ pub(super) async fn endpoint<M: Mcp>(server: &Arc<Server<M>>, request: Request<B
     let mut response = if parts.method == Method::OPTIONS {
         server.preflight(&parts.headers)
     } else if checks::is_known_method(&parts.method) {
-        match server.authenticator.requestor(&parts.headers).await {
-            Ok(requestor) => server.answer(requestor, &parts.method, &parts.headers, body).await,
+        match server.authenticator.caller(&parts.headers).await {
+            Ok(caller) => server.answer(caller, &parts.method, &parts.headers, body).await,
             Err(unauthorized) => {
                 let client = server.proxies.client(peer, &parts.headers);
                 tracing::debug!(%client, ?unauthorized, "did not let a request in");
@@ -79,15 +79,10 @@ impl<M: Mcp> Server<M> {
         response
     }
 
-    async fn answer(
-        self: &Arc<Self>,
-        requestor: Requestor,
-        method: &Method,
-        headers: &HeaderMap,
-        body: Body,
-    ) -> Response {
+    async fn answer(self: &Arc<Self>, caller: Caller, method: &Method, headers: &HeaderMap, body: Body) -> Response {
+        let requestor = caller.requestor;
         let answer = match *method {
-            Method::POST => self.post(requestor, headers, body).await,
+            Method::POST => self.post(caller, headers, body).await,
             // What streams and sessions are for came with the older revisions and went with them.
             _ if !checks::is_legacy(headers) => {
                 return not_allowed("This revision knows POST only", MODERN_METHODS);

@@ -15,8 +15,10 @@ use futures::StreamExt as _;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use http_body_util::BodyExt as _;
 
+use crate::audit::Entry;
 use crate::domain::requestor::Requestor;
 use crate::protocol::{self, Exchange, Frame, Rejection};
+use crate::transport::auth::Caller;
 use crate::transport::mcp::{Mcp, Peer, Received, Session as _};
 use crate::transport::refusal::{Refusal, request_id};
 use crate::transport::session::{Live, Open};
@@ -35,7 +37,7 @@ const DISCARD_MS_MAX: u64 = 2_000;
 impl<M: Mcp> Server<M> {
     pub(super) async fn post(
         self: &Arc<Self>,
-        requestor: Requestor,
+        Caller { requestor, rights }: Caller,
         headers: &HeaderMap,
         body: Body,
     ) -> Result<Response, Refusal> {
@@ -68,7 +70,7 @@ impl<M: Mcp> Server<M> {
             }
         };
         let session = live.as_ref().map(|live| live.session.clone());
-        let peer = Peer { requestor, session, declared: Some(checks::declared(headers)), connection: None };
+        let peer = Peer { requestor, rights, session, declared: Some(checks::declared(headers)), connection: None };
         let mut work = Work::new(self.clone(), peer, message.clone(), open);
         match work.received().await {
             Received::Exchange(exchange) => {
@@ -84,7 +86,7 @@ impl<M: Mcp> Server<M> {
                 *response.status_mut() = StatusCode::ACCEPTED;
                 Ok(response)
             }
-            Received::Rejected { rejection, body } => Ok(json_response(status(rejection), body)),
+            Received::Rejected { rejection, body } => Ok(self.rejected(rejection, body)),
         }
     }
 
@@ -127,7 +129,10 @@ impl<M: Mcp> Server<M> {
                     if let Some(live) = &live {
                         self.sessions.save(live).await;
                     }
-                    return json_response(frame.rejection.map_or(StatusCode::OK, status), frame.message);
+                    return match frame.rejection {
+                        Some(rejection) => self.rejected(rejection, frame.message),
+                        None => json_response(StatusCode::OK, frame.message),
+                    };
                 }
                 Some(frame) if events => break Some(frame),
                 // Somebody who reads no events gets the answer and nothing before it.
@@ -159,6 +164,26 @@ impl<M: Mcp> Server<M> {
     }
 }
 
+impl<M: Mcp> Server<M> {
+    fn rejected(&self, rejection: Rejection, body: String) -> Response {
+        let (status, challenge) = match rejection {
+            Rejection::Malformed | Rejection::Unserved | Rejection::SessionRequired => (StatusCode::BAD_REQUEST, None),
+            Rejection::UnknownMethod => (StatusCode::NOT_FOUND, None),
+            Rejection::TooMany => (StatusCode::TOO_MANY_REQUESTS, None),
+            Rejection::Forbidden(scopes) => {
+                self.audit.note(|| Entry::new("access.refused").because("insufficient scope"));
+                let resource = self.authenticator.resource();
+                (StatusCode::FORBIDDEN, resource.and_then(|resource| resource.step_up(&scopes)))
+            }
+        };
+        let mut response = json_response(status, body);
+        if let Some(challenge) = challenge {
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
+        }
+        response
+    }
+}
+
 /// The client cancelled its request: nothing answers it, and a stream without messages says just that.
 fn unanswered(events: bool) -> Response {
     if events {
@@ -167,14 +192,6 @@ fn unanswered(events: bool) -> Response {
     let mut response = Response::default();
     *response.status_mut() = StatusCode::ACCEPTED;
     response
-}
-
-fn status(rejection: Rejection) -> StatusCode {
-    match rejection {
-        Rejection::Malformed | Rejection::Unserved | Rejection::SessionRequired => StatusCode::BAD_REQUEST,
-        Rejection::UnknownMethod => StatusCode::NOT_FOUND,
-        Rejection::TooMany => StatusCode::TOO_MANY_REQUESTS,
-    }
 }
 
 type Receiving<S> = Pin<Box<dyn Future<Output = Received<S>> + Send>>;

@@ -37,13 +37,13 @@ fn requestor(number: u8) -> Requestor {
 #[async_trait]
 impl Verifier for Tokens {
     async fn verify(&self, token: &str) -> Result<Verified, Denied> {
-        let requestor = match token {
-            "alice" => requestor(1),
-            "bob" => requestor(2),
+        let (requestor, name, tenant) = match token {
+            "alice" => (requestor(1), "alice", "one"),
+            "bob" => (requestor(2), "bob", "two"),
             "broken" => return Err(Denied::Unavailable { incident: "abc".into() }),
             _ => return Err(Denied::Invalid),
         };
-        Ok(Verified { requestor, scopes: Scopes::All })
+        Ok(Verified { requestor, name: name.into(), tenant: tenant.into(), scopes: Scopes::All })
     }
 
     async fn anonymous(&self) -> Result<Option<Requestor>, Denied> {

@@ -5,11 +5,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
+use super::super::members::Members;
 use super::super::meta::Client;
 use super::super::state::{Answers, Binding};
 use super::super::{Request, declared, refused};
@@ -17,21 +17,14 @@ use super::{Conversation, Work};
 use crate::domain::Json;
 use crate::domain::call::ClientFeature;
 use crate::domain::requestor::Requestor;
+use crate::domain::rights::{Need, Rights};
 use crate::domain::tool::TaskSupport;
 use crate::protocol::digest::digest;
 use crate::protocol::error::RpcError;
 use crate::protocol::exchange::talk;
-use crate::protocol::{Declared, Exchange, Shared, arguments, jsonrpc};
+use crate::protocol::{Declared, Exchange, Shared, arguments, rights};
 use crate::runtime::{Catalog, ToolEntry};
 use crate::tasks::{self, CallRequest};
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Params<'a> {
-    name: String,
-    #[serde(borrow)]
-    arguments: Option<&'a RawValue>,
-}
 
 /// What a request brings to go on where another one ended.
 pub(in super::super) struct Rounds {
@@ -40,43 +33,34 @@ pub(in super::super) struct Rounds {
 }
 
 impl Rounds {
-    pub(in super::super) fn read(params: Option<&RawValue>) -> Result<Self, RpcError> {
-        #[derive(Deserialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Params<'a> {
-            #[serde(borrow, default, deserialize_with = "present")]
-            input_responses: Option<&'a RawValue>,
-            request_state: Option<String>,
-        }
-        let Params { input_responses, request_state } = jsonrpc::params(params)?;
-        let fresh = match input_responses {
+    pub(in super::super) fn read(members: &Members<'_>) -> Result<Self, RpcError> {
+        let fresh = match members.input_responses.raw("inputResponses")? {
             Some(raw) => serde_json::from_str(raw.get())
                 .map_err(|_| RpcError::invalid_params("inputResponses must be an object of answers by key"))?,
             None => Answers::new(),
         };
-        Ok(Self { fresh, state: request_state })
+        Ok(Self { fresh, state: members.request_state.value::<Option<String>>("requestState")?.flatten() })
     }
-}
-
-/// Keeps `null` apart from an absent member.
-fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
-    <&RawValue>::deserialize(deserializer).map(Some)
 }
 
 /// `tools/call`.
 pub(in super::super) fn call(request: Request<'_>) -> Result<Exchange, RpcError> {
-    let params: Params<'_> = jsonrpc::params(request.params)?;
-    let Rounds { fresh, state } = Rounds::read(request.params)?;
+    let members = &request.members;
+    let name = members.name().required("name")?;
+    let arguments = members.arguments.raw("arguments")?.filter(|raw| raw.get() != "null");
+    let Rounds { fresh, state } = Rounds::read(members)?;
     let asked = Asked {
+        rights: request.rights,
         shared: Arc::clone(request.shared),
         requestor: request.requestor,
         catalog: request.catalog,
         client: request.client,
         declared: request.declared.cloned(),
-        name: params.name,
-        arguments: params.arguments.map(RawValue::to_owned),
+        name,
+        arguments: arguments.map(RawValue::to_owned),
         fresh,
     };
+    asked.check_tool()?;
     let id = request.id;
     let Some(state) = state else {
         let tool = asked.offered()?;
@@ -97,6 +81,7 @@ pub(in super::super) fn call(request: Request<'_>) -> Result<Exchange, RpcError>
 
 /// A request, as far as it does not depend on the tool.
 struct Asked {
+    rights: Rights,
     shared: Arc<Shared>,
     requestor: Requestor,
     catalog: Arc<Catalog>,
@@ -108,14 +93,28 @@ struct Asked {
 }
 
 impl Asked {
+    /// Whether the requestor may call it, whatever else is wrong.
+    fn check_tool(&self) -> Result<(), RpcError> {
+        let (call, both) = ([Need::Tool(&self.name)], [Need::Tool(&self.name), Need::Tasks]);
+        let is_task = |tool: &Arc<ToolEntry>| tool.tool.task_support == TaskSupport::Required;
+        if self.rights.has(Need::Tool(&self.name)) {
+            return Ok(());
+        }
+        // All that it takes is said at once.
+        let needs: &[Need<'_>] = if self.catalog.get(&self.name).is_some_and(is_task) { &both } else { &call };
+        rights::check(&self.rights, needs, || self.unknown())
+    }
+
+    fn unknown(&self) -> RpcError {
+        self.shared.tasks.note_unknown_tool(&self.requestor, &self.name);
+        let name: String = self.name.chars().take(128).collect();
+        RpcError::invalid_params(format!("Unknown tool: {name}"))
+    }
+
     /// The tool as it is offered now.
     fn offered(&self) -> Result<Arc<ToolEntry>, RpcError> {
         let offered = self.catalog.get(&self.name).cloned();
-        offered.ok_or_else(|| {
-            self.shared.tasks.note_unknown_tool(&self.requestor, &self.name);
-            let name: String = self.name.chars().take(128).collect();
-            RpcError::invalid_params(format!("Unknown tool: {name}"))
-        })
+        offered.ok_or_else(|| self.unknown())
     }
 
     /// The tool as it was offered when the call began that a state is of. What cannot be opened is refused later, in the words for
@@ -142,16 +141,21 @@ impl Asked {
     }
 
     fn conversation(self, tool: &Arc<ToolEntry>) -> Result<Conversation, RpcError> {
-        let Self { shared, requestor, client, declared, name: _, arguments, fresh, catalog: _ } = self;
+        let Self { rights, shared, requestor, client, declared, name, arguments, fresh, catalog: _ } = self;
         if tool.tool.task_support == TaskSupport::Required {
             client.check_tasks()?;
+            let needs = [Need::Tool(&name), Need::Tasks];
+            rights::check(&rights, &needs, || {
+                RpcError::invalid_params(format!("{name} can only be called as a task"))
+            })?;
         }
         let arguments = arguments::object(tool, arguments.as_deref())?;
         if let Some(declared) = &declared {
             declared::check_params(declared, &tool.tool.input_schema, arguments)?;
         }
-        let promotable =
-            tool.tool.task_support == TaskSupport::Optional && client.features.contains(ClientFeature::Tasks);
+        let promotable = tool.tool.task_support == TaskSupport::Optional
+            && client.features.contains(ClientFeature::Tasks)
+            && rights.has(Need::Tasks);
         let patience = Duration::from_millis(tool.limits.promote_after_ms);
         let call = CallRequest {
             tool: Arc::clone(tool),

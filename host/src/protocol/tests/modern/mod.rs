@@ -102,7 +102,13 @@ impl<'a> Modern<'a> {
     }
 
     fn peer(&self, declared: Option<Declared>) -> Peer {
-        Peer { requestor: self.requestor, session: None, declared, connection: None }
+        Peer {
+            requestor: self.requestor,
+            rights: crate::domain::rights::Rights::default(),
+            session: None,
+            declared,
+            connection: None,
+        }
     }
 
     pub(super) async fn open(&self, method: &'static str, params: Value) -> Stream<'a> {

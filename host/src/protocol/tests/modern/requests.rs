@@ -5,7 +5,13 @@ use super::*;
 const UNSERVED: Option<Rejection> = Some(Rejection::Unserved);
 
 async fn raw(world: &World, declared: Option<Declared>, message: &Value) -> (Value, Option<Rejection>) {
-    let peer = Peer { requestor: ANNA, session: None, declared, connection: None };
+    let peer = Peer {
+        requestor: ANNA,
+        rights: crate::domain::rights::Rights::default(),
+        session: None,
+        declared,
+        connection: None,
+    };
     match world.receive(peer, &message.to_string()).await {
         Received::Exchange(mut exchange) => {
             let frame = exchange.next().await.unwrap();
@@ -18,7 +24,7 @@ async fn raw(world: &World, declared: Option<Declared>, message: &Value) -> (Val
 }
 
 fn code(answer: &(Value, Option<Rejection>)) -> (i64, Option<Rejection>) {
-    (answer.0["error"]["code"].as_i64().unwrap_or_else(|| panic!("{}", answer.0)), answer.1)
+    (answer.0["error"]["code"].as_i64().unwrap_or_else(|| panic!("{}", answer.0)), answer.1.clone())
 }
 
 #[tokio::test]
@@ -174,7 +180,13 @@ async fn a_revision_beside_a_message_makes_it_a_modern_one() {
     assert_eq!(code(&raw(&world, declared("2026-07-28"), &response).await), (-32600, Some(Rejection::Malformed)));
     let hello = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {"protocolVersion": "2026-07-28",
         "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}});
-    let peer = Peer { requestor: ANNA, session: None, declared: None, connection: None };
+    let peer = Peer {
+        requestor: ANNA,
+        rights: crate::domain::rights::Rights::default(),
+        session: None,
+        declared: None,
+        connection: None,
+    };
     let Received::Opened { reply, .. } = world.receive(peer, &hello.to_string()).await else { panic!("not opened") };
     assert!(reply.contains("2025-11-25"), "a handshake settles on a revision that has one");
 }
@@ -246,7 +258,13 @@ async fn a_request_of_a_shared_connection_can_be_cancelled() {
     let world = world();
     let client = world.plain();
     let connection = Arc::<Connection>::default();
-    let peer = || Peer { requestor: ANNA, session: None, declared: None, connection: Some(connection.clone()) };
+    let peer = || Peer {
+        requestor: ANNA,
+        rights: crate::domain::rights::Rights::default(),
+        session: None,
+        declared: None,
+        connection: Some(connection.clone()),
+    };
     let message = client.message(&json!("a"), "tools/call", &json!({"name": "forever"})).to_string();
     let Received::Exchange(mut exchange) = world.receive(peer(), &message).await else { panic!("no exchange") };
     assert!(tokio::time::timeout(Duration::from_millis(30), exchange.next()).await.is_err());
@@ -272,7 +290,13 @@ async fn notifications_are_taken_and_nothing_more() {
     let world = world();
     let notification = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1,
         "_meta": {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}}});
-    let peer = Peer { requestor: ANNA, session: None, declared: Some(Declared::default()), connection: None };
+    let peer = Peer {
+        requestor: ANNA,
+        rights: crate::domain::rights::Rights::default(),
+        session: None,
+        declared: Some(Declared::default()),
+        connection: None,
+    };
     assert!(matches!(world.receive(peer, &notification.to_string()).await, Received::Accepted));
 }
 

@@ -1,0 +1,194 @@
+//! The members of a request's params that more than one of its checks looks at, found in one pass.
+//!
+//! Owns which they are, not what they mean. Invariant: a member that is there twice is never one of two: whoever needs it refuses the
+//! request.
+
+use std::fmt;
+
+use serde::de::{Deserialize, DeserializeOwned, Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+use super::meta::Raw;
+use crate::protocol::error::RpcError;
+use crate::protocol::jsonrpc;
+
+/// A member by its name on the wire.
+#[derive(Clone, Copy, serde::Deserialize)]
+#[serde(field_identifier, rename_all = "camelCase")]
+enum Name {
+    #[serde(rename = "_meta")]
+    Meta,
+    Name,
+    TaskId,
+    Uri,
+    Arguments,
+    InputResponses,
+    RequestState,
+    #[serde(other)]
+    Other,
+}
+
+/// What is there, as it stands there; `null` is there.
+#[derive(Default)]
+pub(super) struct Members<'a> {
+    pub(super) meta: Option<Raw<'a>>,
+    name: Member<'a>,
+    task_id: Member<'a>,
+    uri: Member<'a>,
+    pub(super) arguments: Member<'a>,
+    pub(super) input_responses: Member<'a>,
+    pub(super) request_state: Member<'a>,
+}
+
+impl<'a> Members<'a> {
+    /// `None` if there is no object, or its `_meta` is none or there twice.
+    pub(super) fn read(params: &'a RawValue) -> Option<Self> {
+        serde_json::from_str(params.get()).ok()
+    }
+
+    /// Of a tool or a prompt.
+    pub(super) fn name(&self) -> &Member<'a> {
+        &self.name
+    }
+
+    pub(super) fn task_id(&self) -> &Member<'a> {
+        &self.task_id
+    }
+
+    pub(super) fn uri(&self) -> &Member<'a> {
+        &self.uri
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Object;
+        impl<'de> Visitor<'de> for Object {
+            type Value = Members<'de>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members<'de>, A::Error> {
+                let mut members = Members::default();
+                while let Some(name) = map.next_key()? {
+                    let member = match name {
+                        Name::Meta if members.meta.is_some() => return Err(A::Error::duplicate_field("_meta")),
+                        Name::Meta => {
+                            members.meta = map.next_value()?;
+                            continue;
+                        }
+                        Name::Other => {
+                            map.next_value::<IgnoredAny>()?;
+                            continue;
+                        }
+                        Name::Name => &mut members.name,
+                        Name::TaskId => &mut members.task_id,
+                        Name::Uri => &mut members.uri,
+                        Name::Arguments => &mut members.arguments,
+                        Name::InputResponses => &mut members.input_responses,
+                        Name::RequestState => &mut members.request_state,
+                    };
+                    member.add(map.next_value()?);
+                }
+                Ok(members)
+            }
+        }
+        deserializer.deserialize_map(Object)
+    }
+}
+
+/// One of them.
+#[derive(Default)]
+pub(super) enum Member<'a> {
+    #[default]
+    Absent,
+    Once(&'a RawValue),
+    Twice,
+}
+
+impl<'a> Member<'a> {
+    fn add(&mut self, value: &'a RawValue) {
+        *self = match self {
+            Self::Absent => Self::Once(value),
+            Self::Once(_) | Self::Twice => Self::Twice,
+        };
+    }
+
+    /// As it stands there, or nothing.
+    ///
+    /// # Errors
+    ///
+    /// When it is there twice.
+    pub(super) fn raw(&self, name: &str) -> Result<Option<&'a RawValue>, RpcError> {
+        match self {
+            Self::Absent => Ok(None),
+            Self::Once(value) => Ok(Some(value)),
+            Self::Twice => Err(RpcError::invalid_params(format!("invalid params: duplicate field `{name}`"))),
+        }
+    }
+
+    /// Its value. `null` is a value.
+    ///
+    /// # Errors
+    ///
+    /// When it is there twice, or of another type.
+    pub(super) fn value<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, RpcError> {
+        self.raw(name)?.map(|raw| jsonrpc::member(raw)).transpose()
+    }
+
+    /// The same for one that must be there.
+    ///
+    /// # Errors
+    ///
+    /// When it is absent too.
+    pub(super) fn required<T: DeserializeOwned>(&self, name: &str) -> Result<T, RpcError> {
+        let value = self.value(name)?;
+        value.ok_or_else(|| RpcError::invalid_params(format!("invalid params: missing field `{name}`")))
+    }
+
+    /// Its text, if it is one.
+    pub(super) fn text(&self) -> Option<std::borrow::Cow<'a, str>> {
+        match self {
+            Self::Once(raw) => jsonrpc::text(raw),
+            Self::Absent | Self::Twice => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn members(text: &str) -> Option<Members<'_>> {
+        Members::read(serde_json::from_str(text).unwrap())
+    }
+
+    #[test]
+    fn members_are_found_wherever_they_stand() {
+        let text = r#"{"x":[{"name":1}],"na\u006de":"a\nb","_meta":{},"arguments":null,"uri":7}"#;
+        let members = members(text).unwrap();
+        assert!(members.meta.is_some());
+        assert_eq!(members.name().text().unwrap(), "a\nb");
+        assert_eq!(members.name().required::<String>("name").unwrap(), "a\nb");
+        assert_eq!(members.arguments.raw("arguments").unwrap().unwrap().get(), "null");
+        assert!(members.arguments.value::<Option<String>>("arguments").unwrap().unwrap().is_none());
+        assert!(members.uri().text().is_none());
+        assert!(members.uri().value::<String>("uri").unwrap_err().message.contains("expected a string"));
+        assert!(members.task_id().required::<String>("taskId").unwrap_err().message.contains("missing field `taskId`"));
+    }
+
+    #[test]
+    fn what_is_there_twice_is_refused_by_whoever_needs_it() {
+        let twice = members(r#"{"name":"a","name":"a","uri":"b"}"#).unwrap();
+        assert!(twice.name().text().is_none());
+        assert!(twice.name().raw("name").unwrap_err().message.contains("duplicate field `name`"));
+        assert_eq!(twice.uri().text().unwrap(), "b");
+        assert!(members(r#"{"_meta":{},"_meta":{}}"#).is_none());
+    }
+
+    #[test]
+    fn params_that_are_no_object_have_no_members() {
+        assert!(members("[{}]").is_none());
+        assert!(members(r#"{"_meta":7}"#).is_none());
+    }
+}

@@ -1,0 +1,83 @@
+//! When each token was used last.
+//!
+//! Owns what was seen since the last write. Invariant: a request never waits for a write of this; at most one is made every few seconds,
+//! for all tokens together, and it cannot undo what an operator wrote: it has rows of its own.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use super::{Error, KEY_USED, Principals, decode, encode, hex};
+use crate::domain::UnixMs;
+use crate::store::RowKind;
+
+/// How long uses are collected before they are written.
+const COLLECT: Duration = Duration::from_secs(5);
+/// Rows of one write.
+const ROWS_MAX: usize = 256;
+
+pub(super) type TokenId = [u8; 8];
+
+/// Uses that are not written yet.
+pub struct LastUsed {
+    principals: Principals,
+    seen: Mutex<HashMap<TokenId, UnixMs>>,
+    any: Notify,
+}
+
+impl LastUsed {
+    pub(super) fn new(principals: Principals) -> Arc<Self> {
+        Arc::new(Self { principals, seen: Mutex::default(), any: Notify::new() })
+    }
+
+    pub(super) fn note(&self, id: TokenId, now: UnixMs) {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        if seen.insert(id, now).is_none() {
+            self.any.notify_one();
+        }
+    }
+
+    /// Writes what is seen for as long as it is polled.
+    pub async fn tend(&self) {
+        loop {
+            self.any.notified().await;
+            tokio::time::sleep(COLLECT).await;
+            if let Err(error) = self.write().await {
+                // What cannot be written is seen again with the next use.
+                tracing::debug!(%error, "the last uses of tokens were not written");
+            }
+        }
+    }
+
+    /// Writes what was seen so far.
+    ///
+    /// # Errors
+    /// The store refuses.
+    pub async fn write(&self) -> Result<(), Error> {
+        let seen = std::mem::take(&mut *self.seen.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut changes = Vec::with_capacity(seen.len());
+        for (id, at) in seen {
+            changes.push((key(&id), Some(encode(RowKind::Principal, &at)?)));
+        }
+        for changes in changes.chunks(ROWS_MAX) {
+            self.principals.store.change_rows(RowKind::Principal, Vec::new(), changes.to_vec()).await?;
+        }
+        Ok(())
+    }
+}
+
+impl Principals {
+    /// When a token was used last, as far as it was written.
+    pub(super) async fn used_at(&self, id: &TokenId) -> Result<Option<UnixMs>, Error> {
+        let row = self.store.row(RowKind::Principal, &key(id)).await?;
+        row.map(|bytes| decode(RowKind::Principal, &bytes)).transpose()
+    }
+}
+
+fn key(id: &TokenId) -> Vec<u8> {
+    let mut key = vec![KEY_USED];
+    key.extend_from_slice(hex(id).as_bytes());
+    key
+}

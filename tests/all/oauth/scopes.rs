@@ -1,0 +1,183 @@
+//! What a token is good for: which tools there are, what may become a task, and how a client hears that it needs more.
+
+use reqwest::StatusCode;
+use serde_json::{Value, json};
+use tests::client::{Client, all_capabilities};
+use tests::issuer::{Issuer, Key};
+use tests::modern::Modern;
+use tests::wait::until;
+use tests::{Host, command};
+
+use super::{claims, host};
+
+const SCOPES: &str = r#"
+[[auth.scope]]
+name = "text"
+tools = ["echo", "word_*"]
+basic = true
+[[auth.scope]]
+name = "primes"
+tools = ["count_primes"]
+includes = ["text"]
+[[auth.scope]]
+name = "tasks"
+tasks = true
+[[auth.scope]]
+name = "steer"
+steer = true
+includes = ["tasks"]
+[[auth.scope]]
+name = "secret"
+tools = ["diff"]
+tenants = ["another"]
+"#;
+
+struct World {
+    key: Key,
+    issuer: Issuer,
+    host: Host,
+}
+
+impl World {
+    async fn new() -> Self {
+        let key = Key::ed("k1");
+        let issuer = Issuer::start(&[&key]).await;
+        let host = host(&issuer, SCOPES).await;
+        Self { key, issuer, host }
+    }
+
+    fn token(&self, scope: &str) -> String {
+        let mut claims = claims(&self.issuer, "anna");
+        claims["scope"] = json!(scope);
+        self.key.token(&claims)
+    }
+}
+
+async fn names(modern: &Modern) -> Vec<String> {
+    let list = modern.result("tools/list", json!({})).await;
+    let tools = list["tools"].as_array().expect("tools");
+    tools.iter().map(|tool| tool["name"].as_str().expect("a name").to_owned()).collect()
+}
+
+/// Status, challenge and error of a refusal of revision 2026-07-28.
+async fn refusal(modern: &Modern, method: &str, params: Value) -> (StatusCode, Option<String>, Value) {
+    let request = modern.request(method, &params);
+    let response = request.body(modern.message(&json!(1), method, params).to_string()).send().await.expect("an answer");
+    let challenge = response.headers().get("www-authenticate").map(|value| value.to_str().expect("text").to_owned());
+    let status = response.status();
+    let body: Value = response.json().await.expect("JSON");
+    (status, challenge, body["error"].clone())
+}
+
+fn call(name: &str) -> Value {
+    json!({"name": name, "arguments": {"below": 10}})
+}
+
+fn step_up(scopes: &str) -> Option<String> {
+    let metadata = "https://mcp.example.com/.well-known/oauth-protected-resource/mcp";
+    Some(format!(
+        r#"Bearer error="insufficient_scope", scope="{scopes}", resource_metadata="{metadata}", error_description="The operation needs these scopes""#
+    ))
+}
+
+#[tokio::test]
+async fn a_tool_that_may_not_be_called_is_not_there() {
+    let world = World::new().await;
+    let all = names(&Modern::plain(&world.host, Some(&world.host.setup.token("root", "acme").await))).await;
+    assert!(all.iter().any(|name| name == "count_primes"), "{all:?}");
+    let text = Modern::plain(&world.host, Some(&world.token("text")));
+    let seen = names(&text).await;
+    assert_eq!(seen, ["echo", "word_count"]);
+    let list = text.result("tools/list", json!({})).await;
+    assert_eq!(list["cacheScope"], "private", "what is not for everybody is kept by nobody in between");
+    assert!(names(&Modern::plain(&world.host, Some(&world.token("unknown offline_access")))).await.is_empty());
+    // A scope that contains another one.
+    let primes = Modern::plain(&world.host, Some(&world.token("primes")));
+    assert_eq!(names(&primes).await.len(), seen.len() + 1);
+    primes.tool("count_primes", json!({"below": 10})).await;
+
+    // What a further scope would open is refused with its name; what none would is absent.
+    let (status, challenge, error) = refusal(&text, "tools/call", call("count_primes")).await;
+    assert_eq!((status, challenge), (StatusCode::FORBIDDEN, step_up("primes")));
+    assert_eq!((&error["code"], &error["data"]), (&json!(1012), &json!({"requiredScopes": ["primes"]})));
+    let absent = refusal(&text, "tools/call", call("diff")).await;
+    let mut never = refusal(&text, "tools/call", call("never_there")).await;
+    assert_eq!(never.0, absent.0);
+    let message = never.2["message"].as_str().expect("text").replace("never_there", "diff");
+    never.2["message"] = json!(message);
+    assert_eq!(never, absent);
+
+    // The same for a client with a session.
+    let client = Client::connect_as(&world.host, Some(&world.token("text")), all_capabilities()).await;
+    let listed = client.call("tools/list", json!({})).await.expect("a list");
+    assert_eq!(listed["tools"].as_array().expect("tools").len(), seen.len());
+    let body = json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": call("count_primes")});
+    let request = client.request(reqwest::Method::POST).header("content-type", "application/json");
+    let request = request.header("accept", "application/json, text/event-stream").body(body.to_string());
+    let response = request.send().await.expect("an answer");
+    assert_eq!(response.status(), StatusCode::FORBIDDEN);
+    assert_eq!(response.headers()["www-authenticate"].to_str().ok().map(str::to_owned), step_up("primes"));
+    let error: Value = response.json().await.expect("JSON");
+    assert_eq!((&error["id"], &error["error"]["code"]), (&json!(7), &json!(1012)));
+    let absent = client.call("tools/call", call("diff")).await.expect_err("no such tool");
+    assert_eq!((absent.code, absent.message.as_str()), (-32602, "Unknown tool: diff"));
+}
+
+#[tokio::test]
+async fn all_scopes_that_an_operation_needs_are_named_at_once() {
+    let world = World::new().await;
+    let client = Client::connect_as(&world.host, Some(&world.token("text")), all_capabilities()).await;
+    let mut params = call("count_primes");
+    params["task"] = json!({});
+    let refused = async |client: &Client, method: &str, params: &Value| {
+        let body = json!({"jsonrpc": "2.0", "id": 7, "method": method, "params": params});
+        let request = client.request(reqwest::Method::POST).header("content-type", "application/json");
+        let request = request.header("accept", "application/json, text/event-stream").body(body.to_string());
+        let response = request.send().await.expect("an answer");
+        let challenge = response.headers().get("www-authenticate");
+        challenge.map(|value| value.to_str().expect("text").to_owned())
+    };
+    assert_eq!(refused(&client, "tools/call", &params).await, step_up("primes tasks"));
+    let wish = json!({"_meta": {"modelcontextprotocol.io/task": {"taskId": "mine"}}});
+    assert_eq!(refused(&client, "tools/list", &wish).await, step_up("tasks"));
+    let steer = json!({"taskId": "0".repeat(32), "message": "on"});
+    assert_eq!(refused(&client, "tasks/steer", &steer).await, step_up("steer"));
+    let may = Client::connect_as(&world.host, Some(&world.token("primes steer")), all_capabilities()).await;
+    let task = may.create("count_primes", json!({"below": 10})).await.expect("a task");
+    // The session is its requestor's, whatever token comes with a request; rights are those of the token.
+    client.call("tasks/get", json!({"taskId": task["taskId"]})).await.expect("its own task");
+
+    let modern = Modern::full(&world.host, Some(&world.token("primes")));
+    let (status, challenge, _) = refusal(&modern, "tasks/steer", steer).await;
+    assert_eq!((status, challenge), (StatusCode::FORBIDDEN, step_up("steer")));
+    // Without the right to have tasks a call stays a call.
+    let result = modern.tool("count_primes", json!({"below": 10})).await;
+    assert_ne!(result["resultType"], "task");
+}
+
+#[tokio::test]
+async fn tokens_of_the_host_may_be_good_for_less() {
+    let world = World::new().await;
+    let data = world.host.setup.data();
+    let arguments = ["token", "create", "--requestor", "ci", "--name", "runner", "--scope", "text"];
+    let made = command::json(&arguments, &data).await;
+    assert_eq!((&made["name"], &made["scopes"]), (&json!("runner"), &json!(["text"])));
+    let token = made["token"].as_str().expect("a token");
+    let modern = Modern::plain(&world.host, Some(token));
+    assert_eq!(names(&modern).await, ["echo", "word_count"]);
+    // Nobody can get it more, so there is nothing to step up to.
+    let (status, challenge, error) = refusal(&modern, "tools/call", call("count_primes")).await;
+    assert_eq!((challenge, &error["code"]), (None, &json!(-32602)), "{status}");
+
+    let used = until("its use to be written", async || {
+        let listed = command::json(&["token", "list"], &data).await;
+        let tokens = listed["tokens"].as_array().expect("tokens").clone();
+        tokens.into_iter().find(|token| token["last_used_at"].is_u64())
+    })
+    .await;
+    assert_eq!(used["id"], made["id"]);
+    // Revoked at once, while the host runs.
+    command::json(&["token", "revoke", made["id"].as_str().expect("an id")], &data).await;
+    let (status, ..) = refusal(&modern, "tools/list", json!({})).await;
+    assert_eq!(status, StatusCode::UNAUTHORIZED);
+}
