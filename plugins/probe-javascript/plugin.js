@@ -99,7 +99,7 @@ export const { tools, resources, prompts, completions } = definePlugin({
       read: () => "plain",
     },
     {
-      uriTemplate: "js-probe://fruit/{name}{+rest}",
+      uriTemplate: "js-probe://fruit/{name}/{+rest}",
       name: "fruit",
       read: ({ name, rest }) => {
         if (name === "none") throw CallError.notFound("no such fruit");

@@ -165,7 +165,7 @@ def text() -> str:
     return "plain"
 
 
-@resource("py-probe://fruit/{name}{+rest}")
+@resource("py-probe://fruit/{name}/{+rest}")
 def fruit(name: str, rest: str) -> dict[str, str] | bytes:
     if name == "none":
         raise NotFound("no such fruit")

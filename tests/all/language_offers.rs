@@ -29,6 +29,23 @@ impl Both {
         legacy[member].clone()
     }
 
+    /// All pages of a list; each plugin's own pages follow those of the one before.
+    async fn list(&self, method: &str, member: &str) -> Value {
+        let mut all = Vec::new();
+        let (mut items, mut cursor) = self.page(method, member, None).await;
+        loop {
+            all.append(&mut items);
+            let Some(next) = cursor else { return Value::Array(all) };
+            (items, cursor) = self.page(method, member, Some(next)).await;
+        }
+    }
+
+    async fn page(&self, method: &str, member: &str, cursor: Option<Value>) -> (Vec<Value>, Option<Value>) {
+        let params = cursor.map_or_else(|| json!({}), |cursor| json!({"cursor": cursor}));
+        let result = self.modern.result(method, params).await;
+        (result[member].as_array().cloned().unwrap_or_default(), result.get("nextCursor").cloned())
+    }
+
     async fn code(&self, method: &str, params: Value) -> i64 {
         let [legacy, modern] = self.ask(method, params.clone()).await;
         let (legacy, modern) = (legacy.expect_err("an error"), modern.expect_err("an error"));
@@ -53,15 +70,15 @@ async fn resources_are_listed_and_read() {
     }
     let host = host(&PROBES).await;
     let both = Both::connect(&host).await;
-    let listed = both.get("resources/list", json!({}), "resources").await;
-    let families = both.get("resources/templates/list", json!({}), "resourceTemplates").await;
+    let listed = both.list("resources/list", "resources").await;
+    let families = both.list("resources/templates/list", "resourceTemplates").await;
     for language in ["py", "js"] {
         let text = format!("{language}-probe://text");
         let expected = json!({"uri": text, "name": "text", "title": "A text", "description": "Always the same.",
             "mimeType": "text/plain", "size": 5, "annotations": {"audience": ["user"], "priority": 0.5}});
         assert_eq!(named(&listed, "uri", &text), &expected);
         assert_eq!(
-            named(&families, "uriTemplate", &format!("{language}-probe://fruit/{{name}}{{+rest}}"))["name"],
+            named(&families, "uriTemplate", &format!("{language}-probe://fruit/{{name}}/{{+rest}}"))["name"],
             "fruit"
         );
         let read = async |uri: &str| both.get("resources/read", json!({"uri": uri}), "contents").await;
@@ -69,13 +86,13 @@ async fn resources_are_listed_and_read() {
         let fruit = |name: &str| format!("{language}-probe://fruit/{name}");
         let contents = read(&fruit("pear%20tree/x")).await;
         let found: Value = serde_json::from_str(contents[0]["text"].as_str().expect("a text")).expect("JSON");
-        assert_eq!(found, json!({"name": "pear tree", "rest": "/x"}), "{contents}");
+        assert_eq!(found, json!({"name": "pear tree", "rest": "x"}), "{contents}");
         assert_eq!(contents[0]["mimeType"], "application/json", "{contents}");
-        assert_eq!(read(&fruit("bytes/")).await[0]["blob"], "AP8=");
+        assert_eq!(read(&fruit("bytes/x")).await[0]["blob"], "AP8=");
         let code = async |uri: String| both.code("resources/read", json!({"uri": uri})).await;
-        assert_eq!(code(fruit("none/")).await, -32602);
+        assert_eq!(code(fruit("none/x")).await, -32602);
         assert_eq!(code(format!("{language}-probe://vegetable")).await, -32602);
-        assert_eq!(code(fruit("wrong/")).await, -32603);
+        assert_eq!(code(fruit("wrong/x")).await, -32603);
     }
 }
 
@@ -86,7 +103,7 @@ async fn prompts_are_filled_in_and_completed() {
     }
     let host = host(&PROBES).await;
     let both = Both::connect(&host).await;
-    let listed = both.get("prompts/list", json!({}), "prompts").await;
+    let listed = both.list("prompts/list", "prompts").await;
     for language in ["py", "js"] {
         let name = format!("{language}_compare");
         let prompt = named(&listed, "name", &name);
@@ -110,7 +127,7 @@ async fn prompts_are_filled_in_and_completed() {
             both.get("completion/complete", params, "completion").await["values"].clone()
         };
         let prompt = || json!({"type": "ref/prompt", "name": name});
-        let family = json!({"type": "ref/resource", "uri": format!("{language}-probe://fruit/{{name}}{{+rest}}")});
+        let family = json!({"type": "ref/resource", "uri": format!("{language}-probe://fruit/{{name}}/{{+rest}}")});
         assert_eq!(complete(prompt(), "second", "a").await, json!(["apricot"]), "the first one is decided");
         assert_eq!(complete(prompt(), "first", "a").await, json!([]), "nobody suggests any");
         assert_eq!(complete(family, "name", "a").await, json!(["apple", "apricot"]));
