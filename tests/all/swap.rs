@@ -162,7 +162,7 @@ async fn no_call_fails_and_none_is_on_a_wrong_version() {
 
     let control = Control::connect(&setup.data()).await.expect("the socket").expect("a host");
     let (mut took, mut settled) = (Vec::new(), None);
-    let swaps = rounds(24, 1_000);
+    let swaps = rounds(200, 1_000);
     for swap in 1..=swaps {
         let targets = versions[usize::try_from(swap % 2).expect("0 or 1")].clone();
         course.steps.fetch_add(1, Ordering::SeqCst);

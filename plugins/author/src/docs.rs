@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use wit_parser::{PackageMetadata, Resolve};
+use wit_parser::{PackageMetadata, Resolve, UnresolvedPackageGroup};
 
 use crate::{Error, section};
 
@@ -17,6 +17,8 @@ pub(crate) fn with_docs(mut component: Vec<u8>, folder: &Path) -> Result<Vec<u8>
         && !section::is_there(&component, PackageMetadata::SECTION_NAME)?;
     if is_needed {
         let wrong = |reason: String| Error::Failed { step: "reading the descriptions in wit/", reason };
+        // Says which file and line is wrong; reading the folder with what it depends on would not.
+        UnresolvedPackageGroup::parse_dir(folder).map_err(|error| wrong(error.to_string()))?;
         let mut resolve = Resolve { all_features: true, ..Resolve::default() };
         let (package, _) = resolve.push_dir(folder).map_err(|error| wrong(format!("{error:#}")))?;
         let docs = PackageMetadata::extract(&resolve, package).encode();

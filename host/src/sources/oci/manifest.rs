@@ -1,6 +1,6 @@
 //! The manifest of a component in a registry: the CNCF layout for wasm artifacts (TAG Runtime, "Wasm OCI Artifact layout").
 //!
-//! Invariant: what [`component`] gives is the one layer that is a component; what [`wasm_config`] writes, others read.
+//! Invariant: the one layer that is a component is taken, and what is written here, others read.
 
 use std::collections::BTreeMap;
 
