@@ -66,6 +66,13 @@ impl Audit {
         }
     }
 
+    /// Notes what anybody can make happen as often as they like: in at most one line a second for each reason, which counts.
+    pub fn note_seldom(&self, event: &'static str, reason: &'static str) {
+        if let Some(writer) = &self.0 {
+            writer.note_seldom(event, reason);
+        }
+    }
+
     /// Whether anything is noted.
     pub fn is_on(&self) -> bool {
         self.0.is_some()

@@ -116,6 +116,9 @@ pub fn verify(folder: &Path, anchor: Option<(u64, LineHash)>) -> Result<Verified
             number += 1;
             let broken = |problem: String| Broken::Line { file: file.clone(), line: number, problem };
             if !whole {
+                if text.len() as u64 >= LINE_BYTES_MAX {
+                    return Err(broken("is longer than any line of this log".to_owned()));
+                }
                 if at + 1 < files.len() {
                     return Err(broken("is unfinished, and lines come after it".to_owned()));
                 }

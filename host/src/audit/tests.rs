@@ -160,3 +160,58 @@ fn the_tail_goes_on_into_the_next_file() {
     assert_eq!(new.len(), 22, "{:?}", events(new));
     assert!(tail.lines().unwrap().is_empty());
 }
+
+#[test]
+fn a_stranger_cannot_fill_the_log() {
+    let folder = tempfile::tempdir().unwrap();
+    let audit = open(options(folder.path()));
+    (0..5_000).for_each(|_| audit.note_seldom("access.refused", "no credential"));
+    audit.close();
+    let text = fs::read_to_string(only_file(folder.path())).unwrap();
+    let refused: Vec<_> = text.lines().map(|line| Line::parse(line.as_bytes()).unwrap()).collect();
+    let refused: Vec<_> = refused.iter().filter(|line| line.event == "access.refused").collect();
+    // The clock of these tests moves by a millisecond each time that it is asked.
+    assert!((2..=8).contains(&refused.len()), "{text}");
+    assert_eq!(refused.iter().map(|line| line.facts["count"].as_u64().unwrap()).sum::<u64>(), 5_000);
+}
+
+#[test]
+fn a_full_disk_does_not_keep_the_log_from_being_closed() {
+    let folder = tempfile::tempdir().unwrap();
+    let full = Options { file_bytes_max: 1, ..options(folder.path()) };
+    let audit = open(full);
+    // Every further line wants another file, for which there is no folder soon.
+    while read::files(folder.path()).unwrap().len() < 2 {
+        audit.note(|| Entry::new("task.read"));
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    fs::remove_dir_all(folder.path()).unwrap();
+    audit.note(|| Entry::new("task.read"));
+    audit.close();
+}
+
+#[test]
+fn one_process_at_a_time_writes() {
+    let folder = tempfile::tempdir().unwrap();
+    let first = open(options(folder.path()));
+    let closing = std::thread::spawn(move || {
+        std::thread::sleep(std::time::Duration::from_millis(200));
+        first.close();
+    });
+    let second = open(options(folder.path()));
+    closing.join().unwrap();
+    second.close();
+    assert_eq!(verify(folder.path(), None).unwrap().last, 4);
+}
+
+#[test]
+fn a_blob_in_front_of_changed_lines_is_no_unfinished_line() {
+    let folder = tempfile::tempdir().unwrap();
+    write(options(folder.path()), 2);
+    let file = only_file(folder.path());
+    let text = fs::read_to_string(&file).unwrap();
+    let (first, rest) = text.split_once('\n').unwrap();
+    fs::write(&file, format!("{first}\n{}{rest}", " ".repeat(1 << 20))).unwrap();
+    let problem = verify(folder.path(), None).unwrap_err().to_string();
+    assert!(problem.contains(":2:") && problem.contains("longer"), "{problem}");
+}

@@ -2,11 +2,12 @@
 //!
 //! Invariant: a line is appended whole or, after a crash in the middle of one, cut off again at the next start, which the log says.
 
-use std::fs::{self, File, OpenOptions};
+use std::collections::HashMap;
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -27,7 +28,15 @@ const BATCH: usize = 1_024;
 const SYNC_EVERY: Duration = Duration::from_secs(1);
 /// Between two attempts at a disk that refuses.
 const RETRY: Duration = Duration::from_millis(500);
+/// Attempts once the log is to be closed: a full disk must not keep a host from going down.
+const LAST_ATTEMPTS: u32 = 3;
+/// How long a log that another process still writes is waited for: a host that goes down gives its store away first.
+const LOCK_WAIT: Duration = Duration::from_secs(5);
+/// Between two lines about the same thing, when strangers can make it happen as often as they like.
+const SELDOM_MS: u64 = 1_000;
 
+/// What was noted seldom: when there was a line last, and how often it has happened since.
+type Seldom = HashMap<(&'static str, &'static str), (UnixMs, u64)>;
 type Now = Box<dyn Fn() -> UnixMs + Send + Sync>;
 
 /// The end of the queue that everybody has.
@@ -35,6 +44,8 @@ pub(super) struct Writer {
     queue: Mutex<Option<SyncSender<(UnixMs, Entry)>>>,
     now: Now,
     lost: Arc<AtomicU64>,
+    closing: Arc<AtomicBool>,
+    seldom: Mutex<Seldom>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -42,16 +53,17 @@ impl Writer {
     pub(super) fn open(options: Options, now: Now) -> io::Result<Self> {
         let (log, cut) = Log::open(options)?;
         let (sender, receiver) = sync_channel(QUEUE);
-        let lost = Arc::new(AtomicU64::new(0));
+        let (lost, closing) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
         let begun = Entry::new("audit.opened").named(env!("CARGO_PKG_VERSION"));
         let begun =
             if cut == 0 { begun } else { begun.because("the last line was incomplete and was cut off").count(cut) };
         let _ = sender.try_send((now(), begun));
         let thread = std::thread::Builder::new().name("audit".to_owned()).spawn({
-            let lost = Arc::clone(&lost);
-            move || work(log, &receiver, &lost)
+            let (lost, closing) = (Arc::clone(&lost), Arc::clone(&closing));
+            move || work(log, &receiver, &lost, &closing)
         })?;
-        Ok(Self { queue: Mutex::new(Some(sender)), now, lost, thread: Mutex::new(Some(thread)) })
+        let (queue, thread) = (Mutex::new(Some(sender)), Mutex::new(Some(thread)));
+        Ok(Self { queue, now, lost, closing, seldom: Mutex::default(), thread })
     }
 
     pub(super) fn note(&self, entry: Entry) {
@@ -63,7 +75,27 @@ impl Writer {
         }
     }
 
+    /// Notes what may happen very often, in one line a second with how often it did.
+    pub(super) fn note_seldom(&self, event: &'static str, reason: &'static str) {
+        let now = (self.now)();
+        let mut seldom = self.seldom.lock().unwrap_or_else(PoisonError::into_inner);
+        let (at, count) = seldom.entry((event, reason)).or_default();
+        *count += 1;
+        if now.saturating_sub(*at) < SELDOM_MS {
+            return;
+        }
+        let count = std::mem::take(count);
+        *at = now;
+        drop(seldom);
+        self.note(Entry::new(event).because(reason).count(count));
+    }
+
     pub(super) fn close(&self) {
+        let seldom = std::mem::take(&mut *self.seldom.lock().unwrap_or_else(PoisonError::into_inner));
+        for ((event, reason), (_, count)) in seldom.into_iter().filter(|(_, (_, count))| *count > 0) {
+            self.note(Entry::new(event).because(reason).count(count));
+        }
+        self.closing.store(true, Ordering::Release);
         let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(queue) = queue {
             // The thread takes what is in the queue first; it needs no more than a moment for this one to fit.
@@ -86,7 +118,7 @@ impl Drop for Writer {
     }
 }
 
-fn work(mut log: Log, queue: &Receiver<(UnixMs, Entry)>, lost: &AtomicU64) {
+fn work(mut log: Log, queue: &Receiver<(UnixMs, Entry)>, lost: &AtomicU64, closing: &AtomicBool) {
     let mut refused = false;
     let mut sync_at: Option<Instant> = None;
     loop {
@@ -98,9 +130,15 @@ fn work(mut log: Log, queue: &Receiver<(UnixMs, Entry)>, lost: &AtomicU64) {
         };
         if !batch.is_empty() || (ended && lost.load(Ordering::Relaxed) > 0) {
             sync_at = sync_at.or(Some(Instant::now() + SYNC_EVERY));
+            let mut last_attempts = 0;
             while let Err(error) = log.append(&batch, lost) {
                 if !std::mem::replace(&mut refused, true) {
                     tracing::error!("the audit log cannot be written, and is tried again: {error}");
+                }
+                last_attempts += u32::from(closing.load(Ordering::Acquire));
+                if last_attempts >= LAST_ATTEMPTS {
+                    tracing::error!("the audit log is closed without its last lines: {error}");
+                    return;
                 }
                 std::thread::sleep(RETRY);
             }
@@ -123,6 +161,8 @@ fn work(mut log: Log, queue: &Receiver<(UnixMs, Entry)>, lost: &AtomicU64) {
 /// The file that is written to, and where the chain is.
 struct Log {
     options: Options,
+    /// Nobody else writes while this is open.
+    _lock: File,
     file: File,
     path: PathBuf,
     bytes: u64,
@@ -147,12 +187,13 @@ impl Log {
     /// Gives also how many bytes of an unfinished line were cut off.
     fn open(options: Options) -> io::Result<(Self, u64)> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&options.folder)?;
+        let _lock = lock(&options.folder)?;
         let mut found = files(&options.folder)?;
         let Some(path) = found.pop() else {
             let path = path(&options.folder, 1);
             let file = append_to(&path)?;
             return Ok((
-                Self { options, file, path, bytes: 0, torn: false, sequence: 0, hash: LineHash::NONE, at: 0 },
+                Self { options, _lock, file, path, bytes: 0, torn: false, sequence: 0, hash: LineHash::NONE, at: 0 },
                 0,
             ));
         };
@@ -179,7 +220,7 @@ impl Log {
             }
             None => (0, LineHash::NONE, 0),
         };
-        Ok((Self { options, file, path, bytes: whole as u64, torn: false, sequence, hash, at }, cut))
+        Ok((Self { options, _lock, file, path, bytes: whole as u64, torn: false, sequence, hash, at }, cut))
     }
 
     /// Appends a line for each entry, after one that says how many were lost before them.
@@ -234,6 +275,20 @@ impl Log {
 /// Names sort like the numbers of their first lines.
 fn path(folder: &Path, first: u64) -> PathBuf {
     folder.join(format!("{first:020}.jsonl"))
+}
+
+/// Keeps every other process from writing to this log.
+fn lock(folder: &Path) -> io::Result<File> {
+    let file = append_to(&folder.join("lock"))?;
+    let until = Instant::now() + LOCK_WAIT;
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(TryLockError::Error(error)) => return Err(error),
+            Err(TryLockError::WouldBlock) if Instant::now() < until => std::thread::sleep(Duration::from_millis(20)),
+            Err(TryLockError::WouldBlock) => return Err(io::Error::other("another process writes it")),
+        }
+    }
 }
 
 fn append_to(path: &Path) -> io::Result<File> {

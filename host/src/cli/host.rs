@@ -199,10 +199,11 @@ impl Host {
         if let Some(watching) = self.watching {
             watching.abort();
         }
-        self.tasks.drain(grace).await?;
+        let drained = self.tasks.drain(grace).await;
         self.tending.abort();
         let audit = self.audit;
         tokio::task::spawn_blocking(move || audit.close()).await?;
+        drained?;
         Ok(())
     }
 }

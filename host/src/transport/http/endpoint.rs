@@ -11,7 +11,6 @@ use axum::body::Body;
 use axum::response::Response;
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
 
-use crate::audit::Entry;
 use crate::domain::requestor::Requestor;
 use crate::transport::auth::{Caller, Unauthorized};
 use crate::transport::mcp::{Mcp, Session as _};
@@ -53,7 +52,7 @@ pub(super) async fn endpoint<M: Mcp>(server: &Arc<Server<M>>, request: Request<B
             Err(unauthorized) => {
                 let client = server.proxies.client(peer, &parts.headers);
                 tracing::debug!(%client, ?unauthorized, "did not let a request in");
-                server.audit.note(|| Entry::new("access.refused").because(unauthorized.reason()));
+                server.audit.note_seldom("access.refused", unauthorized.reason());
                 server.challenge(&unauthorized)
             }
         }
