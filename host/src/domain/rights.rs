@@ -1,7 +1,7 @@
 //! What a requestor may do beyond being let in.
 //!
 //! Owns how scopes become rights. Invariant: rights only ever add up from what rules grant to this requestor; where no rule is
-//! configured, whoever is let in may do everything but administer.
+//! configured, whoever is let in may do everything but administer, save with a credential that was made for some scopes only.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -69,7 +69,8 @@ impl ScopeBook {
 
     /// What these scopes are worth for this requestor. `more`: whether it could get further ones.
     pub fn rights(&self, scopes: &[String], tenant: &str, requestor: &str, more: bool) -> Rights {
-        if self.rules.is_empty() {
+        // Fixed scopes are a restriction that the operator asked for: where no rule says what they are good for, it is nothing.
+        if self.rules.is_empty() && more {
             return Rights::default();
         }
         let names = self.with_included(scopes);
@@ -187,6 +188,14 @@ mod tests {
         assert!(rights.has(Need::Tool("x")) && rights.has(Need::Tasks) && rights.has(Need::Steer));
         assert!(!rights.has(Need::Administer));
         assert_eq!(rights.opening(&[Need::Administer]), [""; 0]);
+    }
+
+    #[test]
+    fn fixed_scopes_are_good_for_nothing_without_rules() {
+        let rights = ScopeBook::default().rights(&names(&["read"]), "t", "r", false);
+        assert!(rights.are_limited());
+        assert!(!rights.has(Need::Tool("x")) && !rights.has(Need::Tasks) && !rights.has(Need::Steer));
+        assert_eq!(rights.opening(&[Need::Tool("x")]), [""; 0]);
     }
 
     #[test]
