@@ -22,7 +22,7 @@ pub struct AuthConfig {
     /// The canonical URI of this host's endpoint; there when there are issuers.
     pub resource: Option<Url>,
     pub issuers: Vec<IssuerConfig>,
-    /// What each scope is good for. Empty: whoever is let in may do everything but administer.
+    /// What each scope is good for. Empty: whoever is let in may do everything.
     pub scopes: Vec<ScopeRule>,
 }
 

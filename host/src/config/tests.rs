@@ -473,6 +473,7 @@ fn an_issuer_is_configured_with_few_words() {
     refused("jwks_url = 'http://keys.example.com'", "https://");
     refused("color = 1", "no such key in [[auth.issuer]]");
     refused("[[auth.issuer]]\nissuer = 'https://login.example.com'\ntenant = 'b'", "there twice");
+    refused("[[auth.scope]]\nname = 'a'\nadminister = true", "no such key");
     refused("[[auth.scope]]\ntools = ['x']", "auth.scope.name: missing");
     refused("[[auth.scope]]\nname = 'a b'", "is no scope");
     refused("[[auth.scope]]\nname = 'offline_access'", "between clients and their issuer");
