@@ -22,7 +22,7 @@ pub struct AuthConfig {
     /// The canonical URI of this host's endpoint; there when there are issuers.
     pub resource: Option<Url>,
     pub issuers: Vec<IssuerConfig>,
-    /// What each scope is good for. Empty: whoever is let in may do everything but administer.
+    /// What each scope is good for. Empty: whoever is let in may do everything.
     pub scopes: Vec<ScopeRule>,
 }
 
@@ -212,7 +212,7 @@ fn read_entry(reader: &mut Reader<'_>, table: &Table<'_>, entry: &mut Entry) {
             "jwks_url" => entry.jwks_url = url(reader, &path, node),
             "algorithms" => entry.algorithms = reader.texts(&path, node, algorithm),
             "tenant" => entry.tenant = reader.parsed(&path, node, name),
-            "tenant_claim" => entry.tenant_claim = reader.text(&path, node),
+            "tenant_claim" => entry.tenant_claim = reader.parsed(&path, node, tenant_claim),
             "tenants" => entry.tenants = reader.texts(&path, node, name_or_any),
             "client_id_in_principal" => entry.client_id_in_principal = reader.switch(&path, node),
             "require_at_jwt" => entry.require_at_jwt = reader.switch(&path, node),
@@ -256,6 +256,17 @@ fn algorithm(text: &str) -> Result<Algorithm, String> {
 
 fn name(text: &str) -> Result<String, String> {
     check_name(text).map(|()| text.to_owned()).map_err(|wrong| format!("{text:?}: {wrong}"))
+}
+
+/// What these say is never the name of a tenant.
+fn tenant_claim(text: &str) -> Result<String, String> {
+    match text {
+        "" => Err("must not be empty".to_owned()),
+        "iss" | "aud" | "exp" | "nbf" | "iat" | "scope" | "scp" => {
+            Err(format!("{text:?} names no tenant; use a claim that does, like \"org\", \"azp\" or \"client_id\""))
+        }
+        _ => Ok(text.to_owned()),
+    }
 }
 
 fn name_or_any(text: &str) -> Result<String, String> {

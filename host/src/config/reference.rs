@@ -35,7 +35,7 @@ const AUTH_HELP: &str = r#"
       What clients know this endpoint by; access tokens must be meant for it
 
 [[auth.scope]]
-  name, tools = ["csv_*"], tasks, steer, administer, basic, includes = [], tenants = [], requestors = []
+  name, tools = ["csv_*"], tasks, steer, basic, includes = [], tenants = [], requestors = []
       What a scope is good for. Without any, whoever is let in may call every tool, have tasks and steer them
 
 [[auth.issuer]]

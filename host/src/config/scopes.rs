@@ -19,7 +19,6 @@ fn read_scope(reader: &mut Reader<'_>, node: &Node<'_>) -> Option<ScopeRule> {
             "tools" => rule.tools = reader.texts(&path, node, any),
             "tasks" => rule.tasks = reader.switch(&path, node),
             "steer" => rule.steer = reader.switch(&path, node),
-            "administer" => rule.administer = reader.switch(&path, node),
             "basic" => rule.basic = reader.switch(&path, node),
             "includes" => rule.includes = reader.texts(&path, node, scope),
             "tenants" => rule.tenants = reader.texts(&path, node, name),
@@ -27,7 +26,7 @@ fn read_scope(reader: &mut Reader<'_>, node: &Node<'_>) -> Option<ScopeRule> {
             _ => reader.refuse(
                 key,
                 format!(
-                    "{path}: no such key; there are name, tools, tasks, steer, administer, basic, includes, tenants and \
+                    "{path}: no such key; there are name, tools, tasks, steer, basic, includes, tenants and \
                      requestors"
                 ),
             ),

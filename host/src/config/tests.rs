@@ -462,9 +462,18 @@ fn an_issuer_is_configured_with_few_words() {
     refused("private_addresses = ['intranet']", "neither an address nor a network");
     refused("client_id = 'x'", "belong together");
     refused("tenants = ['a']", "tenant_claim");
+    let claiming = ISSUER.replace("tenant = 'acme'", "tenants = ['*']");
+    for claim in ["iss", "aud", "exp", "nbf", "iat", "scope", "scp"] {
+        let problems = load(&format!("{claiming}\ntenant_claim = '{claim}'")).unwrap_err().join("; ");
+        assert!(problems.contains("names no tenant"), "{problems}");
+    }
+    for claim in ["org", "sub", "azp", "client_id"] {
+        load(&format!("{claiming}\ntenant_claim = '{claim}'")).unwrap();
+    }
     refused("jwks_url = 'http://keys.example.com'", "https://");
     refused("color = 1", "no such key in [[auth.issuer]]");
     refused("[[auth.issuer]]\nissuer = 'https://login.example.com'\ntenant = 'b'", "there twice");
+    refused("[[auth.scope]]\nname = 'a'\nadminister = true", "no such key");
     refused("[[auth.scope]]\ntools = ['x']", "auth.scope.name: missing");
     refused("[[auth.scope]]\nname = 'a b'", "is no scope");
     refused("[[auth.scope]]\nname = 'offline_access'", "between clients and their issuer");

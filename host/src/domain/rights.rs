@@ -1,7 +1,7 @@
 //! What a requestor may do beyond being let in.
 //!
 //! Owns how scopes become rights. Invariant: rights only ever add up from what rules grant to this requestor; where no rule is
-//! configured, whoever is let in may do everything but administer.
+//! configured, whoever is let in may do everything, save with a credential that was made for some scopes only.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,8 +16,6 @@ pub struct ScopeRule {
     pub tasks: bool,
     /// Whether tasks may be steered, paused and resumed.
     pub steer: bool,
-    /// Whether the host may be administered.
-    pub administer: bool,
     /// Whether every client needs it, so that it is asked for from the start.
     pub basic: bool,
     /// Scopes that it contains.
@@ -34,7 +32,6 @@ impl ScopeRule {
             Need::Tool(name) => self.tools.iter().any(|pattern| matches(pattern, name)),
             Need::Tasks => self.tasks,
             Need::Steer => self.steer,
-            Need::Administer => self.administer,
         }
     }
 
@@ -53,7 +50,6 @@ pub enum Need<'a> {
     Tasks,
     /// Steer, pause or resume one.
     Steer,
-    Administer,
 }
 
 /// What the operator says about scopes.
@@ -69,7 +65,8 @@ impl ScopeBook {
 
     /// What these scopes are worth for this requestor. `more`: whether it could get further ones.
     pub fn rights(&self, scopes: &[String], tenant: &str, requestor: &str, more: bool) -> Rights {
-        if self.rules.is_empty() {
+        // Fixed scopes are a restriction that the operator asked for: where no rule says what they are good for, it is nothing.
+        if self.rules.is_empty() && more {
             return Rights::default();
         }
         let names = self.with_included(scopes);
@@ -99,7 +96,7 @@ impl ScopeBook {
     }
 }
 
-/// What one requestor may do with one credential; cheap to clone. By default, everything but administer.
+/// What one requestor may do with one credential; cheap to clone. By default, everything.
 #[derive(Clone, Debug, Default)]
 pub struct Rights {
     limited: Option<Limited>,
@@ -121,14 +118,14 @@ impl Limited {
 }
 
 impl Rights {
-    /// Whether there is anything that this requestor may not do beside administering.
+    /// Whether there is anything that this requestor may not do.
     pub fn are_limited(&self) -> bool {
         self.limited.is_some()
     }
 
     pub fn has(&self, need: Need<'_>) -> bool {
         match &self.limited {
-            None => need != Need::Administer,
+            None => true,
             Some(limited) => limited.granting(&limited.held, need).is_some(),
         }
     }
@@ -182,11 +179,18 @@ mod tests {
     }
 
     #[test]
-    fn without_rules_everything_but_administering_is_allowed() {
+    fn without_rules_everything_is_allowed() {
         let rights = ScopeBook::default().rights(&[], "t", "r", true);
         assert!(rights.has(Need::Tool("x")) && rights.has(Need::Tasks) && rights.has(Need::Steer));
-        assert!(!rights.has(Need::Administer));
-        assert_eq!(rights.opening(&[Need::Administer]), [""; 0]);
+        assert!(!rights.are_limited());
+    }
+
+    #[test]
+    fn fixed_scopes_are_good_for_nothing_without_rules() {
+        let rights = ScopeBook::default().rights(&names(&["read"]), "t", "r", false);
+        assert!(rights.are_limited());
+        assert!(!rights.has(Need::Tool("x")) && !rights.has(Need::Tasks) && !rights.has(Need::Steer));
+        assert_eq!(rights.opening(&[Need::Tool("x")]), [""; 0]);
     }
 
     #[test]
@@ -200,7 +204,7 @@ mod tests {
         assert!(read.has(Need::Tool("get_a")) && !read.has(Need::Tool("put")) && !read.has(Need::Tasks));
         let all = book.rights(&names(&["all"]), "t", "r", true);
         assert!(all.has(Need::Tool("get_a")) && all.has(Need::Tool("put")) && all.has(Need::Tasks));
-        assert!(!all.has(Need::Steer) && !all.has(Need::Administer));
+        assert!(!all.has(Need::Steer));
     }
 
     #[test]

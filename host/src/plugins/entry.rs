@@ -200,6 +200,9 @@ impl Entry {
     /// Until when the active version is watched after a switch to it; `None`: there is no older one to go back to that did not fail.
     pub(super) fn watched_until(&self, watch_ms: u64) -> Option<UnixMs> {
         let of = |digest: Option<Digest>| digest.and_then(|digest| self.versions.get(&digest));
+        if self.head.active == self.head.previous {
+            return None;
+        }
         let (active, previous) = (of(self.head.active)?, of(self.head.previous)?);
         // Who went back to an older version did so on purpose.
         let goes_forward = active.staged_at >= previous.staged_at && previous.taken_back.is_none();

@@ -101,7 +101,10 @@ impl Plugins {
                 }
                 To::Nothing => entry.activate(None, now),
                 To::Back { to, from, why } => {
-                    entry.activate(Some(Digest(to.version.digest)), now);
+                    let digest = Digest(to.version.digest);
+                    entry.activate(Some(digest), now);
+                    // What the failed version offered was accepted over it; a start compares with what is accepted.
+                    entry.accept(&digest, hashes(to));
                     entry.take_back(from, why.clone(), now);
                 }
                 To::Canary(to, row) => {

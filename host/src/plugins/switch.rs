@@ -94,6 +94,13 @@ impl Plugins {
                     .head
                     .previous
                     .ok_or_else(|| Error::Invalid(format!("no version of {name} was active before the present one")))?;
+                if let Some(gone) = entry.versions.get(&previous).and_then(|version| version.taken_back.as_ref()) {
+                    return Err(Error::Invalid(format!(
+                        "the version of {name} before the present one failed and was taken back ({}); `bulkhead plugin activate \
+                         {name}@{previous}` switches to it all the same",
+                        gone.why
+                    )));
+                }
                 targets.push(Target { name: name.clone(), version: Some(previous.to_string()) });
             }
         }

@@ -349,14 +349,17 @@ impl Session {
         format!("{:08x}-{number}", self.birth)
     }
 
-    /// The request that a response belongs to; each only once.
-    pub(crate) fn take_expected(&self, id: &RequestId) -> Option<Expected> {
+    /// The request that a response belongs to; each only once. One that may not be taken goes on waiting.
+    pub(crate) fn take_expected(&self, id: &RequestId, may: impl FnOnce(&Expected) -> bool) -> Option<Expected> {
         let RequestId::Text(text) = id else { return None };
         let (birth, number) = text.split_once('-')?;
         if birth != format!("{:08x}", self.birth) {
             return None;
         }
-        self.live().forget(number.parse().ok()?)
+        let number = number.parse().ok()?;
+        let mut live = self.live();
+        live.expected.get(&number).filter(|expected| may(expected))?;
+        live.forget(number)
     }
 
     /// Gives up on a request; whether it still waited.

@@ -290,7 +290,10 @@ impl Tasks {
         inner.note_looked("task.read", requestor, id, found.is_some());
         let (task, output) = found.ok_or(Error::NotFound)?;
         match (task.outcome(), output) {
-            (Some(Outcome::Output { .. }), Some(output)) => Ok((task, Some(output))),
+            (Some(Outcome::Output { .. }), Some(output)) => {
+                inner.note_looked("task.result_read", requestor, id, true);
+                Ok((task, Some(output)))
+            }
             (Some(Outcome::Output { .. }), None) => Err(Error::NotFound),
             _ => Ok((inner.with_live_status(task), None)),
         }

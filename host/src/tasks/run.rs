@@ -202,6 +202,10 @@ async fn visit(
             _ => {
                 // The guest before may have ended while it rested.
                 occupancy.run().await;
+                // It may have been cancelled meanwhile: then nobody else is asked.
+                if run.task().is_none_or(|task| task.outcome().is_some()) {
+                    return None;
+                }
                 admitted(inner, task, &visit.plugin).and_then(|()| start(inner, task, visit))
             }
         };

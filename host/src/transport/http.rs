@@ -158,7 +158,7 @@ enum Phase {
 impl<M: Mcp> Server<M> {
     pub fn new(parts: Parts<M>) -> Arc<Self> {
         let Parts { mcp, sessions, authenticator, audit, rate, unready, now, options, certificate } = parts;
-        let hosts = options.allowed_hosts.iter().map(|host| host.to_ascii_lowercase()).collect();
+        let hosts = options.allowed_hosts.iter().map(|host| checks::one_spelling(host)).collect();
         let phase = watch::Sender::new(Phase::Serving);
         let proxies = Proxies::new(options.trusted_proxies.clone(), certificate.is_some());
         Arc::new(Self {

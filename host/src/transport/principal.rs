@@ -335,16 +335,21 @@ impl Principals {
         self.requestor(identity, TENANT_DEFAULT).await
     }
 
-    /// The same for a verifier.
-    pub(super) async fn identified(&self, identity: Identity<'_>, tenant: &str) -> Result<Requestor, Denied> {
-        self.requestor(identity, tenant).await.map_err(unavailable)
+    /// The same for a verifier, with the name of the tenant that it is in: an identity keeps its first one.
+    pub(super) async fn identified(&self, identity: Identity<'_>, tenant: &str) -> Result<(Requestor, String), Denied> {
+        let row = self.principal(identity, tenant).await.map_err(unavailable)?;
+        Ok((row.requestor(), row.tenant_name))
     }
 
     /// The ids of an identity, made with its first appearance. The tenant counts only then.
     pub async fn requestor(&self, identity: Identity<'_>, tenant: &str) -> Result<Requestor, Error> {
+        Ok(self.principal(identity, tenant).await?.requestor())
+    }
+
+    async fn principal(&self, identity: Identity<'_>, tenant: &str) -> Result<PrincipalRow, Error> {
         let key = identity.key();
         if let Some(row) = self.get::<PrincipalRow>(RowKind::Principal, &key).await? {
-            return Ok(row.requestor());
+            return Ok(row);
         }
         let row = PrincipalRow {
             requestor: random()?,
@@ -353,8 +358,7 @@ impl Principals {
             issuer: identity.issuer.to_owned(),
             subject: identity.subject.to_owned(),
         };
-        let row = self.put_first(&key, row).await?;
-        Ok(row.requestor())
+        self.put_first(&key, row).await
     }
 
     /// The id of a tenant, made with its first appearance.
@@ -698,6 +702,17 @@ mod unit {
         principals.revoke_token(&new.info.id, 2).await.unwrap();
         assert!(matches!(verifier.verify(&new.token).await, Err(Denied::Invalid)));
         assert_eq!(verifier.anonymous().await.unwrap(), None);
+    }
+
+    #[tokio::test]
+    async fn an_identity_stays_in_its_first_tenant() {
+        let principals = principals();
+        let anna = Identity { verifier: "oauth", issuer: "https://login.example.com", subject: "anna", client: "" };
+        let first = principals.identified(anna, "acme").await.unwrap();
+        assert_eq!(first, (principals.requestor(anna, "globex").await.unwrap(), "acme".to_owned()));
+        // The rules of scopes go by this name, and it must be that of the tenant's id.
+        assert_eq!(principals.identified(anna, "globex").await.unwrap(), first);
+        assert_eq!(first.0.tenant, principals.tenant("acme").await.unwrap());
     }
 
     #[tokio::test]

@@ -237,6 +237,22 @@ async fn tenants_and_clients_are_kept_apart_as_the_operator_says() {
 }
 
 #[tokio::test]
+async fn a_tenant_may_be_named_by_a_claim_that_means_something_else_too() {
+    use bulkhead::transport::auth::TenantRule;
+    for claim in ["sub", "client_id", "azp", "org"] {
+        let bench = Bench::with(|options| {
+            options.tenant = TenantRule::Claim { claim: claim.to_owned(), allowed: vec!["acme".to_owned()] };
+        })
+        .await;
+        let mut claims = bench.claims();
+        claims[claim] = json!("acme");
+        assert_eq!(bench.verify(&bench.key.token(&claims)).await.expect("a tenant").tenant, "acme", "{claim}");
+        claims[claim] = json!("globex");
+        Bench::is_refused(&bench.verify(&bench.key.token(&claims)).await, claim);
+    }
+}
+
+#[tokio::test]
 async fn issuers_do_not_speak_for_each_other() {
     let bench = Bench::new().await;
     let stranger = Key::ec("k1");

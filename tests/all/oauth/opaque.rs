@@ -79,8 +79,35 @@ async fn an_issuer_that_cannot_answer_is_not_a_refusal() {
     bench.issuer.set_down(true);
     let unavailable = bench.verify("opaque").await;
     assert!(matches!(unavailable, Err(Denied::Unavailable { .. })), "{unavailable:?}");
+    // For a while it is not asked again, and whoever sends a token does not wait.
     bench.issuer.set_down(false);
+    let unavailable = bench.verify("opaque").await;
+    assert!(matches!(unavailable, Err(Denied::Unavailable { .. })), "{unavailable:?}");
+    assert_eq!(bench.issuer.introspected(), 1);
+    bench.advance(1_000);
     bench.accepted("opaque").await;
+    // What it said before is still good.
+    bench.issuer.set_down(true);
+    assert!(matches!(bench.verify("other").await, Err(Denied::Unavailable { .. })));
+    bench.accepted("opaque").await;
+}
+
+/// Whoever never answers: connections are taken and nothing comes.
+#[tokio::test]
+async fn a_silent_issuer_keeps_nobody_waiting_for_long() {
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let url = format!("http://{}/introspect", silent.local_addr().expect("an address"));
+    let bench = Bench::with(|options| {
+        options.fetch_ms_max = 300;
+        let url = url.parse().expect("an address");
+        options.introspection = Some(IntrospectionOptions { url, client_id: "host".to_owned(), cache_ms: 10_000 });
+    })
+    .await;
+    let tokens: Vec<_> = (0..200).map(|at| format!("opaque-{at}")).collect();
+    let all = futures::future::join_all(tokens.iter().map(|token| bench.verify(token)));
+    // One after the other, 16 at a time, these would take thirteen times as long as one.
+    let seen = tokio::time::timeout(std::time::Duration::from_millis(2_000), all).await.expect("answers soon");
+    assert!(seen.iter().all(|outcome| matches!(outcome, Err(Denied::Unavailable { .. }))));
 }
 
 #[tokio::test]

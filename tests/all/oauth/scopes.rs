@@ -144,12 +144,27 @@ async fn all_scopes_that_an_operation_needs_are_named_at_once() {
     assert_eq!(refused(&client, "tasks/steer", &steer).await, step_up("steer"));
     let may = Client::connect_as(&world.host, Some(&world.token("primes steer")), all_capabilities()).await;
     let task = may.create("count_primes", json!({"below": 10})).await.expect("a task");
-    // The session is its requestor's, whatever token comes with a request; rights are those of the token.
-    client.call("tasks/get", json!({"taskId": task["taskId"]})).await.expect("its own task");
+    // Rights are those of the token that comes with a request.
+    may.call("tasks/get", json!({"taskId": task["taskId"]})).await.expect("its own task");
 
     let modern = Modern::full(&world.host, Some(&world.token("primes")));
     let (status, challenge, _) = refusal(&modern, "tasks/steer", steer).await;
     assert_eq!((status, challenge), (StatusCode::FORBIDDEN, step_up("steer")));
+    // A task that is there is no more for a token without the right to tasks than a new one.
+    let id = json!({"taskId": task["taskId"]});
+    for method in ["tasks/get", "tasks/result", "tasks/list", "tasks/cancel", "tasks/delete"] {
+        assert_eq!(refused(&client, method, &id).await, step_up("tasks"), "{method}");
+    }
+    for (method, params) in [
+        ("tasks/get", id.clone()),
+        ("tasks/cancel", id.clone()),
+        ("tasks/update", json!({"taskId": task["taskId"], "inputResponses": {}})),
+        ("subscriptions/listen", json!({"notifications": {"taskIds": [task["taskId"]]}})),
+    ] {
+        let (status, challenge, error) = refusal(&modern, method, params).await;
+        assert_eq!((status, challenge), (StatusCode::FORBIDDEN, step_up("tasks")), "{method} {error}");
+    }
+    client.call("tools/list", json!({})).await.expect("what is not about tasks");
     // Without the right to have tasks a call stays a call.
     let result = modern.tool("count_primes", json!({"below": 10})).await;
     assert_ne!(result["resultType"], "task");

@@ -190,3 +190,24 @@ async fn a_switch_that_nobody_heard_of_runs_as_soon_as_the_store_can_be_read() {
     world.plugins.look().await.unwrap();
     assert!(world.sandbox.catalog().get("echo").is_none());
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_version_that_was_gone_back_to_is_there_after_a_restart_and_the_failed_one_does_not_come_back() {
+    let (store, clock) = (Arc::new(MemoryStore::new()), Arc::new(ManualClock::at(1)));
+    let watching = Policy { watch_switch_ms: 1_000, ..policy() };
+    let (world, _) = start_with(&store, &clock, watching.clone()).await;
+    let Some(one) = text(SAME, SAME) else { return };
+    let one = world.plugins.stage(one).await.unwrap().version;
+    assert!(world.plugins.activate(&to(one.digest), false).await.unwrap().done);
+    clock.advance(1);
+    let two = text("Returns the text as it is.", "Returns the text and more.").unwrap();
+    let two = world.plugins.stage(two).await.unwrap().version;
+    assert!(!world.plugins.activate(&to(two.digest), false).await.unwrap().done, "another definition is held back");
+    assert!(world.plugins.activate(&to(two.digest), true).await.unwrap().done);
+    world.plugins.take_back(&two, "it broke".into()).await.unwrap();
+    let again = world.plugins.rollback(&["text".to_owned()]).await;
+    assert!(matches!(&again, Err(Error::Invalid(why)) if why.contains("it broke")), "{again:?}");
+    let (world, refused) = start_with(&store, &clock, watching).await;
+    assert!(refused.is_empty(), "{refused:?}");
+    assert_eq!(active(&world).await, Some(Digest(one.digest)));
+}

@@ -23,7 +23,7 @@ use super::error::RpcError;
 use super::exchange::answered;
 use super::jsonrpc::{self, PeerError, RequestId, error_response};
 use super::sep1686::Wish;
-use super::session::{Reply, Session, Settled, TaskQuestion};
+use super::session::{Expected, Reply, Session, Settled, TaskQuestion};
 use super::wire::level;
 use super::{Exchange, Frame, Peer, Received, Rejection, Shared, questions, rights};
 use crate::domain::rights::{Need, Rights};
@@ -117,6 +117,29 @@ impl Method {
         }
     }
 
+    /// What a requestor must have the right to, whatever the params say. Calls of tools look at that themselves.
+    fn needs(self) -> &'static [Need<'static>] {
+        match self {
+            Self::TasksSteer | Self::TasksPause | Self::TasksResume => &[Need::Steer],
+            Self::TasksGet | Self::TasksResult | Self::TasksList | Self::TasksCancel | Self::TasksDelete => {
+                &[Need::Tasks]
+            }
+            Self::Initialize
+            | Self::Ping
+            | Self::SetLevel
+            | Self::ToolsList
+            | Self::ToolsCall
+            | Self::ResourcesList
+            | Self::ResourcesTemplatesList
+            | Self::ResourcesRead
+            | Self::ResourcesSubscribe
+            | Self::ResourcesUnsubscribe
+            | Self::PromptsList
+            | Self::PromptsGet
+            | Self::Complete => &[],
+        }
+    }
+
     /// Tasks of the core came with 2025-11-25. SEP-1686 is for every revision: what it has is always there. Steer, pause and resume
     /// are an experiment that a client takes part in or not.
     fn exists_for(self, settled: &Settled) -> bool {
@@ -170,9 +193,7 @@ pub(super) fn request(
     let Some(method) = method else {
         return answer(&id, &unknown());
     };
-    if matches!(method, Method::TasksSteer | Method::TasksPause | Method::TasksResume)
-        && let Err(error) = rights::check(&peer.rights, &[Need::Steer], unknown)
-    {
+    if let Err(error) = rights::check(&peer.rights, method.needs(), unknown) {
         return answer(&id, &error);
     }
     let request = Request { shared, session, catalog, id: id.clone(), params, rights: peer.rights.clone() };
@@ -253,7 +274,8 @@ pub(super) fn notification(peer: &Peer, name: &str, params: Option<&RawValue>) -
     Received::Accepted
 }
 
-/// Takes the response to a request of ours. One that is unknown or late is ignored.
+/// Takes the response to a request of ours. One that is unknown or late is ignored, as is the answer to a task's question from
+/// whoever has no right to tasks.
 pub(super) async fn response(
     shared: &Arc<Shared>,
     peer: &Peer,
@@ -261,7 +283,8 @@ pub(super) async fn response(
     outcome: Result<&RawValue, PeerError>,
 ) -> Received {
     let Some(session) = session_of(peer) else { return session_required(None) };
-    if let Some(expected) = session.take_expected(id) {
+    let may = |expected: &Expected| expected.question.is_none() || peer.rights.has(Need::Tasks);
+    if let Some(expected) = session.take_expected(id, may) {
         let reply: Reply = outcome.map(ToOwned::to_owned);
         match expected.question {
             Some(asked) if asking::client_task(session, &asked.question, &reply).is_none() => {

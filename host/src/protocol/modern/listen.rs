@@ -17,13 +17,14 @@ use super::result::Complete;
 use super::task::{Detailed, Face, Notice};
 use super::{Request, respond};
 use crate::domain::requestor::Requestor;
+use crate::domain::rights::Need;
 use crate::domain::task::{Task, TaskId};
 use crate::protocol::error::RpcError;
 use crate::protocol::exchange::{Outlet, talk};
 use crate::protocol::jsonrpc::{self, RequestId, notification};
 use crate::protocol::notices::{LIST_CHANGED_AFTER, list_changed_method};
 use crate::protocol::offers::Asker;
-use crate::protocol::{Exchange, Frame, Shared, sep1686};
+use crate::protocol::{Exchange, Frame, Shared, rights, sep1686};
 use crate::runtime::{Catalog, ListGenerations, ListKind};
 use crate::tasks::{self, ResourceUpdate, TaskNews, Tasks};
 
@@ -98,6 +99,7 @@ pub(super) fn listen(request: Request<'_>) -> Result<Exchange, RpcError> {
     let filter: Filter = jsonrpc::params(Some(params.notifications))?;
     if filter.task_ids.is_some() {
         request.client.check_tasks()?;
+        rights::check(&request.rights, &[Need::Tasks], || RpcError::invalid_params("tasks cannot be followed"))?;
     }
     let face = Face::of(&request);
     let (shared, requestor, id) = (Arc::clone(request.shared), request.requestor, request.id);

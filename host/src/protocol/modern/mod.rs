@@ -95,6 +95,24 @@ impl Method {
         METHODS.iter().find(|(known, _)| *known == name).map(|(_, method)| *method)
     }
 
+    /// What a requestor must have the right to, whatever the params say. Calls of tools and subscriptions look at that themselves.
+    fn needs(self) -> &'static [Need<'static>] {
+        match self {
+            Self::TasksSteer | Self::TasksPause | Self::TasksResume => &[Need::Steer],
+            Self::TasksGet | Self::TasksUpdate | Self::TasksCancel => &[Need::Tasks],
+            Self::Discover
+            | Self::ToolsList
+            | Self::ToolsCall
+            | Self::Listen
+            | Self::ResourcesList
+            | Self::ResourcesTemplatesList
+            | Self::ResourcesRead
+            | Self::PromptsList
+            | Self::PromptsGet
+            | Self::Complete => &[],
+        }
+    }
+
     /// Refuses a client that did not declare what the method belongs to.
     fn check_capabilities(self, client: &Client) -> Result<(), RpcError> {
         let interaction = |what: &str| {
@@ -212,9 +230,7 @@ fn request(
         None => None,
     };
     let (declared, connection) = (peer.declared.as_ref(), peer.connection.as_ref());
-    if matches!(method, Method::TasksSteer | Method::TasksPause | Method::TasksResume) {
-        rights::check(&peer.rights, &[Need::Steer], || RpcError::unknown_method(name))?;
-    }
+    rights::check(&peer.rights, method.needs(), || RpcError::unknown_method(name))?;
     let (requestor, rights, members) = (peer.requestor, peer.rights.clone(), meta.members);
     let request = Request { shared, requestor, rights, catalog, id, client, declared, connection, params, members };
     let exchange = match method {

@@ -45,9 +45,12 @@ fn a_reply_belongs_to_one_request_and_counts_once() {
     let session = session();
     let (number, _reply) = session.expect(None);
     let id = RequestId::Text(session.request_id(number));
-    assert!(session.take_expected(&RequestId::Text(format!("00000000-{number}"))).is_none() || session.birth == 0);
-    assert!(session.take_expected(&id).is_some());
-    assert!(session.take_expected(&id).is_none());
+    assert!(
+        session.take_expected(&RequestId::Text(format!("00000000-{number}")), |_| true).is_none() || session.birth == 0
+    );
+    assert!(session.take_expected(&id, |_| false).is_none());
+    assert!(session.take_expected(&id, |_| true).is_some());
+    assert!(session.take_expected(&id, |_| true).is_none());
 }
 
 #[test]

@@ -92,6 +92,7 @@ impl Claims {
                 return Err("it is not valid yet");
             }
         }
+        let tenant = self.tenant(&options.tenant)?;
         let client = self.client_id.or(self.azp).unwrap_or_default();
         if !is_identifier(&client) && !client.is_empty() {
             return Err("its client is no identifier");
@@ -100,18 +101,6 @@ impl Claims {
             return Err("it names no client");
         }
         let subject = self.sub.filter(|subject| is_identifier(subject)).ok_or("it has no usable subject")?;
-        let tenant = match &options.tenant {
-            super::TenantRule::Fixed(name) => name.clone(),
-            super::TenantRule::Claim { claim, allowed } => {
-                let name = self.further.get(claim).and_then(Value::as_str).ok_or("it names no tenant")?;
-                if !allowed.iter().any(|known| known == "*" || known == name)
-                    || crate::config::check_name(name).is_err()
-                {
-                    return Err("its tenant is not one that this issuer may name");
-                }
-                name.to_owned()
-            }
-        };
         let spelled = self.scope.as_deref().unwrap_or_default().split(' ');
         let listed = self.scp.as_ref().map(OneOrMany::all).unwrap_or_default().iter().flat_map(|text| text.split(' '));
         let scopes: Vec<_> = spelled.chain(listed).filter(|name| !name.is_empty()).map(str::to_owned).collect();
@@ -119,6 +108,26 @@ impl Claims {
             return Err("it has too many scopes");
         }
         Ok(Proof { subject, client, tenant, scopes, expires_at })
+    }
+
+    fn tenant(&self, rule: &super::TenantRule) -> Result<String, &'static str> {
+        let (claim, allowed) = match rule {
+            super::TenantRule::Fixed(name) => return Ok(name.clone()),
+            super::TenantRule::Claim { claim, allowed } => (claim, allowed),
+        };
+        // Claims with a field of their own are not among the others.
+        let name = match claim.as_str() {
+            "sub" => self.sub.as_deref(),
+            "client_id" => self.client_id.as_deref(),
+            "azp" => self.azp.as_deref(),
+            other => self.further.get(other).and_then(Value::as_str),
+        };
+        let name = name.ok_or("it names no tenant")?;
+        let is_allowed = allowed.iter().any(|known| known == "*" || known == name);
+        if !is_allowed || crate::config::check_name(name).is_err() {
+            return Err("its tenant is not one that this issuer may name");
+        }
+        Ok(name.to_owned())
     }
 }
 

@@ -2,11 +2,14 @@
 //!
 //! Owns the question, the host's own credentials for it, and the answers for a while. Must not keep a token: answers are found by
 //! its hash. Invariant: a good answer is believed for at most `cache_ms` and never beyond the token's own end; answers in memory and
-//! questions under way are bounded.
+//! questions under way are bounded, and so is how long a request waits for one: an issuer that does not answer is left alone for
+//! `keys_retry_ms`.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -21,7 +24,7 @@ use super::claims::{Claims, Named, Proof};
 use super::oauth::IntrospectionOptions;
 use super::{Denied, IssuerOptions};
 use crate::domain::UnixMs;
-use crate::outward::request::Reach;
+use crate::outward::request::{Reach, RequestError};
 use crate::transport::Now;
 
 /// Answers in memory. Stops a flood of tokens from growing the host.
@@ -39,6 +42,39 @@ struct Answer {
     until: UnixMs,
 }
 
+/// Why a question brought nothing; for the log.
+#[derive(Debug, thiserror::Error)]
+enum QuestionError {
+    #[error(transparent)]
+    Request(#[from] RequestError),
+    #[error("status {0}")]
+    Status(StatusCode),
+    #[error("the answer does not say whether the token is active")]
+    Answer,
+    #[error("too many questions were waiting for an answer")]
+    Busy,
+    #[error("it has just failed to answer")]
+    Resting,
+}
+
+impl QuestionError {
+    /// Whether the next question would fare no better. An answer that displeases may be due to the token alone: whoever sends such
+    /// tokens must not shut everybody else out.
+    fn is_of_the_issuer(&self) -> bool {
+        match self {
+            Self::Request(_) => true,
+            Self::Status(status) => matches!(
+                *status,
+                StatusCode::TOO_MANY_REQUESTS
+                    | StatusCode::BAD_GATEWAY
+                    | StatusCode::SERVICE_UNAVAILABLE
+                    | StatusCode::GATEWAY_TIMEOUT
+            ),
+            Self::Answer | Self::Busy | Self::Resting => false,
+        }
+    }
+}
+
 pub(super) struct Introspection {
     how: IntrospectionOptions,
     /// Marked as sensitive.
@@ -48,6 +84,8 @@ pub(super) struct Introspection {
     now: Now,
     answers: Mutex<HashMap<Digest, Answer>>,
     questions: Semaphore,
+    /// When the issuer failed last; 0: never.
+    failed_at: AtomicU64,
 }
 
 impl Introspection {
@@ -64,7 +102,8 @@ impl Introspection {
         let mut authorization = HeaderValue::from_str(&basic).unwrap_or(HeaderValue::from_static("Basic"));
         authorization.set_sensitive(true);
         let answers = Mutex::new(HashMap::new());
-        Self { how, authorization, options, reach, now, answers, questions: Semaphore::new(QUESTIONS_MAX) }
+        let (questions, failed_at) = (Semaphore::new(QUESTIONS_MAX), AtomicU64::new(0));
+        Self { how, authorization, options, reach, now, answers, questions, failed_at }
     }
 
     /// What a token proves.
@@ -73,14 +112,32 @@ impl Introspection {
         if let Some(known) = self.known(&digest) {
             return known.ok_or(Denied::Invalid);
         }
-        let Ok(_turn) = self.questions.acquire().await else { return Err(Denied::Invalid) };
+        self.check_rested()?;
+        let patience = Duration::from_millis(self.options.fetch_ms_max);
+        let turn = tokio::time::timeout(patience, self.questions.acquire()).await;
+        let Ok(Ok(_turn)) = turn else { return Err(self.unavailable(&QuestionError::Busy)) };
         // Several requests of one client come at once: the first has asked for all of them.
         if let Some(known) = self.known(&digest) {
             return known.ok_or(Denied::Invalid);
         }
-        let proof = self.question(token).await.map_err(|reason| self.unavailable(&reason))?;
+        self.check_rested()?;
+        let proof = self.question(token).await.map_err(|error| {
+            if error.is_of_the_issuer() {
+                self.failed_at.store((self.now)(), Ordering::Release);
+            }
+            self.unavailable(&error)
+        })?;
         self.remember(digest, proof.clone());
         proof.ok_or(Denied::Invalid)
+    }
+
+    /// Refuses at once for a while after the issuer failed.
+    fn check_rested(&self) -> Result<(), Denied> {
+        let failed_at = self.failed_at.load(Ordering::Acquire);
+        if failed_at != 0 && (self.now)().saturating_sub(failed_at) < self.options.keys_retry_ms {
+            return Err(self.unavailable(&QuestionError::Resting));
+        }
+        Ok(())
     }
 
     fn known(&self, digest: &Digest) -> Option<Option<Proof>> {
@@ -105,18 +162,18 @@ impl Introspection {
     }
 
     /// Asks; `Ok(None)`: the issuer, or what it says of the token, refuses it.
-    async fn question(&self, token: &str) -> Result<Option<Proof>, String> {
+    async fn question(&self, token: &str) -> Result<Option<Proof>, QuestionError> {
         let body = Bytes::from(format!("token={}&token_type_hint=access_token", form(token)));
         let headers = [
             (AUTHORIZATION, self.authorization.clone()),
             (CONTENT_TYPE, HeaderValue::from_static("application/x-www-form-urlencoded")),
         ];
-        let (status, body) = self.reach.post(&self.how.url, &headers, body).await.map_err(|error| error.to_string())?;
+        let (status, body) = self.reach.post(&self.how.url, &headers, body).await?;
         if status != StatusCode::OK {
-            return Err(format!("status {status}"));
+            return Err(QuestionError::Status(status));
         }
         let Ok(active) = serde_json::from_slice::<Active>(&body) else {
-            return Err("the answer does not say whether the token is active".to_owned());
+            return Err(QuestionError::Answer);
         };
         if !active.active {
             return Ok(None);
@@ -127,12 +184,12 @@ impl Introspection {
         Ok(judged.map_err(|reason| tracing::debug!(issuer = self.options.issuer, reason, "refused a token")).ok())
     }
 
-    fn unavailable(&self, reason: &str) -> Denied {
+    fn unavailable(&self, error: &QuestionError) -> Denied {
         let incident = format!("{:08x}", getrandom::u32().unwrap_or_default());
         tracing::error!(
             issuer = self.options.issuer,
             incident,
-            reason,
+            %error,
             "the issuer does not say what a token is worth"
         );
         Denied::Unavailable { incident }

@@ -1,7 +1,8 @@
 //! The keys of one issuer.
 //!
 //! Owns fetching, keeping and dropping them. Invariant: however many tokens with unknown keys arrive, an issuer is asked at most
-//! once every `keys_retry_ms`, by one request at a time; keys that could not be asked for again are good for `keys_stale_ms` more
+//! once every `keys_retry_ms`, by one request at a time; keys older than `keys_fresh_ms` are used only after the issuer was asked in
+//! vain, for `keys_stale_ms` more
 //! and not a moment longer; keys that an issuer no longer names are gone with the next answer.
 
 use std::sync::Arc;
@@ -64,7 +65,7 @@ pub(super) struct Keys {
     reach: Reach,
     now: Now,
     held: ArcSwapOption<Held>,
-    /// When the issuer was asked last, whatever came of it; 0: never.
+    /// When the issuer was asked last, or when it failed to answer that; 0: never.
     asked_at: AtomicU64,
     /// One request at a time.
     asking: Mutex<()>,
@@ -109,14 +110,10 @@ impl Keys {
         let age = |held: &Held| (self.now)().saturating_sub(held.fetched_at);
         let (fresh, stale) = (self.options.keys_fresh_ms, self.options.keys_stale_ms);
         let held = self.held.load_full();
-        if let Some(held) = held.as_ref().filter(|held| age(held) <= fresh.saturating_add(stale)) {
-            if age(held) > fresh && self.is_due() {
-                // Nobody waits for it: these keys are good for a while.
-                let (keys, seen) = (Arc::clone(self), held.fetched_at);
-                tokio::spawn(async move { keys.ask(seen).await });
-            }
+        if let Some(held) = held.as_ref().filter(|held| age(held) <= fresh) {
             return Ok(Arc::clone(held));
         }
+        // Awaited although older keys are there: one of them may have been withdrawn.
         self.refresh(held.map_or(0, |held| held.fetched_at)).await;
         let held = self.held.load_full().filter(|held| age(held) <= fresh.saturating_add(stale));
         held.ok_or_else(|| {
@@ -158,6 +155,8 @@ impl Keys {
                 let incident = format!("{:08x}", getrandom::u32().unwrap_or_default());
                 tracing::error!(issuer = self.options.issuer, incident, %error, "the keys of the issuer cannot be fetched");
                 self.incident.store(Some(Arc::new(incident)));
+                // Counted from the end of a slow failure: whoever waited for it must not begin another one.
+                self.asked_at.store((self.now)().max(now), Ordering::Release);
             }
         }
     }

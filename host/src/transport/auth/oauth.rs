@@ -177,8 +177,9 @@ impl Verifier for OauthVerifier {
         };
         let client = if options.client_id_in_principal { proof.client.as_str() } else { "" };
         let identity = Identity { verifier, issuer: &options.issuer, subject, client };
-        let requestor = self.principals.identified(identity, &proof.tenant).await?;
-        let Proof { subject: name, tenant, scopes, .. } = proof;
+        // Whatever the configuration says by now, rules about tenants go by the one that the requestor's tasks are in.
+        let (requestor, tenant) = self.principals.identified(identity, &proof.tenant).await?;
+        let Proof { subject: name, scopes, .. } = proof;
         Ok(Verified { requestor, name, tenant, scopes: Scopes::Granted(scopes) })
     }
 }

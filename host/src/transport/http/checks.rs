@@ -3,7 +3,7 @@
 //! Owns Host, Origin, CORS, content types and the headers of MCP. Must not read the body. Invariant: a browser page of somebody else's
 //! gets nowhere: it cannot name itself as the host (DNS rebinding), nor pass the Origin check, nor read an answer.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 
 use axum::response::Response;
 use http::uri::Authority;
@@ -70,13 +70,13 @@ impl<M: Mcp> Server<M> {
         if is_plain_loopback(name) {
             return true;
         }
-        let name = name.to_ascii_lowercase();
+        let name = one_spelling(name);
         if self.hosts.contains(&name) {
             return true;
         }
         let Ok(authority) = name.parse::<Authority>() else { return false };
         // `user@host` is no Host.
-        !name.contains('@') && (is_loopback(authority.host()) || self.hosts.contains(authority.host()))
+        !name.contains('@') && (is_loopback(authority.host()) || self.hosts.contains(&one_spelling(authority.host())))
     }
 
     /// Pages on this machine may send requests (whether a browser lets them read the answer is what CORS says, and that is for
@@ -230,6 +230,19 @@ fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a st
     value.to_str().map(|value| Some(value.trim())).map_err(|_| wrong())
 }
 
+/// A host, with a port or without, as it is compared: in lower case, and an address of IPv6 in its shortest form, in brackets only
+/// where a port follows.
+pub(super) fn one_spelling(host: &str) -> String {
+    let host = host.to_ascii_lowercase();
+    let inside = host.strip_prefix('[').and_then(|rest| rest.split_once(']'));
+    let (address, port) = inside.unwrap_or((&host, ""));
+    match address.parse::<Ipv6Addr>() {
+        Ok(address) if port.is_empty() => address.to_string(),
+        Ok(address) => format!("[{address}]{port}"),
+        Err(_) => host,
+    }
+}
+
 fn is_loopback(host: &str) -> bool {
     let host = host.trim_start_matches('[').trim_end_matches(']');
     host.eq_ignore_ascii_case("localhost") || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
@@ -262,6 +275,18 @@ mod unit {
         assert_eq!(accept("*/*;q=0.1"), Accepts { json: true, events: true });
         assert_eq!(accept("application/json;q=0, text/*"), Accepts { json: false, events: true });
         assert_eq!(accept("text/html"), Accepts { json: false, events: false });
+    }
+
+    #[test]
+    fn a_host_has_one_spelling() {
+        for name in ["2001:db8::1", "[2001:DB8::1]", "[2001:db8:0:0::1]"] {
+            assert_eq!(one_spelling(name), "2001:db8::1");
+        }
+        assert_eq!(one_spelling("[2001:DB8:0::1]:443"), "[2001:db8::1]:443");
+        for name in ["example.com:80", "[example.com]", "[::1", "127.0.0.1"] {
+            assert_eq!(one_spelling(name), name);
+        }
+        assert_eq!(one_spelling("Example.COM"), "example.com");
     }
 
     #[test]

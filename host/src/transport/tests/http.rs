@@ -81,6 +81,11 @@ async fn foreign_hosts_and_origins_get_nowhere() {
     {
         assert_eq!(client.with("Host", host).post(call).await.status, 200, "{host}");
     }
+    // With brackets or without, as the operator wrote it and as clients send it.
+    for host in ["[2001:db8::1]", "[2001:DB8:0::1]:8808", "[2001:db8::2]:1"] {
+        assert_eq!(client.with("Host", host).post(call).await.status, 200, "{host}");
+    }
+    assert_eq!(client.with("Host", "[2001:db8::3]").post(call).await.status, 403);
     for origin in
         ["https://evil.example", "null", "http://localhost.evil.example", "http://a@localhost", "http://app.example"]
     {

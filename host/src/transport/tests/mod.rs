@@ -65,7 +65,12 @@ impl Default for Setup {
     fn default() -> Self {
         Self {
             options: HttpOptions {
-                allowed_hosts: vec!["bulkhead.example".into(), "exact.example:99".into()],
+                allowed_hosts: vec![
+                    "bulkhead.example".into(),
+                    "exact.example:99".into(),
+                    "2001:db8::1".into(),
+                    "[2001:db8::2]".into(),
+                ],
                 allowed_origins: vec!["https://app.example".into()],
                 drain_ms: 500,
                 connections_max: 64,
