@@ -12,13 +12,17 @@ fn audited(plugins: &[&str]) -> Setup {
     Setup::with(plugins).config("[audit]\nenabled = true\n")
 }
 
-fn log(setup: &Setup) -> String {
-    let mut files: Vec<PathBuf> = std::fs::read_dir(setup.data().join("audit"))
-        .expect("a log")
-        .map(|file| file.expect("a file").path())
-        .collect();
+/// Its files, oldest first.
+fn files(setup: &Setup) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(setup.data().join("audit")).expect("a log");
+    let files = entries.map(|file| file.expect("a file").path());
+    let mut files: Vec<_> = files.filter(|file| file.extension().is_some_and(|end| end == "jsonl")).collect();
     files.sort();
-    files.iter().map(|file| std::fs::read_to_string(file).expect("text")).collect()
+    files
+}
+
+fn log(setup: &Setup) -> String {
+    files(setup).iter().map(|file| std::fs::read_to_string(file).expect("text")).collect()
 }
 
 fn lines(log: &str) -> Vec<Value> {
@@ -119,9 +123,8 @@ async fn the_log_survives_kill_9_and_shows_a_changed_line() {
     command::outcome(&["token", "create", "--requestor", "dave"], &setup.data()).await;
     let all = log(&setup);
     assert!(all.contains("dave"), "{all}");
-    let file = std::fs::read_dir(setup.data().join("audit")).expect("a log").next().expect("a file").expect("a file");
-    std::fs::write(file.path(), all.replacen("\"outcome\":\"succeeded\"", "\"outcome\":\"failed\"", 1))
-        .expect("written");
+    let file = files(&setup).remove(0);
+    std::fs::write(&file, all.replacen("\"outcome\":\"succeeded\"", "\"outcome\":\"failed\"", 1)).expect("written");
     let (code, broken) = command::outcome(&["audit", "verify"], &setup.data()).await;
     assert_eq!((code, &broken["sound"]), (Some(1), &json!(false)));
     assert!(broken["problem"].as_str().expect("a text").contains("was changed"), "{broken}");
