@@ -73,6 +73,9 @@ impl Plugins {
         let book = Book::read(&*store).await?;
         let mut refused = Vec::new();
         let mut plans: Vec<Plan> = Vec::new();
+        let named =
+            wanted.iter().filter_map(|wanted| Some((wanted.policy.source.name.clone()?, wanted.policy.clone())));
+        let named: Vec<_> = named.collect();
         let looked = wanted.into_iter().map(|wanted| plan(&sandbox, &book, wanted));
         let mut looked = futures::stream::iter(looked).buffered(READ_AT_ONCE);
         while let Some(plan) = looked.next().await {
@@ -82,7 +85,17 @@ impl Plugins {
             }
         }
         drop(looked);
-        let policies: HashMap<_, _> = plans.iter().map(|plan| (plan.name.clone(), plan.policy.clone())).collect();
+        let mut policies: HashMap<_, _> = plans.iter().map(|plan| (plan.name.clone(), plan.policy.clone())).collect();
+        // What could not be had now may come by a command later, and is granted and limited to the same then.
+        for (name, policy) in named {
+            if policies.contains_key(&name) {
+                continue;
+            }
+            if book.get(&name).is_some() {
+                plans.push(Plan { name: name.clone(), policy: policy.clone(), found: None, origin: Origin::Removed });
+            }
+            policies.insert(name, policy);
+        }
         for (name, entry) in book.iter().filter(|(name, _)| !policies.contains_key(*name)) {
             if entry.head.configured {
                 tracing::info!(plugin.name = name, "not loaded: its entry in the configuration is gone");
