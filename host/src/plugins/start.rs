@@ -138,6 +138,7 @@ impl Plugins {
             }
         }
         let (mut table, mut refused, mut first) = (Vec::<LoadedPlugin>::new(), Vec::new(), HashMap::new());
+        let mut left = Vec::new();
         for (plan, loaded) in plans.into_iter().zip(loaded) {
             if matches!(plan.origin, Origin::Pinned) {
                 tracing::info!(plugin.name = plan.name, "pinned by --plugin for this run");
@@ -165,9 +166,13 @@ impl Plugins {
                 Err(error) => {
                     refused.push(error);
                     let came = plan.found.filter(|_| !matches!(plan.origin, Origin::Known(_)));
-                    inner.leave_nothing(&state, &table, came.map(|found| found.digest)).await;
+                    left.extend(came.map(|found| found.digest));
                 }
             }
+        }
+        // Only the whole table says whether something else is made of it.
+        for digest in left {
+            inner.leave_nothing(&state, &table, digest).await;
         }
         refused.extend(lost);
         refused.extend(inner.publish(&mut state, table, canaries));
@@ -327,10 +332,12 @@ async fn look(
 
 impl Inner {
     /// Removes what was kept of a component that was refused, unless something else is made of it.
-    async fn leave_nothing(&self, state: &State, table: &[LoadedPlugin], digest: Option<Digest>) {
+    async fn leave_nothing(&self, state: &State, table: &[LoadedPlugin], digest: Digest) {
         let in_book = |digest: &Digest| state.book.iter().any(|(_, entry)| entry.versions.contains_key(digest));
         let runs = |digest: &Digest| table.iter().any(|plugin| plugin.version.digest == digest.0);
-        let Some(digest) = digest.filter(|digest| !in_book(digest) && !runs(digest)) else { return };
+        if in_book(&digest) || runs(&digest) {
+            return;
+        }
         let sandbox = Arc::clone(&self.sandbox);
         let removed = tokio::task::spawn_blocking(move || sandbox.remove_kept(&digest.0)).await;
         if let Err(error) = removed.unwrap_or_else(|error| Err(std::io::Error::other(error))) {
