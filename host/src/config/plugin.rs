@@ -246,6 +246,9 @@ fn read_one(reader: &mut Reader<'_>, node: &Node<'_>) -> Option<PluginEntry> {
             node,
             format!("{prefix}name: missing; a plugin with url or oci needs one, to be known without a fetch"),
         );
+    } else if entry.plugin.name.is_none() && entry.plugin.sha256.is_some() {
+        let why = "a plugin with sha256 needs one: the digest holds for whatever comes under that name";
+        reader.refuse(node, format!("{prefix}name: missing; {why}"));
     }
     Some(entry)
 }

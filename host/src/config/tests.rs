@@ -408,6 +408,9 @@ fn components_come_from_one_source_and_trust_has_patterns() {
     refused_once("[[plugin]]\nname = 'a'\nurl = 'http://a.example'", "etc/bulkhead.toml:3: plugin.a.url:", "use https");
     refused_once("[[plugin]]\nname = 'a'\nurl = 'oci://a.example/b'", "etc/bulkhead.toml:3: plugin.a.url:", "begin");
     refused_once("[[plugin]]\nfile = 'a'\nsha256 = '12'", "etc/bulkhead.toml:3: plugin.?.sha256:", "64 hexadecimal");
+    let nameless = format!("[[plugin]]\nfile = 'a'\nsha256 = '{}'", "5".repeat(64));
+    refused_once(&nameless, "etc/bulkhead.toml:1: plugin.?.name: missing", "sha256 needs one");
+    load(&format!("{nameless}\nname = 'a'")).unwrap();
     refused_once("[[trust]]\nsource = '**'", "etc/bulkhead.toml:1: trust.keys:", "unsigned = true");
     refused_once("[[trust]]\nkeys = ['a']", "etc/bulkhead.toml:1: trust.source: missing", "");
     refused_once("[[trust]]\nsource = 'example.com'\nkeys = ['a']", "etc/bulkhead.toml:2: trust.source:", "begins");

@@ -137,6 +137,8 @@ struct State {
     pinned: HashSet<String>,
     /// Why a plugin that should run does not.
     broken: BTreeMap<String, Vec<String>>,
+    /// What is wrong with a file that it might come from. Says nothing about what runs.
+    noticed: BTreeMap<String, Vec<String>>,
     /// Of each plugin, what was staged last: switching to it loads nothing again.
     fresh: BTreeMap<String, LoadedPlugin>,
     /// Whose calls the operator's deadline has ended.

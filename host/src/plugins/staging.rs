@@ -155,9 +155,13 @@ impl Plugins {
     pub async fn note_problems(&self, name: &str, problems: Vec<String>) {
         let mut state = self.inner.state.lock().await;
         if problems.is_empty() {
-            state.broken.remove(name);
+            state.noticed.remove(name);
+            // What a start said of a file whose plugin it did not get to know is settled with the file.
+            if state.book.get(name).is_none() && !self.inner.policies.contains_key(name) {
+                state.broken.remove(name);
+            }
         } else {
-            state.broken.insert(name.to_owned(), problems);
+            state.noticed.insert(name.to_owned(), problems);
         }
     }
 

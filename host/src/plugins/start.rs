@@ -73,6 +73,9 @@ impl Plugins {
         let book = Book::read(&*store).await?;
         let mut refused = Vec::new();
         let mut plans: Vec<Plan> = Vec::new();
+        let named =
+            wanted.iter().filter_map(|wanted| Some((wanted.policy.source.name.clone()?, wanted.policy.clone())));
+        let named: Vec<_> = named.collect();
         let looked = wanted.into_iter().map(|wanted| plan(&sandbox, &book, wanted));
         let mut looked = futures::stream::iter(looked).buffered(READ_AT_ONCE);
         while let Some(plan) = looked.next().await {
@@ -82,7 +85,17 @@ impl Plugins {
             }
         }
         drop(looked);
-        let policies: HashMap<_, _> = plans.iter().map(|plan| (plan.name.clone(), plan.policy.clone())).collect();
+        let mut policies: HashMap<_, _> = plans.iter().map(|plan| (plan.name.clone(), plan.policy.clone())).collect();
+        // What could not be had now may come by a command later, and is granted and limited to the same then.
+        for (name, policy) in named {
+            if policies.contains_key(&name) {
+                continue;
+            }
+            if book.get(&name).is_some() {
+                plans.push(Plan { name: name.clone(), policy: policy.clone(), found: None, origin: Origin::Removed });
+            }
+            policies.insert(name, policy);
+        }
         for (name, entry) in book.iter().filter(|(name, _)| !policies.contains_key(*name)) {
             if entry.head.configured {
                 tracing::info!(plugin.name = name, "not loaded: its entry in the configuration is gone");
@@ -125,6 +138,7 @@ impl Plugins {
             }
         }
         let (mut table, mut refused, mut first) = (Vec::<LoadedPlugin>::new(), Vec::new(), HashMap::new());
+        let mut left = Vec::new();
         for (plan, loaded) in plans.into_iter().zip(loaded) {
             if matches!(plan.origin, Origin::Pinned) {
                 tracing::info!(plugin.name = plan.name, "pinned by --plugin for this run");
@@ -152,9 +166,13 @@ impl Plugins {
                 Err(error) => {
                     refused.push(error);
                     let came = plan.found.filter(|_| !matches!(plan.origin, Origin::Known(_)));
-                    inner.leave_nothing(&state, &table, came.map(|found| found.digest)).await;
+                    left.extend(came.map(|found| found.digest));
                 }
             }
+        }
+        // Only the whole table says whether something else is made of it.
+        for digest in left {
+            inner.leave_nothing(&state, &table, digest).await;
         }
         refused.extend(lost);
         refused.extend(inner.publish(&mut state, table, canaries));
@@ -314,10 +332,12 @@ async fn look(
 
 impl Inner {
     /// Removes what was kept of a component that was refused, unless something else is made of it.
-    async fn leave_nothing(&self, state: &State, table: &[LoadedPlugin], digest: Option<Digest>) {
+    async fn leave_nothing(&self, state: &State, table: &[LoadedPlugin], digest: Digest) {
         let in_book = |digest: &Digest| state.book.iter().any(|(_, entry)| entry.versions.contains_key(digest));
         let runs = |digest: &Digest| table.iter().any(|plugin| plugin.version.digest == digest.0);
-        let Some(digest) = digest.filter(|digest| !in_book(digest) && !runs(digest)) else { return };
+        if in_book(&digest) || runs(&digest) {
+            return;
+        }
         let sandbox = Arc::clone(&self.sandbox);
         let removed = tokio::task::spawn_blocking(move || sandbox.remove_kept(&digest.0)).await;
         if let Err(error) = removed.unwrap_or_else(|error| Err(std::io::Error::other(error))) {

@@ -197,6 +197,7 @@ impl Plugins {
         inner.publish(&mut state, table, canaries);
         for one in &moves {
             state.broken.remove(&one.name);
+            state.noticed.remove(&one.name);
             if let Some(to) = one.to.loaded() {
                 state.fresh.retain(|_, fresh| fresh.version != to.version);
                 state.ended.remove(&to.version);

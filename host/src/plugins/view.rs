@@ -106,7 +106,12 @@ impl Plugins {
         let state = self.inner.state.lock().await;
         let mut listed: Vec<_> = state.book.iter().map(|(name, entry)| self.line(&state, name, Some(entry))).collect();
         // Those of which the store knows nothing: pinned ones, and those that were never sound.
-        let others = state.table.iter().map(|plugin| &plugin.version.name).chain(state.broken.keys());
+        let others = state
+            .table
+            .iter()
+            .map(|plugin| &plugin.version.name)
+            .chain(state.broken.keys())
+            .chain(state.noticed.keys());
         for name in others.filter(|name| state.book.get(name).is_none()) {
             if !listed.iter().any(|line| line.name == *name) {
                 listed.push(self.line(&state, name, None));
@@ -129,7 +134,7 @@ impl Plugins {
             (Some(_), _) if state.pinned.contains(name) => "pinned",
             (Some(_), _) if health.is_quarantined() => "quarantined",
             (Some(_), _) => "active",
-            _ if state.broken.contains_key(name) => "broken",
+            _ if state.broken.contains_key(name) || state.noticed.contains_key(name) => "broken",
             (None, Some((Some(_), _))) => "unconfigured",
             (None, Some((None, Some(_)))) => "removed",
             (None, _) => "staged",
@@ -147,7 +152,7 @@ impl Plugins {
             activated_at: row.and_then(|row| row.activated_at),
             calls: known.map(|digest| self.inner.sandbox.calls(&version(name, *digest))).sum(),
             tasks: 0,
-            problems: state.broken.get(name).cloned().unwrap_or_default(),
+            problems: problems(state, name),
             health,
             canary: entry.and_then(|entry| self.canary(name, entry)),
             taken_back: entry.and_then(taken_back),
@@ -244,6 +249,17 @@ impl Plugins {
         found.sound = found.problems.is_empty();
         Ok(found)
     }
+}
+
+/// Why it does not run, then what is wrong with a file; the same is said once.
+fn problems(state: &State, name: &str) -> Vec<String> {
+    let mut problems = state.broken.get(name).cloned().unwrap_or_default();
+    for problem in state.noticed.get(name).into_iter().flatten() {
+        if !problems.contains(problem) {
+            problems.push(problem.clone());
+        }
+    }
+    problems
 }
 
 fn taken_back(entry: &Entry) -> Option<TakenBackView> {

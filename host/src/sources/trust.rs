@@ -238,7 +238,23 @@ impl Pattern {
         let named = std::path::absolute(path).ok();
         let named = named.filter(|path| !path.components().any(|part| part == Component::ParentDir));
         let mut paths = named.into_iter().chain(path.canonicalize().ok());
-        paths.any(|path| fits(self.0.as_bytes(), path.as_os_str().as_bytes()))
+        let resolved = self.behind_links();
+        paths.any(|path| {
+            let path = path.as_os_str().as_bytes();
+            fits(self.0.as_bytes(), path) || resolved.as_ref().is_some_and(|pattern| fits(pattern, path))
+        })
+    }
+
+    /// The same pattern with the path behind the links of its leading folder, the part before any star.
+    fn behind_links(&self) -> Option<Vec<u8>> {
+        let plain = self.0.split('*').next().filter(|plain| plain.starts_with('/'))?;
+        let (folder, _) = plain.rsplit_once('/')?;
+        let rest = self.0.get(folder.len()..)?;
+        let behind = Path::new(if folder.is_empty() { "/" } else { folder }).canonicalize().ok()?;
+        let behind = behind.as_os_str().as_bytes();
+        // A star in a name would stand for anything.
+        let behind = Some(behind).filter(|behind| !behind.contains(&b'*'))?;
+        Some([behind.strip_suffix(b"/").unwrap_or(behind), rest.as_bytes()].concat())
     }
 }
 
@@ -362,6 +378,28 @@ mod tests {
         assert!(fits(&pattern("./*.wasm"), "strict.wasm") && fits(&pattern("./free/../strict.*"), "link.wasm"));
         assert!(!fits(&pattern("./free/**"), "free/../strict.wasm"), "that would be a way around a rule");
         assert!(fits(&pattern("./strict.wasm"), "free/../strict.wasm"));
+    }
+
+    #[test]
+    fn a_rule_for_a_folder_named_through_a_link_is_for_what_is_in_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        std::fs::create_dir_all(root.join("releases/1/in")).unwrap();
+        std::fs::write(root.join("releases/1/in/a.wasm"), "a").unwrap();
+        std::os::unix::fs::symlink(root.join("releases/1"), root.join("current")).unwrap();
+        for (text, expected) in [
+            ("./current/**", true),
+            ("./current/in/*.wasm", true),
+            ("./current/in/a.wasm", true),
+            ("./current/*.wasm", false),
+            ("./current/other/**", false),
+        ] {
+            let pattern = text.parse::<Pattern>().unwrap().from_folder(&root);
+            for path in ["current/in/a.wasm", "releases/1/in/a.wasm", "current/../releases/1/in/a.wasm"] {
+                assert_eq!(pattern.fits(&Source::File(root.join(path))), expected, "{text} {path}");
+            }
+        }
+        assert!("/**".parse::<Pattern>().unwrap().fits(&Source::File(root.join("current/in/a.wasm"))));
     }
 
     #[test]

@@ -13,7 +13,7 @@ use rustls::pki_types::pem::PemObject as _;
 use serde::Deserialize;
 
 use super::manifest::Descriptor;
-use super::oci_digest;
+use super::{SIGNATURES_MAX, oci_digest};
 use crate::sources::{Digest, OciReference, PublicKey};
 
 pub(super) const SIMPLE_SIGNING: &str = "application/vnd.dev.cosign.simplesigning.v1+json";
@@ -130,7 +130,7 @@ pub(super) struct SignedText {
     pub(super) signature: Vec<u8>,
 }
 
-/// What is signed in a Sigstore bundle, once for each signature.
+/// What is signed in a Sigstore bundle, once for each signature that is looked at: each has a copy of the text.
 ///
 /// # Errors
 /// It is none that a key can have signed; in words.
@@ -161,6 +161,7 @@ pub(super) fn read_bundle(bytes: &[u8]) -> Result<Vec<SignedText>, String> {
     envelope
         .signatures
         .iter()
+        .take(SIGNATURES_MAX)
         .map(|signed| Ok(SignedText { text: text.clone(), signature: decode(&signed.sig)? }))
         .collect()
 }

@@ -28,6 +28,8 @@ pub use logins::Logins;
 
 /// Signatures of one manifest that are looked at. Stops a registry from sending them without end.
 const SIGNATURES_MAX: usize = 32;
+/// Bundles of one artifact that are looked at; signers attach one.
+const BUNDLES_PER_ARTIFACT_MAX: usize = 4;
 /// Bytes of a signed text or bundle.
 const SIGNATURE_BYTES_MAX: u64 = 256 << 10;
 
@@ -173,10 +175,17 @@ async fn signatures(registry: &mut Registry<'_>, manifest: Digest) -> Result<Vec
     let is_bundle = |kind: &str| kind.starts_with(cosign::BUNDLE);
     let bundles = index.manifests.iter().filter(|entry| entry.artifact_type.as_deref().is_none_or(is_bundle));
     for entry in bundles.take(SIGNATURES_MAX) {
+        if found.len() >= SIGNATURES_MAX {
+            break;
+        }
         let digest = entry.digest().map_err(|problem| registry.failed(problem))?;
         let Some(artifact) = registry.manifest(&format!("sha256:{digest}")).await? else { continue };
         let Ok(artifact) = Manifest::parse(&artifact.bytes) else { continue };
-        for layer in artifact.layers.iter().filter(|layer| is_bundle(&layer.media_type)) {
+        let layers = artifact.layers.iter().filter(|layer| is_bundle(&layer.media_type));
+        for layer in layers.take(BUNDLES_PER_ARTIFACT_MAX) {
+            if found.len() >= SIGNATURES_MAX {
+                break;
+            }
             let bundle = small_blob(registry, layer).await?;
             // Others may attach what they like; only what can be read can count.
             for signed in cosign::read_bundle(&bundle).unwrap_or_default() {
