@@ -395,7 +395,7 @@ mod tests {
             ("./current/other/**", false),
         ] {
             let pattern = text.parse::<Pattern>().unwrap().from_folder(&root);
-            for path in ["current/in/a.wasm", "releases/1/in/a.wasm", "current/../releases/1/in/a.wasm"] {
+            for path in ["current/in/a.wasm", "releases/1/in/a.wasm", "current/../1/in/a.wasm"] {
                 assert_eq!(pattern.fits(&Source::File(root.join(path))), expected, "{text} {path}");
             }
         }
