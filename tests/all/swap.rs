@@ -272,7 +272,7 @@ enum Step {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_kill_at_each_step_of_a_switch_leaves_the_old_version_or_the_new_one() {
-    let setup = Setup::with(&["text"]);
+    let setup = Setup::with(&["text"]).config("[limits]\nrequests_per_second = 100000\n");
     let data = setup.data();
     let count = |folder: &str, ending: &str| {
         let files = std::fs::read_dir(data.join(folder)).expect("a folder").flatten();
