@@ -91,6 +91,27 @@ async fn who_did_what_is_noted_and_never_with_which_arguments() {
     assert!(made.is_empty(), "the tokens were made before there was a log: {made:?}");
 }
 
+/// Whichever door a call comes in by, its refusal is a line.
+#[tokio::test]
+async fn refused_calls_and_creations_are_noted_once_each() {
+    let setup = audited(&["primes"]).config("[limits]\ntask_creations_per_second = 1\n");
+    let host = setup.start().await;
+    let legacy = Client::connect(&host).await;
+    let mut refused = 0;
+    for id in 0..3 {
+        let task = json!({"name": "count_primes", "arguments": {"below": 987_654_321}, "task": {}});
+        refused += usize::from(legacy.call("tools/call", task).await.is_err());
+        let named = json!({"modelcontextprotocol.io/task": {"taskId": format!("mine-{id}")}});
+        let named = json!({"name": "count_primes", "arguments": {"below": 987_654_321}, "_meta": named});
+        refused += usize::from(legacy.call("tools/call", named).await.is_err());
+    }
+    assert!(refused >= 2, "{refused}");
+    let (_, setup) = host.terminate().await;
+    let log = log(&setup);
+    assert!(!log.contains("987654321"));
+    assert_eq!(events(&lines(&log), "call.refused").len(), refused, "{log}");
+}
+
 #[tokio::test]
 async fn the_log_survives_kill_9_and_shows_a_changed_line() {
     let setup = audited(&["text"]);

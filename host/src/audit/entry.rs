@@ -48,6 +48,12 @@ impl Entry {
         Self { event, ..Self::default() }
     }
 
+    /// The same facts about another event.
+    #[must_use]
+    pub fn event(self, event: &'static str) -> Self {
+        Self { event, ..self }
+    }
+
     #[must_use]
     pub fn by(self, requestor: &Requestor) -> Self {
         Self { tenant: Some(requestor.tenant.to_string()), requestor: Some(requestor.id.to_string()), ..self }

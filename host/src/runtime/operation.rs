@@ -31,6 +31,17 @@ pub enum Operation {
 }
 
 impl Operation {
+    /// What it is for, for people.
+    pub(crate) fn label(&self) -> &str {
+        match self {
+            Self::CallTool { tool, .. } => tool,
+            Self::ListResources { .. } => "(resources)",
+            Self::ReadResource { .. } => "(resource)",
+            Self::GetPrompt { .. } => "(prompt)",
+            Self::Complete { .. } => "(completion)",
+        }
+    }
+
     /// Bytes of everything that the client chose, and how many may pass at most where less than the call's arguments may.
     pub(super) fn size(&self) -> (u64, u64) {
         let pairs = |pairs: &[(String, String)]| pairs.iter().map(|(name, value)| name.len() + value.len()).sum();

@@ -1,8 +1,8 @@
 //! HTTP to servers that somebody else may have named: a registry, and wherever it sends us.
 //!
 //! Owns name resolution, the check of each address, the connection to exactly that address, TLS, redirects and bounded bodies. Must
-//! not know what is fetched. Invariant: every hop is checked anew, so no redirect reaches what the first address could not; a
-//! credential goes to the origin that it was given for and nowhere else; no error and no log holds the query of an address, where
+//! not know what is fetched. Invariant: every hop is checked anew, so no redirect reaches what the first address could not; no
+//! redirect takes a credential to another origin than that of the request it came with; no error and no log holds the query of an address, where
 //! storage services put theirs.
 
 use std::net::{IpAddr, SocketAddr};

@@ -166,6 +166,9 @@ impl Inner {
         match created {
             Ok(task) => {
                 self.note_created(&task, arguments.as_str());
+                if task.outcome().is_some() {
+                    self.note_completed(&task, request.job.output().as_ref());
+                }
                 Ok(Some(task))
             }
             Err(store::Error::Exists) => Ok(None),

@@ -15,6 +15,7 @@ use super::durations::Durations;
 use super::feed::{Feeds, lock};
 use super::identity::{host_failure, random, seed_and_id};
 use super::lists::{Lists, ResourceUpdate};
+use super::noted::Asked;
 use super::occupancy::Occupancy;
 use super::plain::PlainCall;
 use super::rate::Rates;
@@ -22,14 +23,14 @@ use super::run::{Begin, Run};
 use super::trial::{End, Tally, Trial, Trials, Verdict};
 use super::{CallRequest, Error, Job, Once, PluginRequest, TaskNews, TaskRequest};
 use crate::audit::Audit;
+use crate::domain::UnixMs;
 use crate::domain::call::{Answer, CallError};
 use crate::domain::lifecycle::{self, Event, Refusal};
 use crate::domain::limits::Limits;
 use crate::domain::requestor::{Requestor, TenantId};
-use crate::domain::task::{Lease, NodeId, Outcome, Phase, PluginVersion, Task, TaskId, TaskOutput};
-use crate::domain::{Json, UnixMs};
+use crate::domain::task::{Lease, NodeId, PluginVersion, Task, TaskId, TaskOutput};
 use crate::runtime::{CallSpec, Catalog, Executor, ListKind, Returned, ToolEntry};
-use crate::store::{self, Change, ListPosition, Store};
+use crate::store::{self, Change, Store};
 
 /// A lease is extended every [`HEARTBEAT`], so that two may be missed.
 pub(super) const LEASE_MS: u64 = 30_000;
@@ -196,9 +197,9 @@ impl Tasks {
 
     /// Starts a plain call, after waiting at most `call_queue_ms_max` for a permit. It lives as long as what is returned.
     pub async fn call(&self, requestor: &Requestor, request: CallRequest) -> Result<PlainCall, Error> {
-        let tool = Arc::clone(&request.tool);
-        let begun = self.begin(requestor, request).await;
-        begun.inspect_err(|error| self.inner.note_refused(requestor, &tool.tool.name, Some(&tool.plugin), error))
+        let tool = &request.tool;
+        let asked = Asked::new(&self.inner.audit, requestor, &tool.tool.name, Some(&tool.plugin));
+        self.begin(requestor, request).await.inspect_err(|error| asked.refused(error))
     }
 
     async fn begin(&self, requestor: &Requestor, request: CallRequest) -> Result<PlainCall, Error> {
@@ -216,6 +217,15 @@ impl Tasks {
     where
         T: TryFrom<Returned>,
     {
+        let plugin = &request.library.plugin;
+        let asked = Asked::new(&self.inner.audit, requestor, request.operation.label(), Some(plugin));
+        self.begin_other(requestor, request).await.inspect_err(|error| asked.refused(error))
+    }
+
+    async fn begin_other<T>(&self, requestor: &Requestor, request: PluginRequest) -> Result<PlainCall<T>, Error>
+    where
+        T: TryFrom<Returned>,
+    {
         let inner = &self.inner;
         inner.breakers.admit(requestor, &request.library.plugin, inner.clock.now())?;
         let occupancy = inner.occupy(requestor).await?;
@@ -229,19 +239,17 @@ impl Tasks {
 
     /// Creates a task: durable when this returns, and running or queued.
     pub async fn create(&self, requestor: &Requestor, request: TaskRequest) -> Result<Task, Error> {
-        let inner = &self.inner;
-        let what =
-            inner.audit.is_on().then(|| (request.job.work(), request.job.first().map(|(plugin, _)| plugin.clone())));
-        let created = inner.create_new(requestor, request).await;
-        created.inspect_err(|error| {
-            if let Some((work, plugin)) = &what {
-                inner.note_refused(requestor, work.label(), plugin.as_ref(), error);
-            }
-        })
+        let asked = request.job.asked(&self.inner.audit, requestor);
+        self.inner.create_new(requestor, request).await.inspect_err(|error| asked.refused(error))
     }
 
     /// Creates a task under a name of its requestor's, unless there is one already: then that one, whatever it was made of.
     pub async fn create_once(&self, requestor: &Requestor, request: TaskRequest, alias: &str) -> Result<Once, Error> {
+        let asked = request.job.asked(&self.inner.audit, requestor);
+        self.once(requestor, request, alias).await.inspect_err(|error| asked.refused(error))
+    }
+
+    async fn once(&self, requestor: &Requestor, request: TaskRequest, alias: &str) -> Result<Once, Error> {
         let inner = &self.inner;
         // Twice at most: another request may be faster, or the one that was found be over its time.
         for _ in 0..3 {
@@ -261,79 +269,6 @@ impl Tasks {
             }
         }
         Err(host_failure("creating a task", &"its name is taken and belongs to nothing"))
-    }
-
-    /// The arguments of a task's work: those of a call as they arrived, of anything else what [`Job::arguments`] said.
-    pub async fn arguments(&self, requestor: &Requestor, id: TaskId) -> Result<Json, Error> {
-        let arguments = self.inner.store.arguments(requestor, id).await;
-        arguments.map_err(|error| self.inner.store_error(error))?.ok_or(Error::NotFound)
-    }
-
-    /// The record, with what the run last said about itself.
-    pub async fn get(&self, requestor: &Requestor, id: TaskId) -> Result<Task, Error> {
-        let inner = &self.inner;
-        let task = inner.store.get(requestor, id).await.map_err(|error| inner.store_error(error))?;
-        let task = task.filter(|task| !inner.is_expired(task));
-        inner.note_looked("task.read", requestor, id, task.is_some());
-        task.map(|task| inner.with_live_status(task)).ok_or(Error::NotFound)
-    }
-
-    /// The same with the output of a task that ended with one.
-    pub async fn get_with_output(
-        &self,
-        requestor: &Requestor,
-        id: TaskId,
-    ) -> Result<(Task, Option<TaskOutput>), Error> {
-        let inner = &self.inner;
-        let found = inner.store.with_output(requestor, id).await.map_err(|error| inner.store_error(error))?;
-        let found = found.filter(|(task, _)| !inner.is_expired(task));
-        inner.note_looked("task.read", requestor, id, found.is_some());
-        let (task, output) = found.ok_or(Error::NotFound)?;
-        match (task.outcome(), output) {
-            (Some(Outcome::Output { .. }), Some(output)) => {
-                inner.note_looked("task.result_read", requestor, id, true);
-                Ok((task, Some(output)))
-            }
-            (Some(Outcome::Output { .. }), None) => Err(Error::NotFound),
-            _ => Ok((inner.with_live_status(task), None)),
-        }
-    }
-
-    /// The task that was created under a name of its requestor's.
-    pub async fn named(&self, requestor: &Requestor, alias: &str) -> Result<Task, Error> {
-        let id = self.inner.store.by_alias(requestor, alias).await.map_err(|error| self.inner.store_error(error))?;
-        self.get(requestor, id.ok_or(Error::NotFound)?).await
-    }
-
-    /// The output of a task that ended with one.
-    pub async fn output(&self, requestor: &Requestor, id: TaskId) -> Result<TaskOutput, Error> {
-        let output = self.inner.store.output(requestor, id).await.map_err(|error| self.inner.store_error(error))?;
-        self.inner.note_looked("task.result_read", requestor, id, output.is_some());
-        output.ok_or(Error::NotFound)
-    }
-
-    /// Tasks of this requestor, newest first. Fewer than `count_max` means that there are no more.
-    pub async fn list(
-        &self,
-        requestor: &Requestor,
-        after: Option<ListPosition>,
-        count_max: usize,
-    ) -> Result<Vec<Task>, Error> {
-        let inner = &self.inner;
-        let (mut after, mut found) = (after, Vec::new());
-        while found.len() < count_max {
-            let wanted = count_max - found.len();
-            let page = inner.store.list(requestor, after, wanted).await.map_err(|error| inner.store_error(error))?;
-            let exhausted = page.len() < wanted;
-            after = page.last().map(|task| ListPosition { created_at: task.created_at, id: task.id }).or(after);
-            found.extend(
-                page.into_iter().filter(|task| !inner.is_expired(task)).map(|task| inner.with_live_status(task)),
-            );
-            if exhausted {
-                break;
-            }
-        }
-        Ok(found)
     }
 
     /// Cancels. The record says so when this returns; the guest gets its grace period.
@@ -373,7 +308,7 @@ impl Tasks {
     /// Removes a task, whatever its phase, and stops its run.
     pub async fn discard(&self, requestor: &Requestor, id: TaskId) -> Result<(), Error> {
         self.inner.expire(requestor, id).await.map_err(|error| self.inner.store_error(error))?;
-        self.inner.note_looked("task.deleted", requestor, id, true);
+        self.inner.note_task("task.deleted", requestor, id);
         Ok(())
     }
 
@@ -390,26 +325,11 @@ impl Tasks {
         self.inner.clock.now()
     }
 
-    /// Listens first and reads then: nothing is missed between.
-    pub async fn watch(
-        &self,
-        requestor: &Requestor,
-        id: TaskId,
-    ) -> Result<(Task, broadcast::Receiver<TaskNews>), Error> {
-        let news = self.inner.feeds.task(requestor, id);
-        Ok((self.get(requestor, id).await?, news))
-    }
-
-    /// Everything that happens to this requestor's tasks.
-    pub fn feed(&self, requestor: &Requestor) -> broadcast::Receiver<TaskNews> {
-        self.inner.feeds.requestor(requestor)
-    }
-
     async fn change(&self, requestor: &Requestor, id: TaskId, event: Event) -> Result<Task, Error> {
         match self.inner.apply(requestor, id, event, None).await {
             Ok(applied) => Ok(Task::clone(&applied.after)),
             Err(ApplyError::NotFound) => {
-                self.inner.note_looked("", requestor, id, false);
+                self.inner.note_task("lookup.failed", requestor, id);
                 Err(Error::NotFound)
             }
             Err(error) => Err(self.inner.apply_error(error)),
@@ -510,16 +430,6 @@ impl Inner {
 
     pub(super) fn lease(&self, now: UnixMs) -> Lease {
         Lease { node: self.node, until: now.saturating_add(LEASE_MS) }
-    }
-
-    fn with_live_status(&self, mut task: Task) -> Task {
-        if let Phase::Active(_) = task.phase
-            && let Some(run) = lock(&self.runs).get(&task.id)
-            && let Some(status) = run.status()
-        {
-            task.status_message = Some(status);
-        }
-        task
     }
 
     /// A permit for a call that is no task.

@@ -8,13 +8,18 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::CallRequest;
+use super::noted::Asked;
+use crate::audit::Audit;
 use crate::domain::Json;
 use crate::domain::call::CallError;
 use crate::domain::limits::CallLimits;
 use crate::domain::offer::{PartialArgument, Reference};
+use crate::domain::requestor::Requestor;
 use crate::domain::task::{PluginVersion, TaskId, TaskOutput, Work};
 use crate::domain::tool::ToolOutput;
 use crate::runtime::{Library, Operation};
+
+const ANSWERED: &Work = &Work::Answered;
 
 /// What a task is to do.
 #[derive(Clone, Debug)]
@@ -66,6 +71,16 @@ impl Job {
             Self::Ask(ask) => ask.work.clone(),
             Self::Answered { .. } => Work::Answered,
         }
+    }
+
+    /// As the audit log hears of it, before anything is made of it.
+    pub(super) fn asked(&self, audit: &Audit, requestor: &Requestor) -> Asked {
+        let label = match self {
+            Self::Call(call) | Self::Refused(call, _) => &call.tool.tool.name,
+            Self::Ask(ask) => ask.work.label(),
+            Self::Answered { .. } => ANSWERED.label(),
+        };
+        Asked::new(audit, requestor, label, self.first().map(|(plugin, _)| plugin))
     }
 
     /// What is stored beside the record.

@@ -20,6 +20,7 @@ mod noted;
 mod occupancy;
 mod plain;
 pub mod rate;
+mod reading;
 mod run;
 mod tend;
 mod trial;

@@ -12,11 +12,38 @@ use crate::domain::task::{Outcome, PluginVersion, Task, TaskId, TaskOutput};
 use crate::domain::tool::{ContentKind, ResourceBody, ToolOutput};
 use crate::runtime::Returned;
 
+/// A request on its way in: whatever refuses it, the log hears of that.
+pub(super) struct Asked {
+    audit: Audit,
+    /// `None` without a log.
+    entry: Option<Box<Entry>>,
+}
+
+impl Asked {
+    /// `tool` is a tool's name, or what else the request is for.
+    pub(super) fn new(audit: &Audit, requestor: &Requestor, tool: &str, plugin: Option<&PluginVersion>) -> Self {
+        let entry = audit.is_on().then(|| {
+            let entry = Entry::new("call.refused").by(requestor).tool(tool);
+            Box::new(match plugin {
+                Some(plugin) => entry.plugin(plugin),
+                None => entry,
+            })
+        });
+        Self { audit: audit.clone(), entry }
+    }
+
+    pub(super) fn refused(self, error: &Error) {
+        if let Some(entry) = self.entry {
+            self.audit.note(|| entry.because(&error.to_string()));
+        }
+    }
+}
+
 /// A plain call that has not ended yet. Dropped before its end, it notes that nobody waited for it.
 pub(super) struct Unended {
     audit: Audit,
     /// `None` without a log, and once the call has ended.
-    entry: Option<Box<dyn Fn(&'static str) -> Entry + Send + Sync>>,
+    entry: Option<Box<Entry>>,
 }
 
 impl Unended {
@@ -26,24 +53,19 @@ impl Unended {
         plugin: &PluginVersion,
         request: Option<&CallRequest>,
     ) -> Self {
-        let audit = audit.clone();
-        let entry: Option<Box<dyn Fn(&'static str) -> Entry + Send + Sync>> = audit.is_on().then(|| {
-            let (plugin, request) = (plugin.clone(), request.cloned());
-            let entry = move |event| {
-                let entry = Entry::new(event).by(&requestor).plugin(&plugin);
-                match &request {
-                    Some(call) => entry.tool(&call.tool.tool.name).arguments(call.arguments.as_str()),
-                    None => entry,
-                }
-            };
-            Box::new(entry) as Box<dyn Fn(&'static str) -> Entry + Send + Sync>
+        let entry = audit.is_on().then(|| {
+            let entry = Entry::new("call.abandoned").by(&requestor).plugin(plugin);
+            Box::new(match request {
+                Some(call) => entry.tool(&call.tool.tool.name).arguments(call.arguments.as_str()),
+                None => entry,
+            })
         });
-        Self { audit, entry }
+        Self { audit: audit.clone(), entry }
     }
 
     pub(super) fn ended(&mut self, result: &Result<Returned, CallError>) {
         let Some(entry) = self.entry.take() else { return };
-        let entry = entry("call.ended");
+        let entry = entry.event("call.ended");
         self.audit.note(|| match result {
             Ok(Returned::Tool(output)) => entry.outcome(said(output)).result_bytes(bytes(output)),
             Ok(_) => entry.outcome("succeeded"),
@@ -60,7 +82,7 @@ impl Unended {
 impl Drop for Unended {
     fn drop(&mut self) {
         if let Some(entry) = self.entry.take() {
-            self.audit.note(|| entry("call.abandoned"));
+            self.audit.note(|| *entry);
         }
     }
 }
@@ -73,33 +95,18 @@ impl Tasks {
 }
 
 impl Inner {
-    /// A call or task that was not begun.
-    pub(super) fn note_refused(
-        &self,
-        requestor: &Requestor,
-        tool: &str,
-        plugin: Option<&PluginVersion>,
-        error: &Error,
-    ) {
-        self.audit.note(|| {
-            let entry = Entry::new("call.refused").by(requestor).tool(tool).because(&error.to_string());
-            match plugin {
-                Some(plugin) => entry.plugin(plugin),
-                None => entry,
-            }
-        });
-    }
-
     pub(super) fn note_created(&self, task: &Task, arguments: &str) {
         self.audit.note(|| Entry::new("task.created").of(task).arguments(arguments));
     }
 
-    /// Whether somebody found their task.
+    /// Something that happened to a task without a change of its record.
+    pub(super) fn note_task(&self, event: &'static str, requestor: &Requestor, id: TaskId) {
+        self.audit.note(|| Entry::new(event).by(requestor).task(id));
+    }
+
+    /// Whether somebody found what they looked for.
     pub(super) fn note_looked(&self, event: &'static str, requestor: &Requestor, id: TaskId, found: bool) {
-        self.audit.note(|| {
-            let event = if found { event } else { "lookup.failed" };
-            Entry::new(event).by(requestor).task(id)
-        });
+        self.note_task(if found { event } else { "lookup.failed" }, requestor, id);
     }
 
     pub(super) fn note_changed(&self, event: &Event, task: &Task, output: Option<&TaskOutput>) {
@@ -117,18 +124,24 @@ impl Inner {
             Event::Start { .. } | Event::Deliver { .. } => return,
             Event::Interrupt { .. } if task.outcome().is_none() => entry("task.interrupted"),
             Event::Finish { .. } | Event::Interrupt { .. } | Event::Abandon { .. } => {
-                let entry = entry("task.completed");
-                match (task.outcome(), output) {
-                    (Some(Outcome::Output { .. }), Some(TaskOutput::Tool(output))) => {
-                        entry.outcome(said(output)).result_bytes(bytes(output))
-                    }
-                    (Some(Outcome::Output { .. }), _) => entry.outcome("succeeded"),
-                    (Some(Outcome::Error(error)), _) => entry.outcome("failed").because(&why(error)),
-                    _ => entry,
-                }
+                return self.note_completed(task, output);
             }
         };
         self.audit.note(|| entry);
+    }
+
+    pub(super) fn note_completed(&self, task: &Task, output: Option<&TaskOutput>) {
+        self.audit.note(|| {
+            let entry = Entry::new("task.completed").of(task);
+            match (task.outcome(), output) {
+                (Some(Outcome::Output { .. }), Some(TaskOutput::Tool(output))) => {
+                    entry.outcome(said(output)).result_bytes(bytes(output))
+                }
+                (Some(Outcome::Output { .. }), _) => entry.outcome("succeeded"),
+                (Some(Outcome::Error(error)), _) => entry.outcome("failed").because(&why(error)),
+                _ => entry,
+            }
+        });
     }
 }
 

@@ -122,7 +122,7 @@ impl Tasks {
                     tracing::warn!(task.id = %id, "an expired task cannot be removed: {error}");
                     return Duration::from_millis(SWEEP_MS_MAX);
                 }
-                inner.note_looked("task.expired", requestor, *id, true);
+                inner.note_task("task.expired", requestor, *id);
             }
             if expired.len() < BATCH {
                 break;

@@ -58,6 +58,15 @@ pub enum Method {
     Complete,
 }
 
+/// What methods have in common.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Handshake,
+    Tasks,
+    Steering,
+    Other,
+}
+
 /// Every method that a client may call.
 pub const METHODS: [(&str, Method); 21] = [
     ("initialize", Method::Initialize),
@@ -88,20 +97,12 @@ impl Method {
         METHODS.iter().find(|(known, _)| *known == name).map(|(_, method)| *method)
     }
 
-    /// Whether a request is a task of SEP-1686 when its metadata wishes for one; elsewhere that is ignored, as the design wants it from
-    /// whoever chooses not to. A handshake has no session yet that could look at its task, and what is about tasks is answered out of
-    /// their records: a task of that would only say again what they say. Calls of tools have a wish too, and read it themselves.
-    fn takes_a_wish(self) -> bool {
+    /// What the method is about, which decides about the rest. Exhaustive, so that a new method is thought about.
+    fn kind(self) -> Kind {
         match self {
-            Self::Initialize
-            | Self::TasksGet
-            | Self::TasksResult
-            | Self::TasksList
-            | Self::TasksCancel
-            | Self::TasksDelete
-            | Self::TasksSteer
-            | Self::TasksPause
-            | Self::TasksResume => false,
+            Self::Initialize => Kind::Handshake,
+            Self::TasksGet | Self::TasksResult | Self::TasksList | Self::TasksCancel | Self::TasksDelete => Kind::Tasks,
+            Self::TasksSteer | Self::TasksPause | Self::TasksResume => Kind::Steering,
             Self::Ping
             | Self::SetLevel
             | Self::ToolsList
@@ -113,30 +114,23 @@ impl Method {
             | Self::ResourcesUnsubscribe
             | Self::PromptsList
             | Self::PromptsGet
-            | Self::Complete => true,
+            | Self::Complete => Kind::Other,
         }
+    }
+
+    /// Whether a request is a task of SEP-1686 when its metadata wishes for one; elsewhere that is ignored, as the design wants it from
+    /// whoever chooses not to. A handshake has no session yet that could look at its task, and what is about tasks is answered out of
+    /// their records: a task of that would only say again what they say. Calls of tools have a wish too, and read it themselves.
+    fn takes_a_wish(self) -> bool {
+        self.kind() == Kind::Other
     }
 
     /// What a requestor must have the right to, whatever the params say. Calls of tools look at that themselves.
     fn needs(self) -> &'static [Need<'static>] {
-        match self {
-            Self::TasksSteer | Self::TasksPause | Self::TasksResume => &[Need::Steer],
-            Self::TasksGet | Self::TasksResult | Self::TasksList | Self::TasksCancel | Self::TasksDelete => {
-                &[Need::Tasks]
-            }
-            Self::Initialize
-            | Self::Ping
-            | Self::SetLevel
-            | Self::ToolsList
-            | Self::ToolsCall
-            | Self::ResourcesList
-            | Self::ResourcesTemplatesList
-            | Self::ResourcesRead
-            | Self::ResourcesSubscribe
-            | Self::ResourcesUnsubscribe
-            | Self::PromptsList
-            | Self::PromptsGet
-            | Self::Complete => &[],
+        match self.kind() {
+            Kind::Steering => &[Need::Steer],
+            Kind::Tasks => &[Need::Tasks],
+            Kind::Handshake | Kind::Other => &[],
         }
     }
 

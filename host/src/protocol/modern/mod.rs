@@ -70,6 +70,14 @@ pub enum Method {
     Complete,
 }
 
+/// What methods have in common.
+enum Kind {
+    Tasks,
+    Steer,
+    Pause,
+    Other,
+}
+
 /// Every method that a client may call.
 pub const METHODS: [(&str, Method); 16] = [
     ("server/discover", Method::Discover),
@@ -95,11 +103,12 @@ impl Method {
         METHODS.iter().find(|(known, _)| *known == name).map(|(_, method)| *method)
     }
 
-    /// What a requestor must have the right to, whatever the params say. Calls of tools and subscriptions look at that themselves.
-    fn needs(self) -> &'static [Need<'static>] {
+    /// What the method is about, which decides about the rest. Exhaustive, so that a new method is thought about.
+    fn kind(self) -> Kind {
         match self {
-            Self::TasksSteer | Self::TasksPause | Self::TasksResume => &[Need::Steer],
-            Self::TasksGet | Self::TasksUpdate | Self::TasksCancel => &[Need::Tasks],
+            Self::TasksGet | Self::TasksUpdate | Self::TasksCancel => Kind::Tasks,
+            Self::TasksSteer => Kind::Steer,
+            Self::TasksPause | Self::TasksResume => Kind::Pause,
             Self::Discover
             | Self::ToolsList
             | Self::ToolsCall
@@ -109,7 +118,16 @@ impl Method {
             | Self::ResourcesRead
             | Self::PromptsList
             | Self::PromptsGet
-            | Self::Complete => &[],
+            | Self::Complete => Kind::Other,
+        }
+    }
+
+    /// What a requestor must have the right to, whatever the params say. Calls of tools and subscriptions look at that themselves.
+    fn needs(self) -> &'static [Need<'static>] {
+        match self.kind() {
+            Kind::Steer | Kind::Pause => &[Need::Steer],
+            Kind::Tasks => &[Need::Tasks],
+            Kind::Other => &[],
         }
     }
 
@@ -119,21 +137,11 @@ impl Method {
             let required = json!({"extensions": {INTERACTION_EXTENSION: {what: true}}});
             Err(RpcError::missing_capability(&format!("{INTERACTION_EXTENSION} with {what}"), &required))
         };
-        match self {
-            Self::Discover
-            | Self::ToolsList
-            | Self::ToolsCall
-            | Self::Listen
-            | Self::ResourcesList
-            | Self::ResourcesTemplatesList
-            | Self::ResourcesRead
-            | Self::PromptsList
-            | Self::PromptsGet
-            | Self::Complete => Ok(()),
-            Self::TasksSteer if !client.interaction.steer => interaction("steer"),
-            Self::TasksPause | Self::TasksResume if !client.interaction.pause => interaction("pause"),
-            Self::TasksSteer | Self::TasksPause | Self::TasksResume => Ok(()),
-            Self::TasksGet | Self::TasksUpdate | Self::TasksCancel => client.check_tasks(),
+        match self.kind() {
+            Kind::Steer if !client.interaction.steer => interaction("steer"),
+            Kind::Pause if !client.interaction.pause => interaction("pause"),
+            Kind::Tasks => client.check_tasks(),
+            Kind::Steer | Kind::Pause | Kind::Other => Ok(()),
         }
     }
 }

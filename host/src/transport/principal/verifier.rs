@@ -1,0 +1,82 @@
+//! Who a request with a token of the host comes from, and who one without any.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use arc_swap::ArcSwapOption;
+use async_trait::async_trait;
+
+use super::{Error, LastUsed, Principals, Resolved, hex, random};
+use crate::domain::requestor::Requestor;
+use crate::transport::Now;
+use crate::transport::auth::{Denied, Scopes, Verified, Verifier};
+
+/// Bearer tokens of this host.
+pub struct TokenVerifier {
+    principals: Principals,
+    now: Now,
+    /// What [`anonymous`](Verifier::anonymous) found, for as long as the store says that nothing changed: every request without a
+    /// token asks for it.
+    anonymous: ArcSwapOption<Anonymous>,
+    /// Whether there ever was a token. A store that lost its rows must not open the door of a running host.
+    closed: AtomicBool,
+    used: Arc<LastUsed>,
+}
+
+#[derive(Clone, Copy)]
+struct Anonymous {
+    generation: u64,
+    requestor: Option<Requestor>,
+}
+
+impl TokenVerifier {
+    pub fn new(principals: Principals, now: Now) -> Self {
+        let used = LastUsed::new(principals.clone());
+        Self { principals, now, anonymous: ArcSwapOption::empty(), closed: AtomicBool::new(false), used }
+    }
+
+    /// The uses of tokens; somebody has to tend them.
+    pub fn used(&self) -> Arc<LastUsed> {
+        Arc::clone(&self.used)
+    }
+
+    async fn look_up_anonymous(&self) -> Result<Option<Requestor>, Denied> {
+        if self.closed.load(Ordering::Acquire) || self.principals.any_token().await.map_err(unavailable)? {
+            self.closed.store(true, Ordering::Release);
+            return Ok(None);
+        }
+        self.principals.local_requestor().await.map(Some).map_err(unavailable)
+    }
+}
+
+#[async_trait]
+impl Verifier for TokenVerifier {
+    async fn verify(&self, token: &str) -> Result<Verified, Denied> {
+        let now = (self.now)();
+        let resolved = self.principals.resolve_token(token, now).await.map_err(unavailable)?;
+        let Resolved { requestor, name, tenant, scopes, id, .. } = resolved.ok_or(Denied::Invalid)?;
+        self.used.note(id, now);
+        Ok(Verified { requestor, name, tenant, scopes: scopes.map_or(Scopes::All, Scopes::Fixed) })
+    }
+
+    /// Everyone is the local requestor until the first token is made. Tokens that ended count: otherwise the door would open
+    /// by itself when the last one expires.
+    async fn anonymous(&self) -> Result<Option<Requestor>, Denied> {
+        // Taken before the look: what changes in between makes the next request look again.
+        let generation = self.principals.store.generation();
+        if let Some(known) = self.anonymous.load().as_ref()
+            && Some(known.generation) == generation
+        {
+            return Ok(known.requestor);
+        }
+        let requestor = self.look_up_anonymous().await?;
+        self.anonymous.store(generation.map(|generation| Arc::new(Anonymous { generation, requestor })));
+        Ok(requestor)
+    }
+}
+
+pub(super) fn unavailable(error: Error) -> Denied {
+    let incident = random::<8>().map_or_else(|_| "unknown".to_owned(), |bytes| hex(&bytes));
+    tracing::error!(incident, error = %error, "a credential could not be checked");
+    Denied::Unavailable { incident }
+}
