@@ -25,6 +25,7 @@ use super::limits::{
 };
 use super::operation::{Operation, Returned};
 use super::output;
+use super::pace::Pace;
 use super::policy::Granted;
 use super::supervise::{Stopped, Supervised};
 use super::world::{Clock, Printed, Stream, random};
@@ -41,6 +42,8 @@ pub(super) struct Plugin {
     pub(super) granted: Arc<Granted>,
     /// By the name inside the plugin.
     pub(super) entries: Vec<Arc<ToolEntry>>,
+    /// Of each entry, in the same order.
+    pub(super) paces: Vec<Pace>,
     pub(super) presence: Presence,
 }
 
@@ -71,8 +74,11 @@ impl Plugin {
         let _ = self.presence.withdrawn.subscribe().wait_for(|withdrawn| *withdrawn).await;
     }
 
-    fn entry(&self, tool: &str) -> Option<&Arc<ToolEntry>> {
-        self.entries.iter().find(|entry| entry.plugin_tool == tool)
+    /// The tool of an operation that calls one, with its pace.
+    pub(super) fn entry(&self, operation: &Operation) -> Option<(&Arc<ToolEntry>, &Pace)> {
+        let Operation::CallTool { tool, .. } = operation else { return None };
+        let mut entries = self.entries.iter().zip(&self.paces);
+        entries.find(|(entry, _)| entry.plugin_tool == *tool)
     }
 }
 
@@ -260,10 +266,8 @@ async fn execute(
     if bytes > bytes_max {
         return Err(CallError::InvalidParams(format!("the arguments are larger than {}", Bytes(bytes_max))));
     }
-    let entry = match &operation {
-        Operation::CallTool { tool, .. } => plugin.entry(tool).cloned(),
-        _ => None,
-    };
+    let (entry, pace) = plugin.entry(&operation).unzip();
+    let meter = Arc::clone(&shared);
     let name = Arc::clone(&plugin.name);
     let call = Call::new(name, Arc::clone(&plugin.granted), facts, &limits, shared, outbox.clone())
         .map_err(|failure| fault::internal(&plugin.name, &failure.0))?;
@@ -271,8 +275,12 @@ async fn execute(
     let returned = visit(ground, &plugin.instance, call, &limits, move |store, instance| {
         Box::pin(async move { exports.perform(store, &instance, operation).await })
     });
-    match returned.await? {
-        Ok(raw) => output::returned(raw, limits.result_bytes, entry.as_ref().and_then(|entry| entry.output.as_ref())),
+    let returned = returned.await;
+    if let Some(pace) = pace {
+        pace.used(meter.cpu(), true);
+    }
+    match returned? {
+        Ok(raw) => output::returned(raw, limits.result_bytes, entry.and_then(|entry| entry.output.as_ref())),
         Err(refusal) => Err(output::refusal(&plugin.name, refusal)),
     }
 }

@@ -19,6 +19,7 @@ use super::inspect::Manifest;
 use super::limits::{INSTANCES_MAX, LIST_CPU_MS, LIST_WALL_MS, MEMORIES_MAX, TABLES_MAX};
 use super::offers;
 use super::output;
+use super::pace::Pace;
 use super::policy::{Granted, Grants};
 use super::typed;
 use super::world::escaped;
@@ -358,8 +359,16 @@ pub(super) fn finish(prepared: Prepared, unknown_tools: UnknownTools) -> Result<
             return Err(tools.err().into_iter().chain(offers.err()).flatten().collect());
         }
     };
-    let plugin =
-        Plugin { name: version.name.as_str().into(), instance, exports, granted, entries: tools.clone(), presence };
+    let paces = tools.iter().map(|_| Pace::default()).collect();
+    let plugin = Plugin {
+        name: version.name.as_str().into(),
+        instance,
+        exports,
+        granted,
+        entries: tools.clone(),
+        paces,
+        presence,
+    };
     Ok(LoadedPlugin { version, tools, offers, plugin: Arc::new(plugin), source })
 }
 

@@ -28,6 +28,7 @@ mod mirrored;
 mod offers;
 mod operation;
 mod output;
+mod pace;
 pub mod policy;
 mod published;
 mod sampling;
@@ -162,8 +163,8 @@ pub struct Running {
     /// Bounded: progress, status and logs that come too fast are merged before they get here.
     pub events: mpsc::Receiver<CallEvent>,
     pub control: Control,
-    /// Dropped with the call: stops the guest.
-    pub stop: StopOnDrop,
+    /// Dropped with the call: stops the guest. A call that is over already has none.
+    pub stop: Option<StopOnDrop>,
 }
 
 /// Stops a guest when it is dropped.
