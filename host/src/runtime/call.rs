@@ -277,7 +277,7 @@ async fn execute(
     });
     let returned = returned.await;
     if let Some(pace) = pace {
-        pace.used(meter.cpu(), true);
+        pace.ended(meter.cpu());
     }
     match returned? {
         Ok(raw) => output::returned(raw, limits.result_bytes, entry.and_then(|entry| entry.output.as_ref())),

@@ -220,7 +220,7 @@ impl Sandbox {
         if guest.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready() {
             return None;
         }
-        pace.used(shared.cpu(), false);
+        pace.goes_on(shared.cpu());
         Some(self.guests.spawn(guest))
     }
 
