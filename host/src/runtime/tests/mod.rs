@@ -6,6 +6,7 @@ mod imports;
 mod limits;
 mod loading;
 mod offers;
+mod quick;
 mod typed;
 mod waiting;
 
