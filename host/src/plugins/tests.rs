@@ -11,13 +11,14 @@ use crate::runtime::policy::{DirGrant, Grants};
 use crate::runtime::{CompilerMode, Executor as _, ListKind, SandboxConfig, Source};
 use crate::store::memory::MemoryStore;
 use crate::tasks::clock::ManualClock;
-use crate::tasks::{PluginHealth, Trial};
+use crate::tasks::{PluginHealth, Trial, Verdict};
 
 /// Nobody calls; what is told is remembered.
 #[derive(Default)]
 struct Silence {
     told: std::sync::Mutex<Vec<Vec<ListKind>>>,
     watched: std::sync::Mutex<Vec<Trial>>,
+    failed: std::sync::Mutex<Vec<Verdict>>,
 }
 
 #[async_trait::async_trait]
@@ -32,6 +33,11 @@ impl Calls for Silence {
 
     fn watch(&self, trials: Vec<Trial>) {
         *self.watched.lock().unwrap() = trials;
+    }
+
+    async fn versions_failed(&self) -> Vec<Verdict> {
+        let failed = self.failed.lock().unwrap().clone();
+        if failed.is_empty() { std::future::pending().await } else { failed }
     }
 
     async fn end(&self, _: &PluginVersion, _: DrainThen) {}

@@ -180,9 +180,10 @@ impl Tasks {
         self.inner.trials.set(trials);
     }
 
-    /// Waits until a watched version passes a bound. The same one is given again for as long as it is watched.
-    pub async fn version_failed(&self) -> Verdict {
-        self.inner.trials.verdict().await
+    /// Waits until watched versions pass a bound, and gives all that did. The same ones are given again for as long as they are
+    /// watched.
+    pub async fn versions_failed(&self) -> Vec<Verdict> {
+        self.inner.trials.verdicts().await
     }
 
     /// The calls of a watched version within its window.

@@ -260,14 +260,15 @@ impl Trials {
         }
     }
 
-    /// Waits for a verdict.
-    pub(super) async fn verdict(&self) -> Verdict {
+    /// Waits for verdicts, and gives all there are.
+    pub(super) async fn verdicts(&self) -> Vec<Verdict> {
         loop {
-            let failed = lock(&self.watched).iter().find_map(|watched| {
+            let verdict = |watched: &Watched| {
                 Some(Verdict { version: watched.trial.version.clone(), why: watched.verdict.clone()? })
-            });
-            if let Some(verdict) = failed {
-                return verdict;
+            };
+            let failed: Vec<_> = lock(&self.watched).iter().filter_map(verdict).collect();
+            if !failed.is_empty() {
+                return failed;
             }
             self.failed.notified().await;
         }
@@ -309,7 +310,7 @@ mod tests {
     }
 
     fn why(trials: &Trials) -> Option<String> {
-        trials.verdict().now_or_never().map(|verdict| verdict.why)
+        trials.verdicts().now_or_never().map(|mut verdicts| verdicts.remove(0).why)
     }
 
     #[test]
@@ -394,5 +395,20 @@ mod tests {
         assert_eq!(why(&trials), None);
         call(&trials, 2, 0, None);
         assert!(why(&trials).is_some_and(|why| why.contains("the bound is 0 %")));
+    }
+
+    #[test]
+    fn every_verdict_is_given_not_only_the_first() {
+        let trials = trials(BOUNDS);
+        let other = PluginVersion { name: "q".into(), digest: [3; 32] };
+        let trial = |version| Trial { version, against: None, bounds: BOUNDS };
+        trials.set(vec![trial(version(2)), trial(other.clone())]);
+        let broke = End { at: 0, busy: Duration::ZERO, is_fault: true, kept_away: false };
+        for _ in 0..20 {
+            call(&trials, 2, 0, None);
+            trials.ended(&other, "tool", &broke);
+        }
+        let failed: Vec<_> = trials.verdicts().now_or_never().unwrap().into_iter().map(|one| one.version).collect();
+        assert_eq!(failed, [version(2), other]);
     }
 }
