@@ -186,6 +186,11 @@ impl Tasks {
         self.inner.trials.verdicts().await
     }
 
+    /// Says who the operator is, once: where nobody else calls, the operator's calls alone make a watched version fail.
+    pub fn set_operator(&self, operator: Requestor) {
+        self.inner.trials.set_operator(operator);
+    }
+
     /// The calls of a watched version within its window.
     pub fn tally(&self, version: &PluginVersion) -> Option<Tally> {
         self.inner.trials.tally(version, self.inner.clock.now())
@@ -358,7 +363,7 @@ impl Inner {
             Err(CallError::Interrupted | CallError::Internal { .. } | CallError::InvalidParams(_)) => return,
             _ => false,
         };
-        self.trials.ended(version, tool, &End { at: now, busy, is_fault, kept_away });
+        self.trials.ended(version, tool, &End { at: now, requestor: *requestor, busy, is_fault, kept_away });
     }
 
     async fn create_new(self: &Arc<Self>, requestor: &Requestor, request: TaskRequest) -> Result<Task, Error> {
