@@ -27,7 +27,7 @@ impl Plugins {
         }
         let inner = &self.inner;
         let book = Book::read(&*inner.store).await?;
-        let (mut table, mut canaries) = (state.table.clone(), Vec::new());
+        let (mut table, mut lost) = (state.table.clone(), Vec::new());
         for (name, entry) in book.iter().filter(|(name, _)| !state.pinned.contains(*name)) {
             let place = table.iter().position(|plugin| plugin.version.name == *name);
             let running = place.and_then(|at| table.get(at)).map(|plugin| Digest(plugin.version.digest));
@@ -42,26 +42,27 @@ impl Plugins {
                 Some(digest) => Some(inner.sandbox.load_kept(&version(name, digest), &policy).await),
                 None => None,
             };
-            tracing::warn!(plugin.name = name, "the store holds another version than the one that ran: it runs now");
+            state.broken.remove(name);
+            if !matches!(loaded, Some(Err(_))) {
+                tracing::warn!(
+                    plugin.name = name,
+                    "the store holds another version than the one that ran: it runs now"
+                );
+            }
             match (loaded, place) {
                 (Some(Ok(plugin)), Some(at)) => table.splice(at..=at, [plugin]).for_each(drop),
                 (Some(Ok(plugin)), None) => table.push(plugin),
-                (Some(Err(error)), _) => drop(state.broken.insert(name.clone(), error.problems)),
+                (Some(Err(error)), _) => lost.push(error),
                 (None, Some(at)) => drop(table.remove(at)),
                 (None, None) => {}
             }
         }
-        for plugin in table.iter().filter(|plugin| !state.pinned.contains(&plugin.version.name)) {
-            let name = &plugin.version.name;
-            match self.load_canary(&book, name, &inner.policy(name).source).await {
-                Some(Ok(canary)) => canaries.push(canary),
-                Some(Err(error)) => drop(state.broken.insert(name.clone(), error.problems)),
-                None => {}
-            }
-        }
+        let (canaries, without) = self.load_canaries(&book, &table, &state.pinned).await;
+        lost.extend(without);
         state.book = book;
-        for error in inner.publish(state, table, canaries) {
-            state.broken.insert(error.plugin, error.problems);
+        lost.extend(inner.publish(state, table, canaries));
+        for error in &lost {
+            state.note_broken(error);
         }
         Ok(())
     }

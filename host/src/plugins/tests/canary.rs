@@ -234,3 +234,26 @@ async fn a_version_that_cannot_be_taken_back_keeps_no_other_one_from_it() {
     tokio::time::timeout(std::time::Duration::from_secs(30), taken_back).await.expect("it is taken back");
     tending.abort();
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_plugin_with_a_canary_says_why_it_does_not_run() {
+    let (store, clock) = (Arc::new(MemoryStore::new()), Arc::new(ManualClock::at(1)));
+    let world = start(&store, &clock).await;
+    let Some([one, two]) = two_versions(&world, ["The texts are the LIE.", "The texts are the LAY."]).await else {
+        return;
+    };
+    assert!(world.plugins.begin_canary(wish(Some(two), Some(5_000), None), false).await.unwrap().done);
+    let path = world.sandbox.kept().path(&one);
+    let mut bytes = std::fs::read(&path).unwrap();
+    let last = bytes.len() - 1;
+    bytes[last] ^= 1;
+    std::fs::write(&path, &bytes).unwrap();
+    let (again, refused) = start_with(&store, &clock, policy()).await;
+    let line = again.plugins.list().await.unwrap().remove(0);
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!(line.state, "broken");
+    assert!(line.problems.iter().any(|problem| problem.contains("has been changed")), "{:?}", line.problems);
+    assert_eq!(line.problems.len(), 1, "what follows from it is no news: {:?}", line.problems);
+    assert_eq!(refused.len(), 1, "{refused:?}");
+    assert!(again.sandbox.catalog().get("echo").is_none());
+}
