@@ -1,6 +1,7 @@
 //! After a change that was reported as failed: finding out what the store holds, and running that.
 //!
-//! Invariant: a command works on what the store says, never on a copy that may be behind it.
+//! Invariant: a command works on what the store says, never on a copy that may be behind it; what is published here was accepted, as
+//! at a start.
 
 use tokio::sync::MutexGuard;
 
@@ -39,7 +40,10 @@ impl Plugins {
             }
             let policy = PluginSource { name: Some(name.clone()), ..inner.policy(name).source.clone() };
             let loaded = match entry.head.active {
-                Some(digest) => Some(inner.sandbox.load_kept(&version(name, digest), &policy).await),
+                Some(digest) => {
+                    let loaded = inner.sandbox.load_kept(&version(name, digest), &policy).await;
+                    Some(loaded.and_then(|plugin| inner.accepted(&book, plugin)))
+                }
                 None => None,
             };
             state.broken.remove(name);

@@ -331,6 +331,36 @@ async fn a_plugin_that_says_so_is_listed_again_and_believed_within_what_was_acce
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_was_not_accepted_does_not_run_after_a_change_that_nobody_heard_of() {
+    let Some(probe) = probe() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("tool");
+    std::fs::write(&file, "extra\nOne.").unwrap();
+    let mut granting = policy();
+    let lists = DirGrant { host: folder.path().to_owned(), guest: "/lists".to_owned(), write: false };
+    granting.source.grants.directories.push(lists);
+    let (store, clock) = (Arc::new(MemoryStore::new()), Arc::new(ManualClock::at(1)));
+    let (world, _) = start_with(&store, &clock, granting).await;
+    world.plugins.stage(probe).await.unwrap();
+    let targets = [Target { name: "probe".to_owned(), version: None }];
+    // It is in the store, nobody heard of that, and meanwhile the plugin lists something else.
+    store.lose_next_acknowledgements(1);
+    store.fail_next_reads(1);
+    assert!(world.plugins.activate(&targets, false).await.is_err());
+    std::fs::write(&file, "extra\nTwo.").unwrap();
+    world.plugins.look().await.unwrap();
+    assert!(world.sandbox.catalog().get("extra").is_none(), "nobody accepted that");
+    let line = world.plugins.list().await.unwrap().remove(0);
+    assert_eq!(line.state, "broken");
+    assert!(line.problems.iter().any(|problem| problem.contains("bulkhead plugin activate probe@")), "{line:?}");
+    // The operator's word, as after a start.
+    let version = line.active.unwrap().to_string();
+    let accepted = [Target { name: "probe".to_owned(), version: Some(version) }];
+    assert!(world.plugins.activate(&accepted, false).await.unwrap().done);
+    assert_eq!(world.sandbox.catalog().get("extra").unwrap().tool.description, "Two.");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_came_by_itself_is_listed_without_grants_until_it_is_switched_to() {
     let Some(probe) = probe() else { return };
     let folder = tempfile::tempdir().unwrap();
