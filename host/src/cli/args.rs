@@ -242,7 +242,7 @@ pub(crate) struct CanaryArguments {
     /// How far back its calls count, such as 30s, 10m or 2h [default: 10m, or the plugin's own]
     #[arg(long, value_name = "TIME", value_parser = duration_ms)]
     pub(crate) window: Option<u64>,
-    /// Calls that it takes for a verdict [default: 20, or the plugin's own]
+    /// Calls that it takes for a verdict, without those of any one requestor [default: 20, or the plugin's own]
     #[arg(long, value_name = "COUNT")]
     pub(crate) min_calls: Option<u32>,
 }

@@ -56,7 +56,11 @@ impl Plugins {
             match (loaded, place) {
                 (Some(Ok(plugin)), Some(at)) => table.splice(at..=at, [plugin]).for_each(drop),
                 (Some(Ok(plugin)), None) => table.push(plugin),
-                (Some(Err(error)), _) => lost.push(error),
+                (Some(Err(error)), _) => {
+                    // What was loaded when it was staged is not what it is now.
+                    state.fresh.remove(name);
+                    lost.push(error);
+                }
                 (None, Some(at)) => drop(table.remove(at)),
                 (None, None) => {}
             }
