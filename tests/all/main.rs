@@ -36,4 +36,5 @@ mod swap;
 mod tasks;
 mod trace;
 mod typed;
+mod verdicts;
 mod wire;

@@ -120,6 +120,10 @@ impl Host {
             tenant_limits: tenants,
             audit: audit.clone(),
         })?;
+        // A store that takes no writes has to wait for its first local requestor, and everything else goes on.
+        if let Ok(operator) = principals.local_requestor().await {
+            tasks.set_operator(operator);
+        }
         let options = plugins::Options {
             store: store.clone(),
             sandbox,
