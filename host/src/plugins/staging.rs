@@ -12,7 +12,7 @@ use super::entry::{Stage, Version};
 use super::{Digest, Error, Inner, Plugins, State, version};
 use crate::domain::task::PluginVersion;
 use crate::runtime::policy::Grants;
-use crate::runtime::{LoadError, LoadedPlugin, PluginSource, Sandbox, Source};
+use crate::runtime::{LoadError, LoadedPlugin, PluginSource, Sandbox, Source, Wit};
 
 /// A component on its way in. Whoever has fetched it has also decided that it may be trusted.
 #[derive(Clone, Debug)]
@@ -22,7 +22,7 @@ pub struct Candidate {
     pub fallback_name: Option<String>,
     pub bytes: Arc<[u8]>,
     /// The WIT text that came with it, for descriptions of tools that were made of its functions.
-    pub wit: Option<String>,
+    pub wit: Wit,
     pub provenance: Provenance,
     /// Whether an operator asks for it at this moment. Else it is listed without what is granted to its plugin, until it was
     /// compared with what was accepted.
@@ -77,7 +77,7 @@ impl Candidate {
         let sandbox = Arc::clone(sandbox);
         let kept = tokio::task::spawn_blocking(move || {
             // Before the component: what is there without it is nothing yet.
-            self.wit.map_or(Ok(()), |wit| sandbox.kept().keep_wit(&digest, wit.as_bytes()))?;
+            sandbox.kept().keep_wit(&digest, &self.wit)?;
             sandbox.kept().keep(&digest, &self.bytes)?;
             Ok(Source::File(sandbox.kept().path(&digest)))
         });

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::*;
 use crate::domain::limits::{CallLimits, CompileLimits};
 use crate::runtime::policy::{DirGrant, Grants};
-use crate::runtime::{CompilerMode, Executor as _, ListKind, SandboxConfig, Source};
+use crate::runtime::{CompilerMode, Executor as _, ListKind, SandboxConfig, Source, Wit};
 use crate::store::memory::MemoryStore;
 use crate::tasks::clock::ManualClock;
 use crate::tasks::{PluginHealth, Trial};
@@ -129,7 +129,7 @@ fn text(from: &str, to: &str) -> Option<Candidate> {
         name,
         fallback_name,
         bytes: bytes.into(),
-        wit: None,
+        wit: Wit::Free(None),
         provenance: Provenance::default(),
         is_attended: true,
     })
@@ -157,7 +157,7 @@ fn probe() -> Option<Candidate> {
         name,
         fallback_name: None,
         bytes: bytes.into(),
-        wit: None,
+        wit: Wit::Free(None),
         provenance: Provenance::default(),
         is_attended: true,
     })
@@ -255,7 +255,7 @@ async fn lists_are_told_only_when_they_differ_and_versions_retire() {
         name: Some("broken".into()),
         fallback_name: None,
         bytes: wat::parse_str("(component)").unwrap().into(),
-        wit: None,
+        wit: Wit::Free(None),
         provenance: Provenance::default(),
         is_attended: true,
     };

@@ -14,6 +14,7 @@ use sha2::{Digest as _, Sha256};
 use super::signature::message;
 use super::{Digest, Fetched, PublicKey, Signature, Source};
 use crate::plugins::{Candidate, Provenance};
+use crate::runtime::Wit;
 
 /// Which sources a rule is for: `*` stands for anything but a slash, `**` for anything.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -182,7 +183,8 @@ impl Verified {
             name,
             fallback_name: self.source.fallback_name(),
             bytes: Arc::from(self.fetched.bytes),
-            wit: self.fetched.wit,
+            // Whoever has signed the component without a text has it stand without one.
+            wit: if self.signed_by.is_empty() { Wit::Free(self.fetched.wit) } else { Wit::Vouched(self.fetched.wit) },
             provenance: Provenance {
                 source: self.source.to_string(),
                 origin: self.fetched.origin,
@@ -323,10 +325,13 @@ mod tests {
         let wit = Digest(Sha256::digest("words").into());
         let good = acme.sign(component, None, Some(&other.sign(component, None, None)));
         let verified = rules.verify(&SOURCE.parse().unwrap(), None, fetched(b"a", &good)).unwrap();
-        assert_eq!((verified.signed_by(), verified.fetched.wit.as_ref()), ([acme_id.clone()].as_slice(), None));
+        assert_eq!(verified.signed_by(), [acme_id.clone()]);
+        assert_eq!(verified.candidate(None).wit, Wit::Vouched(None), "words that nobody signed are not used");
         let good = acme.sign(component, Some(wit), None);
         let verified = rules.verify(&SOURCE.parse().unwrap(), None, fetched(b"a", &good)).unwrap();
-        assert_eq!(verified.fetched.wit.as_deref(), Some("words"), "words that are signed are used");
+        assert_eq!(verified.candidate(None).wit, Wit::Vouched(Some("words".to_owned())), "those that are signed are");
+        let free = trust(&[]).verify(&SOURCE.parse().unwrap(), None, fetched(b"a", "")).unwrap().candidate(None);
+        assert_eq!(free.wit, Wit::Free(Some("words".to_owned())));
 
         let expected = format!("expected a signature by key {acme_id}");
         let swapped = good.replace(&component.to_string(), &wit.to_string());

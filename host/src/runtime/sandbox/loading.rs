@@ -10,6 +10,7 @@ use crate::domain::task::PluginVersion;
 use crate::runtime::call::{Call, Presence};
 use crate::runtime::exports::Exports;
 use crate::runtime::inspect::{self, Inspection, hex};
+use crate::runtime::kept::Wit;
 use crate::runtime::load::{self, LoadError, LoadedPlugin, PluginSource, Prepared, Raw, Source, UnknownTools};
 use crate::runtime::policy::Granted;
 use crate::runtime::typed;
@@ -47,7 +48,7 @@ impl Sandbox {
         let (host, digest) = (Arc::clone(self), version.digest);
         let kept = tokio::task::spawn_blocking(move || {
             // Before the component: what is there without it is nothing yet.
-            wit.flatten().map_or(Ok(()), |wit| host.kept.keep_wit(&digest, wit.as_bytes()))?;
+            host.kept.keep_wit(&digest, &Wit::Free(wit.flatten()))?;
             host.kept.keep(&digest, &bytes)
         });
         let kept = kept.await.unwrap_or_else(|error| Err(std::io::Error::other(error)));
