@@ -2,7 +2,7 @@
 //!
 //! Owns looking at the folders and deciding what in them is whole and new. Must not switch to anything that an operator would have
 //! to be asked about. Invariant: what is taken has not changed for [`SETTLE`], neither while it was read; what was refused stays
-//! refused, and is said once, until something about it changes.
+//! refused, and is said once, until something about it changes; a file that changes without its bytes changing decides nothing.
 //!
 //! A file is known by what it leads to: its path behind all links, inode, size and time of change, and the same of its signature and
 //! its WIT text. So a link that is swapped is a change, whichever link on the way it is. A removed file changes nothing: the plugin
@@ -37,6 +37,16 @@ pub struct Watch {
     pub audit: Audit,
 }
 
+/// What is known of the folders while they are watched.
+#[derive(Default)]
+struct Known {
+    /// The files that are there.
+    seen: BTreeMap<PathBuf, Seen>,
+    /// By plugin: the version that was last decided about here. The same bytes once more are no reason to decide again, and least
+    /// of all against an operator who has gone back to another version meanwhile.
+    decided: BTreeMap<String, Digest>,
+}
+
 /// What tells one state of a file from the next.
 type Print = Vec<Option<(PathBuf, u64, u64, i64, i64)>>;
 
@@ -62,13 +72,21 @@ enum Taken {
     Refused { name: String, problems: Vec<String> },
 }
 
+/// What becomes of a version from a folder.
+enum Brought {
+    /// Its plugin comes from somewhere else; says so.
+    Foreign(String),
+    /// It is active, or it is not for these reasons, or, without one, because an operator wants another one.
+    Decided(Vec<String>),
+}
+
 impl Watch {
     /// Looks until dropped.
     pub async fn run(self) {
         let changed = Arc::new(Notify::new());
         let mut watcher = watcher(&changed);
         let (mut watched, mut absent) = (BTreeSet::new(), BTreeSet::new());
-        let mut seen = BTreeMap::new();
+        let mut known = Known::default();
         let mut from_start = true;
         loop {
             for folder in &self.folders {
@@ -89,7 +107,7 @@ impl Watch {
                 }
             }
             absent.retain(|folder| found.unreadable.contains_key(folder));
-            let is_restless = self.look(&mut seen, found, from_start).await;
+            let is_restless = self.look(&mut known, found, from_start).await;
             from_start = false;
             tokio::select! {
                 () = tokio::time::sleep(if is_restless { SETTLE } else { LOOK_EVERY }) => {}
@@ -99,7 +117,8 @@ impl Watch {
     }
 
     /// Deals with what is new. Gives whether something has to be looked at again soon.
-    async fn look(&self, seen: &mut BTreeMap<PathBuf, Seen>, found: Found, from_start: bool) -> bool {
+    async fn look(&self, known: &mut Known, found: Found, from_start: bool) -> bool {
+        let Known { seen, decided } = known;
         let mut is_restless = false;
         for (path, print) in &found.components {
             let now = Instant::now();
@@ -115,7 +134,7 @@ impl Watch {
                 is_restless = true;
                 continue;
             }
-            match self.take(path, &file.print, file.from_start).await {
+            match self.take(path, file, decided).await {
                 Taken::Restless => is_restless = true,
                 Taken::Settled { name } => {
                     file.is_done = true;
@@ -155,7 +174,7 @@ impl Watch {
         file.said = Some(said);
     }
 
-    async fn take(&self, path: &Path, print: &Print, from_start: bool) -> Taken {
+    async fn take(&self, path: &Path, file: &Seen, decided: &mut BTreeMap<String, Digest>) -> Taken {
         let source = Source::File(path.to_owned());
         let (name, pinned) = match self.intake.configured_from(&source) {
             Some((name, pinned)) => (Some(name.to_owned()), pinned),
@@ -163,7 +182,7 @@ impl Watch {
         };
         let taken = self.intake.take(&source, pinned).await;
         let again = path.to_owned();
-        if tokio::task::spawn_blocking(move || print_of(&again)).await.ok().as_ref() != Some(print) {
+        if tokio::task::spawn_blocking(move || print_of(&again)).await.ok().as_ref() != Some(&file.print) {
             return Taken::Restless;
         }
         let label = || name.clone().unwrap_or_else(|| path.display().to_string());
@@ -176,12 +195,57 @@ impl Watch {
             Ok(version) => version,
             Err(error) => return Taken::Refused { name: label(), problems: reasons(error) },
         };
-        let name = version.name;
-        match self.switch(&name, Digest(version.digest), &source, candidate, from_start).await {
-            Ok(problems) if problems.is_empty() => Taken::Settled { name },
-            Ok(problems) => Taken::Refused { name, problems },
+        let (name, digest) = (version.name, Digest(version.digest));
+        let is_old = file.from_start || decided.get(&name) == Some(&digest);
+        match self.bring(&name, digest, &source, candidate, is_old).await {
+            Ok(Brought::Foreign(problem)) => Taken::Refused { name, problems: vec![problem] },
+            Ok(Brought::Decided(problems)) => {
+                decided.insert(name.clone(), digest);
+                if problems.is_empty() { Taken::Settled { name } } else { Taken::Refused { name, problems } }
+            }
             Err(error) => Taken::Refused { name, problems: reasons(error) },
         }
+    }
+
+    /// Makes it the active version, if it is the folder's business and needs nobody's word.
+    ///
+    /// `is_old`: it was there already when somebody decided which version is active.
+    async fn bring(
+        &self,
+        name: &str,
+        digest: Digest,
+        source: &Source,
+        candidate: Candidate,
+        is_old: bool,
+    ) -> Result<Brought, Error> {
+        let versions = match self.plugins.versions(name).await {
+            Err(Error::NotFound(_)) => Vec::new(),
+            versions => versions?,
+        };
+        if let Some((configured, _)) = self.intake.configured(name).filter(|(configured, _)| configured != source) {
+            return Ok(Brought::Foreign(format!(
+                "the configuration says that {name} comes from {configured}, so {source} is not it"
+            )));
+        }
+        let active = versions.iter().find(|version| version.state == Stage::Active);
+        if let Some(active) = active {
+            if active.version == digest {
+                return Ok(Brought::Decided(Vec::new()));
+            }
+            if active.source != source.to_string() && !self.has_gone(&active.source) {
+                let other = &active.source;
+                return Ok(Brought::Foreign(format!(
+                    "{name} is there already, from {other}; remove it there, or `bulkhead plugin add {source}`"
+                )));
+            }
+        }
+        let known = versions.iter().find(|version| version.version == digest);
+        if is_old && known.is_some_and(|known| known.activated_at.is_some()) {
+            tracing::info!(plugin.name = name, plugin.version = %digest, file = %source, "an operator has put this version aside");
+            return Ok(Brought::Decided(Vec::new()));
+        }
+        let was_removed = active.is_none() && versions.iter().any(|version| version.activated_at.is_some());
+        self.switch(name, digest, source, candidate, was_removed).await.map(Brought::Decided)
     }
 
     /// Makes it the active version, if that needs nobody's word. Gives why it does not.
@@ -191,36 +255,10 @@ impl Watch {
         digest: Digest,
         source: &Source,
         candidate: Candidate,
-        from_start: bool,
+        was_removed: bool,
     ) -> Result<Vec<String>, Error> {
-        let versions = match self.plugins.versions(name).await {
-            Err(Error::NotFound(_)) => Vec::new(),
-            versions => versions?,
-        };
-        if let Some((configured, _)) = self.intake.configured(name).filter(|(configured, _)| configured != source) {
-            return Ok(vec![format!(
-                "the configuration says that {name} comes from {configured}, so {source} is not it"
-            )]);
-        }
-        let active = versions.iter().find(|version| version.state == Stage::Active);
-        if let Some(active) = active {
-            if active.version == digest {
-                return Ok(Vec::new());
-            }
-            if active.source != source.to_string() && !self.has_gone(&active.source) {
-                let other = &active.source;
-                return Ok(vec![format!(
-                    "{name} is there already, from {other}; remove it there, or `bulkhead plugin add {source}`"
-                )]);
-            }
-        }
-        let known = versions.iter().find(|version| version.version == digest);
-        if from_start && known.is_some_and(|known| known.activated_at.is_some()) {
-            tracing::info!(plugin.name = name, plugin.version = %digest, file = %source, "an operator has put this version aside");
-            return Ok(Vec::new());
-        }
         let staged = self.plugins.stage(candidate).await?;
-        if active.is_none() && versions.iter().any(|version| version.activated_at.is_some()) {
+        if was_removed {
             return Ok(vec![format!(
                 "{name} was removed: `bulkhead plugin activate {name}` brings in the new version"
             )]);
