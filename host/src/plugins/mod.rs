@@ -20,7 +20,7 @@ mod start;
 mod switch;
 mod tend;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod view;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -66,6 +66,16 @@ pub enum Error {
     /// The data directory cannot be read or written.
     #[error("the data directory cannot be used: {0}")]
     Files(#[from] std::io::Error),
+}
+
+impl Error {
+    /// Whether the same may go well at another time, with nothing about the component changed.
+    pub fn is_passing(&self) -> bool {
+        match self {
+            Self::Refused(errors) => errors.iter().all(|error| error.passing),
+            Self::NotFound(_) | Self::Invalid(_) | Self::Store(_) | Self::Files(_) => true,
+        }
+    }
 }
 
 /// What happens to the calls of a replaced version that are still there after `drain_ms`.

@@ -76,7 +76,7 @@ impl Plugins {
         let listed: HashSet<_> = place.own_tools().map(|(tool, _)| tool).collect();
         problems.extend(inner.not_accepted(&state.book, &now, |tool| !listed.contains(tool)));
         if !problems.is_empty() {
-            return Err(Error::Refused(vec![LoadError { plugin: version.name.clone(), problems }]));
+            return Err(Error::Refused(vec![LoadError::refused(&version.name, problems)]));
         }
         *place = now.clone();
         let clashes = inner.sandbox.clashes(&table, &canaries);

@@ -146,7 +146,7 @@ impl Plugins {
             }
             if table.iter().any(|other| other.version.name == plan.name) {
                 let problems = vec!["there is another plugin of this name: set `name` in the configuration".to_owned()];
-                refused.push(LoadError { plugin: plan.name, problems });
+                refused.push(LoadError::refused(plan.name, problems));
                 continue;
             }
             inner.sandbox.remember(&plan.name, &plan.policy.source);
@@ -155,7 +155,7 @@ impl Plugins {
                 Ok(plugin) => {
                     let changed = inner.not_accepted(&state.book, &plugin, |_| true);
                     if matches!(plan.origin, Origin::Known(_)) && !changed.is_empty() {
-                        refused.push(LoadError { plugin: plan.name, problems: changed });
+                        refused.push(LoadError::refused(plan.name, changed));
                         continue;
                     }
                     if matches!(plan.origin, Origin::First) {
@@ -196,8 +196,7 @@ impl Plugins {
         let source = PluginSource { name: Some(name.to_owned()), ..policy.clone() };
         let loaded = self.inner.sandbox.load_kept(&version(name, row.version), &source).await;
         let say = |problem: &String| format!("the canary does not run: {problem}");
-        let refuse =
-            |problems: &[String]| LoadError { plugin: name.to_owned(), problems: problems.iter().map(say).collect() };
+        let refuse = |problems: &[String]| LoadError::refused(name, problems.iter().map(say).collect());
         Some(match loaded {
             Ok(plugin) => match self.inner.not_accepted(book, &plugin, |_| true) {
                 changed if changed.is_empty() => Ok(Canary { plugin, route: row.route(name) }),
@@ -235,7 +234,7 @@ impl Plugins {
 }
 
 fn unreadable(plugin: &str, problem: String) -> LoadError {
-    LoadError { plugin: plugin.to_owned(), problems: vec![problem] }
+    LoadError::refused(plugin, vec![problem])
 }
 
 /// Looks at a source, if it has to be looked at, and decides what the plugin begins with.

@@ -79,14 +79,14 @@ fn policy() -> Policy {
     }
 }
 
-struct World {
-    plugins: Plugins,
+pub(crate) struct World {
+    pub(crate) plugins: Plugins,
     sandbox: Arc<Sandbox>,
     calls: Arc<Silence>,
 }
 
 /// A host on this store, as after a start.
-async fn start(store: &Arc<MemoryStore>, clock: &Arc<ManualClock>) -> World {
+pub(crate) async fn start(store: &Arc<MemoryStore>, clock: &Arc<ManualClock>) -> World {
     let (world, refused) = start_with(store, clock, policy()).await;
     assert_eq!(refused, Vec::new());
     world
@@ -116,7 +116,7 @@ async fn start_with(store: &Arc<MemoryStore>, clock: &Arc<ManualClock>, otherwis
 }
 
 /// The component of `text`, with one text in it replaced, once `cargo xtask plugins` has built it.
-fn text(from: &str, to: &str) -> Option<Candidate> {
+pub(crate) fn text(from: &str, to: &str) -> Option<Candidate> {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/plugins/text.wasm");
     let Ok(mut bytes) = std::fs::read(&file) else {
         eprintln!("NOT RUN: {} is not built (cargo xtask plugins)", file.display());
@@ -135,7 +135,7 @@ fn text(from: &str, to: &str) -> Option<Candidate> {
     })
 }
 
-const SAME: &str = "The texts are the same.";
+pub(crate) const SAME: &str = "The texts are the same.";
 
 async fn active(world: &World) -> Option<Digest> {
     let listed = world.plugins.list().await.unwrap();

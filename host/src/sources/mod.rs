@@ -126,3 +126,13 @@ pub enum Error {
     #[error("{what}: {problem}")]
     Failed { what: String, problem: String },
 }
+
+impl Error {
+    /// Whether the same may go well at another time, although nobody changes what is fetched.
+    pub fn is_passing(&self) -> bool {
+        match self {
+            Self::File(_) | Self::TooSlow { .. } | Self::Failed { .. } => true,
+            Self::Private { .. } | Self::TooLarge { .. } | Self::Digest { .. } | Self::Untrusted(_) => false,
+        }
+    }
+}

@@ -2,7 +2,8 @@
 //!
 //! Owns looking at the folders and deciding what in them is whole and new. Must not switch to anything that an operator would have
 //! to be asked about. Invariant: what is taken has not changed for [`SETTLE`], neither while it was read; what was refused stays
-//! refused, and is said once, until something about it changes; a file that changes without its bytes changing decides nothing.
+//! refused, and is said once, until something about it changes; what failed by no fault of its own is tried again, less and less
+//! often; a file that changes without its bytes changing decides nothing.
 //!
 //! A file is known by what it leads to: its path behind all links, inode, size and time of change, and the same of its signature and
 //! its WIT text. So a link that is swapped is a change, whichever link on the way it is. A removed file changes nothing: the plugin
@@ -25,6 +26,8 @@ use crate::plugins::{Candidate, Digest, Error, Plugins, Stage, Target};
 
 /// A file that nobody has changed for this long is whole.
 const SETTLE: Duration = Duration::from_millis(500);
+/// After a failure that may pass: the first pause before the next attempt, which doubles, and the longest.
+const AGAIN: (Duration, Duration) = (LOOK_EVERY, Duration::from_secs(300));
 /// How often the folders are looked at when nothing happens in them: what links lead to is somewhere else.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
@@ -56,10 +59,20 @@ struct Seen {
     since: Instant,
     /// It was there when the host began.
     from_start: bool,
-    /// Whether this print was dealt with.
-    is_done: bool,
+    next: Next,
     /// What was last said about it, and under which name.
     said: Option<(String, Vec<String>)>,
+}
+
+/// What is to be done about the present print of a file.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Next {
+    /// To take it.
+    Take,
+    /// To take it at this time: so many attempts have failed, and not by its own fault.
+    Retry { at: Instant, failed: u32 },
+    /// Nothing: it was dealt with.
+    Nothing,
 }
 
 /// What became of a component.
@@ -70,6 +83,8 @@ enum Taken {
     Restless,
     /// It is not taken, or not switched to.
     Refused { name: String, problems: Vec<String> },
+    /// It could not be taken this time.
+    Failed { name: String, problems: Vec<String> },
 }
 
 /// What becomes of a version from a folder.
@@ -122,12 +137,12 @@ impl Watch {
         let mut is_restless = false;
         for (path, print) in &found.components {
             let now = Instant::now();
-            let begin = || Seen { print: print.clone(), since: now, from_start, is_done: false, said: None };
+            let begin = || Seen { print: print.clone(), since: now, from_start, next: Next::Take, said: None };
             let file = seen.entry(path.clone()).or_insert_with(begin);
             if file.print != *print {
-                (file.print, file.since, file.from_start, file.is_done) = (print.clone(), now, false, false);
+                (file.print, file.since, file.from_start, file.next) = (print.clone(), now, false, Next::Take);
             }
-            if file.is_done {
+            if file.next == Next::Nothing || matches!(file.next, Next::Retry { at, .. } if at > now) {
                 continue;
             }
             if now.duration_since(file.since) < SETTLE {
@@ -137,11 +152,16 @@ impl Watch {
             match self.take(path, file, decided).await {
                 Taken::Restless => is_restless = true,
                 Taken::Settled { name } => {
-                    file.is_done = true;
+                    file.next = Next::Nothing;
                     self.say(file, path, name, Vec::new()).await;
                 }
                 Taken::Refused { name, problems } => {
-                    file.is_done = true;
+                    file.next = Next::Nothing;
+                    self.say(file, path, name, problems).await;
+                }
+                Taken::Failed { name, mut problems } => {
+                    file.next = file.next.after_failure();
+                    problems.push("it is tried again by itself".to_owned());
                     self.say(file, path, name, problems).await;
                 }
             }
@@ -188,6 +208,9 @@ impl Watch {
         let label = || name.clone().unwrap_or_else(|| path.display().to_string());
         let verified = match taken {
             Ok(verified) => verified,
+            Err(error) if error.is_passing() => {
+                return Taken::Failed { name: label(), problems: vec![error.to_string()] };
+            }
             Err(error) => return Taken::Refused { name: label(), problems: vec![error.to_string()] },
         };
         let candidate = verified.unattended(name.clone());
@@ -203,6 +226,7 @@ impl Watch {
                 decided.insert(name.clone(), digest);
                 if problems.is_empty() { Taken::Settled { name } } else { Taken::Refused { name, problems } }
             }
+            Err(error) if error.is_passing() => Taken::Failed { name, problems: reasons(error) },
             Err(error) => Taken::Refused { name, problems: reasons(error) },
         }
     }
@@ -287,6 +311,16 @@ impl Watch {
     }
 }
 
+impl Next {
+    /// One more attempt has failed.
+    fn after_failure(self) -> Self {
+        let failed = if let Self::Retry { failed, .. } = self { failed.saturating_add(1) } else { 1 };
+        let (first, longest) = AGAIN;
+        let pause = first.saturating_mul(2_u32.saturating_pow(failed.saturating_sub(1))).min(longest);
+        Self::Retry { at: Instant::now() + pause, failed }
+    }
+}
+
 fn reasons(error: Error) -> Vec<String> {
     match error {
         Error::Refused(errors) => errors.into_iter().flat_map(|error| error.problems).collect(),
@@ -347,3 +381,6 @@ fn print_of(path: &Path) -> Print {
     };
     vec![one(path), one(&beside(path)), one(&path.with_extension("wit"))]
 }
+
+#[cfg(test)]
+pub(crate) mod tests;
