@@ -38,6 +38,8 @@ pub struct Fetched {
     pub sha256: Digest,
     /// The source as it was resolved: of a registry, with the digest of the manifest.
     pub origin: String,
+    /// Of a file: where that was which was read, behind all links.
+    pub file: Option<PathBuf>,
     pub signatures: Vec<Signature>,
     /// WIT text that came along, for descriptions.
     pub wit: Option<String>,

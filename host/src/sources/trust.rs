@@ -70,8 +70,9 @@ impl Trust {
         if let Some(pinned) = pinned.filter(|pinned| *pinned != fetched.sha256) {
             return Err(refuse(format!("sha256 {pinned}"), format!("sha256 {}", fetched.sha256)));
         }
+        let rule = self.rules.iter().find(|rule| rule.pattern.fits(source, fetched.file.as_deref()));
         let verified = |fetched, signed_by| Verified { fetched, source: source.clone(), signed_by };
-        let Some(rule) = self.rules.iter().find(|rule| rule.pattern.fits(source)) else {
+        let Some(rule) = rule else {
             let named = pinned.is_some() || matches!(source, Source::Oci(oci) if oci.digest.is_some());
             if named || matches!(source, Source::File(_)) {
                 return Ok(verified(fetched, Vec::new()));
@@ -106,9 +107,10 @@ impl Trust {
         Ok(verified(fetched, signed_by))
     }
 
-    /// Whether only signed components are taken from there.
+    /// Whether only signed components are taken from there. Which rule is for a file is known once it is open, and its signatures
+    /// are read either way.
     pub fn wants_signature(&self, source: &Source) -> bool {
-        self.rules.iter().find(|rule| rule.pattern.fits(source)).is_some_and(|rule| !rule.keys.is_empty())
+        self.rules.iter().find(|rule| rule.pattern.fits(source, None)).is_some_and(|rule| !rule.keys.is_empty())
     }
 }
 
@@ -234,12 +236,13 @@ impl Pattern {
         Self(plain.to_string_lossy().into_owned())
     }
 
-    /// Whether a source is meant. A file is known by its path, unless that goes up, and by the path behind its links.
-    pub fn fits(&self, source: &Source) -> bool {
+    /// Whether a source is meant. A file is known by its path as it was written, unless that goes up, and by `behind`: where the
+    /// file was that was read, with no link on the way.
+    pub fn fits(&self, source: &Source, behind: Option<&Path>) -> bool {
         let Source::File(path) = source else { return fits(self.0.as_bytes(), source.to_string().as_bytes()) };
         let named = std::path::absolute(path).ok();
         let named = named.filter(|path| !path.components().any(|part| part == Component::ParentDir));
-        let mut paths = named.into_iter().chain(path.canonicalize().ok());
+        let mut paths = named.into_iter().chain(behind.map(Path::to_owned));
         let resolved = self.behind_links();
         paths.any(|path| {
             let path = path.as_os_str().as_bytes();
@@ -305,12 +308,14 @@ mod tests {
     fn fetched(bytes: &[u8], signatures: &str) -> Fetched {
         let sha256 = Digest(Sha256::digest(bytes).into());
         let signatures = if signatures.is_empty() { Vec::new() } else { signature::parse(signatures.as_bytes()) };
-        Fetched { bytes: bytes.to_vec(), sha256, origin: SOURCE.to_owned(), signatures, wit: Some("words".to_owned()) }
+        let (bytes, origin, wit) = (bytes.to_vec(), SOURCE.to_owned(), Some("words".to_owned()));
+        Fetched { bytes, sha256, origin, file: None, signatures, wit }
     }
 
     fn trust(keys: &[&SigningKey]) -> Trust {
         let keys = keys.iter().map(|key| key.public()).collect();
-        Trust::new(vec![Rule { pattern: "https://acme.example/**".parse().unwrap(), keys, same_repository: false }])
+        let pattern = "https://acme.example/**".parse().unwrap();
+        Trust::new(vec![Rule { pattern, keys, same_repository: false }])
     }
 
     fn refused(trust: &Trust, pinned: Option<Digest>, fetched: Fetched) -> String {
@@ -371,6 +376,54 @@ mod tests {
         trust(&[]).verify(&SOURCE.parse().unwrap(), None, fetched(b"a", "")).unwrap();
     }
 
+    fn fits_now(pattern: &Pattern, path: &Path) -> bool {
+        pattern.fits(&Source::File(path.to_owned()), path.canonicalize().ok().as_deref())
+    }
+
+    #[tokio::test]
+    async fn the_rule_for_the_file_that_was_read_decides_wherever_its_path_leads_by_then() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        for name in ["strict", "free"] {
+            std::fs::create_dir(root.join(name)).unwrap();
+            std::fs::write(root.join(name).join("x.wasm"), name).unwrap();
+        }
+        let link = root.join("drop.wasm");
+        let lead_to = |name: &str| {
+            let draft = root.join("draft");
+            std::os::unix::fs::symlink(root.join(name).join("x.wasm"), &draft).unwrap();
+            std::fs::rename(draft, &link).unwrap();
+        };
+        let rule = |text: &str, keys: &[&SigningKey]| Rule {
+            pattern: text.parse::<Pattern>().unwrap().from_folder(&root),
+            keys: keys.iter().map(|key| key.public()).collect(),
+            same_repository: false,
+        };
+        let acme = SigningKey::generate().unwrap().0;
+        let trust = Trust::new(vec![rule("./strict/**", &[&acme]), rule("./free/**", &[])]);
+        let source = Source::File(link.clone());
+        let fetching = super::super::watch::tests::fetching();
+        for (read, then, expected) in [("strict", "free", false), ("free", "strict", true)] {
+            lead_to(read);
+            let fetched = super::super::fetch(&source, &fetching, true).await.unwrap();
+            lead_to(then);
+            assert_eq!(fetched.bytes, read.as_bytes());
+            assert_eq!(trust.verify(&source, None, fetched).is_ok(), expected, "{read} was read");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_no_file_is_not_waited_for() {
+        let fetching = super::super::watch::tests::fetching();
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe.wasm");
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+        for (path, why) in [(pipe, "is not a file"), (folder.path().to_owned(), "is not a file")] {
+            let refused = super::super::fetch(&Source::File(path), &fetching, true).await.unwrap_err().to_string();
+            assert!(refused.contains(why), "{refused}");
+        }
+    }
+
     #[test]
     fn a_file_is_known_by_both_its_paths_and_never_by_one_that_goes_up() {
         let folder = tempfile::tempdir().unwrap();
@@ -379,7 +432,7 @@ mod tests {
         std::fs::write(root.join("strict.wasm"), "a").unwrap();
         std::os::unix::fs::symlink(root.join("strict.wasm"), root.join("link.wasm")).unwrap();
         let pattern = |text: &str| text.parse::<Pattern>().unwrap().from_folder(&root);
-        let fits = |pattern: &Pattern, path: &str| pattern.fits(&Source::File(root.join(path)));
+        let fits = |pattern: &Pattern, path: &str| fits_now(pattern, &root.join(path));
         assert!(fits(&pattern("./*.wasm"), "strict.wasm") && fits(&pattern("./free/../strict.*"), "link.wasm"));
         assert!(!fits(&pattern("./free/**"), "free/../strict.wasm"), "that would be a way around a rule");
         assert!(fits(&pattern("./strict.wasm"), "free/../strict.wasm"));
@@ -401,10 +454,10 @@ mod tests {
         ] {
             let pattern = text.parse::<Pattern>().unwrap().from_folder(&root);
             for path in ["current/in/a.wasm", "releases/1/in/a.wasm", "current/../1/in/a.wasm"] {
-                assert_eq!(pattern.fits(&Source::File(root.join(path))), expected, "{text} {path}");
+                assert_eq!(fits_now(&pattern, &root.join(path)), expected, "{text} {path}");
             }
         }
-        assert!("/**".parse::<Pattern>().unwrap().fits(&Source::File(root.join("current/in/a.wasm"))));
+        assert!(fits_now(&"/**".parse().unwrap(), &root.join("current/in/a.wasm")));
     }
 
     #[test]

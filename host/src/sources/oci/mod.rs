@@ -69,7 +69,7 @@ pub async fn fetch(reference: &OciReference, fetching: &Fetching, wants_signatur
         let signatures = if wants_signatures { signatures(&mut registry, found.digest).await? } else { Vec::new() };
         let bytes = registry.blob(digest, layer.size, &fetching.progress).await?;
         let origin = OciReference { digest: Some(found.digest), ..reference.clone() };
-        Ok(Fetched { bytes, sha256: digest, origin: format!("oci://{origin}"), signatures, wit: None })
+        Ok(Fetched { bytes, sha256: digest, origin: format!("oci://{origin}"), file: None, signatures, wit: None })
     })
     .await
 }
