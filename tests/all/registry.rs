@@ -210,6 +210,33 @@ async fn a_signature_counts_for_what_it_was_made_for() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_signature_counts_however_many_were_made_before() {
+    let Some(registry) = Registry::start(false).await else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let at = registry.reference("acme/text:often");
+    let (component, fetching) = (std::fs::read(component("text")).unwrap(), fetching());
+    let key = |name: &str| {
+        let (private, public) = keys(folder.path(), name);
+        (oci::SigningKey::from_pem(&std::fs::read_to_string(private).unwrap()).unwrap(), public)
+    };
+    let sign = async |key: &oci::SigningKey| {
+        oci::push(&reference(&at), component.clone(), 1, Some(key), &fetching).await.unwrap();
+        fetch(&at).await.unwrap()
+    };
+    let (first, _) = key("first");
+    for _ in 0..3 {
+        assert_eq!(sign(&first).await.signatures.len(), 1, "of one key, the last one is enough");
+    }
+    // More than the host looks at: it looks at those that were added last.
+    for number in 0..33 {
+        let (key, public) = key(&format!("key{number}"));
+        let fetched = sign(&key).await;
+        assert!(fetched.signatures.len() <= 32, "{}", fetched.signatures.len());
+        trusting(&public).verify(&at.parse().unwrap(), None, fetched).unwrap();
+    }
+}
+
 /// What the present version of `diff` says of equal texts.
 async fn summary(host: &tests::Host) -> String {
     let client = tests::Client::connect(host).await;
