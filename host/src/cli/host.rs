@@ -45,7 +45,7 @@ pub(crate) struct Host {
     clock: Arc<dyn Clock>,
     line_bytes_max: usize,
     shelf: Shelf,
-    tending: JoinHandle<((), ())>,
+    tending: JoinHandle<((), (), ())>,
     watching: Option<JoinHandle<()>>,
     control: Option<Server>,
 }
@@ -129,10 +129,15 @@ impl Host {
         };
         let intake = sources::intake(config)?;
         let (plugins, refused) = Plugins::start(options, sources::wanted(config, &intake)?).await?;
-        for refused in refused {
-            audit.note(|| Entry::new("plugin.refused").named(&refused.plugin).because(&refused.problems.join("; ")));
-            tracing::error!(plugin.name = refused.plugin, problems = ?refused.problems, "a plugin was not loaded");
-        }
+        let refuse = {
+            let audit = audit.clone();
+            move |refused: &LoadError| {
+                let why = refused.problems.join("; ");
+                audit.note(|| Entry::new("plugin.refused").named(&refused.plugin).because(&why));
+                tracing::error!(plugin.name = refused.plugin, problems = ?refused.problems, "a plugin was not loaded");
+            }
+        };
+        refused.iter().for_each(&refuse);
         let recovered = tasks.recover().await?;
         tracing::info!(
             recovered.queued,
@@ -142,7 +147,7 @@ impl Host {
         );
         let tending = tokio::spawn({
             let (tasks, plugins) = (tasks.clone(), plugins.clone());
-            async move { tokio::join!(tasks.tend(), plugins.tend()) }
+            async move { tokio::join!(tasks.tend(), plugins.tend(), plugins.fetch_awaited(refuse)) }
         });
         let watching = sources::watch(config, &intake, &plugins, &audit)?.map(|watch| tokio::spawn(watch.run()));
         let protocol = Arc::new(Protocol::new(tasks.clone(), protocol_options(&store).await?));

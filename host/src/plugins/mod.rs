@@ -11,6 +11,7 @@ mod canonical;
 mod definition;
 mod difference;
 mod entry;
+mod first;
 mod moves;
 mod relist;
 mod schema;
@@ -145,6 +146,8 @@ struct State {
     canaries: Vec<Canary>,
     /// Named by `--plugin`: what runs is no business of the store.
     pinned: HashSet<String>,
+    /// Those of the configuration whose components are still to be fetched.
+    awaited: Vec<Wanted>,
     /// Why a plugin that should run does not.
     broken: BTreeMap<String, Vec<String>>,
     /// What is wrong with a file that it might come from. Says nothing about what runs.

@@ -46,11 +46,14 @@ pub trait Supply: std::fmt::Debug + Send + Sync {
     /// For messages, while the plugin has no name.
     fn label(&self) -> String;
 
-    /// Whether looking costs nothing. All others are asked only for plugins that are not known yet.
+    /// Whether looking costs nothing. All others are asked only for plugins that are not known yet, and nobody waits for them.
     fn is_local(&self) -> bool;
 
-    /// The component, if it may be trusted. Else why not, in words for the operator.
-    async fn fetch(&self) -> Result<Candidate, String>;
+    /// The component, if it may be trusted.
+    ///
+    /// # Errors
+    /// Why not, in words for the operator; the name is that of whoever asks.
+    async fn fetch(&self) -> Result<Candidate, LoadError>;
 }
 
 impl Candidate {

@@ -1,6 +1,7 @@
 //! Switches over a store that fails, with components that are built already.
 
 mod canary;
+mod first;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -93,8 +94,19 @@ pub(crate) async fn start(store: &Arc<MemoryStore>, clock: &Arc<ManualClock>) ->
 }
 
 async fn start_with(store: &Arc<MemoryStore>, clock: &Arc<ManualClock>, otherwise: Policy) -> (World, Vec<LoadError>) {
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/tmp/plugins");
+    start_in(&data, store, clock, otherwise, Vec::new()).await
+}
+
+async fn start_in(
+    data: &Path,
+    store: &Arc<MemoryStore>,
+    clock: &Arc<ManualClock>,
+    otherwise: Policy,
+    wanted: Vec<Wanted>,
+) -> (World, Vec<LoadError>) {
     let sandbox = Sandbox::new(SandboxConfig {
-        data: Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/tmp/plugins"),
+        data: data.to_owned(),
         calls_running_total: 8,
         compile: CompileLimits { memory_bytes: 2 << 30, cpu_ms: 120_000, functions_max: 200_000 },
         compiler: CompilerMode::InProcess,
@@ -111,7 +123,7 @@ async fn start_with(store: &Arc<MemoryStore>, clock: &Arc<ManualClock>, otherwis
         clock: clock.clone(),
         otherwise,
     };
-    let (plugins, refused) = Plugins::start(options, Vec::new()).await.unwrap();
+    let (plugins, refused) = Plugins::start(options, wanted).await.unwrap();
     (World { plugins, sandbox, calls }, refused)
 }
 
