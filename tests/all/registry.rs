@@ -65,7 +65,8 @@ pub(crate) fn keys(folder: &Path, name: &str) -> (PathBuf, PathBuf) {
 /// Everything from registries must be signed by this key.
 pub(crate) fn trusting(public: &Path) -> Trust {
     let key = PublicKey::from_pem(&std::fs::read_to_string(public).unwrap()).unwrap();
-    Trust::new(vec![Rule { pattern: "oci://**".parse().unwrap(), keys: vec![key], same_repository: false }])
+    let pattern = "oci://**".parse().unwrap();
+    Trust::new(vec![Rule { pattern, keys: vec![key], same_repository: false, changed_definitions: None }])
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -310,6 +310,47 @@ async fn words_that_are_signed_do_not_lose_to_words_that_came_before() {
     assert!(listed.contains("ours_") && !listed.contains("password"), "{listed}");
 }
 
+#[tokio::test]
+async fn changed_definitions_are_held_back_shown_or_allowed_and_the_strictest_decides() {
+    let setup = Setup::new().config("[audit]\nenabled = true");
+    let texts = ["Compares two", "Comparez two", "Compares owt", "Compares tow"];
+    let files =
+        texts.map(|text| write(&setup, &format!("{}.wasm", text.replace(' ', "-")), &variant("text", texts[0], text)));
+    let shown = |setup: &Setup| {
+        let files =
+            std::fs::read_dir(setup.data().join("audit")).expect("a log").map(|file| file.expect("a file").path());
+        let log: String = files.filter_map(|file| std::fs::read_to_string(file).ok()).collect();
+        log.lines().filter(|line| line.contains("plugin.definitions_changed")).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let rule = |word: &str| format!("[[trust]]\nsource = './*.wasm'\nunsigned = true\nchanged_definitions = '{word}'");
+    let add = async |setup: &Setup, file: &str| {
+        command::outcome(&["plugin", "add", file, "--name", "text"], &setup.data()).await.1
+    };
+    // Taken, and seen.
+    let showing = setup.clone().config(&rule("show"));
+    let host = showing.start().await;
+    assert_eq!(add(&showing, &files[0]).await["done"], true);
+    assert_eq!(add(&showing, &files[1]).await["done"], true);
+    logged(&host, "an accepted definition changed").await;
+    let lines = until("it to be noted", || async { Some(shown(&showing)).filter(|lines| !lines.is_empty()) }).await;
+    assert!(lines.len() == 1 && lines[0].contains("the tool diff changes: description"), "{lines:?}");
+    host.terminate().await;
+    // One tenant holds back for all who would get it; the operator's own word goes over it.
+    let holding = setup.clone().config(&rule("show")).config("[tenant.acme]\nchanged_definitions = 'hold'");
+    let host = holding.start().await;
+    let held = add(&holding, &files[2]).await;
+    assert!(held["done"] == false && held["held"][0] == "text: the tool diff changes: description", "{held}");
+    assert_eq!(command::json(&["plugin", "activate", "text", "--accept"], &holding.data()).await["done"], true);
+    host.terminate().await;
+    assert_eq!(shown(&setup).len(), 2, "what the operator accepts is to be seen too");
+    // Taken without a word.
+    let allowing = setup.clone().config(&rule("allow"));
+    let host = allowing.start().await;
+    assert_eq!(add(&allowing, &files[3]).await["done"], true);
+    host.terminate().await;
+    assert_eq!(shown(&setup).len(), 2);
+}
+
 /// The lines of `plugin list`.
 async fn lines(setup: &Setup) -> Vec<Value> {
     let list = command::json(&["plugin", "list"], &setup.data()).await;

@@ -126,6 +126,8 @@ impl Host {
             calls: Arc::new(tasks.clone()),
             clock: Arc::clone(&clock),
             otherwise: sources::otherwise(config),
+            tenants: sources::pinning(config, &principals).await?,
+            audit: audit.clone(),
         };
         let intake = sources::intake(config)?;
         let (plugins, refused) = Plugins::start(options, sources::wanted(config, &intake)?).await?;

@@ -13,6 +13,7 @@ mod difference;
 mod entry;
 mod first;
 mod moves;
+mod pinning;
 mod relist;
 mod schema;
 mod settle;
@@ -32,6 +33,8 @@ use tokio::sync::{Mutex, Notify};
 use book::Book;
 use entry::Entry;
 
+use crate::audit::Audit;
+use crate::domain::requestor::TenantId;
 use crate::domain::task::PluginVersion;
 use crate::runtime::{Canary, LoadError, LoadedPlugin, PluginSource, Sandbox};
 use crate::store::{self, RowStore};
@@ -43,6 +46,7 @@ pub use calls::Calls;
 pub use canary::{BoundsGiven, CanaryWish};
 pub use difference::{AcceptChanges, Changes, ToolChange};
 pub use entry::{Stage, TakenBack, Tenant};
+pub use pinning::Pinning;
 pub use schema::{Difference, Direction, compare};
 pub use staging::{Candidate, Provenance, Staged, Supply};
 pub use start::{Wanted, component};
@@ -116,6 +120,9 @@ pub struct Options {
     pub clock: Arc<dyn Clock>,
     /// Of plugins that the configuration does not name.
     pub otherwise: Policy,
+    /// Tenants that have a say of their own about definitions that change.
+    pub tenants: HashMap<TenantId, Pinning>,
+    pub audit: Audit,
 }
 
 /// The plugins of a host; cheap to clone.
@@ -131,6 +138,9 @@ struct Inner {
     clock: Arc<dyn Clock>,
     policies: HashMap<String, Policy>,
     otherwise: Policy,
+    /// Tenants that have a say of their own about definitions that change.
+    tenants: HashMap<TenantId, Pinning>,
+    audit: Audit,
     /// One switch at a time.
     state: Mutex<State>,
     /// Something began to drain.

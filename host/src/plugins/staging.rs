@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use super::book::Draft;
 use super::difference::Changes;
 use super::entry::{Stage, Version};
-use super::{Digest, Error, Inner, Plugins, State, version};
+use super::{Digest, Error, Inner, Pinning, Plugins, State, version};
 use crate::domain::task::PluginVersion;
 use crate::runtime::policy::Grants;
 use crate::runtime::{LoadError, LoadedPlugin, PluginSource, Sandbox, Source, Wit};
@@ -38,6 +38,8 @@ pub struct Provenance {
     pub origin: String,
     /// Ids of the keys that it had to be signed with, and was.
     pub signed_by: Vec<String>,
+    /// What the rule for the source says of definitions that change, if it says anything.
+    pub pinning: Option<Pinning>,
 }
 
 /// Where the component of a plugin comes from that is wanted at the start; somebody above knows.
@@ -137,7 +139,7 @@ impl Plugins {
         let changes = active.map(|active| Changes::between(active, &loaded));
         let entry = state.book.get(&version.name);
         let stage = entry.and_then(|entry| entry.stage(&digest)).unwrap_or(Stage::Checked);
-        let held = entry.map(|entry| self.held(&version.name, entry, active, &loaded)).unwrap_or_default();
+        let held = entry.map(|entry| self.held(&version.name, entry, active, &loaded, None)).unwrap_or_default();
         if stage != Stage::Active && is_final {
             state.fresh.insert(version.name.clone(), loaded);
         }

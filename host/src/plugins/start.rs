@@ -82,7 +82,7 @@ impl Plugins {
     ///
     /// The store cannot be read.
     pub async fn start(options: Options, wanted: Vec<Wanted>) -> Result<(Self, Vec<LoadError>), Error> {
-        let Options { store, sandbox, calls, clock, otherwise } = options;
+        let Options { store, sandbox, calls, clock, otherwise, tenants, audit } = options;
         let book = Book::read(&*store).await?;
         let mut refused = Vec::new();
         let mut plans: Vec<Plan> = Vec::new();
@@ -127,6 +127,8 @@ impl Plugins {
             clock,
             policies,
             otherwise,
+            tenants,
+            audit,
             state: Mutex::new(State { book, awaited, ..State::default() }),
             drains: Notify::new(),
         };

@@ -122,6 +122,8 @@ async fn start_in(
         calls: calls.clone(),
         clock: clock.clone(),
         otherwise,
+        tenants: HashMap::new(),
+        audit: Audit::off(),
     };
     let (plugins, refused) = Plugins::start(options, wanted).await.unwrap();
     (World { plugins, sandbox, calls }, refused)

@@ -13,7 +13,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::signature::message;
 use super::{Digest, Fetched, PublicKey, Signature, Source};
-use crate::plugins::{Candidate, Provenance};
+use crate::plugins::{Candidate, Pinning, Provenance};
 use crate::runtime::Wit;
 
 /// Which sources a rule is for: `*` stands for anything but a slash, `**` for anything.
@@ -28,6 +28,8 @@ pub struct Rule {
     pub keys: Vec<PublicKey>,
     /// Whether a signature from a registry must also name the repository that it came from.
     pub same_repository: bool,
+    /// What becomes of accepted definitions that a version from there changes, if the rule says anything.
+    pub changed_definitions: Option<Pinning>,
 }
 
 /// The rules, in the operator's order.
@@ -43,6 +45,8 @@ pub struct Verified {
     source: Source,
     /// [`PublicKey::id`] of the required keys that have signed.
     signed_by: Vec<String>,
+    /// What the rule says of definitions that change.
+    changed_definitions: Option<Pinning>,
 }
 
 /// Why a component is not taken: what was expected, and what was found.
@@ -71,7 +75,9 @@ impl Trust {
             return Err(refuse(format!("sha256 {pinned}"), format!("sha256 {}", fetched.sha256)));
         }
         let rule = self.rules.iter().find(|rule| rule.pattern.fits(source, fetched.file.as_deref()));
-        let verified = |fetched, signed_by| Verified { fetched, source: source.clone(), signed_by };
+        let changed_definitions = rule.and_then(|rule| rule.changed_definitions);
+        let verified =
+            |fetched, signed_by| Verified { fetched, source: source.clone(), signed_by, changed_definitions };
         let Some(rule) = rule else {
             let named = pinned.is_some() || matches!(source, Source::Oci(oci) if oci.digest.is_some());
             if named || matches!(source, Source::File(_)) {
@@ -191,6 +197,7 @@ impl Verified {
                 source: self.source.to_string(),
                 origin: self.fetched.origin,
                 signed_by: self.signed_by,
+                pinning: self.changed_definitions,
             },
         }
     }
@@ -315,7 +322,7 @@ mod tests {
     fn trust(keys: &[&SigningKey]) -> Trust {
         let keys = keys.iter().map(|key| key.public()).collect();
         let pattern = "https://acme.example/**".parse().unwrap();
-        Trust::new(vec![Rule { pattern, keys, same_repository: false }])
+        Trust::new(vec![Rule { pattern, keys, same_repository: false, changed_definitions: Some(Pinning::Show) }])
     }
 
     fn refused(trust: &Trust, pinned: Option<Digest>, fetched: Fetched) -> String {
@@ -337,6 +344,7 @@ mod tests {
         assert_eq!(verified.candidate(None).wit, Wit::Vouched(Some("words".to_owned())), "those that are signed are");
         let free = trust(&[]).verify(&SOURCE.parse().unwrap(), None, fetched(b"a", "")).unwrap().candidate(None);
         assert_eq!(free.wit, Wit::Free(Some("words".to_owned())));
+        assert_eq!(free.provenance.pinning, Some(Pinning::Show), "as the rule says");
 
         let expected = format!("expected a signature by key {acme_id}");
         let swapped = good.replace(&component.to_string(), &wit.to_string());
@@ -398,6 +406,7 @@ mod tests {
             pattern: text.parse::<Pattern>().unwrap().from_folder(&root),
             keys: keys.iter().map(|key| key.public()).collect(),
             same_repository: false,
+            changed_definitions: None,
         };
         let acme = SigningKey::generate().unwrap().0;
         let trust = Trust::new(vec![rule("./strict/**", &[&acme]), rule("./free/**", &[])]);
