@@ -45,7 +45,7 @@ pub(crate) struct Host {
     clock: Arc<dyn Clock>,
     line_bytes_max: usize,
     shelf: Shelf,
-    tending: JoinHandle<((), ())>,
+    tending: JoinHandle<((), (), ())>,
     watching: Option<JoinHandle<()>>,
     control: Option<Server>,
 }
@@ -130,13 +130,20 @@ impl Host {
             calls: Arc::new(tasks.clone()),
             clock: Arc::clone(&clock),
             otherwise: sources::otherwise(config),
+            tenants: sources::pinning(config, &principals).await?,
+            audit: audit.clone(),
         };
         let intake = sources::intake(config)?;
         let (plugins, refused) = Plugins::start(options, sources::wanted(config, &intake)?).await?;
-        for refused in refused {
-            audit.note(|| Entry::new("plugin.refused").named(&refused.plugin).because(&refused.problems.join("; ")));
-            tracing::error!(plugin.name = refused.plugin, problems = ?refused.problems, "a plugin was not loaded");
-        }
+        let refuse = {
+            let audit = audit.clone();
+            move |refused: &LoadError| {
+                let why = refused.problems.join("; ");
+                audit.note(|| Entry::new("plugin.refused").named(&refused.plugin).because(&why));
+                tracing::error!(plugin.name = refused.plugin, problems = ?refused.problems, "a plugin was not loaded");
+            }
+        };
+        refused.iter().for_each(&refuse);
         let recovered = tasks.recover().await?;
         tracing::info!(
             recovered.queued,
@@ -146,7 +153,7 @@ impl Host {
         );
         let tending = tokio::spawn({
             let (tasks, plugins) = (tasks.clone(), plugins.clone());
-            async move { tokio::join!(tasks.tend(), plugins.tend()) }
+            async move { tokio::join!(tasks.tend(), plugins.tend(), plugins.fetch_awaited(refuse)) }
         });
         let watching = sources::watch(config, &intake, &plugins, &audit)?.map(|watch| tokio::spawn(watch.run()));
         let protocol = Arc::new(Protocol::new(tasks.clone(), protocol_options(&store).await?));

@@ -12,6 +12,7 @@ use super::layer::{self, Layer, Values};
 use super::plugin::{self, PluginEntry};
 use super::trust::{self, TrustConfig};
 use super::{File, Place, Report};
+use crate::plugins::Pinning;
 
 /// What the file says beside the fixed sections.
 #[derive(Debug, Default)]
@@ -28,6 +29,7 @@ pub(super) struct Parsed {
 pub(super) struct TenantEntry {
     pub(super) name: String,
     pub(super) values: Values,
+    pub(super) changed_definitions: Option<Pinning>,
 }
 
 /// Reads parts of the tree; knows where each part was written and where to complain.
@@ -252,15 +254,22 @@ impl Reader<'_> {
             }
             let prefix = format!("tenant.{tenant}.");
             let Some(table) = self.table(&format!("tenant.{tenant}"), node) else { continue };
-            let mut values = Values::new();
+            let (mut values, mut changed_definitions) = (Values::new(), None);
             for (key, node) in table {
                 match key.get_ref().as_ref() {
+                    "changed_definitions" => {
+                        changed_definitions = trust::read_pinning(self, &format!("{prefix}changed_definitions"), node);
+                    }
                     "limits" => values = self.overrides(&prefix, "limits", node),
-                    other => self
-                        .refuse(key, format!("{prefix}{other}: no such key; a tenant has only [tenant.NAME.limits]")),
+                    other => self.refuse(
+                        key,
+                        format!(
+                            "{prefix}{other}: no such key; a tenant has [tenant.NAME.limits] and changed_definitions"
+                        ),
+                    ),
                 }
             }
-            tenants.push(TenantEntry { name: tenant, values });
+            tenants.push(TenantEntry { name: tenant, values, changed_definitions });
         }
         tenants
     }

@@ -54,7 +54,7 @@ use crate::domain::task::{CallId, PluginVersion};
 pub use catalog::{Catalog, Library, ListGenerations, PromptEntry, TemplateEntry, ToolEntry};
 pub use compile::{COMPILE_ARGUMENT, CompilerMode, compile_main};
 pub use gate::Shared;
-pub use kept::Kept;
+pub use kept::{Kept, Wit};
 pub use load::{LoadError, LoadedPlugin, PluginSource, Presentation, Source, ToolPolicy, read_component};
 pub use operation::{Operation, Returned};
 pub use published::Canary;
