@@ -129,7 +129,7 @@ fn directory(text: &str) -> anyhow::Result<DirGrant> {
     let (rest, write) = text.strip_suffix(":rw").map_or((text, false), |rest| (rest, true));
     let parts = rest.rsplit_once(':').filter(|(host, guest)| !host.is_empty() && guest.starts_with('/'));
     let (host, guest) = parts.with_context(|| format!("--dir {text:?} is not HOST:GUEST with an absolute GUEST"))?;
-    Ok(DirGrant { host: PathBuf::from(host), guest: guest.to_owned(), write })
+    Ok(DirGrant { host: PathBuf::from(host), guest: guest.to_owned(), write, bytes_max: None })
 }
 
 /// What a client would be told before the call.

@@ -104,7 +104,11 @@ fn grants(wanted: &Bound, granted: &Grants, left: Option<&Bound>) -> Vec<Row> {
 
 fn directories(wanted: &Bound, granted: &Grants, left: Option<&Bound>, effective: &Grants) -> Vec<Row> {
     let side = |grants: &Grants| -> Vec<DirBound> {
-        grants.directories.iter().map(|grant| DirBound { guest: grant.guest.clone(), write: grant.write }).collect()
+        grants.directories.iter().map(|grant| DirBound {
+            guest: grant.guest.clone(),
+            write: grant.write,
+            optional: false,
+        }).collect()
     };
     let (granted, effective) = (side(granted), side(effective));
     let mut names: Vec<_> = wanted.directories.iter().flatten().chain(&granted).map(|dir| dir.guest.clone()).collect();

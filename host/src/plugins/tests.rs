@@ -270,7 +270,7 @@ async fn a_plugin_that_says_so_is_listed_again_and_believed_within_what_was_acce
     let (Some(probe), Some(text)) = (probe(), text(SAME, SAME)) else { return };
     let folder = tempfile::tempdir().unwrap();
     let mut granting = policy();
-    let lists = DirGrant { host: folder.path().to_owned(), guest: "/lists".to_owned(), write: false };
+    let lists = DirGrant { host: folder.path().to_owned(), guest: "/lists".to_owned(), write: false, bytes_max: None };
     granting.source.grants.directories.push(lists);
     let (store, clock) = (Arc::new(MemoryStore::new()), Arc::new(ManualClock::at(1)));
     let (world, _) = start_with(&store, &clock, granting.clone()).await;
@@ -332,7 +332,7 @@ async fn what_came_by_itself_is_listed_without_grants_until_it_is_switched_to() 
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("tool"), "extra\nOne.").unwrap();
     let mut granting = policy();
-    let lists = DirGrant { host: folder.path().to_owned(), guest: "/lists".to_owned(), write: false };
+    let lists = DirGrant { host: folder.path().to_owned(), guest: "/lists".to_owned(), write: false, bytes_max: None };
     granting.source.grants.directories.push(lists);
     let (store, clock) = (Arc::new(MemoryStore::new()), Arc::new(ManualClock::at(1)));
     let (world, _) = start_with(&store, &clock, granting).await;

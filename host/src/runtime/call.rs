@@ -18,7 +18,7 @@ use super::egress::Egress;
 use super::events::Outbox;
 use super::exports::Exports;
 use super::fault::{self, HostFailure};
-use super::files;
+use super::files::{self, Quotas, Rooms};
 use super::gate::Shared;
 use super::limits::{
     Bytes, COMPONENT_HANDLES_MAX, HOST_RESOURCES_MAX, HOSTCALL_BYTES_BASE, HTTP_FIELD_BYTES_MAX, Limiter,
@@ -115,6 +115,7 @@ pub(super) struct Ground {
     pub(super) slots: Arc<Semaphore>,
     /// For directories that each tenant has its own of.
     pub(super) names: Option<Arc<dyn TenantNames>>,
+    pub(super) quotas: Arc<Quotas>,
 }
 
 /// The data of a store.
@@ -125,6 +126,8 @@ pub(super) struct Call {
     pub(super) granted: Arc<Granted>,
     pub(super) plugin: Arc<str>,
     pub(super) denials: Denials,
+    /// Which of its descriptors lead to directories with a quota.
+    pub(super) rooms: Rooms,
     /// How many ids the host has drawn for this call.
     pub(super) ids_drawn: u64,
     /// Whether somebody has already said what becomes of a wish to be a task.
@@ -147,17 +150,17 @@ impl Call {
         limits: &CallLimits,
         shared: Arc<Shared>,
         outbox: Outbox,
-        tenant: Option<&str>,
+        (tenant, quotas): (Option<&str>, &Quotas),
     ) -> Result<Self, HostFailure> {
         let mut table = ResourceTable::new();
         table.set_max_capacity(HOST_RESOURCES_MAX);
         let mut http = WasiHttpCtx::new();
         http.set_field_size_limit(HTTP_FIELD_BYTES_MAX);
         let clock = Clock::start();
-        let mut wasi = None;
+        let (mut wasi, mut rooms) = (None, Rooms::default());
         if !granted.directories.is_empty() {
             let mut world = world(&plugin, &granted, &facts, clock);
-            files::open(&mut world, &granted.directories, tenant)?;
+            rooms = files::open(&mut world, &granted.directories, tenant, quotas)?;
             wasi = Some(world.build());
         }
         let denials = Denials::new(Arc::clone(&plugin), Arc::clone(&granted), outbox.clone());
@@ -172,6 +175,7 @@ impl Call {
             granted,
             plugin,
             denials,
+            rooms,
             ids_drawn: 0,
             detach_settled: false,
             table,
@@ -271,7 +275,7 @@ async fn execute(
         Some(names) if granted.directories.iter().any(DirGrant::is_per_tenant) => names.name(tenant).await,
         _ => None,
     };
-    let call = Call::new(name, granted, facts, &limits, shared, outbox.clone(), tenant.as_deref())
+    let call = Call::new(name, granted, facts, &limits, shared, outbox.clone(), (tenant.as_deref(), &ground.quotas))
         .map_err(|failure| fault::internal(&plugin.name, &failure.0))?;
     let (exports, denials) = (Arc::clone(&plugin.exports), call.denials.clone());
     let returned = visit(ground, &plugin.instance, call, &limits, move |store, instance| {

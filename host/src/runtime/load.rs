@@ -14,6 +14,7 @@ use super::catalog::Offers;
 use super::declared::{self, Terms};
 use super::events::Outbox;
 use super::exports::{Exports, Listed};
+use super::files::{self, Quotas};
 use super::gate::Shared;
 use super::limits::{INSTANCES_MAX, LIST_CPU_MS, LIST_WALL_MS, MEMORIES_MAX, TABLES_MAX};
 use super::offers;
@@ -212,6 +213,7 @@ pub(super) fn linker(engine: &wasmtime::Engine) -> wasmtime::Result<Linker<Call>
     wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;
     wasmtime_wasi_http::p2::add_only_http_to_linker_async(&mut linker)?;
     PluginFull::add_to_linker::<_, HasSelf<_>>(&mut linker, |call| call)?;
+    files::guard(&mut linker)?;
     Ok(linker)
 }
 
@@ -265,7 +267,7 @@ pub(super) async fn list(
         _ => format!("{what} (it may need more than {INSTANCES_MAX} instances; see the log)"),
     };
     let visitor = Arc::clone(exports);
-    let listed = visit(ground, instance, unheard(name, granted, &limits)?, &limits, move |store, instance| {
+    let listed = visit(ground, instance, unheard(name, granted, &limits, &ground.quotas)?, &limits, move |store, instance| {
         Box::pin(async move { visitor.list(store, &instance).await })
     });
     let listed = listed.await.map_err(failed)?.map_err(|refusal| failed(output::refusal(name, refusal)))?;
@@ -273,7 +275,7 @@ pub(super) async fn list(
         return Ok((listed, Vec::new()));
     }
     let visitor = Arc::clone(exports);
-    let resources = visit(ground, instance, unheard(name, granted, &limits)?, &limits, move |store, instance| {
+    let resources = visit(ground, instance, unheard(name, granted, &limits, &ground.quotas)?, &limits, move |store, instance| {
         Box::pin(async move { visitor.resources(store, &instance).await })
     });
     // What cannot be listed now may well be listed in a call; then it belongs to nobody beforehand.
@@ -285,10 +287,15 @@ pub(super) async fn list(
 }
 
 /// A call that nobody listens to: a plugin that asks or reports while it is listed talks to the wall.
-fn unheard(name: &Arc<str>, granted: &Arc<Granted>, limits: &CallLimits) -> Result<Call, String> {
+fn unheard(
+    name: &Arc<str>,
+    granted: &Arc<Granted>,
+    limits: &CallLimits,
+    quotas: &Quotas,
+) -> Result<Call, String> {
     let (sender, _) = mpsc::channel(1);
     let (shared, outbox) = (Arc::new(Shared::default()), Outbox::new(sender, 1, 0));
-    let call = Call::new(Arc::clone(name), Arc::clone(granted), nobody(), limits, shared, outbox, None);
+    let call = Call::new(Arc::clone(name), Arc::clone(granted), nobody(), limits, shared, outbox, (None, quotas));
     call.map_err(|failure| failure.0)
 }
 

@@ -147,6 +147,7 @@ impl Sandbox {
                 io: config.io,
                 slots: Arc::new(Semaphore::new(instances as usize)),
                 names: config.tenants.names.clone(),
+                quotas: Arc::default(),
             },
             linker,
             cache,

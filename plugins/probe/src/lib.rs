@@ -40,7 +40,7 @@ name = "probe"
 description = "Tries what a host offers. For tests only."
 
 [grants]
-directories = [{ guest = "/lists", write = false, reason = "what the lists hold" }]
+directories = [{ guest = "/lists", write = false, optional = true, reason = "what the lists hold" }]
 "#
 );
 bulkhead_plugin::export!(plugin);

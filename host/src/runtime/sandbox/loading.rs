@@ -199,11 +199,19 @@ impl Sandbox {
         let wanted = manifest.map(|manifest| manifest.wants.grants.clone()).unwrap_or_default();
         let effective = source.grants.within(&wanted);
         let ready = |grants: Grants| {
-            let missing = grants.unseen_wishes(&wanted);
+            let missing_directories = grants.missing_directories(&wanted);
+            let missing_variables = grants.missing_variables(&wanted);
             let read = |key: &String| (self.environment)(key).map(|value| (key.clone(), value));
             let environment = grants.env.iter().filter_map(read).collect();
             let settings = source.config.clone();
-            Arc::new(Granted { directories: grants.directories, http: grants.http, environment, settings, missing })
+            Arc::new(Granted {
+                directories: grants.directories,
+                http: grants.http,
+                environment,
+                settings,
+                missing_directories,
+                missing_variables,
+            })
         };
         let tenants = self.tenants.bounds.iter().map(|(id, bound)| (*id, ready(effective.within(bound)))).collect();
         Ok(GrantedTo { others: ready(effective), tenants })

@@ -23,7 +23,7 @@ fn reading(folder: &TempDir) -> Option<PluginSource> {
     let mut plugin = sample("hostile")?;
     std::fs::write(folder.path().join("a.txt"), "inside").unwrap();
     plugin.grants.directories =
-        vec![DirGrant { host: folder.path().to_owned(), guest: "/data".to_owned(), write: true }];
+        vec![DirGrant { host: folder.path().to_owned(), guest: "/data".to_owned(), write: true, bytes_max: None }];
     plugin.grants.env = vec!["GRANTED".to_owned()];
     Some(plugin)
 }
@@ -93,7 +93,7 @@ async fn a_component_without_a_manifest_gets_what_is_granted_unless_one_is_requi
 async fn a_tenant_is_left_less_than_the_others() {
     let folder = TempDir::new().unwrap();
     let Some(plugin) = reading(&folder) else { return };
-    let read_only = DirBound { guest: "/data".to_owned(), write: false };
+    let read_only = DirBound { guest: "/data".to_owned(), write: false, optional: false };
     let bound = Bound { directories: Some(vec![read_only]), env: Some(Vec::new()), ..Bound::default() };
     let other = TenantId([8; 16]);
     let house = House::of(Tenants { bounds: HashMap::from([(other, bound)]), names: None });

@@ -200,7 +200,7 @@ async fn everything_wrong_is_said_at_once() {
         bytes(wat::parse_str("(component (import \"x:y/z@1.0.0\" (instance (export \"f\" (func)))))").unwrap());
     plugin.name = Some("no good".to_owned());
     plugin.grants.directories =
-        vec![policy::DirGrant { host: "/no/such/place".into(), guest: "/data".to_owned(), write: false }];
+        vec![policy::DirGrant { host: "/no/such/place".into(), guest: "/data".to_owned(), write: false, bytes_max: None }];
     let error = problems(&house, plugin).await;
     for wrong in ["no good", "/no/such/place", "x:y/z@1.0.0"] {
         assert!(error.contains(wrong), "{error}");
