@@ -268,6 +268,9 @@ pub(crate) struct InspectArguments {
     /// The component
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
+    /// Show what the [[plugin]] with this FILE or the plugin's name grants, and what tenants are left of it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
     /// One JSON object instead of text
     #[arg(long)]
     pub(crate) json: bool,

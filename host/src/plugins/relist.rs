@@ -106,7 +106,7 @@ impl Inner {
     /// Names the tools that are.
     pub(super) fn accepted(&self, book: &Book, plugin: LoadedPlugin) -> Result<LoadedPlugin, LoadError> {
         let problems = self.not_accepted(book, &plugin, |_| true);
-        if problems.is_empty() { Ok(plugin) } else { Err(LoadError { plugin: plugin.version.name, problems }) }
+        if problems.is_empty() { Ok(plugin) } else { Err(LoadError::refused(plugin.version.name, problems)) }
     }
 
     /// The tools whose definition is another one than what was accepted under their name, one sentence each. Functions of a

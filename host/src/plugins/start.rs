@@ -224,8 +224,8 @@ impl Plugins {
         let say = |problem: &String| format!("the canary does not run: {problem}");
         Some(match accepted {
             Ok(plugin) => Ok(Canary { plugin, route: row.route(name) }),
-            Err(LoadError { plugin, problems }) => {
-                Err(LoadError { plugin, problems: problems.iter().map(say).collect() })
+            Err(LoadError { plugin, problems, passing }) => {
+                Err(LoadError { plugin, problems: problems.iter().map(say).collect(), passing })
             }
         })
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::*;
 use crate::domain::limits::{CallLimits, CompileLimits};
 use crate::runtime::policy::{DirGrant, Grants};
-use crate::runtime::{CompilerMode, Executor as _, ListKind, SandboxConfig, Source, Wit};
+use crate::runtime::{CompilerMode, Executor as _, ListKind, SandboxConfig, Source, Tenants, Wit};
 use crate::store::memory::MemoryStore;
 use crate::tasks::clock::ManualClock;
 use crate::tasks::{PluginHealth, Trial, Verdict};
@@ -71,6 +71,7 @@ fn policy() -> Policy {
         prefix: String::new(),
         config: BTreeMap::new(),
         grants: Grants::default(),
+        manifest_required: false,
         limits,
         tools: BTreeMap::new(),
         rerun: false,
@@ -119,6 +120,7 @@ async fn start_in(
         epoch_tick_ms: 10,
         io: tokio::runtime::Handle::current(),
         environment: |_| None,
+        tenants: Tenants::default(),
     })
     .unwrap();
     let calls = Arc::new(Silence::default());
@@ -288,7 +290,7 @@ async fn a_plugin_that_says_so_is_listed_again_and_believed_within_what_was_acce
     let (Some(probe), Some(text)) = (probe(), text(SAME, SAME)) else { return };
     let folder = tempfile::tempdir().unwrap();
     let mut granting = policy();
-    let lists = DirGrant { host: folder.path().to_owned(), guest: "/lists".to_owned(), write: false };
+    let lists = DirGrant { host: folder.path().to_owned(), guest: "/lists".to_owned(), write: false, bytes_max: None };
     granting.source.grants.directories.push(lists);
     let (store, clock) = (Arc::new(MemoryStore::new()), Arc::new(ManualClock::at(1)));
     let (world, _) = start_with(&store, &clock, granting.clone()).await;
@@ -351,7 +353,7 @@ async fn what_was_not_accepted_does_not_run_after_a_change_that_nobody_heard_of(
     let file = folder.path().join("tool");
     std::fs::write(&file, "extra\nOne.").unwrap();
     let mut granting = policy();
-    let lists = DirGrant { host: folder.path().to_owned(), guest: "/lists".to_owned(), write: false };
+    let lists = DirGrant { host: folder.path().to_owned(), guest: "/lists".to_owned(), write: false, bytes_max: None };
     granting.source.grants.directories.push(lists);
     let (store, clock) = (Arc::new(MemoryStore::new()), Arc::new(ManualClock::at(1)));
     let (world, _) = start_with(&store, &clock, granting).await;
@@ -380,7 +382,7 @@ async fn what_came_by_itself_is_listed_without_grants_until_it_is_switched_to() 
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("tool"), "extra\nOne.").unwrap();
     let mut granting = policy();
-    let lists = DirGrant { host: folder.path().to_owned(), guest: "/lists".to_owned(), write: false };
+    let lists = DirGrant { host: folder.path().to_owned(), guest: "/lists".to_owned(), write: false, bytes_max: None };
     granting.source.grants.directories.push(lists);
     let (store, clock) = (Arc::new(MemoryStore::new()), Arc::new(ManualClock::at(1)));
     let (world, _) = start_with(&store, &clock, granting).await;
