@@ -9,6 +9,7 @@ mod check;
 mod dev;
 mod host;
 mod inspect;
+mod keys;
 mod logging;
 mod operate;
 mod plugins;
@@ -54,6 +55,7 @@ async fn dispatch(command: Subcommand) -> anyhow::Result<ExitCode> {
         Subcommand::Plugin { command } => plugins::run(command).await,
         Subcommand::Token { command } => operate::token(command).await,
         Subcommand::Store { command } => operate::store(command).await,
+        Subcommand::Tenant { command } => operate::tenant(command).await,
         Subcommand::Tasks { command } => operate::tasks(command).await,
         Subcommand::Audit { command } => audit::run(command).await,
     }

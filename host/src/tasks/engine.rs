@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, broadcast, watch};
 
 use super::admission::{Admission, Full, Held, Hold, LimitsTable, Purpose};
+use super::banish::Banished;
 use super::breaker::{Breakers, PluginHealth};
 use super::clock::Clock;
 use super::creation::{Identity, facts};
@@ -73,6 +74,7 @@ pub(super) struct Inner {
     pub(super) breakers: Breakers,
     pub(super) trials: Trials,
     pub(super) draining: AtomicBool,
+    pub(super) banished: Banished,
     /// Plain calls that somebody holds, running or resting.
     pub(super) plain_calls: AtomicUsize,
     /// A task was created that may expire before the sweeper's next look.
@@ -117,6 +119,7 @@ impl Tasks {
             breakers: Breakers::default(),
             trials: Trials::default(),
             draining: AtomicBool::new(false),
+            banished: Banished::default(),
             plain_calls: AtomicUsize::new(0),
             sooner: Notify::new(),
         };
@@ -435,6 +438,7 @@ impl Inner {
     /// A permit for a call that is no task.
     async fn occupy(&self, requestor: &Requestor) -> Result<Occupancy, Error> {
         self.refuse_if_draining()?;
+        self.banished.admit(requestor)?;
         let permit = match self.admission.try_permit(requestor, Purpose::Plain) {
             Some(permit) => permit,
             None => {
@@ -458,6 +462,7 @@ impl Inner {
     /// Whether a task may be made now.
     fn admit_task(&self, requestor: &Requestor, job: &Job) -> Result<(), Error> {
         self.refuse_if_draining()?;
+        self.banished.admit(requestor)?;
         if let Some((plugin, _)) = job.first() {
             self.breakers.admit(requestor, plugin, self.clock.now())?;
         }

@@ -190,6 +190,36 @@ impl Principals {
         Ok(named.collect())
     }
 
+    /// Every tenant, by name.
+    pub async fn tenants(&self) -> Result<Vec<(String, TenantId)>, Error> {
+        let rows = self.all::<TenantRow>(RowKind::Principal, &[KEY_TENANT]).await?;
+        let name = |key: Vec<u8>| String::from_utf8_lossy(key.get(1..).unwrap_or_default()).into_owned();
+        Ok(rows.into_iter().map(|(key, row)| (name(key), TenantId(row.id))).collect())
+    }
+
+    /// The id of a tenant that there is.
+    pub async fn find_tenant(&self, name: &str) -> Result<Option<TenantId>, Error> {
+        Ok(self.tenants().await?.into_iter().find(|(known, _)| known == name).map(|(_, id)| id))
+    }
+
+    /// Removes the principals of a tenant and its name: whoever comes under these names later has other ids. Gives the number of
+    /// principals.
+    pub async fn remove_tenant(&self, tenant: TenantId) -> Result<u64, Error> {
+        let mut removed = 0;
+        for (key, row) in self.all::<PrincipalRow>(RowKind::Principal, &[KEY_IDENTITY]).await? {
+            if row.tenant == tenant.0 {
+                self.store.remove_row(RowKind::Principal, &key).await?;
+                removed += 1;
+            }
+        }
+        for (key, row) in self.all::<TenantRow>(RowKind::Principal, &[KEY_TENANT]).await? {
+            if row.id == tenant.0 {
+                self.store.remove_row(RowKind::Principal, &key).await?;
+            }
+        }
+        Ok(removed)
+    }
+
     /// Writes a row that must keep what it first said: who comes second reads the first one's.
     async fn put_first<R: Row>(&self, key: &[u8], row: R) -> Result<R, Error> {
         match self.store.put_row(RowKind::Principal, key, encode(RowKind::Principal, &row)?, true).await {

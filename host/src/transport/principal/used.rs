@@ -76,7 +76,7 @@ impl Principals {
     }
 }
 
-fn key(id: &TokenId) -> Vec<u8> {
+pub(super) fn key(id: &TokenId) -> Vec<u8> {
     let mut key = vec![KEY_USED];
     key.extend_from_slice(hex(id).as_bytes());
     key
