@@ -139,6 +139,9 @@ impl Host {
             audit.note(|| Entry::new("plugin.refused").named(&refused.plugin).because(&refused.problems.join("; ")));
             tracing::error!(plugin.name = refused.plugin, problems = ?refused.problems, "a plugin was not loaded");
         }
+        for version in tasks.versions_offered() {
+            audit.note(|| Entry::new("plugin.loaded").plugin(&version));
+        }
         let recovered = tasks.recover().await?;
         tracing::info!(
             recovered.queued,

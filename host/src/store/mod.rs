@@ -13,7 +13,7 @@ pub mod measure;
 pub mod memory;
 pub mod record;
 #[cfg(test)]
-mod samples;
+pub(crate) mod samples;
 pub mod sled;
 #[cfg(test)]
 mod suite;

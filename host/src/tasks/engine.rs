@@ -21,6 +21,7 @@ use super::occupancy::Occupancy;
 use super::plain::PlainCall;
 use super::rate::Rates;
 use super::run::{Begin, Run};
+use super::suspicion::Suspicions;
 use super::trial::{End, Tally, Trial, Trials, Verdict};
 use super::{CallRequest, Error, Job, Once, PluginRequest, TaskNews, TaskRequest};
 use crate::audit::Audit;
@@ -75,6 +76,7 @@ pub(super) struct Inner {
     pub(super) trials: Trials,
     pub(super) draining: AtomicBool,
     pub(super) banished: Banished,
+    pub(super) suspicions: Suspicions,
     /// Plain calls that somebody holds, running or resting.
     pub(super) plain_calls: AtomicUsize,
     /// A task was created that may expire before the sweeper's next look.
@@ -120,6 +122,7 @@ impl Tasks {
             trials: Trials::default(),
             draining: AtomicBool::new(false),
             banished: Banished::default(),
+            suspicions: Suspicions::default(),
             plain_calls: AtomicUsize::new(0),
             sooner: Notify::new(),
         };
@@ -329,10 +332,11 @@ impl Tasks {
     }
 
     async fn change(&self, requestor: &Requestor, id: TaskId, event: Event) -> Result<Task, Error> {
+        self.inner.may_look(requestor)?;
         match self.inner.apply(requestor, id, event, None).await {
             Ok(applied) => Ok(Task::clone(&applied.after)),
             Err(ApplyError::NotFound) => {
-                self.inner.note_task("lookup.failed", requestor, id);
+                self.inner.note_looked("task.changed", requestor, id, false);
                 Err(Error::NotFound)
             }
             Err(error) => Err(self.inner.apply_error(error)),

@@ -38,6 +38,8 @@ const KEY_IDENTITY: u8 = b'i';
 const KEY_TENANT: u8 = b't';
 /// Last uses of tokens by their ids.
 const KEY_USED: u8 = b'u';
+/// There when tokens were removed: the door does not open again because nothing is left of them.
+const KEY_CLOSED: u8 = b'c';
 /// First byte of every value: the layout of what follows.
 const ROW_VERSION: u8 = 1;
 const PAGE_ROWS: usize = 256;

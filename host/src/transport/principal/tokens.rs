@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::{
-    Error, ISSUER_TOKEN, Identity, PrincipalRow, Principals, ROW_VERSION, Row, TOKEN_PREFIX, check_name, encode, hex,
-    random, used,
+    Error, ISSUER_TOKEN, Identity, KEY_CLOSED, PrincipalRow, Principals, ROW_VERSION, Row, TOKEN_PREFIX, check_name,
+    encode, hex, random, used,
 };
 use crate::domain::UnixMs;
 use crate::domain::requestor::{Requestor, TenantId};
@@ -175,7 +175,8 @@ impl Principals {
 
     /// Whether a token was ever made.
     pub async fn any_token(&self) -> Result<bool, Error> {
-        Ok(!self.store.rows(RowKind::Token, None, 1).await?.is_empty())
+        let any = !self.store.rows(RowKind::Token, None, 1).await?.is_empty();
+        Ok(any || self.store.row(RowKind::Principal, &[KEY_CLOSED]).await?.is_some())
     }
 
     /// Ends a token, now and for ever. Ending it twice keeps the first time.
@@ -201,6 +202,7 @@ impl Principals {
                 None => name.as_ref() == Some(&row.tenant_name),
             };
             if own {
+                self.store.put_row(RowKind::Principal, &[KEY_CLOSED], Vec::new(), false).await?;
                 self.store.remove_row(RowKind::Token, &key).await?;
                 self.store.remove_row(RowKind::Principal, &used::key(&row.id)).await?;
                 removed += 1;
