@@ -13,7 +13,7 @@ use bulkhead::domain::tool::{ContentKind, ToolOutput};
 use bulkhead::protocol::output_json;
 use bulkhead::runtime::policy::DirGrant;
 use bulkhead::runtime::{
-    CallEvent, CallFacts, CallSpec, Executor as _, OnDemand, Operation, Returned, Running, ToolEntry,
+    CallEvent, CallFacts, CallSpec, Executor as _, OnDemand, Operation, Returned, Running, Share, ToolEntry,
 };
 
 use super::answers::{Answers, Unanswered, plain};
@@ -141,6 +141,7 @@ fn spec(tool: &ToolEntry, arguments: &str) -> anyhow::Result<CallSpec> {
     Ok(CallSpec {
         plugin: tool.plugin.clone(),
         operation: Operation::CallTool { tool: tool.plugin_tool.clone(), arguments: Json::new(arguments) },
+        share: Share::default(),
         limits: tool.limits.clone(),
         facts: CallFacts {
             call_id: CallId(id),

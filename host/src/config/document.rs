@@ -12,6 +12,7 @@ use super::layer::{self, Layer, Values};
 use super::plugin::{self, PluginEntry};
 use super::trust::{self, TrustConfig};
 use super::{File, Place, Report};
+use crate::domain::limits::CPU_WEIGHT_MAX;
 
 /// What the file says beside the fixed sections.
 #[derive(Debug, Default)]
@@ -23,11 +24,15 @@ pub(super) struct Parsed {
     pub(super) trust: Vec<TrustConfig>,
 }
 
+/// What a tenant's calls weigh when nobody says.
+const CPU_WEIGHT: u32 = 1;
+
 /// `[tenant.NAME]`.
 #[derive(Debug)]
 pub(super) struct TenantEntry {
     pub(super) name: String,
     pub(super) values: Values,
+    pub(super) cpu_weight: u32,
 }
 
 /// Reads parts of the tree; knows where each part was written and where to complain.
@@ -252,17 +257,32 @@ impl Reader<'_> {
             }
             let prefix = format!("tenant.{tenant}.");
             let Some(table) = self.table(&format!("tenant.{tenant}"), node) else { continue };
-            let mut values = Values::new();
+            let (mut values, mut cpu_weight) = (Values::new(), CPU_WEIGHT);
             for (key, node) in table {
                 match key.get_ref().as_ref() {
                     "limits" => values = self.overrides(&prefix, "limits", node),
-                    other => self
-                        .refuse(key, format!("{prefix}{other}: no such key; a tenant has only [tenant.NAME.limits]")),
+                    "cpu_weight" => cpu_weight = self.cpu_weight(&prefix, node),
+                    other => self.refuse(
+                        key,
+                        format!("{prefix}{other}: no such key; a tenant has cpu_weight and [tenant.NAME.limits]"),
+                    ),
                 }
             }
-            tenants.push(TenantEntry { name: tenant, values });
+            tenants.push(TenantEntry { name: tenant, values, cpu_weight });
         }
         tenants
+    }
+
+    /// `[tenant.NAME] cpu_weight`.
+    fn cpu_weight(&mut self, prefix: &str, node: &Node<'_>) -> u32 {
+        let max = u64::from(CPU_WEIGHT_MAX);
+        match self.value(node) {
+            Value::Number(number) if (1..=max).contains(&number) => u32::try_from(number).unwrap_or(CPU_WEIGHT_MAX),
+            _ => {
+                self.refuse(node, format!("{prefix}cpu_weight: must be an integer from 1 to {max}"));
+                CPU_WEIGHT
+            }
+        }
     }
 
     /// A scalar or a list of texts.

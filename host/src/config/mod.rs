@@ -54,12 +54,21 @@ pub struct Config {
     pub data_named: bool,
     /// Where `server.listen` was said.
     pub listen_place: Place,
-    /// By tenant name: the limits of that tenant's requestors, complete.
-    pub tenants: BTreeMap<String, Limits>,
+    /// By name.
+    pub tenants: BTreeMap<String, TenantConfig>,
     pub auth: AuthConfig,
     /// `[server] tls`.
     pub tls: Option<TlsConfig>,
     pub insecure: Insecure,
+}
+
+/// `[tenant.NAME]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TenantConfig {
+    /// Complete: what the tenant's own section does not say is that of the host.
+    pub limits: Limits,
+    /// How much of the processors the tenant gets against one of weight 1, when there is not enough for both.
+    pub cpu_weight: u32,
 }
 
 /// `[server]`.
@@ -72,6 +81,7 @@ pub struct ServerConfig {
     pub trusted_proxies: Vec<Network>,
     pub drain_ms: u64,
     pub connections_max: u32,
+    pub connections_per_address: u32,
     pub header_bytes_max: u32,
     pub header_read_ms_max: u64,
     pub body_bytes_max: u64,
@@ -232,7 +242,7 @@ impl Config {
             let layer = base.overlaid(format!("tenant.{}.", tenant.name), tenant.values, &mut report);
             let mut limits = keys::blank_limits();
             layer.fill(keys::LIMITS, &mut limits, &mut report);
-            tenants.insert(tenant.name, limits);
+            tenants.insert(tenant.name, TenantConfig { limits, cpu_weight: tenant.cpu_weight });
         }
         let mut plugins: Vec<_> =
             parsed.plugins.into_iter().map(|entry| entry.resolve(&base, &call, &mut report)).collect();

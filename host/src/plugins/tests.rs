@@ -96,6 +96,7 @@ async fn start_with(store: &Arc<MemoryStore>, clock: &Arc<ManualClock>, otherwis
     let sandbox = Sandbox::new(SandboxConfig {
         data: Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/tmp/plugins"),
         calls_running_total: 8,
+        calls_resting_total: 768,
         compile: CompileLimits { memory_bytes: 2 << 30, cpu_ms: 120_000, functions_max: 200_000 },
         compiler: CompilerMode::InProcess,
         epoch_tick_ms: 10,

@@ -24,6 +24,7 @@ mod json;
 mod kept;
 mod limits;
 mod load;
+mod meter;
 mod mirrored;
 mod offers;
 mod operation;
@@ -36,6 +37,7 @@ pub mod schema;
 mod supervise;
 #[cfg(test)]
 mod tests;
+mod threads;
 mod typed;
 mod world;
 
@@ -58,6 +60,7 @@ pub use load::{LoadError, LoadedPlugin, PluginSource, Presentation, Source, Tool
 pub use operation::{Operation, Returned};
 pub use published::Canary;
 pub use sandbox::{Sandbox, SandboxConfig, SandboxError};
+pub use threads::{Share, Stop};
 pub use typed::wit_file;
 
 /// Everything that a call of a plugin is, before it starts. Nothing in it names the requestor.
@@ -66,6 +69,8 @@ pub struct CallSpec {
     pub plugin: PluginVersion,
     pub operation: Operation,
     pub limits: CallLimits,
+    /// What its time on the guests' threads is taken from.
+    pub share: Share,
     pub facts: CallFacts,
 }
 
@@ -168,11 +173,18 @@ pub struct Running {
 
 /// Stops a guest when it is dropped.
 #[derive(Debug)]
-pub struct StopOnDrop(pub tokio::task::JoinHandle<()>);
+pub struct StopOnDrop(Arc<dyn Stop>);
+
+impl StopOnDrop {
+    /// Stops this.
+    pub fn new(what: Arc<dyn Stop>) -> Self {
+        Self(what)
+    }
+}
 
 impl Drop for StopOnDrop {
     fn drop(&mut self) {
-        self.0.abort();
+        Arc::clone(&self.0).stop();
     }
 }
 

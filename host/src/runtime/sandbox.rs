@@ -8,7 +8,7 @@ mod loading;
 use std::collections::HashSet;
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -29,6 +29,7 @@ use super::kept::Kept;
 use super::limits::EVENTS_QUEUED_MAX;
 use super::load::{self, LoadError, LoadedPlugin, PluginSource};
 use super::published::{Canary, Published};
+use super::threads::{Share, Threads};
 use super::{
     CallEvent, CallSpec, Catalog, Control, Executor, Library, ListKind, Running, Shared, StartError, StopOnDrop,
     ToolEntry,
@@ -38,9 +39,6 @@ use crate::domain::limits::CompileLimits;
 use crate::domain::route::Route;
 use crate::domain::task::PluginVersion;
 
-/// Instances beside the running ones: calls that wait for answers or sleep keep theirs.
-const INSTANCES_WAITING: u32 = 768;
-
 /// What a sandbox is made of.
 #[derive(Clone, Debug)]
 pub struct SandboxConfig {
@@ -48,6 +46,8 @@ pub struct SandboxConfig {
     pub data: PathBuf,
     /// Calls that run at the same time, for the size of the instance pool.
     pub calls_running_total: u32,
+    /// Calls that keep an instance while they wait for answers, sleep or are paused.
+    pub calls_resting_total: u32,
     /// For every component that was not compiled before.
     pub compile: CompileLimits,
     pub compiler: CompilerMode,
@@ -97,8 +97,9 @@ pub struct Sandbox {
     published: ArcSwap<Published>,
     /// Many calls may wait for one version: it is loaded once.
     loading: tokio::sync::Mutex<()>,
-    threads: Mutex<Option<tokio::runtime::Runtime>>,
-    guests: tokio::runtime::Handle,
+    guests: Threads,
+    /// Of what the host itself asks plugins.
+    own_share: Share,
 }
 
 impl Sandbox {
@@ -108,7 +109,7 @@ impl Sandbox {
     ///
     /// When the engine refuses its settings, the data directory cannot be written or threads cannot be started.
     pub fn new(config: SandboxConfig) -> Result<Arc<Self>, SandboxError> {
-        let instances = config.calls_running_total.saturating_add(INSTANCES_WAITING);
+        let instances = config.calls_running_total.saturating_add(config.calls_resting_total);
         let of_engine = |error: wasmtime::Error| SandboxError::Engine(format!("{error:#}"));
         let engine = engine::build(instances).map_err(of_engine)?;
         let linker = load::linker(&engine).map_err(of_engine)?;
@@ -116,13 +117,19 @@ impl Sandbox {
         let engine_hash = engine::compatibility_hash(&engine);
         let cache = Cache::open(&config.data, engine_hash).map_err(SandboxError::Data)?;
         let compiler = Compiler::new(config.compiler, config.compile, config.io.clone());
-        let threads = engine::guest_threads().map_err(SandboxError::Threads)?;
-        engine::tick(&engine, Duration::from_millis(config.epoch_tick_ms.max(1))).map_err(SandboxError::Threads)?;
+        let tick = Duration::from_millis(config.epoch_tick_ms.max(1));
+        let guests = {
+            // The threads must not keep the engine alive, whose end is that of the ticking thread.
+            let engine = engine.weak();
+            let tick_now = move || engine.upgrade().iter().for_each(wasmtime::Engine::increment_epoch);
+            Threads::start(&config.io, tick, tick_now).map_err(SandboxError::Threads)?
+        };
+        engine::tick(&engine, tick).map_err(SandboxError::Threads)?;
         Ok(Arc::new_cyclic(|me| Self {
             me: me.clone(),
             engine_hash,
             instances: instances as usize,
-            ground: Ground { engine, io: config.io, slots: Arc::new(Semaphore::new(instances as usize)) },
+            ground: Ground { engine, slots: Arc::new(Semaphore::new(instances as usize)) },
             linker,
             cache,
             compiler,
@@ -130,8 +137,8 @@ impl Sandbox {
             environment: config.environment,
             published: ArcSwap::default(),
             loading: tokio::sync::Mutex::default(),
-            guests: threads.handle().clone(),
-            threads: Mutex::new(Some(threads)),
+            guests,
+            own_share: Share::default(),
         }))
     }
 
@@ -273,11 +280,16 @@ impl Executor for Sandbox {
         let shared = Arc::new(Shared::default());
         let control = Control { shared: Arc::clone(&shared) };
         let ground = self.ground.clone();
+        let share = spec.share.clone();
         let guest = match ready {
-            Some(plugin) => self.guests.spawn(call::run(ground, plugin, spec, shared, outbox).in_current_span()),
-            None => self.guests.spawn(run_kept(self.me.clone(), ground, spec, shared, outbox).in_current_span()),
+            Some(plugin) => {
+                self.guests.spawn(&share, call::run(ground, plugin, spec, shared, outbox).in_current_span())
+            }
+            None => {
+                self.guests.spawn(&share, run_kept(self.me.clone(), ground, spec, shared, outbox).in_current_span())
+            }
         };
-        Ok(Running { events, control, stop: StopOnDrop(guest) })
+        Ok(Running { events, control, stop: StopOnDrop::new(guest) })
     }
 
     fn engine_hash(&self) -> u64 {
@@ -303,15 +315,5 @@ async fn run_kept(host: Weak<Sandbox>, ground: Ground, spec: CallSpec, shared: A
     match loaded {
         Ok(plugin) => call::run(ground, plugin, spec, shared, outbox).await,
         Err(error) => outbox.finish(CallEvent::Finished(Err(error))).await,
-    }
-}
-
-impl Drop for Sandbox {
-    fn drop(&mut self) {
-        let threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(threads) = threads {
-            // Guests come to their next tick and are dropped there; waiting for that would block whoever drops the sandbox.
-            threads.shutdown_background();
-        }
     }
 }

@@ -200,6 +200,7 @@ impl Inner {
             plugin: request.tool.plugin.clone(),
             operation: Operation::CallTool { tool, arguments },
             limits: request.tool.limits.clone(),
+            share: self.shares.of(&requestor.tenant),
             facts: facts(requestor, request.client, identity, related),
         }
     }

@@ -22,6 +22,7 @@ mod plain;
 pub mod rate;
 mod reading;
 mod run;
+mod shares;
 mod tend;
 mod trial;
 mod versions;

@@ -307,7 +307,8 @@ fn start(inner: &Arc<Inner>, task: &Task, visit: Visit) -> Result<Started, CallE
     let facts = facts(&task.requestor, client, identity, &task.related);
     let Visit { plugin, operation, limits } = visit;
     let cancel_grace = Duration::from_millis(limits.cancel_grace_ms);
-    let spec = CallSpec { plugin: plugin.clone(), operation, limits, facts };
+    let share = inner.shares.of(&task.requestor.tenant);
+    let spec = CallSpec { plugin: plugin.clone(), operation, limits, share, facts };
     let running = inner.executor.start(spec).map_err(|error| broken("starting a call", &error))?;
     Ok(Started { running, plugin, cancel_grace })
 }

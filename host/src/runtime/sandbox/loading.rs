@@ -132,7 +132,7 @@ impl Sandbox {
         presence: Presence,
     ) -> Result<Prepared, Vec<String>> {
         let ground = self.ground.clone();
-        let listing = self.guests.spawn(async move {
+        let listing = self.guests.run(&self.own_share, async move {
             let name: Arc<str> = version.name.as_str().into();
             let (listed, resources) = load::list(&ground, &name, &granted, &instance, &exports, &source.limits).await?;
             Ok(Prepared { source, version, granted, instance, exports, listed, resources, presence })

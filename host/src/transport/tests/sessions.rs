@@ -130,7 +130,7 @@ async fn at_the_limit_the_session_that_was_idle_longest_makes_room() {
     assert!(one.event().await.is_some() && two.event().await.is_some());
     let (status, body) = status_and_body(edge.client().rpc(5, "initialize", json!({})).await).await;
     assert_eq!((status, &body["id"], &body["error"]["code"]), (200, &json!(5), &json!(1010)));
-    assert_eq!(body["error"]["data"], json!({ "limit": "sessions_per_requestor", "value": 2 }));
+    assert_eq!(body["error"]["data"], json!({ "limit": "sessions_per_requestor", "value": 2, "retryAfterMs": 1000 }));
 }
 
 #[tokio::test]
