@@ -29,3 +29,5 @@ pub mod control;
 
 #[cfg(test)]
 mod architecture;
+#[cfg(test)]
+mod bounds;

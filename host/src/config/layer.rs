@@ -1,6 +1,6 @@
 //! Values as they were set, one layer over another, and the rules between them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::keys::{self, Bound, Key, Scope, Value};
 use super::{Place, Report};
@@ -18,6 +18,8 @@ pub(super) struct Layer<'a> {
     /// In front of `section.name` in messages.
     prefix: String,
     values: Values,
+    /// Those of them that nobody set: they followed another one up.
+    followed: BTreeSet<Path>,
 }
 
 /// The first may not be larger than the second, and why. The second follows the first up when nobody set it: who lets one requestor do
@@ -99,12 +101,12 @@ const NOT_OVER: &[(Path, Path, &str)] = &[
 impl<'a> Layer<'a> {
     /// The host's own, empty.
     pub(super) fn base() -> Self {
-        Self { below: None, prefix: String::new(), values: Values::new() }
+        Self { below: None, prefix: String::new(), values: Values::new(), followed: BTreeSet::new() }
     }
 
     /// A checked layer above this one.
     pub(super) fn overlaid(&'a self, prefix: String, values: Values, report: &mut Report) -> Layer<'a> {
-        let mut layer = Layer { below: Some(self), prefix, values };
+        let mut layer = Layer { below: Some(self), prefix, values, followed: BTreeSet::new() };
         layer.settle(report);
         layer
     }
@@ -177,17 +179,27 @@ impl<'a> Layer<'a> {
     /// Raises what nobody set and what a layer may set above a lower limit that somebody did set.
     fn follow_up(&mut self) {
         for &(low, high, _) in FOLLOWS_UP {
-            let ((Value::Number(low_value), low_place), (Value::Number(high_value), high_place)) =
+            let ((Value::Number(low_value), low_place), (Value::Number(high_value), _)) =
                 (self.get(low), self.get(high))
             else {
                 continue;
             };
             let follows =
                 self.below.is_none() || keys::find(high.0, high.1).is_some_and(|key| key.scope == Scope::Override);
-            if low_value > high_value && low_place != Place::Default && high_place == Place::Default && follows {
+            if low_value > high_value && low_place != Place::Default && !self.is_set(high) && follows {
                 // Said by nobody, but not to be lowered again by the rules: it has the place of what it follows.
                 self.values.insert(high, (Value::Number(low_value), low_place));
+                self.followed.insert(high);
             }
+        }
+    }
+
+    /// Whether somebody set it, here or below.
+    fn is_set(&self, path: Path) -> bool {
+        match (self.values.get(&path), self.below) {
+            (Some((_, place)), _) => *place != Place::Default && !self.followed.contains(&path),
+            (None, Some(below)) => below.is_set(path),
+            (None, None) => false,
         }
     }
 

@@ -30,7 +30,7 @@ use crate::runtime::{CallSpec, Operation, Running};
 /// Between two tries to write an outcome to a store that refuses: the result exists, so it is kept until it is written.
 pub(super) const OUTCOME_RETRY: Duration = Duration::from_secs(1);
 
-/// A status line is a line.
+/// Characters of a status line.
 const STATUS_CHARS_MAX: usize = 200;
 
 /// What a run sees of its task.

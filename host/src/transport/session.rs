@@ -22,7 +22,7 @@ use super::sse::{Kept, Streams};
 
 /// Rows read at once.
 const PAGE_ROWS: usize = 256;
-/// A store refuses larger values.
+/// Bytes of one session's row; a store refuses larger values.
 const ROW_BYTES_MAX: usize = 4000;
 /// The first byte of a row.
 const ROW_VERSION: u8 = 1;

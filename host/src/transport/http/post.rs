@@ -33,6 +33,7 @@ use super::{Server, checks, json_response};
 const BODY_MS_MAX: u64 = 60_000;
 /// What is read and thrown away of a body that is too large: a client that is still writing would see a reset, not the answer.
 const DISCARD_BYTES_MAX: usize = 64 << 20;
+/// How long that may take, in milliseconds.
 const DISCARD_MS_MAX: u64 = 2_000;
 
 impl<M: Mcp> Server<M> {

@@ -27,7 +27,7 @@ use super::session::{Registry, SessionOptions};
 use client::{Client, Reply};
 use scripted::{Rows, Script};
 
-/// Two requestors by token, and `local` without one.
+/// Three requestors by token, two of them of one tenant, and `local` without one.
 struct Tokens;
 
 fn requestor(number: u8) -> Requestor {
@@ -40,6 +40,7 @@ impl Verifier for Tokens {
         let (requestor, name, tenant) = match token {
             "alice" => (requestor(1), "alice", "one"),
             "bob" => (requestor(2), "bob", "two"),
+            "carol" => (Requestor { id: RequestorId([3; 16]), ..requestor(1) }, "carol", "one"),
             "broken" => return Err(Denied::Unavailable { incident: "abc".into() }),
             _ => return Err(Denied::Invalid),
         };
