@@ -11,6 +11,7 @@ mod commands;
 mod compile;
 mod egress;
 mod erased;
+mod fairness;
 mod hostile;
 mod interaction;
 mod isolation;

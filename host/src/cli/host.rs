@@ -14,6 +14,7 @@ use bulkhead::control::operator::HostOperator;
 use bulkhead::control::plugins::Shelf;
 use bulkhead::control::server::{Attach, AttachedReader, AttachedWriter, Server};
 use bulkhead::control::socket_path;
+use bulkhead::domain::limits::LimitsTable;
 use bulkhead::domain::requestor::TenantId;
 use bulkhead::plugins::{self, Plugins};
 use bulkhead::protocol::{Protocol, ProtocolOptions};
@@ -23,8 +24,8 @@ use bulkhead::store::{self, RowKind, RowStore as _};
 use bulkhead::tasks::clock::{Clock, SystemClock};
 use bulkhead::tasks::{Options, Tasks};
 use bulkhead::transport::Now;
+use bulkhead::transport::allowance::Allowance;
 use bulkhead::transport::principal::Principals;
-use bulkhead::transport::rate::RequestRate;
 use bulkhead::transport::stdio::{self, StdioOptions};
 use futures::future::join_all;
 use tokio::task::JoinHandle;
@@ -41,7 +42,7 @@ pub(crate) struct Host {
     pub(crate) principals: Principals,
     pub(crate) tasks: Tasks,
     pub(crate) protocol: Arc<Protocol>,
-    pub(crate) rate: Arc<RequestRate>,
+    pub(crate) allowance: Arc<Allowance>,
     pub(crate) now: Now,
     pub(crate) audit: Audit,
     clock: Arc<dyn Clock>,
@@ -73,6 +74,7 @@ pub(crate) fn sandbox(config: &Config, data: &Path, tenants: Tenants) -> anyhow:
     Ok(Sandbox::new(SandboxConfig {
         data: data.to_owned(),
         calls_running_total: config.limits.calls_running_total,
+        calls_resting_total: config.limits.calls_resting_total,
         compile: config.compile.clone(),
         compiler: CompilerMode::Child,
         epoch_tick_ms: config.call.epoch_tick_ms,
@@ -116,12 +118,14 @@ impl Host {
         }
         let sandbox = sandbox(config, data, different)?;
         let mut tenants = HashMap::new();
-        for (name, limits) in &config.tenants {
-            tenants.insert(principals.tenant(name).await?, limits.clone());
+        let mut cpu_weights = HashMap::new();
+        for (name, tenant) in &config.tenants {
+            let id = principals.tenant(name).await?;
+            tenants.insert(id, Arc::new(tenant.limits.clone()));
+            cpu_weights.insert(id, tenant.cpu_weight);
         }
-        let rates = tenants.iter().filter_map(|(id, limits)| Some((*id, limits.requests_per_second.try_into().ok()?)));
-        let per_second = config.limits.requests_per_second.try_into().context("limits.requests_per_second is 0")?;
-        let rate = Arc::new(RequestRate::new(per_second, rates));
+        let limits = LimitsTable { base: Arc::new(config.limits.clone()), tenants };
+        let allowance = Arc::new(Allowance::new(limits.clone()));
 
         let instances_max = u32::try_from(sandbox.instances_max()).unwrap_or(u32::MAX);
         let tasks = Tasks::new(Options {
@@ -129,8 +133,8 @@ impl Host {
             store: store.clone(),
             executor: sandbox.clone(),
             clock: Arc::clone(&clock),
-            limits: config.limits.clone(),
-            tenant_limits: tenants,
+            limits,
+            cpu_weights,
             audit: audit.clone(),
         })?;
         // A store that takes no writes has to wait for its first local requestor, and everything else goes on.
@@ -183,7 +187,7 @@ impl Host {
             principals,
             tasks,
             protocol,
-            rate,
+            allowance,
             now,
             audit,
             clock,
@@ -207,7 +211,7 @@ impl Host {
         let attach = Arc::new(LocalStdio {
             protocol: Arc::clone(&self.protocol),
             principals: self.principals.clone(),
-            rate: Arc::clone(&self.rate),
+            allowance: Arc::clone(&self.allowance),
             line_bytes_max: self.line_bytes_max,
         });
         let path = socket_path(data);
@@ -219,7 +223,7 @@ impl Host {
 
     /// How stdio connections are served.
     pub(crate) fn stdio_options(&self) -> StdioOptions {
-        StdioOptions { line_bytes_max: self.line_bytes_max, rate: Some(Arc::clone(&self.rate)) }
+        StdioOptions { line_bytes_max: self.line_bytes_max, allowance: Arc::clone(&self.allowance) }
     }
 
     /// Lets running calls end for up to `grace`, marks the rest as interrupted, and gives the data directory back.
@@ -292,14 +296,14 @@ impl TenantNames for NamesOfTenants {
 struct LocalStdio {
     protocol: Arc<Protocol>,
     principals: Principals,
-    rate: Arc<RequestRate>,
+    allowance: Arc<Allowance>,
     line_bytes_max: usize,
 }
 
 #[async_trait::async_trait]
 impl Attach for LocalStdio {
     async fn attach(&self, reader: AttachedReader, writer: AttachedWriter) {
-        let options = StdioOptions { line_bytes_max: self.line_bytes_max, rate: Some(Arc::clone(&self.rate)) };
+        let options = StdioOptions { line_bytes_max: self.line_bytes_max, allowance: Arc::clone(&self.allowance) };
         let served = match self.principals.local_requestor().await {
             Ok(requestor) => stdio::serve(Arc::clone(&self.protocol), requestor, reader, writer, options).await,
             Err(error) => {
