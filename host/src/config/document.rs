@@ -7,12 +7,15 @@ use toml::de::{DeTable, DeValue};
 
 use super::auth::{self, AuthConfig};
 use super::exposure::{self, TlsConfig};
+use super::grants::read_bound;
 use super::keys::{self, Scope, Value};
 use super::layer::{self, Layer, Values};
 use super::plugin::{self, PluginEntry};
 use super::trust::{self, TrustConfig};
 use super::{File, Place, Report};
 use crate::domain::limits::CPU_WEIGHT_MAX;
+use crate::plugins::Pinning;
+use crate::runtime::policy::Bound;
 
 /// What the file says beside the fixed sections.
 #[derive(Debug, Default)]
@@ -33,6 +36,8 @@ pub(super) struct TenantEntry {
     pub(super) name: String,
     pub(super) values: Values,
     pub(super) cpu_weight: u32,
+    pub(super) changed_definitions: Option<Pinning>,
+    pub(super) grants: Bound,
 }
 
 /// Reads parts of the tree; knows where each part was written and where to complain.
@@ -258,17 +263,22 @@ impl Reader<'_> {
             let prefix = format!("tenant.{tenant}.");
             let Some(table) = self.table(&format!("tenant.{tenant}"), node) else { continue };
             let (mut values, mut cpu_weight) = (Values::new(), CPU_WEIGHT);
+            let (mut changed_definitions, mut grants) = (None, Bound::default());
             for (key, node) in table {
                 match key.get_ref().as_ref() {
+                    "changed_definitions" => {
+                        changed_definitions = trust::read_pinning(self, &format!("{prefix}changed_definitions"), node);
+                    }
+                    "grants" => grants = read_bound(self, &format!("{prefix}grants"), node),
                     "limits" => values = self.overrides(&prefix, "limits", node),
                     "cpu_weight" => cpu_weight = self.cpu_weight(&prefix, node),
-                    other => self.refuse(
-                        key,
-                        format!("{prefix}{other}: no such key; a tenant has cpu_weight and [tenant.NAME.limits]"),
-                    ),
+                    other => {
+                        let known = "a tenant has cpu_weight, changed_definitions, [tenant.NAME.limits] and [tenant.NAME.grants]";
+                        self.refuse(key, format!("{prefix}{other}: no such key; {known}"));
+                    }
                 }
             }
-            tenants.push(TenantEntry { name: tenant, values, cpu_weight });
+            tenants.push(TenantEntry { name: tenant, values, cpu_weight, changed_definitions, grants });
         }
         tenants
     }

@@ -5,10 +5,11 @@
 
 mod loading;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -28,14 +29,17 @@ use super::inspect::hex;
 use super::kept::Kept;
 use super::limits::EVENTS_QUEUED_MAX;
 use super::load::{self, LoadError, LoadedPlugin, PluginSource};
+use super::pace::Pace;
+use super::policy::Bound;
 use super::published::{Canary, Published};
-use super::threads::{Share, Threads};
+use super::threads::{Share, Stop, Threads};
 use super::{
     CallEvent, CallSpec, Catalog, Control, Executor, Library, ListKind, Running, Shared, StartError, StopOnDrop,
     ToolEntry,
 };
 use crate::domain::call::CallError;
 use crate::domain::limits::CompileLimits;
+use crate::domain::requestor::TenantId;
 use crate::domain::route::Route;
 use crate::domain::task::PluginVersion;
 
@@ -57,6 +61,23 @@ pub struct SandboxConfig {
     pub io: tokio::runtime::Handle,
     /// Reads the host's environment, for grants of its keys.
     pub environment: fn(&str) -> Option<String>,
+    pub tenants: Tenants,
+}
+
+/// What is different for each tenant.
+#[derive(Clone, Debug, Default)]
+pub struct Tenants {
+    /// What those are left that have a bound.
+    pub bounds: HashMap<TenantId, Bound>,
+    /// For directories that each tenant has its own of. Without, nobody has any.
+    pub names: Option<Arc<dyn TenantNames>>,
+}
+
+/// Who knows the names of tenants.
+#[async_trait::async_trait]
+pub trait TenantNames: std::fmt::Debug + Send + Sync {
+    /// The name: 1 to 64 characters of `A-Z a-z 0-9 _ - .`; the same each time, and no other tenant's.
+    async fn name(&self, tenant: TenantId) -> Option<String>;
 }
 
 /// What came of publishing.
@@ -94,10 +115,13 @@ pub struct Sandbox {
     compiler: Compiler,
     kept: Kept,
     environment: fn(&str) -> Option<String>,
+    tenants: Tenants,
     published: ArcSwap<Published>,
     /// Many calls may wait for one version: it is loaded once.
     loading: tokio::sync::Mutex<()>,
     guests: Threads,
+    /// Where what waits in a guest waits, whoever polls it.
+    io: tokio::runtime::Handle,
     /// Of what the host itself asks plugins.
     own_share: Share,
 }
@@ -129,15 +153,22 @@ impl Sandbox {
             me: me.clone(),
             engine_hash,
             instances: instances as usize,
-            ground: Ground { engine, slots: Arc::new(Semaphore::new(instances as usize)) },
+            ground: Ground {
+                engine,
+                slots: Arc::new(Semaphore::new(instances as usize)),
+                names: config.tenants.names.clone(),
+                quotas: Arc::default(),
+            },
             linker,
             cache,
             compiler,
             kept,
             environment: config.environment,
+            tenants: config.tenants,
             published: ArcSwap::default(),
             loading: tokio::sync::Mutex::default(),
             guests,
+            io: config.io,
             own_share: Share::default(),
         }))
     }
@@ -211,6 +242,29 @@ impl Sandbox {
         }
     }
 
+    /// Begins a call on this thread: most calls of a quick tool are over then, and two changes of threads are saved. What is not
+    /// over by the guest's first wait, or by the next epoch tick, goes on among the guests.
+    fn begin_here(
+        &self,
+        guest: impl Future<Output = ()> + Send + 'static,
+        share: &Share,
+        pace: &Pace,
+        shared: &Shared,
+    ) -> Option<Arc<dyn Stop>> {
+        let mut guest = Box::pin(guest);
+        // Nobody is woken in vain: a task that is spawned is polled once in any case.
+        let polled = {
+            let _io = self.io.enter();
+            guest.as_mut().poll(&mut Context::from_waker(Waker::noop()))
+        };
+        share.used_elsewhere(shared.cpu());
+        if polled.is_ready() {
+            return None;
+        }
+        pace.goes_on(shared.cpu());
+        Some(self.guests.spawn(share, guest))
+    }
+
     /// Forgets compiled versions that are neither published, nor in this set, nor in a call.
     pub fn retain(&self, pinned: &HashSet<PluginVersion>) {
         self.published.rcu(|published| published.reduced(pinned));
@@ -271,7 +325,7 @@ impl Executor for Sandbox {
     }
 
     fn start(&self, spec: CallSpec) -> Result<Running, StartError> {
-        let ready = self.published.load().versions.get(&spec.plugin).map(|loaded| Occupied::new(loaded.plugin.clone()));
+        let ready = self.published.load().versions.get(&spec.plugin).map(|loaded| Arc::clone(&loaded.plugin));
         if ready.is_none() && !self.is_kept(&spec.plugin) {
             return Err(StartError::UnknownPlugin(spec.plugin.name));
         }
@@ -281,15 +335,18 @@ impl Executor for Sandbox {
         let control = Control { shared: Arc::clone(&shared) };
         let ground = self.ground.clone();
         let share = spec.share.clone();
-        let guest = match ready {
-            Some(plugin) => {
-                self.guests.spawn(&share, call::run(ground, plugin, spec, shared, outbox).in_current_span())
-            }
-            None => {
-                self.guests.spawn(&share, run_kept(self.me.clone(), ground, spec, shared, outbox).in_current_span())
-            }
+        let Some(plugin) = ready else {
+            let guest = run_kept(self.me.clone(), ground, spec, shared, outbox).in_current_span();
+            return Ok(Running { events, control, stop: Some(StopOnDrop::new(self.guests.spawn(&share, guest))) });
         };
-        Ok(Running { events, control, stop: StopOnDrop::new(guest) })
+        let pace = plugin.entry(&spec.operation).map(|(_, pace)| pace);
+        let occupied = Occupied::new(Arc::clone(&plugin));
+        let guest = call::run(ground, occupied, spec, Arc::clone(&shared), outbox).in_current_span();
+        let stop = match pace.filter(|pace| pace.is_quick()) {
+            Some(pace) => self.begin_here(guest, &share, pace, &shared),
+            None => Some(self.guests.spawn(&share, guest)),
+        };
+        Ok(Running { events, control, stop: stop.map(StopOnDrop::new) })
     }
 
     fn engine_hash(&self) -> u64 {
