@@ -6,7 +6,7 @@ use bulkhead::sources::Source;
 use clap::{Args, Parser, Subcommand as ClapSubcommand};
 
 use super::audit::AuditCommand;
-use super::operate::{StoreCommand, TasksCommand, TokenCommand};
+use super::operate::{StoreCommand, TasksCommand, TenantCommand, TokenCommand};
 use super::values::{duration_ms, ratio, share};
 
 /// A WebAssembly plugin host for sandboxed MCP task tools.
@@ -41,10 +41,15 @@ pub(crate) enum Subcommand {
         #[command(subcommand)]
         command: TokenCommand,
     },
-    /// Check, export, rebuild and back up the store
+    /// Check, export, rebuild and back up the store, change its key
     Store {
         #[command(subcommand)]
         command: StoreCommand,
+    },
+    /// List tenants, or erase everything of one
+    Tenant {
+        #[command(subcommand)]
+        command: TenantCommand,
     },
     /// See, cancel, pause and resume everybody's tasks
     Tasks {
@@ -268,6 +273,9 @@ pub(crate) struct InspectArguments {
     /// The component
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
+    /// Show what the [[plugin]] with this FILE or the plugin's name grants, and what tenants are left of it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
     /// One JSON object instead of text
     #[arg(long)]
     pub(crate) json: bool,

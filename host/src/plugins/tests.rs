@@ -1,6 +1,7 @@
 //! Switches over a store that fails, with components that are built already.
 
 mod canary;
+mod first;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,7 +9,7 @@ use std::sync::Arc;
 use super::*;
 use crate::domain::limits::{CallLimits, CompileLimits};
 use crate::runtime::policy::{DirGrant, Grants};
-use crate::runtime::{CompilerMode, Executor as _, ListKind, SandboxConfig, Source};
+use crate::runtime::{CompilerMode, Executor as _, ListKind, SandboxConfig, Source, Tenants, Wit};
 use crate::store::memory::MemoryStore;
 use crate::tasks::clock::ManualClock;
 use crate::tasks::{PluginHealth, Trial, Verdict};
@@ -70,6 +71,7 @@ fn policy() -> Policy {
         prefix: String::new(),
         config: BTreeMap::new(),
         grants: Grants::default(),
+        manifest_required: false,
         limits,
         tools: BTreeMap::new(),
         rerun: false,
@@ -85,28 +87,41 @@ fn policy() -> Policy {
     }
 }
 
-struct World {
-    plugins: Plugins,
+pub(crate) struct World {
+    pub(crate) plugins: Plugins,
     sandbox: Arc<Sandbox>,
     calls: Arc<Silence>,
 }
 
 /// A host on this store, as after a start.
-async fn start(store: &Arc<MemoryStore>, clock: &Arc<ManualClock>) -> World {
+pub(crate) async fn start(store: &Arc<MemoryStore>, clock: &Arc<ManualClock>) -> World {
     let (world, refused) = start_with(store, clock, policy()).await;
     assert_eq!(refused, Vec::new());
     world
 }
 
 async fn start_with(store: &Arc<MemoryStore>, clock: &Arc<ManualClock>, otherwise: Policy) -> (World, Vec<LoadError>) {
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/tmp/plugins");
+    start_in(&data, store, clock, otherwise, Vec::new()).await
+}
+
+async fn start_in(
+    data: &Path,
+    store: &Arc<MemoryStore>,
+    clock: &Arc<ManualClock>,
+    otherwise: Policy,
+    wanted: Vec<Wanted>,
+) -> (World, Vec<LoadError>) {
     let sandbox = Sandbox::new(SandboxConfig {
-        data: Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/tmp/plugins"),
+        data: data.to_owned(),
         calls_running_total: 8,
+        calls_resting_total: 768,
         compile: CompileLimits { memory_bytes: 2 << 30, cpu_ms: 120_000, functions_max: 200_000 },
         compiler: CompilerMode::InProcess,
         epoch_tick_ms: 10,
         io: tokio::runtime::Handle::current(),
         environment: |_| None,
+        tenants: Tenants::default(),
     })
     .unwrap();
     let calls = Arc::new(Silence::default());
@@ -116,13 +131,15 @@ async fn start_with(store: &Arc<MemoryStore>, clock: &Arc<ManualClock>, otherwis
         calls: calls.clone(),
         clock: clock.clone(),
         otherwise,
+        tenants: HashMap::new(),
+        audit: Audit::off(),
     };
-    let (plugins, refused) = Plugins::start(options, Vec::new()).await.unwrap();
+    let (plugins, refused) = Plugins::start(options, wanted).await.unwrap();
     (World { plugins, sandbox, calls }, refused)
 }
 
 /// The component of `text`, with one text in it replaced, once `cargo xtask plugins` has built it.
-fn text(from: &str, to: &str) -> Option<Candidate> {
+pub(crate) fn text(from: &str, to: &str) -> Option<Candidate> {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/plugins/text.wasm");
     let Ok(mut bytes) = std::fs::read(&file) else {
         eprintln!("NOT RUN: {} is not built (cargo xtask plugins)", file.display());
@@ -135,13 +152,13 @@ fn text(from: &str, to: &str) -> Option<Candidate> {
         name,
         fallback_name,
         bytes: bytes.into(),
-        wit: None,
+        wit: Wit::Free(None),
         provenance: Provenance::default(),
         is_attended: true,
     })
 }
 
-const SAME: &str = "The texts are the same.";
+pub(crate) const SAME: &str = "The texts are the same.";
 
 async fn active(world: &World) -> Option<Digest> {
     let listed = world.plugins.list().await.unwrap();
@@ -163,7 +180,7 @@ fn probe() -> Option<Candidate> {
         name,
         fallback_name: None,
         bytes: bytes.into(),
-        wit: None,
+        wit: Wit::Free(None),
         provenance: Provenance::default(),
         is_attended: true,
     })
@@ -261,7 +278,7 @@ async fn lists_are_told_only_when_they_differ_and_versions_retire() {
         name: Some("broken".into()),
         fallback_name: None,
         bytes: wat::parse_str("(component)").unwrap().into(),
-        wit: None,
+        wit: Wit::Free(None),
         provenance: Provenance::default(),
         is_attended: true,
     };
@@ -274,7 +291,7 @@ async fn a_plugin_that_says_so_is_listed_again_and_believed_within_what_was_acce
     let (Some(probe), Some(text)) = (probe(), text(SAME, SAME)) else { return };
     let folder = tempfile::tempdir().unwrap();
     let mut granting = policy();
-    let lists = DirGrant { host: folder.path().to_owned(), guest: "/lists".to_owned(), write: false };
+    let lists = DirGrant { host: folder.path().to_owned(), guest: "/lists".to_owned(), write: false, bytes_max: None };
     granting.source.grants.directories.push(lists);
     let (store, clock) = (Arc::new(MemoryStore::new()), Arc::new(ManualClock::at(1)));
     let (world, _) = start_with(&store, &clock, granting.clone()).await;
@@ -337,7 +354,7 @@ async fn what_was_not_accepted_does_not_run_after_a_change_that_nobody_heard_of(
     let file = folder.path().join("tool");
     std::fs::write(&file, "extra\nOne.").unwrap();
     let mut granting = policy();
-    let lists = DirGrant { host: folder.path().to_owned(), guest: "/lists".to_owned(), write: false };
+    let lists = DirGrant { host: folder.path().to_owned(), guest: "/lists".to_owned(), write: false, bytes_max: None };
     granting.source.grants.directories.push(lists);
     let (store, clock) = (Arc::new(MemoryStore::new()), Arc::new(ManualClock::at(1)));
     let (world, _) = start_with(&store, &clock, granting).await;
@@ -366,7 +383,7 @@ async fn what_came_by_itself_is_listed_without_grants_until_it_is_switched_to() 
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("tool"), "extra\nOne.").unwrap();
     let mut granting = policy();
-    let lists = DirGrant { host: folder.path().to_owned(), guest: "/lists".to_owned(), write: false };
+    let lists = DirGrant { host: folder.path().to_owned(), guest: "/lists".to_owned(), write: false, bytes_max: None };
     granting.source.grants.directories.push(lists);
     let (store, clock) = (Arc::new(MemoryStore::new()), Arc::new(ManualClock::at(1)));
     let (world, _) = start_with(&store, &clock, granting).await;
