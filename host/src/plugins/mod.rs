@@ -174,6 +174,13 @@ impl State {
         self.running(version).is_some()
     }
 
+    /// Notes why a plugin does not run, or not all of it, beside what else is wrong with it.
+    fn note_broken(&mut self, error: &LoadError) {
+        let known = self.broken.entry(error.plugin.clone()).or_default();
+        let news: Vec<_> = error.problems.iter().filter(|problem| !known.contains(problem)).cloned().collect();
+        known.extend(news);
+    }
+
     /// A version that new calls go to.
     fn running(&self, version: &PluginVersion) -> Option<&LoadedPlugin> {
         let canaries = self.canaries.iter().map(|canary| &canary.plugin);

@@ -99,9 +99,19 @@ impl Plugins {
 }
 
 impl Inner {
+    /// A version of which no tool is another one than what was accepted.
+    ///
+    /// # Errors
+    ///
+    /// Names the tools that are.
+    pub(super) fn accepted(&self, book: &Book, plugin: LoadedPlugin) -> Result<LoadedPlugin, LoadError> {
+        let problems = self.not_accepted(book, &plugin, |_| true);
+        if problems.is_empty() { Ok(plugin) } else { Err(LoadError::refused(plugin.version.name, problems)) }
+    }
+
     /// The tools whose definition is another one than what was accepted under their name, one sentence each. Functions of a
     /// component are described by the operator, who needs nobody's word.
-    pub(super) fn not_accepted(&self, book: &Book, plugin: &LoadedPlugin, which: impl Fn(&str) -> bool) -> Vec<String> {
+    fn not_accepted(&self, book: &Book, plugin: &LoadedPlugin, which: impl Fn(&str) -> bool) -> Vec<String> {
         let name = &plugin.version.name;
         let Some(entry) = book.get(name) else { return Vec::new() };
         let digest = Digest(plugin.version.digest);

@@ -4,7 +4,7 @@
 //! not known yet; from then on versions come by way of commands. `--plugin` is the exception, for one run. So a host whose plugins
 //! are known starts without a network, and nothing that has to be fetched is waited for: see [`first`](super::first).
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use futures::StreamExt as _;
@@ -147,15 +147,6 @@ impl Plugins {
         }
         let loaded = join_all(plans.iter().map(|plan| self.load(plan))).await;
         let mut state = inner.state.lock().await;
-        let routed = plans.iter().filter(|plan| matches!(plan.origin, Origin::Known(_)));
-        let routed = routed.map(|plan| self.load_canary(&state.book, &plan.name, &plan.policy.source));
-        let (mut canaries, mut lost) = (Vec::new(), Vec::new());
-        for canary in join_all(routed).await.into_iter().flatten() {
-            match canary {
-                Ok(canary) => canaries.push(canary),
-                Err(error) => lost.push(error),
-            }
-        }
         let (mut table, mut refused, mut first) = (Vec::<LoadedPlugin>::new(), Vec::new(), HashMap::new());
         let mut left = Vec::new();
         for (plan, loaded) in plans.into_iter().zip(loaded) {
@@ -170,13 +161,13 @@ impl Plugins {
             }
             inner.sandbox.remember(&plan.name, &plan.policy.source);
             inner.calls.quarantine_after(&plan.name, plan.policy.quarantine_after);
-            match loaded {
+            let is_known = matches!(plan.origin, Origin::Known(_));
+            let accepted = loaded.and_then(|plugin| match is_known {
+                true => inner.accepted(&state.book, plugin),
+                false => Ok(plugin),
+            });
+            match accepted {
                 Ok(plugin) => {
-                    let changed = inner.not_accepted(&state.book, &plugin, |_| true);
-                    if matches!(plan.origin, Origin::Known(_)) && !changed.is_empty() {
-                        refused.push(LoadError::refused(plan.name, changed));
-                        continue;
-                    }
                     if matches!(plan.origin, Origin::First) {
                         first.insert(plan.name, plan.found.map(|found| found.provenance).unwrap_or_default());
                     }
@@ -184,7 +175,7 @@ impl Plugins {
                 }
                 Err(error) => {
                     refused.push(error);
-                    let came = plan.found.filter(|_| !matches!(plan.origin, Origin::Known(_)));
+                    let came = plan.found.filter(|_| !is_known);
                     left.extend(came.map(|found| found.digest));
                 }
             }
@@ -193,10 +184,11 @@ impl Plugins {
         for digest in left {
             inner.leave_nothing(&state, &table, digest).await;
         }
-        refused.extend(lost);
+        let (canaries, without) = self.load_canaries(&state.book, &table, &state.pinned).await;
+        refused.extend(without);
         refused.extend(inner.publish(&mut state, table, canaries));
         for error in &refused {
-            state.broken.insert(error.plugin.clone(), error.problems.clone());
+            state.note_broken(error);
         }
         let table = state.table.clone();
         if let Err(error) = inner.note_first(&mut state, &table, &first).await {
@@ -205,24 +197,37 @@ impl Plugins {
         refused
     }
 
-    /// The canary of a plugin, if the store remembers one. Where it cannot run, everybody has the active version.
-    pub(super) async fn load_canary(
+    /// The canaries that the store remembers of these plugins, and what is wrong with those that cannot run: there, everybody has the
+    /// active version.
+    pub(super) async fn load_canaries(
         &self,
         book: &Book,
-        name: &str,
-        policy: &PluginSource,
-    ) -> Option<Result<Canary, LoadError>> {
+        table: &[LoadedPlugin],
+        pinned: &HashSet<String>,
+    ) -> (Vec<Canary>, Vec<LoadError>) {
+        let names = table.iter().map(|plugin| plugin.version.name.as_str()).filter(|name| !pinned.contains(*name));
+        let (mut canaries, mut lost) = (Vec::new(), Vec::new());
+        for canary in join_all(names.map(|name| self.load_canary(book, name))).await.into_iter().flatten() {
+            match canary {
+                Ok(canary) => canaries.push(canary),
+                Err(error) => lost.push(error),
+            }
+        }
+        (canaries, lost)
+    }
+
+    async fn load_canary(&self, book: &Book, name: &str) -> Option<Result<Canary, LoadError>> {
+        let inner = &self.inner;
         let row = book.get(name)?.head.canary.as_ref()?;
-        let source = PluginSource { name: Some(name.to_owned()), ..policy.clone() };
-        let loaded = self.inner.sandbox.load_kept(&version(name, row.version), &source).await;
+        let source = PluginSource { name: Some(name.to_owned()), ..inner.policy(name).source.clone() };
+        let loaded = inner.sandbox.load_kept(&version(name, row.version), &source).await;
+        let accepted = loaded.and_then(|plugin| inner.accepted(book, plugin));
         let say = |problem: &String| format!("the canary does not run: {problem}");
-        let refuse = |problems: &[String]| LoadError::refused(name, problems.iter().map(say).collect());
-        Some(match loaded {
-            Ok(plugin) => match self.inner.not_accepted(book, &plugin, |_| true) {
-                changed if changed.is_empty() => Ok(Canary { plugin, route: row.route(name) }),
-                changed => Err(refuse(&changed)),
-            },
-            Err(error) => Err(refuse(&error.problems)),
+        Some(match accepted {
+            Ok(plugin) => Ok(Canary { plugin, route: row.route(name) }),
+            Err(LoadError { plugin, problems, passing }) => {
+                Err(LoadError { plugin, problems: problems.iter().map(say).collect(), passing })
+            }
         })
     }
 

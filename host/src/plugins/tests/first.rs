@@ -35,7 +35,7 @@ fn parcel(candidate: &Candidate, is_local: bool, may_come: usize) -> Arc<Parcel>
 
 /// A plugin of the configuration that cannot be granted what it is granted.
 fn misconfigured(mut policy: Policy) -> Policy {
-    let absent = DirGrant { host: "/nowhere/at/all".into(), guest: "/a".to_owned(), write: false };
+    let absent = DirGrant { host: "/nowhere/at/all".into(), guest: "/a".to_owned(), write: false, bytes_max: None };
     policy.source.grants.directories.push(absent);
     policy
 }

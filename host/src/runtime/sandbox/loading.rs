@@ -10,11 +10,13 @@ use crate::domain::task::PluginVersion;
 use crate::runtime::call::{Call, Presence};
 use crate::runtime::compile::CompileError;
 use crate::runtime::exports::Exports;
+use crate::runtime::files;
 use crate::runtime::inspect::{self, Inspection, hex};
 use crate::runtime::kept::Wit;
 use crate::runtime::load::{self, LoadError, LoadedPlugin, PluginSource, Prepared, Raw, Source, UnknownTools, Wrong};
-use crate::runtime::policy::Granted;
+use crate::runtime::policy::{Granted, GrantedTo, Grants};
 use crate::runtime::typed;
+use crate::runtime::wants::{Manifest, WantedLimits};
 
 impl Sandbox {
     /// Checks a plugin and makes it ready; nobody can call it before it is [published](Self::publish). What passes is kept in the
@@ -105,7 +107,7 @@ impl Sandbox {
         let linked = tokio::task::spawn_blocking(move || {
             let mut problems = Vec::new();
             let name = load::name(&source, raw.manifest.as_ref()).map_err(|wrong| problems.push(wrong));
-            let granted = host.grant(&source).map_err(|wrong| problems.extend(wrong));
+            let granted = host.grant(&source, raw.manifest.as_ref()).map_err(|wrong| problems.extend(wrong));
             // What is wrong with the component itself stays wrong, whatever else has failed.
             let passing = problems.is_empty() && matches!(component, Err(CompileError::Passing(_)));
             let component = component.map_err(|wrong| problems.push(wrong.to_string()));
@@ -116,14 +118,15 @@ impl Sandbox {
                 return Err(Wrong { problems, passing });
             };
             let version = PluginVersion { name, digest: raw.digest };
-            Ok((source, version, granted, instance, Arc::new(exports), raw.bytes))
+            let wanted = raw.manifest.map(|manifest| manifest.wants.limits).unwrap_or_default();
+            Ok((source, version, (granted, wanted), instance, Arc::new(exports), raw.bytes))
         });
         let (source, version, granted, instance, exports, bytes) =
             linked.await.unwrap_or_else(|_| Err(Wrong::from(panicked())))?;
 
-        let granted = Arc::new(granted);
+        let (granted, wanted) = (Arc::new(granted.0), granted.1);
         let presence = Presence::default();
-        let prepared = self.list(source, version, granted, instance, exports, presence).await?;
+        let prepared = self.list(source, version, (granted, wanted), instance, exports, presence).await?;
         Ok((prepared, bytes))
     }
 
@@ -132,16 +135,18 @@ impl Sandbox {
         &self,
         source: PluginSource,
         version: PluginVersion,
-        granted: Arc<Granted>,
+        (granted, wanted): (Arc<GrantedTo>, WantedLimits),
         instance: InstancePre<Call>,
         exports: Arc<Exports>,
         presence: Presence,
     ) -> Result<Prepared, Wrong> {
         let ground = self.ground.clone();
-        let listing = self.guests.spawn(async move {
+        let listing = self.guests.run(&self.own_share, async move {
             let name: Arc<str> = version.name.as_str().into();
-            let (listed, resources) = load::list(&ground, &name, &granted, &instance, &exports, &source.limits).await?;
-            Ok(Prepared { source, version, granted, instance, exports, listed, resources, presence })
+            let (listed, resources) =
+                load::list(&ground, &name, &granted.others, &instance, &exports, &wanted.within(&source.limits))
+                    .await?;
+            Ok(Prepared { source, version, granted, wanted, instance, exports, listed, resources, presence })
         });
         let panicked = || Wrong::from(vec!["the host panicked while listing its tools".to_owned()]);
         listing.await.unwrap_or_else(|_| Err(panicked()))
@@ -155,7 +160,7 @@ impl Sandbox {
     /// Everything that is wrong with what it lists now.
     pub async fn relist(&self, loaded: &LoadedPlugin) -> Result<LoadedPlugin, LoadError> {
         let (plugin, version) = (&loaded.plugin, loaded.version.clone());
-        let (granted, exports) = (Arc::clone(&plugin.granted), Arc::clone(&plugin.exports));
+        let (granted, exports) = ((Arc::clone(&plugin.granted), plugin.wanted.clone()), Arc::clone(&plugin.exports));
         let (instance, presence) = (plugin.instance.clone(), plugin.presence.clone());
         let listed = self.list(loaded.source.clone(), version.clone(), granted, instance, exports, presence).await;
         // A policy may be about a tool that is not there at the moment.
@@ -183,31 +188,41 @@ impl Sandbox {
         taken.map_err(CompileError::Refused)
     }
 
-    fn grant(&self, source: &PluginSource) -> Result<Granted, Vec<String>> {
+    /// What calls of it may reach: what is granted, within what it wants, within what each tenant is left.
+    fn grant(&self, source: &PluginSource, manifest: Option<&Manifest>) -> Result<GrantedTo, Vec<String>> {
         let mut problems = Vec::new();
+        if source.manifest_required && manifest.is_none() {
+            problems.push("it carries no manifest, and the configuration requires one".to_owned());
+        }
         let directories = &source.grants.directories;
         for (at, directory) in directories.iter().enumerate() {
-            if !directory.host.is_dir() {
-                problems.push(format!("granted directory {} is not there", directory.host.display()));
-            }
-            if !directory.guest.starts_with('/') {
-                problems.push(format!("granted directory {:?} of the guest does not begin with /", directory.guest));
-            }
+            problems.extend(files::problem(directory));
             if directories.iter().take(at).any(|other| other.guest == directory.guest) {
                 problems.push(format!("two granted directories are {:?} for the guest", directory.guest));
             }
         }
-        let read = |key: &String| (self.environment)(key).map(|value| (key.clone(), value));
-        if problems.is_empty() {
-            Ok(Granted {
-                directories: source.grants.directories.clone(),
-                http: source.grants.http.clone(),
-                environment: source.grants.env.iter().filter_map(read).collect(),
-                settings: source.config.clone(),
-            })
-        } else {
-            Err(problems)
+        if !problems.is_empty() {
+            return Err(problems);
         }
+        let wanted = manifest.map(|manifest| manifest.wants.grants.clone()).unwrap_or_default();
+        let effective = source.grants.within(&wanted);
+        let ready = |grants: Grants| {
+            let missing_directories = grants.missing_directories(&wanted);
+            let missing_variables = grants.missing_variables(&wanted);
+            let read = |key: &String| (self.environment)(key).map(|value| (key.clone(), value));
+            let environment = grants.env.iter().filter_map(read).collect();
+            let settings = source.config.clone();
+            Arc::new(Granted {
+                directories: grants.directories,
+                http: grants.http,
+                environment,
+                settings,
+                missing_directories,
+                missing_variables,
+            })
+        };
+        let tenants = self.tenants.bounds.iter().map(|(id, bound)| (*id, ready(effective.within(bound)))).collect();
+        Ok(GrantedTo { others: ready(effective), tenants })
     }
 
     /// Makes a kept version ready, under these terms if it is not ready yet. No compiler runs when its code is cached.
