@@ -30,3 +30,5 @@ pub mod control;
 
 #[cfg(test)]
 mod architecture;
+#[cfg(test)]
+mod bounds;

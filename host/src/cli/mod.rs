@@ -7,6 +7,7 @@ mod author;
 mod call;
 mod check;
 mod dev;
+mod grants;
 mod host;
 mod inspect;
 mod keys;
@@ -21,6 +22,7 @@ mod sources;
 mod stdio;
 mod trust;
 mod upkeep;
+mod values;
 mod workshop;
 
 use std::io::Write as _;

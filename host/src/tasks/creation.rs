@@ -198,8 +198,10 @@ impl Inner {
         let (tool, arguments) = (request.tool.plugin_tool.clone(), request.arguments.clone());
         CallSpec {
             plugin: request.tool.plugin.clone(),
+            tenant: requestor.tenant,
             operation: Operation::CallTool { tool, arguments },
             limits: request.tool.limits.clone(),
+            share: self.shares.of(&requestor.tenant),
             facts: facts(requestor, request.client, identity, related),
         }
     }
