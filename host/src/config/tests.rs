@@ -86,6 +86,9 @@ ttl_ms_max = 86400000
 ttl_unlimited = false
 steer_queue = 16
 steer_bytes_max = 16384
+failed_lookups_per_minute = 600
+failed_lookups_block_ms = 60000
+early_polls_per_minute = 600
 
 [call]
 cpu_ms = 30000
