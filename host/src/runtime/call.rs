@@ -14,7 +14,7 @@ use wasmtime::{Engine, UpdateDeadline};
 use wasmtime_wasi::{WasiCtx, WasiCtxBuilder, WasiCtxView, WasiView};
 use wasmtime_wasi_http::{WasiHttpCtx, WasiHttpCtxView, WasiHttpView};
 
-use super::egress::Egress;
+use super::egress::{Egress, Lines};
 use super::events::Outbox;
 use super::exports::Exports;
 use super::fault::{self, HostFailure};
@@ -116,6 +116,7 @@ pub(super) struct Ground {
     /// For directories that each tenant has its own of.
     pub(super) names: Option<Arc<dyn TenantNames>>,
     pub(super) quotas: Arc<Quotas>,
+    pub(super) lines: Arc<Lines>,
 }
 
 /// The data of a store.
@@ -271,19 +272,21 @@ async fn execute(
     };
     let name = Arc::clone(&plugin.name);
     let granted = Arc::clone(plugin.granted.of(tenant));
+    let lines = ground.lines.of(tenant);
     let tenant = match &ground.names {
         Some(names) if granted.directories.iter().any(DirGrant::is_per_tenant) => names.name(tenant).await,
         _ => None,
     };
-    let call = Call::new(name, granted, facts, &limits, shared, outbox.clone(), (tenant.as_deref(), &ground.quotas))
+    let mut call = Call::new(name, granted, facts, &limits, shared, outbox.clone(), (tenant.as_deref(), &ground.quotas))
         .map_err(|failure| fault::internal(&plugin.name, &failure.0))?;
+    call.egress.share(lines);
     let (exports, denials) = (Arc::clone(&plugin.exports), call.denials.clone());
     let returned = visit(ground, &plugin.instance, call, &limits, move |store, instance| {
         Box::pin(async move { exports.perform(store, &instance, operation).await })
     });
     let outcome = returned.await.and_then(|returned| match returned {
         Ok(raw) => output::returned(raw, limits.result_bytes, entry.as_ref().and_then(|entry| entry.output.as_ref())),
-        Err(refusal) => Err(output::refusal(&plugin.name, refusal)),
+        Err(refusal) => Err(output::refusal(&plugin.name, limits.result_bytes, refusal)),
     });
     denials.name_in(outcome)
 }
