@@ -10,6 +10,7 @@ mod canary;
 mod commands;
 mod compile;
 mod egress;
+mod grants;
 mod hostile;
 mod interaction;
 mod isolation;
