@@ -53,10 +53,10 @@ async fn a_call_that_needs_more_fails_with_the_name_of_the_grant_and_is_noted_on
     let (_, setup) = host.terminate().await;
     let noted = audited(&setup, "grant.denied");
     let told: Vec<_> = noted.iter().map(|line| (&line["plugin"], &line["reason"], &line["task"])).collect();
-    assert_eq!(told, [
-        (&json!("http"), &json!(lacking), &Value::Null),
-        (&json!("hostile"), &json!(lacking), &json!(task))
-    ]);
+    assert_eq!(
+        told,
+        [(&json!("http"), &json!(lacking), &Value::Null), (&json!("hostile"), &json!(lacking), &json!(task))]
+    );
     assert!(noted.iter().all(|line| line["requestor"].is_string() && line["tenant"].is_string()));
     assert!(!serde_json::to_string(&noted).expect("JSON").contains("a-secret-path"));
 }
@@ -76,7 +76,8 @@ async fn a_tenant_reaches_only_what_it_is_left() {
     for (token, reaches) in tokens.iter().zip([[true, true], [false, false], [false, true]]) {
         let client = client(&host, token).await;
         for (path, reached) in ["/page", "/bytes/3"].iter().zip(reaches) {
-            let page = client.tool("http_get", json!({"url": format!("{}{path}", web.origin)})).await.expect("a result");
+            let page =
+                client.tool("http_get", json!({"url": format!("{}{path}", web.origin)})).await.expect("a result");
             assert_eq!(page["isError"] != true, reached, "{path}: {page}");
         }
     }

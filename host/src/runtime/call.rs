@@ -14,6 +14,7 @@ use wasmtime::{Engine, UpdateDeadline};
 use wasmtime_wasi::{WasiCtx, WasiCtxBuilder, WasiCtxView, WasiView};
 use wasmtime_wasi_http::{WasiHttpCtx, WasiHttpCtxView, WasiHttpView};
 
+use super::denials::Denials;
 use super::egress::{Egress, Lines};
 use super::events::Outbox;
 use super::exports::Exports;
@@ -26,7 +27,7 @@ use super::limits::{
 };
 use super::operation::{Operation, Returned};
 use super::output;
-use super::denials::Denials;
+use super::pace::Pace;
 use super::policy::{DirGrant, Granted, GrantedTo};
 use super::supervise::{Stopped, Supervised};
 use super::wants::WantedLimits;
@@ -46,6 +47,8 @@ pub(super) struct Plugin {
     pub(super) wanted: WantedLimits,
     /// By the name inside the plugin.
     pub(super) entries: Vec<Arc<ToolEntry>>,
+    /// Of each entry, in the same order.
+    pub(super) paces: Vec<Pace>,
     pub(super) presence: Presence,
 }
 
@@ -76,8 +79,11 @@ impl Plugin {
         let _ = self.presence.withdrawn.subscribe().wait_for(|withdrawn| *withdrawn).await;
     }
 
-    fn entry(&self, tool: &str) -> Option<&Arc<ToolEntry>> {
-        self.entries.iter().find(|entry| entry.plugin_tool == tool)
+    /// The tool of an operation that calls one, with its pace.
+    pub(super) fn entry(&self, operation: &Operation) -> Option<(&Arc<ToolEntry>, &Pace)> {
+        let Operation::CallTool { tool, .. } = operation else { return None };
+        let mut entries = self.entries.iter().zip(&self.paces);
+        entries.find(|(entry, _)| entry.plugin_tool == *tool)
     }
 }
 
@@ -109,8 +115,6 @@ impl Drop for Occupied {
 #[derive(Clone)]
 pub(super) struct Ground {
     pub(super) engine: Engine,
-    /// Timers, DNS, sockets and files.
-    pub(super) io: tokio::runtime::Handle,
     /// Stands before the instance pool.
     pub(super) slots: Arc<Semaphore>,
     /// For directories that each tenant has its own of.
@@ -266,10 +270,8 @@ async fn execute(
     if bytes > bytes_max {
         return Err(CallError::InvalidParams(format!("the arguments are larger than {}", Bytes(bytes_max))));
     }
-    let entry = match &operation {
-        Operation::CallTool { tool, .. } => plugin.entry(tool).cloned(),
-        _ => None,
-    };
+    let (entry, pace) = plugin.entry(&operation).unzip();
+    let meter = Arc::clone(&shared);
     let name = Arc::clone(&plugin.name);
     let granted = Arc::clone(plugin.granted.of(tenant));
     let lines = ground.lines.of(tenant);
@@ -277,15 +279,20 @@ async fn execute(
         Some(names) if granted.directories.iter().any(DirGrant::is_per_tenant) => names.name(tenant).await,
         _ => None,
     };
-    let mut call = Call::new(name, granted, facts, &limits, shared, outbox.clone(), (tenant.as_deref(), &ground.quotas))
-        .map_err(|failure| fault::internal(&plugin.name, &failure.0))?;
+    let mut call =
+        Call::new(name, granted, facts, &limits, shared, outbox.clone(), (tenant.as_deref(), &ground.quotas))
+            .map_err(|failure| fault::internal(&plugin.name, &failure.0))?;
     call.egress.share(lines);
     let (exports, denials) = (Arc::clone(&plugin.exports), call.denials.clone());
     let returned = visit(ground, &plugin.instance, call, &limits, move |store, instance| {
         Box::pin(async move { exports.perform(store, &instance, operation).await })
     });
-    let outcome = returned.await.and_then(|returned| match returned {
-        Ok(raw) => output::returned(raw, limits.result_bytes, entry.as_ref().and_then(|entry| entry.output.as_ref())),
+    let returned = returned.await;
+    if let Some(pace) = pace {
+        pace.ended(meter.cpu());
+    }
+    let outcome = returned.and_then(|returned| match returned {
+        Ok(raw) => output::returned(raw, limits.result_bytes, entry.and_then(|entry| entry.output.as_ref())),
         Err(refusal) => Err(output::refusal(&plugin.name, limits.result_bytes, refusal)),
     });
     denials.name_in(outcome)
@@ -308,7 +315,7 @@ pub(super) async fn visit<T: Send>(
         let instance = component.instantiate_async(&mut store).await?;
         body(&mut store, instance).await
     };
-    let returned = Supervised::new(Box::pin(guest), &ground.io, shared, outbox, limits).await;
+    let returned = Supervised::new(Box::pin(guest), shared, outbox, limits).await;
     drop(store);
     let returned = returned.map_err(|stopped| stopped_because(stopped, limits))?;
     returned.map_err(|error| fault::classify(&name, &error))

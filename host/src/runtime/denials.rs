@@ -90,7 +90,9 @@ impl Denials {
             }
             Err(CallError::InvalidParams(text)) => Err(CallError::InvalidParams(with(text))),
             Err(CallError::NotFound(text)) => Err(CallError::NotFound(with(text))),
-            Err(CallError::Custom { code, message, data }) => Err(CallError::Custom { code, message: with(message), data }),
+            Err(CallError::Custom { code, message, data }) => {
+                Err(CallError::Custom { code, message: with(message), data })
+            }
             Err(CallError::Fault { kind, reason }) => Err(CallError::Fault { kind, reason: with(reason) }),
             // Their texts are fixed.
             other => other,

@@ -176,6 +176,10 @@ async fn send(
         .await
         .map_err(|_| Error::ConnectionReadTimeout)?
         .map_err(Error::Hyper)?;
+    let header = |(name, value): (&http::HeaderName, &HeaderValue)| name.as_str().len() + value.len();
+    if response.headers().iter().map(header).sum::<usize>() > HEADER_BYTES_MAX {
+        return Err(Error::HttpResponseHeaderSectionSize(u32::try_from(HEADER_BYTES_MAX).ok()));
+    }
     let between = clamp(options.between_bytes_timeout, FIRST_BYTE_MAX);
     let response = response.map(|body| Bounded::new(body, until, between, slot).boxed_unsync());
     Ok((response, Box::new(driver.finished())))
@@ -235,7 +239,7 @@ fn in_wasi_words(error: DialError) -> Error {
         DialError::Name => Error::HttpRequestUriInvalid,
         DialError::Lookup(_) => Error::DnsError { rcode: None, info_code: None },
         DialError::NoAddress => Error::DestinationNotFound,
-        DialError::Prohibited => Error::DestinationIpProhibited,
+        DialError::Prohibited(_) => Error::DestinationIpProhibited,
         DialError::Connect(error) => Error::Connect(error),
         DialError::Tls(error) => Error::Tls(error),
     }
@@ -381,7 +385,7 @@ mod tests {
     async fn a_public_name_that_resolves_to_loopback_is_refused() {
         let public: HttpGrant = "http://example.com".parse().unwrap();
         let refused = dial::resolve("localhost", 80, |address| public.may_reach(address)).await;
-        assert!(matches!(refused, Err(DialError::Prohibited)), "{refused:?}");
+        assert!(matches!(refused, Err(DialError::Prohibited(_))), "{refused:?}");
         let written: HttpGrant = "http://localhost".parse().unwrap();
         let allowed = dial::resolve("localhost", 80, |address| written.may_reach(address)).await.unwrap();
         assert!(allowed.iter().all(|address| address.ip().is_loopback() && address.port() == 80), "{allowed:?}");

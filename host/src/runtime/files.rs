@@ -137,7 +137,12 @@ mod tests {
     #[test]
     fn what_is_above_the_tenant_has_to_be_there() {
         let folder = tempfile::tempdir().unwrap();
-        let grant = |host: &str| DirGrant { host: folder.path().join(host), guest: "/data".to_owned(), write: true, bytes_max: None };
+        let grant = |host: &str| DirGrant {
+            host: folder.path().join(host),
+            guest: "/data".to_owned(),
+            write: true,
+            bytes_max: None,
+        };
         assert_eq!(problem(&grant("{tenant}/in")), None);
         assert!(problem(&grant("missing/{tenant}")).unwrap().contains("missing is not there"));
         assert!(problem(&grant("missing")).is_some());

@@ -14,7 +14,8 @@ use super::fault::{invalid_output, limit};
 use super::json::accept_meta;
 use super::limits::{Bytes, URI_BYTES_MAX};
 use super::output::{
-    annotate, annotations_size, block_size, content, contents_size, icons, icons_size, meta_size, mime_type, resource, uri,
+    annotate, annotations_size, block_size, content, contents_size, icons, icons_size, meta_size, mime_type, resource,
+    uri,
 };
 use super::world::escaped;
 use crate::domain::call::CallError;

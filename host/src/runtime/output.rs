@@ -210,7 +210,10 @@ pub(super) fn refusal(plugin: &str, bytes_max: u64, error: wit::CallError) -> Ca
 fn custom_error(plugin: &str, bytes_max: u64, custom: wit::CustomError) -> CallError {
     let bytes = custom.data.as_ref().map_or(0, String::len) as u64;
     if bytes > bytes_max {
-        return limit(format!("the tool returned an error with {bytes} bytes of data; {} is the most", Bytes(bytes_max)));
+        return limit(format!(
+            "the tool returned an error with {bytes} bytes of data; {} is the most",
+            Bytes(bytes_max)
+        ));
     }
     if (-32768..=-32000).contains(&custom.code) {
         return fault::reported(plugin, &format!("code {} belongs to JSON-RPC: {}", custom.code, custom.message));
@@ -283,7 +286,10 @@ mod tests {
             link(|link| link.annotations = Some(annotated)),
             link(|link| link.meta = vec![("k".to_owned(), format!("{:?}", "x".repeat(1000)))]),
         ] {
-            assert!(matches!(&refused, Err(CallError::Fault { reason, .. }) if reason.contains("bytes")), "{refused:?}");
+            assert!(
+                matches!(&refused, Err(CallError::Fault { reason, .. }) if reason.contains("bytes")),
+                "{refused:?}"
+            );
         }
     }
 
@@ -297,7 +303,9 @@ mod tests {
     fn errors_are_cut_and_quote_little() {
         let long = || "ü".repeat(100_000);
         for error in [wit::CallError::InvalidParams(long()), wit::CallError::NotFound(long())] {
-            let (CallError::InvalidParams(text) | CallError::NotFound(text)) = refusal("p", 10, error) else { panic!() };
+            let (CallError::InvalidParams(text) | CallError::NotFound(text)) = refusal("p", 10, error) else {
+                panic!()
+            };
             assert!(text.len() <= 8 << 10, "{}", text.len());
         }
         let custom = |message, data| {

@@ -104,7 +104,7 @@ impl Grants {
     pub fn missing_directories(&self, wanted: &Bound) -> Vec<String> {
         let mut missing = Vec::new();
         let wishes = wanted.directories.iter().flatten().filter(|wish| !wish.optional);
-        for wish in wishes.filter(|wish| wish.guest.trim_end_matches('/') != "") {
+        for wish in wishes.filter(|wish| !wish.guest.trim_end_matches('/').is_empty()) {
             let mut below = self.directories.iter().filter(|grant| wish.covers(&grant.guest)).peekable();
             let is_there = below.peek().is_some();
             if !is_there || wish.write && !below.any(|grant| grant.write) {
@@ -153,12 +153,8 @@ mod tests {
     use super::*;
 
     fn grants() -> Grants {
-        let directory = |guest: &str, write| DirGrant {
-            host: guest.into(),
-            guest: guest.to_owned(),
-            write,
-            bytes_max: None,
-        };
+        let directory =
+            |guest: &str, write| DirGrant { host: guest.into(), guest: guest.to_owned(), write, bytes_max: None };
         Grants {
             directories: vec![directory("/data", true), directory("/data/in", false), directory("/database", true)],
             http: vec!["https://*.a.org".parse().unwrap(), "http://10.0.0.1:80".parse().unwrap()],
@@ -183,10 +179,10 @@ mod tests {
     fn directories_are_left_by_whole_names_and_written_only_where_both_say_so() {
         let bound = Bound { directories: Some(vec![wish("/data/", false)]), ..Bound::default() };
         let left: Vec<_> = grants().within(&bound).directories;
-        assert_eq!(left.iter().map(|dir| (dir.guest.as_str(), dir.write)).collect::<Vec<_>>(), [
-            ("/data", false),
-            ("/data/in", false)
-        ]);
+        assert_eq!(
+            left.iter().map(|dir| (dir.guest.as_str(), dir.write)).collect::<Vec<_>>(),
+            [("/data", false), ("/data/in", false)]
+        );
         let all = Bound { directories: Some(vec![wish("/", true)]), ..Bound::default() };
         assert_eq!(grants().within(&all), grants());
     }

@@ -136,7 +136,11 @@ impl WrittenGrants {
                 Err("its manifest is wrong: a directory's guest is no absolute path without \"..\"".to_owned())
             }
         });
-        Ok(Bound { directories: Some(directories.collect::<Result<_, _>>()?), http: http(&self.http)?, env: env(self.env) })
+        Ok(Bound {
+            directories: Some(directories.collect::<Result<_, _>>()?),
+            http: http(&self.http)?,
+            env: env(self.env),
+        })
     }
 }
 
@@ -175,7 +179,10 @@ mod tests {
             cpu_ms = 5
         "#;
         let wants = read(text.as_bytes()).unwrap().wants;
-        assert_eq!(wants.grants.directories.unwrap(), [DirBound { guest: "/data".to_owned(), write: false, optional: false }]);
+        assert_eq!(
+            wants.grants.directories.unwrap(),
+            [DirBound { guest: "/data".to_owned(), write: false, optional: false }]
+        );
         assert_eq!(wants.grants.http.unwrap()[0].to_string(), "GET https://a.org:443/v1");
         assert_eq!(wants.grants.env, None);
         assert_eq!(wants.limits.cpu_ms, Some(5));

@@ -108,15 +108,18 @@ pub(in crate::runtime) fn guard(linker: &mut Linker<Call>) -> wasmtime::Result<(
     types.func_wrap_async("[method]descriptor.rename-at", |mut store, (fd, from, into, path)| {
         Box::new(async move { told(rename_at(store.data_mut(), fd, from, into, path).await) })
     })?;
-    types.func_wrap_async("[method]descriptor.unlink-file-at", |mut store: StoreContextMut<'_, Call>, (fd, path)| {
-        Box::new(async move {
-            let call = store.data_mut();
-            let room = call.rooms.of(&fd);
-            let removed = call.filesystem().unlink_file_at(fd, path).await;
-            room.inspect(Room::gave_back);
-            told(removed)
-        })
-    })?;
+    types.func_wrap_async(
+        "[method]descriptor.unlink-file-at",
+        |mut store: StoreContextMut<'_, Call>, (fd, path)| {
+            Box::new(async move {
+                let call = store.data_mut();
+                let room = call.rooms.of(&fd);
+                let removed = call.filesystem().unlink_file_at(fd, path).await;
+                room.inspect(Room::gave_back);
+                told(removed)
+            })
+        },
+    )?;
     types.func_wrap_async(
         "[method]descriptor.remove-directory-at",
         |mut store: StoreContextMut<'_, Call>, (fd, path)| {
@@ -212,9 +215,9 @@ async fn open_at(
     }
     let opened = call.filesystem().open_at(fd, at, path, open, flags).await;
     if let Some(room) = &room
-        && open.intersects(OpenFlags::TRUNCATE | OpenFlags::CREATE)
+        && (open.contains(OpenFlags::TRUNCATE) || opened.is_err())
     {
-        // What was counted for a new entry may not have become one.
+        // It may be shorter now, or what was counted for a new entry has not become one.
         room.gave_back();
     }
     let opened = opened?;

@@ -217,7 +217,10 @@ async fn methods_and_paths_that_are_not_granted_are_never_sent() {
         ("CONNECT", "/v1"),
     ] {
         let results = send(&house, serde_json::json!({"method": method, "url": format!("{origin}{path}")})).await;
-        assert!(results[0].contains("HttpRequestDenied") || results[0].contains("refused"), "{method} {path}: {results:?}");
+        assert!(
+            results[0].contains("HttpRequestDenied") || results[0].contains("refused"),
+            "{method} {path}: {results:?}"
+        );
     }
     assert_eq!(server.seen(), Vec::<String>::new());
     for (method, path) in [("GET", "/v1"), ("GET", "/v1/a?b=/../c"), ("POST", "/v1/orders/1")] {
@@ -287,8 +290,9 @@ async fn a_call_has_so_many_requests_open_and_no_more() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_response_that_is_cut_off_or_has_endless_headers_is_an_error() {
     let short = Server::answering("HTTP/1.1 200 OK\r\ncontent-length: 500\r\n\r\nhello").await;
-    let long: &'static str =
-        Box::leak(format!("HTTP/1.1 200 OK\r\nx: {}\r\ncontent-length: 0\r\n\r\n", "y".repeat(100 << 10)).into_boxed_str());
+    let long: &'static str = Box::leak(
+        format!("HTTP/1.1 200 OK\r\nx: {}\r\ncontent-length: 0\r\n\r\n", "y".repeat(100 << 10)).into_boxed_str(),
+    );
     let heavy = Server::answering(long).await;
     let urls = [short.port, heavy.port].map(|port| format!("http://127.0.0.1:{port}"));
     let Some(house) = sender(&urls).await else { return };

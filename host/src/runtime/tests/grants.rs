@@ -16,7 +16,7 @@ fn with_manifest(plugin: PluginSource, manifest: &str) -> PluginSource {
     let size = u8::try_from(section.len() & 0x7f).unwrap() | 0x80;
     let size = [size, u8::try_from(section.len() >> 7).unwrap()];
     let bytes = [&component[..8], &[0], &size, &section, &component[8..]].concat();
-    PluginSource { component: Source::Bytes(bytes.into()), ..plugin }
+    PluginSource { component: Source::Bytes(bytes.into()), name: Some("hostile".to_owned()), ..plugin }
 }
 
 fn reading(folder: &TempDir) -> Option<PluginSource> {
@@ -75,11 +75,8 @@ async fn a_limit_that_a_plugin_wants_holds_where_it_is_lower() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_component_without_a_manifest_gets_what_is_granted_unless_one_is_required() {
     let component = || Source::Bytes(wat::parse_str("(component)").unwrap().into());
-    let named = |manifest_required| PluginSource {
-        name: Some("bare".to_owned()),
-        manifest_required,
-        ..source(component())
-    };
+    let named =
+        |manifest_required| PluginSource { name: Some("bare".to_owned()), manifest_required, ..source(component()) };
     let house = House::new();
     let error = house.sandbox.load(named(true)).await.unwrap_err();
     assert!(error.problems.iter().any(|problem| problem.contains("carries no manifest")), "{error}");
