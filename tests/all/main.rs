@@ -12,6 +12,7 @@ mod compile;
 mod egress;
 mod erased;
 mod fairness;
+mod grants;
 mod hostile;
 mod interaction;
 mod isolation;

@@ -156,6 +156,7 @@ impl Sandbox {
                 slots: Arc::new(Semaphore::new(instances as usize)),
                 names: config.tenants.names.clone(),
                 quotas: Arc::default(),
+                lines: Arc::default(),
             },
             linker,
             cache,
