@@ -9,6 +9,7 @@ mod document;
 mod exposure;
 mod grants;
 mod keys;
+mod keyvalue;
 mod layer;
 mod plugin;
 mod reference;

@@ -191,6 +191,7 @@ fn read_one(reader: &mut Reader<'_>, node: &Node<'_>) -> Option<PluginEntry> {
     let mut entry = PluginEntry { plugin, call: Values::new(), tools: BTreeMap::new() };
     let name = table.get("name").and_then(|node| node.get_ref().as_str()).unwrap_or("?").to_owned();
     let prefix = format!("plugin.{name}.");
+    let mut keyvalue = None;
     for (key, node) in table {
         let path = format!("{prefix}{}", key.get_ref());
         match key.get_ref().as_ref() {
@@ -225,17 +226,19 @@ fn read_one(reader: &mut Reader<'_>, node: &Node<'_>) -> Option<PluginEntry> {
             "canary" => (entry.plugin.canary, entry.plugin.watch_switch_ms) = read_canary(reader, &path, node),
             "config" => entry.plugin.settings = read_settings(reader, &path, node),
             "grants" => entry.plugin.grants = read_grants(reader, &path, node),
+            "kv" => keyvalue = super::keyvalue::read(reader, &path, node),
             "call" => entry.call = reader.overrides(&prefix, "call", node),
             "tool" => entry.tools = read_tools(reader, &path, node),
             _ => reader.refuse(
                 key,
                 format!(
                     "{path}: no such key; there are name, file, url, oci, sha256, prefix, on_restart, accept_changes, drain_ms, drain_then, \
-                     quarantine_after, canary, config, grants, call and tool"
+                     quarantine_after, canary, config, grants, kv, call and tool"
                 ),
             ),
         }
     }
+    entry.plugin.grants.keyvalue = keyvalue;
     match ["file", "url", "oci"].iter().filter(|key| table.contains_key(**key)).count() {
         0 => reader.refuse(node, format!("{prefix}file: missing; name the component's file, url or oci")),
         1 => {}
@@ -341,7 +344,7 @@ fn choice<T: Copy>(reader: &mut Reader<'_>, path: &str, node: &Node<'_>, choices
 }
 
 /// A whole number from 0 to `max`.
-fn number(reader: &mut Reader<'_>, path: &str, node: &Node<'_>, max: u64) -> u64 {
+pub(super) fn number(reader: &mut Reader<'_>, path: &str, node: &Node<'_>, max: u64) -> u64 {
     let found = match node.get_ref() {
         DeValue::Integer(integer) => u64::from_str_radix(integer.as_str(), integer.radix()).ok(),
         _ => None,

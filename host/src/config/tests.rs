@@ -513,3 +513,21 @@ fn readme_has_the_table_of_limits() {
     let wanted = limits_table_markdown();
     assert!(table == wanted, "put this between the markers of README.md:\n{wanted}");
 }
+
+#[test]
+fn a_plugin_keeps_what_a_table_grants_it() {
+    let grants = |line: &str| load(&format!("[[plugin]]\nfile='a'\n{line}")).unwrap().plugins.remove(0).grants.keyvalue;
+    assert_eq!(grants(""), None);
+    let by_default = grants("[plugin.kv]").unwrap();
+    assert_eq!((by_default.keys_max, by_default.bytes_max, by_default.value_bytes_max), (10_000, 16 << 20, 64 << 10));
+    let own = grants("[plugin.kv]\nkeys_max=3\nbytes_max=9\nvalue_bytes_max=5\n[plugin.grants]\nenv=['A']").unwrap();
+    assert_eq!((own.keys_max, own.bytes_max, own.value_bytes_max), (3, 9, 5));
+    for (line, why) in [
+        ("kv = { keys_max = 0 }", "at least 1"),
+        ("kv = { value_bytes_max = 1048577 }", "to 1048576"),
+        ("kv = { bytes = 5 }", "no such key"),
+        ("kv = true", "table"),
+    ] {
+        refused_once(&format!("[[plugin]]\nfile='a'\n{line}"), "etc/bulkhead.toml:3:", why);
+    }
+}

@@ -63,3 +63,12 @@ pub struct CompileLimits {
     /// Over all modules of a component.
     pub functions_max: u32,
 }
+
+/// `[plugin.kv]`: what one plugin may keep in one tenant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyValueLimits {
+    pub keys_max: u32,
+    /// Keys and values together.
+    pub bytes_max: u64,
+    pub value_bytes_max: u64,
+}

@@ -11,6 +11,7 @@ use std::str::FromStr;
 
 use crate::domain::Json;
 use crate::domain::address::{is_public, normal_host};
+use crate::domain::limits::KeyValueLimits;
 
 /// `[plugin.grants]`, as the operator wrote it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -19,6 +20,8 @@ pub struct Grants {
     pub http: Vec<HttpGrant>,
     /// Keys of the host's environment.
     pub env: Vec<String>,
+    /// `[plugin.kv]`.
+    pub keyvalue: Option<KeyValueLimits>,
 }
 
 /// A directory of the host under a name of the guest.
@@ -141,6 +144,7 @@ pub(super) struct Granted {
     pub(super) environment: Vec<(String, String)>,
     /// `[[plugin]] config`.
     pub(super) settings: BTreeMap<String, Json>,
+    pub(super) keyvalue: Option<KeyValueLimits>,
 }
 
 #[cfg(test)]

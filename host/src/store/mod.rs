@@ -7,6 +7,7 @@
 //! The trait takes data, not closures, so that an engine across machines can stand behind it: nothing here assumes that there
 //! is only one process.
 
+pub mod keyvalue;
 mod leases;
 mod ledger;
 pub mod measure;
@@ -180,6 +181,10 @@ pub enum RowKind {
     Secret = b'Z',
     /// Plugins: the name, the name and a digest, or the name and a tool → what is remembered of it.
     Plugin = b'G',
+    /// What plugins keep: see [`keyvalue`].
+    KeyValue = b'K',
+    /// Secrets that plugins may use: plugin, name and tenant → destinations and the sealed value.
+    GuestSecret = b'Q',
 }
 
 /// A row's key and its value; `None`: there is no such row.

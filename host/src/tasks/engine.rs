@@ -10,7 +10,7 @@ use tokio::sync::{Notify, broadcast, watch};
 use super::admission::{Admission, Full, Held, Hold, LimitsTable, Purpose};
 use super::breaker::{Breakers, PluginHealth};
 use super::clock::Clock;
-use super::creation::{Identity, facts};
+use super::creation::Identity;
 use super::durations::Durations;
 use super::feed::{Feeds, lock};
 use super::identity::{host_failure, random, seed_and_id};
@@ -30,6 +30,7 @@ use crate::domain::limits::Limits;
 use crate::domain::requestor::{Requestor, TenantId};
 use crate::domain::task::{Lease, NodeId, PluginVersion, Task, TaskId, TaskOutput};
 use crate::runtime::{CallSpec, Catalog, Executor, ListKind, Returned, ToolEntry};
+use crate::store::keyvalue::KeyValues;
 use crate::store::{self, Change, Store};
 
 /// A lease is extended every [`HEARTBEAT`], so that two may be missed.
@@ -60,6 +61,7 @@ pub struct Tasks {
 
 pub(super) struct Inner {
     pub(super) store: Arc<dyn Store>,
+    pub(super) keyvalues: Arc<KeyValues>,
     pub(super) executor: Arc<dyn Executor>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) audit: Audit,
@@ -103,6 +105,7 @@ impl Tasks {
         let creations =
             Rates::new("task_creations_per_second", &base, &tenants, |limits| limits.task_creations_per_second);
         let inner = Inner {
+            keyvalues: Arc::new(KeyValues::new(Arc::clone(&store))),
             store,
             executor,
             clock,
@@ -232,7 +235,7 @@ impl Tasks {
         let PluginRequest { library, operation, client } = request;
         let (seed, call_id) = seed_and_id()?;
         let identity = Identity { seed, call_id, task_id: None, attempt: 1 };
-        let facts = facts(requestor, client, identity, &[]);
+        let facts = inner.facts(requestor, client, identity, &[]);
         let spec = CallSpec { plugin: library.plugin.clone(), operation, limits: library.limits.clone(), facts };
         PlainCall::start(inner.clone(), *requestor, None, spec, occupancy)
     }

@@ -6,6 +6,7 @@
 //! first terminal state wins, and watchers are told after the commit.
 
 mod admission;
+mod belongings;
 mod breaker;
 pub mod clock;
 mod creation;
@@ -36,6 +37,7 @@ use crate::domain::task::{Origin, Task, TaskId};
 use crate::domain::tool::ToolOutput;
 use crate::runtime::{Library, Operation, ToolEntry};
 
+pub use belongings::in_memory;
 pub use breaker::{FAULTS_IN_A_ROW, PluginHealth, ShownFault};
 pub use engine::{Options, Tasks};
 pub use job::{Absence, Ask, Job};

@@ -197,6 +197,7 @@ impl Sandbox {
                 http: source.grants.http.clone(),
                 environment: source.grants.env.iter().filter_map(read).collect(),
                 settings: source.config.clone(),
+                keyvalue: source.grants.keyvalue.clone(),
             })
         } else {
             Err(problems)
