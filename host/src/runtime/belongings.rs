@@ -7,6 +7,7 @@ use std::fmt;
 
 use async_trait::async_trait;
 
+use super::secrets::Secret;
 use crate::domain::limits::KeyValueLimits;
 
 /// Why nothing was kept or found. The texts may be read by the guest.
@@ -48,4 +49,7 @@ pub trait Belongings: fmt::Debug + Send + Sync + 'static {
 
     /// Keys that begin with `prefix`, strictly after `after`.
     async fn keys(&self, plugin: &str, prefix: &str, after: Option<&str>) -> Result<KeyPage, KeyValueError>;
+
+    /// The secrets that the plugin of this name may use here. `Err`: they cannot be read; the log says why.
+    async fn secrets(&self, plugin: &str) -> Result<Vec<Secret>, ()>;
 }

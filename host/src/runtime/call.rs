@@ -121,6 +121,8 @@ pub(super) struct Call {
     pub(super) ids_drawn: u64,
     /// Whether somebody has already said what becomes of a wish to be a task.
     pub(super) detach_settled: bool,
+    /// Whether the log has it already that the guest may not keep anything.
+    pub(super) denial_logged: bool,
     limiter: Limiter,
     table: ResourceTable,
     clock: Clock,
@@ -154,7 +156,7 @@ impl Call {
         Ok(Self {
             clock,
             wasi,
-            egress: Egress::new(Arc::clone(&granted)),
+            egress: Egress::new(Arc::clone(&granted), Arc::clone(&plugin), facts.belongings.clone()),
             limiter: Limiter::new(limits.memory_bytes),
             facts,
             shared,
@@ -163,6 +165,7 @@ impl Call {
             plugin,
             ids_drawn: 0,
             detach_settled: false,
+            denial_logged: false,
             table,
             http,
         })

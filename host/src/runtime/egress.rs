@@ -5,6 +5,7 @@
 //! carries exactly one `Host`.
 
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -17,10 +18,12 @@ use http_body_util::BodyExt;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::{Instant, Sleep, timeout};
+use tokio::time::{Instant, Sleep, timeout, timeout_at};
 use wasmtime_wasi_http::{Error, RequestOptions, WasiBody, WasiHttpHooks};
 
+use super::belongings::Belongings;
 use super::policy::{Granted, HttpGrant};
+use super::secrets::{Refusal, Secret, Target, inject};
 use crate::domain::address::normal_host;
 use crate::outward::dial::{self, DialError};
 
@@ -43,13 +46,17 @@ type Driver = Box<dyn Future<Output = Result<(), Error>> + Send>;
 /// The hooks of one call.
 pub(super) struct Egress {
     granted: Arc<Granted>,
+    plugin: Arc<str>,
+    belongings: Option<Arc<dyn Belongings>>,
+    /// Whether the log has it already that a secret is not granted.
+    denial_logged: Arc<AtomicBool>,
     /// Made at the first request.
     slots: Option<Arc<Semaphore>>,
 }
 
 impl Egress {
-    pub(super) fn new(granted: Arc<Granted>) -> Self {
-        Self { granted, slots: None }
+    pub(super) fn new(granted: Arc<Granted>, plugin: Arc<str>, belongings: Option<Arc<dyn Belongings>>) -> Self {
+        Self { granted, plugin, belongings, denial_logged: Arc::default(), slots: None }
     }
 }
 
@@ -60,12 +67,26 @@ impl WasiHttpHooks for Egress {
         options: Option<RequestOptions>,
         _sent: Box<dyn Future<Output = Result<(), Error>> + Send>,
     ) -> Box<dyn Future<Output = Result<(Response, Driver), Error>> + Send> {
-        let granted = Arc::clone(&self.granted);
+        let (granted, plugin, belongings) = (Arc::clone(&self.granted), Arc::clone(&self.plugin), self.belongings.clone());
+        let denial_logged = Arc::clone(&self.denial_logged);
         let slots = self.slots.get_or_insert_with(|| Arc::new(Semaphore::new(REQUESTS_MAX)));
         let slot = Arc::clone(slots).try_acquire_owned();
         Box::new(async move {
             let slot = slot.map_err(|_| Error::ConnectionLimitReached)?;
-            send(&granted.http, request, options.unwrap_or_default(), slot).await
+            let secrets = match belongings {
+                Some(belongings) => belongings.secrets(&plugin).await.map_err(|()| Error::InternalError(None))?,
+                None => Vec::new(),
+            };
+            let sent = send(&granted.http, &secrets, request, options.unwrap_or_default(), slot).await;
+            sent.map_err(|refusal| match refusal {
+                Refusal::Failed(error) => error,
+                Refusal::Missing(grant) => {
+                    if !denial_logged.swap(true, Ordering::Relaxed) {
+                        tracing::warn!(plugin.name = &*plugin, grant, "a guest was denied what is not granted");
+                    }
+                    Error::HttpRequestDenied
+                }
+            })
         })
     }
 
@@ -87,29 +108,35 @@ impl WasiHttpHooks for Egress {
 
 async fn send(
     grants: &[HttpGrant],
+    secrets: &[Secret],
     mut request: http::Request<WasiBody>,
     options: RequestOptions,
     slot: OwnedSemaphorePermit,
-) -> Result<(Response, Driver), Error> {
+) -> Result<(Response, Driver), Refusal> {
     let until = Instant::now() + TOTAL_MAX;
     let tls = match request.uri().scheme() {
         Some(scheme) if *scheme == Scheme::HTTPS => true,
         Some(scheme) if *scheme == Scheme::HTTP => false,
-        _ => return Err(Error::HttpRequestUriInvalid),
+        _ => return Err(Error::HttpRequestUriInvalid.into()),
     };
     let authority = request.uri().authority().ok_or(Error::HttpRequestUriInvalid)?;
     if authority.as_str().contains('@') {
-        return Err(Error::HttpRequestUriInvalid);
+        return Err(Error::HttpRequestUriInvalid.into());
     }
     let host = normal_host(authority.host());
     let port = authority.port_u16().unwrap_or(if tls { 443 } else { 80 });
     let matching: Vec<_> = grants.iter().filter(|grant| grant.covers(tls, &host, port)).collect();
     if matching.is_empty() {
-        return Err(Error::HttpRequestDenied);
+        return Err(Error::HttpRequestDenied.into());
     }
     // Inserted, never appended: a second `Host` would be read by one proxy and ignored by the next.
     let value = HeaderValue::from_str(authority.as_str()).map_err(|_| Error::HttpRequestUriInvalid)?;
     request.headers_mut().insert(HOST, value);
+    // From here on the request holds what the guest must not see; it goes to this one destination and is dropped.
+    let path = request.uri().path().to_owned();
+    let target = Target { tls, host: &host, port, path: &path };
+    let filled = timeout_at(until, inject(request, secrets, target));
+    let (mut request, injected) = filled.await.map_err(|_| Error::ConnectionWriteTimeout)??;
     *request.uri_mut() = origin_form(request.uri())?;
 
     let connect = clamp(options.connect_timeout, CONNECT_MAX);
@@ -125,7 +152,7 @@ async fn send(
         .map_err(|_| Error::ConnectionReadTimeout)?
         .map_err(Error::Hyper)?;
     let between = clamp(options.between_bytes_timeout, FIRST_BYTE_MAX);
-    let response = response.map(|body| Bounded::new(body, until, between, slot).boxed_unsync());
+    let response = injected.scrub(response.map(|body| Bounded::new(body, until, between, slot).boxed_unsync()))?;
     Ok((response, Box::new(driver.finished())))
 }
 

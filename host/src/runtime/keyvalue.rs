@@ -23,11 +23,13 @@ struct Keeping {
 
 impl Call {
     /// What was granted, if anything was.
-    fn keeping(&self) -> std::result::Result<Keeping, wit::Error> {
+    fn keeping(&mut self) -> std::result::Result<Keeping, wit::Error> {
         let denied = |why: &str| wit::Error::Denied(why.to_owned());
         let plugin = Arc::clone(&self.plugin);
         let Some(limits) = self.granted.keyvalue.clone() else {
-            tracing::warn!(plugin = &*plugin, "a guest was denied the key-value store: [plugin.kv] is not granted");
+            if !std::mem::replace(&mut self.denial_logged, true) {
+                tracing::warn!(plugin.name = &*plugin, grant = "plugin.kv", "a guest was denied what is not granted");
+            }
             return Err(denied("the operator has not granted a key-value store to this plugin: [plugin.kv] is missing"));
         };
         let belongings = self.facts.belongings.clone();

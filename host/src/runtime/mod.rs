@@ -35,6 +35,7 @@ mod published;
 mod sampling;
 pub mod sandbox;
 pub mod schema;
+pub mod secrets;
 mod supervise;
 #[cfg(test)]
 mod tests;

@@ -11,6 +11,8 @@ use super::clock::{Clock, SystemClock};
 use crate::domain::limits::KeyValueLimits;
 use crate::domain::requestor::TenantId;
 use crate::runtime::belongings::{Belongings, KeyPage, KeyValueError};
+use crate::runtime::secrets::Secret;
+use crate::secrets::Secrets;
 use crate::store;
 use crate::store::keyvalue::{self, KeyValues, Space};
 use crate::store::memory::MemoryStore;
@@ -20,12 +22,13 @@ pub(super) struct OfTenant {
     pub(super) tenant: TenantId,
     pub(super) keyvalues: Arc<KeyValues>,
     pub(super) clock: Arc<dyn Clock>,
+    pub(super) secrets: Option<Arc<Secrets>>,
 }
 
 /// For a call without a host: what it keeps ends with it.
 pub fn in_memory() -> Arc<dyn Belongings> {
     let keyvalues = Arc::new(KeyValues::new(Arc::new(MemoryStore::new())));
-    Arc::new(OfTenant { tenant: TenantId([0; 16]), keyvalues, clock: Arc::new(SystemClock::default()) })
+    Arc::new(OfTenant { tenant: TenantId([0; 16]), keyvalues, clock: Arc::new(SystemClock::default()), secrets: None })
 }
 
 impl fmt::Debug for OfTenant {
@@ -78,6 +81,12 @@ impl Belongings for OfTenant {
         let page = self.keyvalues.keys(&self.space(plugin), prefix, after, self.clock.now()).await;
         let page = page.map_err(|error| unavailable(&error))?;
         Ok(KeyPage { keys: page.keys, next: page.next })
+    }
+
+    async fn secrets(&self, plugin: &str) -> Result<Vec<Secret>, ()> {
+        let Some(secrets) = &self.secrets else { return Ok(Vec::new()) };
+        let found = secrets.of(self.tenant, plugin).await;
+        found.map_err(|error| tracing::error!(plugin.name = plugin, %error, "secrets cannot be used"))
     }
 }
 

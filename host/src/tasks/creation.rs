@@ -218,6 +218,7 @@ impl Inner {
             tenant: requestor.tenant,
             keyvalues: Arc::clone(&self.keyvalues),
             clock: Arc::clone(&self.clock),
+            secrets: self.secrets.get().cloned(),
         };
         CallFacts {
             call_id,

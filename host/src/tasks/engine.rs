@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use tokio::sync::{Notify, broadcast, watch};
@@ -30,6 +30,7 @@ use crate::domain::limits::Limits;
 use crate::domain::requestor::{Requestor, TenantId};
 use crate::domain::task::{Lease, NodeId, PluginVersion, Task, TaskId, TaskOutput};
 use crate::runtime::{CallSpec, Catalog, Executor, ListKind, Returned, ToolEntry};
+use crate::secrets::Secrets;
 use crate::store::keyvalue::KeyValues;
 use crate::store::{self, Change, Store};
 
@@ -62,6 +63,7 @@ pub struct Tasks {
 pub(super) struct Inner {
     pub(super) store: Arc<dyn Store>,
     pub(super) keyvalues: Arc<KeyValues>,
+    pub(super) secrets: OnceLock<Arc<Secrets>>,
     pub(super) executor: Arc<dyn Executor>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) audit: Audit,
@@ -106,6 +108,7 @@ impl Tasks {
             Rates::new("task_creations_per_second", &base, &tenants, |limits| limits.task_creations_per_second);
         let inner = Inner {
             keyvalues: Arc::new(KeyValues::new(Arc::clone(&store))),
+            secrets: OnceLock::new(),
             store,
             executor,
             clock,
@@ -238,6 +241,11 @@ impl Tasks {
         let facts = inner.facts(requestor, client, identity, &[]);
         let spec = CallSpec { plugin: library.plugin.clone(), operation, limits: library.limits.clone(), facts };
         PlainCall::start(inner.clone(), *requestor, None, spec, occupancy)
+    }
+
+    /// Lets calls use these secrets from now on, once for ever.
+    pub fn keep_secrets(&self, secrets: Arc<Secrets>) {
+        self.inner.secrets.get_or_init(|| secrets);
     }
 
     /// Creates a task: durable when this returns, and running or queued.
