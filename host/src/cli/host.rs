@@ -16,6 +16,7 @@ use bulkhead::control::socket_path;
 use bulkhead::plugins::{self, Plugins};
 use bulkhead::protocol::{Protocol, ProtocolOptions};
 use bulkhead::runtime::{CompilerMode, LoadError, Sandbox, SandboxConfig};
+use bulkhead::secrets::Secrets;
 use bulkhead::store::sled::{SledOptions, SledStore};
 use bulkhead::store::{self, RowKind, RowStore as _};
 use bulkhead::tasks::clock::{Clock, SystemClock};
@@ -45,6 +46,7 @@ pub(crate) struct Host {
     clock: Arc<dyn Clock>,
     line_bytes_max: usize,
     shelf: Shelf,
+    secrets: Arc<Secrets>,
     tending: JoinHandle<((), ())>,
     watching: Option<JoinHandle<()>>,
     control: Option<Server>,
@@ -120,6 +122,8 @@ impl Host {
             tenant_limits: tenants,
             audit: audit.clone(),
         })?;
+        let secrets = super::secrets::open(config, store.clone()).await?;
+        tasks.keep_secrets(Arc::clone(&secrets));
         let options = plugins::Options {
             store: store.clone(),
             sandbox,
@@ -162,6 +166,7 @@ impl Host {
             clock,
             line_bytes_max,
             shelf: Shelf { plugins, intake },
+            secrets,
             tending,
             watching,
             control: None,
@@ -174,6 +179,7 @@ impl Host {
         let steward = Arc::new(self.tasks.clone());
         let operator = HostOperator::new(self.store.clone(), upkeep, steward, Arc::clone(&self.clock))
             .with_plugins(self.shelf.clone())
+            .with_secrets(Arc::clone(&self.secrets))
             .with_audit(self.audit.clone());
         let attach = Arc::new(LocalStdio {
             protocol: Arc::clone(&self.protocol),

@@ -70,5 +70,8 @@ fn variable(name: &str) -> Result<String, String> {
     if name.is_empty() || name.contains(['=', '\0']) {
         return Err(format!("{name:?} must be the name of an environment variable"));
     }
+    if name.starts_with("BULKHEAD_") {
+        return Err(format!("{name:?} is the host's own: it may hold keys, and is granted to nobody"));
+    }
     Ok(name.to_owned())
 }

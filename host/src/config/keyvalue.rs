@@ -1,5 +1,7 @@
 //! `[plugin.kv]`: what a plugin may keep. Writing the table is the grant, with the defaults for what is not in it.
 
+use toml::de::DeValue;
+
 use super::document::{Node, Reader};
 use crate::domain::limits::KeyValueLimits;
 use crate::store::keyvalue::VALUE_BYTES_MAX;
@@ -27,12 +29,14 @@ pub(super) fn read(reader: &mut Reader<'_>, path: &str, node: &Node<'_>) -> Opti
     for (key, node) in table {
         let path = format!("{path}.{}", key.get_ref());
         let mut number = |(_, default, max, _): (&str, u64, u64, &str)| {
-            let value = super::plugin::number(reader, &path, node, max);
-            if value == 0 {
-                reader.refuse(node, format!("{path}: must be at least 1; without [plugin.kv] nothing is granted"));
-                return default;
-            }
-            value
+            let found = match node.get_ref() {
+                DeValue::Integer(integer) => u64::from_str_radix(integer.as_str(), integer.radix()).ok(),
+                _ => None,
+            };
+            found.filter(|number| (1..=max).contains(number)).unwrap_or_else(|| {
+                reader.refuse(node, format!("{path}: must be a whole number from 1 to {max}"));
+                default
+            })
         };
         match key.get_ref().as_ref() {
             "keys_max" => limits.keys_max = u32::try_from(number(KEYS)).unwrap_or(u32::MAX),

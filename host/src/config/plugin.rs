@@ -344,7 +344,7 @@ fn choice<T: Copy>(reader: &mut Reader<'_>, path: &str, node: &Node<'_>, choices
 }
 
 /// A whole number from 0 to `max`.
-pub(super) fn number(reader: &mut Reader<'_>, path: &str, node: &Node<'_>, max: u64) -> u64 {
+fn number(reader: &mut Reader<'_>, path: &str, node: &Node<'_>, max: u64) -> u64 {
     let found = match node.get_ref() {
         DeValue::Integer(integer) => u64::from_str_radix(integer.as_str(), integer.radix()).ok(),
         _ => None,

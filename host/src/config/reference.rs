@@ -34,6 +34,11 @@ const AUTH_HELP: &str = r#"
   tls = { certificate = "cert.pem", key = "key.pem" }
       Serve HTTPS; both files are read again when they change
 
+[secrets]
+  key_file = "secrets.key"
+      Keys that secrets of plugins are sealed with, one a line, the first one seals; else the variable BULKHEAD_SECRET_KEY
+      has them. `openssl rand -base64 32` makes one
+
 [auth]
   resource = "https://mcp.example.com/mcp"
       What clients know this endpoint by; access tokens must be meant for it

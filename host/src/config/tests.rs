@@ -523,11 +523,25 @@ fn a_plugin_keeps_what_a_table_grants_it() {
     let own = grants("[plugin.kv]\nkeys_max=3\nbytes_max=9\nvalue_bytes_max=5\n[plugin.grants]\nenv=['A']").unwrap();
     assert_eq!((own.keys_max, own.bytes_max, own.value_bytes_max), (3, 9, 5));
     for (line, why) in [
-        ("kv = { keys_max = 0 }", "at least 1"),
-        ("kv = { value_bytes_max = 1048577 }", "to 1048576"),
+        ("kv = { keys_max = 0 }", "from 1 to 1000000"),
+        ("kv = { value_bytes_max = 1048577 }", "from 1 to 1048576"),
         ("kv = { bytes = 5 }", "no such key"),
         ("kv = true", "table"),
     ] {
         refused_once(&format!("[[plugin]]\nfile='a'\n{line}"), "etc/bulkhead.toml:3:", why);
     }
+}
+
+#[test]
+fn keys_are_in_a_file_beside_the_configuration_or_in_a_variable_that_is_no_key_of_it() {
+    assert_eq!(load("").unwrap().secrets.key_file, None);
+    let config = load("[secrets]\nkey_file = 'secrets.key'").unwrap();
+    assert_eq!(config.secrets.key_file, Some("etc/secrets.key".into()));
+    refused_once("[secrets]\nkey = 'x'", "etc/bulkhead.toml:2: secrets.key: no such key", "key_file");
+    assert!(Config::load(None, [("BULKHEAD_SECRET_KEY".to_owned(), "x".to_owned())], &Flags::default()).is_ok());
+    refused_once(
+        "[[plugin]]\nfile = 'a'\n[plugin.grants]\nenv = ['BULKHEAD_SECRET_KEY']",
+        "etc/bulkhead.toml:4: plugin.?.grants.env:",
+        "granted to nobody",
+    );
 }

@@ -12,6 +12,7 @@ use crate::audit::{Audit, Entry};
 use crate::domain::lifecycle::{self, Event, Refusal};
 use crate::domain::requestor::Requestor;
 use crate::domain::task::{Active, Outcome, Phase, Task, TaskId};
+use crate::secrets::Secrets;
 use crate::store::{self, Change, Store};
 use crate::tasks::clock::Clock;
 use crate::tasks::{self, Tasks};
@@ -110,6 +111,7 @@ pub struct HostOperator {
     clock: Arc<dyn Clock>,
     principals: Principals,
     shelf: Option<Shelf>,
+    secrets: Option<Arc<Secrets>>,
     audit: Audit,
 }
 
@@ -121,13 +123,20 @@ impl HostOperator {
         clock: Arc<dyn Clock>,
     ) -> Self {
         let principals = Principals::new(Arc::clone(&store));
-        Self { store, upkeep, steward, clock, principals, shelf: None, audit: Audit::off() }
+        Self { store, upkeep, steward, clock, principals, shelf: None, secrets: None, audit: Audit::off() }
     }
 
     /// With plugins to work on.
     #[must_use]
     pub fn with_plugins(mut self, shelf: Shelf) -> Self {
         self.shelf = Some(shelf);
+        self
+    }
+
+    /// With secrets to work on.
+    #[must_use]
+    pub fn with_secrets(mut self, secrets: Arc<Secrets>) -> Self {
+        self.secrets = Some(secrets);
         self
     }
 
@@ -280,6 +289,15 @@ impl HostOperator {
                 tracing::info!(token.id = revoked.id, "a token was revoked");
                 Ok(json!(revoked))
             }
+            command @ (Command::SecretSet { .. }
+            | Command::SecretList
+            | Command::SecretRemove { .. }
+            | Command::SecretRotate) => match &self.secrets {
+                Some(secrets) => {
+                    super::secrets::execute(secrets, &self.principals, command, self.clock.now()).await
+                }
+                None => Err(ControlError::Invalid("there are no secrets here".to_owned())),
+            },
             Command::StoreCheck => Ok(self.upkeep.check().await?),
             Command::StoreExport { file } => Ok(self.upkeep.export(&file).await?),
             Command::StoreRebuild { from } => Ok(self.upkeep.rebuild(from.as_deref()).await?),

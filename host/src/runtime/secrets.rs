@@ -12,7 +12,7 @@ use std::fmt;
 use std::ops::Range;
 use std::str::FromStr;
 
-pub(super) use self::inject::{Injected, Refusal, inject};
+pub(super) use self::inject::{Refusal, inject};
 use super::policy::{GrantError, HttpGrant};
 
 /// Bytes of a value. A shorter one would be found by chance all over an answer; a longer one does not fit its row.

@@ -10,6 +10,7 @@ mod tests;
 
 use std::sync::Arc;
 
+use arc_swap::ArcSwapOption;
 use serde::Serialize;
 
 use self::row::{Row, Scope};
@@ -34,6 +35,8 @@ pub enum Error {
     Unknown(String),
     #[error("there is no key to seal secrets with: name a file of keys in [secrets] key_file, or set BULKHEAD_SECRET_KEY")]
     NoKey,
+    #[error("secret {name} of plugin {plugin} is sealed, and there is no key: name the file of keys in [secrets] key_file, or set BULKHEAD_SECRET_KEY")]
+    Locked { name: String, plugin: String },
     /// At the start, or when keys have changed.
     #[error("secret {name} of plugin {plugin} cannot be opened: {error}")]
     Sealed { name: String, plugin: String, error: vault::Error },
@@ -75,16 +78,41 @@ pub struct Shown {
     pub outdated: bool,
 }
 
+/// Where the operator's keys are read, at the start and at each rotation; none: there are none.
+pub type KeySource = Box<dyn Fn() -> Result<Option<Keys>, vault::Error> + Send + Sync>;
+
 /// The secrets of one store.
 pub struct Secrets {
     rows: Arc<dyn Store>,
-    keys: Option<Keys>,
+    source: KeySource,
+    keys: ArcSwapOption<Keys>,
 }
 
 impl Secrets {
-    /// Without keys there can be no secrets: see [`Secrets::check`].
-    pub fn new(rows: Arc<dyn Store>, keys: Option<Keys>) -> Self {
-        Self { rows, keys }
+    /// Reads the keys, and checks that every secret can be opened: better known at the start than at a request.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with the keys, or which secret cannot be opened and what is missing.
+    pub async fn open(rows: Arc<dyn Store>, source: KeySource) -> Result<Self, Error> {
+        let secrets = Self { rows, source, keys: ArcSwapOption::empty() };
+        secrets.read_keys().await?;
+        Ok(secrets)
+    }
+
+    /// Takes other keys, if every secret can be opened with them.
+    async fn read_keys(&self) -> Result<Option<Arc<Keys>>, Error> {
+        let keys = (self.source)()?.map(Arc::new);
+        for (scope, row) in self.all(&[]).await? {
+            let keys = keys.as_ref().ok_or_else(|| Error::Locked { name: scope.name.clone(), plugin: scope.plugin.clone() })?;
+            row.open(keys, &scope).map_err(|error| scope.sealed(error))?;
+        }
+        self.keys.store(keys.clone());
+        Ok(keys)
+    }
+
+    fn keys(&self) -> Result<Arc<Keys>, Error> {
+        self.keys.load_full().ok_or(Error::NoKey)
     }
 
     /// Keeps a secret in the place of the one of this name before, durable on return.
@@ -93,7 +121,7 @@ impl Secrets {
     ///
     /// What is wrong with the wish, and failures of vault and store.
     pub async fn set(&self, wish: Wish, now: UnixMs) -> Result<Shown, Error> {
-        let keys = self.keys.as_ref().ok_or(Error::NoKey)?;
+        let keys = self.keys()?;
         check(&wish)?;
         let Wish { which, destinations, places, value } = wish;
         let of_plugin = self.of_plugin(&which.plugin).await?;
@@ -108,7 +136,7 @@ impl Secrets {
             set_at: now,
             sealed: Vec::new(),
         };
-        row.seal(keys, &scope, value.as_bytes())?;
+        row.seal(&keys, &scope, value.as_bytes())?;
         let bytes = row.encode()?;
         self.rows.put_row(RowKind::GuestSecret, &scope.key(), bytes, false).await.map_err(|error| match error {
             store::Error::Quota { .. } => Error::Invalid("value and destinations together are too long".to_owned()),
@@ -140,21 +168,21 @@ impl Secrets {
         Ok(self.rows.remove_row(RowKind::GuestSecret, &key).await?)
     }
 
-    /// Seals every secret with the first key again that another one sealed; gives how many. Can be done again at any time.
+    /// Reads the keys again, and seals with the first one what another one sealed; gives how many. Can be done again at any time.
     ///
     /// # Errors
     ///
     /// When one cannot be opened; those before it are done.
     pub async fn rotate(&self) -> Result<usize, Error> {
-        let keys = self.keys.as_ref().ok_or(Error::NoKey)?;
+        let keys = self.read_keys().await?.ok_or(Error::NoKey)?;
         let mut rotated = 0;
         for (scope, mut row) in self.all(&[]).await? {
             if !keys.is_outdated(&row.sealed) {
                 continue;
             }
             let before = row.encode()?;
-            let value = row.open(keys, &scope).map_err(|error| scope.sealed(error))?;
-            row.seal(keys, &scope, &value)?;
+            let value = row.open(&keys, &scope).map_err(|error| scope.sealed(error))?;
+            row.seal(&keys, &scope, &value)?;
             let (key, after) = (scope.key(), row.encode()?);
             let expected = vec![(key.clone(), Some(before))];
             match self.rows.change_rows(RowKind::GuestSecret, expected, vec![(key, Some(after))]).await {
@@ -167,22 +195,6 @@ impl Secrets {
             }
         }
         Ok(rotated)
-    }
-
-    /// Whether every secret can be opened: better known at the start than at a request.
-    ///
-    /// # Errors
-    ///
-    /// Which one cannot, and what is missing.
-    pub async fn check(&self) -> Result<(), Error> {
-        for (scope, row) in self.all(&[]).await? {
-            let Some(keys) = &self.keys else {
-                tracing::error!(secret = scope.name, plugin.name = scope.plugin, "a secret is sealed, and there is no key");
-                return Err(Error::NoKey);
-            };
-            row.open(keys, &scope).map_err(|error| scope.sealed(error))?;
-        }
-        Ok(())
     }
 
     /// Removes every secret of one tenant.
@@ -209,8 +221,8 @@ impl Secrets {
             if scope.tenant.is_some_and(|of| of != tenant) {
                 continue;
             }
-            let keys = self.keys.as_ref().ok_or(Error::NoKey)?;
-            let value = row.open(keys, &scope).map_err(|error| scope.sealed(error))?;
+            let keys = self.keys()?;
+            let value = row.open(&keys, &scope).map_err(|error| scope.sealed(error))?;
             let secret = row.secret(&scope, value)?;
             found.retain(|(other, _)| other.name != scope.name);
             found.push((scope, secret));
@@ -250,7 +262,7 @@ impl Secrets {
             places: row.places.clone(),
             set_at: row.set_at,
             key: sealed_by(&row.sealed).map(|id| id.to_string()).unwrap_or_default(),
-            outdated: self.keys.as_ref().is_some_and(|keys| keys.is_outdated(&row.sealed)),
+            outdated: self.keys.load().as_ref().is_some_and(|keys| keys.is_outdated(&row.sealed)),
         }
     }
 }

@@ -10,36 +10,46 @@ use wasip2::http::outgoing_handler;
 use wasip2::http::types::{Fields, IncomingResponse, Method, OutgoingBody, OutgoingRequest, Scheme};
 use wasip2::io::streams::StreamError;
 
+#[derive(Clone, Copy, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum What {
+    Get,
+    Set,
+    /// A value of `bytes` bytes.
+    Fill,
+    Delete,
+    Keys,
+    /// How many keys a page has, and where the next one begins.
+    Page,
+}
+
 #[derive(Deserialize, JsonSchema)]
-#[serde(tag = "do", rename_all = "lowercase")]
-pub(crate) enum Keep {
-    Get { key: String },
-    Set { key: String, value: String, ttl_ms: Option<u64> },
-    /// A value of so many bytes.
-    Fill { key: String, bytes: usize },
-    Delete { key: String },
-    Keys { prefix: String },
-    /// How many keys a page has, and whether there are more.
-    Page { prefix: String, cursor: Option<String> },
+pub(crate) struct Keep {
+    what: What,
+    /// Or the prefix.
+    key: String,
+    /// Or the cursor.
+    value: Option<String>,
+    bytes: Option<usize>,
+    ttl_ms: Option<u64>,
 }
 
 /// The error is told by its name, so that tests see which one it was.
-pub(crate) fn keep(what: Keep) -> Result<String, Error> {
+pub(crate) fn keep(Keep { what, key, value, bytes, ttl_ms }: Keep) -> Result<String, Error> {
+    let kept = |value: Vec<u8>| match ttl_ms {
+        Some(ttl_ms) => kv::set_for(&key, value, Duration::from_millis(ttl_ms)).map(|()| "kept".to_owned()),
+        None => kv::set(&key, value).map(|()| "kept".to_owned()),
+    };
     let done = match what {
-        Keep::Get { key } => kv::get(&key).map(|value| match value {
+        What::Get => kv::get(&key).map(|value| match value {
             Some(value) => format!("{} bytes: {}", value.len(), String::from_utf8_lossy(&value[..value.len().min(60)])),
             None => "nothing".to_owned(),
         }),
-        Keep::Set { key, value, ttl_ms: None } => kv::set(&key, value).map(|()| "kept".to_owned()),
-        Keep::Set { key, value, ttl_ms: Some(ttl_ms) } => {
-            kv::set_for(&key, value, Duration::from_millis(ttl_ms)).map(|()| "kept".to_owned())
-        }
-        Keep::Fill { key, bytes } => kv::set(&key, vec![b'x'; bytes]).map(|()| "kept".to_owned()),
-        Keep::Delete { key } => kv::delete(&key).map(|()| "gone".to_owned()),
-        Keep::Keys { prefix } => kv::keys(&prefix).map(|keys| keys.join(" ")),
-        Keep::Page { prefix, cursor } => {
-            kv::key_page(&prefix, cursor.as_deref()).map(|page| format!("{} {:?}", page.keys.len(), page.next))
-        }
+        What::Set => kept(value.unwrap_or_default().into_bytes()),
+        What::Fill => kept(vec![b'x'; bytes.unwrap_or_default()]),
+        What::Delete => kv::delete(&key).map(|()| "gone".to_owned()),
+        What::Keys => kv::keys(&key).map(|keys| keys.join(" ")),
+        What::Page => kv::key_page(&key, value.as_deref()).map(|page| format!("{} {:?}", page.keys.len(), page.next)),
     };
     done.map_err(|error| Error::new(format!("{error:?}")))
 }
