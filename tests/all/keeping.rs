@@ -112,7 +112,7 @@ async fn without_a_grant_nothing_is_kept_and_the_missing_grant_is_named() {
     let client = Client::connect(&host).await;
     let denied = set(&client, "k", "v").await;
     assert!(denied.starts_with("Denied(") && denied.contains("[plugin.kv]"), "{denied}");
-    until("the log to name it", async || host.log().contains("plugin.kv").then_some(())).await;
+    until("the log to name it", async || host.log().contains("reached for what is not granted").then_some(())).await;
 }
 
 #[tokio::test]

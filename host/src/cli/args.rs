@@ -269,6 +269,9 @@ pub(crate) struct InspectArguments {
     /// The component
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
+    /// Show what the [[plugin]] with this FILE or the plugin's name grants, and what tenants are left of it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
     /// One JSON object instead of text
     #[arg(long)]
     pub(crate) json: bool,
@@ -396,7 +399,8 @@ pub(crate) enum SecretCommand {
         /// Only in calls of this tenant [default: of every tenant]
         #[arg(long, value_name = "NAME")]
         tenant: Option<String>,
-        /// Where it may go: https://HOST[:PORT][/PATH], with everything below the path; may be given more than once
+        /// Where it may go: https://HOST[:PORT][/PATH], with everything below the path, or METHOD,... and such an address; may be
+        /// given more than once
         #[arg(long = "to", value_name = "URL", required = true)]
         destinations: Vec<String>,
         /// Where in a request: header, query or body; may be given more than once. What a client can make the plugin write

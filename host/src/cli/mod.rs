@@ -7,6 +7,7 @@ mod author;
 mod call;
 mod check;
 mod dev;
+mod grants;
 mod host;
 mod inspect;
 mod logging;

@@ -136,7 +136,7 @@ async fn alone(config: &Config, data: &Path, command: Command) -> anyhow::Result
     let unattended = Arc::new(Unattended { store: store.clone(), clock: clock.clone() });
     let options = Options {
         store: store.clone(),
-        sandbox: host::sandbox(config, data)?,
+        sandbox: host::sandbox(config, data, bulkhead::runtime::Tenants::default())?,
         calls: unattended.clone(),
         clock: clock.clone(),
         otherwise: sources::otherwise(config),

@@ -96,6 +96,7 @@ pub(crate) fn plugin_source(plugin: PluginConfig) -> PluginSource {
         prefix: plugin.prefix,
         config: plugin.settings,
         grants: plugin.grants,
+        manifest_required: plugin.manifest_required,
         limits: plugin.call,
         tools: plugin.tools.into_iter().map(|(name, tool)| (name, policy(tool))).collect(),
         rerun: plugin.on_restart == OnRestart::Rerun,

@@ -7,11 +7,13 @@ use toml::de::{DeTable, DeValue};
 
 use super::auth::{self, AuthConfig};
 use super::exposure::{self, TlsConfig};
+use super::grants::read_bound;
 use super::keys::{self, Scope, Value};
 use super::layer::{self, Layer, Values};
 use super::plugin::{self, PluginEntry};
 use super::trust::{self, TrustConfig};
 use super::{File, Place, Report, SecretsConfig};
+use crate::runtime::policy::Bound;
 
 /// What the file says beside the fixed sections.
 #[derive(Debug, Default)]
@@ -29,6 +31,7 @@ pub(super) struct Parsed {
 pub(super) struct TenantEntry {
     pub(super) name: String,
     pub(super) values: Values,
+    pub(super) grants: Bound,
 }
 
 /// Reads parts of the tree; knows where each part was written and where to complain.
@@ -267,15 +270,18 @@ impl Reader<'_> {
             }
             let prefix = format!("tenant.{tenant}.");
             let Some(table) = self.table(&format!("tenant.{tenant}"), node) else { continue };
-            let mut values = Values::new();
+            let (mut values, mut grants) = (Values::new(), Bound::default());
             for (key, node) in table {
                 match key.get_ref().as_ref() {
+                    "grants" => grants = read_bound(self, &format!("{prefix}grants"), node),
                     "limits" => values = self.overrides(&prefix, "limits", node),
-                    other => self
-                        .refuse(key, format!("{prefix}{other}: no such key; a tenant has only [tenant.NAME.limits]")),
+                    other => {
+                        let known = "a tenant has [tenant.NAME.limits] and [tenant.NAME.grants]";
+                        self.refuse(key, format!("{prefix}{other}: no such key; {known}"));
+                    }
                 }
             }
-            tenants.push(TenantEntry { name: tenant, values });
+            tenants.push(TenantEntry { name: tenant, values, grants });
         }
         tenants
     }

@@ -1,7 +1,7 @@
-//! `[plugin.grants]`: what a plugin may reach.
+//! `[plugin.grants]`: what a plugin may reach, and `[tenant.NAME.grants]`: what plugins may reach at most for a tenant.
 
 use super::document::{Node, Reader};
-use crate::runtime::policy::{DirGrant, Grants, HttpGrant};
+use crate::runtime::policy::{Bound, DirBound, DirGrant, Grants, HttpGrant, TENANT_MARK};
 
 /// Reads the table; what is wrong in it is granted to nobody.
 pub(super) fn read_grants(reader: &mut Reader<'_>, path: &str, node: &Node<'_>) -> Grants {
@@ -20,6 +20,52 @@ pub(super) fn read_grants(reader: &mut Reader<'_>, path: &str, node: &Node<'_>) 
         }
     }
     grants
+}
+
+/// What a tenant is left. A kind that is not named has no bound; what is wrong is left to nobody.
+pub(super) fn read_bound(reader: &mut Reader<'_>, path: &str, node: &Node<'_>) -> Bound {
+    let mut bound = Bound::default();
+    let Some(table) = reader.table(path, node) else { return bound };
+    for (key, node) in table {
+        let path = format!("{path}.{}", key.get_ref());
+        match key.get_ref().as_ref() {
+            "directories" => {
+                let nodes = reader.list(&path, node);
+                bound.directories = Some(nodes.iter().filter_map(|node| read_left(reader, &path, node)).collect());
+            }
+            "http" => bound.http = Some(read_texts(reader, &path, node, destination)),
+            "env" => bound.env = Some(read_texts(reader, &path, node, variable)),
+            "kv" => bound.keyvalue = Some(reader.switch(&path, node)),
+            _ => reader.refuse(key, format!("{path}: no such grant; there are directories, http, env and kv")),
+        }
+    }
+    bound
+}
+
+/// A directory by its name in the sandbox.
+fn read_left(reader: &mut Reader<'_>, path: &str, node: &Node<'_>) -> Option<DirBound> {
+    let table = reader.table(path, node)?;
+    let (mut guest, mut write) = (None, false);
+    for (key, node) in table {
+        let path = format!("{path}.{}", key.get_ref());
+        match key.get_ref().as_ref() {
+            "guest" => guest = reader.parsed(&path, node, absolute),
+            "write" => write = reader.switch(&path, node),
+            _ => reader.refuse(key, format!("{path}: no such key; there are guest and write")),
+        }
+    }
+    if !table.contains_key("guest") {
+        reader.refuse(node, format!("{path}: each directory needs `guest` (its name in the sandbox)"));
+    }
+    Some(DirBound { guest: guest?, write })
+}
+
+fn absolute(guest: &str) -> Result<String, String> {
+    if guest.starts_with('/') && guest.split('/').all(|part| part != "..") {
+        Ok(guest.to_owned())
+    } else {
+        Err(format!("{guest:?} must be an absolute path without \"..\""))
+    }
 }
 
 fn read_texts<T>(reader: &mut Reader<'_>, path: &str, node: &Node<'_>, parse: fn(&str) -> Result<T, String>) -> Vec<T> {
@@ -56,8 +102,12 @@ fn read_directory(reader: &mut Reader<'_>, path: &str, node: &Node<'_>) -> Optio
         );
         return None;
     };
-    if !guest.starts_with('/') || guest.split('/').any(|part| part == "..") {
-        reader.refuse(node, format!("{path}.guest: {guest:?} must be an absolute path without \"..\""));
+    if let Err(message) = absolute(&guest) {
+        reader.refuse(node, format!("{path}.guest: {message}"));
+    }
+    let marks = host.to_string_lossy().replace(TENANT_MARK, "");
+    if marks.contains(['{', '}']) {
+        reader.refuse(node, format!("{path}.host: braces stand for {TENANT_MARK} only"));
     }
     Some(DirGrant { host, guest, write })
 }

@@ -25,6 +25,7 @@ use std::path::{Path, PathBuf};
 
 use crate::domain::address::Network;
 use crate::domain::limits::{CallLimits, CompileLimits, Limits};
+use crate::runtime::policy::Bound;
 
 pub use auth::{AuthConfig, IssuerConfig, SecretPlace};
 pub(crate) use document::check_name;
@@ -58,6 +59,8 @@ pub struct Config {
     pub listen_place: Place,
     /// By tenant name: the limits of that tenant's requestors, complete.
     pub tenants: BTreeMap<String, Limits>,
+    /// By tenant name: what plugins reach at most in that tenant's calls.
+    pub tenant_grants: BTreeMap<String, Bound>,
     pub auth: AuthConfig,
     /// `[server] tls`.
     pub tls: Option<TlsConfig>,
@@ -239,11 +242,12 @@ impl Config {
         let mut sources = keys::blank_sources();
         base.fill(keys::SOURCES, &mut sources, &mut report);
 
-        let mut tenants = BTreeMap::new();
+        let (mut tenants, mut tenant_grants) = (BTreeMap::new(), BTreeMap::new());
         for tenant in parsed.tenants {
             let layer = base.overlaid(format!("tenant.{}.", tenant.name), tenant.values, &mut report);
             let mut limits = keys::blank_limits();
             layer.fill(keys::LIMITS, &mut limits, &mut report);
+            tenant_grants.insert(tenant.name.clone(), tenant.grants);
             tenants.insert(tenant.name, limits);
         }
         let mut plugins: Vec<_> =
@@ -275,6 +279,7 @@ impl Config {
                 data_named,
                 listen_place,
                 tenants,
+                tenant_grants,
                 auth: parsed.auth,
                 tls: parsed.tls,
                 insecure: flags.insecure,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::*;
 use crate::domain::limits::{CallLimits, CompileLimits};
 use crate::runtime::policy::{DirGrant, Grants};
-use crate::runtime::{CompilerMode, Executor as _, ListKind, SandboxConfig, Source};
+use crate::runtime::{CompilerMode, Executor as _, ListKind, SandboxConfig, Source, Tenants};
 use crate::store::memory::MemoryStore;
 use crate::tasks::clock::ManualClock;
 use crate::tasks::{PluginHealth, Trial};
@@ -64,6 +64,7 @@ fn policy() -> Policy {
         prefix: String::new(),
         config: BTreeMap::new(),
         grants: Grants::default(),
+        manifest_required: false,
         limits,
         tools: BTreeMap::new(),
         rerun: false,
@@ -101,6 +102,7 @@ async fn start_with(store: &Arc<MemoryStore>, clock: &Arc<ManualClock>, otherwis
         epoch_tick_ms: 10,
         io: tokio::runtime::Handle::current(),
         environment: |_| None,
+        tenants: Tenants::default(),
     })
     .unwrap();
     let calls = Arc::new(Silence::default());

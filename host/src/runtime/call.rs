@@ -11,13 +11,14 @@ use futures::future::BoxFuture;
 use tokio::sync::{Semaphore, watch};
 use wasmtime::component::{Instance, InstancePre, ResourceTable};
 use wasmtime::{Engine, UpdateDeadline};
-use wasmtime_wasi::{FsPerms, WasiCtx, WasiCtxBuilder, WasiCtxView, WasiView};
+use wasmtime_wasi::{WasiCtx, WasiCtxBuilder, WasiCtxView, WasiView};
 use wasmtime_wasi_http::{WasiHttpCtx, WasiHttpCtxView, WasiHttpView};
 
 use super::egress::Egress;
 use super::events::Outbox;
 use super::exports::Exports;
 use super::fault::{self, HostFailure};
+use super::files;
 use super::gate::Shared;
 use super::limits::{
     Bytes, COMPONENT_HANDLES_MAX, HOST_RESOURCES_MAX, HOSTCALL_BYTES_BASE, HTTP_FIELD_BYTES_MAX, Limiter,
@@ -25,10 +26,12 @@ use super::limits::{
 };
 use super::operation::{Operation, Returned};
 use super::output;
-use super::policy::Granted;
+use super::denials::Denials;
+use super::policy::{DirGrant, Granted, GrantedTo};
 use super::supervise::{Stopped, Supervised};
+use super::wants::WantedLimits;
 use super::world::{Clock, Printed, Stream, random};
-use super::{CallEvent, CallFacts, CallSpec, ToolEntry};
+use super::{CallEvent, CallFacts, CallSpec, TenantNames, ToolEntry};
 use crate::domain::call::CallError;
 use crate::domain::limits::CallLimits;
 
@@ -38,7 +41,9 @@ pub(super) struct Plugin {
     pub(super) name: Arc<str>,
     pub(super) instance: InstancePre<Call>,
     pub(super) exports: Arc<Exports>,
-    pub(super) granted: Arc<Granted>,
+    pub(super) granted: Arc<GrantedTo>,
+    /// What it wants of the limits.
+    pub(super) wanted: WantedLimits,
     /// By the name inside the plugin.
     pub(super) entries: Vec<Arc<ToolEntry>>,
     pub(super) presence: Presence,
@@ -108,6 +113,8 @@ pub(super) struct Ground {
     pub(super) io: tokio::runtime::Handle,
     /// Stands before the instance pool.
     pub(super) slots: Arc<Semaphore>,
+    /// For directories that each tenant has its own of.
+    pub(super) names: Option<Arc<dyn TenantNames>>,
 }
 
 /// The data of a store.
@@ -117,12 +124,11 @@ pub(super) struct Call {
     pub(super) outbox: Outbox,
     pub(super) granted: Arc<Granted>,
     pub(super) plugin: Arc<str>,
+    pub(super) denials: Denials,
     /// How many ids the host has drawn for this call.
     pub(super) ids_drawn: u64,
     /// Whether somebody has already said what becomes of a wish to be a task.
     pub(super) detach_settled: bool,
-    /// Whether the log has it already that the guest may not keep anything.
-    pub(super) denial_logged: bool,
     limiter: Limiter,
     table: ResourceTable,
     clock: Clock,
@@ -141,6 +147,7 @@ impl Call {
         limits: &CallLimits,
         shared: Arc<Shared>,
         outbox: Outbox,
+        tenant: Option<&str>,
     ) -> Result<Self, HostFailure> {
         let mut table = ResourceTable::new();
         table.set_max_capacity(HOST_RESOURCES_MAX);
@@ -150,22 +157,23 @@ impl Call {
         let mut wasi = None;
         if !granted.directories.is_empty() {
             let mut world = world(&plugin, &granted, &facts, clock);
-            open_directories(&mut world, &granted)?;
+            files::open(&mut world, &granted.directories, tenant)?;
             wasi = Some(world.build());
         }
+        let denials = Denials::new(Arc::clone(&plugin), Arc::clone(&granted), outbox.clone());
         Ok(Self {
             clock,
             wasi,
-            egress: Egress::new(Arc::clone(&granted), Arc::clone(&plugin), facts.belongings.clone()),
+            egress: Egress::new(Arc::clone(&granted), denials.clone(), Arc::clone(&plugin), facts.belongings.clone()),
             limiter: Limiter::new(limits.memory_bytes),
             facts,
             shared,
             outbox,
             granted,
             plugin,
+            denials,
             ids_drawn: 0,
             detach_settled: false,
-            denial_logged: false,
             table,
             http,
         })
@@ -211,16 +219,6 @@ fn world(plugin: &Arc<str>, granted: &Granted, facts: &CallFacts, clock: Clock) 
     world
 }
 
-fn open_directories(world: &mut WasiCtxBuilder, granted: &Granted) -> Result<(), HostFailure> {
-    for directory in &granted.directories {
-        let permissions = if directory.write { FsPerms::ReadWrite } else { FsPerms::ReadOnly };
-        world.preopened_dir(&directory.host, &directory.guest, permissions).map_err(|error| {
-            HostFailure(format!("granted directory {} cannot be opened: {error:#}", directory.host.display()))
-        })?;
-    }
-    Ok(())
-}
-
 impl WasiView for Call {
     fn ctx(&mut self) -> WasiCtxView<'_> {
         let Self { wasi, table, plugin, granted, facts, clock, .. } = self;
@@ -257,7 +255,7 @@ async fn execute(
     shared: Arc<Shared>,
     outbox: &Outbox,
 ) -> Result<Returned, CallError> {
-    let CallSpec { operation, limits, facts, .. } = spec;
+    let CallSpec { operation, limits, facts, tenant, .. } = spec;
     let (bytes, bytes_max) = operation.size();
     let bytes_max = bytes_max.min(limits.arguments_bytes);
     if bytes > bytes_max {
@@ -268,16 +266,22 @@ async fn execute(
         _ => None,
     };
     let name = Arc::clone(&plugin.name);
-    let call = Call::new(name, Arc::clone(&plugin.granted), facts, &limits, shared, outbox.clone())
+    let granted = Arc::clone(plugin.granted.of(tenant));
+    let tenant = match &ground.names {
+        Some(names) if granted.directories.iter().any(DirGrant::is_per_tenant) => names.name(tenant).await,
+        _ => None,
+    };
+    let call = Call::new(name, granted, facts, &limits, shared, outbox.clone(), tenant.as_deref())
         .map_err(|failure| fault::internal(&plugin.name, &failure.0))?;
-    let exports = Arc::clone(&plugin.exports);
+    let (exports, denials) = (Arc::clone(&plugin.exports), call.denials.clone());
     let returned = visit(ground, &plugin.instance, call, &limits, move |store, instance| {
         Box::pin(async move { exports.perform(store, &instance, operation).await })
     });
-    match returned.await? {
+    let outcome = returned.await.and_then(|returned| match returned {
         Ok(raw) => output::returned(raw, limits.result_bytes, entry.as_ref().and_then(|entry| entry.output.as_ref())),
         Err(refusal) => Err(output::refusal(&plugin.name, refusal)),
-    }
+    });
+    denials.name_in(outcome)
 }
 
 /// The one way into a guest: a fresh store and instance under every limit, watched from outside, and dropped at the end.

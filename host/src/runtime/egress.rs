@@ -1,11 +1,10 @@
 //! Outgoing HTTP: the only way from a guest into a network.
 //!
-//! Owns every step of a request: the allow-list, what each address is checked against, bounded times and sizes; the way to an
+//! Owns every step of a request: the allow-list (destination, method and path), what each address is checked against, bounded times and sizes; the way to an
 //! address is [`dial`]'s. Follows no redirect. Invariant: a request goes to a granted destination or nowhere, and
 //! carries exactly one `Host`.
 
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -22,8 +21,10 @@ use tokio::time::{Instant, Sleep, timeout, timeout_at};
 use wasmtime_wasi_http::{Error, RequestOptions, WasiBody, WasiHttpHooks};
 
 use super::belongings::Belongings;
+use super::denials::Denials;
 use super::policy::{Granted, HttpGrant};
 use super::secrets::{Refusal, Secret, Target, inject};
+use super::world::{beginning, escaped};
 use crate::domain::address::normal_host;
 use crate::outward::dial::{self, DialError};
 
@@ -40,23 +41,32 @@ const REQUESTS_MAX: usize = 16;
 /// Bytes of a response's headers.
 const HEADER_BYTES_MAX: usize = 64 << 10;
 
+/// Bytes of a host in a message.
+const SHOWN_BYTES_MAX: usize = 256;
+/// Bytes of a method in a message.
+const METHOD_BYTES_MAX: usize = 16;
+
 type Response = http::Response<WasiBody>;
 type Driver = Box<dyn Future<Output = Result<(), Error>> + Send>;
 
 /// The hooks of one call.
 pub(super) struct Egress {
     granted: Arc<Granted>,
+    denials: Denials,
     plugin: Arc<str>,
     belongings: Option<Arc<dyn Belongings>>,
-    /// Whether the log has it already that a secret is not granted.
-    denial_logged: Arc<AtomicBool>,
     /// Made at the first request.
     slots: Option<Arc<Semaphore>>,
 }
 
 impl Egress {
-    pub(super) fn new(granted: Arc<Granted>, plugin: Arc<str>, belongings: Option<Arc<dyn Belongings>>) -> Self {
-        Self { granted, plugin, belongings, denial_logged: Arc::default(), slots: None }
+    pub(super) fn new(
+        granted: Arc<Granted>,
+        denials: Denials,
+        plugin: Arc<str>,
+        belongings: Option<Arc<dyn Belongings>>,
+    ) -> Self {
+        Self { granted, denials, plugin, belongings, slots: None }
     }
 }
 
@@ -67,8 +77,8 @@ impl WasiHttpHooks for Egress {
         options: Option<RequestOptions>,
         _sent: Box<dyn Future<Output = Result<(), Error>> + Send>,
     ) -> Box<dyn Future<Output = Result<(Response, Driver), Error>> + Send> {
-        let (granted, plugin, belongings) = (Arc::clone(&self.granted), Arc::clone(&self.plugin), self.belongings.clone());
-        let denial_logged = Arc::clone(&self.denial_logged);
+        let (granted, denials) = (Arc::clone(&self.granted), self.denials.clone());
+        let (plugin, belongings) = (Arc::clone(&self.plugin), self.belongings.clone());
         let slots = self.slots.get_or_insert_with(|| Arc::new(Semaphore::new(REQUESTS_MAX)));
         let slot = Arc::clone(slots).try_acquire_owned();
         Box::new(async move {
@@ -77,13 +87,11 @@ impl WasiHttpHooks for Egress {
                 Some(belongings) => belongings.secrets(&plugin).await.map_err(|()| Error::InternalError(None))?,
                 None => Vec::new(),
             };
-            let sent = send(&granted.http, &secrets, request, options.unwrap_or_default(), slot).await;
+            let sent = send(&granted.http, &secrets, &denials, request, options.unwrap_or_default(), slot).await;
             sent.map_err(|refusal| match refusal {
                 Refusal::Failed(error) => error,
-                Refusal::Missing(grant) => {
-                    if !denial_logged.swap(true, Ordering::Relaxed) {
-                        tracing::warn!(plugin.name = &*plugin, grant, "a guest was denied what is not granted");
-                    }
+                Refusal::Missing(secret) => {
+                    denials.note(secret);
                     Error::HttpRequestDenied
                 }
             })
@@ -109,6 +117,7 @@ impl WasiHttpHooks for Egress {
 async fn send(
     grants: &[HttpGrant],
     secrets: &[Secret],
+    denials: &Denials,
     mut request: http::Request<WasiBody>,
     options: RequestOptions,
     slot: OwnedSemaphorePermit,
@@ -125,16 +134,20 @@ async fn send(
     }
     let host = normal_host(authority.host());
     let port = authority.port_u16().unwrap_or(if tls { 443 } else { 80 });
-    let matching: Vec<_> = grants.iter().filter(|grant| grant.covers(tls, &host, port)).collect();
-    if matching.is_empty() {
+    let (method, path) = (request.method().as_str(), request.uri().path());
+    let covering: Vec<_> = grants.iter().filter(|grant| grant.covers(tls, &host, port)).collect();
+    let matching: Vec<_> = covering.iter().copied().filter(|grant| grant.permits(method, path)).collect();
+    // A tunnel would lead anywhere.
+    if matching.is_empty() || request.method() == http::Method::CONNECT {
+        denials.note(lacking(!covering.is_empty(), method, tls, authority));
         return Err(Error::HttpRequestDenied.into());
     }
     // Inserted, never appended: a second `Host` would be read by one proxy and ignored by the next.
     let value = HeaderValue::from_str(authority.as_str()).map_err(|_| Error::HttpRequestUriInvalid)?;
     request.headers_mut().insert(HOST, value);
     // From here on the request holds what the guest must not see; it goes to this one destination and is dropped.
-    let path = request.uri().path().to_owned();
-    let target = Target { tls, host: &host, port, path: &path };
+    let (method, path) = (request.method().to_string(), request.uri().path().to_owned());
+    let target = Target { method: &method, tls, host: &host, port, path: &path };
     let filled = timeout_at(until, inject(request, secrets, target));
     let (mut request, injected) = filled.await.map_err(|_| Error::ConnectionWriteTimeout)??;
     *request.uri_mut() = origin_form(request.uri())?;
@@ -154,6 +167,17 @@ async fn send(
     let between = clamp(options.between_bytes_timeout, FIRST_BYTE_MAX);
     let response = injected.scrub(response.map(|body| Bounded::new(body, until, between, slot).boxed_unsync()))?;
     Ok((response, Box::new(driver.finished())))
+}
+
+/// The grant that a request lacks, as an operator would write it. Paths stay out of logs.
+fn lacking(is_host_granted: bool, method: &str, tls: bool, authority: &http::uri::Authority) -> String {
+    let scheme = if tls { "https" } else { "http" };
+    let host = escaped(beginning(authority.as_str(), SHOWN_BYTES_MAX));
+    if !is_host_granted {
+        return format!("http {scheme}://{host}");
+    }
+    let method = escaped(beginning(method, METHOD_BYTES_MAX));
+    format!("http {method} {scheme}://{host} with this path")
 }
 
 fn clamp(wanted: Option<Duration>, most: Duration) -> Duration {

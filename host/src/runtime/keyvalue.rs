@@ -23,14 +23,12 @@ struct Keeping {
 
 impl Call {
     /// What was granted, if anything was.
-    fn keeping(&mut self) -> std::result::Result<Keeping, wit::Error> {
+    fn keeping(&self) -> std::result::Result<Keeping, wit::Error> {
         let denied = |why: &str| wit::Error::Denied(why.to_owned());
         let plugin = Arc::clone(&self.plugin);
         let Some(limits) = self.granted.keyvalue.clone() else {
-            if !std::mem::replace(&mut self.denial_logged, true) {
-                tracing::warn!(plugin.name = &*plugin, grant = "plugin.kv", "a guest was denied what is not granted");
-            }
-            return Err(denied("the operator has not granted a key-value store to this plugin: [plugin.kv] is missing"));
+            self.denials.note("kv".to_owned());
+            return Err(denied("this plugin has no key-value store here: [plugin.kv] is not granted, or its manifest does not ask for kv"));
         };
         let belongings = self.facts.belongings.clone();
         let belongings = belongings.ok_or_else(|| denied("there is nobody whose keys these would be in this call"))?;

@@ -15,12 +15,12 @@ use super::declared::{self, Terms};
 use super::events::Outbox;
 use super::exports::{Exports, Listed};
 use super::gate::Shared;
-use super::inspect::Manifest;
 use super::limits::{INSTANCES_MAX, LIST_CPU_MS, LIST_WALL_MS, MEMORIES_MAX, TABLES_MAX};
 use super::offers;
 use super::output;
-use super::policy::{Granted, Grants};
+use super::policy::{Granted, GrantedTo, Grants};
 use super::typed;
+use super::wants::{self, Manifest, WantedLimits};
 use super::world::escaped;
 use super::{CallFacts, Library, OnDemand, ToolEntry};
 use crate::domain::Json;
@@ -51,6 +51,8 @@ pub struct PluginSource {
     /// What the guest reads through `config`.
     pub config: BTreeMap<String, Json>,
     pub grants: Grants,
+    /// Whether a component without a manifest is refused, instead of wanting whatever it is granted.
+    pub manifest_required: bool,
     /// For each call: the defaults with the plugin's own values already in place.
     pub limits: CallLimits,
     /// By the tool's own name.
@@ -143,7 +145,7 @@ pub(super) fn read(source: &Source) -> Result<Raw, Vec<String>> {
         Source::File(path) => read_component(path).map_err(|wrong| vec![wrong])?.into(),
     };
     check_kind(&bytes).map_err(|wrong| vec![wrong])?;
-    let manifest = super::inspect::manifest(&bytes).map_err(|wrong| vec![wrong])?;
+    let manifest = wants::manifest(&bytes).map_err(|wrong| vec![wrong])?;
     let wit_file = match source {
         Source::File(path) => Some(path.with_extension("wit")),
         Source::Bytes(_) => None,
@@ -286,7 +288,7 @@ pub(super) async fn list(
 fn unheard(name: &Arc<str>, granted: &Arc<Granted>, limits: &CallLimits) -> Result<Call, String> {
     let (sender, _) = mpsc::channel(1);
     let (shared, outbox) = (Arc::new(Shared::default()), Outbox::new(sender, 1, 0));
-    let call = Call::new(Arc::clone(name), Arc::clone(granted), nobody(), limits, shared, outbox);
+    let call = Call::new(Arc::clone(name), Arc::clone(granted), nobody(), limits, shared, outbox, None);
     call.map_err(|failure| failure.0)
 }
 
@@ -310,7 +312,9 @@ fn nobody() -> CallFacts {
 pub(super) struct Prepared {
     pub(super) source: PluginSource,
     pub(super) version: PluginVersion,
-    pub(super) granted: Arc<Granted>,
+    pub(super) granted: Arc<GrantedTo>,
+    /// What it wants of the limits.
+    pub(super) wanted: WantedLimits,
     pub(super) instance: InstancePre<Call>,
     pub(super) exports: Arc<Exports>,
     pub(super) listed: Listed,
@@ -330,18 +334,21 @@ pub(super) enum UnknownTools {
 
 /// The last step: what it offers, on the operator's terms.
 pub(super) fn finish(prepared: Prepared, unknown_tools: UnknownTools) -> Result<LoadedPlugin, Vec<String>> {
-    let Prepared { source, version, granted, instance, exports, mut listed, resources, presence } = prepared;
+    let Prepared { source, version, granted, wanted, instance, exports, mut listed, resources, presence } = prepared;
+    let limits = wanted.within(&source.limits);
+    let within = |policy: &ToolPolicy| ToolPolicy { limits: wanted.within(&policy.limits), ..policy.clone() };
+    let policies = source.tools.iter().map(|(name, policy)| (name.clone(), within(policy))).collect();
     let terms = Terms {
         version: &version,
         prefix: &source.prefix,
-        limits: &source.limits,
-        tools: &source.tools,
+        limits: &limits,
+        tools: &policies,
         unknown_tools,
         rerun: source.rerun,
     };
     let library = Arc::new(Library {
         plugin: version.clone(),
-        limits: source.limits.clone(),
+        limits: limits.clone(),
         has_resources: exports.has_resources(),
         has_prompts: exports.has_prompts(),
         has_completions: exports.has_completions(),
@@ -360,7 +367,7 @@ pub(super) fn finish(prepared: Prepared, unknown_tools: UnknownTools) -> Result<
         }
     };
     let plugin =
-        Plugin { name: version.name.as_str().into(), instance, exports, granted, entries: tools.clone(), presence };
+        Plugin { name: version.name.as_str().into(), instance, exports, granted, wanted, entries: tools.clone(), presence };
     Ok(LoadedPlugin { version, tools, offers, plugin: Arc::new(plugin), source })
 }
 

@@ -13,11 +13,13 @@ pub mod catalog;
 mod clash;
 mod compile;
 mod declared;
+mod denials;
 mod egress;
 mod engine;
 mod events;
 mod exports;
 mod fault;
+mod files;
 mod gate;
 mod imports;
 pub mod inspect;
@@ -40,6 +42,7 @@ mod supervise;
 #[cfg(test)]
 mod tests;
 mod typed;
+mod wants;
 mod world;
 
 use std::sync::Arc;
@@ -51,6 +54,7 @@ use crate::domain::Json;
 use crate::domain::call::{Answer, AskError, CallError, ClientFeatures, InputRequest, LogLevel};
 use crate::domain::limits::CallLimits;
 use crate::domain::route::Route;
+use crate::domain::requestor::TenantId;
 use crate::domain::task::{CallId, PluginVersion};
 
 pub use belongings::Belongings;
@@ -61,13 +65,15 @@ pub use kept::Kept;
 pub use load::{LoadError, LoadedPlugin, PluginSource, Presentation, Source, ToolPolicy, read_component};
 pub use operation::{Operation, Returned};
 pub use published::Canary;
-pub use sandbox::{Sandbox, SandboxConfig, SandboxError};
+pub use sandbox::{Sandbox, SandboxConfig, SandboxError, TenantNames, Tenants};
 pub use typed::wit_file;
 
-/// Everything that a call of a plugin is, before it starts. Nothing in it names the requestor.
+/// Everything that a call of a plugin is, before it starts. Nothing in it names the requestor; of the tenant there is the id alone,
+/// because grants, directories and what a plugin keeps are a tenant's.
 #[derive(Clone, Debug)]
 pub struct CallSpec {
     pub plugin: PluginVersion,
+    pub tenant: TenantId,
     pub operation: Operation,
     pub limits: CallLimits,
     pub facts: CallFacts,
@@ -145,6 +151,8 @@ pub enum CallEvent {
     },
     ListsChanged(ListKind),
     ResourceUpdated(String),
+    /// The guest reached for something that is not granted: the first thing of the call, as it would be granted.
+    GrantDenied(String),
     /// Always the last event.
     Finished(Result<Returned, CallError>),
 }

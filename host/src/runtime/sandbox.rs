@@ -5,7 +5,7 @@
 
 mod loading;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -28,6 +28,7 @@ use super::inspect::hex;
 use super::kept::Kept;
 use super::limits::EVENTS_QUEUED_MAX;
 use super::load::{self, LoadError, LoadedPlugin, PluginSource};
+use super::policy::Bound;
 use super::published::{Canary, Published};
 use super::{
     CallEvent, CallSpec, Catalog, Control, Executor, Library, ListKind, Running, Shared, StartError, StopOnDrop,
@@ -35,6 +36,7 @@ use super::{
 };
 use crate::domain::call::CallError;
 use crate::domain::limits::CompileLimits;
+use crate::domain::requestor::TenantId;
 use crate::domain::route::Route;
 use crate::domain::task::PluginVersion;
 
@@ -57,6 +59,23 @@ pub struct SandboxConfig {
     pub io: tokio::runtime::Handle,
     /// Reads the host's environment, for grants of its keys.
     pub environment: fn(&str) -> Option<String>,
+    pub tenants: Tenants,
+}
+
+/// What is different for each tenant.
+#[derive(Clone, Debug, Default)]
+pub struct Tenants {
+    /// What those are left that have a bound.
+    pub bounds: HashMap<TenantId, Bound>,
+    /// For directories that each tenant has its own of. Without, nobody has any.
+    pub names: Option<Arc<dyn TenantNames>>,
+}
+
+/// Who knows the names of tenants.
+#[async_trait::async_trait]
+pub trait TenantNames: std::fmt::Debug + Send + Sync {
+    /// The name: 1 to 64 characters of `A-Z a-z 0-9 _ - .`; the same each time, and no other tenant's.
+    async fn name(&self, tenant: TenantId) -> Option<String>;
 }
 
 /// What came of publishing.
@@ -94,6 +113,7 @@ pub struct Sandbox {
     compiler: Compiler,
     kept: Kept,
     environment: fn(&str) -> Option<String>,
+    tenants: Tenants,
     published: ArcSwap<Published>,
     /// Many calls may wait for one version: it is loaded once.
     loading: tokio::sync::Mutex<()>,
@@ -122,12 +142,18 @@ impl Sandbox {
             me: me.clone(),
             engine_hash,
             instances: instances as usize,
-            ground: Ground { engine, io: config.io, slots: Arc::new(Semaphore::new(instances as usize)) },
+            ground: Ground {
+                engine,
+                io: config.io,
+                slots: Arc::new(Semaphore::new(instances as usize)),
+                names: config.tenants.names.clone(),
+            },
             linker,
             cache,
             compiler,
             kept,
             environment: config.environment,
+            tenants: config.tenants,
             published: ArcSwap::default(),
             loading: tokio::sync::Mutex::default(),
             guests: threads.handle().clone(),

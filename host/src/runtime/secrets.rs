@@ -10,10 +10,9 @@ mod tests;
 
 use std::fmt;
 use std::ops::Range;
-use std::str::FromStr;
 
 pub(super) use self::inject::{Refusal, inject};
-use super::policy::{GrantError, HttpGrant};
+use super::policy::HttpGrant;
 
 /// Bytes of a value. A shorter one would be found by chance all over an answer; a longer one does not fit its row.
 pub const VALUE_BYTES: std::ops::RangeInclusive<usize> = 8..=2_048;
@@ -44,72 +43,10 @@ impl Places {
     }
 }
 
-/// Where a secret may go: `https://api.example.com`, `https://api.example.com/v1`, `https://*.example.org:8443`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Destination {
-    origin: HttpGrant,
-    /// Begins with a slash; what lies below it is meant as well.
-    path: Option<String>,
-    text: String,
-}
-
-/// Why a text is no destination.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum DestinationError {
-    #[error(transparent)]
-    Origin(#[from] GrantError),
-    #[error("the path of {0:?} is not plain: no part of it is empty or . or .., and nothing in it is encoded")]
-    Path(String),
-}
-
-impl FromStr for Destination {
-    type Err = DestinationError;
-
-    fn from_str(text: &str) -> Result<Self, DestinationError> {
-        let begin = text.find("://").map_or(0, |at| at + 3);
-        let rest = text.get(begin..).unwrap_or_default();
-        let split = rest.find('/').map_or(text.len(), |at| begin + at);
-        let (origin, path) = text.split_at_checked(split).unwrap_or((text, ""));
-        let path = path.trim_end_matches('/');
-        if !path.is_empty() && !is_plain_path(path) {
-            return Err(DestinationError::Path(text.to_owned()));
-        }
-        let path = (!path.is_empty()).then(|| path.to_owned());
-        Ok(Self { origin: origin.parse()?, path, text: text.to_owned() })
-    }
-}
-
-impl fmt::Display for Destination {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
-    }
-}
-
-impl Destination {
-    /// Whether a request goes there. The host is [normal](crate::domain::address::normal_host).
-    fn covers(&self, target: &Target<'_>) -> bool {
-        let below = |prefix: &String| {
-            let rest = target.path.strip_prefix(prefix.as_str());
-            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/')) && is_plain_path(target.path)
-        };
-        self.origin.covers(target.tls, target.host, target.port) && self.path.as_ref().is_none_or(below)
-    }
-}
-
-/// Whether every server reads a path alike: nothing in it goes up, is empty or is written in another way.
-fn is_plain_path(path: &str) -> bool {
-    let mut segments = path.split('/').skip(1).peekable();
-    let mut plain = path.starts_with('/') && !path.contains(['%', '\\', ';', '?', '#']);
-    while let Some(segment) = segments.next() {
-        // An empty one may be the last one.
-        plain &= !(segment == "." || segment == ".." || segment.is_empty() && segments.peek().is_some());
-    }
-    plain
-}
-
 /// Where a request goes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Target<'a> {
+    pub(super) method: &'a str,
     pub(super) tls: bool,
     pub(super) host: &'a str,
     pub(super) port: u16,
@@ -121,7 +58,8 @@ pub(super) struct Target<'a> {
 pub struct Secret {
     pub name: String,
     pub value: String,
-    pub destinations: Vec<Destination>,
+    /// Where it may go, with everything below a path.
+    pub destinations: Vec<HttpGrant>,
     pub places: Places,
 }
 
@@ -136,6 +74,12 @@ impl Secret {
     /// What a guest writes for it.
     pub fn placeholder(&self) -> String {
         format!("{{{{secret:{}}}}}", self.name)
+    }
+}
+
+impl Target<'_> {
+    fn is_within(&self, grant: &HttpGrant) -> bool {
+        grant.covers(self.tls, self.host, self.port) && grant.permits(self.method, self.path)
     }
 }
 

@@ -16,7 +16,8 @@ use serde::Serialize;
 use self::row::{Row, Scope};
 use crate::domain::requestor::TenantId;
 use crate::domain::UnixMs;
-use crate::runtime::secrets::{Destination, Places, Secret, VALUE_BYTES, is_name};
+use crate::runtime::policy::HttpGrant;
+use crate::runtime::secrets::{Places, Secret, VALUE_BYTES, is_name};
 use crate::store::{self, RowKind, Store};
 use crate::vault::{self, Keys, sealed_by};
 
@@ -58,7 +59,7 @@ pub struct Which {
 /// A secret to be kept.
 pub struct Wish {
     pub which: Which,
-    pub destinations: Vec<Destination>,
+    pub destinations: Vec<HttpGrant>,
     pub places: Places,
     pub value: String,
 }
@@ -131,7 +132,7 @@ impl Secrets {
         }
         let mut row = Row {
             tenant: which.tenant.map(|(_, name)| name),
-            destinations: destinations.iter().map(Destination::to_string).collect(),
+            destinations: destinations.iter().map(HttpGrant::to_string).collect(),
             places: places.names().into_iter().map(str::to_owned).collect(),
             set_at: now,
             sealed: Vec::new(),

@@ -239,7 +239,7 @@ impl Tasks {
         let (seed, call_id) = seed_and_id()?;
         let identity = Identity { seed, call_id, task_id: None, attempt: 1 };
         let facts = inner.facts(requestor, client, identity, &[]);
-        let spec = CallSpec { plugin: library.plugin.clone(), operation, limits: library.limits.clone(), facts };
+        let spec = CallSpec { plugin: library.plugin.clone(), tenant: requestor.tenant, operation, limits: library.limits.clone(), facts };
         PlainCall::start(inner.clone(), *requestor, None, spec, occupancy)
     }
 

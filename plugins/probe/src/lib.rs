@@ -41,6 +41,11 @@ bulkhead_plugin::manifest!(
     r#"
 name = "probe"
 description = "Tries what a host offers. For tests only."
+
+[grants]
+http = ["*"]
+kv = true
+directories = [{ guest = "/lists", write = false, reason = "what the lists hold" }]
 "#
 );
 bulkhead_plugin::export!(plugin);

@@ -9,10 +9,12 @@ use super::Sandbox;
 use crate::domain::task::PluginVersion;
 use crate::runtime::call::{Call, Presence};
 use crate::runtime::exports::Exports;
+use crate::runtime::files;
 use crate::runtime::inspect::{self, Inspection, hex};
 use crate::runtime::load::{self, LoadError, LoadedPlugin, PluginSource, Prepared, Raw, Source, UnknownTools};
-use crate::runtime::policy::Granted;
+use crate::runtime::policy::{Granted, GrantedTo, Grants};
 use crate::runtime::typed;
+use crate::runtime::wants::{Manifest, WantedLimits};
 
 impl Sandbox {
     /// Checks a plugin and makes it ready; nobody can call it before it is [published](Self::publish). What passes is kept in the
@@ -102,7 +104,7 @@ impl Sandbox {
         let linked = tokio::task::spawn_blocking(move || {
             let mut problems = Vec::new();
             let name = load::name(&source, raw.manifest.as_ref()).map_err(|wrong| problems.push(wrong));
-            let granted = host.grant(&source).map_err(|wrong| problems.extend(wrong));
+            let granted = host.grant(&source, raw.manifest.as_ref()).map_err(|wrong| problems.extend(wrong));
             let component = component.map_err(|wrong| problems.push(wrong));
             let linked = component.and_then(|component| {
                 load::link(&host.linker, &component, &raw).map_err(|wrong| problems.extend(wrong))
@@ -111,13 +113,14 @@ impl Sandbox {
                 return Err(problems);
             };
             let version = PluginVersion { name, digest: raw.digest };
-            Ok((source, version, granted, instance, Arc::new(exports), raw.bytes))
+            let wanted = raw.manifest.map(|manifest| manifest.wants.limits).unwrap_or_default();
+            Ok((source, version, (granted, wanted), instance, Arc::new(exports), raw.bytes))
         });
         let (source, version, granted, instance, exports, bytes) = linked.await.unwrap_or_else(|_| Err(panicked()))?;
 
-        let granted = Arc::new(granted);
+        let (granted, wanted) = (Arc::new(granted.0), granted.1);
         let presence = Presence::default();
-        let prepared = self.list(source, version, granted, instance, exports, presence).await?;
+        let prepared = self.list(source, version, (granted, wanted), instance, exports, presence).await?;
         Ok((prepared, bytes))
     }
 
@@ -126,7 +129,7 @@ impl Sandbox {
         &self,
         source: PluginSource,
         version: PluginVersion,
-        granted: Arc<Granted>,
+        (granted, wanted): (Arc<GrantedTo>, WantedLimits),
         instance: InstancePre<Call>,
         exports: Arc<Exports>,
         presence: Presence,
@@ -134,8 +137,9 @@ impl Sandbox {
         let ground = self.ground.clone();
         let listing = self.guests.spawn(async move {
             let name: Arc<str> = version.name.as_str().into();
-            let (listed, resources) = load::list(&ground, &name, &granted, &instance, &exports, &source.limits).await?;
-            Ok(Prepared { source, version, granted, instance, exports, listed, resources, presence })
+            let (listed, resources) = 
+                load::list(&ground, &name, &granted.others, &instance, &exports, &wanted.within(&source.limits)).await?;
+            Ok(Prepared { source, version, granted, wanted, instance, exports, listed, resources, presence })
         });
         let listed = listing.await.map_err(|_| vec!["the host panicked while listing its tools".to_owned()])?;
         listed.map_err(|wrong: String| vec![wrong])
@@ -150,7 +154,7 @@ impl Sandbox {
     pub async fn relist(&self, loaded: &LoadedPlugin) -> Result<LoadedPlugin, LoadError> {
         let (plugin, version) = (&loaded.plugin, loaded.version.clone());
         let refuse = |problems| LoadError { plugin: version.name.clone(), problems };
-        let (granted, exports) = (Arc::clone(&plugin.granted), Arc::clone(&plugin.exports));
+        let (granted, exports) = ((Arc::clone(&plugin.granted), plugin.wanted.clone()), Arc::clone(&plugin.exports));
         let (instance, presence) = (plugin.instance.clone(), plugin.presence.clone());
         let listed = self.list(loaded.source.clone(), version.clone(), granted, instance, exports, presence).await;
         // A policy may be about a tool that is not there at the moment.
@@ -176,32 +180,34 @@ impl Sandbox {
         tokio::task::spawn_blocking(take).await.unwrap_or_else(|_| Err(panicked()))
     }
 
-    fn grant(&self, source: &PluginSource) -> Result<Granted, Vec<String>> {
+    /// What calls of it may reach: what is granted, within what it wants, within what each tenant is left.
+    fn grant(&self, source: &PluginSource, manifest: Option<&Manifest>) -> Result<GrantedTo, Vec<String>> {
         let mut problems = Vec::new();
+        if source.manifest_required && manifest.is_none() {
+            problems.push("it carries no manifest, and the configuration requires one".to_owned());
+        }
         let directories = &source.grants.directories;
         for (at, directory) in directories.iter().enumerate() {
-            if !directory.host.is_dir() {
-                problems.push(format!("granted directory {} is not there", directory.host.display()));
-            }
-            if !directory.guest.starts_with('/') {
-                problems.push(format!("granted directory {:?} of the guest does not begin with /", directory.guest));
-            }
+            problems.extend(files::problem(directory));
             if directories.iter().take(at).any(|other| other.guest == directory.guest) {
                 problems.push(format!("two granted directories are {:?} for the guest", directory.guest));
             }
         }
-        let read = |key: &String| (self.environment)(key).map(|value| (key.clone(), value));
-        if problems.is_empty() {
-            Ok(Granted {
-                directories: source.grants.directories.clone(),
-                http: source.grants.http.clone(),
-                environment: source.grants.env.iter().filter_map(read).collect(),
-                settings: source.config.clone(),
-                keyvalue: source.grants.keyvalue.clone(),
-            })
-        } else {
-            Err(problems)
+        if !problems.is_empty() {
+            return Err(problems);
         }
+        let wanted = manifest.map(|manifest| manifest.wants.grants.clone()).unwrap_or_default();
+        let effective = source.grants.within(&wanted);
+        let ready = |grants: Grants| {
+            let missing = grants.unseen_wishes(&wanted);
+            let read = |key: &String| (self.environment)(key).map(|value| (key.clone(), value));
+            let environment = grants.env.iter().filter_map(read).collect();
+            let settings = source.config.clone();
+            let Grants { directories, http, keyvalue, .. } = grants;
+            Arc::new(Granted { directories, http, environment, settings, keyvalue, missing })
+        };
+        let tenants = self.tenants.bounds.iter().map(|(id, bound)| (*id, ready(effective.within(bound)))).collect();
+        Ok(GrantedTo { others: ready(effective), tenants })
     }
 
     /// Makes a kept version ready, under these terms if it is not ready yet. No compiler runs when its code is cached.

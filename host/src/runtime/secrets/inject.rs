@@ -70,7 +70,7 @@ pub(in crate::runtime) async fn inject(
     secrets: &[Secret],
     target: Target<'_>,
 ) -> Result<(http::Request<WasiBody>, Injected), Refusal> {
-    let bound: Vec<_> = secrets.iter().filter(|secret| secret.destinations.iter().any(|to| to.covers(&target))).collect();
+    let bound: Vec<_> = secrets.iter().filter(|secret| secret.destinations.iter().any(|to| target.is_within(to))).collect();
     let (mut head, mut body) = request.into_parts();
     let mut filling = Filling { bound: &bound, left: PLACEHOLDERS_MAX };
     for value in head.headers.values_mut() {

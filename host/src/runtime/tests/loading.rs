@@ -101,6 +101,7 @@ async fn an_older_version_can_run_after_it_was_replaced() {
     assert_eq!(house.sandbox.publish(vec![new]).0, [], "the same again is no change");
     assert!(house.sandbox.catalog().get("echo").is_none());
     let spec = || CallSpec {
+            tenant: TENANT,
         plugin: entry.plugin.clone(),
         operation: Operation::CallTool { tool: "echo".to_owned(), arguments: Json::new(r#"{"text":"still here"}"#) },
         limits: limits(),
