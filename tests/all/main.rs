@@ -10,6 +10,7 @@ mod canary;
 mod commands;
 mod compile;
 mod egress;
+mod erased;
 mod hostile;
 mod interaction;
 mod isolation;

@@ -42,10 +42,15 @@ pub(crate) enum Subcommand {
         #[command(subcommand)]
         command: SecretCommand,
     },
-    /// Check, export, rebuild and back up the store
+    /// Check, export, rebuild and back up the store, change its key
     Store {
         #[command(subcommand)]
         command: StoreCommand,
+    },
+    /// List tenants, or erase everything of one
+    Tenant {
+        #[command(subcommand)]
+        command: TenantCommand,
     },
     /// See, cancel, pause and resume everybody's tasks
     Tasks {
@@ -459,11 +464,49 @@ pub(crate) enum StoreCommand {
         #[command(flatten)]
         operate: OperateArguments,
     },
+    /// Seal the tenants' keys again, with the first of the keys in [encryption]; older keys are not needed afterwards
+    #[command(
+        after_long_help = "To change the operator's key: put the new one in front of the old one, start the host again, \
+        `bulkhead store rekey`, take the old one away. What is stored is not written again: each tenant's data has a key of its \
+        own, and only that is sealed with the operator's. `bulkhead store rebuild` takes the old seals out of the files."
+    )]
+    Rekey {
+        #[command(flatten)]
+        operate: OperateArguments,
+    },
     /// Copy the store into a new data directory, also while it is in use
     Backup {
         /// The directory; it must be empty or not exist yet
         #[arg(value_name = "DIR")]
         directory: PathBuf,
+        #[command(flatten)]
+        operate: OperateArguments,
+    },
+}
+
+/// Works with a running host (over DATA/control.sock) and without.
+#[derive(Debug, ClapSubcommand)]
+pub(crate) enum TenantCommand {
+    /// List tenants, with what they have
+    List {
+        #[command(flatten)]
+        operate: OperateArguments,
+    },
+    /// Erase everything of a tenant: stop its tasks, remove them with its results, tokens, names and keys, and make the database
+    /// anew
+    #[command(
+        after_long_help = "Old stores that `store rebuild` has left beside the present one are removed as well. The audit log \
+        stays: it knows tenants and requestors by their ids, and by name where an operator's command named them. Backups, \
+        exports and folders that plugins may write to are elsewhere, and yours to remove.\n\n\
+        Interrupted, it is to be done once more: it goes on where it was."
+    )]
+    Purge {
+        /// Its name, as `tenant list` shows it
+        #[arg(value_name = "NAME")]
+        name: String,
+        /// Without asking
+        #[arg(long)]
+        yes: bool,
         #[command(flatten)]
         operate: OperateArguments,
     },

@@ -10,6 +10,7 @@ mod dev;
 mod grants;
 mod host;
 mod inspect;
+mod keys;
 mod logging;
 mod operate;
 mod plugins;
@@ -57,6 +58,7 @@ async fn dispatch(command: Subcommand) -> anyhow::Result<ExitCode> {
         Subcommand::Token { command } => operate::token(command).await,
         Subcommand::Secret { command } => secrets::run(command).await,
         Subcommand::Store { command } => operate::store(command).await,
+        Subcommand::Tenant { command } => operate::tenant(command).await,
         Subcommand::Tasks { command } => operate::tasks(command).await,
         Subcommand::Audit { command } => audit::run(command).await,
     }

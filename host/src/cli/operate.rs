@@ -1,5 +1,6 @@
 //! The operator's commands: the same over a running host's control socket and on a store of one's own.
 
+use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use bulkhead::tasks::clock::SystemClock;
 use bulkhead::transport::principal::TokenInfo;
 use serde_json::Value;
 
-use super::args::{OperateArguments, SourceArguments, StoreCommand, TasksCommand, TokenCommand};
+use super::args::{OperateArguments, SourceArguments, StoreCommand, TasksCommand, TenantCommand, TokenCommand};
 use super::show::{cell, fields, now, table, when};
 use super::{EXIT_FAILED, complain, say, sources};
 
@@ -49,6 +50,7 @@ pub(crate) async fn store(command: StoreCommand) -> anyhow::Result<ExitCode> {
             let from = from.as_deref().map(absolute).transpose()?;
             (Command::StoreRebuild { from }, operate)
         }
+        StoreCommand::Rekey { operate } => (Command::StoreRekey, operate),
         StoreCommand::Backup { directory, operate } => {
             (Command::StoreBackup { directory: absolute(&directory)? }, operate)
         }
@@ -57,6 +59,43 @@ pub(crate) async fn store(command: StoreCommand) -> anyhow::Result<ExitCode> {
     show(&operate, &value, || fields(&value));
     // A check that found something has done its work, but scripts must see it.
     Ok(if value.get("sound") == Some(&Value::Bool(false)) { ExitCode::from(EXIT_FAILED) } else { ExitCode::SUCCESS })
+}
+
+pub(crate) async fn tenant(command: TenantCommand) -> anyhow::Result<ExitCode> {
+    match command {
+        TenantCommand::List { operate } => {
+            let value = execute(&operate, Command::TenantList, Absent::Refuse).await?;
+            show(&operate, &value, || tenant_table(&value));
+        }
+        TenantCommand::Purge { name, yes, operate } => {
+            if !yes && !is_sure(&name)? {
+                complain("nothing was done");
+                return Ok(ExitCode::from(EXIT_FAILED));
+            }
+            let value = execute(&operate, Command::TenantPurge { tenant: name }, Absent::Refuse).await?;
+            show(&operate, &value, || fields(&value));
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Asks a person to write the name once more; a script says `--yes`.
+fn is_sure(name: &str) -> anyhow::Result<bool> {
+    let stdin = std::io::stdin();
+    anyhow::ensure!(stdin.is_terminal(), "this cannot be undone: say --yes to erase everything of tenant {name}");
+    complain(format_args!(
+        "this erases every task, result and token of tenant {name} for good; write its name to go on:"
+    ));
+    let mut line = String::new();
+    stdin.read_line(&mut line)?;
+    Ok(line.trim() == name)
+}
+
+fn tenant_table(value: &Value) -> String {
+    let columns = ["name", "requestors", "tokens", "tasks", "bytes", "id"];
+    let row = |tenant: &Value| columns.map(|column| cell(&tenant[column])).to_vec();
+    let rows: Vec<_> = value["tenants"].as_array().into_iter().flatten().map(row).collect();
+    table(&["NAME", "REQUESTORS", "TOKENS", "TASKS", "BYTES", "ID"], &rows)
 }
 
 pub(crate) async fn tasks(command: TasksCommand) -> anyhow::Result<ExitCode> {
@@ -124,8 +163,8 @@ async fn execute_at(config: &Config, command: Command, absent: Absent) -> anyhow
     if let Some(done) = super::upkeep::on_files(data, &command).await {
         return Ok(done?);
     }
-    let store = super::host::open_store(data).await?;
-    let upkeep = Arc::new(super::upkeep::SledUpkeep { store: Arc::clone(&store) });
+    let store = super::host::open_store(config, data).await?;
+    let upkeep = Arc::new(super::upkeep::SledUpkeep { store: Arc::clone(&store), data: data.clone() });
     let clock = Arc::new(SystemClock::default());
     let steward = Arc::new(Unattended { store: store.clone(), clock: clock.clone() });
     let audit = super::audit::of_idle(config)?;

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::auth::{self, AuthConfig};
+use super::auth::{self, AuthConfig, SecretPlace};
+use super::encryption;
 use super::exposure::{self, TlsConfig};
 use super::grants::read_bound;
 use super::keys::{self, Scope, Value};
@@ -24,6 +25,7 @@ pub(super) struct Parsed {
     pub(super) tls: Option<TlsConfig>,
     pub(super) trust: Vec<TrustConfig>,
     pub(super) secrets: SecretsConfig,
+    pub(super) encryption: Option<SecretPlace>,
 }
 
 /// `[tenant.NAME]`.
@@ -68,6 +70,7 @@ pub(super) fn read(file: File<'_>, base: &mut Layer<'_>, report: &mut Report) ->
                 reader.fixed_section(name.get_ref(), node, base)
             }
             "auth" => parsed.auth = auth::read(&mut reader, node),
+            "encryption" => parsed.encryption = encryption::read(&mut reader, node),
             "plugin" => parsed.plugins = plugin::read(&mut reader, node),
             "secrets" => parsed.secrets = reader.secrets(node),
             "trust" => parsed.trust = trust::read(&mut reader, node),
@@ -78,7 +81,7 @@ pub(super) fn read(file: File<'_>, base: &mut Layer<'_>, report: &mut Report) ->
             ),
             other => {
                 let place = reader.place(name.span().start);
-                let known = "[server], [auth], [limits], [call], [compile], [log], [audit], [sources], [secrets], [[trust]], [[plugin]] \
+                let known = "[server], [auth], [limits], [call], [compile], [log], [audit], [sources], [encryption], [secrets], [[trust]], [[plugin]] \
                      and [tenant.NAME]";
                 reader.report.add(&place, format!("{other}: no such section; there are {known}"));
             }

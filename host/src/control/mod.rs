@@ -5,6 +5,7 @@
 //! itself, because both go through one [`Operator`].
 
 pub mod client;
+pub mod erase;
 pub mod operator;
 pub mod plugins;
 mod secrets;
@@ -88,6 +89,13 @@ pub enum Command {
     /// Copies the store into a new data directory.
     StoreBackup {
         directory: PathBuf,
+    },
+    /// Seals the keys of tenants with the operator's first key.
+    StoreRekey,
+    TenantList,
+    /// Stops and removes everything of a tenant.
+    TenantPurge {
+        tenant: String,
     },
     TasksList {
         /// Only tasks of the requestor of this name.
@@ -185,6 +193,10 @@ impl Command {
 
     /// Its name and what it is about, on one line. None of it is secret: tokens are in replies only, and values are left out.
     pub fn summary(&self) -> String {
+        if let Self::TenantPurge { .. } = self {
+            // Its name is erased as well; the log knows it by its id.
+            return r#"{"command":"tenant_purge"}"#.to_owned();
+        }
         let mut shown = self.clone();
         if let Self::SecretSet { value, .. } = &mut shown {
             *value = SecretText::default();

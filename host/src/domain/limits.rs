@@ -31,6 +31,12 @@ pub struct Limits {
     /// Messages waiting for one task.
     pub steer_queue: u32,
     pub steer_bytes_max: u32,
+    /// Looks for tasks that are not there, before the requestor is blocked.
+    pub failed_lookups_per_minute: u32,
+    /// 0: never blocked.
+    pub failed_lookups_block_ms: u64,
+    /// Polls long before the interval, before it is noted.
+    pub early_polls_per_minute: u32,
 }
 
 /// `[call]`: for one call.

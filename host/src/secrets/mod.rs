@@ -198,18 +198,6 @@ impl Secrets {
         Ok(rotated)
     }
 
-    /// Removes every secret of one tenant.
-    ///
-    /// # Errors
-    ///
-    /// When the store fails; it can be done again.
-    pub async fn purge(&self, tenant: TenantId) -> Result<(), Error> {
-        for (scope, _) in self.all(&[]).await?.into_iter().filter(|(scope, _)| scope.tenant == Some(tenant)) {
-            self.rows.remove_row(RowKind::GuestSecret, &scope.key()).await?;
-        }
-        Ok(())
-    }
-
     /// What a plugin may use in calls of a tenant. A tenant's own secret takes the place of the one of this name that is for all.
     ///
     /// # Errors

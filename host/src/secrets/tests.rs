@@ -42,7 +42,8 @@ fn wish(which: Which, value: &str) -> Wish {
 
 #[tokio::test]
 async fn a_secret_is_for_its_plugin_and_its_tenant() {
-    let secrets = opened(Arc::new(MemoryStore::new()), ONE).await;
+    let store = Arc::new(MemoryStore::new());
+    let secrets = opened(store.clone(), ONE).await;
     for (which, value) in [
         (which("KEY", "p", None), "for everybody"),
         (which("KEY", "p", Some(TENANT)), "for one tenant"),
@@ -64,8 +65,13 @@ async fn a_secret_is_for_its_plugin_and_its_tenant() {
     assert_eq!(values(TENANT, "p").await, ["for everybody", "for one tenant too"]);
     let absent = secrets.remove(&which("KEY", "p", Some(TENANT))).await.unwrap_err();
     assert_eq!(absent.to_string(), "there is no secret KEY of plugin p for tenant acme");
-    secrets.purge(TENANT).await.unwrap();
+    for (key, _) in store.rows(RowKind::GuestSecret, None, 99).await.unwrap() {
+        if RowKind::GuestSecret.tenant_of(&key) == Some(TENANT) {
+            store.remove_row(RowKind::GuestSecret, &key).await.unwrap();
+        }
+    }
     assert_eq!(values(TENANT, "p").await, ["for everybody"]);
+    assert_eq!(secrets.list().await.unwrap().len(), 2);
 }
 
 #[tokio::test]

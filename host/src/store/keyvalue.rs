@@ -13,7 +13,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::OnceCell;
 
-use self::layout::{Entry, Inside, Place, due};
+pub(super) use self::layout::tenant_of;
+use self::layout::{Entry, Place, due};
 use super::{Error, RowKind, RowState, Store};
 use crate::domain::UnixMs;
 use crate::domain::limits::KeyValueLimits;
@@ -254,36 +255,6 @@ impl KeyValues {
             swept += expired.len();
         }
         Ok(swept)
-    }
-
-    /// Removes everything that any plugin keeps in a tenant.
-    ///
-    /// # Errors
-    ///
-    /// When the store fails; it can be done again.
-    pub async fn purge(&self, tenant: TenantId) -> Result<(), Error> {
-        for inside in [Inside::Entries, Inside::Pieces] {
-            let prefix = layout::of_tenant(inside, tenant);
-            loop {
-                let rows = self.rows.rows(RowKind::KeyValue, Some(&prefix), SWEEP_ROWS).await?;
-                let rows: Vec<_> = rows.into_iter().take_while(|(row, _)| row.starts_with(&prefix)).collect();
-                if rows.is_empty() {
-                    break;
-                }
-                let mut changes = Vec::new();
-                for (row, value) in rows {
-                    if inside == Inside::Entries
-                        && let Some(at) = Entry::decode(&value)?.expires_at
-                    {
-                        changes.push((layout::due_of(at, &row), None));
-                    }
-                    changes.push((row, None));
-                }
-                self.rows.change_rows(RowKind::KeyValue, Vec::new(), changes).await?;
-            }
-        }
-        self.counts().retain(|space, _| space.tenant != tenant);
-        Ok(())
     }
 
     /// Removes these entries in one step, unless one of them is another one by now.

@@ -69,6 +69,9 @@ fn limits() -> Limits {
         ttl_unlimited: false,
         steer_queue: 4,
         steer_bytes_max: 1024,
+        failed_lookups_per_minute: 1_000_000,
+        failed_lookups_block_ms: 60_000,
+        early_polls_per_minute: 1_000_000,
     }
 }
 

@@ -129,7 +129,8 @@ fn corrupt(what: &str) -> Error {
 
 impl Space {
     fn below(&self, inside: Inside) -> Vec<u8> {
-        let mut row = of_tenant(inside, self.tenant);
+        let mut row = vec![inside as u8];
+        row.extend(self.tenant.0);
         // A name has at most 64 bytes.
         row.push(u8::try_from(self.plugin.len()).unwrap_or(u8::MAX));
         row.extend(self.plugin.as_bytes());
@@ -160,11 +161,11 @@ impl Space {
     }
 }
 
-/// What every row of a tenant begins with.
-pub(super) fn of_tenant(inside: Inside, tenant: TenantId) -> Vec<u8> {
-    let mut row = vec![inside as u8];
-    row.extend(tenant.0);
-    row
+/// Whose row it is.
+pub(in crate::store) fn tenant_of(row: &[u8]) -> Option<TenantId> {
+    let (inside, rest) = row.split_first()?;
+    let rest = if *inside == DUE { rest.get(size_of::<UnixMs>()..)? } else { rest };
+    rest.first_chunk().copied().map(TenantId)
 }
 
 /// The place of an entry's row in the index.

@@ -26,7 +26,7 @@ async fn rows(store: &dyn RowStore) -> usize {
 
 #[tokio::test]
 async fn neither_another_plugin_nor_another_tenant_finds_a_key() {
-    let (_, kept) = in_memory();
+    let (store, kept) = in_memory();
     // Names and keys that run into each other where they lie next to each other.
     let spaces = [space(1, "a"), space(1, "ab"), space(2, "a"), space(2, "ab"), space(1, "b")];
     for (at, space) in (0u8..).zip(&spaces) {
@@ -41,12 +41,18 @@ async fn neither_another_plugin_nor_another_tenant_finds_a_key() {
     kept.delete(&spaces[0], "b").await.unwrap();
     assert_eq!(kept.get(&spaces[0], "b", 0).await.unwrap(), None);
     assert_eq!(kept.get(&spaces[1], "b", 0).await.unwrap(), Some(vec![1]));
-    kept.purge(TenantId([1; 16])).await.unwrap();
-    for (at, space) in (0u8..).zip(&spaces) {
-        let left = if space.tenant == TenantId([1; 16]) { None } else { Some(vec![at]) };
-        assert_eq!(kept.get(space, "b", 0).await.unwrap(), left);
+    let due = KeyValueLimits { keys_max: 9, ..LIMITS };
+    kept.set(&spaces[2], &due, "large", &[0; 9_000], Some(9)).await.unwrap();
+    for (row, _) in store.rows(RowKind::KeyValue, None, 100).await.unwrap() {
+        let tenant = RowKind::KeyValue.tenant_of(&row).unwrap();
+        assert!([1, 2].map(|tenant| TenantId([tenant; 16])).contains(&tenant));
+        if tenant == TenantId([2; 16]) {
+            store.remove_row(RowKind::KeyValue, &row).await.unwrap();
+        }
     }
-    assert_eq!(kept.kept(&spaces[0]).await.unwrap(), Kept::default());
+    assert_eq!(kept.keys(&spaces[2], "", None, 0).await.unwrap().keys, Vec::<String>::new());
+    assert_eq!(kept.sweep(100, 9).await.unwrap(), 0, "its place in the index is gone too");
+    assert_eq!(kept.keys(&spaces[1], "", None, 0).await.unwrap().keys, ["b", "bb"]);
 }
 
 #[tokio::test]

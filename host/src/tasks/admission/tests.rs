@@ -24,6 +24,9 @@ pub(in crate::tasks) fn limits() -> Limits {
         ttl_unlimited: false,
         steer_queue: 4,
         steer_bytes_max: 100,
+        failed_lookups_per_minute: 1_000_000,
+        failed_lookups_block_ms: 60_000,
+        early_polls_per_minute: 1_000_000,
     }
 }
 
