@@ -234,7 +234,7 @@ async fn keys_rotate_and_a_wrong_one_stops_the_start_with_a_reason() {
     set(&setup, "KEY", &echo.origin, &[]).await;
     let host = setup.start().await;
     let client = Client::connect(&host).await;
-    let asking = json!({"url": echo.origin.clone(), "headers": [["x-key", "{{secret:KEY}}"]]});
+    let asking = json!({"url": format!("{}/", echo.origin), "headers": [["x-key", "{{secret:KEY}}"]]});
     assert_eq!(send(&client, "send", asking.clone()).await["structuredContent"]["status"], 200);
 
     keys(NEW_KEY);

@@ -97,7 +97,7 @@ fn grants(wanted: &Bound, granted: &Grants, left: Option<&Bound>) -> Vec<Row> {
     let wishes = |bound: &Bound| bound.http.as_ref().map(|list| list.iter().map(ToString::to_string).collect());
     let sides = (wishes(wanted), texts(granted), left.map(wishes), texts(&effective));
     rows.extend(listed("http", sides));
-    let sides = (wanted.env.clone(), granted.env.clone(), left.map(|left| left.env.clone()), effective.env);
+    let sides = (wanted.env.clone(), granted.env.clone(), left.map(|left| left.env.clone()), effective.env.clone());
     rows.extend(listed("env", sides));
     rows.extend(keyvalue(wanted, granted, left, &effective));
     rows
