@@ -32,3 +32,5 @@ pub mod control;
 
 #[cfg(test)]
 mod architecture;
+#[cfg(test)]
+mod bounds;

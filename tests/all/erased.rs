@@ -210,11 +210,8 @@ async fn who_guesses_ids_is_kept_from_all_of_them_for_a_while() {
     // Work that is no look for a task goes on.
     client.result("tools/list", json!({})).await;
     let (_, setup) = host.terminate().await;
-    let said = command::run(
-        &mut command::bulkhead(),
-        &["audit", "tail", "-n", "1000", "--json", "--data"],
-        Some(&setup.data()),
-    );
-    let said = said.await;
+    let (mut bulkhead, data) = (command::bulkhead(), setup.data());
+    let tail = ["audit", "tail", "-n", "1000", "--json", "--data"];
+    let said = command::run(&mut bulkhead, &tail, Some(&data)).await;
     assert_eq!(said.matches("requestor.probing").count(), 1, "{said}");
 }

@@ -44,8 +44,7 @@ impl Table {
     pub(super) fn as_json(&self) -> Value {
         let rows = |rows: &[Row]| -> Value {
             let row = |row: &Row| {
-                let mut value =
-                    json!({"grant": row.what, "wanted": row.wanted, "granted": row.granted, "effective": row.effective});
+                let mut value = json!({"grant": row.what, "wanted": row.wanted, "granted": row.granted, "effective": row.effective});
                 if let (Some(left), Some(object)) = (&row.left, value.as_object_mut()) {
                     object.insert("left".to_owned(), left.clone().into());
                 }
@@ -128,7 +127,11 @@ fn keyvalue(wanted: &Bound, granted: &Grants, left: Option<&Bound>, effective: &
 
 fn directories(wanted: &Bound, granted: &Grants, left: Option<&Bound>, effective: &Grants) -> Vec<Row> {
     let side = |grants: &Grants| -> Vec<DirBound> {
-        grants.directories.iter().map(|grant| DirBound { guest: grant.guest.clone(), write: grant.write }).collect()
+        grants
+            .directories
+            .iter()
+            .map(|grant| DirBound { guest: grant.guest.clone(), write: grant.write, optional: false })
+            .collect()
     };
     let (granted, effective) = (side(granted), side(effective));
     let mut names: Vec<_> = wanted.directories.iter().flatten().chain(&granted).map(|dir| dir.guest.clone()).collect();

@@ -14,9 +14,10 @@ use bulkhead::control::operator::HostOperator;
 use bulkhead::control::plugins::Shelf;
 use bulkhead::control::server::{Attach, AttachedReader, AttachedWriter, Server};
 use bulkhead::control::socket_path;
+use bulkhead::domain::limits::LimitsTable;
+use bulkhead::domain::requestor::TenantId;
 use bulkhead::plugins::{self, Plugins};
 use bulkhead::protocol::{Protocol, ProtocolOptions};
-use bulkhead::domain::requestor::TenantId;
 use bulkhead::runtime::{CompilerMode, LoadError, Sandbox, SandboxConfig, TenantNames, Tenants};
 use bulkhead::secrets::Secrets;
 use bulkhead::store::sled::{SledOptions, SledStore};
@@ -24,8 +25,8 @@ use bulkhead::store::{self, RowKind, RowStore as _};
 use bulkhead::tasks::clock::{Clock, SystemClock};
 use bulkhead::tasks::{Options, Tasks};
 use bulkhead::transport::Now;
+use bulkhead::transport::allowance::Allowance;
 use bulkhead::transport::principal::Principals;
-use bulkhead::transport::rate::RequestRate;
 use bulkhead::transport::stdio::{self, StdioOptions};
 use futures::future::join_all;
 use tokio::task::JoinHandle;
@@ -42,14 +43,14 @@ pub(crate) struct Host {
     pub(crate) principals: Principals,
     pub(crate) tasks: Tasks,
     pub(crate) protocol: Arc<Protocol>,
-    pub(crate) rate: Arc<RequestRate>,
+    pub(crate) allowance: Arc<Allowance>,
     pub(crate) now: Now,
     pub(crate) audit: Audit,
     clock: Arc<dyn Clock>,
     line_bytes_max: usize,
     shelf: Shelf,
     secrets: Arc<Secrets>,
-    tending: JoinHandle<((), ())>,
+    tending: JoinHandle<((), (), ())>,
     watching: Option<JoinHandle<()>>,
     control: Option<Server>,
     /// Who else must let a tenant go that is erased.
@@ -75,6 +76,7 @@ pub(crate) fn sandbox(config: &Config, data: &Path, tenants: Tenants) -> anyhow:
     Ok(Sandbox::new(SandboxConfig {
         data: data.to_owned(),
         calls_running_total: config.limits.calls_running_total,
+        calls_resting_total: config.limits.calls_resting_total,
         compile: config.compile.clone(),
         compiler: CompilerMode::Child,
         epoch_tick_ms: config.call.epoch_tick_ms,
@@ -118,12 +120,14 @@ impl Host {
         }
         let sandbox = sandbox(config, data, different)?;
         let mut tenants = HashMap::new();
-        for (name, limits) in &config.tenants {
-            tenants.insert(principals.tenant(name).await?, limits.clone());
+        let mut cpu_weights = HashMap::new();
+        for (name, tenant) in &config.tenants {
+            let id = principals.tenant(name).await?;
+            tenants.insert(id, Arc::new(tenant.limits.clone()));
+            cpu_weights.insert(id, tenant.cpu_weight);
         }
-        let rates = tenants.iter().filter_map(|(id, limits)| Some((*id, limits.requests_per_second.try_into().ok()?)));
-        let per_second = config.limits.requests_per_second.try_into().context("limits.requests_per_second is 0")?;
-        let rate = Arc::new(RequestRate::new(per_second, rates));
+        let limits = LimitsTable { base: Arc::new(config.limits.clone()), tenants };
+        let allowance = Arc::new(Allowance::new(limits.clone()));
 
         let instances_max = u32::try_from(sandbox.instances_max()).unwrap_or(u32::MAX);
         let tasks = Tasks::new(Options {
@@ -131,25 +135,36 @@ impl Host {
             store: store.clone(),
             executor: sandbox.clone(),
             clock: Arc::clone(&clock),
-            limits: config.limits.clone(),
-            tenant_limits: tenants,
+            limits,
+            cpu_weights,
             audit: audit.clone(),
         })?;
         let secrets = super::secrets::open(config, store.clone()).await?;
         tasks.keep_secrets(Arc::clone(&secrets));
+        // A store that takes no writes has to wait for its first local requestor, and everything else goes on.
+        if let Ok(operator) = principals.local_requestor().await {
+            tasks.set_operator(operator);
+        }
         let options = plugins::Options {
             store: store.clone(),
             sandbox,
             calls: Arc::new(tasks.clone()),
             clock: Arc::clone(&clock),
             otherwise: sources::otherwise(config),
+            tenants: sources::pinning(config, &principals).await?,
+            audit: audit.clone(),
         };
         let intake = sources::intake(config)?;
         let (plugins, refused) = Plugins::start(options, sources::wanted(config, &intake)?).await?;
-        for refused in refused {
-            audit.note(|| Entry::new("plugin.refused").named(&refused.plugin).because(&refused.problems.join("; ")));
-            tracing::error!(plugin.name = refused.plugin, problems = ?refused.problems, "a plugin was not loaded");
-        }
+        let refuse = {
+            let audit = audit.clone();
+            move |refused: &LoadError| {
+                let why = refused.problems.join("; ");
+                audit.note(|| Entry::new("plugin.refused").named(&refused.plugin).because(&why));
+                tracing::error!(plugin.name = refused.plugin, problems = ?refused.problems, "a plugin was not loaded");
+            }
+        };
+        refused.iter().for_each(&refuse);
         for version in tasks.versions_offered() {
             audit.note(|| Entry::new("plugin.loaded").plugin(&version));
         }
@@ -162,7 +177,7 @@ impl Host {
         );
         let tending = tokio::spawn({
             let (tasks, plugins) = (tasks.clone(), plugins.clone());
-            async move { tokio::join!(tasks.tend(), plugins.tend()) }
+            async move { tokio::join!(tasks.tend(), plugins.tend(), plugins.fetch_awaited(refuse)) }
         });
         let watching = sources::watch(config, &intake, &plugins, &audit)?.map(|watch| tokio::spawn(watch.run()));
         let protocol = Arc::new(Protocol::new(tasks.clone(), protocol_options(&store).await?));
@@ -176,7 +191,7 @@ impl Host {
             principals,
             tasks,
             protocol,
-            rate,
+            allowance,
             now,
             audit,
             clock,
@@ -202,7 +217,7 @@ impl Host {
         let attach = Arc::new(LocalStdio {
             protocol: Arc::clone(&self.protocol),
             principals: self.principals.clone(),
-            rate: Arc::clone(&self.rate),
+            allowance: Arc::clone(&self.allowance),
             line_bytes_max: self.line_bytes_max,
         });
         let path = socket_path(data);
@@ -214,7 +229,7 @@ impl Host {
 
     /// How stdio connections are served.
     pub(crate) fn stdio_options(&self) -> StdioOptions {
-        StdioOptions { line_bytes_max: self.line_bytes_max, rate: Some(Arc::clone(&self.rate)) }
+        StdioOptions { line_bytes_max: self.line_bytes_max, allowance: Arc::clone(&self.allowance) }
     }
 
     /// Lets running calls end for up to `grace`, marks the rest as interrupted, and gives the data directory back.
@@ -287,14 +302,14 @@ impl TenantNames for NamesOfTenants {
 struct LocalStdio {
     protocol: Arc<Protocol>,
     principals: Principals,
-    rate: Arc<RequestRate>,
+    allowance: Arc<Allowance>,
     line_bytes_max: usize,
 }
 
 #[async_trait::async_trait]
 impl Attach for LocalStdio {
     async fn attach(&self, reader: AttachedReader, writer: AttachedWriter) {
-        let options = StdioOptions { line_bytes_max: self.line_bytes_max, rate: Some(Arc::clone(&self.rate)) };
+        let options = StdioOptions { line_bytes_max: self.line_bytes_max, allowance: Arc::clone(&self.allowance) };
         let served = match self.principals.local_requestor().await {
             Ok(requestor) => stdio::serve(Arc::clone(&self.protocol), requestor, reader, writer, options).await,
             Err(error) => {

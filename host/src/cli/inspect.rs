@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use bulkhead::config::{Place, PluginConfig};
 use bulkhead::domain::offer::{Prompt, PromptArgument};
 use bulkhead::protocol::{prompt_json, resource_json, template_json, tool_json};
-use bulkhead::runtime::{LoadError, Tenants};
 use bulkhead::runtime::inspect::Inspection;
+use bulkhead::runtime::{LoadError, Tenants};
 use serde_json::{Value, json};
 
 use super::args::{InspectArguments, SourceArguments};
@@ -98,7 +98,9 @@ fn text(inspection: &Inspection, value: &Value, table: &Table) -> String {
         Some(manifest) => list("manifest (what the plugin wants)", &plain_lines(manifest.text.trim())),
         None => list("manifest (what the plugin wants)", &["none".to_owned()]),
     }
-    lines.extend(table.as_lines().iter().flat_map(|line| if line.is_empty() { vec![String::new()] } else { plain_lines(line) }));
+    lines.extend(
+        table.as_lines().iter().flat_map(|line| if line.is_empty() { vec![String::new()] } else { plain_lines(line) }),
+    );
     lines.push(if inspection.typed { "\ntools (its functions)" } else { "\ntools" }.to_owned());
     for (tool, shown) in inspection.tools.iter().zip(value["tools"].as_array().into_iter().flatten()) {
         lines.push(format!("  {}  (tasks: {})", tool.name, format!("{:?}", tool.task_support).to_lowercase()));

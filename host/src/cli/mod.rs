@@ -23,6 +23,7 @@ mod sources;
 mod stdio;
 mod trust;
 mod upkeep;
+mod values;
 mod workshop;
 
 use std::io::Write as _;

@@ -11,11 +11,68 @@ use bulkhead::runtime::secrets::VALUE_BYTES;
 use bulkhead::secrets::{KeySource, Secrets};
 use bulkhead::store::Store;
 use bulkhead::vault::Keys;
+use clap::Subcommand;
 use serde_json::Value;
 
-use super::args::SecretCommand;
+use super::args::OperateArguments;
 use super::operate::{Absent, execute, show};
 use super::show::{cell, fields, now, table, when};
+
+/// Works with a running host (over DATA/control.sock) and without. Secrets are sealed with the keys of [secrets] key_file, or of
+/// the variable BULKHEAD_SECRET_KEY.
+#[derive(Debug, Subcommand)]
+pub(crate) enum SecretCommand {
+    /// Keep a secret, whose value is read from stdin; one of the same name is replaced
+    #[command(
+        after_long_help = "The plugin writes {{secret:NAME}} into a request, and the host puts the value there if the request goes \
+                           to a destination of the secret. Answers from there have the placeholder where the value was.\n\n\
+                           Example:\n  pass show github | bulkhead secret set GITHUB --plugin issues --to https://api.github.com"
+    )]
+    Set {
+        /// What the plugin calls it: 1 to 64 characters of A-Z a-z 0-9 _ . -
+        #[arg(value_name = "NAME")]
+        name: String,
+        /// The plugin that may use it
+        #[arg(long, value_name = "NAME")]
+        plugin: String,
+        /// Only in calls of this tenant [default: of every tenant]
+        #[arg(long, value_name = "NAME")]
+        tenant: Option<String>,
+        /// Where it may go: https://HOST[:PORT][/PATH], with everything below the path, or METHOD,... and such an address; may be
+        /// given more than once
+        #[arg(long = "to", value_name = "URL", required = true)]
+        destinations: Vec<String>,
+        /// Where in a request: header, query or body; may be given more than once. What a client can make the plugin write
+        /// there, it can make it send
+        #[arg(long = "in", value_name = "PLACE", default_value = "header", value_parser = ["header", "query", "body"])]
+        places: Vec<String>,
+        #[command(flatten)]
+        operate: OperateArguments,
+    },
+    /// List secrets, without their values
+    List {
+        #[command(flatten)]
+        operate: OperateArguments,
+    },
+    /// Remove a secret; requests that name it are refused from now on
+    Remove {
+        #[arg(value_name = "NAME")]
+        name: String,
+        /// Whose secret it is
+        #[arg(long, value_name = "NAME")]
+        plugin: String,
+        /// The tenant that it is for, if it is for one
+        #[arg(long, value_name = "NAME")]
+        tenant: Option<String>,
+        #[command(flatten)]
+        operate: OperateArguments,
+    },
+    /// Read the keys again, and seal every secret with the first one
+    Rotate {
+        #[command(flatten)]
+        operate: OperateArguments,
+    },
+}
 
 pub(crate) async fn run(command: SecretCommand) -> anyhow::Result<ExitCode> {
     match command {

@@ -69,7 +69,9 @@ async fn http_server(
     let server = &config.server;
     let options =
         SessionOptions { idle_ms_max: server.session_idle_ms_max, per_requestor: server.sessions_per_requestor };
-    let sessions = Registry::open(Arc::clone(&host.protocol), host.store.clone(), options, host.now.clone()).await?;
+    let (allowance, protocol) = (Arc::clone(&host.allowance), Arc::clone(&host.protocol));
+    let sessions =
+        Registry::open(protocol, host.store.clone(), options, Arc::clone(&allowance), host.now.clone()).await?;
     let sessions = Arc::new(sessions);
     let held = Arc::downgrade(&sessions);
     host.farewell.add(move |tenant| {
@@ -84,7 +86,7 @@ async fn http_server(
         sessions,
         authenticator: trust::authenticator(config, host, issuers),
         audit: host.audit.clone(),
-        rate: Arc::clone(&host.rate),
+        allowance,
         unready: Box::new(move || store.read_only().map(|reason| format!("the store is read-only: {reason}"))),
         now: host.now.clone(),
         options: HttpOptions {
@@ -93,6 +95,7 @@ async fn http_server(
             allowed_origins: server.allowed_origins.clone(),
             drain_ms: server.drain_ms,
             connections_max: server.connections_max,
+            connections_per_address: server.connections_per_address,
             header_bytes_max: bytes(server.header_bytes_max.into()),
             header_read_ms_max: server.header_read_ms_max,
             body_bytes_max: bytes(server.body_bytes_max),

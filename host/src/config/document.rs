@@ -14,6 +14,8 @@ use super::layer::{self, Layer, Values};
 use super::plugin::{self, PluginEntry};
 use super::trust::{self, TrustConfig};
 use super::{File, Place, Report, SecretsConfig};
+use crate::domain::limits::CPU_WEIGHT_MAX;
+use crate::plugins::Pinning;
 use crate::runtime::policy::Bound;
 
 /// What the file says beside the fixed sections.
@@ -28,12 +30,17 @@ pub(super) struct Parsed {
     pub(super) encryption: Option<SecretPlace>,
 }
 
+/// What a tenant's calls weigh when nobody says.
+const CPU_WEIGHT: u32 = 1;
+
 /// `[tenant.NAME]`.
 #[derive(Debug)]
 pub(super) struct TenantEntry {
     pub(super) name: String,
     pub(super) values: Values,
+    pub(super) changed_definitions: Option<Pinning>,
     pub(super) grants: Bound,
+    pub(super) cpu_weight: u32,
 }
 
 /// Reads parts of the tree; knows where each part was written and where to complain.
@@ -273,20 +280,37 @@ impl Reader<'_> {
             }
             let prefix = format!("tenant.{tenant}.");
             let Some(table) = self.table(&format!("tenant.{tenant}"), node) else { continue };
-            let (mut values, mut grants) = (Values::new(), Bound::default());
+            let mut cpu_weight = CPU_WEIGHT;
+            let (mut values, mut changed_definitions, mut grants) = (Values::new(), None, Bound::default());
             for (key, node) in table {
                 match key.get_ref().as_ref() {
+                    "changed_definitions" => {
+                        changed_definitions = trust::read_pinning(self, &format!("{prefix}changed_definitions"), node);
+                    }
                     "grants" => grants = read_bound(self, &format!("{prefix}grants"), node),
                     "limits" => values = self.overrides(&prefix, "limits", node),
+                    "cpu_weight" => cpu_weight = self.cpu_weight(&prefix, node),
                     other => {
-                        let known = "a tenant has [tenant.NAME.limits] and [tenant.NAME.grants]";
+                        let known = "a tenant has [tenant.NAME.limits], [tenant.NAME.grants], cpu_weight and changed_definitions";
                         self.refuse(key, format!("{prefix}{other}: no such key; {known}"));
                     }
                 }
             }
-            tenants.push(TenantEntry { name: tenant, values, grants });
+            tenants.push(TenantEntry { name: tenant, values, changed_definitions, grants, cpu_weight });
         }
         tenants
+    }
+
+    /// `[tenant.NAME] cpu_weight`.
+    fn cpu_weight(&mut self, prefix: &str, node: &Node<'_>) -> u32 {
+        let max = u64::from(CPU_WEIGHT_MAX);
+        match self.value(node) {
+            Value::Number(number) if (1..=max).contains(&number) => u32::try_from(number).unwrap_or(CPU_WEIGHT_MAX),
+            _ => {
+                self.refuse(node, format!("{prefix}cpu_weight: must be an integer from 1 to {max}"));
+                CPU_WEIGHT
+            }
+        }
     }
 
     /// A scalar or a list of texts.

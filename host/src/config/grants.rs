@@ -3,6 +3,9 @@
 use super::document::{Node, Reader};
 use crate::runtime::policy::{Bound, DirBound, DirGrant, Grants, HttpGrant, TENANT_MARK};
 
+/// 1 PiB.
+const QUOTA_BYTES_MAX: u64 = 1 << 50;
+
 /// Reads the table; what is wrong in it is granted to nobody.
 pub(super) fn read_grants(reader: &mut Reader<'_>, path: &str, node: &Node<'_>) -> Grants {
     let mut grants = Grants::default();
@@ -57,7 +60,7 @@ fn read_left(reader: &mut Reader<'_>, path: &str, node: &Node<'_>) -> Option<Dir
     if !table.contains_key("guest") {
         reader.refuse(node, format!("{path}: each directory needs `guest` (its name in the sandbox)"));
     }
-    Some(DirBound { guest: guest?, write })
+    Some(DirBound { guest: guest?, write, optional: false })
 }
 
 fn absolute(guest: &str) -> Result<String, String> {
@@ -82,7 +85,7 @@ fn read_texts<T>(reader: &mut Reader<'_>, path: &str, node: &Node<'_>, parse: fn
 
 fn read_directory(reader: &mut Reader<'_>, path: &str, node: &Node<'_>) -> Option<DirGrant> {
     let table = reader.table(path, node)?;
-    let (mut host, mut guest, mut write) = (None, None, false);
+    let (mut host, mut guest, mut write, mut bytes_max) = (None, None, false, None);
     for (key, node) in table {
         let path = format!("{path}.{}", key.get_ref());
         match key.get_ref().as_ref() {
@@ -92,7 +95,8 @@ fn read_directory(reader: &mut Reader<'_>, path: &str, node: &Node<'_>) -> Optio
                 Some(value) => write = value,
                 None => reader.refuse(node, format!("{path}: must be true or false")),
             },
-            _ => reader.refuse(key, format!("{path}: no such key; there are host, guest and write")),
+            "bytes_max" => bytes_max = reader.number(&path, node, 1, QUOTA_BYTES_MAX),
+            _ => reader.refuse(key, format!("{path}: no such key; there are host, guest, write and bytes_max")),
         }
     }
     let (Some(host), Some(guest)) = (host, guest) else {
@@ -109,7 +113,10 @@ fn read_directory(reader: &mut Reader<'_>, path: &str, node: &Node<'_>) -> Optio
     if marks.contains(['{', '}']) {
         reader.refuse(node, format!("{path}.host: braces stand for {TENANT_MARK} only"));
     }
-    Some(DirGrant { host, guest, write })
+    if bytes_max.is_some() && !write {
+        reader.refuse(node, format!("{path}.bytes_max: nothing is written to it; set write = true"));
+    }
+    Some(DirGrant { host, guest, write, bytes_max })
 }
 
 fn destination(text: &str) -> Result<HttpGrant, String> {

@@ -26,6 +26,7 @@ use std::path::{Path, PathBuf};
 
 use crate::domain::address::Network;
 use crate::domain::limits::{CallLimits, CompileLimits, Limits};
+use crate::plugins::Pinning;
 use crate::runtime::policy::Bound;
 
 pub use auth::{AuthConfig, IssuerConfig, SecretPlace};
@@ -58,8 +59,10 @@ pub struct Config {
     pub data_named: bool,
     /// Where `server.listen` was said.
     pub listen_place: Place,
-    /// By tenant name: the limits of that tenant's requestors, complete.
-    pub tenants: BTreeMap<String, Limits>,
+    /// By name.
+    pub tenants: BTreeMap<String, TenantConfig>,
+    /// By tenant name, of those that say it: what becomes of accepted definitions that a version changes.
+    pub changed_definitions: BTreeMap<String, Pinning>,
     /// By tenant name: what plugins reach at most in that tenant's calls.
     pub tenant_grants: BTreeMap<String, Bound>,
     pub auth: AuthConfig,
@@ -68,6 +71,15 @@ pub struct Config {
     pub insecure: Insecure,
     /// Where the keys are with which stored tasks are sealed.
     pub encryption: Option<SecretPlace>,
+}
+
+/// `[tenant.NAME]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TenantConfig {
+    /// Complete: what the tenant's own section does not say is that of the host.
+    pub limits: Limits,
+    /// How much of the processors the tenant gets against one of weight 1, when there is not enough for both.
+    pub cpu_weight: u32,
 }
 
 /// `[server]`.
@@ -80,6 +92,7 @@ pub struct ServerConfig {
     pub trusted_proxies: Vec<Network>,
     pub drain_ms: u64,
     pub connections_max: u32,
+    pub connections_per_address: u32,
     pub header_bytes_max: u32,
     pub header_read_ms_max: u64,
     pub body_bytes_max: u64,
@@ -250,13 +263,15 @@ impl Config {
         let mut sources = keys::blank_sources();
         base.fill(keys::SOURCES, &mut sources, &mut report);
 
-        let (mut tenants, mut tenant_grants) = (BTreeMap::new(), BTreeMap::new());
+        let (mut tenants, mut changed_definitions, mut tenant_grants) =
+            (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
         for tenant in parsed.tenants {
             let layer = base.overlaid(format!("tenant.{}.", tenant.name), tenant.values, &mut report);
             let mut limits = keys::blank_limits();
             layer.fill(keys::LIMITS, &mut limits, &mut report);
+            changed_definitions.extend(tenant.changed_definitions.map(|word| (tenant.name.clone(), word)));
             tenant_grants.insert(tenant.name.clone(), tenant.grants);
-            tenants.insert(tenant.name, limits);
+            tenants.insert(tenant.name, TenantConfig { limits, cpu_weight: tenant.cpu_weight });
         }
         let mut plugins: Vec<_> =
             parsed.plugins.into_iter().map(|entry| entry.resolve(&base, &call, &mut report)).collect();
@@ -287,6 +302,7 @@ impl Config {
                 data_named,
                 listen_place,
                 tenants,
+                changed_definitions,
                 tenant_grants,
                 auth: parsed.auth,
                 tls: parsed.tls,

@@ -340,7 +340,12 @@ fn read_prefix(reader: &mut Reader<'_>, path: &str, node: &Node<'_>) -> String {
 }
 
 /// One of a few words.
-fn choice<T: Copy>(reader: &mut Reader<'_>, path: &str, node: &Node<'_>, choices: &[(&str, T)]) -> Option<T> {
+pub(super) fn choice<T: Copy>(
+    reader: &mut Reader<'_>,
+    path: &str,
+    node: &Node<'_>,
+    choices: &[(&str, T)],
+) -> Option<T> {
     let text = reader.text(path, node)?;
     let found = choices.iter().find(|(word, _)| *word == text).map(|(_, value)| *value);
     if found.is_none() {

@@ -69,7 +69,8 @@ pub fn keys_help() -> String {
          (limits.ttl_ms_max is BULKHEAD_LIMITS_TTL_MS_MAX; lists only in the file). Flags win over the environment,\n\
          the environment over the file. A default that is over a limit that you lowered follows it down. Relative\n\
          paths in the file start at the file's folder.\n\
-         [tenant.NAME.limits] takes the keys of [limits], [plugin.call] and [plugin.tool.NAME] those of [call], except\n\
+         [tenant.NAME] takes cpu_weight (1 to 1000, 1 if not said): how much of the processors a tenant gets against others\n\
+         when there is not enough. [tenant.NAME.limits] takes the keys of [limits], [plugin.call] and [plugin.tool.NAME] those of [call], except\n\
          the ones marked (host). [plugin.tool.NAME] also takes task_support and, where the tools are the functions of a\n\
          component that knows nothing of this host, title, description and annotations.\n\
          [[plugin]] has one of file, url (https://...) and oci (REGISTRY/REPOSITORY:TAG), and optionally sha256.\n\
@@ -77,7 +78,9 @@ pub fn keys_help() -> String {
          [[trust]] has source, a pattern in which * stands for anything but a slash and ** for anything, and keys, files of\n\
          public keys one of which must have signed, or unsigned = true; with same_repository = true, a signature in a registry must\n\
          also name the repository that it was found in. The first rule that fits a source decides; without one, files are taken,\n\
-         and what comes over a network needs a digest.\n",
+         and what comes over a network needs a digest. [[trust]] and [tenant.NAME] take changed_definitions: whether\n\
+         definitions of accepted tools that a new version changes are held back (\"hold\"), taken and noted (\"show\"), or\n\
+         taken (\"allow\"); the strictest of those who would get it decides.\n",
     );
     help.push_str(AUTH_HELP);
     for (name, default, max, doc) in super::auth::numbers() {

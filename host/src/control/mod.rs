@@ -32,7 +32,7 @@ pub fn socket_path(data: &Path) -> PathBuf {
     data.join(SOCKET_NAME)
 }
 
-/// Requests are a few names; a longer line is not one.
+/// Bytes of an operator's request, which is a few names.
 const REQUEST_BYTES_MAX: u64 = 64 << 10;
 /// Replies are bounded by the page sizes of the commands.
 const REPLY_BYTES_MAX: u64 = 64 << 20;

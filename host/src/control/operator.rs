@@ -26,6 +26,7 @@ const PAGE_TASKS: usize = 256;
 const CONFLICTS_MAX: u32 = 100;
 /// What a task that an operator paused says, unless the operator has other words.
 const PAUSED: &str = "paused by the operator";
+/// What an operator may say about a pause, in bytes.
 const PAUSE_MESSAGE_BYTES_MAX: usize = 1_000;
 
 /// What only the engine behind the store can do for itself.

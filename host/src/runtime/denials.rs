@@ -3,6 +3,7 @@
 //! Owns the words for it: a grant is named as the operator would write it. Invariant: the log and the event stream hear of a call
 //! once, however often it tries, and a call that fails says what it lacked.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::events::Outbox;
@@ -21,11 +22,19 @@ pub(super) struct Denials {
     granted: Arc<Granted>,
     outbox: Outbox,
     found: Arc<Mutex<Vec<String>>>,
+    looked_for: Arc<LookedFor>,
+}
+
+/// What the host sees a guest look for without seeing what for.
+#[derive(Default)]
+struct LookedFor {
+    directories: AtomicBool,
+    variables: AtomicBool,
 }
 
 impl Denials {
     pub(super) fn new(plugin: Arc<str>, granted: Arc<Granted>, outbox: Outbox) -> Self {
-        Self { plugin, granted, outbox, found: Arc::default() }
+        Self { plugin, granted, outbox, found: Arc::default(), looked_for: Arc::default() }
     }
 
     /// The guest was refused something for want of this grant.
@@ -40,8 +49,16 @@ impl Denials {
         }
     }
 
-    /// The outcome, which names what was not granted if it is a failure. Of what a guest looks for in vain without the host seeing
-    /// it, everything counts that it wants.
+    pub(super) fn looked_for_directories(&self) {
+        self.looked_for.directories.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn looked_for_variables(&self) {
+        self.looked_for.variables.store(true, Ordering::Relaxed);
+    }
+
+    /// The outcome, which names what was not granted if it is a failure. Of a guest that looked
+    /// for directories or variables, everything of the kind counts that it wants.
     pub(super) fn name_in(&self, outcome: Result<Returned, CallError>) -> Result<Returned, CallError> {
         let has_failed = match &outcome {
             Ok(Returned::Tool(output)) => output.is_error,
@@ -51,7 +68,15 @@ impl Denials {
         if !has_failed {
             return outcome;
         }
-        self.granted.missing.iter().for_each(|grant| self.note(grant.clone()));
+        let granted = &self.granted;
+        for (looked, missing) in [
+            (&self.looked_for.directories, &granted.missing_directories),
+            (&self.looked_for.variables, &granted.missing_variables),
+        ] {
+            if looked.load(Ordering::Relaxed) {
+                missing.iter().for_each(|grant| self.note(grant.clone()));
+            }
+        }
         let found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
         if found.is_empty() {
             return outcome;
@@ -65,7 +90,9 @@ impl Denials {
             }
             Err(CallError::InvalidParams(text)) => Err(CallError::InvalidParams(with(text))),
             Err(CallError::NotFound(text)) => Err(CallError::NotFound(with(text))),
-            Err(CallError::Custom { code, message, data }) => Err(CallError::Custom { code, message: with(message), data }),
+            Err(CallError::Custom { code, message, data }) => {
+                Err(CallError::Custom { code, message: with(message), data })
+            }
             Err(CallError::Fault { kind, reason }) => Err(CallError::Fault { kind, reason: with(reason) }),
             // Their texts are fixed.
             other => other,

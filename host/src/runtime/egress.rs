@@ -223,7 +223,7 @@ fn in_wasi_words(error: DialError) -> Error {
         DialError::Name => Error::HttpRequestUriInvalid,
         DialError::Lookup(_) => Error::DnsError { rcode: None, info_code: None },
         DialError::NoAddress => Error::DestinationNotFound,
-        DialError::Prohibited => Error::DestinationIpProhibited,
+        DialError::Prohibited(_) => Error::DestinationIpProhibited,
         DialError::Connect(error) => Error::Connect(error),
         DialError::Tls(error) => Error::Tls(error),
     }
@@ -312,7 +312,7 @@ mod tests {
     async fn a_public_name_that_resolves_to_loopback_is_refused() {
         let public: HttpGrant = "http://example.com".parse().unwrap();
         let refused = dial::resolve("localhost", 80, |address| public.may_reach(address)).await;
-        assert!(matches!(refused, Err(DialError::Prohibited)), "{refused:?}");
+        assert!(matches!(refused, Err(DialError::Prohibited(_))), "{refused:?}");
         let written: HttpGrant = "http://localhost".parse().unwrap();
         let allowed = dial::resolve("localhost", 80, |address| written.may_reach(address)).await.unwrap();
         assert!(allowed.iter().all(|address| address.ip().is_loopback() && address.port() == 80), "{allowed:?}");

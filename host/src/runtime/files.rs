@@ -1,7 +1,10 @@
 //! The directories of the host that a guest sees.
 //!
-//! Owns the way from a grant to an open directory, and those that each tenant has its own of. Invariant: a tenant's name is one
+//! Owns the way from a grant to an open directory, those that each tenant has its own of, and how much they may hold. Invariant: a tenant's name is one
 //! plain part of a path, and from there on nothing is a link.
+
+mod guarded;
+mod quota;
 
 use std::fs::DirBuilder;
 use std::io;
@@ -12,6 +15,9 @@ use wasmtime_wasi::{FsPerms, WasiCtxBuilder};
 
 use super::fault::HostFailure;
 use super::policy::{DirGrant, TENANT_MARK};
+
+pub(super) use guarded::{Rooms, guard};
+pub(super) use quota::Quotas;
 
 /// What keeps a grant from being one.
 pub(super) fn problem(grant: &DirGrant) -> Option<String> {
@@ -26,7 +32,13 @@ pub(super) fn problem(grant: &DirGrant) -> Option<String> {
 }
 
 /// Opens what is granted. Whoever is nobody's tenant has none of the directories that each tenant has its own of.
-pub(super) fn open(world: &mut WasiCtxBuilder, grants: &[DirGrant], tenant: Option<&str>) -> Result<(), HostFailure> {
+pub(super) fn open(
+    world: &mut WasiCtxBuilder,
+    grants: &[DirGrant],
+    tenant: Option<&str>,
+    quotas: &Quotas,
+) -> Result<Rooms, HostFailure> {
+    let mut rooms = Rooms::default();
     for grant in grants {
         let place = match (grant.is_per_tenant(), tenant) {
             (false, _) => Ok(grant.host.clone()),
@@ -35,14 +47,17 @@ pub(super) fn open(world: &mut WasiCtxBuilder, grants: &[DirGrant], tenant: Opti
         };
         let permissions = if grant.write { FsPerms::ReadWrite } else { FsPerms::ReadOnly };
         let opened = place.map_err(wasmtime::Error::from).and_then(|place| {
-            world.preopened_dir(place, &grant.guest, permissions)?;
+            world.preopened_dir(&place, &grant.guest, permissions)?;
+            if let (Some(bytes_max), true) = (grant.bytes_max, grant.write) {
+                rooms.add(grant.guest.clone(), quotas.room(&place, bytes_max)?);
+            }
             Ok(())
         });
         opened.map_err(|error| {
             HostFailure(format!("granted directory {} cannot be opened: {error:#}", grant.host.display()))
         })?;
     }
-    Ok(())
+    Ok(rooms)
 }
 
 /// The part of a path above the first one that names the tenant, and the parts from there on.
@@ -122,7 +137,12 @@ mod tests {
     #[test]
     fn what_is_above_the_tenant_has_to_be_there() {
         let folder = tempfile::tempdir().unwrap();
-        let grant = |host: &str| DirGrant { host: folder.path().join(host), guest: "/data".to_owned(), write: true };
+        let grant = |host: &str| DirGrant {
+            host: folder.path().join(host),
+            guest: "/data".to_owned(),
+            write: true,
+            bytes_max: None,
+        };
         assert_eq!(problem(&grant("{tenant}/in")), None);
         assert!(problem(&grant("missing/{tenant}")).unwrap().contains("missing is not there"));
         assert!(problem(&grant("missing")).is_some());

@@ -28,10 +28,12 @@ mod kept;
 mod keyvalue;
 mod limits;
 mod load;
+mod meter;
 mod mirrored;
 mod offers;
 mod operation;
 mod output;
+mod pace;
 pub mod policy;
 mod published;
 mod sampling;
@@ -41,6 +43,7 @@ pub mod secrets;
 mod supervise;
 #[cfg(test)]
 mod tests;
+mod threads;
 mod typed;
 mod wants;
 mod world;
@@ -53,19 +56,20 @@ use tokio::sync::{mpsc, oneshot};
 use crate::domain::Json;
 use crate::domain::call::{Answer, AskError, CallError, ClientFeatures, InputRequest, LogLevel};
 use crate::domain::limits::CallLimits;
-use crate::domain::route::Route;
 use crate::domain::requestor::TenantId;
+use crate::domain::route::Route;
 use crate::domain::task::{CallId, PluginVersion};
 
 pub use belongings::Belongings;
 pub use catalog::{Catalog, Library, ListGenerations, PromptEntry, TemplateEntry, ToolEntry};
 pub use compile::{COMPILE_ARGUMENT, CompilerMode, compile_main};
 pub use gate::Shared;
-pub use kept::Kept;
+pub use kept::{Kept, Wit};
 pub use load::{LoadError, LoadedPlugin, PluginSource, Presentation, Source, ToolPolicy, read_component};
 pub use operation::{Operation, Returned};
 pub use published::Canary;
 pub use sandbox::{Sandbox, SandboxConfig, SandboxError, TenantNames, Tenants};
+pub use threads::{Share, Stop};
 pub use typed::wit_file;
 
 /// Everything that a call of a plugin is, before it starts. Nothing in it names the requestor; of the tenant there is the id alone,
@@ -76,6 +80,8 @@ pub struct CallSpec {
     pub tenant: TenantId,
     pub operation: Operation,
     pub limits: CallLimits,
+    /// What its time on the guests' threads is taken from.
+    pub share: Share,
     pub facts: CallFacts,
 }
 
@@ -176,17 +182,24 @@ pub struct Running {
     /// Bounded: progress, status and logs that come too fast are merged before they get here.
     pub events: mpsc::Receiver<CallEvent>,
     pub control: Control,
-    /// Dropped with the call: stops the guest.
-    pub stop: StopOnDrop,
+    /// Dropped with the call: stops the guest. A call that is over already has none.
+    pub stop: Option<StopOnDrop>,
 }
 
 /// Stops a guest when it is dropped.
 #[derive(Debug)]
-pub struct StopOnDrop(pub tokio::task::JoinHandle<()>);
+pub struct StopOnDrop(Arc<dyn Stop>);
+
+impl StopOnDrop {
+    /// Stops this.
+    pub fn new(what: Arc<dyn Stop>) -> Self {
+        Self(what)
+    }
+}
 
 impl Drop for StopOnDrop {
     fn drop(&mut self) {
-        self.0.abort();
+        Arc::clone(&self.0).stop();
     }
 }
 

@@ -37,6 +37,8 @@ pub struct DirGrant {
     pub host: PathBuf,
     pub guest: String,
     pub write: bool,
+    /// How much guests may make of it; each tenant's own directory by itself.
+    pub bytes_max: Option<u64>,
 }
 
 impl DirGrant {
@@ -61,6 +63,8 @@ pub struct Bound {
 pub struct DirBound {
     pub guest: String,
     pub write: bool,
+    /// A wish that the plugin can do without.
+    pub optional: bool,
 }
 
 impl DirBound {
@@ -101,20 +105,25 @@ impl Grants {
         Self { directories: directories.collect(), http, env: env.cloned().collect(), keyvalue }
     }
 
-    /// What of the wishes for directories and variables is not granted, each as it would be. The host does not see a guest look
-    /// for them; a request that is refused it sees.
-    pub fn unseen_wishes(&self, wanted: &Bound) -> Vec<String> {
+    /// The directories that are wanted and not granted, each as it would be. Of a guest the host sees only that it looks for
+    /// directories, not for which one.
+    pub fn missing_directories(&self, wanted: &Bound) -> Vec<String> {
         let mut missing = Vec::new();
-        for wish in wanted.directories.iter().flatten().filter(|wish| wish.guest.trim_end_matches('/') != "") {
+        let wishes = wanted.directories.iter().flatten().filter(|wish| !wish.optional);
+        for wish in wishes.filter(|wish| wish.guest.trim_end_matches('/') != "") {
             let mut below = self.directories.iter().filter(|grant| wish.covers(&grant.guest)).peekable();
             let is_there = below.peek().is_some();
             if !is_there || wish.write && !below.any(|grant| grant.write) {
                 missing.push(format!("directory {} ({})", wish.guest, if wish.write { "write" } else { "read" }));
             }
         }
-        let env = wanted.env.iter().flatten().filter(|key| !self.env.contains(key));
-        missing.extend(env.map(|key| format!("env {key}")));
         missing
+    }
+
+    /// The variables, likewise.
+    pub fn missing_variables(&self, wanted: &Bound) -> Vec<String> {
+        let keys = wanted.env.iter().flatten().filter(|key| !self.env.contains(key));
+        keys.map(|key| format!("env {key}")).collect()
     }
 }
 
@@ -128,8 +137,9 @@ pub(super) struct Granted {
     /// `[[plugin]] config`.
     pub(super) settings: BTreeMap<String, Json>,
     pub(super) keyvalue: Option<KeyValueLimits>,
-    /// What it wants and does not get, as far as the host cannot see it look for that.
-    pub(super) missing: Vec<String>,
+    /// What it wants and does not get, named when it looks for any of the kind and fails.
+    pub(super) missing_directories: Vec<String>,
+    pub(super) missing_variables: Vec<String>,
 }
 
 /// The same by tenant: some are left less than the others.
@@ -150,7 +160,8 @@ mod tests {
     use super::*;
 
     fn grants() -> Grants {
-        let directory = |guest: &str, write| DirGrant { host: guest.into(), guest: guest.to_owned(), write };
+        let directory =
+            |guest: &str, write| DirGrant { host: guest.into(), guest: guest.to_owned(), write, bytes_max: None };
         Grants {
             directories: vec![directory("/data", true), directory("/data/in", false), directory("/database", true)],
             http: vec!["https://*.a.org".parse().unwrap(), "http://10.0.0.1:80".parse().unwrap()],
@@ -160,7 +171,7 @@ mod tests {
     }
 
     fn wish(guest: &str, write: bool) -> DirBound {
-        DirBound { guest: guest.to_owned(), write }
+        DirBound { guest: guest.to_owned(), write, optional: false }
     }
 
     #[test]
@@ -181,10 +192,10 @@ mod tests {
     fn directories_are_left_by_whole_names_and_written_only_where_both_say_so() {
         let bound = Bound { directories: Some(vec![wish("/data/", false)]), ..Bound::default() };
         let left: Vec<_> = grants().within(&bound).directories;
-        assert_eq!(left.iter().map(|dir| (dir.guest.as_str(), dir.write)).collect::<Vec<_>>(), [
-            ("/data", false),
-            ("/data/in", false)
-        ]);
+        assert_eq!(
+            left.iter().map(|dir| (dir.guest.as_str(), dir.write)).collect::<Vec<_>>(),
+            [("/data", false), ("/data/in", false)]
+        );
         let all = Bound { directories: Some(vec![wish("/", true)]), ..Bound::default() };
         assert_eq!(grants().within(&all), grants());
     }
@@ -209,7 +220,9 @@ mod tests {
             env: Some(vec!["A".to_owned(), "C".to_owned()]),
             keyvalue: None,
         };
-        assert_eq!(grants().unseen_wishes(&wanted), ["directory /data/in (write)", "directory /out (read)", "env C"]);
-        assert_eq!(grants().unseen_wishes(&Bound::default()), [""; 0]);
+        assert_eq!(grants().missing_directories(&wanted), ["directory /data/in (write)", "directory /out (read)"]);
+        assert_eq!(grants().missing_variables(&wanted), ["env C"]);
+        assert_eq!(grants().missing_directories(&Bound::default()), [""; 0]);
+        assert_eq!(grants().missing_variables(&Bound::default()), [""; 0]);
     }
 }

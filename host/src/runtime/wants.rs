@@ -89,6 +89,8 @@ struct WrittenDirectory {
     guest: String,
     #[serde(default)]
     write: bool,
+    #[serde(default)]
+    optional: bool,
 }
 
 /// Finds the manifest, in the component or in a module inside it.
@@ -129,9 +131,9 @@ fn read(data: &[u8]) -> Result<Manifest, String> {
 
 impl WrittenGrants {
     fn bound(self) -> Result<Bound, String> {
-        let directories = self.directories.into_iter().map(|WrittenDirectory { guest, write }| {
+        let directories = self.directories.into_iter().map(|WrittenDirectory { guest, write, optional }| {
             if guest.starts_with('/') && guest.split('/').all(|part| part != "..") {
-                Ok(DirBound { guest, write })
+                Ok(DirBound { guest, write, optional })
             } else {
                 Err("its manifest is wrong: a directory's guest is no absolute path without \"..\"".to_owned())
             }
@@ -186,7 +188,10 @@ mod tests {
             cpu_ms = 5
         "#;
         let wants = read(text.as_bytes()).unwrap().wants;
-        assert_eq!(wants.grants.directories.unwrap(), [DirBound { guest: "/data".to_owned(), write: false }]);
+        assert_eq!(
+            wants.grants.directories.unwrap(),
+            [DirBound { guest: "/data".to_owned(), write: false, optional: false }]
+        );
         assert_eq!(wants.grants.http.unwrap()[0].to_string(), "GET https://a.org:443/v1");
         assert_eq!((wants.grants.env, wants.grants.keyvalue), (None, Some(true)));
         assert_eq!(wants.limits.cpu_ms, Some(5));

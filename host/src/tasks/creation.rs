@@ -202,6 +202,7 @@ impl Inner {
             tenant: requestor.tenant,
             operation: Operation::CallTool { tool, arguments },
             limits: request.tool.limits.clone(),
+            share: self.shares.of(&requestor.tenant),
             facts: self.facts(requestor, request.client, identity, related),
         }
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, broadcast, watch};
 
-use super::admission::{Admission, Full, Held, Hold, LimitsTable, Purpose};
+use super::admission::{Admission, Full, Held, Hold, Purpose};
 use super::banish::Banished;
 use super::breaker::{Breakers, PluginHealth};
 use super::clock::Clock;
@@ -21,6 +21,7 @@ use super::occupancy::Occupancy;
 use super::plain::PlainCall;
 use super::rate::Rates;
 use super::run::{Begin, Run};
+use super::shares::Shares;
 use super::suspicion::Suspicions;
 use super::trial::{End, Tally, Trial, Trials, Verdict};
 use super::{CallRequest, Error, Job, Once, PluginRequest, TaskNews, TaskRequest};
@@ -28,7 +29,7 @@ use crate::audit::Audit;
 use crate::domain::UnixMs;
 use crate::domain::call::{Answer, CallError};
 use crate::domain::lifecycle::{self, Event, Refusal};
-use crate::domain::limits::Limits;
+use crate::domain::limits::{Limits, LimitsTable};
 use crate::domain::requestor::{Requestor, TenantId};
 use crate::domain::task::{Lease, NodeId, PluginVersion, Task, TaskId, TaskOutput};
 use crate::runtime::{CallSpec, Catalog, Executor, ListKind, Returned, ToolEntry};
@@ -48,9 +49,9 @@ pub struct Options {
     pub store: Arc<dyn Store>,
     pub executor: Arc<dyn Executor>,
     pub clock: Arc<dyn Clock>,
-    pub limits: Limits,
-    /// Tenants with limits of their own.
-    pub tenant_limits: HashMap<TenantId, Limits>,
+    pub limits: LimitsTable,
+    /// Tenants with more than the usual share of the guests' threads, which is 1.
+    pub cpu_weights: HashMap<TenantId, u32>,
     /// Calls that can hold an instance at the same time: those that run, and those that wait or are paused.
     pub instances_max: u32,
     pub audit: Audit,
@@ -74,6 +75,7 @@ pub(super) struct Inner {
     pub(super) runs: Mutex<HashMap<TaskId, Arc<Run>>>,
     pub(super) durations: Durations,
     pub(super) creations: Rates,
+    pub(super) shares: Shares,
     pub(super) node: NodeId,
     pub(super) lists: Lists,
     pub(super) breakers: Breakers,
@@ -104,12 +106,9 @@ pub(super) enum ApplyError {
 impl Tasks {
     /// An engine that runs nothing yet: see [`Tasks::recover`] and [`Tasks::tend`].
     pub fn new(options: Options) -> Result<Self, Error> {
-        let Options { store, executor, clock, limits, tenant_limits, instances_max, audit } = options;
-        let resting_max = instances_max.saturating_sub(limits.calls_running_total);
-        let base = Arc::new(limits);
-        let tenants: HashMap<_, _> = tenant_limits.into_iter().map(|(id, limits)| (id, Arc::new(limits))).collect();
-        let creations =
-            Rates::new("task_creations_per_second", &base, &tenants, |limits| limits.task_creations_per_second);
+        let Options { store, executor, clock, limits, cpu_weights, instances_max, audit } = options;
+        let resting_max =
+            instances_max.saturating_sub(limits.base.calls_running_total).min(limits.base.calls_resting_total);
         let inner = Inner {
             keyvalues: Arc::new(KeyValues::new(Arc::clone(&store))),
             secrets: OnceLock::new(),
@@ -117,11 +116,12 @@ impl Tasks {
             executor,
             clock,
             audit,
-            admission: Admission::new(LimitsTable { base, tenants }, resting_max),
+            creations: Rates::of_creations(&limits),
+            admission: Admission::new(limits, resting_max),
             feeds: Feeds::default(),
             runs: Mutex::default(),
             durations: Durations::default(),
-            creations,
+            shares: Shares::new(cpu_weights),
             node: NodeId(random()?),
             lists: Lists::default(),
             breakers: Breakers::default(),
@@ -192,9 +192,15 @@ impl Tasks {
         self.inner.trials.set(trials);
     }
 
-    /// Waits until a watched version passes a bound. The same one is given again for as long as it is watched.
-    pub async fn version_failed(&self) -> Verdict {
-        self.inner.trials.verdict().await
+    /// Waits until watched versions pass a bound, and gives all that did. The same ones are given again for as long as they are
+    /// watched.
+    pub async fn versions_failed(&self) -> Vec<Verdict> {
+        self.inner.trials.verdicts().await
+    }
+
+    /// Says who the operator is, once: where nobody else calls, the operator's calls alone make a watched version fail.
+    pub fn set_operator(&self, operator: Requestor) {
+        self.inner.trials.set_operator(operator);
     }
 
     /// The calls of a watched version within its window.
@@ -245,7 +251,14 @@ impl Tasks {
         let (seed, call_id) = seed_and_id()?;
         let identity = Identity { seed, call_id, task_id: None, attempt: 1 };
         let facts = inner.facts(requestor, client, identity, &[]);
-        let spec = CallSpec { plugin: library.plugin.clone(), tenant: requestor.tenant, operation, limits: library.limits.clone(), facts };
+        let spec = CallSpec {
+            plugin: library.plugin.clone(),
+            tenant: requestor.tenant,
+            operation,
+            limits: library.limits.clone(),
+            share: inner.shares.of(&requestor.tenant),
+            facts,
+        };
         PlainCall::start(inner.clone(), *requestor, None, spec, occupancy)
     }
 
@@ -355,6 +368,11 @@ impl Tasks {
     }
 }
 
+/// Places of calls come back all the time.
+const PLACE_RETRY_MS: u64 = 1_000;
+/// Places in the store come back when tasks expire or are deleted.
+const STORED_RETRY_MS: u64 = 60_000;
+
 const NOT_OUTSTANDING: &str = "no question with this key is waiting for an answer";
 
 impl Inner {
@@ -375,7 +393,7 @@ impl Inner {
             Err(CallError::Interrupted | CallError::Internal { .. } | CallError::InvalidParams(_)) => return,
             _ => false,
         };
-        self.trials.ended(version, tool, &End { at: now, busy, is_fault, kept_away });
+        self.trials.ended(version, tool, &End { at: now, requestor: *requestor, busy, is_fault, kept_away });
     }
 
     async fn create_new(self: &Arc<Self>, requestor: &Requestor, request: TaskRequest) -> Result<Task, Error> {
@@ -481,7 +499,7 @@ impl Inner {
         if let Some((plugin, _)) = job.first() {
             self.breakers.admit(requestor, plugin, self.clock.now())?;
         }
-        self.creations.check(requestor)
+        Ok(self.creations.check(requestor)?)
     }
 
     pub(super) fn refuse_if_draining(&self) -> Result<(), Error> {
@@ -496,7 +514,9 @@ impl Inner {
 
     pub(super) fn store_error(&self, error: store::Error) -> Error {
         match error {
-            store::Error::Quota { limit, value } => Error::Quota { limit, value, retry_after_ms: None },
+            store::Error::Quota { limit, value } => {
+                Error::Quota { limit, value, retry_after_ms: Some(STORED_RETRY_MS) }
+            }
             other => host_failure("the store", &other),
         }
     }
@@ -517,6 +537,8 @@ impl Inner {
     }
 }
 
+/// `retry_after_ms`: when there may be room again, if that is known.
 pub(super) fn refused(full: Full, retry_after_ms: Option<u64>) -> Error {
+    let retry_after_ms = Some(retry_after_ms.unwrap_or(PLACE_RETRY_MS));
     Error::Quota { limit: full.limit, value: full.value, retry_after_ms }
 }

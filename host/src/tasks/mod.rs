@@ -24,6 +24,7 @@ mod plain;
 pub mod rate;
 mod reading;
 mod run;
+mod shares;
 mod suspicion;
 mod tend;
 mod trial;

@@ -25,7 +25,7 @@ name = "conformance"
 description = "What the official conformance suite wants to find. For tests only."
 
 [grants]
-directories = [{ guest = "/lists", write = true, reason = "what the lists hold" }]
+directories = [{ guest = "/lists", write = true, optional = true, reason = "what the lists hold" }]
 "#
 );
 bulkhead_plugin::export!(plugin, resources, prompts, completions);

@@ -22,7 +22,9 @@ pub(crate) struct Walk {
 #[serde(tag = "do", rename_all = "snake_case")]
 enum Step {
     /// Reads up to 4096 bytes.
-    Read { path: String },
+    Read {
+        path: String,
+    },
     /// Writes so many bytes from the beginning, or at the end.
     Write {
         path: String,
@@ -31,19 +33,46 @@ enum Step {
         append: bool,
     },
     /// Writes so many bytes at an offset, without a stream.
-    WriteAt { path: String, offset: u64, bytes: usize },
+    WriteAt {
+        path: String,
+        offset: u64,
+        bytes: usize,
+    },
     /// Gives a file this size.
-    Resize { path: String, size: u64 },
+    Resize {
+        path: String,
+        size: u64,
+    },
     /// Makes so many empty files.
-    Touch { prefix: String, count: usize },
-    Symlink { target: String, path: String },
-    Link { from: String, path: String },
+    Touch {
+        prefix: String,
+        count: usize,
+    },
+    Symlink {
+        target: String,
+        path: String,
+    },
+    Link {
+        from: String,
+        path: String,
+    },
     /// `into` is another granted directory.
-    Rename { from: String, path: String, into: Option<String> },
-    Mkdir { path: String },
-    Remove { path: String },
+    Rename {
+        from: String,
+        path: String,
+        into: Option<String>,
+    },
+    Mkdir {
+        path: String,
+    },
+    Remove {
+        path: String,
+    },
     /// Removes a file while it is open, writes so many bytes to it, and keeps it open to the end.
-    WriteRemoved { path: String, bytes: usize },
+    WriteRemoved {
+        path: String,
+        bytes: usize,
+    },
 }
 
 #[derive(Serialize, JsonSchema)]

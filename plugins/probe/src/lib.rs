@@ -45,7 +45,7 @@ description = "Tries what a host offers. For tests only."
 [grants]
 http = ["*"]
 kv = true
-directories = [{ guest = "/lists", write = false, reason = "what the lists hold" }]
+directories = [{ guest = "/lists", write = false, optional = true, reason = "what the lists hold" }]
 "#
 );
 bulkhead_plugin::export!(plugin);

@@ -84,6 +84,7 @@ pub mod kv;
 mod output;
 mod plugin;
 mod prompt;
+mod pure;
 mod resource;
 mod schema;
 pub mod task;

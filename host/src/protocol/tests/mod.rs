@@ -51,9 +51,7 @@ fn limits() -> Limits {
         ttl_unlimited: false,
         steer_queue: 2,
         steer_bytes_max: 100,
-        failed_lookups_per_minute: 1_000_000,
-        failed_lookups_block_ms: 60_000,
-        early_polls_per_minute: 1_000_000,
+        ..Limits::generous()
     }
 }
 
@@ -98,8 +96,8 @@ fn world_on(
         store: store.clone(),
         executor: Arc::new(scripted(guests.clone())),
         clock: clock.clone(),
-        limits: limits(),
-        tenant_limits: std::collections::HashMap::new(),
+        limits: limits().into(),
+        cpu_weights: std::collections::HashMap::new(),
         audit: crate::audit::Audit::off(),
         instances_max: 100,
     })

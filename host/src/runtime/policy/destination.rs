@@ -32,7 +32,9 @@ pub enum HostPattern {
 
 /// Why a text is no destination.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} is not a destination: {wrong} (write https://HOST, https://*.DOMAIN/PATH or GET,HEAD http://HOST:PORT)")]
+#[error(
+    "{text:?} is not a destination: {wrong} (write https://HOST, https://*.DOMAIN/PATH or GET,HEAD http://HOST:PORT)"
+)]
 pub struct GrantError {
     text: String,
     wrong: &'static str,
@@ -59,7 +61,9 @@ impl FromStr for HttpGrant {
         }
         let (rest, path) = rest.find('/').map_or((rest, "/"), |at| rest.split_at(at));
         if !is_plain(path) || !path.is_ascii() || path.contains('*') {
-            return Err(wrong("the path is not plain: it has a segment that is empty, . or .., or a character that is none"));
+            return Err(wrong(
+                "the path is not plain: it has a segment that is empty, . or .., or a character that is none",
+            ));
         }
         let (wildcard, rest) = rest.strip_prefix("*.").map_or((false, rest), |rest| (true, rest));
         let authority: http::uri::Authority = rest.parse().map_err(|_| wrong("the host is not valid"))?;

@@ -8,10 +8,12 @@ use wasmtime::component::{Component, InstancePre};
 use super::Sandbox;
 use crate::domain::task::PluginVersion;
 use crate::runtime::call::{Call, Presence};
+use crate::runtime::compile::CompileError;
 use crate::runtime::exports::Exports;
 use crate::runtime::files;
 use crate::runtime::inspect::{self, Inspection, hex};
-use crate::runtime::load::{self, LoadError, LoadedPlugin, PluginSource, Prepared, Raw, Source, UnknownTools};
+use crate::runtime::kept::Wit;
+use crate::runtime::load::{self, LoadError, LoadedPlugin, PluginSource, Prepared, Raw, Source, UnknownTools, Wrong};
 use crate::runtime::policy::{Granted, GrantedTo, Grants};
 use crate::runtime::typed;
 use crate::runtime::wants::{Manifest, WantedLimits};
@@ -34,10 +36,9 @@ impl Sandbox {
         kept: Option<[u8; 32]>,
     ) -> Result<LoadedPlugin, LoadError> {
         let fallback = label(&source);
-        let refuse = |problems| LoadError { plugin: fallback.clone(), problems };
-        let (prepared, bytes) = self.prepare(source, kept).await.map_err(refuse)?;
+        let (prepared, bytes) = self.prepare(source, kept).await.map_err(|wrong| wrong.of(fallback))?;
         let version = prepared.version.clone();
-        let refuse = |problems| LoadError { plugin: version.name.clone(), problems };
+        let refuse = |problems| LoadError::refused(&version.name, problems);
         let mut loaded = load::finish(prepared, unknown_tools).map_err(refuse)?;
         if kept.is_some() {
             return Ok(loaded);
@@ -49,11 +50,13 @@ impl Sandbox {
         let (host, digest) = (Arc::clone(self), version.digest);
         let kept = tokio::task::spawn_blocking(move || {
             // Before the component: what is there without it is nothing yet.
-            wit.flatten().map_or(Ok(()), |wit| host.kept.keep_wit(&digest, wit.as_bytes()))?;
+            host.kept.keep_wit(&digest, &Wit::Free(wit.flatten()))?;
             host.kept.keep(&digest, &bytes)
         });
         let kept = kept.await.unwrap_or_else(|error| Err(std::io::Error::other(error)));
-        kept.map_err(|error| refuse(vec![format!("it cannot be kept in the data directory: {error}")]))?;
+        kept.map_err(|error| {
+            LoadError::passing(&version.name, format!("it cannot be kept in the data directory: {error}"))
+        })?;
         // From here on its file, which costs no memory.
         loaded.source.component = Source::File(self.kept.path(&version.digest));
         Ok(loaded)
@@ -73,7 +76,7 @@ impl Sandbox {
         });
         let identified =
             identified.await.unwrap_or_else(|_| Err(vec!["the host panicked while reading it".to_owned()]));
-        identified.map_err(|problems| LoadError { plugin: fallback, problems })
+        identified.map_err(|problems| LoadError::refused(fallback, problems))
     }
 
     /// Everything up to the operator's terms. What is read must have the digest that is expected, if one is.
@@ -81,7 +84,7 @@ impl Sandbox {
         self: &Arc<Self>,
         source: PluginSource,
         expected: Option<[u8; 32]>,
-    ) -> Result<(Prepared, Arc<[u8]>), Vec<String>> {
+    ) -> Result<(Prepared, Arc<[u8]>), Wrong> {
         let host = Arc::clone(self);
         let read = tokio::task::spawn_blocking(move || {
             let raw = load::read(&source.component).map_err(|problems| match expected {
@@ -95,7 +98,7 @@ impl Sandbox {
             Ok((source, raw, ready))
         });
         let panicked = || vec!["the host panicked while reading it".to_owned()];
-        let (source, raw, ready) = read.await.unwrap_or_else(|_| Err(panicked()))?;
+        let (source, raw, ready) = read.await.unwrap_or_else(|_| Err(panicked())).map_err(Wrong::from)?;
         let component = match ready {
             Some(component) => Ok(component),
             None => self.compile(&raw).await,
@@ -105,18 +108,21 @@ impl Sandbox {
             let mut problems = Vec::new();
             let name = load::name(&source, raw.manifest.as_ref()).map_err(|wrong| problems.push(wrong));
             let granted = host.grant(&source, raw.manifest.as_ref()).map_err(|wrong| problems.extend(wrong));
-            let component = component.map_err(|wrong| problems.push(wrong));
+            // What is wrong with the component itself stays wrong, whatever else has failed.
+            let passing = problems.is_empty() && matches!(component, Err(CompileError::Passing(_)));
+            let component = component.map_err(|wrong| problems.push(wrong.to_string()));
             let linked = component.and_then(|component| {
                 load::link(&host.linker, &component, &raw).map_err(|wrong| problems.extend(wrong))
             });
             let (Ok(name), Ok(granted), Ok((instance, exports))) = (name, granted, linked) else {
-                return Err(problems);
+                return Err(Wrong { problems, passing });
             };
             let version = PluginVersion { name, digest: raw.digest };
             let wanted = raw.manifest.map(|manifest| manifest.wants.limits).unwrap_or_default();
             Ok((source, version, (granted, wanted), instance, Arc::new(exports), raw.bytes))
         });
-        let (source, version, granted, instance, exports, bytes) = linked.await.unwrap_or_else(|_| Err(panicked()))?;
+        let (source, version, granted, instance, exports, bytes) =
+            linked.await.unwrap_or_else(|_| Err(Wrong::from(panicked())))?;
 
         let (granted, wanted) = (Arc::new(granted.0), granted.1);
         let presence = Presence::default();
@@ -133,16 +139,17 @@ impl Sandbox {
         instance: InstancePre<Call>,
         exports: Arc<Exports>,
         presence: Presence,
-    ) -> Result<Prepared, Vec<String>> {
+    ) -> Result<Prepared, Wrong> {
         let ground = self.ground.clone();
-        let listing = self.guests.spawn(async move {
+        let listing = self.guests.run(&self.own_share, async move {
             let name: Arc<str> = version.name.as_str().into();
-            let (listed, resources) = 
-                load::list(&ground, &name, &granted.others, &instance, &exports, &wanted.within(&source.limits)).await?;
+            let (listed, resources) =
+                load::list(&ground, &name, &granted.others, &instance, &exports, &wanted.within(&source.limits))
+                    .await?;
             Ok(Prepared { source, version, granted, wanted, instance, exports, listed, resources, presence })
         });
-        let listed = listing.await.map_err(|_| vec!["the host panicked while listing its tools".to_owned()])?;
-        listed.map_err(|wrong: String| vec![wrong])
+        let panicked = || Wrong::from(vec!["the host panicked while listing its tools".to_owned()]);
+        listing.await.unwrap_or_else(|_| Err(panicked()))
     }
 
     /// Lists a version again, with every check of a load. What comes back can be published in the place of the version as it was;
@@ -153,17 +160,17 @@ impl Sandbox {
     /// Everything that is wrong with what it lists now.
     pub async fn relist(&self, loaded: &LoadedPlugin) -> Result<LoadedPlugin, LoadError> {
         let (plugin, version) = (&loaded.plugin, loaded.version.clone());
-        let refuse = |problems| LoadError { plugin: version.name.clone(), problems };
         let (granted, exports) = ((Arc::clone(&plugin.granted), plugin.wanted.clone()), Arc::clone(&plugin.exports));
         let (instance, presence) = (plugin.instance.clone(), plugin.presence.clone());
         let listed = self.list(loaded.source.clone(), version.clone(), granted, instance, exports, presence).await;
         // A policy may be about a tool that is not there at the moment.
-        listed.and_then(|prepared| load::finish(prepared, UnknownTools::Ignore)).map_err(refuse)
+        let finished = listed.and_then(|prepared| Ok(load::finish(prepared, UnknownTools::Ignore)?));
+        finished.map_err(|wrong| wrong.of(version.name))
     }
 
     /// Compiles what is not in the cache, and keeps it there.
-    async fn compile(self: &Arc<Self>, raw: &Raw) -> Result<Component, String> {
-        let panicked = || "the host panicked while taking over its code".to_owned();
+    async fn compile(self: &Arc<Self>, raw: &Raw) -> Result<Component, CompileError> {
+        let panicked = || CompileError::Refused("the host panicked while taking over its code".to_owned());
         let _turn = self.compiler.turn().await;
         let (host, digest) = (Arc::clone(self), raw.digest);
         // Somebody else may have compiled the same meanwhile.
@@ -177,7 +184,8 @@ impl Sandbox {
         tracing::debug!(component = hex(&digest), bytes = raw.bytes.len(), took_ms, "a component was compiled");
         let host = Arc::clone(self);
         let take = move || host.cache.accept(&host.ground.engine, &code, &digest, host.engine_hash);
-        tokio::task::spawn_blocking(take).await.unwrap_or_else(|_| Err(panicked()))
+        let taken = tokio::task::spawn_blocking(take).await.map_err(|_| panicked())?;
+        taken.map_err(CompileError::Refused)
     }
 
     /// What calls of it may reach: what is granted, within what it wants, within what each tenant is left.
@@ -199,12 +207,20 @@ impl Sandbox {
         let wanted = manifest.map(|manifest| manifest.wants.grants.clone()).unwrap_or_default();
         let effective = source.grants.within(&wanted);
         let ready = |grants: Grants| {
-            let missing = grants.unseen_wishes(&wanted);
+            let missing_directories = grants.missing_directories(&wanted);
+            let missing_variables = grants.missing_variables(&wanted);
             let read = |key: &String| (self.environment)(key).map(|value| (key.clone(), value));
             let environment = grants.env.iter().filter_map(read).collect();
             let settings = source.config.clone();
-            let Grants { directories, http, keyvalue, .. } = grants;
-            Arc::new(Granted { directories, http, environment, settings, keyvalue, missing })
+            Arc::new(Granted {
+                directories: grants.directories,
+                http: grants.http,
+                environment,
+                settings,
+                keyvalue: grants.keyvalue,
+                missing_directories,
+                missing_variables,
+            })
         };
         let tenants = self.tenants.bounds.iter().map(|(id, bound)| (*id, ready(effective.within(bound)))).collect();
         Ok(GrantedTo { others: ready(effective), tenants })
@@ -231,10 +247,8 @@ impl Sandbox {
     /// Makes an older version of a plugin ready again, under the plugin's present grants and limits.
     pub(super) async fn revive(self: &Arc<Self>, version: &PluginVersion) -> Result<LoadedPlugin, LoadError> {
         let policy = self.published.load().sources.get(&version.name).cloned();
-        let policy = policy.ok_or_else(|| LoadError {
-            plugin: version.name.clone(),
-            problems: vec!["it is not configured any more".to_owned()],
-        })?;
+        let unconfigured = || LoadError::refused(&version.name, vec!["it is not configured any more".to_owned()]);
+        let policy = policy.ok_or_else(unconfigured)?;
         let _one_at_a_time = self.loading.lock().await;
         let loaded = self.load_kept(version, &policy).await?;
         self.published.rcu(|published| published.with(&loaded));
@@ -251,7 +265,7 @@ impl Sandbox {
         let component = loaded.plugin.instance.component();
         let (imports, exports) = inspect::functions(&self.ground.engine, component);
         let raw = load::read(&loaded.source.component)
-            .map_err(|problems| LoadError { plugin: loaded.version.name.clone(), problems })?;
+            .map_err(|problems| LoadError::refused(&loaded.version.name, problems))?;
         Ok(Inspection {
             name: loaded.version.name.clone(),
             digest: hex(&loaded.version.digest),

@@ -23,7 +23,7 @@ fn reading(folder: &TempDir) -> Option<PluginSource> {
     let mut plugin = sample("hostile")?;
     std::fs::write(folder.path().join("a.txt"), "inside").unwrap();
     plugin.grants.directories =
-        vec![DirGrant { host: folder.path().to_owned(), guest: "/data".to_owned(), write: true }];
+        vec![DirGrant { host: folder.path().to_owned(), guest: "/data".to_owned(), write: true, bytes_max: None }];
     plugin.grants.env = vec!["GRANTED".to_owned()];
     Some(plugin)
 }
@@ -75,11 +75,8 @@ async fn a_limit_that_a_plugin_wants_holds_where_it_is_lower() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_component_without_a_manifest_gets_what_is_granted_unless_one_is_required() {
     let component = || Source::Bytes(wat::parse_str("(component)").unwrap().into());
-    let named = |manifest_required| PluginSource {
-        name: Some("bare".to_owned()),
-        manifest_required,
-        ..source(component())
-    };
+    let named =
+        |manifest_required| PluginSource { name: Some("bare".to_owned()), manifest_required, ..source(component()) };
     let house = House::new();
     let error = house.sandbox.load(named(true)).await.unwrap_err();
     assert!(error.problems.iter().any(|problem| problem.contains("carries no manifest")), "{error}");
@@ -93,7 +90,7 @@ async fn a_component_without_a_manifest_gets_what_is_granted_unless_one_is_requi
 async fn a_tenant_is_left_less_than_the_others() {
     let folder = TempDir::new().unwrap();
     let Some(plugin) = reading(&folder) else { return };
-    let read_only = DirBound { guest: "/data".to_owned(), write: false };
+    let read_only = DirBound { guest: "/data".to_owned(), write: false, optional: false };
     let bound = Bound { directories: Some(vec![read_only]), env: Some(Vec::new()), ..Bound::default() };
     let other = TenantId([8; 16]);
     let house = House::of(Tenants { bounds: HashMap::from([(other, bound)]), names: None });
