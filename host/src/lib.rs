@@ -9,6 +9,7 @@ pub mod domain;
 
 pub mod audit;
 pub mod outward;
+pub mod vault;
 
 pub mod runtime;
 pub mod store;

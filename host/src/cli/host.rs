@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use bulkhead::audit::{Audit, Entry};
 use bulkhead::config::Config;
+use bulkhead::control::erase::Farewell;
 use bulkhead::control::operator::HostOperator;
 use bulkhead::control::plugins::Shelf;
 use bulkhead::control::server::{Attach, AttachedReader, AttachedWriter, Server};
@@ -50,12 +51,14 @@ pub(crate) struct Host {
     tending: JoinHandle<((), (), ())>,
     watching: Option<JoinHandle<()>>,
     control: Option<Server>,
+    /// Who else must let a tenant go that is erased.
+    pub(crate) farewell: Arc<Farewell>,
 }
 
 /// Opens the store of a data directory, making both if need be.
-pub(crate) async fn open_store(data: &Path) -> anyhow::Result<Arc<SledStore>> {
+pub(crate) async fn open_store(config: &Config, data: &Path) -> anyhow::Result<Arc<SledStore>> {
     private_folder(data)?;
-    let options = SledOptions::new(data);
+    let options = SledOptions { keys: super::keys::encryption(config)?, ..SledOptions::new(data) };
     let opened = tokio::task::spawn_blocking(move || SledStore::open(options)).await?;
     opened.with_context(|| format!("the store in {} cannot be opened", data.display()))
 }
@@ -102,6 +105,9 @@ pub(crate) async fn load_plugins(sandbox: &Arc<Sandbox>, config: &Config) -> any
 impl Host {
     /// Loads the plugins and takes over what an earlier host left in the store of the data directory.
     pub(crate) async fn start(config: &Config, data: &Path, store: Arc<SledStore>) -> anyhow::Result<Self> {
+        for tenant in super::upkeep::erasing(data)? {
+            tracing::warn!(%tenant, "a tenant is not erased completely: repeat `bulkhead tenant purge`");
+        }
         let audit = super::audit::of_host(config, data)?;
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
         let principals = Principals::new(store.clone());
@@ -155,6 +161,9 @@ impl Host {
             }
         };
         refused.iter().for_each(&refuse);
+        for version in tasks.versions_offered() {
+            audit.note(|| Entry::new("plugin.loaded").plugin(&version));
+        }
         let recovered = tasks.recover().await?;
         tracing::info!(
             recovered.queued,
@@ -187,15 +196,17 @@ impl Host {
             tending,
             watching,
             control: None,
+            farewell: Arc::default(),
         })
     }
 
     /// Opens the control socket in the data directory.
     pub(crate) fn listen_to_operators(&mut self, data: &Path) -> anyhow::Result<()> {
-        let upkeep = Arc::new(SledUpkeep { store: Arc::clone(&self.store) });
+        let upkeep = Arc::new(SledUpkeep { store: Arc::clone(&self.store), data: data.to_owned() });
         let steward = Arc::new(self.tasks.clone());
         let operator = HostOperator::new(self.store.clone(), upkeep, steward, Arc::clone(&self.clock))
             .with_plugins(self.shelf.clone())
+            .with_farewell(Arc::clone(&self.farewell))
             .with_audit(self.audit.clone());
         let attach = Arc::new(LocalStdio {
             protocol: Arc::clone(&self.protocol),

@@ -10,6 +10,7 @@ mod dev;
 mod grants;
 mod host;
 mod inspect;
+mod keys;
 mod logging;
 mod operate;
 mod plugins;
@@ -56,6 +57,7 @@ async fn dispatch(command: Subcommand) -> anyhow::Result<ExitCode> {
         Subcommand::Plugin { command } => plugins::run(command).await,
         Subcommand::Token { command } => operate::token(command).await,
         Subcommand::Store { command } => operate::store(command).await,
+        Subcommand::Tenant { command } => operate::tenant(command).await,
         Subcommand::Tasks { command } => operate::tasks(command).await,
         Subcommand::Audit { command } => audit::run(command).await,
     }

@@ -30,7 +30,7 @@ async fn serve(config: &Config) -> anyhow::Result<ExitCode> {
     let data = config.server.data.clone();
     // Before anything slow: a signal during the start must not be lost.
     let stop = stop_signal()?;
-    let store = open_store(&data).await?;
+    let store = open_store(config, &data).await?;
     let authenticated = Principals::new(store.clone()).any_active_token(now()).await?;
     config.check_exposure(authenticated)?;
     let issuers = trust::issuers(config)?;
@@ -72,11 +72,18 @@ async fn http_server(
     let (allowance, protocol) = (Arc::clone(&host.allowance), Arc::clone(&host.protocol));
     let sessions =
         Registry::open(protocol, host.store.clone(), options, Arc::clone(&allowance), host.now.clone()).await?;
+    let sessions = Arc::new(sessions);
+    let held = Arc::downgrade(&sessions);
+    host.farewell.add(move |tenant| {
+        if let Some(sessions) = held.upgrade() {
+            sessions.forget_tenant(tenant);
+        }
+    });
     let allowed_hosts = server.allowed_hosts.iter().cloned();
     let store = Arc::clone(&host.store);
     Ok(Server::new(Parts {
         mcp: Arc::clone(&host.protocol),
-        sessions: Arc::new(sessions),
+        sessions,
         authenticator: trust::authenticator(config, host, issuers),
         audit: host.audit.clone(),
         allowance,

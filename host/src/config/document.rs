@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::auth::{self, AuthConfig};
+use super::auth::{self, AuthConfig, SecretPlace};
+use super::encryption;
 use super::exposure::{self, TlsConfig};
 use super::grants::read_bound;
 use super::keys::{self, Scope, Value};
@@ -25,6 +26,7 @@ pub(super) struct Parsed {
     pub(super) auth: AuthConfig,
     pub(super) tls: Option<TlsConfig>,
     pub(super) trust: Vec<TrustConfig>,
+    pub(super) encryption: Option<SecretPlace>,
 }
 
 /// What a tenant's calls weigh when nobody says.
@@ -35,9 +37,9 @@ const CPU_WEIGHT: u32 = 1;
 pub(super) struct TenantEntry {
     pub(super) name: String,
     pub(super) values: Values,
-    pub(super) cpu_weight: u32,
     pub(super) changed_definitions: Option<Pinning>,
     pub(super) grants: Bound,
+    pub(super) cpu_weight: u32,
 }
 
 /// Reads parts of the tree; knows where each part was written and where to complain.
@@ -74,6 +76,7 @@ pub(super) fn read(file: File<'_>, base: &mut Layer<'_>, report: &mut Report) ->
                 reader.fixed_section(name.get_ref(), node, base)
             }
             "auth" => parsed.auth = auth::read(&mut reader, node),
+            "encryption" => parsed.encryption = encryption::read(&mut reader, node),
             "plugin" => parsed.plugins = plugin::read(&mut reader, node),
             "trust" => parsed.trust = trust::read(&mut reader, node),
             "tenant" => parsed.tenants = reader.tenants(node),
@@ -83,7 +86,7 @@ pub(super) fn read(file: File<'_>, base: &mut Layer<'_>, report: &mut Report) ->
             ),
             other => {
                 let place = reader.place(name.span().start);
-                let known = "[server], [auth], [limits], [call], [compile], [log], [audit], [sources], [[trust]], [[plugin]] \
+                let known = "[server], [auth], [limits], [call], [compile], [log], [audit], [sources], [encryption], [[trust]], [[plugin]] \
                      and [tenant.NAME]";
                 reader.report.add(&place, format!("{other}: no such section; there are {known}"));
             }
@@ -262,8 +265,8 @@ impl Reader<'_> {
             }
             let prefix = format!("tenant.{tenant}.");
             let Some(table) = self.table(&format!("tenant.{tenant}"), node) else { continue };
-            let (mut values, mut cpu_weight) = (Values::new(), CPU_WEIGHT);
-            let (mut changed_definitions, mut grants) = (None, Bound::default());
+            let mut cpu_weight = CPU_WEIGHT;
+            let (mut values, mut changed_definitions, mut grants) = (Values::new(), None, Bound::default());
             for (key, node) in table {
                 match key.get_ref().as_ref() {
                     "changed_definitions" => {
@@ -273,12 +276,12 @@ impl Reader<'_> {
                     "limits" => values = self.overrides(&prefix, "limits", node),
                     "cpu_weight" => cpu_weight = self.cpu_weight(&prefix, node),
                     other => {
-                        let known = "a tenant has cpu_weight, changed_definitions, [tenant.NAME.limits] and [tenant.NAME.grants]";
+                        let known = "a tenant has [tenant.NAME.limits], [tenant.NAME.grants], cpu_weight and changed_definitions";
                         self.refuse(key, format!("{prefix}{other}: no such key; {known}"));
                     }
                 }
             }
-            tenants.push(TenantEntry { name: tenant, values, cpu_weight, changed_definitions, grants });
+            tenants.push(TenantEntry { name: tenant, values, changed_definitions, grants, cpu_weight });
         }
         tenants
     }

@@ -418,6 +418,12 @@ section!(LIMITS, blank_limits, Limits, "limits", {
         "Steering messages waiting for one task";
     steer_bytes_max: bytes(16 * KIB, 1, MIB), Override,
         "One steering message";
+    failed_lookups_per_minute: count(600, 1, 1_000_000), Override,
+        "Looks of one requestor for tasks that are not there or not its own; with more, it is logged and blocked for a while";
+    failed_lookups_block_ms: ms(60_000, 0, DAY), Override,
+        "How long such a requestor may look for no task at all, whichever it is; 0 is never blocked";
+    early_polls_per_minute: count(600, 1, 1_000_000), Override,
+        "Polls of one requestor that come in less than a quarter of the interval that it was given; more are logged";
 });
 
 section!(CALL, blank_call, CallLimits, "call", {

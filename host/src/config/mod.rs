@@ -6,6 +6,7 @@
 
 mod auth;
 mod document;
+mod encryption;
 mod exposure;
 mod grants;
 mod keys;
@@ -66,6 +67,8 @@ pub struct Config {
     /// `[server] tls`.
     pub tls: Option<TlsConfig>,
     pub insecure: Insecure,
+    /// Where the keys are with which stored tasks are sealed.
+    pub encryption: Option<SecretPlace>,
 }
 
 /// `[tenant.NAME]`.
@@ -216,6 +219,11 @@ impl Config {
         let mut report = Report::default();
         let mut base = layer::Layer::base();
         let parsed = file.map(|file| document::read(file, &mut base, &mut report)).unwrap_or_default();
+        let keys = match &parsed.encryption {
+            Some(SecretPlace::Variable(name)) => Some(name.as_str()),
+            _ => None,
+        };
+        let variables = variables.into_iter().filter(|(name, _)| Some(name.as_str()) != keys);
         read_variables(variables, &mut base, &mut report);
         if let Some(listen) = &flags.listen {
             base.set_text("server", "listen", listen, &Place::Flag("--listen"), &mut report);
@@ -286,6 +294,7 @@ impl Config {
                 auth: parsed.auth,
                 tls: parsed.tls,
                 insecure: flags.insecure,
+                encryption: parsed.encryption,
             })
         } else {
             Err(Problems(problems))

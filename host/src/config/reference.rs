@@ -30,6 +30,11 @@ const AUTH_HELP: &str = r#"
   tls = { certificate = "cert.pem", key = "key.pem" }
       Serve HTTPS; both files are read again when they change
 
+[encryption]
+  key_file = "store.key" or key_env = "NAME"
+      Seal the arguments, results, questions, answers and steering of stored tasks. One key a line, 32 random bytes in base64
+      (`openssl rand -base64 32`), the one that seals first; only its owner may read the file
+
 [auth]
   resource = "https://mcp.example.com/mcp"
       What clients know this endpoint by; access tokens must be meant for it

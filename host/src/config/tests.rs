@@ -86,6 +86,9 @@ ttl_ms_max = 86400000
 ttl_unlimited = false
 steer_queue = 16
 steer_bytes_max = 16384
+failed_lookups_per_minute = 600
+failed_lookups_block_ms = 60000
+early_polls_per_minute = 600
 
 [call]
 cpu_ms = 30000
@@ -434,8 +437,15 @@ fn plugin_entries_are_checked() {
     let same = "[[plugin]]\nname = 'a'\nfile = 'a'\n[[plugin]]\nname = 'a'\nfile = 'b'";
     refused_once(same, "etc/bulkhead.toml:4: plugin.name: \"a\" is already the plugin at etc/bulkhead.toml:1", "");
     let grant = |line: &str| format!("[[plugin]]\nfile = 'a'\n[plugin.grants]\n{line}");
-    for pattern in ["example.com", "https://example.com/path", "ftp://a", "https://a.*.b", "https://user@a", "https://"]
-    {
+    for pattern in [
+        "example.com",
+        "https://example.com/a/../b",
+        "get https://a",
+        "ftp://a",
+        "https://a.*.b",
+        "https://user@a",
+        "https://",
+    ] {
         refused_once(&grant(&format!("http = ['{pattern}']")), "etc/bulkhead.toml:4: plugin.?.grants.http:", pattern);
     }
     refused_once(&grant("env = ['A=B']"), "etc/bulkhead.toml:4: plugin.?.grants.env:", "name of an environment");

@@ -5,6 +5,7 @@
 //! itself, because both go through one [`Operator`].
 
 pub mod client;
+pub mod erase;
 pub mod operator;
 pub mod plugins;
 pub mod server;
@@ -66,6 +67,13 @@ pub enum Command {
     /// Copies the store into a new data directory.
     StoreBackup {
         directory: PathBuf,
+    },
+    /// Seals the keys of tenants with the operator's first key.
+    StoreRekey,
+    TenantList,
+    /// Stops and removes everything of a tenant.
+    TenantPurge {
+        tenant: String,
     },
     TasksList {
         /// Only tasks of the requestor of this name.
@@ -158,6 +166,10 @@ pub enum Command {
 impl Command {
     /// Its name and what it is about, on one line. None of it is secret: tokens are in replies only.
     pub fn summary(&self) -> String {
+        if let Self::TenantPurge { .. } = self {
+            // Its name is erased as well; the log knows it by its id.
+            return r#"{"command":"tenant_purge"}"#.to_owned();
+        }
         serde_json::to_string(self).unwrap_or_default()
     }
 }

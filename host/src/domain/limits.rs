@@ -60,6 +60,12 @@ pub struct Limits {
     /// Messages waiting for one task.
     pub steer_queue: u32,
     pub steer_bytes_max: u32,
+    /// Looks for tasks that are not there, before the requestor is blocked.
+    pub failed_lookups_per_minute: u32,
+    /// 0: never blocked.
+    pub failed_lookups_block_ms: u64,
+    /// Polls long before the interval, before it is noted.
+    pub early_polls_per_minute: u32,
 }
 
 /// The limits of the configuration, and those of tenants that have some of their own.
@@ -161,6 +167,9 @@ impl Limits {
             ttl_unlimited: false,
             steer_queue: 16,
             steer_bytes_max: 16_384,
+            failed_lookups_per_minute: 1_000_000,
+            failed_lookups_block_ms: 60_000,
+            early_polls_per_minute: 1_000_000,
         }
     }
 }

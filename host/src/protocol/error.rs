@@ -217,6 +217,7 @@ impl From<&tasks::Error> for RpcError {
             Error::Unavailable { why: Unavailable::Draining, .. } => {
                 Self::new(INTERNAL_ERROR, "The host is shutting down; try again later")
             }
+            Error::Unavailable { why: why @ Unavailable::Erased, .. } => Self::invalid_request(why.to_string()),
             Error::Unavailable { why: why @ Unavailable::Quarantined { plugin }, retry_after_ms } => {
                 let data = serde_json::json!({"plugin": plugin, "retryAfterMs": retry_after_ms});
                 Self::new(QUARANTINED, why.to_string()).with(&data)

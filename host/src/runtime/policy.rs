@@ -104,7 +104,7 @@ impl Grants {
     pub fn missing_directories(&self, wanted: &Bound) -> Vec<String> {
         let mut missing = Vec::new();
         let wishes = wanted.directories.iter().flatten().filter(|wish| !wish.optional);
-        for wish in wishes.filter(|wish| wish.guest.trim_end_matches('/') != "") {
+        for wish in wishes.filter(|wish| !wish.guest.trim_end_matches('/').is_empty()) {
             let mut below = self.directories.iter().filter(|grant| wish.covers(&grant.guest)).peekable();
             let is_there = below.peek().is_some();
             if !is_there || wish.write && !below.any(|grant| grant.write) {

@@ -120,8 +120,6 @@ pub struct Sandbox {
     /// Many calls may wait for one version: it is loaded once.
     loading: tokio::sync::Mutex<()>,
     guests: Threads,
-    /// Where what waits in a guest waits, whoever polls it.
-    io: tokio::runtime::Handle,
     /// Of what the host itself asks plugins.
     own_share: Share,
 }
@@ -158,6 +156,7 @@ impl Sandbox {
                 slots: Arc::new(Semaphore::new(instances as usize)),
                 names: config.tenants.names.clone(),
                 quotas: Arc::default(),
+                lines: Arc::default(),
             },
             linker,
             cache,
@@ -168,7 +167,6 @@ impl Sandbox {
             published: ArcSwap::default(),
             loading: tokio::sync::Mutex::default(),
             guests,
-            io: config.io,
             own_share: Share::default(),
         }))
     }
@@ -247,17 +245,14 @@ impl Sandbox {
     fn begin_here(
         &self,
         guest: impl Future<Output = ()> + Send + 'static,
-        share: &Share,
         pace: &Pace,
+        share: &Share,
         shared: &Shared,
     ) -> Option<Arc<dyn Stop>> {
         let mut guest = Box::pin(guest);
-        // Nobody is woken in vain: a task that is spawned is polled once in any case.
-        let polled = {
-            let _io = self.io.enter();
-            guest.as_mut().poll(&mut Context::from_waker(Waker::noop()))
-        };
-        share.used_elsewhere(shared.cpu());
+        // Nobody is woken in vain: what is put in line is polled once in any case.
+        let polled = guest.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        self.guests.charge(share, shared.cpu());
         if polled.is_ready() {
             return None;
         }
@@ -337,13 +332,14 @@ impl Executor for Sandbox {
         let share = spec.share.clone();
         let Some(plugin) = ready else {
             let guest = run_kept(self.me.clone(), ground, spec, shared, outbox).in_current_span();
-            return Ok(Running { events, control, stop: Some(StopOnDrop::new(self.guests.spawn(&share, guest))) });
+            let stop = Some(StopOnDrop::new(self.guests.spawn(&share, guest)));
+            return Ok(Running { events, control, stop });
         };
         let pace = plugin.entry(&spec.operation).map(|(_, pace)| pace);
         let occupied = Occupied::new(Arc::clone(&plugin));
         let guest = call::run(ground, occupied, spec, Arc::clone(&shared), outbox).in_current_span();
         let stop = match pace.filter(|pace| pace.is_quick()) {
-            Some(pace) => self.begin_here(guest, &share, pace, &shared),
+            Some(pace) => self.begin_here(guest, pace, &share, &shared),
             None => Some(self.guests.spawn(&share, guest)),
         };
         Ok(Running { events, control, stop: stop.map(StopOnDrop::new) })

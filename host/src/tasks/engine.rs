@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, broadcast, watch};
 
 use super::admission::{Admission, Full, Held, Hold, Purpose};
+use super::banish::Banished;
 use super::breaker::{Breakers, PluginHealth};
 use super::clock::Clock;
 use super::creation::{Identity, facts};
@@ -21,6 +22,7 @@ use super::plain::PlainCall;
 use super::rate::Rates;
 use super::run::{Begin, Run};
 use super::shares::Shares;
+use super::suspicion::Suspicions;
 use super::trial::{End, Tally, Trial, Trials, Verdict};
 use super::{CallRequest, Error, Job, Once, PluginRequest, TaskNews, TaskRequest};
 use crate::audit::Audit;
@@ -75,6 +77,8 @@ pub(super) struct Inner {
     pub(super) breakers: Breakers,
     pub(super) trials: Trials,
     pub(super) draining: AtomicBool,
+    pub(super) banished: Banished,
+    pub(super) suspicions: Suspicions,
     /// Plain calls that somebody holds, running or resting.
     pub(super) plain_calls: AtomicUsize,
     /// A task was created that may expire before the sweeper's next look.
@@ -117,6 +121,8 @@ impl Tasks {
             breakers: Breakers::default(),
             trials: Trials::default(),
             draining: AtomicBool::new(false),
+            banished: Banished::default(),
+            suspicions: Suspicions::default(),
             plain_calls: AtomicUsize::new(0),
             sooner: Notify::new(),
         };
@@ -339,10 +345,11 @@ impl Tasks {
     }
 
     async fn change(&self, requestor: &Requestor, id: TaskId, event: Event) -> Result<Task, Error> {
+        self.inner.may_look(requestor)?;
         match self.inner.apply(requestor, id, event, None).await {
             Ok(applied) => Ok(Task::clone(&applied.after)),
             Err(ApplyError::NotFound) => {
-                self.inner.note_task("lookup.failed", requestor, id);
+                self.inner.note_looked("task.changed", requestor, id, false);
                 Err(Error::NotFound)
             }
             Err(error) => Err(self.inner.apply_error(error)),
@@ -453,6 +460,7 @@ impl Inner {
     /// A permit for a call that is no task.
     async fn occupy(&self, requestor: &Requestor) -> Result<Occupancy, Error> {
         self.refuse_if_draining()?;
+        self.banished.admit(requestor)?;
         let permit = match self.admission.try_permit(requestor, Purpose::Plain) {
             Some(permit) => permit,
             None => {
@@ -476,6 +484,7 @@ impl Inner {
     /// Whether a task may be made now.
     fn admit_task(&self, requestor: &Requestor, job: &Job) -> Result<(), Error> {
         self.refuse_if_draining()?;
+        self.banished.admit(requestor)?;
         if let Some((plugin, _)) = job.first() {
             self.breakers.admit(requestor, plugin, self.clock.now())?;
         }

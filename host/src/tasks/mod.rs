@@ -6,6 +6,7 @@
 //! first terminal state wins, and watchers are told after the commit.
 
 mod admission;
+mod banish;
 mod breaker;
 pub mod clock;
 mod creation;
@@ -23,6 +24,7 @@ pub mod rate;
 mod reading;
 mod run;
 mod shares;
+mod suspicion;
 mod tend;
 mod trial;
 mod versions;
@@ -87,6 +89,9 @@ impl Error {
 pub enum Unavailable {
     #[error("the host is shutting down")]
     Draining,
+    /// Its tenant was erased, or is being erased.
+    #[error("everything of this tenant was erased; authenticate again")]
+    Erased,
     /// Its calls kept breaking.
     #[error("the plugin {plugin} is quarantined, because its calls kept breaking; try again later")]
     Quarantined { plugin: String },

@@ -430,9 +430,35 @@ impl<M: Mcp> Registry<M> {
         }
     }
 
+    /// Forgets the sessions of a tenant; their rows are for the caller to remove.
+    pub fn forget_tenant(&self, tenant: TenantId) {
+        let mut inner = self.lock();
+        let own = inner.entries.iter().filter(|(_, entry)| entry.requestor().tenant == tenant);
+        let own: Vec<Digest> = own.map(|(digest, _)| *digest).collect();
+        own.iter().for_each(|digest| {
+            inner.take(digest);
+        });
+    }
+
     /// How often [`sweep`](Self::sweep) is due.
     pub(super) fn sweep_ms(&self) -> u64 {
         (self.options.idle_ms_max / 4).clamp(100, 10_000)
+    }
+}
+
+/// Removes what is stored of a tenant's sessions; gives their number.
+pub async fn remove_rows(rows: &dyn RowStore, tenant: TenantId) -> Result<u64, store::Error> {
+    let (mut removed, mut after) = (0, None::<Vec<u8>>);
+    loop {
+        let page = rows.rows(RowKind::Session, after.as_deref(), PAGE_ROWS).await?;
+        let Some((last, _)) = page.last() else { return Ok(removed) };
+        after = Some(last.clone());
+        for (key, value) in &page {
+            if Row::decode(value).is_some_and(|row| row.requestor.tenant == tenant) {
+                rows.remove_row(RowKind::Session, key).await?;
+                removed += 1;
+            }
+        }
     }
 }
 
