@@ -20,7 +20,7 @@ use crate::protocol::jsonrpc::{self, error_response};
 use crate::protocol::sep1686::{Wish, id_in_use};
 use crate::protocol::{Exchange, idempotency};
 use crate::runtime::Catalog;
-use crate::tasks::{self, Job};
+use crate::tasks::Job;
 
 /// Starts the exchange.
 pub(super) fn answer(method: Method, name: &str, request: Request<'_>, wish: Wish) -> Result<Exchange, RpcError> {
