@@ -56,6 +56,7 @@ fn sandbox(data: &Path) -> anyhow::Result<Arc<Sandbox>> {
         epoch_tick_ms: 10,
         io: tokio::runtime::Handle::current(),
         environment: |_| None,
+        tenants: bulkhead::runtime::Tenants::default(),
     })?)
 }
 
@@ -67,6 +68,7 @@ async fn calls(sandbox: &Arc<Sandbox>, plugin: &str, tool: &str, plan: &Plan) ->
         prefix: String::new(),
         config: BTreeMap::new(),
         grants: bulkhead::runtime::policy::Grants::default(),
+        manifest_required: false,
         limits: limits(),
         tools: BTreeMap::new(),
         rerun: false,
@@ -76,6 +78,7 @@ async fn calls(sandbox: &Arc<Sandbox>, plugin: &str, tool: &str, plan: &Plan) ->
     let tool = sandbox.catalog().get(tool).context("the tool")?.clone();
     let spec = CallSpec {
         plugin: tool.plugin.clone(),
+        tenant: bulkhead::domain::requestor::TenantId([1; 16]),
         operation: Operation::CallTool {
             tool: tool.plugin_tool.clone(),
             arguments: Json::new(r#"{"text": "a text of ordinary length, as it may come from a model"}"#),
