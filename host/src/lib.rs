@@ -27,5 +27,8 @@ pub mod config;
 
 pub mod control;
 
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
+
 #[cfg(test)]
 mod architecture;

@@ -17,6 +17,8 @@ mod engine;
 mod events;
 mod exports;
 mod fault;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzz;
 mod gate;
 mod imports;
 pub mod inspect;
