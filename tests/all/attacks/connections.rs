@@ -1,6 +1,6 @@
 //! Many connections, slow ones, and those that nobody reads.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures::future::join_all;
 use rustix::process::{Resource, getrlimit};
@@ -72,17 +72,16 @@ async fn slow_headers_and_bodies_hold_up_nobody() {
     let mut host = setup.start().await;
     let bob = Client::connect_as(&host, Some(&token), all_capabilities()).await;
     let heads = join_all((0..rounds(100, 500)).map(|_| raw::connect(&host))).await;
+    // A byte now and then does not buy time: whether the connection is cut within five times what headers may take.
     let drip = heads.into_iter().map(|mut stream| async move {
-        let begin = Instant::now();
         stream.write_all(b"POST /mcp HTTP/1.1\r\n").await.expect("an open connection");
-        // A byte now and then does not buy time.
-        for _ in 0..100 {
+        for _ in 0..75 {
             tokio::time::sleep(Duration::from_millis(100)).await;
             if stream.write_all(b"X").await.is_err() {
-                break;
+                return true;
             }
         }
-        begin.elapsed()
+        false
     });
     // Bodies of somebody without a token: answered before the body is there.
     let head = "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n";
@@ -105,9 +104,9 @@ async fn slow_headers_and_bodies_hold_up_nobody() {
             assert_eq!(text(&result), turn.to_string());
         }
     };
-    let (times, statuses, ()) =
+    let (cut, statuses, ()) =
         soon("everybody", async { tokio::join!(join_all(drip), join_all(strangers), others) }).await;
-    assert!(times.iter().all(|time| *time < Duration::from_secs(8)), "slow headers live on: {times:?}");
+    assert!(cut.iter().all(|cut| *cut), "slow headers live on");
     assert!(statuses.iter().all(|statuses| statuses == &[401]), "{statuses:?}");
     drop(unending);
     assert!(host.is_alive() && !host.log().contains("panicked"), "{}", host.log());

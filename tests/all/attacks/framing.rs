@@ -9,7 +9,7 @@ use super::{PING, ping, serves_on};
 const SMUGGLED: &str = "GET /smuggled HTTP/1.1\r\nHost: localhost\r\n\r\n";
 
 async fn host() -> Host {
-    Setup::with(&["text"]).start().await
+    Setup::with(&["text"]).config("[server]\nheader_read_ms_max = 2000").start().await
 }
 
 fn post(headers: &str, body: &str) -> String {
