@@ -3,6 +3,7 @@
 //! One binary, because each further one would link the whole host once more. Every file is one question about a running host:
 //! what it says on the wire, who may see what, what a guest may do to others, what survives a `kill -9`.
 
+mod attacks;
 mod audit;
 mod authors;
 mod bad_input;
@@ -32,6 +33,7 @@ mod requirements;
 mod rust_client;
 mod rust_client_modern;
 mod secrets;
+mod security;
 mod sep1686;
 mod simulation;
 mod sources;

@@ -308,11 +308,14 @@ impl<M: Mcp> Edge<M> {
         let serve = service_fn(move |request: Request<Incoming>| {
             let (server, router) = (server.clone(), router.clone());
             async move {
+                let in_chunks = request.headers().contains_key(header::TRANSFER_ENCODING);
                 // Nearly every request: the way through the router would be a tenth of what the edge costs.
-                if request.uri().path() == ENDPOINT {
-                    return Ok(endpoint::endpoint(&server, request.map(Body::new), peer).await);
-                }
-                router.call(request).await
+                let response = if request.uri().path() == ENDPOINT {
+                    Ok(endpoint::endpoint(&server, request.map(Body::new), peer).await)
+                } else {
+                    router.call(request).await
+                };
+                response.map(|response| if in_chunks { last_of_its_connection(response) } else { response })
             }
         });
         let mut connection = pin!(http.serve_connection(stream, serve));
@@ -328,6 +331,14 @@ impl<M: Mcp> Edge<M> {
             }
         }
     }
+}
+
+/// A request whose body comes in chunks is the last one of its connection. A `Content-Length` that stood beside them was dropped before
+/// this host could see it, and who believed that one (a proxy) would find the next request elsewhere: so nothing may follow
+/// (RFC 9112 section 6.3).
+fn last_of_its_connection(mut response: Response) -> Response {
+    response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    response
 }
 
 /// The next connection. It takes its permit first: what has none waits in the kernel and costs nothing here.

@@ -8,6 +8,8 @@ mod call;
 mod connection;
 mod declared;
 mod discover;
+#[cfg(any(test, fuzzing))]
+pub(in crate::protocol) mod fuzz;
 mod guest;
 mod listen;
 mod members;
