@@ -12,6 +12,9 @@ use std::time::Duration;
 
 use crate::domain::limits::CPU_WEIGHT_MAX;
 
+/// What a share owes at most for time elsewhere, in turns: some of it was used when nobody else wanted any.
+const ELSEWHERE_TURNS: u64 = 10;
+
 /// Accounts that are kept before those of nobody are looked for.
 const ACCOUNTS_BEFORE_SWEEP: usize = 64;
 
@@ -42,7 +45,8 @@ impl Share {
         }))
     }
 
-    /// A call of it has used so much CPU time on a thread that is none of the guests'. Charged when somebody of it next stands in line.
+    /// A call of it has used so much CPU time on a thread that is none of the guests'. Charged, up to a bound, when
+    /// somebody of it next stands in line.
     pub(in crate::runtime) fn used_elsewhere(&self, used: Duration) {
         let used_us = u64::try_from(used.as_micros()).unwrap_or(u64::MAX);
         self.0.elsewhere_us.fetch_add(used_us, Ordering::Relaxed);
@@ -122,7 +126,8 @@ impl<T> FairQueue<T> {
         if account.ready.is_empty() {
             let elsewhere_us = account.share.0.elsewhere_us.swap(0, Ordering::Relaxed);
             account.share.0.served_us.fetch_add(elsewhere_us, Ordering::Relaxed);
-            account.at = account.at.max(self.now).saturating_add(scaled(elsewhere_us, account.share.0.weight));
+            let owed_us = elsewhere_us.min(self.turn_us.saturating_mul(ELSEWHERE_TURNS));
+            account.at = account.at.max(self.now).saturating_add(scaled(owed_us, account.share.0.weight));
             self.order.insert(account.place(self.turn_us));
         }
         account.ready.push_back(item);
