@@ -84,32 +84,4 @@ mod tests {
             replay(name);
         }
     }
-
-    #[test]
-    fn zz_write_seeds() {
-        for (name, text) in [
-            (
-                "typed",
-                r#"(component (core module $m (func (export "f") (result i32) i32.const 1)) (core instance $i (instantiate $m)) (func (export "f") (result u32) (canon lift (core func $i "f"))))"#,
-            ),
-            (
-                "typed_text",
-                r#"(component (core module $m (memory (export "mem") 1) (func (export "r") (param i32 i32 i32 i32) (result i32) i32.const 64) (func (export "f") (param i32 i32) (result i32) (i32.store (i32.const 8) (i32.const 16)) (i32.store (i32.const 12) (local.get 1)) i32.const 8)) (core instance $i (instantiate $m)) (func (export "f") (param "a" string) (result string) (canon lift (core func $i "f") (memory $i "mem") (realloc (func $i "r")))))"#,
-            ),
-            (
-                "loops",
-                r#"(component (core module $m (func (export "f") (loop br 0))) (core instance $i (instantiate $m)) (func (export "f") (canon lift (core func $i "f"))))"#,
-            ),
-            (
-                "imports",
-                r#"(component (import "evil:host/shell@1.0.0" (instance (export "run" (func (param "c" string))))))"#,
-            ),
-            (
-                "many",
-                r#"(component (core module (memory 1) (table 4 funcref) (global i32 (i32.const 1)) (data (i32.const 0) "abc")) (core module (func)))"#,
-            ),
-        ] {
-            fs::write(folder("corpus/components").join(name), wat::parse_str(text).unwrap()).unwrap();
-        }
-    }
 }

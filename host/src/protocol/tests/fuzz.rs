@@ -35,9 +35,10 @@ impl Stage {
 }
 
 fn on_stage(act: impl FnOnce(&Stage)) {
-    thread_local! { static STAGE: OnceCell<Stage> = const { OnceCell::new() }; }
+    // Never dropped: what ends threads and their runtimes is not there any more when a thread's own values go.
+    thread_local! { static STAGE: OnceCell<&'static Stage> = const { OnceCell::new() }; }
     STAGE.with(|stage| {
-        let stage = stage.get_or_init(Stage::new);
+        let stage = *stage.get_or_init(|| Box::leak(Box::new(Stage::new())));
         stage.session.get_or_init(|| stage.threads.block_on(async { stage.world.anna().await.session.clone() }));
         act(stage);
     });
