@@ -296,13 +296,13 @@ pub(crate) async fn tasks(command: TasksCommand) -> anyhow::Result<ExitCode> {
 
 /// What to do about a data directory that is not there.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Absent {
+pub(super) enum Absent {
     Create,
     Refuse,
 }
 
 /// Asks the running host, or does it here when none runs.
-async fn execute(operate: &OperateArguments, command: Command, absent: Absent) -> anyhow::Result<Value> {
+pub(super) async fn execute(operate: &OperateArguments, command: Command, absent: Absent) -> anyhow::Result<Value> {
     let sources =
         SourceArguments { config: operate.config.clone(), data: operate.data.clone(), ..SourceArguments::default() };
     execute_at(&sources::load(&sources, None)?, command, absent).await
@@ -337,7 +337,10 @@ async fn execute_at(config: &Config, command: Command, absent: Absent) -> anyhow
     let clock = Arc::new(SystemClock::default());
     let steward = Arc::new(Unattended { store: store.clone(), clock: clock.clone() });
     let audit = super::audit::of_idle(config)?;
-    let operator = HostOperator::new(store.clone(), upkeep, steward, clock).with_audit(audit.clone());
+    let mut operator = HostOperator::new(store.clone(), upkeep, steward, clock).with_audit(audit.clone());
+    if command.is_about_secrets() {
+        operator = operator.with_secrets(super::secrets::open(config, store.clone()).await?);
+    }
     let done = operator.execute(command).await;
     bulkhead::store::TaskStore::close(&*store).await?;
     audit.close();
@@ -349,7 +352,7 @@ pub(super) fn absolute(path: &Path) -> anyhow::Result<PathBuf> {
     std::path::absolute(path).with_context(|| format!("{} is no path", path.display()))
 }
 
-fn show(operate: &OperateArguments, value: &Value, text: impl FnOnce() -> String) {
+pub(super) fn show(operate: &OperateArguments, value: &Value, text: impl FnOnce() -> String) {
     if operate.json { say(value) } else { say(text()) }
 }
 

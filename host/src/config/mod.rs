@@ -10,6 +10,7 @@ mod encryption;
 mod exposure;
 mod grants;
 mod keys;
+mod keyvalue;
 mod layer;
 mod plugin;
 mod reference;
@@ -47,6 +48,7 @@ pub struct Config {
     pub log: LogConfig,
     pub audit: AuditConfig,
     pub sources: SourcesConfig,
+    pub secrets: SecretsConfig,
     /// In the order of the file: the first that fits a source decides.
     pub trust: Vec<TrustConfig>,
     /// In the order of the file, then those of the flags.
@@ -125,6 +127,16 @@ pub struct SourcesConfig {
     pub plain_http_hosts: Vec<String>,
     pub roots: Vec<String>,
 }
+
+/// `[secrets]`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SecretsConfig {
+    /// None: the variable [`SECRET_KEY_VARIABLE`] has the keys, if there are any.
+    pub key_file: Option<PathBuf>,
+}
+
+/// Holds keys that secrets are sealed with; no key of the configuration, so that it is in no message.
+pub const SECRET_KEY_VARIABLE: &str = "BULKHEAD_SECRET_KEY";
 
 /// The configuration file, read by somebody else.
 #[derive(Clone, Copy, Debug)]
@@ -283,6 +295,7 @@ impl Config {
                 log,
                 audit,
                 sources,
+                secrets: parsed.secrets,
                 trust: parsed.trust,
                 plugins,
                 plugin_dirs: flags.plugin_dirs.clone(),
@@ -309,7 +322,7 @@ fn read_variables(
     report: &mut Report,
 ) {
     for (name, text) in variables {
-        if !name.starts_with("BULKHEAD_") {
+        if !name.starts_with("BULKHEAD_") || name == SECRET_KEY_VARIABLE {
             continue;
         }
         let place = Place::Variable(name.clone());

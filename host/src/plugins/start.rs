@@ -120,6 +120,7 @@ impl Plugins {
             let origin = entry.head.active.map_or(Origin::Removed, Origin::Known);
             plans.push(Plan { name: name.clone(), policy: otherwise.clone(), found: None, origin });
         }
+        let broken = refused.iter().map(|error| (error.plugin.clone(), error.problems.clone())).collect();
         let inner = Inner {
             store,
             sandbox,
@@ -129,7 +130,7 @@ impl Plugins {
             otherwise,
             tenants,
             audit,
-            state: Mutex::new(State { book, awaited, ..State::default() }),
+            state: Mutex::new(State { book, awaited, broken, ..State::default() }),
             drains: Notify::new(),
         };
         let plugins = Self { inner: Arc::new(inner) };

@@ -172,7 +172,7 @@ impl Call {
         Ok(Self {
             clock,
             wasi,
-            egress: Egress::new(Arc::clone(&granted), denials.clone()),
+            egress: Egress::new(Arc::clone(&granted), denials.clone(), Arc::clone(&plugin), facts.belongings.clone()),
             limiter: Limiter::new(limits.memory_bytes),
             facts,
             shared,

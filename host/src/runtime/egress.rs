@@ -18,11 +18,13 @@ use http_body_util::BodyExt;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::{Instant, Sleep, timeout};
+use tokio::time::{Instant, Sleep, timeout, timeout_at};
 use wasmtime_wasi_http::{Error, RequestOptions, WasiBody, WasiHttpHooks};
 
+use super::belongings::Belongings;
 use super::denials::Denials;
 use super::policy::{Granted, HttpGrant};
+use super::secrets::{Refusal, Secret, Target, inject};
 use super::world::{beginning, escaped};
 use crate::domain::address::normal_host;
 use crate::domain::requestor::TenantId;
@@ -82,13 +84,20 @@ pub(super) struct Egress {
     lines: Option<Arc<Semaphore>>,
     granted: Arc<Granted>,
     denials: Denials,
+    plugin: Arc<str>,
+    belongings: Option<Arc<dyn Belongings>>,
     /// Made at the first request.
     slots: Option<Arc<Semaphore>>,
 }
 
 impl Egress {
-    pub(super) fn new(granted: Arc<Granted>, denials: Denials) -> Self {
-        Self { lines: None, granted, denials, slots: None }
+    pub(super) fn new(
+        granted: Arc<Granted>,
+        denials: Denials,
+        plugin: Arc<str>,
+        belongings: Option<Arc<dyn Belongings>>,
+    ) -> Self {
+        Self { lines: None, granted, denials, plugin, belongings, slots: None }
     }
 
     /// Shares the places of a tenant with its other calls.
@@ -105,12 +114,24 @@ impl WasiHttpHooks for Egress {
         _sent: Box<dyn Future<Output = Result<(), Error>> + Send>,
     ) -> Box<dyn Future<Output = Result<(Response, Driver), Error>> + Send> {
         let (granted, denials) = (Arc::clone(&self.granted), self.denials.clone());
+        let (plugin, belongings) = (Arc::clone(&self.plugin), self.belongings.clone());
         let slots = self.slots.get_or_insert_with(|| Arc::new(Semaphore::new(REQUESTS_MAX)));
         let shared = self.lines.clone().map(Semaphore::try_acquire_owned).transpose();
         let slot = Arc::clone(slots).try_acquire_owned().and_then(|own| Ok(Slot { own, shared: shared? }));
         Box::new(async move {
             let slot = slot.map_err(|_| Error::ConnectionLimitReached)?;
-            send(&granted.http, &denials, request, options.unwrap_or_default(), slot).await
+            let secrets = match belongings {
+                Some(belongings) => belongings.secrets(&plugin).await.map_err(|()| Error::InternalError(None))?,
+                None => Vec::new(),
+            };
+            let sent = send(&granted.http, &secrets, &denials, request, options.unwrap_or_default(), slot).await;
+            sent.map_err(|refusal| match refusal {
+                Refusal::Failed(error) => error,
+                Refusal::Missing(secret) => {
+                    denials.note(secret);
+                    Error::HttpRequestDenied
+                }
+            })
         })
     }
 
@@ -132,20 +153,21 @@ impl WasiHttpHooks for Egress {
 
 async fn send(
     grants: &[HttpGrant],
+    secrets: &[Secret],
     denials: &Denials,
     mut request: http::Request<WasiBody>,
     options: RequestOptions,
     slot: Slot,
-) -> Result<(Response, Driver), Error> {
+) -> Result<(Response, Driver), Refusal> {
     let until = Instant::now() + TOTAL_MAX;
     let tls = match request.uri().scheme() {
         Some(scheme) if *scheme == Scheme::HTTPS => true,
         Some(scheme) if *scheme == Scheme::HTTP => false,
-        _ => return Err(Error::HttpRequestUriInvalid),
+        _ => return Err(Error::HttpRequestUriInvalid.into()),
     };
     let authority = request.uri().authority().ok_or(Error::HttpRequestUriInvalid)?;
     if authority.as_str().contains('@') {
-        return Err(Error::HttpRequestUriInvalid);
+        return Err(Error::HttpRequestUriInvalid.into());
     }
     let host = normal_host(authority.host());
     let port = authority.port_u16().unwrap_or(if tls { 443 } else { 80 });
@@ -155,11 +177,16 @@ async fn send(
     // A tunnel would lead anywhere.
     if matching.is_empty() || request.method() == http::Method::CONNECT {
         denials.note(lacking(!covering.is_empty(), method, tls, authority));
-        return Err(Error::HttpRequestDenied);
+        return Err(Error::HttpRequestDenied.into());
     }
     // Inserted, never appended: a second `Host` would be read by one proxy and ignored by the next.
     let value = HeaderValue::from_str(authority.as_str()).map_err(|_| Error::HttpRequestUriInvalid)?;
     request.headers_mut().insert(HOST, value);
+    // From here on the request holds what the guest must not see; it goes to this one destination and is dropped.
+    let (method, path) = (request.method().to_string(), request.uri().path().to_owned());
+    let target = Target { method: &method, tls, host: &host, port, path: &path };
+    let filled = timeout_at(until, inject(request, secrets, target));
+    let (mut request, injected) = filled.await.map_err(|_| Error::ConnectionWriteTimeout)??;
     *request.uri_mut() = origin_form(request.uri())?;
 
     let request = request.map(|body| Sent { body, bytes_left: REQUEST_BYTES_MAX }.boxed_unsync());
@@ -178,10 +205,10 @@ async fn send(
         .map_err(Error::Hyper)?;
     let header = |(name, value): (&http::HeaderName, &HeaderValue)| name.as_str().len() + value.len();
     if response.headers().iter().map(header).sum::<usize>() > HEADER_BYTES_MAX {
-        return Err(Error::HttpResponseHeaderSectionSize(u32::try_from(HEADER_BYTES_MAX).ok()));
+        return Err(Error::HttpResponseHeaderSectionSize(u32::try_from(HEADER_BYTES_MAX).ok()).into());
     }
     let between = clamp(options.between_bytes_timeout, FIRST_BYTE_MAX);
-    let response = response.map(|body| Bounded::new(body, until, between, slot).boxed_unsync());
+    let response = injected.scrub(response.map(|body| Bounded::new(body, until, between, slot).boxed_unsync()))?;
     Ok((response, Box::new(driver.finished())))
 }
 

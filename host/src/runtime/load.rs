@@ -349,6 +349,7 @@ fn nobody() -> CallFacts {
         related_tasks: Vec::new(),
         seed: [0; 32],
         wants_progress: false,
+        belongings: None,
     }
 }
 

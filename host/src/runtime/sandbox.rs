@@ -252,7 +252,7 @@ impl Sandbox {
         let mut guest = Box::pin(guest);
         // Nobody is woken in vain: what is put in line is polled once in any case.
         let polled = guest.as_mut().poll(&mut Context::from_waker(Waker::noop()));
-        self.guests.charge(share, shared.cpu());
+        share.used_elsewhere(shared.cpu());
         if polled.is_ready() {
             return None;
         }

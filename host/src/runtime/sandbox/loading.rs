@@ -225,6 +225,7 @@ impl Sandbox {
                 http: grants.http,
                 environment,
                 settings,
+                keyvalue: grants.keyvalue,
                 missing_directories,
                 missing_variables,
             })

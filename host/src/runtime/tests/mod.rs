@@ -110,6 +110,7 @@ fn facts() -> CallFacts {
         related_tasks: Vec::new(),
         seed: [7; 32],
         wants_progress: true,
+        belongings: None,
     }
 }
 
