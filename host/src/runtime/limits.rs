@@ -43,7 +43,7 @@ pub(super) const EVENTS_QUEUED_MAX: usize = 32;
 /// Bytes in a status line or progress message; the rest is cut off. Stops megabytes in every `tasks/get`.
 pub(super) const STATUS_BYTES_MAX: usize = 2048;
 
-/// Different resources that can be reported as updated between two deliveries. Stops an unbounded set of URIs.
+/// Different resources that can be reported as updated between two deliveries. Stops an endless set of URIs.
 pub(super) const RESOURCE_UPDATES_MAX: usize = 64;
 
 /// Bytes in a reported URI. Stops the same by length.

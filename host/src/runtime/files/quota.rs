@@ -168,17 +168,19 @@ impl Usage {
         let measured = tokio::task::spawn_blocking(move || {
             let removed = open.iter().filter_map(|file| file.metadata().ok()).filter(|found| found.nlink() == 0);
             let removed: u64 = removed.map(|found| found.len()).fold(0, u64::saturating_add);
-            measure(&place, enough).map(|there| there.saturating_add(removed))
+            measure(&place, enough).map(|there| (there, removed))
         });
         let measured = measured.await.unwrap_or_else(|error| Err(io::Error::other(error)));
         let took = begin.elapsed();
         *rest = Instant::now().checked_add(took.saturating_mul(REST));
         let mut count = lock(&self.count);
         count.measured_at = Some(Instant::now());
-        // What was under way may be in the measure and in the count.
-        count.may_be_less |= count.meanwhile > 0;
         match measured {
-            Ok(bytes) => count.bytes = Some(bytes.saturating_add(count.meanwhile)),
+            Ok((there, removed)) => {
+                count.bytes = Some(there.saturating_add(removed).saturating_add(count.meanwhile));
+                // What was under way may be counted twice, and nobody says when a removed file is closed.
+                count.may_be_less |= count.meanwhile > 0 || removed > 0;
+            }
             Err(error) => tracing::warn!("a directory with a quota cannot be measured: {error}"),
         }
     }

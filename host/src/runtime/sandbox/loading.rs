@@ -205,6 +205,14 @@ impl Sandbox {
             return Err(problems);
         }
         let wanted = manifest.map(|manifest| manifest.wants.grants.clone()).unwrap_or_default();
+        let unwanted = source.grants.unwanted(&wanted);
+        if !unwanted.is_empty() {
+            tracing::warn!(
+                plugin.name = label(source),
+                ?unwanted,
+                "granted, but the plugin's manifest does not ask for it"
+            );
+        }
         let effective = source.grants.within(&wanted);
         let ready = |grants: Grants| {
             let missing_directories = grants.missing_directories(&wanted);
