@@ -52,6 +52,7 @@ const GROWS: &[(&str, &str, By)] = &[
     ("tasks/admission.rs", "requestors", Key("limits.tasks_queued_total")),
     ("tasks/admission.rs", "tenants", OPERATORS),
     ("tasks/admission.rs", "turns", Key("limits.tasks_queued_total")),
+    ("tasks/banish.rs", "tenants", OPERATORS),
     ("tasks/breaker.rs", "after", OPERATORS),
     ("tasks/breaker.rs", "faults", Const("FAULTS_SHOWN")),
     ("tasks/breaker.rs", "requestors", Const("REQUESTORS_MAX")),
@@ -65,7 +66,9 @@ const GROWS: &[(&str, &str, By)] = &[
     ("tasks/rate.rs", "tenants", OPERATORS),
     ("tasks/shares.rs", "by_tenant", OPERATORS),
     ("tasks/shares.rs", "weights", OPERATORS),
-    ("tasks/trial.rs", "samples", Const("CALLS_MAX")),
+    ("tasks/suspicion.rs", "seen", Const("REQUESTORS_MAX")),
+    ("tasks/trial/window.rs", "of", Const("CALLS_MAX")),
+    ("tasks/trial/window.rs", "samples", Const("CALLS_MAX")),
     ("tasks/trial.rs", "watched", Const("CANARIES_MAX")),
     ("transport/allowance.rs", "requestors", Key("limits.requests_open_total")),
     ("transport/allowance.rs", "tenants", OPERATORS),
@@ -111,7 +114,7 @@ fn code() -> BTreeMap<String, String> {
     let named = paths.map(|path| (path.strip_prefix(&root).unwrap().to_string_lossy().into_owned(), path));
     let own = named.filter(|(name, _)| name.ends_with(".rs") && !name.contains("tests"));
     let read = |path: &Path| fs::read_to_string(path).unwrap();
-    own.map(|(name, path)| (name, read(&path).split("#[cfg(test)]").next().unwrap().to_owned())).collect()
+    own.map(|(name, path)| (name, read(&path).split("\n#[cfg(test)]\nmod ").next().unwrap().to_owned())).collect()
 }
 
 /// Fields whose type holds a collection that can grow, as (file, field).
