@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use bulkhead::audit::{Audit, Entry};
 use bulkhead::config::Config;
+use bulkhead::control::admin::{Attendance, Reload};
 use bulkhead::control::operator::HostOperator;
 use bulkhead::control::plugins::Shelf;
 use bulkhead::control::server::{Attach, AttachedReader, AttachedWriter, Server};
@@ -21,14 +22,16 @@ use bulkhead::store::{self, RowKind, RowStore as _};
 use bulkhead::tasks::clock::{Clock, SystemClock};
 use bulkhead::tasks::{Options, Tasks};
 use bulkhead::transport::Now;
+use bulkhead::transport::auth::Authenticator;
 use bulkhead::transport::principal::Principals;
 use bulkhead::transport::rate::RequestRate;
 use bulkhead::transport::stdio::{self, StdioOptions};
 use futures::future::join_all;
 use tokio::task::JoinHandle;
 
-use super::sources;
+use super::logging::Level;
 use super::upkeep::SledUpkeep;
+use super::{reload, sources};
 
 /// How long a question to a client waits for its answer.
 const REQUEST_TIMEOUT_MS: u64 = 600_000;
@@ -46,7 +49,6 @@ pub(crate) struct Host {
     line_bytes_max: usize,
     shelf: Shelf,
     tending: JoinHandle<((), ())>,
-    watching: Option<JoinHandle<()>>,
     control: Option<Server>,
 }
 
@@ -106,9 +108,8 @@ impl Host {
         for (name, limits) in &config.tenants {
             tenants.insert(principals.tenant(name).await?, limits.clone());
         }
-        let rates = tenants.iter().filter_map(|(id, limits)| Some((*id, limits.requests_per_second.try_into().ok()?)));
         let per_second = config.limits.requests_per_second.try_into().context("limits.requests_per_second is 0")?;
-        let rate = Arc::new(RequestRate::new(per_second, rates));
+        let rate = Arc::new(RequestRate::new(per_second, reload::rates(&tenants)));
 
         let instances_max = u32::try_from(sandbox.instances_max()).unwrap_or(u32::MAX);
         let tasks = Tasks::new(Options {
@@ -144,7 +145,6 @@ impl Host {
             let (tasks, plugins) = (tasks.clone(), plugins.clone());
             async move { tokio::join!(tasks.tend(), plugins.tend()) }
         });
-        let watching = sources::watch(config, &intake, &plugins, &audit)?.map(|watch| tokio::spawn(watch.run()));
         let protocol = Arc::new(Protocol::new(tasks.clone(), protocol_options(&store).await?));
         let now: Now = Arc::new({
             let clock = Arc::clone(&clock);
@@ -163,18 +163,38 @@ impl Host {
             line_bytes_max,
             shelf: Shelf { plugins, intake },
             tending,
-            watching,
             control: None,
         })
     }
 
-    /// Opens the control socket in the data directory.
-    pub(crate) fn listen_to_operators(&mut self, data: &Path) -> anyhow::Result<()> {
+    /// What of it follows the configuration.
+    pub(crate) fn followers(&self, authenticator: Arc<Authenticator>, level: Level) -> reload::Parts {
+        reload::Parts {
+            tasks: self.tasks.clone(),
+            rate: Arc::clone(&self.rate),
+            principals: self.principals.clone(),
+            plugins: self.shelf.plugins.clone(),
+            intake: Arc::clone(&self.shelf.intake),
+            authenticator,
+            audit: self.audit.clone(),
+            now: Arc::clone(&self.now),
+            level,
+        }
+    }
+
+    /// Carries out commands.
+    pub(crate) fn operator(&self, reload: Arc<dyn Reload>) -> Arc<HostOperator> {
         let upkeep = Arc::new(SledUpkeep { store: Arc::clone(&self.store) });
         let steward = Arc::new(self.tasks.clone());
         let operator = HostOperator::new(self.store.clone(), upkeep, steward, Arc::clone(&self.clock))
             .with_plugins(self.shelf.clone())
+            .with_attendance(Attendance { tasks: self.tasks.clone(), reload })
             .with_audit(self.audit.clone());
+        Arc::new(operator)
+    }
+
+    /// Opens the control socket in the data directory.
+    pub(crate) fn listen_to_operators(&mut self, data: &Path, operator: Arc<HostOperator>) -> anyhow::Result<()> {
         let attach = Arc::new(LocalStdio {
             protocol: Arc::clone(&self.protocol),
             principals: self.principals.clone(),
@@ -182,7 +202,7 @@ impl Host {
             line_bytes_max: self.line_bytes_max,
         });
         let path = socket_path(data);
-        let server = Server::spawn(&path, Arc::new(operator), attach)
+        let server = Server::spawn(&path, operator, attach)
             .with_context(|| format!("the control socket {} cannot be made", path.display()))?;
         self.control = Some(server);
         Ok(())
@@ -196,9 +216,6 @@ impl Host {
     /// Lets running calls end for up to `grace`, marks the rest as interrupted, and gives the data directory back.
     pub(crate) async fn stop(self, grace: Duration) -> anyhow::Result<()> {
         drop(self.control);
-        if let Some(watching) = self.watching {
-            watching.abort();
-        }
         let drained = self.tasks.drain(grace).await;
         self.tending.abort();
         let audit = self.audit;

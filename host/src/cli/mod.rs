@@ -1,5 +1,6 @@
 //! What `bulkhead` can be told to do.
 
+mod admin;
 mod answers;
 mod args;
 mod audit;
@@ -13,6 +14,7 @@ mod logging;
 mod operate;
 mod plugins;
 mod registry;
+mod reload;
 mod serve;
 mod show;
 mod signing;
@@ -56,6 +58,7 @@ async fn dispatch(command: Subcommand) -> anyhow::Result<ExitCode> {
         Subcommand::Store { command } => operate::store(command).await,
         Subcommand::Tasks { command } => operate::tasks(command).await,
         Subcommand::Audit { command } => audit::run(command).await,
+        Subcommand::Admin(arguments) => admin::run(arguments).await,
     }
 }
 

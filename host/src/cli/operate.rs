@@ -88,13 +88,13 @@ pub(crate) async fn tasks(command: TasksCommand) -> anyhow::Result<ExitCode> {
 
 /// What to do about a data directory that is not there.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Absent {
+pub(super) enum Absent {
     Create,
     Refuse,
 }
 
 /// Asks the running host, or does it here when none runs.
-async fn execute(operate: &OperateArguments, command: Command, absent: Absent) -> anyhow::Result<Value> {
+pub(super) async fn execute(operate: &OperateArguments, command: Command, absent: Absent) -> anyhow::Result<Value> {
     let sources =
         SourceArguments { config: operate.config.clone(), data: operate.data.clone(), ..SourceArguments::default() };
     execute_at(&sources::load(&sources, None)?, command, absent).await
@@ -141,11 +141,11 @@ pub(super) fn absolute(path: &Path) -> anyhow::Result<PathBuf> {
     std::path::absolute(path).with_context(|| format!("{} is no path", path.display()))
 }
 
-fn show(operate: &OperateArguments, value: &Value, text: impl FnOnce() -> String) {
+pub(super) fn show(operate: &OperateArguments, value: &Value, text: impl FnOnce() -> String) {
     if operate.json { say(value) } else { say(text()) }
 }
 
-fn token_table(value: &Value) -> String {
+pub(super) fn token_table(value: &Value) -> String {
     let now = now();
     let row = |token: &Value| {
         let state = if token["revoked_at"].is_u64() {
@@ -171,7 +171,7 @@ fn token_table(value: &Value) -> String {
     table(&["ID", "NAME", "REQUESTOR", "TENANT", "STATE", "CREATED", "EXPIRES", "LAST USED"], &rows)
 }
 
-fn task_table(value: &Value) -> String {
+pub(super) fn task_table(value: &Value) -> String {
     let now = now();
     let row = |task: &Value| {
         vec![

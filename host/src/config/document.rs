@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::admin::{self, AdminConfig};
 use super::auth::{self, AuthConfig};
 use super::exposure::{self, TlsConfig};
 use super::keys::{self, Scope, Value};
@@ -20,6 +21,7 @@ pub(super) struct Parsed {
     pub(super) plugins: Vec<PluginEntry>,
     pub(super) auth: AuthConfig,
     pub(super) tls: Option<TlsConfig>,
+    pub(super) admin: Option<AdminConfig>,
     pub(super) trust: Vec<TrustConfig>,
 }
 
@@ -63,6 +65,7 @@ pub(super) fn read(file: File<'_>, base: &mut Layer<'_>, report: &mut Report) ->
             "limits" | "call" | "compile" | "log" | "audit" | "sources" => {
                 reader.fixed_section(name.get_ref(), node, base)
             }
+            "admin" => parsed.admin = admin::read(&mut reader, node),
             "auth" => parsed.auth = auth::read(&mut reader, node),
             "plugin" => parsed.plugins = plugin::read(&mut reader, node),
             "trust" => parsed.trust = trust::read(&mut reader, node),
@@ -73,7 +76,7 @@ pub(super) fn read(file: File<'_>, base: &mut Layer<'_>, report: &mut Report) ->
             ),
             other => {
                 let place = reader.place(name.span().start);
-                let known = "[server], [auth], [limits], [call], [compile], [log], [audit], [sources], [[trust]], [[plugin]] \
+                let known = "[server], [admin], [auth], [limits], [call], [compile], [log], [audit], [sources], [[trust]], [[plugin]] \
                      and [tenant.NAME]";
                 reader.report.add(&place, format!("{other}: no such section; there are {known}"));
             }

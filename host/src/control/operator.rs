@@ -6,6 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use serde_json::{Value, json};
 
+use super::admin::Attendance;
 use super::plugins::Shelf;
 use super::{Command, ControlError, Operator};
 use crate::audit::{Audit, Entry};
@@ -25,6 +26,10 @@ const CONFLICTS_MAX: u32 = 100;
 /// What a task that an operator paused says, unless the operator has other words.
 const PAUSED: &str = "paused by the operator";
 const PAUSE_MESSAGE_BYTES_MAX: usize = 1_000;
+
+/// What [`status`] says.
+pub(super) const STATUSES: [&str; 8] =
+    ["queued", "running", "input_required", "paused", "succeeded", "tool_error", "failed", "cancelled"];
 
 /// What only the engine behind the store can do for itself.
 #[async_trait]
@@ -54,6 +59,9 @@ pub enum Order {
 #[async_trait]
 pub trait Steward: Send + Sync + 'static {
     async fn obey(&self, requestor: &Requestor, id: TaskId, order: Order) -> Result<Task, tasks::Error>;
+
+    /// Removes a task with everything that belongs to it.
+    async fn purge(&self, requestor: &Requestor, id: TaskId) -> Result<(), tasks::Error>;
 }
 
 #[async_trait]
@@ -64,6 +72,10 @@ impl Steward for Tasks {
             Order::Pause { message } => self.pause(requestor, id, Some(message)).await,
             Order::Resume => self.resume(requestor, id).await,
         }
+    }
+
+    async fn purge(&self, requestor: &Requestor, id: TaskId) -> Result<(), tasks::Error> {
+        self.discard(requestor, id).await
     }
 }
 
@@ -100,16 +112,24 @@ impl Steward for Unattended {
         }
         Err(failed(store::Error::Conflict))
     }
+
+    async fn purge(&self, requestor: &Requestor, id: TaskId) -> Result<(), tasks::Error> {
+        self.store.remove(requestor, id).await.map_err(|error| {
+            tracing::error!(task.id = %id, error = %error, "a task was not removed");
+            tasks::Error::Host { incident: "offline".to_owned() }
+        })
+    }
 }
 
 /// Everything that commands work on.
 pub struct HostOperator {
-    store: Arc<dyn Store>,
+    pub(super) store: Arc<dyn Store>,
     upkeep: Arc<dyn Upkeep>,
-    steward: Arc<dyn Steward>,
-    clock: Arc<dyn Clock>,
-    principals: Principals,
+    pub(super) steward: Arc<dyn Steward>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) principals: Principals,
     shelf: Option<Shelf>,
+    pub(super) attendance: Option<Attendance>,
     audit: Audit,
 }
 
@@ -121,13 +141,20 @@ impl HostOperator {
         clock: Arc<dyn Clock>,
     ) -> Self {
         let principals = Principals::new(Arc::clone(&store));
-        Self { store, upkeep, steward, clock, principals, shelf: None, audit: Audit::off() }
+        Self { store, upkeep, steward, clock, principals, shelf: None, attendance: None, audit: Audit::off() }
     }
 
     /// With plugins to work on.
     #[must_use]
     pub fn with_plugins(mut self, shelf: Shelf) -> Self {
         self.shelf = Some(shelf);
+        self
+    }
+
+    /// With a host that runs.
+    #[must_use]
+    pub fn with_attendance(mut self, attendance: Attendance) -> Self {
+        self.attendance = Some(attendance);
         self
     }
 
@@ -195,7 +222,7 @@ impl HostOperator {
     }
 
     /// A task by its id alone, which is an operator's privilege.
-    async fn find(&self, id: &str) -> Result<Task, ControlError> {
+    pub(super) async fn find(&self, id: &str) -> Result<Task, ControlError> {
         let absent = || ControlError::NotFound(format!("there is no task {id:?}; `bulkhead tasks list` shows the ids"));
         let task_id = TaskId::parse(id).ok_or_else(absent)?;
         for named in self.principals.names().await? {
@@ -245,11 +272,15 @@ fn pause_message(message: Option<String>) -> Result<String, ControlError> {
 #[async_trait]
 impl Operator for HostOperator {
     async fn execute(&self, command: Command) -> Result<Value, ControlError> {
+        self.execute_for("the command line, without a host", command).await
+    }
+
+    async fn execute_for(&self, who: &str, command: Command) -> Result<Value, ControlError> {
         let what = self.audit.is_on().then(|| command.summary());
-        let done = self.obey(command).await;
+        let done = self.obey(who, command).await;
         if let Some(what) = what {
             self.audit.note(|| {
-                let entry = Entry::new("operator.command").named(&what);
+                let entry = Entry::new("operator.command").named(&what).operator(who);
                 match &done {
                     Ok(value) if value.get("done") == Some(&Value::Bool(false)) => entry.outcome("refused"),
                     Ok(_) => entry.outcome("succeeded"),
@@ -262,7 +293,7 @@ impl Operator for HostOperator {
 }
 
 impl HostOperator {
-    async fn obey(&self, command: Command) -> Result<Value, ControlError> {
+    async fn obey(&self, who: &str, command: Command) -> Result<Value, ControlError> {
         match command {
             Command::TokenCreate { requestor, tenant, expires_at, name, scopes } => {
                 self.create_token(TokenWish {
@@ -293,6 +324,15 @@ impl HostOperator {
                 self.order(&id, Order::Pause { message: pause_message(message)? }).await
             }
             Command::TasksResume { id } => self.order(&id, Order::Resume).await,
+            Command::TasksPurge { id } => self.purge(&id).await,
+            Command::TasksPage { filter, after, count_max } => {
+                self.task_page(&filter, after.as_deref(), count_max).await
+            }
+            Command::LimitsInUse { filter, count_max } => self.limits_in_use(&filter, count_max).await,
+            Command::DrainBegin => self.drain(true),
+            Command::DrainEnd => self.drain(false),
+            Command::DrainShow => self.unfinished(),
+            Command::Reload { check } => self.reload(who, check).await,
             command @ (Command::PluginList
             | Command::PluginVersions { .. }
             | Command::PluginStage { .. }
@@ -312,12 +352,12 @@ impl HostOperator {
     }
 }
 
-fn is_expired(task: &Task, now: u64) -> bool {
+pub(super) fn is_expired(task: &Task, now: u64) -> bool {
     task.expires_at().is_some_and(|at| at <= now)
 }
 
 /// One line of a list.
-fn summary(task: &Task, names: &[Named]) -> Value {
+pub(super) fn summary(task: &Task, names: &[Named]) -> Value {
     let named = names.iter().find(|named| named.requestor == task.requestor);
     json!({
         "id": task.id.to_string(),
@@ -358,7 +398,7 @@ fn details(task: &Task, names: &[Named]) -> Value {
     value
 }
 
-fn status(task: &Task) -> &'static str {
+pub(super) fn status(task: &Task) -> &'static str {
     match &task.phase {
         Phase::Active(Active::Queued) => "queued",
         Phase::Active(Active::Running) => "running",

@@ -19,6 +19,7 @@ mod staging;
 mod start;
 mod switch;
 mod tend;
+mod terms;
 #[cfg(test)]
 mod tests;
 mod view;
@@ -26,6 +27,7 @@ mod view;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use tokio::sync::{Mutex, Notify};
 
 use book::Book;
@@ -46,6 +48,7 @@ pub use schema::{Difference, Direction, compare};
 pub use staging::{Candidate, Provenance, Staged, Supply};
 pub use start::{Wanted, component};
 pub use switch::{Switched, SwitchedPlugin, Target, Turn};
+pub use terms::{Prepared, Terms};
 pub use view::{CanaryView, Listed, Unsound, Verified, VersionView};
 
 /// Why a command about plugins was not done. Operators may read all of it.
@@ -118,8 +121,9 @@ struct Inner {
     sandbox: Arc<Sandbox>,
     calls: Arc<dyn Calls>,
     clock: Arc<dyn Clock>,
-    policies: HashMap<String, Policy>,
-    otherwise: Policy,
+    policies: ArcSwap<Policies>,
+    /// By the source of what the configuration names, what it is called.
+    names: HashMap<String, String>,
     /// One switch at a time.
     state: Mutex<State>,
     /// Something began to drain.
@@ -169,9 +173,28 @@ impl State {
     }
 }
 
+/// What the operator says about each plugin.
+#[derive(Clone, Debug)]
+struct Policies {
+    by_name: HashMap<String, Policy>,
+    /// Of plugins that the configuration does not name.
+    otherwise: Policy,
+}
+
+impl Policies {
+    fn of(&self, name: &str) -> &Policy {
+        self.by_name.get(name).unwrap_or(&self.otherwise)
+    }
+}
+
 impl Inner {
-    fn policy(&self, name: &str) -> &Policy {
-        self.policies.get(name).unwrap_or(&self.otherwise)
+    /// What holds at this moment.
+    fn policy(&self, name: &str) -> Policy {
+        self.policies.load().of(name).clone()
+    }
+
+    fn is_configured(&self, name: &str) -> bool {
+        self.policies.load().by_name.contains_key(name)
     }
 }
 

@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use futures::StreamExt as _;
 use futures::future::join_all;
 use tokio::sync::{Mutex, Notify};
@@ -14,7 +15,7 @@ use tokio::sync::{Mutex, Notify};
 use super::book::{Book, Draft};
 use super::definition::hashes;
 use super::entry::{Entry, Version};
-use super::{Digest, Error, Inner, Options, Plugins, Policy, Provenance, State, Supply, version};
+use super::{Digest, Error, Inner, Options, Plugins, Policies, Policy, Provenance, State, Supply, version};
 use crate::domain::task::PluginVersion;
 use crate::runtime::{Canary, LoadError, LoadedPlugin, PluginSource, Sandbox, Source};
 
@@ -76,11 +77,17 @@ impl Plugins {
         let named =
             wanted.iter().filter_map(|wanted| Some((wanted.policy.source.name.clone()?, wanted.policy.clone())));
         let named: Vec<_> = named.collect();
+        let labels: Vec<_> = wanted.iter().map(|wanted| wanted.supply.label()).collect();
+        let (mut labels, mut names) = (labels.into_iter(), HashMap::new());
         let looked = wanted.into_iter().map(|wanted| plan(&sandbox, &book, wanted));
         let mut looked = futures::stream::iter(looked).buffered(READ_AT_ONCE);
         while let Some(plan) = looked.next().await {
+            let label = labels.next().unwrap_or_default();
             match plan {
-                Ok(plan) => plans.push(plan),
+                Ok(plan) => {
+                    names.insert(label, plan.name.clone());
+                    plans.push(plan);
+                }
                 Err(error) => refused.push(error),
             }
         }
@@ -109,8 +116,8 @@ impl Plugins {
             sandbox,
             calls,
             clock,
-            policies,
-            otherwise,
+            policies: ArcSwap::from_pointee(Policies { by_name: policies, otherwise }),
+            names,
             state: Mutex::new(State { book, ..State::default() }),
             drains: Notify::new(),
         };

@@ -60,7 +60,7 @@ pub struct PluginSource {
 }
 
 /// `[plugin.tool.NAME]`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolPolicy {
     /// May narrow what the plugin says.
     pub task_support: Option<TaskSupport>,
@@ -100,6 +100,14 @@ impl LoadedPlugin {
     /// Its tools, each with its name inside the plugin: without the operator's prefix.
     pub fn own_tools(&self) -> impl Iterator<Item = (&str, &Tool)> {
         self.tools.iter().map(|entry| (entry.plugin_tool.as_str(), &entry.tool))
+    }
+
+    /// Whether it runs on these terms already.
+    pub fn is_under(&self, terms: &PluginSource) -> bool {
+        let PluginSource { component: _, name: _, prefix, config, grants, limits, tools, rerun } = terms;
+        let own = &self.source;
+        (&own.prefix, &own.config, &own.grants, &own.limits, &own.tools, &own.rerun)
+            == (prefix, config, grants, limits, tools, rerun)
     }
 
     /// Whether its tools are the component's own functions, which never change.

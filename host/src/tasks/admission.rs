@@ -11,6 +11,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
 
+use arc_swap::ArcSwap;
 use tokio::sync::oneshot;
 
 use super::feed::lock;
@@ -46,6 +47,28 @@ impl Purpose {
     }
 }
 
+/// What is in use of the limits that count calls.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct InUse {
+    pub running: u32,
+    /// Calls that wait or are paused, each with an instance.
+    pub resting: u32,
+    pub resting_max: u32,
+    /// Running calls.
+    pub tenants: HashMap<TenantId, u32>,
+    pub requestors: HashMap<Requestor, RequestorInUse>,
+}
+
+/// The same of one requestor.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RequestorInUse {
+    pub running: u32,
+    pub running_tasks: u32,
+    pub queued: u32,
+    pub waiting: u32,
+    pub paused: u32,
+}
+
 /// A limit that refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Full {
@@ -68,7 +91,7 @@ impl LimitsTable {
 
 #[derive(Debug)]
 pub(super) struct Admission {
-    limits: LimitsTable,
+    limits: ArcSwap<LimitsTable>,
     /// Calls that may rest at the same time, in all. Each holds an instance of the pool; more of them would take the instances
     /// that running calls have a permit for. One tenant gets at most half.
     resting_max: u32,
@@ -77,6 +100,8 @@ pub(super) struct Admission {
 
 #[derive(Debug, Default)]
 struct State {
+    /// Whether tasks stay in their queues although there is room.
+    held: bool,
     running: u32,
     resting: u32,
     next_ticket: u64,
@@ -123,7 +148,7 @@ impl Permit {
     /// Counts from now on as a task, if there is room for one more.
     pub(super) fn become_task(&mut self) -> Result<(), Full> {
         let Some(admission) = self.admission.as_ref().filter(|_| !self.task) else { return Ok(()) };
-        let running_tasks_max = admission.limits.of(&self.requestor).tasks_running_per_requestor;
+        let running_tasks_max = admission.limits(&self.requestor).tasks_running_per_requestor;
         let mut state = lock(&admission.state);
         let counts = state.requestors.entry(self.requestor).or_default();
         if counts.running_tasks >= running_tasks_max {
@@ -241,11 +266,46 @@ impl Counts {
 
 impl Admission {
     pub(super) fn new(limits: LimitsTable, resting_max: u32) -> Arc<Self> {
-        Arc::new(Self { limits, resting_max, state: Mutex::default() })
+        Arc::new(Self { limits: ArcSwap::from_pointee(limits), resting_max, state: Mutex::default() })
     }
 
-    pub(super) fn limits(&self, requestor: &Requestor) -> &Arc<Limits> {
-        self.limits.of(requestor)
+    pub(super) fn limits(&self, requestor: &Requestor) -> Arc<Limits> {
+        Arc::clone(self.limits.load().of(requestor))
+    }
+
+    /// Those of whoever has no others.
+    pub(super) fn base_limits(&self) -> Arc<Limits> {
+        Arc::clone(&self.limits.load().base)
+    }
+
+    /// Takes other limits from now on. What is over them stays until it ends by itself; where there is more room now, it is given.
+    pub(super) fn set_limits(self: &Arc<Self>, limits: LimitsTable) {
+        self.limits.store(Arc::new(limits));
+        self.dispatch(lock(&self.state));
+    }
+
+    /// Keeps tasks in their queues, or lets them go again.
+    pub(super) fn hold_queues(self: &Arc<Self>, held: bool) {
+        let mut state = lock(&self.state);
+        state.held = held;
+        self.dispatch(state);
+    }
+
+    /// Everything that is counted at this moment.
+    pub(super) fn in_use(&self) -> InUse {
+        let state = lock(&self.state);
+        let tenants = state.tenants.iter().map(|(tenant, counts)| (*tenant, counts.running));
+        let requestors = state.requestors.iter().map(|(requestor, counts)| {
+            let Counts { running, running_tasks, queued, waiting, paused, .. } = *counts;
+            (*requestor, RequestorInUse { running, running_tasks, queued, waiting, paused })
+        });
+        InUse {
+            running: state.running,
+            resting: state.resting,
+            resting_max: self.resting_max,
+            tenants: tenants.collect(),
+            requestors: requestors.collect(),
+        }
     }
 
     /// Calls that hold a permit.
@@ -274,7 +334,7 @@ impl Admission {
         let (grant, granted) = oneshot::channel();
         let mut state = lock(&self.state);
         let number = state.next_ticket;
-        let limits = self.limits.of(requestor);
+        let limits = self.limits(requestor);
         let counts = state.requestors.entry(*requestor).or_default();
         let [again, plain, task] = &mut counts.queues;
         let queue = match purpose {
@@ -297,7 +357,7 @@ impl Admission {
 
     /// A place among the queued, waiting or paused tasks of this requestor, if there is one.
     pub(super) fn hold(self: &Arc<Self>, requestor: &Requestor, hold: Hold) -> Result<Held, Full> {
-        let limits = self.limits.of(requestor);
+        let limits = self.limits(requestor);
         let (limit, value) = match hold {
             Hold::Queued => ("tasks_queued_per_requestor", limits.tasks_queued_per_requestor),
             Hold::Waiting => ("tasks_waiting_per_requestor", limits.tasks_waiting_per_requestor),
@@ -326,7 +386,10 @@ impl Admission {
     }
 
     fn refusal(&self, state: &State, requestor: &Requestor, purpose: Purpose) -> Option<Full> {
-        let limits = self.limits.of(requestor);
+        if state.held && purpose == Purpose::Task {
+            return Some(Full { limit: "tasks_running_per_requestor", value: 0 });
+        }
+        let limits = self.limits(requestor);
         let (running, running_tasks) =
             state.requestors.get(requestor).map_or((0, 0), |counts| (counts.running, counts.running_tasks));
         let tenant = state.tenants.get(&requestor.tenant).map_or(0, |counts| counts.running);
@@ -334,7 +397,7 @@ impl Admission {
             (purpose.is_task(), running_tasks, limits.tasks_running_per_requestor, "tasks_running_per_requestor"),
             (true, running, limits.calls_running_per_requestor, "calls_running_per_requestor"),
             (true, tenant, limits.calls_running_per_tenant, "calls_running_per_tenant"),
-            (true, state.running, self.limits.base.calls_running_total, "calls_running_total"),
+            (true, state.running, self.base_limits().calls_running_total, "calls_running_total"),
         ];
         let full = checks.into_iter().find(|(applies, count, max, _)| *applies && count >= max);
         full.map(|(_, _, max, limit)| Full { limit, value: max.into() })
@@ -358,7 +421,8 @@ impl Admission {
 
     /// Gives permits for as long as somebody waits who has room.
     fn dispatch(self: &Arc<Self>, mut state: std::sync::MutexGuard<'_, State>) {
-        while state.running < self.limits.base.calls_running_total {
+        let running_max = self.base_limits().calls_running_total;
+        while state.running < running_max {
             let Some((requestor, waiter)) = self.next_turn(&mut state) else { break };
             let task = waiter.purpose.is_task();
             state.take(&requestor, task);

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use tokio::sync::{Notify, broadcast, watch};
 
 use super::admission::{Admission, Full, Held, Hold, LimitsTable, Purpose};
@@ -67,7 +68,7 @@ pub(super) struct Inner {
     pub(super) feeds: Feeds,
     pub(super) runs: Mutex<HashMap<TaskId, Arc<Run>>>,
     pub(super) durations: Durations,
-    pub(super) creations: Rates,
+    pub(super) creations: ArcSwap<Rates>,
     pub(super) node: NodeId,
     pub(super) lists: Lists,
     pub(super) breakers: Breakers,
@@ -100,8 +101,7 @@ impl Tasks {
         let resting_max = instances_max.saturating_sub(limits.calls_running_total);
         let base = Arc::new(limits);
         let tenants: HashMap<_, _> = tenant_limits.into_iter().map(|(id, limits)| (id, Arc::new(limits))).collect();
-        let creations =
-            Rates::new("task_creations_per_second", &base, &tenants, |limits| limits.task_creations_per_second);
+        let creations = ArcSwap::from_pointee(creations(&base, &tenants));
         let inner = Inner {
             store,
             executor,
@@ -192,7 +192,7 @@ impl Tasks {
 
     /// The limits that hold for a requestor.
     pub fn limits(&self, requestor: &Requestor) -> Arc<Limits> {
-        self.inner.admission.limits(requestor).clone()
+        self.inner.admission.limits(requestor)
     }
 
     /// Starts a plain call, after waiting at most `call_queue_ms_max` for a permit. It lives as long as what is returned.
@@ -337,6 +337,11 @@ impl Tasks {
     }
 }
 
+/// How fast tasks may be made.
+pub(super) fn creations(base: &Arc<Limits>, tenants: &HashMap<TenantId, Arc<Limits>>) -> Rates {
+    Rates::new("task_creations_per_second", base, tenants, |limits| limits.task_creations_per_second)
+}
+
 const NOT_OUTSTANDING: &str = "no question with this key is waiting for an answer";
 
 impl Inner {
@@ -461,7 +466,7 @@ impl Inner {
         if let Some((plugin, _)) = job.first() {
             self.breakers.admit(requestor, plugin, self.clock.now())?;
         }
-        self.creations.check(requestor)
+        self.creations.load().check(requestor)
     }
 
     pub(super) fn refuse_if_draining(&self) -> Result<(), Error> {

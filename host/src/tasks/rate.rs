@@ -43,6 +43,13 @@ impl Rates {
         Self { limit, base: Bucket::new(rate(base)), tenants }
     }
 
+    /// Whether the other one allows something else.
+    pub fn differs(&self, other: &Self) -> bool {
+        let rates = |rates: &Self| rates.tenants.iter().map(|(id, bucket)| (*id, bucket.per_second)).collect();
+        let (ours, theirs): (HashMap<_, _>, HashMap<_, _>) = (rates(self), rates(other));
+        self.base.per_second != other.base.per_second || ours != theirs
+    }
+
     /// Takes one token, or says when there will be one.
     pub fn check(&self, requestor: &Requestor) -> Result<(), Error> {
         let bucket = self.tenants.get(&requestor.tenant).unwrap_or(&self.base);

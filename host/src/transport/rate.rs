@@ -5,7 +5,9 @@
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
+use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use governor::clock::{Clock, DefaultClock};
 use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
 
@@ -20,9 +22,24 @@ pub struct Exceeded {
 
 /// The buckets: `requests_per_second` each, with a burst of twice that.
 pub struct RequestRate {
+    buckets: ArcSwap<AllBuckets>,
+    clock: DefaultClock,
+}
+
+struct AllBuckets {
     usual: Buckets,
     tenants: HashMap<TenantId, Buckets>,
-    clock: DefaultClock,
+}
+
+impl AllBuckets {
+    fn new(per_second: NonZeroU32, tenants: impl IntoIterator<Item = (TenantId, NonZeroU32)>) -> Self {
+        let tenants = tenants.into_iter().map(|(tenant, per_second)| (tenant, Buckets::new(per_second))).collect();
+        Self { usual: Buckets::new(per_second), tenants }
+    }
+
+    fn rates(&self) -> (NonZeroU32, HashMap<TenantId, NonZeroU32>) {
+        (self.usual.per_second, self.tenants.iter().map(|(tenant, buckets)| (*tenant, buckets.per_second)).collect())
+    }
 }
 
 struct Buckets {
@@ -41,16 +58,21 @@ impl Buckets {
 impl RequestRate {
     /// `tenants` are those whose configuration sets a rate of their own.
     pub fn new(per_second: NonZeroU32, tenants: impl IntoIterator<Item = (TenantId, NonZeroU32)>) -> Self {
-        Self {
-            usual: Buckets::new(per_second),
-            tenants: tenants.into_iter().map(|(tenant, per_second)| (tenant, Buckets::new(per_second))).collect(),
-            clock: DefaultClock::default(),
+        Self { buckets: ArcSwap::from_pointee(AllBuckets::new(per_second, tenants)), clock: DefaultClock::default() }
+    }
+
+    /// Other rates from now on. Buckets that are half empty stay so, unless a rate changes.
+    pub fn replace(&self, per_second: NonZeroU32, tenants: impl IntoIterator<Item = (TenantId, NonZeroU32)>) {
+        let buckets = AllBuckets::new(per_second, tenants);
+        if self.buckets.load().rates() != buckets.rates() {
+            self.buckets.store(Arc::new(buckets));
         }
     }
 
     /// Takes one request from the requestor's bucket.
     pub fn admit(&self, requestor: &Requestor) -> Result<(), Exceeded> {
-        let buckets = self.tenants.get(&requestor.tenant).unwrap_or(&self.usual);
+        let all = self.buckets.load();
+        let buckets = all.tenants.get(&requestor.tenant).unwrap_or(&all.usual);
         buckets.limiter.check_key(&requestor.id).map_err(|until| Exceeded {
             per_second: buckets.per_second.get(),
             retry_after_ms: u64::try_from(until.wait_time_from(self.clock.now()).as_millis())
@@ -61,7 +83,8 @@ impl RequestRate {
 
     /// Drops the buckets of requestors that have been quiet.
     pub fn forget_idle(&self) {
-        for buckets in self.tenants.values().chain([&self.usual]) {
+        let all = self.buckets.load();
+        for buckets in all.tenants.values().chain([&all.usual]) {
             buckets.limiter.retain_recent();
             buckets.limiter.shrink_to_fit();
         }

@@ -67,6 +67,14 @@ impl Refusal {
         .with_data(&json!({ "limit": "requests_per_second", "value": value, "retryAfterMs": retry_after_ms }))
     }
 
+    /// Too many credentials from one address were none.
+    pub(super) fn failures(value: u32, retry_after_ms: u64) -> Self {
+        let message = "Too many invalid credentials came from this address: send a valid one, or try again later";
+        Self { code: RATE, ..Self::new(StatusCode::TOO_MANY_REQUESTS, message) }.with_data(
+            &json!({ "limit": "credential_failures_per_minute", "value": value, "retryAfterMs": retry_after_ms }),
+        )
+    }
+
     pub(super) fn quota(limit: &'static str, value: u64) -> Self {
         Self { code: QUOTA, ..Self::new(StatusCode::TOO_MANY_REQUESTS, format!("{limit} is at its limit of {value}")) }
             .with_data(&json!({ "limit": limit, "value": value }))

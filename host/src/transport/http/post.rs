@@ -18,7 +18,7 @@ use http_body_util::BodyExt as _;
 use crate::audit::Entry;
 use crate::domain::requestor::Requestor;
 use crate::protocol::{self, Exchange, Frame, Rejection};
-use crate::transport::auth::Caller;
+use crate::transport::auth::{Caller, Lasting, Unauthorized};
 use crate::transport::mcp::{Mcp, Peer, Received, Session as _};
 use crate::transport::refusal::{Refusal, request_id};
 use crate::transport::session::{Live, Open};
@@ -37,10 +37,11 @@ const DISCARD_MS_MAX: u64 = 2_000;
 impl<M: Mcp> Server<M> {
     pub(super) async fn post(
         self: &Arc<Self>,
-        Caller { requestor, rights }: Caller,
+        caller: Caller,
         headers: &HeaderMap,
         body: Body,
     ) -> Result<Response, Refusal> {
+        let requestor = caller.requestor;
         checks::check_content_type(headers)?;
         let accepts = checks::accepts(headers);
         if !accepts.json {
@@ -70,12 +71,19 @@ impl<M: Mcp> Server<M> {
             }
         };
         let session = live.as_ref().map(|live| live.session.clone());
-        let peer = Peer { requestor, rights, session, declared: Some(checks::declared(headers)), connection: None };
+        let peer = Peer {
+            requestor,
+            rights: caller.rights.clone(),
+            session,
+            declared: Some(checks::declared(headers)),
+            connection: None,
+        };
         let mut work = Work::new(self.clone(), peer, message.clone(), open);
         match work.received().await {
             Received::Exchange(exchange) => {
                 work.stage = Stage::Running(exchange);
-                Ok(self.drive(work, live, &message, accepts.events).await)
+                let lasting = Lasting::new(&self.authenticator, &caller, &self.now);
+                Ok(self.drive(work, live, &message, lasting, accepts.events).await)
             }
             Received::Opened { session, reply } => self.opened(requestor, session, reply, &message).await,
             Received::Accepted => {
@@ -114,6 +122,7 @@ impl<M: Mcp> Server<M> {
         mut work: Work<M>,
         live: Option<Arc<Live<M::Session>>>,
         message: &[u8],
+        mut lasting: Lasting,
         events: bool,
     ) -> Response {
         let first = loop {
@@ -121,6 +130,8 @@ impl<M: Mcp> Server<M> {
             let frame = tokio::select! {
                 biased;
                 frame = work.frame() => frame,
+                // What is under way goes on as if the client had gone.
+                () = lasting.ended() => return self.challenge(&Unauthorized::Invalid),
                 () = tokio::time::sleep(patience), if events => break None,
             };
             match frame {
@@ -144,7 +155,7 @@ impl<M: Mcp> Server<M> {
             }
         };
         let Some(live) = live else {
-            return stream::response(stream::direct(first, work.take_exchange(), self.keepalive()));
+            return stream::response(stream::direct(first, work.take_exchange(), lasting, self.keepalive()));
         };
         let log = live.streams.open(self.sessions.epoch, request_id(message).as_deref(), live.kept());
         let opening = stream::opening(&log, live.session.version());
@@ -153,7 +164,7 @@ impl<M: Mcp> Server<M> {
         }
         match live.begin(&self.now) {
             Ok(open) => {
-                let body = Reader::new(log.clone(), 0, Some(opening), open, self.keepalive()).into_body();
+                let body = Reader::new(log.clone(), 0, Some(opening), open, lasting, self.keepalive()).into_body();
                 work.log = Some(log);
                 // Dropping it starts the pump, as it would if the client had gone.
                 drop(work);

@@ -43,7 +43,7 @@ impl Verifier for Tokens {
             "broken" => return Err(Denied::Unavailable { incident: "abc".into() }),
             _ => return Err(Denied::Invalid),
         };
-        Ok(Verified { requestor, name: name.into(), tenant: tenant.into(), scopes: Scopes::All })
+        Ok(Verified { requestor, name: name.into(), tenant: tenant.into(), scopes: Scopes::All, look_at: u64::MAX })
     }
 
     async fn anonymous(&self) -> Result<Option<Requestor>, Denied> {
@@ -65,6 +65,7 @@ impl Default for Setup {
     fn default() -> Self {
         Self {
             options: HttpOptions {
+                credential_failures_per_minute: 1_000_000,
                 allowed_hosts: vec![
                     "bulkhead.example".into(),
                     "exact.example:99".into(),
@@ -112,7 +113,7 @@ impl Edge {
         let server = Server::new(Parts {
             mcp: script.clone(),
             sessions: sessions.clone(),
-            authenticator: Authenticator::new(vec![Arc::new(Tokens)], setup.loopback_only),
+            authenticator: Arc::new(Authenticator::new(vec![Arc::new(Tokens)], setup.loopback_only)),
             audit: crate::audit::Audit::off(),
             rate: Arc::new(RequestRate::new(NonZeroU32::new(setup.per_second).unwrap(), [])),
             unready: Box::new(move || unready.clone()),
