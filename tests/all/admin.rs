@@ -38,6 +38,16 @@ async fn client(host: &Host, requestor: &str, tenant: &str) -> Client {
     Client::connect_as(host, Some(&token), all_capabilities()).await
 }
 
+/// The audit log, once it has so many lines with this text: it is written a moment after.
+async fn audit_log(setup: &Setup, text: &str, count: usize) -> String {
+    until("the audit log", async || {
+        let arguments = ["audit", "tail", "-n", "200", "--json", "--data"];
+        let log = command::run(&mut command::bulkhead(), &arguments, Some(&setup.data())).await;
+        (log.lines().filter(|line| line.contains(text)).count() >= count).then_some(log)
+    })
+    .await
+}
+
 fn ids(value: &Value) -> Vec<String> {
     let tasks = value["tasks"].as_array().unwrap_or_else(|| panic!("no tasks: {value}"));
     tasks.iter().map(|task| task["id"].as_str().expect("an id").to_owned()).collect()
@@ -88,7 +98,7 @@ async fn everybodys_tasks_are_listed_steered_and_purged() {
     assert_eq!((&shown["plugin"], &shown["tenant"]), (&json!("hostile"), &json!("globex")));
     let paused = done(&host, &["tasks", "pause", "--tenant", "acme", "--message", "a moment"]).await;
     assert_eq!(ids(&paused).len(), 3);
-    assert_eq!(anna.about("tasks/get", &of_anna[0]).await.expect("a task")["statusMessage"], "a moment");
+    assert_eq!(done(&host, &["tasks", "inspect", &of_anna[0]]).await["status_message"], "a moment");
     assert_eq!(ids(&done(&host, &["tasks", "resume", &of_anna[0]]).await).len(), 1);
     // One that cannot be does not keep the others from it.
     let (code, value) = admin(&host, &["tasks", "cancel", &over, &of_anna[0]]).await;
@@ -103,12 +113,7 @@ async fn everybodys_tasks_are_listed_steered_and_purged() {
     assert_eq!(gone.code, anna.about("tasks/get", &"0".repeat(32)).await.expect_err("no task").code);
     assert_eq!(ids(&done(&host, &["tasks", "list"]).await).len(), 2);
 
-    let log = command::run(
-        &mut command::bulkhead(),
-        &["audit", "tail", "-n", "200", "--json", "--data"],
-        Some(&host.setup.data()),
-    )
-    .await;
+    let log = audit_log(&host.setup, "tasks_purge", 3).await;
     let purges = log.lines().filter(|line| line.contains("tasks_purge")).collect::<Vec<_>>();
     assert_eq!(purges.len(), 3, "{log}");
     assert!(purges.iter().all(|line| line.contains("\"operator\":\"user ")), "{purges:?}");
@@ -209,12 +214,7 @@ async fn a_changed_configuration_is_taken_over_as_a_whole_or_not_at_all() {
     assert_eq!((&changed["done"], &changed["changed"]), (&json!(true), &checked["changed"]));
     assert!(burst(&client).await < 40, "the new limit holds for a session that was open before");
 
-    let log = command::run(
-        &mut command::bulkhead(),
-        &["audit", "tail", "-n", "200", "--json", "--data"],
-        Some(&setup.data()),
-    )
-    .await;
+    let log = audit_log(&setup, "configuration.changed", 6).await;
     let noted: Vec<Value> = log.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
     let noted: Vec<_> = noted.iter().filter(|line| line["event"] == "configuration.changed").collect();
     let last = noted.last().expect("a line");
@@ -223,12 +223,35 @@ async fn a_changed_configuration_is_taken_over_as_a_whole_or_not_at_all() {
     assert!(last["operator"].as_str().is_some_and(|who| who.starts_with("user ")), "{last}");
     assert_eq!(noted.iter().filter(|line| line["outcome"] == "refused").count(), 4, "{noted:?}");
 
-    // A host that dies and starts again goes by the file.
-    let setup = host.kill().await;
-    let mut again = command::bulkhead();
-    let file = setup.path("bulkhead.toml");
-    let config = ["serve", "--check", "--config", file.to_str().expect("a path")];
-    command::run(&mut again, &config, None).await;
+    // A signal does the same.
+    std::fs::write(setup.path("bulkhead.toml"), &good).expect("the configuration");
+    let pid = host.pid().to_string();
+    assert!(std::process::Command::new("kill").args(["-HUP", &pid]).status().expect("a signal").success());
+    audit_log(&setup, "\"operator\":\"SIGHUP\"", 1).await;
+    until("the former limit", async || (burst(&client).await == 40).then_some(())).await;
+}
+
+#[tokio::test]
+async fn a_host_that_dies_while_it_takes_over_a_configuration_starts_with_the_file() {
+    let setup = Setup::with(&["text"]).shared_code();
+    let mut host = setup.start().await;
+    let token = setup.token("anna", "acme").await;
+    for round in 0..5_u64 {
+        let limits = format!("[limits]\nsteer_queue = {}\n[tenant.t{round}.limits]\nsteer_queue = 1\n", round + 1);
+        write(&setup, |text| format!("{limits}{}", &text[text.find("[[plugin]]").expect("a plugin")..]));
+        let data = setup.data();
+        let reload = tokio::spawn(async move {
+            let arguments = ["admin", "reload", "--data"];
+            command::output(&mut command::bulkhead(), &arguments, Some(&data)).await
+        });
+        tokio::time::sleep(Duration::from_millis(5 * round)).await;
+        host.kill().await;
+        // It had an answer, or an error: never a hang.
+        soon("the command", reload).await.expect("a task");
+        host = setup.start().await;
+        let client = Client::connect_as(&host, Some(&token), all_capabilities()).await;
+        client.tool("echo", json!({"text": "a"})).await.expect("a result");
+    }
 }
 
 #[tokio::test]
@@ -303,7 +326,7 @@ async fn listener(host: &Host) -> String {
     until("the administrators' listener", async || {
         let log = host.log();
         let line = log.lines().find(|line| line.contains("administrators are served"))?.to_owned();
-        let at = line.find("http://127.0.0.1:")?;
+        let at = line.find("http://127.0.0.1:").or_else(|| line.find("https://127.0.0.1:"))?;
         let rest = &line[at..];
         Some(rest[..rest.find(['"', ' ']).unwrap_or(rest.len())].to_owned())
     })
@@ -362,12 +385,7 @@ async fn administrators_come_in_over_the_network_with_their_own_credential_only(
     }
     assert_eq!(last, StatusCode::TOO_MANY_REQUESTS);
     assert_eq!(send(TOKEN, json!({"command": "token_list"})).await.status(), StatusCode::OK);
-    let log = command::run(
-        &mut command::bulkhead(),
-        &["audit", "tail", "-n", "200", "--json", "--data"],
-        Some(&setup.data()),
-    )
-    .await;
+    let log = audit_log(&setup, "admin.refused", 1).await;
     assert!(log.contains("administrator at 127.0.0.1") && log.contains("admin.refused"), "{log}");
     assert!(!log.contains(TOKEN) && !host.log().contains(TOKEN));
 
@@ -376,4 +394,36 @@ async fn administrators_come_in_over_the_network_with_their_own_credential_only(
     assert_ne!(remote(short.to_str().expect("a path"), &["limits"]).await.0, Some(0));
     let refused = Setup::with(&["text"]).config("[admin]\nlisten = \"0.0.0.0:0\"\ntoken_file = \"x\"");
     assert!(refused.refused().await.1.contains("admin.tls"));
+}
+
+#[tokio::test]
+async fn administrators_are_served_with_tls() {
+    let setup = Setup::with(&["text"]).shared_code();
+    for (name, text) in [
+        ("host.pem", include_str!("../harness/keys/host1.pem")),
+        ("host.key", include_str!("../harness/keys/host1.key.pem")),
+        ("root.pem", include_str!("../harness/keys/root1.pem")),
+        ("other.pem", include_str!("../harness/keys/root2.pem")),
+        ("admin.token", TOKEN),
+    ] {
+        std::fs::write(setup.path(name), text).expect("a file");
+    }
+    let sha256 = "3eb1bd439947eb762998e566ccc2e099c791118b2f40579cc4f7da2b5061b7f9";
+    let setup = setup.config(&format!(
+        "[admin]\nlisten = \"127.0.0.1:0\"\ntoken_sha256 = \"{sha256}\"\n\
+         tls = {{ certificate = \"host.pem\", key = \"host.key\" }}"
+    ));
+    let host = setup.start().await;
+    let url = listener(&host).await;
+    let file = |name: &str| setup.path(name).to_str().expect("a path").to_owned();
+    let limits = async |url: &str, root: &str| {
+        let token = file("admin.token");
+        let root = file(root);
+        let arguments = ["admin", "--url", url, "--token-file", &token, "--ca", &root, "limits", "--json"];
+        command::output(&mut command::bulkhead(), &arguments, None).await
+    };
+    assert!(limits(&url, "root.pem").await.status.success());
+    let refused = limits(&url, "other.pem").await;
+    assert!(!refused.status.success() && String::from_utf8_lossy(&refused.stderr).contains("TLS failed"));
+    assert!(!limits(&url.replace("https://", "http://"), "root.pem").await.status.success());
 }

@@ -310,8 +310,8 @@ impl ReachArguments {
         loop {
             let count_max = (max - tasks.len()).clamp(1, PAGE);
             let page = self.order(Command::TasksPage { filter: filter.clone(), after, count_max }).await?;
-            tasks.extend(page["tasks"].as_array().cloned().unwrap_or_default());
-            after = page["next"].as_str().map(str::to_owned);
+            tasks.extend(listed_in(&page));
+            after = page.get("next").and_then(Value::as_str).map(str::to_owned);
             if after.is_none() || tasks.len() >= max {
                 return Ok(json!({ "tasks": tasks, "more": after.is_some(), "next": after }));
             }
@@ -328,8 +328,7 @@ impl ReachArguments {
             (true, true) if !all => anyhow::bail!("name tasks by their ids or by a filter, or say --all"),
             (true, _) => {
                 let listed = self.list(&filter, None, usize::MAX).await?;
-                let tasks = listed["tasks"].as_array().cloned().unwrap_or_default();
-                tasks.iter().filter_map(|task| task["id"].as_str().map(str::to_owned)).collect()
+                listed_in(&listed).iter().filter_map(|task| task["id"].as_str().map(str::to_owned)).collect()
             }
         };
         let (mut done, mut refused) = (Vec::new(), Vec::new());
@@ -351,17 +350,9 @@ impl ReachArguments {
     async fn drain(&self, wait: bool) -> anyhow::Result<ExitCode> {
         let mut value = self.order(Command::DrainBegin).await?;
         loop {
-            self.show(&value, || {
-                format!(
-                    "left: {} calls, {} running tasks (and {} queued, {} waiting, {} paused, which stay)",
-                    cell(&value["plain_calls"]),
-                    cell(&value["tasks_running"]),
-                    cell(&value["tasks_queued"]),
-                    cell(&value["tasks_waiting"]),
-                    cell(&value["tasks_paused"]),
-                )
-            });
-            if !wait || value["still"] == Value::Bool(true) || value["draining"] == Value::Bool(false) {
+            self.show(&value, || left(&value));
+            let is = |name: &str| value.get(name) == Some(&Value::Bool(true));
+            if !wait || is("still") || !is("draining") {
                 return Ok(ExitCode::SUCCESS);
             }
             let before = value;
@@ -375,6 +366,19 @@ impl ReachArguments {
             }
         }
     }
+}
+
+fn listed_in(page: &Value) -> Vec<Value> {
+    page["tasks"].as_array().cloned().unwrap_or_default()
+}
+
+fn left(value: &Value) -> String {
+    let [calls, running, queued, waiting, paused] =
+        ["plain_calls", "tasks_running", "tasks_queued", "tasks_waiting", "tasks_paused"]
+            .map(|name| cell(&value[name]));
+    format!(
+        "left: {calls} calls, {running} running tasks (and {queued} queued, {waiting} waiting, {paused} paused, which stay)"
+    )
 }
 
 fn task_list(value: &Value) -> String {
