@@ -57,6 +57,22 @@ fn imports_go_one_way() {
 }
 
 #[test]
+fn one_place_dials() {
+    let mut wrong = Vec::new();
+    for (name, _) in ROOMS {
+        for (path, text) in room(name).into_iter().filter(|(path, _)| !path.ends_with("outward/dial.rs")) {
+            let code = code(&text);
+            for way in ["TcpStream::connect", "lookup_host", "ToSocketAddrs", "TlsConnector::from"] {
+                if code.contains(way) {
+                    wrong.push(format!("{} has {way} of its own", path.display()));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
 fn the_domain_is_pure() {
     for (path, text) in room("domain") {
         let code = code(&text);

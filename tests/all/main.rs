@@ -38,4 +38,5 @@ mod swap;
 mod tasks;
 mod trace;
 mod typed;
+mod verdicts;
 mod wire;

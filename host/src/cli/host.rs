@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -14,9 +14,10 @@ use bulkhead::control::operator::HostOperator;
 use bulkhead::control::plugins::Shelf;
 use bulkhead::control::server::{Attach, AttachedReader, AttachedWriter, Server};
 use bulkhead::control::socket_path;
+use bulkhead::domain::requestor::TenantId;
 use bulkhead::plugins::{self, Plugins};
 use bulkhead::protocol::{Protocol, ProtocolOptions};
-use bulkhead::runtime::{CompilerMode, LoadError, Sandbox, SandboxConfig};
+use bulkhead::runtime::{CompilerMode, LoadError, Sandbox, SandboxConfig, TenantNames, Tenants};
 use bulkhead::store::sled::{SledOptions, SledStore};
 use bulkhead::store::{self, RowKind, RowStore as _};
 use bulkhead::tasks::clock::{Clock, SystemClock};
@@ -48,7 +49,7 @@ pub(crate) struct Host {
     clock: Arc<dyn Clock>,
     line_bytes_max: usize,
     shelf: Shelf,
-    tending: JoinHandle<((), ())>,
+    tending: JoinHandle<((), (), ())>,
     control: Option<Server>,
 }
 
@@ -66,7 +67,7 @@ fn private_folder(data: &Path) -> anyhow::Result<()> {
 }
 
 /// A sandbox that keeps its compiled code below `data`.
-pub(crate) fn sandbox(config: &Config, data: &Path) -> anyhow::Result<Arc<Sandbox>> {
+pub(crate) fn sandbox(config: &Config, data: &Path, tenants: Tenants) -> anyhow::Result<Arc<Sandbox>> {
     private_folder(data)?;
     Ok(Sandbox::new(SandboxConfig {
         data: data.to_owned(),
@@ -76,6 +77,7 @@ pub(crate) fn sandbox(config: &Config, data: &Path) -> anyhow::Result<Arc<Sandbo
         epoch_tick_ms: config.call.epoch_tick_ms,
         io: tokio::runtime::Handle::current(),
         environment: sources::variable,
+        tenants,
     })?)
 }
 
@@ -101,9 +103,14 @@ impl Host {
     /// Loads the plugins and takes over what an earlier host left in the store of the data directory.
     pub(crate) async fn start(config: &Config, data: &Path, store: Arc<SledStore>) -> anyhow::Result<Self> {
         let audit = super::audit::of_host(config, data)?;
-        let sandbox = sandbox(config, data)?;
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
         let principals = Principals::new(store.clone());
+        let names = NamesOfTenants { principals: principals.clone(), known: Mutex::default() };
+        let mut different = Tenants { bounds: HashMap::new(), names: Some(Arc::new(names)) };
+        for (name, bound) in &config.tenant_grants {
+            different.bounds.insert(principals.tenant(name).await?, bound.clone());
+        }
+        let sandbox = sandbox(config, data, different)?;
         let mut tenants = HashMap::new();
         for (name, limits) in &config.tenants {
             tenants.insert(principals.tenant(name).await?, limits.clone());
@@ -121,19 +128,30 @@ impl Host {
             tenant_limits: tenants,
             audit: audit.clone(),
         })?;
+        // A store that takes no writes has to wait for its first local requestor, and everything else goes on.
+        if let Ok(operator) = principals.local_requestor().await {
+            tasks.set_operator(operator);
+        }
         let options = plugins::Options {
             store: store.clone(),
             sandbox,
             calls: Arc::new(tasks.clone()),
             clock: Arc::clone(&clock),
             otherwise: sources::otherwise(config),
+            tenants: sources::pinning(config, &principals).await?,
+            audit: audit.clone(),
         };
         let intake = sources::intake(config)?;
         let (plugins, refused) = Plugins::start(options, sources::wanted(config, &intake)?).await?;
-        for refused in refused {
-            audit.note(|| Entry::new("plugin.refused").named(&refused.plugin).because(&refused.problems.join("; ")));
-            tracing::error!(plugin.name = refused.plugin, problems = ?refused.problems, "a plugin was not loaded");
-        }
+        let refuse = {
+            let audit = audit.clone();
+            move |refused: &LoadError| {
+                let why = refused.problems.join("; ");
+                audit.note(|| Entry::new("plugin.refused").named(&refused.plugin).because(&why));
+                tracing::error!(plugin.name = refused.plugin, problems = ?refused.problems, "a plugin was not loaded");
+            }
+        };
+        refused.iter().for_each(&refuse);
         let recovered = tasks.recover().await?;
         tracing::info!(
             recovered.queued,
@@ -143,7 +161,7 @@ impl Host {
         );
         let tending = tokio::spawn({
             let (tasks, plugins) = (tasks.clone(), plugins.clone());
-            async move { tokio::join!(tasks.tend(), plugins.tend()) }
+            async move { tokio::join!(tasks.tend(), plugins.tend(), plugins.fetch_awaited(refuse)) }
         });
         let protocol = Arc::new(Protocol::new(tasks.clone(), protocol_options(&store).await?));
         let now: Now = Arc::new({
@@ -247,6 +265,32 @@ async fn secret(store: &SledStore, name: &[u8]) -> anyhow::Result<[u8; 32]> {
         // A full disk must not keep the host from serving reads; what depends on the secret lasts until the next start.
         Ok(()) | Err(store::Error::ReadOnly(_)) => Ok(drawn),
         Err(error) => Err(error.into()),
+    }
+}
+
+/// The names of tenants for their directories. A name never changes, so each is looked up once.
+struct NamesOfTenants {
+    principals: Principals,
+    known: Mutex<HashMap<TenantId, String>>,
+}
+
+impl std::fmt::Debug for NamesOfTenants {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("NamesOfTenants").finish_non_exhaustive()
+    }
+}
+
+#[async_trait::async_trait]
+impl TenantNames for NamesOfTenants {
+    async fn name(&self, tenant: TenantId) -> Option<String> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(&tenant).cloned();
+        if known.is_some() {
+            return known;
+        }
+        let found = self.principals.tenant_name(tenant).await;
+        let name = found.inspect_err(|error| tracing::error!("a tenant's name cannot be read: {error}")).ok()??;
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(tenant, name.clone());
+        Some(name)
     }
 }
 

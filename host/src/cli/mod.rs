@@ -8,6 +8,7 @@ mod author;
 mod call;
 mod check;
 mod dev;
+mod grants;
 mod host;
 mod inspect;
 mod logging;
@@ -22,6 +23,7 @@ mod sources;
 mod stdio;
 mod trust;
 mod upkeep;
+mod values;
 mod workshop;
 
 use std::io::Write as _;

@@ -10,12 +10,143 @@ use bulkhead::control::client::Client;
 use bulkhead::control::operator::{HostOperator, Unattended};
 use bulkhead::control::{Command, Operator};
 use bulkhead::tasks::clock::SystemClock;
-use bulkhead::transport::principal::TokenInfo;
+use bulkhead::transport::principal::{TENANT_DEFAULT, TokenInfo};
+use clap::Subcommand;
 use serde_json::Value;
 
-use super::args::{OperateArguments, SourceArguments, StoreCommand, TasksCommand, TokenCommand};
+use super::args::{OperateArguments, SourceArguments};
 use super::show::{cell, fields, now, table, when};
+use super::values::duration_ms;
 use super::{EXIT_FAILED, complain, say, sources};
+
+/// Works with a running host (over DATA/control.sock) and without.
+#[derive(Debug, Subcommand)]
+pub(crate) enum TokenCommand {
+    /// Make a bearer token and print it, this once; only its hash is kept
+    #[command(
+        after_long_help = "Example:\n  TOKEN=$(bulkhead token create --requestor alice --tenant acme --expires 90d)"
+    )]
+    Create {
+        /// Whose token it is: 1 to 64 characters of A-Z a-z 0-9 _ - .
+        #[arg(long, value_name = "NAME")]
+        requestor: String,
+        /// The group that limits are set for
+        #[arg(long, value_name = "NAME", default_value = TENANT_DEFAULT)]
+        tenant: String,
+        /// How long it is good for: a number and s, m, h or d [default: for ever]
+        #[arg(long, value_name = "TIME", value_parser = duration_ms)]
+        expires: Option<u64>,
+        /// What to call the token itself, for finding it in the list
+        #[arg(long, value_name = "NAME")]
+        name: Option<String>,
+        /// A scope that it is good for, as [[auth.scope]] describes it; may be given more than once [default: everything]
+        #[arg(long = "scope", value_name = "SCOPE")]
+        scopes: Vec<String>,
+        #[command(flatten)]
+        operate: OperateArguments,
+    },
+    /// List tokens, without the tokens themselves
+    List {
+        #[command(flatten)]
+        operate: OperateArguments,
+    },
+    /// End a token at once
+    Revoke {
+        /// Its id, as `token list` shows it
+        #[arg(value_name = "ID")]
+        id: String,
+        #[command(flatten)]
+        operate: OperateArguments,
+    },
+}
+
+/// Works with a running host (over DATA/control.sock) and without.
+#[derive(Debug, Subcommand)]
+pub(crate) enum StoreCommand {
+    /// Read everything and say what is wrong
+    Check {
+        #[command(flatten)]
+        operate: OperateArguments,
+    },
+    /// Write everything that can be read to a new file, as JSON lines
+    Export {
+        /// The file; it must not exist yet
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+        #[command(flatten)]
+        operate: OperateArguments,
+    },
+    /// Make a new database of an export, or of what can be read of the present one, which is kept beside it
+    Rebuild {
+        /// The export to restore (needs the host stopped)
+        #[arg(long, value_name = "FILE")]
+        from: Option<PathBuf>,
+        #[command(flatten)]
+        operate: OperateArguments,
+    },
+    /// Copy the store into a new data directory, also while it is in use
+    Backup {
+        /// The directory; it must be empty or not exist yet
+        #[arg(value_name = "DIR")]
+        directory: PathBuf,
+        #[command(flatten)]
+        operate: OperateArguments,
+    },
+}
+
+/// Works with a running host (over DATA/control.sock) and without.
+#[derive(Debug, Subcommand)]
+pub(crate) enum TasksCommand {
+    /// List tasks
+    List {
+        /// Only those of the requestor of this name
+        #[arg(long, value_name = "NAME")]
+        requestor: Option<String>,
+        /// Only those of this tenant
+        #[arg(long, value_name = "NAME")]
+        tenant: Option<String>,
+        /// At most so many
+        #[arg(long, value_name = "COUNT", default_value_t = 100)]
+        max: usize,
+        #[command(flatten)]
+        operate: OperateArguments,
+    },
+    /// Show one task; arguments, answers and results stay with their requestor
+    Show {
+        /// Its id
+        #[arg(value_name = "ID")]
+        id: String,
+        #[command(flatten)]
+        operate: OperateArguments,
+    },
+    /// Cancel a task
+    Cancel {
+        /// Its id
+        #[arg(value_name = "ID")]
+        id: String,
+        #[command(flatten)]
+        operate: OperateArguments,
+    },
+    /// Stop a task for a while; it keeps its memory and uses no CPU
+    Pause {
+        /// Its id
+        #[arg(value_name = "ID")]
+        id: String,
+        /// What its requestor reads as its status, in clients that know of pauses [default: paused by the operator]
+        #[arg(long, value_name = "TEXT")]
+        message: Option<String>,
+        #[command(flatten)]
+        operate: OperateArguments,
+    },
+    /// Let a paused task go on, whoever paused it
+    Resume {
+        /// Its id
+        #[arg(value_name = "ID")]
+        id: String,
+        #[command(flatten)]
+        operate: OperateArguments,
+    },
+}
 
 pub(crate) async fn token(command: TokenCommand) -> anyhow::Result<ExitCode> {
     match command {

@@ -14,6 +14,7 @@ use bulkhead::plugins::{BoundsGiven, Options, Plugins};
 use bulkhead::sources::Source;
 use bulkhead::store::TaskStore as _;
 use bulkhead::tasks::clock::SystemClock;
+use bulkhead::transport::principal::Principals;
 use serde_json::Value;
 
 use super::args::{CanaryArguments, OperateArguments, PluginCommand, SourceArguments};
@@ -133,18 +134,20 @@ async fn execute(operate: &OperateArguments, command: Command) -> anyhow::Result
 async fn alone(config: &Config, data: &Path, command: Command) -> anyhow::Result<Value> {
     let store = host::open_store(data).await?;
     let clock = Arc::new(SystemClock::default());
+    let audit = super::audit::of_idle(config)?;
     let unattended = Arc::new(Unattended { store: store.clone(), clock: clock.clone() });
     let options = Options {
         store: store.clone(),
-        sandbox: host::sandbox(config, data)?,
+        sandbox: host::sandbox(config, data, bulkhead::runtime::Tenants::default())?,
         calls: unattended.clone(),
         clock: clock.clone(),
         otherwise: sources::otherwise(config),
+        tenants: sources::pinning(config, &Principals::new(store.clone())).await?,
+        audit: audit.clone(),
     };
     let intake = sources::intake(config)?;
     let (plugins, _) = Plugins::start(options, sources::wanted(config, &intake)?).await?;
     let upkeep = Arc::new(SledUpkeep { store: Arc::clone(&store) });
-    let audit = super::audit::of_idle(config)?;
     let operator = HostOperator::new(store.clone(), upkeep, unattended, clock);
     let operator = operator.with_plugins(Shelf { plugins, intake }).with_audit(audit.clone());
     let done = operator.execute(command).await;

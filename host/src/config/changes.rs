@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 
 use super::keys::{self, Bound};
-use super::{Config, PluginConfig};
+use super::{Config, Place, PluginConfig, TrustConfig};
 
 /// The differences between two configurations, by the names of their keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -37,7 +37,8 @@ impl Config {
         differ("auth.issuer", self.auth.issuers != other.auth.issuers, true);
         differ("auth.scope", self.auth.scopes != other.auth.scopes, true);
         let rules = |config: &Self| {
-            let rules = config.trust.iter().map(|rule| (rule.pattern.clone(), rule.keys.clone(), rule.same_repository));
+            // The line that a rule stands in is no difference.
+            let rules = config.trust.iter().map(|rule| TrustConfig { place: Place::Default, ..rule.clone() });
             rules.collect::<Vec<_>>()
         };
         differ("trust", rules(self) != rules(other), true);
@@ -46,6 +47,12 @@ impl Config {
             let (ours, theirs) = (self.tenants.get(name), other.tenants.get(name));
             differ(&format!("tenant.{name}.limits"), ours != theirs, true);
         }
+        let bounds = |config: &Self| {
+            let bounds = config.tenant_grants.iter().filter(|(_, bound)| **bound != Default::default());
+            bounds.map(|(name, bound)| (name.clone(), bound.clone())).collect::<Vec<_>>()
+        };
+        differ("tenant.*.grants", bounds(self) != bounds(other), false);
+        differ("tenant.*.changed_definitions", self.changed_definitions != other.changed_definitions, false);
         // Which plugins there are, and where they come from, is settled at the start, and by commands from then on.
         for plugin in other.plugins.iter().filter(|plugin| !self.plugins.iter().any(|known| is_same(known, plugin))) {
             differ(&format!("plugin {} (it is new, or comes from elsewhere)", plugin.label()), true, false);
@@ -86,7 +93,7 @@ fn is_same(one: &PluginConfig, other: &PluginConfig) -> bool {
 
 /// A plugin without the line that it stands in.
 fn terms(plugin: &PluginConfig) -> PluginConfig {
-    PluginConfig { place: super::Place::Default, ..plugin.clone() }
+    PluginConfig { place: Place::Default, ..plugin.clone() }
 }
 
 #[cfg(test)]

@@ -8,11 +8,14 @@ use toml::de::{DeTable, DeValue};
 use super::admin::{self, AdminConfig};
 use super::auth::{self, AuthConfig};
 use super::exposure::{self, TlsConfig};
+use super::grants::read_bound;
 use super::keys::{self, Scope, Value};
 use super::layer::{self, Layer, Values};
 use super::plugin::{self, PluginEntry};
 use super::trust::{self, TrustConfig};
 use super::{File, Place, Report};
+use crate::plugins::Pinning;
+use crate::runtime::policy::Bound;
 
 /// What the file says beside the fixed sections.
 #[derive(Debug, Default)]
@@ -30,6 +33,8 @@ pub(super) struct Parsed {
 pub(super) struct TenantEntry {
     pub(super) name: String,
     pub(super) values: Values,
+    pub(super) changed_definitions: Option<Pinning>,
+    pub(super) grants: Bound,
 }
 
 /// Reads parts of the tree; knows where each part was written and where to complain.
@@ -255,15 +260,21 @@ impl Reader<'_> {
             }
             let prefix = format!("tenant.{tenant}.");
             let Some(table) = self.table(&format!("tenant.{tenant}"), node) else { continue };
-            let mut values = Values::new();
+            let (mut values, mut changed_definitions, mut grants) = (Values::new(), None, Bound::default());
             for (key, node) in table {
                 match key.get_ref().as_ref() {
+                    "changed_definitions" => {
+                        changed_definitions = trust::read_pinning(self, &format!("{prefix}changed_definitions"), node);
+                    }
+                    "grants" => grants = read_bound(self, &format!("{prefix}grants"), node),
                     "limits" => values = self.overrides(&prefix, "limits", node),
-                    other => self
-                        .refuse(key, format!("{prefix}{other}: no such key; a tenant has only [tenant.NAME.limits]")),
+                    other => {
+                        let known = "a tenant has [tenant.NAME.limits], [tenant.NAME.grants] and changed_definitions";
+                        self.refuse(key, format!("{prefix}{other}: no such key; {known}"));
+                    }
                 }
             }
-            tenants.push(TenantEntry { name: tenant, values });
+            tenants.push(TenantEntry { name: tenant, values, changed_definitions, grants });
         }
         tenants
     }

@@ -26,6 +26,8 @@ use std::path::{Path, PathBuf};
 
 use crate::domain::address::Network;
 use crate::domain::limits::{CallLimits, CompileLimits, Limits};
+use crate::plugins::Pinning;
+use crate::runtime::policy::Bound;
 
 pub use admin::{AdminConfig, AdminSecret};
 pub use auth::{AuthConfig, IssuerConfig, SecretPlace};
@@ -59,6 +61,10 @@ pub struct Config {
     pub listen_place: Place,
     /// By tenant name: the limits of that tenant's requestors, complete.
     pub tenants: BTreeMap<String, Limits>,
+    /// By tenant name, of those that say it: what becomes of accepted definitions that a version changes.
+    pub changed_definitions: BTreeMap<String, Pinning>,
+    /// By tenant name: what plugins reach at most in that tenant's calls.
+    pub tenant_grants: BTreeMap<String, Bound>,
     pub auth: AuthConfig,
     /// `[server] tls`.
     pub tls: Option<TlsConfig>,
@@ -233,11 +239,14 @@ impl Config {
         let mut sources = keys::blank_sources();
         base.fill(keys::SOURCES, &mut sources, &mut report);
 
-        let mut tenants = BTreeMap::new();
+        let (mut tenants, mut changed_definitions, mut tenant_grants) =
+            (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
         for tenant in parsed.tenants {
             let layer = base.overlaid(format!("tenant.{}.", tenant.name), tenant.values, &mut report);
             let mut limits = keys::blank_limits();
             layer.fill(keys::LIMITS, &mut limits, &mut report);
+            changed_definitions.extend(tenant.changed_definitions.map(|word| (tenant.name.clone(), word)));
+            tenant_grants.insert(tenant.name.clone(), tenant.grants);
             tenants.insert(tenant.name, limits);
         }
         let mut plugins: Vec<_> =
@@ -268,6 +277,8 @@ impl Config {
                 data_named,
                 listen_place,
                 tenants,
+                changed_definitions,
+                tenant_grants,
                 auth: parsed.auth,
                 tls: parsed.tls,
                 insecure: flags.insecure,

@@ -68,7 +68,9 @@ pub fn keys_help() -> String {
          [[trust]] has source, a pattern in which * stands for anything but a slash and ** for anything, and keys, files of\n\
          public keys one of which must have signed, or unsigned = true; with same_repository = true, a signature in a registry must\n\
          also name the repository that it was found in. The first rule that fits a source decides; without one, files are taken,\n\
-         and what comes over a network needs a digest.\n",
+         and what comes over a network needs a digest. [[trust]] and [tenant.NAME] take changed_definitions: whether\n\
+         definitions of accepted tools that a new version changes are held back (\"hold\"), taken and noted (\"show\"), or\n\
+         taken (\"allow\"); the strictest of those who would get it decides.\n",
     );
     help.push_str(AUTH_HELP);
     for (name, default, max, doc) in super::auth::numbers() {

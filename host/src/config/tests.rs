@@ -2,7 +2,7 @@ use std::path::Path;
 
 use super::*;
 use crate::domain::tool::TaskSupport;
-use crate::plugins::{AcceptChanges, DrainThen};
+use crate::plugins::{AcceptChanges, DrainThen, Pinning};
 use crate::sources::Source;
 
 fn load(text: &str) -> Result<Config, Vec<String>> {
@@ -397,7 +397,15 @@ fn components_come_from_one_source_and_trust_has_patterns() {
     assert_eq!(config.trust[0].keys, [Path::new("etc/acme.pub")]);
     assert!(!config.trust[0].same_repository);
     let strict = load("[[trust]]\nsource = 'oci://**'\nkeys = ['acme.pub']\nsame_repository = true").unwrap();
-    assert!(strict.trust[0].same_repository);
+    assert!(strict.trust[0].same_repository && strict.trust[0].changed_definitions.is_none());
+    let pinned = load(
+        "[[trust]]\nsource = '**'\nunsigned = true\nchanged_definitions = 'show'\n[tenant.a]\nchanged_definitions = 'hold'",
+    );
+    let pinned = pinned.unwrap();
+    assert_eq!(pinned.trust[0].changed_definitions, Some(Pinning::Show));
+    assert_eq!(pinned.changed_definitions, [("a".to_owned(), Pinning::Hold)].into());
+    let wrong = "etc/bulkhead.toml:2: tenant.a.changed_definitions:";
+    refused_once("[tenant.a]\nchanged_definitions = 'ask'", wrong, "hold, show, allow");
     assert_eq!((config.trust[1].pattern.to_string(), config.trust[1].keys.len()), ("\"etc/own/*\"".to_owned(), 0));
     let sources: Vec<_> = config.plugins.iter().map(|plugin| plugin.source.to_string()).collect();
     assert_eq!(sources, ["https://example.com/a.wasm", "oci://ghcr.io/a/b:1"]);

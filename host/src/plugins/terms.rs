@@ -25,6 +25,8 @@ pub struct Prepared<'a> {
     plugins: &'a Plugins,
     state: MutexGuard<'a, State>,
     policies: Policies,
+    /// For those that are still to come.
+    by_label: HashMap<String, Policy>,
     table: Vec<LoadedPlugin>,
     canaries: Vec<Canary>,
     /// Versions that calls are left of.
@@ -40,10 +42,11 @@ impl Plugins {
     pub async fn prepare(&self, terms: Vec<Terms>, otherwise: Policy) -> Result<Prepared<'_>, Error> {
         let inner = &self.inner;
         let state = self.settled().await?;
-        let mut by_name = HashMap::new();
+        let (mut by_name, mut by_label) = (HashMap::new(), HashMap::new());
         for Terms { name, label, policy } in terms {
+            by_label.insert(label.clone(), policy.clone());
             // What could not be loaded at the start has no name yet.
-            if let Some(name) = name.or_else(|| inner.names.get(&label).cloned()) {
+            if let Some(name) = name.or_else(|| state.names.get(&label).cloned()) {
                 by_name.insert(name, policy);
             }
         }
@@ -78,7 +81,7 @@ impl Plugins {
                 Err(error) => tracing::warn!(%error, "an older version cannot run on its new terms"),
             }
         }
-        Ok(Prepared { plugins: self, state, policies, table, canaries, older })
+        Ok(Prepared { plugins: self, state, policies, by_label, table, canaries, older })
     }
 
     async fn under(
@@ -92,9 +95,10 @@ impl Plugins {
             return Ok(plugin.clone());
         }
         let plugin = self.inner.sandbox.under(plugin, &source).await?;
-        let pinned = state.pinned.contains(&plugin.version.name);
-        let changed = if pinned { Vec::new() } else { self.inner.not_accepted(&state.book, &plugin, |_| true) };
-        if changed.is_empty() { Ok(plugin) } else { Err(LoadError { plugin: plugin.version.name, problems: changed }) }
+        match state.pinned.contains(&plugin.version.name) {
+            true => Ok(plugin),
+            false => self.inner.accepted(&state.book, plugin),
+        }
     }
 }
 
@@ -105,6 +109,11 @@ impl Prepared<'_> {
         for (name, policy) in &self.policies.by_name {
             inner.sandbox.remember(name, &policy.source);
             inner.calls.quarantine_after(name, policy.quarantine_after);
+        }
+        for wanted in &mut self.state.awaited {
+            if let Some(policy) = self.by_label.get(&wanted.supply.label()) {
+                wanted.policy = policy.clone();
+            }
         }
         inner.policies.store(std::sync::Arc::new(self.policies));
         for error in inner.publish(&mut self.state, self.table, self.canaries) {

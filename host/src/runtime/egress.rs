@@ -1,6 +1,6 @@
 //! Outgoing HTTP: the only way from a guest into a network.
 //!
-//! Owns every step of a request: the allow-list, what each address is checked against, bounded times and sizes; the way to an
+//! Owns every step of a request: the allow-list (destination, method and path), what each address is checked against, bounded times and sizes; the way to an
 //! address is [`dial`]'s. Follows no redirect. Invariant: a request goes to a granted destination or nowhere, and
 //! carries exactly one `Host`.
 
@@ -20,7 +20,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, Sleep, timeout};
 use wasmtime_wasi_http::{Error, RequestOptions, WasiBody, WasiHttpHooks};
 
+use super::denials::Denials;
 use super::policy::{Granted, HttpGrant};
+use super::world::{beginning, escaped};
 use crate::domain::address::normal_host;
 use crate::outward::dial::{self, DialError};
 
@@ -37,19 +39,25 @@ const REQUESTS_MAX: usize = 16;
 /// Bytes of a response's headers.
 const HEADER_BYTES_MAX: usize = 64 << 10;
 
+/// Bytes of a host in a message.
+const SHOWN_BYTES_MAX: usize = 256;
+/// Bytes of a method in a message.
+const METHOD_BYTES_MAX: usize = 16;
+
 type Response = http::Response<WasiBody>;
 type Driver = Box<dyn Future<Output = Result<(), Error>> + Send>;
 
 /// The hooks of one call.
 pub(super) struct Egress {
     granted: Arc<Granted>,
+    denials: Denials,
     /// Made at the first request.
     slots: Option<Arc<Semaphore>>,
 }
 
 impl Egress {
-    pub(super) fn new(granted: Arc<Granted>) -> Self {
-        Self { granted, slots: None }
+    pub(super) fn new(granted: Arc<Granted>, denials: Denials) -> Self {
+        Self { granted, denials, slots: None }
     }
 }
 
@@ -60,12 +68,12 @@ impl WasiHttpHooks for Egress {
         options: Option<RequestOptions>,
         _sent: Box<dyn Future<Output = Result<(), Error>> + Send>,
     ) -> Box<dyn Future<Output = Result<(Response, Driver), Error>> + Send> {
-        let granted = Arc::clone(&self.granted);
+        let (granted, denials) = (Arc::clone(&self.granted), self.denials.clone());
         let slots = self.slots.get_or_insert_with(|| Arc::new(Semaphore::new(REQUESTS_MAX)));
         let slot = Arc::clone(slots).try_acquire_owned();
         Box::new(async move {
             let slot = slot.map_err(|_| Error::ConnectionLimitReached)?;
-            send(&granted.http, request, options.unwrap_or_default(), slot).await
+            send(&granted.http, &denials, request, options.unwrap_or_default(), slot).await
         })
     }
 
@@ -87,6 +95,7 @@ impl WasiHttpHooks for Egress {
 
 async fn send(
     grants: &[HttpGrant],
+    denials: &Denials,
     mut request: http::Request<WasiBody>,
     options: RequestOptions,
     slot: OwnedSemaphorePermit,
@@ -103,8 +112,12 @@ async fn send(
     }
     let host = normal_host(authority.host());
     let port = authority.port_u16().unwrap_or(if tls { 443 } else { 80 });
-    let matching: Vec<_> = grants.iter().filter(|grant| grant.covers(tls, &host, port)).collect();
-    if matching.is_empty() {
+    let (method, path) = (request.method().as_str(), request.uri().path());
+    let covering: Vec<_> = grants.iter().filter(|grant| grant.covers(tls, &host, port)).collect();
+    let matching: Vec<_> = covering.iter().copied().filter(|grant| grant.permits(method, path)).collect();
+    // A tunnel would lead anywhere.
+    if matching.is_empty() || request.method() == http::Method::CONNECT {
+        denials.note(lacking(!covering.is_empty(), method, tls, authority));
         return Err(Error::HttpRequestDenied);
     }
     // Inserted, never appended: a second `Host` would be read by one proxy and ignored by the next.
@@ -127,6 +140,17 @@ async fn send(
     let between = clamp(options.between_bytes_timeout, FIRST_BYTE_MAX);
     let response = response.map(|body| Bounded::new(body, until, between, slot).boxed_unsync());
     Ok((response, Box::new(driver.finished())))
+}
+
+/// The grant that a request lacks, as an operator would write it. Paths stay out of logs.
+fn lacking(is_host_granted: bool, method: &str, tls: bool, authority: &http::uri::Authority) -> String {
+    let scheme = if tls { "https" } else { "http" };
+    let host = escaped(beginning(authority.as_str(), SHOWN_BYTES_MAX));
+    if !is_host_granted {
+        return format!("http {scheme}://{host}");
+    }
+    let method = escaped(beginning(method, METHOD_BYTES_MAX));
+    format!("http {method} {scheme}://{host} with this path")
 }
 
 fn clamp(wanted: Option<Duration>, most: Duration) -> Duration {
@@ -172,7 +196,7 @@ fn in_wasi_words(error: DialError) -> Error {
         DialError::Name => Error::HttpRequestUriInvalid,
         DialError::Lookup(_) => Error::DnsError { rcode: None, info_code: None },
         DialError::NoAddress => Error::DestinationNotFound,
-        DialError::Prohibited => Error::DestinationIpProhibited,
+        DialError::Prohibited(_) => Error::DestinationIpProhibited,
         DialError::Connect(error) => Error::Connect(error),
         DialError::Tls(error) => Error::Tls(error),
     }
@@ -261,7 +285,7 @@ mod tests {
     async fn a_public_name_that_resolves_to_loopback_is_refused() {
         let public: HttpGrant = "http://example.com".parse().unwrap();
         let refused = dial::resolve("localhost", 80, |address| public.may_reach(address)).await;
-        assert!(matches!(refused, Err(DialError::Prohibited)), "{refused:?}");
+        assert!(matches!(refused, Err(DialError::Prohibited(_))), "{refused:?}");
         let written: HttpGrant = "http://localhost".parse().unwrap();
         let allowed = dial::resolve("localhost", 80, |address| written.may_reach(address)).await.unwrap();
         assert!(allowed.iter().all(|address| address.ip().is_loopback() && address.port() == 80), "{allowed:?}");

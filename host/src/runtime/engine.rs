@@ -14,6 +14,8 @@ use super::limits::{TABLE_SLOT_ELEMENTS, TABLES_MAX};
 const MEMORY_KEEP_RESIDENT: usize = 1 << 20;
 /// The same for a table.
 const TABLE_KEEP_RESIDENT: usize = 64 << 10;
+/// Stack of one call: as much for the host's functions as the guest's own part has. What is not used costs time at each reset.
+const STACK_BYTES: usize = 1 << 20;
 /// Stack of one call that is cleared by hand rather than given back to the kernel.
 const STACK_KEEP_RESIDENT: usize = 32 << 10;
 /// Slots that stay warm for plugins that nobody calls right now.
@@ -65,7 +67,7 @@ fn config(instances_max: u32, reset_in_place: bool) -> Config {
             .pagemap_scan(Enabled::Yes);
     }
     let mut config = of_code();
-    config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool));
+    config.async_stack_size(STACK_BYTES).allocation_strategy(InstanceAllocationStrategy::Pooling(pool));
     config
 }
 

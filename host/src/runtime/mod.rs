@@ -12,11 +12,13 @@ pub mod catalog;
 mod clash;
 mod compile;
 mod declared;
+mod denials;
 mod egress;
 mod engine;
 mod events;
 mod exports;
 mod fault;
+mod files;
 mod gate;
 mod imports;
 pub mod inspect;
@@ -28,6 +30,7 @@ mod mirrored;
 mod offers;
 mod operation;
 mod output;
+mod pace;
 pub mod policy;
 mod published;
 mod sampling;
@@ -37,6 +40,7 @@ mod supervise;
 #[cfg(test)]
 mod tests;
 mod typed;
+mod wants;
 mod world;
 
 use std::sync::Arc;
@@ -47,23 +51,26 @@ use tokio::sync::{mpsc, oneshot};
 use crate::domain::Json;
 use crate::domain::call::{Answer, AskError, CallError, ClientFeatures, InputRequest, LogLevel};
 use crate::domain::limits::CallLimits;
+use crate::domain::requestor::TenantId;
 use crate::domain::route::Route;
 use crate::domain::task::{CallId, PluginVersion};
 
 pub use catalog::{Catalog, Library, ListGenerations, PromptEntry, TemplateEntry, ToolEntry};
 pub use compile::{COMPILE_ARGUMENT, CompilerMode, compile_main};
 pub use gate::Shared;
-pub use kept::Kept;
+pub use kept::{Kept, Wit};
 pub use load::{LoadError, LoadedPlugin, PluginSource, Presentation, Source, ToolPolicy, read_component};
 pub use operation::{Operation, Returned};
 pub use published::Canary;
-pub use sandbox::{Sandbox, SandboxConfig, SandboxError};
+pub use sandbox::{Sandbox, SandboxConfig, SandboxError, TenantNames, Tenants};
 pub use typed::wit_file;
 
-/// Everything that a call of a plugin is, before it starts. Nothing in it names the requestor.
+/// Everything that a call of a plugin is, before it starts. Nothing in it names the requestor; of the tenant there is the id alone,
+/// because grants, directories and what a plugin keeps are a tenant's.
 #[derive(Clone, Debug)]
 pub struct CallSpec {
     pub plugin: PluginVersion,
+    pub tenant: TenantId,
     pub operation: Operation,
     pub limits: CallLimits,
     pub facts: CallFacts,
@@ -139,6 +146,8 @@ pub enum CallEvent {
     },
     ListsChanged(ListKind),
     ResourceUpdated(String),
+    /// The guest reached for something that is not granted: the first thing of the call, as it would be granted.
+    GrantDenied(String),
     /// Always the last event.
     Finished(Result<Returned, CallError>),
 }
@@ -162,8 +171,8 @@ pub struct Running {
     /// Bounded: progress, status and logs that come too fast are merged before they get here.
     pub events: mpsc::Receiver<CallEvent>,
     pub control: Control,
-    /// Dropped with the call: stops the guest.
-    pub stop: StopOnDrop,
+    /// Dropped with the call: stops the guest. A call that is over already has none.
+    pub stop: Option<StopOnDrop>,
 }
 
 /// Stops a guest when it is dropped.

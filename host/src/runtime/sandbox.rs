@@ -5,15 +5,17 @@
 
 mod loading;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use futures::future::BoxFuture;
 use tokio::sync::{Semaphore, mpsc};
+use tokio::task::JoinHandle;
 use tracing::Instrument as _;
 use wasmtime::component::Linker;
 
@@ -28,6 +30,8 @@ use super::inspect::hex;
 use super::kept::Kept;
 use super::limits::EVENTS_QUEUED_MAX;
 use super::load::{self, LoadError, LoadedPlugin, PluginSource};
+use super::pace::Pace;
+use super::policy::Bound;
 use super::published::{Canary, Published};
 use super::{
     CallEvent, CallSpec, Catalog, Control, Executor, Library, ListKind, Running, Shared, StartError, StopOnDrop,
@@ -35,6 +39,7 @@ use super::{
 };
 use crate::domain::call::CallError;
 use crate::domain::limits::CompileLimits;
+use crate::domain::requestor::TenantId;
 use crate::domain::route::Route;
 use crate::domain::task::PluginVersion;
 
@@ -57,6 +62,23 @@ pub struct SandboxConfig {
     pub io: tokio::runtime::Handle,
     /// Reads the host's environment, for grants of its keys.
     pub environment: fn(&str) -> Option<String>,
+    pub tenants: Tenants,
+}
+
+/// What is different for each tenant.
+#[derive(Clone, Debug, Default)]
+pub struct Tenants {
+    /// What those are left that have a bound.
+    pub bounds: HashMap<TenantId, Bound>,
+    /// For directories that each tenant has its own of. Without, nobody has any.
+    pub names: Option<Arc<dyn TenantNames>>,
+}
+
+/// Who knows the names of tenants.
+#[async_trait::async_trait]
+pub trait TenantNames: std::fmt::Debug + Send + Sync {
+    /// The name: 1 to 64 characters of `A-Z a-z 0-9 _ - .`; the same each time, and no other tenant's.
+    async fn name(&self, tenant: TenantId) -> Option<String>;
 }
 
 /// What came of publishing.
@@ -94,6 +116,7 @@ pub struct Sandbox {
     compiler: Compiler,
     kept: Kept,
     environment: fn(&str) -> Option<String>,
+    tenants: Tenants,
     published: ArcSwap<Published>,
     /// Many calls may wait for one version: it is loaded once.
     loading: tokio::sync::Mutex<()>,
@@ -122,12 +145,19 @@ impl Sandbox {
             me: me.clone(),
             engine_hash,
             instances: instances as usize,
-            ground: Ground { engine, io: config.io, slots: Arc::new(Semaphore::new(instances as usize)) },
+            ground: Ground {
+                engine,
+                io: config.io,
+                slots: Arc::new(Semaphore::new(instances as usize)),
+                names: config.tenants.names.clone(),
+                quotas: Arc::default(),
+            },
             linker,
             cache,
             compiler,
             kept,
             environment: config.environment,
+            tenants: config.tenants,
             published: ArcSwap::default(),
             loading: tokio::sync::Mutex::default(),
             guests: threads.handle().clone(),
@@ -204,6 +234,23 @@ impl Sandbox {
         }
     }
 
+    /// Begins a call on this thread: most calls of a quick tool are over then, and two changes of threads are saved. What is not
+    /// over by the guest's first wait, or by the next epoch tick, goes on among the guests.
+    fn begin_here(
+        &self,
+        guest: impl Future<Output = ()> + Send + 'static,
+        pace: &Pace,
+        shared: &Shared,
+    ) -> Option<JoinHandle<()>> {
+        let mut guest = Box::pin(guest);
+        // Nobody is woken in vain: a task that is spawned is polled once in any case.
+        if guest.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready() {
+            return None;
+        }
+        pace.goes_on(shared.cpu());
+        Some(self.guests.spawn(guest))
+    }
+
     /// Forgets compiled versions that are neither published, nor in this set, nor in a call.
     pub fn retain(&self, pinned: &HashSet<PluginVersion>) {
         self.published.rcu(|published| published.reduced(pinned));
@@ -264,7 +311,7 @@ impl Executor for Sandbox {
     }
 
     fn start(&self, spec: CallSpec) -> Result<Running, StartError> {
-        let ready = self.published.load().versions.get(&spec.plugin).map(|loaded| Occupied::new(loaded.plugin.clone()));
+        let ready = self.published.load().versions.get(&spec.plugin).map(|loaded| Arc::clone(&loaded.plugin));
         if ready.is_none() && !self.is_kept(&spec.plugin) {
             return Err(StartError::UnknownPlugin(spec.plugin.name));
         }
@@ -273,11 +320,18 @@ impl Executor for Sandbox {
         let shared = Arc::new(Shared::default());
         let control = Control { shared: Arc::clone(&shared) };
         let ground = self.ground.clone();
-        let guest = match ready {
-            Some(plugin) => self.guests.spawn(call::run(ground, plugin, spec, shared, outbox).in_current_span()),
-            None => self.guests.spawn(run_kept(self.me.clone(), ground, spec, shared, outbox).in_current_span()),
+        let Some(plugin) = ready else {
+            let guest = run_kept(self.me.clone(), ground, spec, shared, outbox).in_current_span();
+            return Ok(Running { events, control, stop: Some(StopOnDrop(self.guests.spawn(guest))) });
         };
-        Ok(Running { events, control, stop: StopOnDrop(guest) })
+        let pace = plugin.entry(&spec.operation).map(|(_, pace)| pace);
+        let occupied = Occupied::new(Arc::clone(&plugin));
+        let guest = call::run(ground, occupied, spec, Arc::clone(&shared), outbox).in_current_span();
+        let stop = match pace.filter(|pace| pace.is_quick()) {
+            Some(pace) => self.begin_here(guest, pace, &shared),
+            None => Some(self.guests.spawn(guest)),
+        };
+        Ok(Running { events, control, stop: stop.map(StopOnDrop) })
     }
 
     fn engine_hash(&self) -> u64 {

@@ -198,6 +198,7 @@ impl Inner {
         let (tool, arguments) = (request.tool.plugin_tool.clone(), request.arguments.clone());
         CallSpec {
             plugin: request.tool.plugin.clone(),
+            tenant: requestor.tenant,
             operation: Operation::CallTool { tool, arguments },
             limits: request.tool.limits.clone(),
             facts: facts(requestor, request.client, identity, related),

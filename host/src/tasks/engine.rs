@@ -180,9 +180,15 @@ impl Tasks {
         self.inner.trials.set(trials);
     }
 
-    /// Waits until a watched version passes a bound. The same one is given again for as long as it is watched.
-    pub async fn version_failed(&self) -> Verdict {
-        self.inner.trials.verdict().await
+    /// Waits until watched versions pass a bound, and gives all that did. The same ones are given again for as long as they are
+    /// watched.
+    pub async fn versions_failed(&self) -> Vec<Verdict> {
+        self.inner.trials.verdicts().await
+    }
+
+    /// Says who the operator is, once: where nobody else calls, the operator's calls alone make a watched version fail.
+    pub fn set_operator(&self, operator: Requestor) {
+        self.inner.trials.set_operator(operator);
     }
 
     /// The calls of a watched version within its window.
@@ -233,7 +239,13 @@ impl Tasks {
         let (seed, call_id) = seed_and_id()?;
         let identity = Identity { seed, call_id, task_id: None, attempt: 1 };
         let facts = facts(requestor, client, identity, &[]);
-        let spec = CallSpec { plugin: library.plugin.clone(), operation, limits: library.limits.clone(), facts };
+        let spec = CallSpec {
+            plugin: library.plugin.clone(),
+            tenant: requestor.tenant,
+            operation,
+            limits: library.limits.clone(),
+            facts,
+        };
         PlainCall::start(inner.clone(), *requestor, None, spec, occupancy)
     }
 
@@ -362,7 +374,7 @@ impl Inner {
             Err(CallError::Interrupted | CallError::Internal { .. } | CallError::InvalidParams(_)) => return,
             _ => false,
         };
-        self.trials.ended(version, tool, &End { at: now, busy, is_fault, kept_away });
+        self.trials.ended(version, tool, &End { at: now, requestor: *requestor, busy, is_fault, kept_away });
     }
 
     async fn create_new(self: &Arc<Self>, requestor: &Requestor, request: TaskRequest) -> Result<Task, Error> {

@@ -99,6 +99,17 @@ impl Inner {
         self.audit.note(|| Entry::new("task.created").of(task).arguments(arguments));
     }
 
+    /// A call reached for what its plugin is not granted.
+    pub(super) fn note_denied(&self, requestor: &Requestor, plugin: &PluginVersion, task: Option<TaskId>, grant: &str) {
+        self.audit.note(|| {
+            let entry = Entry::new("grant.denied").by(requestor).plugin(plugin).because(grant);
+            match task {
+                Some(id) => entry.task(id),
+                None => entry,
+            }
+        });
+    }
+
     /// Something that happened to a task without a change of its record.
     pub(super) fn note_task(&self, event: &'static str, requestor: &Requestor, id: TaskId) {
         self.audit.note(|| Entry::new(event).by(requestor).task(id));

@@ -274,6 +274,11 @@ impl<T: TryFrom<Returned>> PlainCall<T> {
                 self.work.inner.lists.says(&self.work.plugin, kind);
                 None
             }
+            Some(CallEvent::GrantDenied(grant)) => {
+                let Work { inner, requestor, plugin, .. } = &self.work;
+                inner.note_denied(requestor, plugin, None, &grant);
+                None
+            }
             Some(CallEvent::ResourceUpdated(uri)) => {
                 let Work { inner, requestor, plugin, .. } = &self.work;
                 inner.lists.updated(&inner.catalog(requestor), requestor, &plugin.name, uri);

@@ -307,7 +307,7 @@ fn start(inner: &Arc<Inner>, task: &Task, visit: Visit) -> Result<Started, CallE
     let facts = facts(&task.requestor, client, identity, &task.related);
     let Visit { plugin, operation, limits } = visit;
     let cancel_grace = Duration::from_millis(limits.cancel_grace_ms);
-    let spec = CallSpec { plugin: plugin.clone(), operation, limits, facts };
+    let spec = CallSpec { plugin: plugin.clone(), tenant: task.requestor.tenant, operation, limits, facts };
     let running = inner.executor.start(spec).map_err(|error| broken("starting a call", &error))?;
     Ok(Started { running, plugin, cancel_grace })
 }

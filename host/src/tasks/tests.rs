@@ -43,7 +43,7 @@ impl Executor for Scripted {
         self.started.lock().unwrap().push(spec.facts.attempt);
         let (sender, events) = mpsc::channel(16);
         let guest = tokio::spawn(guest(spec, sender));
-        Ok(Running { events, control: Control { shared: Arc::default() }, stop: StopOnDrop(guest) })
+        Ok(Running { events, control: Control { shared: Arc::default() }, stop: Some(StopOnDrop(guest)) })
     }
 
     fn engine_hash(&self) -> u64 {

@@ -179,6 +179,22 @@ impl Principals {
         Ok(TenantId(row.id))
     }
 
+    /// The name behind the id of a tenant.
+    pub async fn tenant_name(&self, tenant: TenantId) -> Result<Option<String>, Error> {
+        let mut after = vec![KEY_TENANT];
+        loop {
+            let page = self.store.rows(RowKind::Principal, Some(&after), PAGE_ROWS).await?;
+            let Some((last, _)) = page.last() else { return Ok(None) };
+            after.clone_from(last);
+            for (key, bytes) in page {
+                let Some((&KEY_TENANT, name)) = key.split_first() else { return Ok(None) };
+                if decode::<TenantRow>(RowKind::Principal, &bytes)?.id == tenant.0 {
+                    return Ok(String::from_utf8(name.to_owned()).ok());
+                }
+            }
+        }
+    }
+
     /// The names of all requestors.
     pub async fn names(&self) -> Result<Vec<Named>, Error> {
         let rows = self.all::<PrincipalRow>(RowKind::Principal, &[KEY_IDENTITY]).await?;
@@ -299,6 +315,17 @@ mod unit {
             let secret = new.token.trim_start_matches("bh_").as_bytes();
             assert!(!value.windows(secret.len()).any(|bytes| bytes == secret) && key.len() == 32);
         }
+    }
+
+    #[tokio::test]
+    async fn a_tenants_id_leads_back_to_its_name() {
+        let principals = principals();
+        for name in ["a", "acme", "z"] {
+            let id = principals.tenant(name).await.unwrap();
+            principals.create_token("alice", name, None, 1).await.unwrap();
+            assert_eq!(principals.tenant_name(id).await.unwrap().as_deref(), Some(name));
+        }
+        assert_eq!(principals.tenant_name(TenantId([9; 16])).await.unwrap(), None);
     }
 
     #[tokio::test]

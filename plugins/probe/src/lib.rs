@@ -38,6 +38,9 @@ bulkhead_plugin::manifest!(
     r#"
 name = "probe"
 description = "Tries what a host offers. For tests only."
+
+[grants]
+directories = [{ guest = "/lists", write = false, optional = true, reason = "what the lists hold" }]
 "#
 );
 bulkhead_plugin::export!(plugin);

@@ -83,6 +83,7 @@ mod error;
 mod output;
 mod plugin;
 mod prompt;
+mod pure;
 mod resource;
 mod schema;
 pub mod task;

@@ -4,14 +4,15 @@
 //! session is driven to its end whoever is still there to read it; one without a session ends with its connection.
 
 use std::mem;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use axum::body::Body;
 use axum::response::Response;
 use bytes::{Bytes, BytesMut};
-use futures::StreamExt as _;
+use futures::{FutureExt as _, StreamExt as _};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use http_body_util::BodyExt as _;
 
@@ -82,8 +83,7 @@ impl<M: Mcp> Server<M> {
         match work.received().await {
             Received::Exchange(exchange) => {
                 work.stage = Stage::Running(exchange);
-                let lasting = Lasting::new(&self.authenticator, &caller, &self.now);
-                Ok(self.drive(work, live, &message, lasting, accepts.events).await)
+                Ok(self.drive(work, live, &message, &caller, accepts.events).await)
             }
             Received::Opened { session, reply } => self.opened(requestor, session, reply, &message).await,
             Received::Accepted => {
@@ -122,17 +122,25 @@ impl<M: Mcp> Server<M> {
         mut work: Work<M>,
         live: Option<Arc<Live<M::Session>>>,
         message: &[u8],
-        mut lasting: Lasting,
+        caller: &Caller,
         events: bool,
     ) -> Response {
+        let mut lasting = None;
         let first = loop {
             let patience = Duration::from_millis(self.options.sse_after_ms);
-            let frame = tokio::select! {
-                biased;
-                frame = work.frame() => frame,
-                // What is under way goes on as if the client had gone.
-                () = lasting.ended() => return self.challenge(&Unauthorized::Invalid),
-                () = tokio::time::sleep(patience), if events => break None,
+            // Most answers are there at once, and need no timer.
+            let frame = match work.frame().now_or_never() {
+                Some(frame) => frame,
+                None => {
+                    let lasting = lasting.get_or_insert_with(|| Lasting::new(&self.authenticator, caller, &self.now));
+                    tokio::select! {
+                        biased;
+                        frame = work.frame() => frame,
+                        // What is under way goes on as if the client had gone.
+                        () = lasting.ended() => return self.challenge(&Unauthorized::Invalid),
+                        () = tokio::time::sleep(patience), if events => break None,
+                    }
+                }
             };
             match frame {
                 Some(frame) if frame.last => {
@@ -154,6 +162,7 @@ impl<M: Mcp> Server<M> {
                 }
             }
         };
+        let lasting = lasting.unwrap_or_else(|| Lasting::new(&self.authenticator, caller, &self.now));
         let Some(live) = live else {
             return stream::response(stream::direct(first, work.take_exchange(), lasting, self.keepalive()));
         };
@@ -333,7 +342,15 @@ async fn read(mut body: Body, headers: &HeaderMap, bytes_max: usize) -> Result<B
         }
         Ok(Some(first.unwrap_or_else(|| bytes.freeze())))
     };
-    match tokio::time::timeout(Duration::from_millis(BODY_MS_MAX), reading).await {
+    // Most bodies are there with their headers, and need no timer.
+    let read = {
+        let mut reading = pin!(reading);
+        match futures::poll!(&mut reading) {
+            Poll::Ready(read) => Ok(read),
+            Poll::Pending => tokio::time::timeout(Duration::from_millis(BODY_MS_MAX), reading).await,
+        }
+    };
+    match read {
         Ok(Ok(Some(bytes))) => Ok(bytes),
         Ok(Ok(None)) => {
             discard(body).await;
