@@ -4,13 +4,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Each room with the rooms that it may know.
-const ROOMS: [(&str, &[&str]); 10] = [
+const ROOMS: [(&str, &[&str]); 11] = [
     ("domain", &[]),
+    ("vault", &[]),
     ("audit", &["domain"]),
-    ("store", &["domain"]),
+    ("store", &["domain", "vault"]),
     ("outward", &["domain"]),
     ("runtime", &["domain", "outward"]),
-    ("tasks", &["domain", "audit", "store", "runtime"]),
+    ("tasks", &["domain", "vault", "audit", "store", "runtime"]),
     ("plugins", &["domain", "audit", "store", "runtime", "tasks"]),
     ("sources", &["domain", "audit", "outward", "runtime", "plugins"]),
     ("protocol", &["domain", "audit", "store", "runtime", "tasks"]),

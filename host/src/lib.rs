@@ -9,6 +9,7 @@ pub mod domain;
 
 pub mod audit;
 pub mod outward;
+pub mod vault;
 
 pub mod runtime;
 pub mod store;
@@ -29,3 +30,5 @@ pub mod control;
 
 #[cfg(test)]
 mod architecture;
+#[cfg(test)]
+mod bounds;

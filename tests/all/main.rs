@@ -11,6 +11,8 @@ mod canary;
 mod commands;
 mod compile;
 mod egress;
+mod erased;
+mod fairness;
 mod hostile;
 mod interaction;
 mod isolation;

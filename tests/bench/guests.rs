@@ -10,7 +10,7 @@ use bulkhead::domain::Json;
 use bulkhead::domain::call::ClientFeatures;
 use bulkhead::domain::limits::{CallLimits, CompileLimits};
 use bulkhead::domain::task::CallId;
-use bulkhead::runtime::{CallEvent, CallFacts, CallSpec, CompilerMode, Executor as _, OnDemand, Operation};
+use bulkhead::runtime::{CallEvent, CallFacts, CallSpec, CompilerMode, Executor as _, OnDemand, Operation, Share};
 use bulkhead::runtime::{PluginSource, Sandbox, SandboxConfig, Source};
 use tests::place;
 
@@ -49,6 +49,7 @@ fn sandbox(data: &Path) -> anyhow::Result<Arc<Sandbox>> {
     Ok(Sandbox::new(SandboxConfig {
         data: data.to_owned(),
         calls_running_total: 64,
+        calls_resting_total: 64,
         compile: CompileLimits { memory_bytes: 2 << 30, cpu_ms: 120_000, functions_max: 200_000 },
         // The bench cannot be its own compiler.
         compiler: CompilerMode::InProcess,
@@ -79,6 +80,7 @@ async fn calls(sandbox: &Arc<Sandbox>, plugin: &str, tool: &str, plan: &Plan) ->
             tool: tool.plugin_tool.clone(),
             arguments: Json::new(r#"{"text": "a text of ordinary length, as it may come from a model"}"#),
         },
+        share: Share::default(),
         limits: tool.limits.clone(),
         facts: CallFacts {
             call_id: CallId([1; 16]),

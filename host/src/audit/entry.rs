@@ -3,7 +3,7 @@
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
-use crate::domain::requestor::Requestor;
+use crate::domain::requestor::{Requestor, TenantId};
 use crate::domain::task::{PluginVersion, Task, TaskId};
 
 /// A text of somebody else's (a tool's name that was asked for, a reason) is cut here.
@@ -78,6 +78,11 @@ impl Entry {
     #[must_use]
     pub fn configuration(self, digest: &[u8; 32], before: Option<&[u8; 32]>) -> Self {
         Self { configuration_sha256: Some(hex(digest)), configuration_sha256_before: before.map(hex), ..self }
+    }
+
+    #[must_use]
+    pub fn of_tenant(self, tenant: TenantId) -> Self {
+        Self { tenant: Some(tenant.to_string()), ..self }
     }
 
     /// What somebody or something is called outside: a principal, a token, a file.

@@ -6,7 +6,7 @@ use bulkhead::sources::Source;
 use clap::{Args, Parser, Subcommand as ClapSubcommand};
 
 use super::audit::AuditCommand;
-use super::operate::{StoreCommand, TasksCommand, TokenCommand};
+use super::operate::{StoreCommand, TasksCommand, TenantCommand, TokenCommand};
 use super::values::{duration_ms, ratio, share};
 
 /// A WebAssembly plugin host for sandboxed MCP task tools.
@@ -41,10 +41,15 @@ pub(crate) enum Subcommand {
         #[command(subcommand)]
         command: TokenCommand,
     },
-    /// Check, export, rebuild and back up the store
+    /// Check, export, rebuild and back up the store, change its key
     Store {
         #[command(subcommand)]
         command: StoreCommand,
+    },
+    /// List tenants, or erase everything of one
+    Tenant {
+        #[command(subcommand)]
+        command: TenantCommand,
     },
     /// See, cancel, pause and resume everybody's tasks
     Tasks {

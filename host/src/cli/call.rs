@@ -15,7 +15,7 @@ use bulkhead::domain::tool::{ContentKind, ToolOutput};
 use bulkhead::protocol::output_json;
 use bulkhead::runtime::policy::DirGrant;
 use bulkhead::runtime::{
-    CallEvent, CallFacts, CallSpec, Executor as _, OnDemand, Operation, Returned, Running, TenantNames, Tenants,
+    CallEvent, CallFacts, CallSpec, Executor as _, OnDemand, Operation, Returned, Running, Share, TenantNames, Tenants,
     ToolEntry,
 };
 use bulkhead::transport::principal::TENANT_DEFAULT;
@@ -158,6 +158,7 @@ fn spec(tool: &ToolEntry, arguments: &str) -> anyhow::Result<CallSpec> {
         plugin: tool.plugin.clone(),
         tenant: TenantId([0; 16]),
         operation: Operation::CallTool { tool: tool.plugin_tool.clone(), arguments: Json::new(arguments) },
+        share: Share::default(),
         limits: tool.limits.clone(),
         facts: CallFacts {
             call_id: CallId(id),

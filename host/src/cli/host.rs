@@ -10,10 +10,12 @@ use anyhow::Context as _;
 use bulkhead::audit::{Audit, Entry};
 use bulkhead::config::Config;
 use bulkhead::control::admin::{Attendance, Reload};
+use bulkhead::control::erase::Farewell;
 use bulkhead::control::operator::HostOperator;
 use bulkhead::control::plugins::Shelf;
 use bulkhead::control::server::{Attach, AttachedReader, AttachedWriter, Server};
 use bulkhead::control::socket_path;
+use bulkhead::domain::limits::LimitsTable;
 use bulkhead::domain::requestor::TenantId;
 use bulkhead::plugins::{self, Plugins};
 use bulkhead::protocol::{Protocol, ProtocolOptions};
@@ -21,11 +23,11 @@ use bulkhead::runtime::{CompilerMode, LoadError, Sandbox, SandboxConfig, TenantN
 use bulkhead::store::sled::{SledOptions, SledStore};
 use bulkhead::store::{self, RowKind, RowStore as _};
 use bulkhead::tasks::clock::{Clock, SystemClock};
-use bulkhead::tasks::{Options, Tasks};
+use bulkhead::tasks::{LiveLimits, Options, Tasks};
 use bulkhead::transport::Now;
+use bulkhead::transport::allowance::Allowance;
 use bulkhead::transport::auth::Authenticator;
 use bulkhead::transport::principal::Principals;
-use bulkhead::transport::rate::RequestRate;
 use bulkhead::transport::stdio::{self, StdioOptions};
 use futures::future::join_all;
 use tokio::task::JoinHandle;
@@ -43,7 +45,8 @@ pub(crate) struct Host {
     pub(crate) principals: Principals,
     pub(crate) tasks: Tasks,
     pub(crate) protocol: Arc<Protocol>,
-    pub(crate) rate: Arc<RequestRate>,
+    pub(crate) allowance: Arc<Allowance>,
+    limits: LiveLimits,
     pub(crate) now: Now,
     pub(crate) audit: Audit,
     clock: Arc<dyn Clock>,
@@ -51,12 +54,14 @@ pub(crate) struct Host {
     shelf: Shelf,
     tending: JoinHandle<((), (), ())>,
     control: Option<Server>,
+    /// Who else must let a tenant go that is erased.
+    pub(crate) farewell: Arc<Farewell>,
 }
 
 /// Opens the store of a data directory, making both if need be.
-pub(crate) async fn open_store(data: &Path) -> anyhow::Result<Arc<SledStore>> {
+pub(crate) async fn open_store(config: &Config, data: &Path) -> anyhow::Result<Arc<SledStore>> {
     private_folder(data)?;
-    let options = SledOptions::new(data);
+    let options = SledOptions { keys: super::keys::encryption(config)?, ..SledOptions::new(data) };
     let opened = tokio::task::spawn_blocking(move || SledStore::open(options)).await?;
     opened.with_context(|| format!("the store in {} cannot be opened", data.display()))
 }
@@ -72,6 +77,7 @@ pub(crate) fn sandbox(config: &Config, data: &Path, tenants: Tenants) -> anyhow:
     Ok(Sandbox::new(SandboxConfig {
         data: data.to_owned(),
         calls_running_total: config.limits.calls_running_total,
+        calls_resting_total: config.limits.calls_resting_total,
         compile: config.compile.clone(),
         compiler: CompilerMode::Child,
         epoch_tick_ms: config.call.epoch_tick_ms,
@@ -102,6 +108,9 @@ pub(crate) async fn load_plugins(sandbox: &Arc<Sandbox>, config: &Config) -> any
 impl Host {
     /// Loads the plugins and takes over what an earlier host left in the store of the data directory.
     pub(crate) async fn start(config: &Config, data: &Path, store: Arc<SledStore>) -> anyhow::Result<Self> {
+        for tenant in super::upkeep::erasing(data)? {
+            tracing::warn!(%tenant, "a tenant is not erased completely: repeat `bulkhead tenant purge`");
+        }
         let audit = super::audit::of_host(config, data)?;
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
         let principals = Principals::new(store.clone());
@@ -112,11 +121,14 @@ impl Host {
         }
         let sandbox = sandbox(config, data, different)?;
         let mut tenants = HashMap::new();
-        for (name, limits) in &config.tenants {
-            tenants.insert(principals.tenant(name).await?, limits.clone());
+        let mut cpu_weights = HashMap::new();
+        for (name, tenant) in &config.tenants {
+            let id = principals.tenant(name).await?;
+            tenants.insert(id, Arc::new(tenant.limits.clone()));
+            cpu_weights.insert(id, tenant.cpu_weight);
         }
-        let per_second = config.limits.requests_per_second.try_into().context("limits.requests_per_second is 0")?;
-        let rate = Arc::new(RequestRate::new(per_second, reload::rates(&tenants)));
+        let limits = LiveLimits::from(LimitsTable { base: Arc::new(config.limits.clone()), tenants });
+        let allowance = Arc::new(Allowance::new(limits.clone()));
 
         let instances_max = u32::try_from(sandbox.instances_max()).unwrap_or(u32::MAX);
         let tasks = Tasks::new(Options {
@@ -124,8 +136,8 @@ impl Host {
             store: store.clone(),
             executor: sandbox.clone(),
             clock: Arc::clone(&clock),
-            limits: config.limits.clone(),
-            tenant_limits: tenants,
+            limits: limits.clone(),
+            cpu_weights,
             audit: audit.clone(),
         })?;
         // A store that takes no writes has to wait for its first local requestor, and everything else goes on.
@@ -152,6 +164,9 @@ impl Host {
             }
         };
         refused.iter().for_each(&refuse);
+        for version in tasks.versions_offered() {
+            audit.note(|| Entry::new("plugin.loaded").plugin(&version));
+        }
         let recovered = tasks.recover().await?;
         tracing::info!(
             recovered.queued,
@@ -174,7 +189,8 @@ impl Host {
             principals,
             tasks,
             protocol,
-            rate,
+            allowance,
+            limits,
             now,
             audit,
             clock,
@@ -182,6 +198,7 @@ impl Host {
             shelf: Shelf { plugins, intake },
             tending,
             control: None,
+            farewell: Arc::default(),
         })
     }
 
@@ -189,7 +206,8 @@ impl Host {
     pub(crate) fn followers(&self, authenticator: Arc<Authenticator>, level: Level) -> reload::Parts {
         reload::Parts {
             tasks: self.tasks.clone(),
-            rate: Arc::clone(&self.rate),
+            allowance: Arc::clone(&self.allowance),
+            limits: self.limits.clone(),
             principals: self.principals.clone(),
             plugins: self.shelf.plugins.clone(),
             intake: Arc::clone(&self.shelf.intake),
@@ -201,12 +219,13 @@ impl Host {
     }
 
     /// Carries out commands.
-    pub(crate) fn operator(&self, reload: Arc<dyn Reload>) -> Arc<HostOperator> {
-        let upkeep = Arc::new(SledUpkeep { store: Arc::clone(&self.store) });
+    pub(crate) fn operator(&self, data: &Path, reload: Arc<dyn Reload>) -> Arc<HostOperator> {
+        let upkeep = Arc::new(SledUpkeep { store: Arc::clone(&self.store), data: data.to_owned() });
         let steward = Arc::new(self.tasks.clone());
         let operator = HostOperator::new(self.store.clone(), upkeep, steward, Arc::clone(&self.clock))
             .with_plugins(self.shelf.clone())
             .with_attendance(Attendance { tasks: self.tasks.clone(), reload })
+            .with_farewell(Arc::clone(&self.farewell))
             .with_audit(self.audit.clone());
         Arc::new(operator)
     }
@@ -216,7 +235,7 @@ impl Host {
         let attach = Arc::new(LocalStdio {
             protocol: Arc::clone(&self.protocol),
             principals: self.principals.clone(),
-            rate: Arc::clone(&self.rate),
+            allowance: Arc::clone(&self.allowance),
             line_bytes_max: self.line_bytes_max,
         });
         let path = socket_path(data);
@@ -228,7 +247,7 @@ impl Host {
 
     /// How stdio connections are served.
     pub(crate) fn stdio_options(&self) -> StdioOptions {
-        StdioOptions { line_bytes_max: self.line_bytes_max, rate: Some(Arc::clone(&self.rate)) }
+        StdioOptions { line_bytes_max: self.line_bytes_max, allowance: Arc::clone(&self.allowance) }
     }
 
     /// Lets running calls end for up to `grace`, marks the rest as interrupted, and gives the data directory back.
@@ -298,14 +317,14 @@ impl TenantNames for NamesOfTenants {
 struct LocalStdio {
     protocol: Arc<Protocol>,
     principals: Principals,
-    rate: Arc<RequestRate>,
+    allowance: Arc<Allowance>,
     line_bytes_max: usize,
 }
 
 #[async_trait::async_trait]
 impl Attach for LocalStdio {
     async fn attach(&self, reader: AttachedReader, writer: AttachedWriter) {
-        let options = StdioOptions { line_bytes_max: self.line_bytes_max, rate: Some(Arc::clone(&self.rate)) };
+        let options = StdioOptions { line_bytes_max: self.line_bytes_max, allowance: Arc::clone(&self.allowance) };
         let served = match self.principals.local_requestor().await {
             Ok(requestor) => stdio::serve(Arc::clone(&self.protocol), requestor, reader, writer, options).await,
             Err(error) => {

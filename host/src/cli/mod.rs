@@ -11,6 +11,7 @@ mod dev;
 mod grants;
 mod host;
 mod inspect;
+mod keys;
 mod logging;
 mod operate;
 mod plugins;
@@ -58,6 +59,7 @@ async fn dispatch(command: Subcommand) -> anyhow::Result<ExitCode> {
         Subcommand::Plugin { command } => plugins::run(command).await,
         Subcommand::Token { command } => operate::token(command).await,
         Subcommand::Store { command } => operate::store(command).await,
+        Subcommand::Tenant { command } => operate::tenant(command).await,
         Subcommand::Tasks { command } => operate::tasks(command).await,
         Subcommand::Audit { command } => audit::run(command).await,
         Subcommand::Admin(arguments) => admin::run(arguments).await,

@@ -1,5 +1,6 @@
 //! The operator's commands: the same over a running host's control socket and on a store of one's own.
 
+use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -84,11 +85,49 @@ pub(crate) enum StoreCommand {
         #[command(flatten)]
         operate: OperateArguments,
     },
+    /// Seal the tenants' keys again, with the first of the keys in [encryption]; older keys are not needed afterwards
+    #[command(
+        after_long_help = "To change the operator's key: put the new one in front of the old one, start the host again, \
+        `bulkhead store rekey`, take the old one away. What is stored is not written again: each tenant's data has a key of its \
+        own, and only that is sealed with the operator's. `bulkhead store rebuild` takes the old seals out of the files."
+    )]
+    Rekey {
+        #[command(flatten)]
+        operate: OperateArguments,
+    },
     /// Copy the store into a new data directory, also while it is in use
     Backup {
         /// The directory; it must be empty or not exist yet
         #[arg(value_name = "DIR")]
         directory: PathBuf,
+        #[command(flatten)]
+        operate: OperateArguments,
+    },
+}
+
+/// Works with a running host (over DATA/control.sock) and without.
+#[derive(Debug, Subcommand)]
+pub(crate) enum TenantCommand {
+    /// List tenants, with what they have
+    List {
+        #[command(flatten)]
+        operate: OperateArguments,
+    },
+    /// Erase everything of a tenant: stop its tasks, remove them with its results, tokens, names and keys, and make the database
+    /// anew
+    #[command(
+        after_long_help = "Old stores that `store rebuild` has left beside the present one are removed as well. The audit log \
+        stays: it knows tenants and requestors by their ids, and by name where an operator's command named them. Backups, \
+        exports and folders that plugins may write to are elsewhere, and yours to remove.\n\n\
+        Interrupted, it is to be done once more: it goes on where it was."
+    )]
+    Purge {
+        /// Its name, as `tenant list` shows it
+        #[arg(value_name = "NAME")]
+        name: String,
+        /// Without asking
+        #[arg(long)]
+        yes: bool,
         #[command(flatten)]
         operate: OperateArguments,
     },
@@ -180,6 +219,7 @@ pub(crate) async fn store(command: StoreCommand) -> anyhow::Result<ExitCode> {
             let from = from.as_deref().map(absolute).transpose()?;
             (Command::StoreRebuild { from }, operate)
         }
+        StoreCommand::Rekey { operate } => (Command::StoreRekey, operate),
         StoreCommand::Backup { directory, operate } => {
             (Command::StoreBackup { directory: absolute(&directory)? }, operate)
         }
@@ -188,6 +228,43 @@ pub(crate) async fn store(command: StoreCommand) -> anyhow::Result<ExitCode> {
     show(&operate, &value, || fields(&value));
     // A check that found something has done its work, but scripts must see it.
     Ok(if value.get("sound") == Some(&Value::Bool(false)) { ExitCode::from(EXIT_FAILED) } else { ExitCode::SUCCESS })
+}
+
+pub(crate) async fn tenant(command: TenantCommand) -> anyhow::Result<ExitCode> {
+    match command {
+        TenantCommand::List { operate } => {
+            let value = execute(&operate, Command::TenantList, Absent::Refuse).await?;
+            show(&operate, &value, || tenant_table(&value));
+        }
+        TenantCommand::Purge { name, yes, operate } => {
+            if !yes && !is_sure(&name)? {
+                complain("nothing was done");
+                return Ok(ExitCode::from(EXIT_FAILED));
+            }
+            let value = execute(&operate, Command::TenantPurge { tenant: name }, Absent::Refuse).await?;
+            show(&operate, &value, || fields(&value));
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Asks a person to write the name once more; a script says `--yes`.
+fn is_sure(name: &str) -> anyhow::Result<bool> {
+    let stdin = std::io::stdin();
+    anyhow::ensure!(stdin.is_terminal(), "this cannot be undone: say --yes to erase everything of tenant {name}");
+    complain(format_args!(
+        "this erases every task, result and token of tenant {name} for good; write its name to go on:"
+    ));
+    let mut line = String::new();
+    stdin.read_line(&mut line)?;
+    Ok(line.trim() == name)
+}
+
+fn tenant_table(value: &Value) -> String {
+    let columns = ["name", "requestors", "tokens", "tasks", "bytes", "id"];
+    let row = |tenant: &Value| columns.map(|column| cell(&tenant[column])).to_vec();
+    let rows: Vec<_> = value["tenants"].as_array().into_iter().flatten().map(row).collect();
+    table(&["NAME", "REQUESTORS", "TOKENS", "TASKS", "BYTES", "ID"], &rows)
 }
 
 pub(crate) async fn tasks(command: TasksCommand) -> anyhow::Result<ExitCode> {
@@ -255,8 +332,8 @@ async fn execute_at(config: &Config, command: Command, absent: Absent) -> anyhow
     if let Some(done) = super::upkeep::on_files(data, &command).await {
         return Ok(done?);
     }
-    let store = super::host::open_store(data).await?;
-    let upkeep = Arc::new(super::upkeep::SledUpkeep { store: Arc::clone(&store) });
+    let store = super::host::open_store(config, data).await?;
+    let upkeep = Arc::new(super::upkeep::SledUpkeep { store: Arc::clone(&store), data: data.clone() });
     let clock = Arc::new(SystemClock::default());
     let steward = Arc::new(Unattended { store: store.clone(), clock: clock.clone() });
     let audit = super::audit::of_idle(config)?;

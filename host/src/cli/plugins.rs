@@ -132,7 +132,7 @@ async fn execute(operate: &OperateArguments, command: Command) -> anyhow::Result
 
 /// On the data directory itself, with the plugins that a host would begin with.
 async fn alone(config: &Config, data: &Path, command: Command) -> anyhow::Result<Value> {
-    let store = host::open_store(data).await?;
+    let store = host::open_store(config, data).await?;
     let clock = Arc::new(SystemClock::default());
     let audit = super::audit::of_idle(config)?;
     let unattended = Arc::new(Unattended { store: store.clone(), clock: clock.clone() });
@@ -147,7 +147,7 @@ async fn alone(config: &Config, data: &Path, command: Command) -> anyhow::Result
     };
     let intake = sources::intake(config)?;
     let (plugins, _) = Plugins::start(options, sources::wanted(config, &intake)?).await?;
-    let upkeep = Arc::new(SledUpkeep { store: Arc::clone(&store) });
+    let upkeep = Arc::new(SledUpkeep { store: Arc::clone(&store), data: data.to_owned() });
     let operator = HostOperator::new(store.clone(), upkeep, unattended, clock);
     let operator = operator.with_plugins(Shelf { plugins, intake }).with_audit(audit.clone());
     let done = operator.execute(command).await;

@@ -4,24 +4,21 @@
 //! host never runs on half a configuration.
 
 use std::collections::HashMap;
-use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use anyhow::Context as _;
 use async_trait::async_trait;
 use bulkhead::audit::{Audit, Entry};
 use bulkhead::config::{Config, Insecure, Problems};
 use bulkhead::control::ControlError;
 use bulkhead::control::admin::Reload;
-use bulkhead::domain::limits::Limits;
-use bulkhead::domain::requestor::TenantId;
+use bulkhead::domain::limits::LimitsTable;
 use bulkhead::plugins::Plugins;
 use bulkhead::sources::Intake;
-use bulkhead::tasks::Tasks;
+use bulkhead::tasks::{LiveLimits, Tasks};
 use bulkhead::transport::Now;
+use bulkhead::transport::allowance::Allowance;
 use bulkhead::transport::auth::{Authenticator, Trusted};
 use bulkhead::transport::principal::Principals;
-use bulkhead::transport::rate::RequestRate;
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
@@ -64,7 +61,7 @@ impl Beginning {
         issuers: Vec<Trusted>,
     ) -> anyhow::Result<(Arc<Authenticator>, Arc<Reloading>)> {
         let Self { origin, config, digest, level } = self;
-        let verifiers = Verifiers::new(&config, issuers, &host.principals, &host.now);
+        let verifiers = Verifiers::new(&config, issuers, host);
         let authenticator = Arc::new(verifiers.authenticator(&config));
         let parts = host.followers(Arc::clone(&authenticator), level);
         let reloading = Reloading::new(origin, parts, config, digest, verifiers)?;
@@ -75,7 +72,8 @@ impl Beginning {
 /// What of a host follows its configuration.
 pub(crate) struct Parts {
     pub(crate) tasks: Tasks,
-    pub(crate) rate: Arc<RequestRate>,
+    pub(crate) limits: LiveLimits,
+    pub(crate) allowance: Arc<Allowance>,
     pub(crate) principals: Principals,
     pub(crate) plugins: Plugins,
     pub(crate) intake: Arc<Intake>,
@@ -117,8 +115,7 @@ struct Ready {
     config: Config,
     digest: [u8; 32],
     changed: Vec<String>,
-    per_second: NonZeroU32,
-    tenants: HashMap<TenantId, Limits>,
+    limits: LimitsTable,
     verifiers: Verifiers,
     intake: Arc<Intake>,
 }
@@ -150,14 +147,14 @@ impl Reloading {
         let parts = &self.parts;
         config.check_exposure(parts.principals.any_active_token(now()).await?)?;
         let issuers = trust::issuers(&config)?;
-        let per_second = config.limits.requests_per_second.try_into().context("limits.requests_per_second is 0")?;
         let mut tenants = HashMap::new();
-        for (name, limits) in &config.tenants {
-            tenants.insert(parts.principals.tenant(name).await?, limits.clone());
+        for (name, tenant) in &config.tenants {
+            tenants.insert(parts.principals.tenant(name).await?, Arc::new(tenant.limits.clone()));
         }
+        let limits = LimitsTable { base: Arc::new(config.limits.clone()), tenants };
         let verifiers = current.verifiers.with_issuers(&config, issuers, &parts.principals, &parts.now);
         let intake = sources::intake(&config)?;
-        Ok(Ready { config, digest, changed: found.live, per_second, tenants, verifiers, intake })
+        Ok(Ready { config, digest, changed: found.live, limits, verifiers, intake })
     }
 
     async fn change(&self, who: &str, check: bool) -> anyhow::Result<Value> {
@@ -180,12 +177,12 @@ impl Reloading {
             return Ok(said);
         }
         // From here on nothing fails.
-        let Ready { config, digest, changed, per_second, tenants, verifiers, intake } = ready;
-        let rates: Vec<_> = rates(&tenants).collect();
+        let Ready { config, digest, changed, limits, verifiers, intake } = ready;
         parts.authenticator.replace(&verifiers.authenticator(&config));
         parts.intake.replace(&intake);
-        parts.tasks.set_limits(config.limits.clone(), tenants);
-        parts.rate.replace(per_second, rates);
+        parts.limits.set(limits);
+        parts.tasks.limits_changed();
+        parts.allowance.limits_changed();
         terms.take_over();
         (parts.level)(&config.log.level);
         parts.audit.note(|| {
@@ -206,11 +203,6 @@ impl Parts {
         let watch = sources::watch(config, &self.intake, &self.plugins, &self.audit)?;
         Ok(Watching(watch.map(|watch| tokio::spawn(watch.run()))))
     }
-}
-
-/// The rates of tenants with limits of their own.
-pub(crate) fn rates(tenants: &HashMap<TenantId, Limits>) -> impl Iterator<Item = (TenantId, NonZeroU32)> {
-    tenants.iter().filter_map(|(id, limits)| Some((*id, limits.requests_per_second.try_into().ok()?)))
 }
 
 #[async_trait]

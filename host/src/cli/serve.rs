@@ -38,7 +38,7 @@ async fn serve(beginning: Beginning) -> anyhow::Result<ExitCode> {
     // Before anything slow: a signal during the start must not be lost.
     let stop = stop_signal()?;
     let mut hangup = signal(SignalKind::hangup()).context("SIGHUP cannot be listened for")?;
-    let store = open_store(&data).await?;
+    let store = open_store(config, &data).await?;
     let authenticated = Principals::new(store.clone()).any_active_token(now()).await?;
     config.check_exposure(authenticated)?;
     let issuers = trust::issuers(config)?;
@@ -50,7 +50,7 @@ async fn serve(beginning: Beginning) -> anyhow::Result<ExitCode> {
     let desk = config.admin.as_ref().map(desk).transpose()?;
     let mut host = Host::start(config, &data, store).await?;
     let (authenticator, reloading) = beginning.follow(&host, issuers)?;
-    let operator = host.operator(reloading.clone());
+    let operator = host.operator(&data, reloading.clone());
     host.listen_to_operators(&data, operator.clone())?;
     let remote = desk.map(|desk| desk.open(operator, &host)).transpose()?;
     let hangups = tokio::spawn(async move {
@@ -89,7 +89,16 @@ async fn http_server(
     let server = &config.server;
     let options =
         SessionOptions { idle_ms_max: server.session_idle_ms_max, per_requestor: server.sessions_per_requestor };
-    let sessions = Registry::open(Arc::clone(&host.protocol), host.store.clone(), options, host.now.clone()).await?;
+    let (allowance, protocol) = (Arc::clone(&host.allowance), Arc::clone(&host.protocol));
+    let sessions =
+        Registry::open(protocol, host.store.clone(), options, Arc::clone(&allowance), host.now.clone()).await?;
+    let sessions = Arc::new(sessions);
+    let held = Arc::downgrade(&sessions);
+    host.farewell.add(move |tenant| {
+        if let Some(sessions) = held.upgrade() {
+            sessions.forget_tenant(tenant);
+        }
+    });
     let allowed_hosts = server.allowed_hosts.iter().cloned();
     let (store, tasks) = (Arc::clone(&host.store), host.tasks.clone());
     let unready = move || match store.read_only() {
@@ -98,10 +107,10 @@ async fn http_server(
     };
     Ok(Server::new(Parts {
         mcp: Arc::clone(&host.protocol),
-        sessions: Arc::new(sessions),
+        sessions,
         authenticator,
         audit: host.audit.clone(),
-        rate: Arc::clone(&host.rate),
+        allowance,
         unready: Box::new(unready),
         now: host.now.clone(),
         options: HttpOptions {
@@ -110,6 +119,7 @@ async fn http_server(
             allowed_origins: server.allowed_origins.clone(),
             drain_ms: server.drain_ms,
             connections_max: server.connections_max,
+            connections_per_address: server.connections_per_address,
             header_bytes_max: bytes(server.header_bytes_max.into()),
             header_read_ms_max: server.header_read_ms_max,
             body_bytes_max: bytes(server.body_bytes_max),

@@ -71,10 +71,10 @@ async fn forward(client: Client) -> anyhow::Result<ExitCode> {
 /// Runs a host for this one client. Others with the same data directory come in through its control socket.
 async fn own(beginning: Beginning, data: &Path, grace: Duration) -> anyhow::Result<ExitCode> {
     let stop = stop_signal()?;
-    let mut host = Host::start(&beginning.config, data, open_store(data).await?).await?;
+    let mut host = Host::start(&beginning.config, data, open_store(&beginning.config, data).await?).await?;
     // Whoever can use this host's pipe or socket is let in without a token.
     let (_, reloading) = beginning.follow(&host, Vec::new())?;
-    let operator = host.operator(reloading);
+    let operator = host.operator(data, reloading);
     host.listen_to_operators(data, operator)?;
     let requestor = host.principals.local_requestor().await?;
     let serving =

@@ -16,6 +16,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use sha2::{Digest as _, Sha256};
 
+use super::host::Host;
 use super::sources;
 
 /// Too many to guess.
@@ -77,12 +78,12 @@ type IssuersSeen = Vec<(IssuerConfig, [u8; 32])>;
 
 impl Verifiers {
     /// Begins to fetch the keys of issuers.
-    pub(super) fn new(config: &Config, issuers: Vec<Trusted>, principals: &Principals, now: &Now) -> Self {
-        let tokens = TokenVerifier::new(principals.clone(), Arc::clone(now));
-        let used = tokens.used();
-        tokio::spawn(async move { used.tend().await });
+    pub(super) fn new(config: &Config, issuers: Vec<Trusted>, host: &Host) -> Self {
+        let tokens = TokenVerifier::new(host.principals.clone(), Arc::clone(&host.now));
+        let (used, audit) = (tokens.used(), host.audit.clone());
+        tokio::spawn(async move { used.tend(&audit).await });
         let none = Self { tokens: Arc::new(tokens), oauth: None };
-        none.with_issuers(config, issuers, principals, now)
+        none.with_issuers(config, issuers, &host.principals, &host.now)
     }
 
     /// The same with the issuers of a configuration; they stay those that they are where nothing about them is different.

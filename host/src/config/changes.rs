@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 
 use super::keys::{self, Bound};
-use super::{Config, Place, PluginConfig, TrustConfig};
+use super::{Config, Place, PluginConfig, TenantConfig, TrustConfig};
 
 /// The differences between two configurations, by the names of their keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -32,6 +32,7 @@ impl Config {
             list.extend(differs.then(|| name.to_owned()));
         };
         differ("server.tls", self.tls != other.tls, false);
+        differ("encryption", self.encryption != other.encryption, false);
         differ("admin", self.admin != other.admin, false);
         differ("auth.resource", self.auth.resource != other.auth.resource, false);
         differ("auth.issuer", self.auth.issuers != other.auth.issuers, true);
@@ -45,7 +46,10 @@ impl Config {
         let names = self.tenants.keys().chain(other.tenants.keys().filter(|name| !self.tenants.contains_key(*name)));
         for name in names {
             let (ours, theirs) = (self.tenants.get(name), other.tenants.get(name));
-            differ(&format!("tenant.{name}.limits"), ours != theirs, true);
+            let limits = |tenant: Option<&TenantConfig>| tenant.map(|tenant| tenant.limits.clone());
+            let weight = |tenant: Option<&TenantConfig>| tenant.map_or(1, |tenant| tenant.cpu_weight);
+            differ(&format!("tenant.{name}.limits"), limits(ours) != limits(theirs), true);
+            differ(&format!("tenant.{name}.cpu_weight"), weight(ours) != weight(theirs), false);
         }
         let bounds = |config: &Self| {
             let bounds = config.tenant_grants.iter().filter(|(_, bound)| **bound != Default::default());
@@ -71,7 +75,7 @@ impl Config {
 
 /// Keys of the table that a running host can take over.
 fn is_live(name: &str) -> bool {
-    let at_start = ["limits.calls_running_total", "call.epoch_tick_ms"];
+    let at_start = ["limits.calls_running_total", "limits.calls_resting_total", "call.epoch_tick_ms"];
     let live = ["limits.", "call.", "sources."];
     name == "log.level" || (live.iter().any(|section| name.starts_with(section)) && !at_start.contains(&name))
 }

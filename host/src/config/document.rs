@@ -6,7 +6,8 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::admin::{self, AdminConfig};
-use super::auth::{self, AuthConfig};
+use super::auth::{self, AuthConfig, SecretPlace};
+use super::encryption;
 use super::exposure::{self, TlsConfig};
 use super::grants::read_bound;
 use super::keys::{self, Scope, Value};
@@ -14,6 +15,7 @@ use super::layer::{self, Layer, Values};
 use super::plugin::{self, PluginEntry};
 use super::trust::{self, TrustConfig};
 use super::{File, Place, Report};
+use crate::domain::limits::CPU_WEIGHT_MAX;
 use crate::plugins::Pinning;
 use crate::runtime::policy::Bound;
 
@@ -26,7 +28,11 @@ pub(super) struct Parsed {
     pub(super) tls: Option<TlsConfig>,
     pub(super) admin: Option<AdminConfig>,
     pub(super) trust: Vec<TrustConfig>,
+    pub(super) encryption: Option<SecretPlace>,
 }
+
+/// What a tenant's calls weigh when nobody says.
+const CPU_WEIGHT: u32 = 1;
 
 /// `[tenant.NAME]`.
 #[derive(Debug)]
@@ -35,6 +41,7 @@ pub(super) struct TenantEntry {
     pub(super) values: Values,
     pub(super) changed_definitions: Option<Pinning>,
     pub(super) grants: Bound,
+    pub(super) cpu_weight: u32,
 }
 
 /// Reads parts of the tree; knows where each part was written and where to complain.
@@ -72,6 +79,7 @@ pub(super) fn read(file: File<'_>, base: &mut Layer<'_>, report: &mut Report) ->
             }
             "admin" => parsed.admin = admin::read(&mut reader, node),
             "auth" => parsed.auth = auth::read(&mut reader, node),
+            "encryption" => parsed.encryption = encryption::read(&mut reader, node),
             "plugin" => parsed.plugins = plugin::read(&mut reader, node),
             "trust" => parsed.trust = trust::read(&mut reader, node),
             "tenant" => parsed.tenants = reader.tenants(node),
@@ -81,7 +89,7 @@ pub(super) fn read(file: File<'_>, base: &mut Layer<'_>, report: &mut Report) ->
             ),
             other => {
                 let place = reader.place(name.span().start);
-                let known = "[server], [admin], [auth], [limits], [call], [compile], [log], [audit], [sources], [[trust]], [[plugin]] \
+                let known = "[server], [admin], [auth], [limits], [call], [compile], [log], [audit], [sources], [encryption], [[trust]], [[plugin]] \
                      and [tenant.NAME]";
                 reader.report.add(&place, format!("{other}: no such section; there are {known}"));
             }
@@ -260,6 +268,7 @@ impl Reader<'_> {
             }
             let prefix = format!("tenant.{tenant}.");
             let Some(table) = self.table(&format!("tenant.{tenant}"), node) else { continue };
+            let mut cpu_weight = CPU_WEIGHT;
             let (mut values, mut changed_definitions, mut grants) = (Values::new(), None, Bound::default());
             for (key, node) in table {
                 match key.get_ref().as_ref() {
@@ -268,15 +277,28 @@ impl Reader<'_> {
                     }
                     "grants" => grants = read_bound(self, &format!("{prefix}grants"), node),
                     "limits" => values = self.overrides(&prefix, "limits", node),
+                    "cpu_weight" => cpu_weight = self.cpu_weight(&prefix, node),
                     other => {
-                        let known = "a tenant has [tenant.NAME.limits], [tenant.NAME.grants] and changed_definitions";
+                        let known = "a tenant has [tenant.NAME.limits], [tenant.NAME.grants], cpu_weight and changed_definitions";
                         self.refuse(key, format!("{prefix}{other}: no such key; {known}"));
                     }
                 }
             }
-            tenants.push(TenantEntry { name: tenant, values, changed_definitions, grants });
+            tenants.push(TenantEntry { name: tenant, values, changed_definitions, grants, cpu_weight });
         }
         tenants
+    }
+
+    /// `[tenant.NAME] cpu_weight`.
+    fn cpu_weight(&mut self, prefix: &str, node: &Node<'_>) -> u32 {
+        let max = u64::from(CPU_WEIGHT_MAX);
+        match self.value(node) {
+            Value::Number(number) if (1..=max).contains(&number) => u32::try_from(number).unwrap_or(CPU_WEIGHT_MAX),
+            _ => {
+                self.refuse(node, format!("{prefix}cpu_weight: must be an integer from 1 to {max}"));
+                CPU_WEIGHT
+            }
+        }
     }
 
     /// A scalar or a list of texts.

@@ -8,6 +8,7 @@ mod admin;
 mod auth;
 mod changes;
 mod document;
+mod encryption;
 mod exposure;
 mod grants;
 mod keys;
@@ -59,8 +60,8 @@ pub struct Config {
     pub data_named: bool,
     /// Where `server.listen` was said.
     pub listen_place: Place,
-    /// By tenant name: the limits of that tenant's requestors, complete.
-    pub tenants: BTreeMap<String, Limits>,
+    /// By name.
+    pub tenants: BTreeMap<String, TenantConfig>,
     /// By tenant name, of those that say it: what becomes of accepted definitions that a version changes.
     pub changed_definitions: BTreeMap<String, Pinning>,
     /// By tenant name: what plugins reach at most in that tenant's calls.
@@ -71,6 +72,17 @@ pub struct Config {
     pub insecure: Insecure,
     /// `[admin]`.
     pub admin: Option<AdminConfig>,
+    /// Where the keys are with which stored tasks are sealed.
+    pub encryption: Option<SecretPlace>,
+}
+
+/// `[tenant.NAME]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TenantConfig {
+    /// Complete: what the tenant's own section does not say is that of the host.
+    pub limits: Limits,
+    /// How much of the processors the tenant gets against one of weight 1, when there is not enough for both.
+    pub cpu_weight: u32,
 }
 
 /// `[server]`.
@@ -83,6 +95,7 @@ pub struct ServerConfig {
     pub trusted_proxies: Vec<Network>,
     pub drain_ms: u64,
     pub connections_max: u32,
+    pub connections_per_address: u32,
     pub header_bytes_max: u32,
     pub header_read_ms_max: u64,
     pub body_bytes_max: u64,
@@ -212,6 +225,11 @@ impl Config {
         let mut report = Report::default();
         let mut base = layer::Layer::base();
         let parsed = file.map(|file| document::read(file, &mut base, &mut report)).unwrap_or_default();
+        let keys = match &parsed.encryption {
+            Some(SecretPlace::Variable(name)) => Some(name.as_str()),
+            _ => None,
+        };
+        let variables = variables.into_iter().filter(|(name, _)| Some(name.as_str()) != keys);
         read_variables(variables, &mut base, &mut report);
         if let Some(listen) = &flags.listen {
             base.set_text("server", "listen", listen, &Place::Flag("--listen"), &mut report);
@@ -247,7 +265,7 @@ impl Config {
             layer.fill(keys::LIMITS, &mut limits, &mut report);
             changed_definitions.extend(tenant.changed_definitions.map(|word| (tenant.name.clone(), word)));
             tenant_grants.insert(tenant.name.clone(), tenant.grants);
-            tenants.insert(tenant.name, limits);
+            tenants.insert(tenant.name, TenantConfig { limits, cpu_weight: tenant.cpu_weight });
         }
         let mut plugins: Vec<_> =
             parsed.plugins.into_iter().map(|entry| entry.resolve(&base, &call, &mut report)).collect();
@@ -283,6 +301,7 @@ impl Config {
                 tls: parsed.tls,
                 insecure: flags.insecure,
                 admin: parsed.admin,
+                encryption: parsed.encryption,
             })
         } else {
             Err(Problems(problems))

@@ -36,6 +36,11 @@ const AUTH_HELP: &str = r#"
   tls = { certificate = "cert.pem", key = "key.pem" }
       As of [server]; anything but a loopback address needs it
 
+[encryption]
+  key_file = "store.key" or key_env = "NAME"
+      Seal the arguments, results, questions, answers and steering of stored tasks. One key a line, 32 random bytes in base64
+      (`openssl rand -base64 32`), the one that seals first; only its owner may read the file
+
 [auth]
   resource = "https://mcp.example.com/mcp"
       What clients know this endpoint by; access tokens must be meant for it
@@ -61,7 +66,8 @@ pub fn keys_help() -> String {
          (limits.ttl_ms_max is BULKHEAD_LIMITS_TTL_MS_MAX; lists only in the file). Flags win over the environment,\n\
          the environment over the file. A default that is over a limit that you lowered follows it down. Relative\n\
          paths in the file start at the file's folder.\n\
-         [tenant.NAME.limits] takes the keys of [limits], [plugin.call] and [plugin.tool.NAME] those of [call], except\n\
+         [tenant.NAME] takes cpu_weight (1 to 1000, 1 if not said): how much of the processors a tenant gets against others\n\
+         when there is not enough. [tenant.NAME.limits] takes the keys of [limits], [plugin.call] and [plugin.tool.NAME] those of [call], except\n\
          the ones marked (host). [plugin.tool.NAME] also takes task_support and, where the tools are the functions of a\n\
          component that knows nothing of this host, title, description and annotations.\n\
          [[plugin]] has one of file, url (https://...) and oci (REGISTRY/REPOSITORY:TAG), and optionally sha256.\n\

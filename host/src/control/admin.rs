@@ -196,11 +196,13 @@ impl HostOperator {
             requestors.push(json!({ "requestor": named.name, "tenant": named.tenant, "limits": limits }));
         }
         let tenants = tenants.into_iter().map(|(name, limits)| json!({ "tenant": name, "limits": limits }));
-        let total = tasks.base_limits().calls_running_total;
+        let base = tasks.base_limits();
         Ok(json!({
             "host": counted([
-                ("calls_running_total", in_use.running.into(), total.into()),
-                ("calls_resting_total", in_use.resting.into(), in_use.resting_max.into()),
+                ("calls_running_total", in_use.all.running.into(), base.calls_running_total.into()),
+                ("calls_queued_total", in_use.all.lined_up.into(), base.calls_queued_total.into()),
+                ("calls_resting_total", in_use.all.resting().into(), in_use.resting_max.into()),
+                ("tasks_queued_total", in_use.all.queued.into(), base.tasks_queued_total.into()),
             ]),
             "tenants": tenants.collect::<Vec<_>>(),
             "requestors": requestors,
@@ -242,18 +244,24 @@ impl HostOperator {
 }
 
 fn tenant_limits(in_use: &InUse, requestor: &Requestor, limits: &Limits, stored: Usage) -> Value {
-    let running = in_use.tenants.get(&requestor.tenant).copied().unwrap_or_default();
+    let sums = in_use.tenants.get(&requestor.tenant).copied().unwrap_or_default();
     counted([
-        ("calls_running_per_tenant", running.into(), limits.calls_running_per_tenant.into()),
+        ("calls_running_per_tenant", sums.running.into(), limits.calls_running_per_tenant.into()),
+        ("calls_queued_per_tenant", sums.lined_up.into(), limits.calls_queued_per_tenant.into()),
+        ("calls_resting_per_tenant", sums.resting().into(), limits.calls_resting_per_tenant.into()),
+        ("tasks_queued_per_tenant", sums.queued.into(), limits.tasks_queued_per_tenant.into()),
+        ("tasks_waiting_per_tenant", sums.waiting.into(), limits.tasks_waiting_per_tenant.into()),
+        ("tasks_paused_per_tenant", sums.paused.into(), limits.tasks_paused_per_tenant.into()),
         ("tasks_stored_per_tenant", stored.tasks, limits.tasks_stored_per_tenant.into()),
         ("tasks_stored_bytes_per_tenant", stored.bytes, limits.tasks_stored_bytes_per_tenant),
     ])
 }
 
 fn requestor_limits(counts: RequestorInUse, limits: &Limits, stored: Usage) -> Value {
-    let RequestorInUse { running, running_tasks, queued, waiting, paused } = counts;
+    let RequestorInUse { running, running_tasks, lined_up, queued, waiting, paused } = counts;
     counted([
         ("calls_running_per_requestor", running.into(), limits.calls_running_per_requestor.into()),
+        ("calls_queued_per_requestor", lined_up.into(), limits.calls_queued_per_requestor.into()),
         ("tasks_running_per_requestor", running_tasks.into(), limits.tasks_running_per_requestor.into()),
         ("tasks_queued_per_requestor", queued.into(), limits.tasks_queued_per_requestor.into()),
         ("tasks_waiting_per_requestor", waiting.into(), limits.tasks_waiting_per_requestor.into()),

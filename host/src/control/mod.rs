@@ -6,6 +6,7 @@
 
 pub mod admin;
 pub mod client;
+pub mod erase;
 pub mod operator;
 pub mod plugins;
 pub mod remote;
@@ -30,7 +31,7 @@ pub fn socket_path(data: &Path) -> PathBuf {
     data.join(SOCKET_NAME)
 }
 
-/// Requests are a few names; a longer line is not one.
+/// Bytes of an operator's request, which is a few names.
 const REQUEST_BYTES_MAX: u64 = 64 << 10;
 /// Replies are bounded by the page sizes of the commands.
 const REPLY_BYTES_MAX: u64 = 64 << 20;
@@ -68,6 +69,13 @@ pub enum Command {
     /// Copies the store into a new data directory.
     StoreBackup {
         directory: PathBuf,
+    },
+    /// Seals the keys of tenants with the operator's first key.
+    StoreRekey,
+    TenantList,
+    /// Stops and removes everything of a tenant.
+    TenantPurge {
+        tenant: String,
     },
     TasksList {
         /// Only tasks of the requestor of this name.
@@ -193,6 +201,10 @@ pub enum Command {
 impl Command {
     /// Its name and what it is about, on one line. None of it is secret: tokens are in replies only.
     pub fn summary(&self) -> String {
+        if let Self::TenantPurge { .. } = self {
+            // Its name is erased as well; the log knows it by its id.
+            return r#"{"command":"tenant_purge"}"#.to_owned();
+        }
         serde_json::to_string(self).unwrap_or_default()
     }
 

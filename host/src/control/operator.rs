@@ -7,11 +7,12 @@ use async_trait::async_trait;
 use serde_json::{Value, json};
 
 use super::admin::Attendance;
+use super::erase::Farewell;
 use super::plugins::Shelf;
 use super::{Command, ControlError, Operator};
 use crate::audit::{Audit, Entry};
 use crate::domain::lifecycle::{self, Event, Refusal};
-use crate::domain::requestor::Requestor;
+use crate::domain::requestor::{Requestor, TenantId};
 use crate::domain::task::{Active, Outcome, Phase, Task, TaskId};
 use crate::store::{self, Change, Store};
 use crate::tasks::clock::Clock;
@@ -25,6 +26,7 @@ const PAGE_TASKS: usize = 256;
 const CONFLICTS_MAX: u32 = 100;
 /// What a task that an operator paused says, unless the operator has other words.
 const PAUSED: &str = "paused by the operator";
+/// What an operator may say about a pause, in bytes.
 const PAUSE_MESSAGE_BYTES_MAX: usize = 1_000;
 
 /// What [`status`] says.
@@ -42,6 +44,14 @@ pub trait Upkeep: Send + Sync + 'static {
     async fn rebuild(&self, from: Option<&Path>) -> Result<Value, store::Error>;
     /// Copies the store into a new data directory.
     async fn backup(&self, directory: &Path) -> Result<Value, store::Error>;
+    /// Seals the keys of tenants with the operator's first key.
+    async fn rekey(&self) -> Result<Value, store::Error>;
+    /// Removes what rebuilds have left beside the store; gives how many old stores there were.
+    async fn remove_old_stores(&self) -> Result<u64, store::Error>;
+    /// Tenants whose erasure was begun and is not over.
+    async fn erasing(&self) -> Result<Vec<TenantId>, store::Error>;
+    /// Keeps that list, durable on return.
+    async fn set_erasing(&self, tenants: &[TenantId]) -> Result<(), store::Error>;
 }
 
 /// What an operator may order of a task.
@@ -59,6 +69,8 @@ pub enum Order {
 #[async_trait]
 pub trait Steward: Send + Sync + 'static {
     async fn obey(&self, requestor: &Requestor, id: TaskId, order: Order) -> Result<Task, tasks::Error>;
+    /// Stops what runs for a tenant, and begins nothing more for it.
+    fn banish(&self, tenant: TenantId);
 
     /// Removes a task with everything that belongs to it.
     async fn purge(&self, requestor: &Requestor, id: TaskId) -> Result<(), tasks::Error>;
@@ -72,6 +84,10 @@ impl Steward for Tasks {
             Order::Pause { message } => self.pause(requestor, id, Some(message)).await,
             Order::Resume => self.resume(requestor, id).await,
         }
+    }
+
+    fn banish(&self, tenant: TenantId) {
+        Tasks::banish(self, tenant);
     }
 
     async fn purge(&self, requestor: &Requestor, id: TaskId) -> Result<(), tasks::Error> {
@@ -113,6 +129,8 @@ impl Steward for Unattended {
         Err(failed(store::Error::Conflict))
     }
 
+    fn banish(&self, _: TenantId) {}
+
     async fn purge(&self, requestor: &Requestor, id: TaskId) -> Result<(), tasks::Error> {
         self.store.remove(requestor, id).await.map_err(|error| {
             tracing::error!(task.id = %id, error = %error, "a task was not removed");
@@ -124,13 +142,16 @@ impl Steward for Unattended {
 /// Everything that commands work on.
 pub struct HostOperator {
     pub(super) store: Arc<dyn Store>,
-    upkeep: Arc<dyn Upkeep>,
+    pub(super) upkeep: Arc<dyn Upkeep>,
     pub(super) steward: Arc<dyn Steward>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) principals: Principals,
     shelf: Option<Shelf>,
     pub(super) attendance: Option<Attendance>,
-    audit: Audit,
+    pub(super) audit: Audit,
+    pub(super) farewell: Arc<Farewell>,
+    /// Held while a tenant is erased.
+    pub(super) purging: tokio::sync::Mutex<()>,
 }
 
 impl HostOperator {
@@ -141,7 +162,8 @@ impl HostOperator {
         clock: Arc<dyn Clock>,
     ) -> Self {
         let principals = Principals::new(Arc::clone(&store));
-        Self { store, upkeep, steward, clock, principals, shelf: None, attendance: None, audit: Audit::off() }
+        let (audit, farewell, purging) = (Audit::off(), Arc::default(), tokio::sync::Mutex::default());
+        Self { store, upkeep, steward, clock, principals, shelf: None, attendance: None, audit, farewell, purging }
     }
 
     /// With plugins to work on.
@@ -162,6 +184,13 @@ impl HostOperator {
     #[must_use]
     pub fn with_audit(mut self, audit: Audit) -> Self {
         self.audit = audit;
+        self
+    }
+
+    /// With others who must let a tenant go that is erased.
+    #[must_use]
+    pub fn with_farewell(mut self, farewell: Arc<Farewell>) -> Self {
+        self.farewell = farewell;
         self
     }
 
@@ -315,6 +344,9 @@ impl HostOperator {
             Command::StoreExport { file } => Ok(self.upkeep.export(&file).await?),
             Command::StoreRebuild { from } => Ok(self.upkeep.rebuild(from.as_deref()).await?),
             Command::StoreBackup { directory } => Ok(self.upkeep.backup(&directory).await?),
+            Command::TenantList => self.list_tenants().await,
+            Command::TenantPurge { tenant } => self.purge_tenant(&tenant).await,
+            Command::StoreRekey => Ok(self.upkeep.rekey().await?),
             Command::TasksList { requestor, tenant, count_max } => {
                 self.list_tasks(requestor.as_deref(), tenant.as_deref(), count_max).await
             }

@@ -39,6 +39,7 @@ const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 const ARRIVAL: Duration = Duration::from_secs(10);
 /// A whole connection. Stops those who keep the few that there are.
 const CONNECTION: Duration = Duration::from_secs(300);
+/// The headers of one request of an administrator, in bytes.
 const HEADER_BYTES_MAX: usize = 16 << 10;
 /// Wrong credentials of one address.
 const FAILURES_PER_MINUTE: u32 = 10;

@@ -115,6 +115,7 @@ async fn start_in(
     let sandbox = Sandbox::new(SandboxConfig {
         data: data.to_owned(),
         calls_running_total: 8,
+        calls_resting_total: 768,
         compile: CompileLimits { memory_bytes: 2 << 30, cpu_ms: 120_000, functions_max: 200_000 },
         compiler: CompilerMode::InProcess,
         epoch_tick_ms: 10,

@@ -115,8 +115,6 @@ impl Drop for Occupied {
 #[derive(Clone)]
 pub(super) struct Ground {
     pub(super) engine: Engine,
-    /// Timers, DNS, sockets and files.
-    pub(super) io: tokio::runtime::Handle,
     /// Stands before the instance pool.
     pub(super) slots: Arc<Semaphore>,
     /// For directories that each tenant has its own of.
@@ -313,7 +311,7 @@ pub(super) async fn visit<T: Send>(
         let instance = component.instantiate_async(&mut store).await?;
         body(&mut store, instance).await
     };
-    let returned = Supervised::new(Box::pin(guest), &ground.io, shared, outbox, limits).await;
+    let returned = Supervised::new(Box::pin(guest), shared, outbox, limits).await;
     drop(store);
     let returned = returned.map_err(|stopped| stopped_because(stopped, limits))?;
     returned.map_err(|error| fault::classify(&name, &error))

@@ -26,6 +26,7 @@ mod json;
 mod kept;
 mod limits;
 mod load;
+mod meter;
 mod mirrored;
 mod offers;
 mod operation;
@@ -39,6 +40,7 @@ pub mod schema;
 mod supervise;
 #[cfg(test)]
 mod tests;
+mod threads;
 mod typed;
 mod wants;
 mod world;
@@ -63,6 +65,7 @@ pub use load::{LoadError, LoadedPlugin, PluginSource, Presentation, Source, Tool
 pub use operation::{Operation, Returned};
 pub use published::Canary;
 pub use sandbox::{Sandbox, SandboxConfig, SandboxError, TenantNames, Tenants};
+pub use threads::{Share, Stop};
 pub use typed::wit_file;
 
 /// Everything that a call of a plugin is, before it starts. Nothing in it names the requestor; of the tenant there is the id alone,
@@ -73,6 +76,8 @@ pub struct CallSpec {
     pub tenant: TenantId,
     pub operation: Operation,
     pub limits: CallLimits,
+    /// What its time on the guests' threads is taken from.
+    pub share: Share,
     pub facts: CallFacts,
 }
 
@@ -177,11 +182,18 @@ pub struct Running {
 
 /// Stops a guest when it is dropped.
 #[derive(Debug)]
-pub struct StopOnDrop(pub tokio::task::JoinHandle<()>);
+pub struct StopOnDrop(Arc<dyn Stop>);
+
+impl StopOnDrop {
+    /// Stops this.
+    pub fn new(what: Arc<dyn Stop>) -> Self {
+        Self(what)
+    }
+}
 
 impl Drop for StopOnDrop {
     fn drop(&mut self) {
-        self.0.abort();
+        Arc::clone(&self.0).stop();
     }
 }
 

@@ -201,6 +201,7 @@ impl Inner {
             tenant: requestor.tenant,
             operation: Operation::CallTool { tool, arguments },
             limits: request.tool.limits.clone(),
+            share: self.shares.of(&requestor.tenant),
             facts: facts(requestor, request.client, identity, related),
         }
     }

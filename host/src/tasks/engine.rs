@@ -8,7 +8,8 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use tokio::sync::{Notify, broadcast, watch};
 
-use super::admission::{Admission, Full, Held, Hold, LimitsTable, Purpose};
+use super::admission::{Admission, Full, Held, Hold, Purpose};
+use super::banish::Banished;
 use super::breaker::{Breakers, PluginHealth};
 use super::clock::Clock;
 use super::creation::{Identity, facts};
@@ -21,6 +22,9 @@ use super::occupancy::Occupancy;
 use super::plain::PlainCall;
 use super::rate::Rates;
 use super::run::{Begin, Run};
+use super::shares::Shares;
+use super::standing::LiveLimits;
+use super::suspicion::Suspicions;
 use super::trial::{End, Tally, Trial, Trials, Verdict};
 use super::{CallRequest, Error, Job, Once, PluginRequest, TaskNews, TaskRequest};
 use crate::audit::Audit;
@@ -45,9 +49,9 @@ pub struct Options {
     pub store: Arc<dyn Store>,
     pub executor: Arc<dyn Executor>,
     pub clock: Arc<dyn Clock>,
-    pub limits: Limits,
-    /// Tenants with limits of their own.
-    pub tenant_limits: HashMap<TenantId, Limits>,
+    pub limits: LiveLimits,
+    /// Tenants with more than the usual share of the guests' threads, which is 1.
+    pub cpu_weights: HashMap<TenantId, u32>,
     /// Calls that can hold an instance at the same time: those that run, and those that wait or are paused.
     pub instances_max: u32,
     pub audit: Audit,
@@ -69,11 +73,14 @@ pub(super) struct Inner {
     pub(super) runs: Mutex<HashMap<TaskId, Arc<Run>>>,
     pub(super) durations: Durations,
     pub(super) creations: ArcSwap<Rates>,
+    pub(super) shares: Shares,
     pub(super) node: NodeId,
     pub(super) lists: Lists,
     pub(super) breakers: Breakers,
     pub(super) trials: Trials,
     pub(super) draining: AtomicBool,
+    pub(super) banished: Banished,
+    pub(super) suspicions: Suspicions,
     /// Plain calls that somebody holds, running or resting.
     pub(super) plain_calls: AtomicUsize,
     /// A task was created that may expire before the sweeper's next look.
@@ -97,26 +104,27 @@ pub(super) enum ApplyError {
 impl Tasks {
     /// An engine that runs nothing yet: see [`Tasks::recover`] and [`Tasks::tend`].
     pub fn new(options: Options) -> Result<Self, Error> {
-        let Options { store, executor, clock, limits, tenant_limits, instances_max, audit } = options;
-        let resting_max = instances_max.saturating_sub(limits.calls_running_total);
-        let base = Arc::new(limits);
-        let tenants: HashMap<_, _> = tenant_limits.into_iter().map(|(id, limits)| (id, Arc::new(limits))).collect();
-        let creations = ArcSwap::from_pointee(creations(&base, &tenants));
+        let Options { store, executor, clock, limits, cpu_weights, instances_max, audit } = options;
+        let resting_max =
+            instances_max.saturating_sub(limits.base().calls_running_total).min(limits.base().calls_resting_total);
         let inner = Inner {
             store,
             executor,
             clock,
             audit,
-            admission: Admission::new(LimitsTable { base, tenants }, resting_max),
+            creations: ArcSwap::from_pointee(Rates::of_creations(&limits.table())),
+            admission: Admission::new(limits, resting_max),
             feeds: Feeds::default(),
             runs: Mutex::default(),
             durations: Durations::default(),
-            creations,
+            shares: Shares::new(cpu_weights),
             node: NodeId(random()?),
             lists: Lists::default(),
             breakers: Breakers::default(),
             trials: Trials::default(),
             draining: AtomicBool::new(false),
+            banished: Banished::default(),
+            suspicions: Suspicions::default(),
             plain_calls: AtomicUsize::new(0),
             sooner: Notify::new(),
         };
@@ -244,6 +252,7 @@ impl Tasks {
             tenant: requestor.tenant,
             operation,
             limits: library.limits.clone(),
+            share: inner.shares.of(&requestor.tenant),
             facts,
         };
         PlainCall::start(inner.clone(), *requestor, None, spec, occupancy)
@@ -338,10 +347,11 @@ impl Tasks {
     }
 
     async fn change(&self, requestor: &Requestor, id: TaskId, event: Event) -> Result<Task, Error> {
+        self.inner.may_look(requestor)?;
         match self.inner.apply(requestor, id, event, None).await {
             Ok(applied) => Ok(Task::clone(&applied.after)),
             Err(ApplyError::NotFound) => {
-                self.inner.note_task("lookup.failed", requestor, id);
+                self.inner.note_looked("task.changed", requestor, id, false);
                 Err(Error::NotFound)
             }
             Err(error) => Err(self.inner.apply_error(error)),
@@ -349,10 +359,10 @@ impl Tasks {
     }
 }
 
-/// How fast tasks may be made.
-pub(super) fn creations(base: &Arc<Limits>, tenants: &HashMap<TenantId, Arc<Limits>>) -> Rates {
-    Rates::new("task_creations_per_second", base, tenants, |limits| limits.task_creations_per_second)
-}
+/// Places of calls come back all the time.
+const PLACE_RETRY_MS: u64 = 1_000;
+/// Places in the store come back when tasks expire or are deleted.
+const STORED_RETRY_MS: u64 = 60_000;
 
 const NOT_OUTSTANDING: &str = "no question with this key is waiting for an answer";
 
@@ -452,6 +462,7 @@ impl Inner {
     /// A permit for a call that is no task.
     async fn occupy(&self, requestor: &Requestor) -> Result<Occupancy, Error> {
         self.refuse_if_draining()?;
+        self.banished.admit(requestor)?;
         let permit = match self.admission.try_permit(requestor, Purpose::Plain) {
             Some(permit) => permit,
             None => {
@@ -475,10 +486,11 @@ impl Inner {
     /// Whether a task may be made now.
     fn admit_task(&self, requestor: &Requestor, job: &Job) -> Result<(), Error> {
         self.refuse_if_draining()?;
+        self.banished.admit(requestor)?;
         if let Some((plugin, _)) = job.first() {
             self.breakers.admit(requestor, plugin, self.clock.now())?;
         }
-        self.creations.load().check(requestor)
+        Ok(self.creations.load().check(requestor)?)
     }
 
     pub(super) fn refuse_if_draining(&self) -> Result<(), Error> {
@@ -493,7 +505,9 @@ impl Inner {
 
     pub(super) fn store_error(&self, error: store::Error) -> Error {
         match error {
-            store::Error::Quota { limit, value } => Error::Quota { limit, value, retry_after_ms: None },
+            store::Error::Quota { limit, value } => {
+                Error::Quota { limit, value, retry_after_ms: Some(STORED_RETRY_MS) }
+            }
             other => host_failure("the store", &other),
         }
     }
@@ -514,6 +528,8 @@ impl Inner {
     }
 }
 
+/// `retry_after_ms`: when there may be room again, if that is known.
 pub(super) fn refused(full: Full, retry_after_ms: Option<u64>) -> Error {
+    let retry_after_ms = Some(retry_after_ms.unwrap_or(PLACE_RETRY_MS));
     Error::Quota { limit: full.limit, value: full.value, retry_after_ms }
 }

@@ -6,6 +6,7 @@
 //! first terminal state wins, and watchers are told after the commit.
 
 mod admission;
+mod banish;
 mod breaker;
 pub mod clock;
 mod creation;
@@ -22,7 +23,9 @@ mod plain;
 pub mod rate;
 mod reading;
 mod run;
+mod shares;
 mod standing;
+mod suspicion;
 mod tend;
 mod trial;
 mod versions;
@@ -43,7 +46,7 @@ pub use engine::{Options, Tasks};
 pub use job::{Absence, Ask, Job};
 pub use lists::ResourceUpdate;
 pub use plain::PlainCall;
-pub use standing::Unfinished;
+pub use standing::{LiveLimits, Unfinished};
 pub use tend::Recovered;
 pub use trial::{Bounds, Tally, Trial, Verdict};
 pub use versions::Withdrawal;
@@ -89,6 +92,9 @@ impl Error {
 pub enum Unavailable {
     #[error("the host is shutting down")]
     Draining,
+    /// Its tenant was erased, or is being erased.
+    #[error("everything of this tenant was erased; authenticate again")]
+    Erased,
     /// Its calls kept breaking.
     #[error("the plugin {plugin} is quarantined, because its calls kept breaking; try again later")]
     Quarantined { plugin: String },

@@ -115,8 +115,17 @@ impl Inner {
         self.audit.note(|| Entry::new(event).by(requestor).task(id));
     }
 
+    /// Somebody named what they never made.
+    pub(super) fn note_unknown_name(&self, requestor: &Requestor) {
+        self.looked_in_vain(requestor);
+        self.audit.note(|| Entry::new("lookup.failed").by(requestor).because("a name of a task"));
+    }
+
     /// Whether somebody found what they looked for.
     pub(super) fn note_looked(&self, event: &'static str, requestor: &Requestor, id: TaskId, found: bool) {
+        if !found {
+            self.looked_in_vain(requestor);
+        }
         self.note_task(if found { event } else { "lookup.failed" }, requestor, id);
     }
 

@@ -16,6 +16,7 @@ use crate::store::ListPosition;
 impl Tasks {
     /// The arguments of a task's work: those of a call as they arrived, of anything else what [`Job::arguments`] said.
     pub async fn arguments(&self, requestor: &Requestor, id: TaskId) -> Result<Json, Error> {
+        self.inner.may_look(requestor)?;
         let arguments = self.inner.store.arguments(requestor, id).await;
         arguments.map_err(|error| self.inner.store_error(error))?.ok_or(Error::NotFound)
     }
@@ -23,10 +24,11 @@ impl Tasks {
     /// The record, with what the run last said about itself.
     pub async fn get(&self, requestor: &Requestor, id: TaskId) -> Result<Task, Error> {
         let inner = &self.inner;
+        inner.may_look(requestor)?;
         let task = inner.store.get(requestor, id).await.map_err(|error| inner.store_error(error))?;
         let task = task.filter(|task| !inner.is_expired(task));
         inner.note_looked("task.read", requestor, id, task.is_some());
-        task.map(|task| inner.with_live_status(task)).ok_or(Error::NotFound)
+        task.inspect(|task| inner.polled(task)).map(|task| inner.with_live_status(task)).ok_or(Error::NotFound)
     }
 
     /// The same with the output of a task that ended with one.
@@ -36,10 +38,12 @@ impl Tasks {
         id: TaskId,
     ) -> Result<(Task, Option<TaskOutput>), Error> {
         let inner = &self.inner;
+        inner.may_look(requestor)?;
         let found = inner.store.with_output(requestor, id).await.map_err(|error| inner.store_error(error))?;
         let found = found.filter(|(task, _)| !inner.is_expired(task));
         inner.note_looked("task.read", requestor, id, found.is_some());
         let (task, output) = found.ok_or(Error::NotFound)?;
+        inner.polled(&task);
         match (task.outcome(), output) {
             (Some(Outcome::Output { .. }), Some(output)) => {
                 inner.note_task("task.result_read", requestor, id);
@@ -52,12 +56,20 @@ impl Tasks {
 
     /// The task that was created under a name of its requestor's.
     pub async fn named(&self, requestor: &Requestor, alias: &str) -> Result<Task, Error> {
+        self.inner.may_look(requestor)?;
         let id = self.inner.store.by_alias(requestor, alias).await.map_err(|error| self.inner.store_error(error))?;
-        self.get(requestor, id.ok_or(Error::NotFound)?).await
+        match id {
+            Some(id) => self.get(requestor, id).await,
+            None => {
+                self.inner.note_unknown_name(requestor);
+                Err(Error::NotFound)
+            }
+        }
     }
 
     /// The output of a task that ended with one.
     pub async fn output(&self, requestor: &Requestor, id: TaskId) -> Result<TaskOutput, Error> {
+        self.inner.may_look(requestor)?;
         let output = self.inner.store.output(requestor, id).await.map_err(|error| self.inner.store_error(error))?;
         self.inner.note_looked("task.result_read", requestor, id, output.is_some());
         output.ok_or(Error::NotFound)

@@ -30,7 +30,7 @@ use crate::runtime::{CallSpec, Operation, Running};
 /// Between two tries to write an outcome to a store that refuses: the result exists, so it is kept until it is written.
 pub(super) const OUTCOME_RETRY: Duration = Duration::from_secs(1);
 
-/// A status line is a line.
+/// Characters of a status line.
 const STATUS_CHARS_MAX: usize = 200;
 
 /// What a run sees of its task.
@@ -307,7 +307,8 @@ fn start(inner: &Arc<Inner>, task: &Task, visit: Visit) -> Result<Started, CallE
     let facts = facts(&task.requestor, client, identity, &task.related);
     let Visit { plugin, operation, limits } = visit;
     let cancel_grace = Duration::from_millis(limits.cancel_grace_ms);
-    let spec = CallSpec { plugin: plugin.clone(), tenant: task.requestor.tenant, operation, limits, facts };
+    let (tenant, share) = (task.requestor.tenant, inner.shares.of(&task.requestor.tenant));
+    let spec = CallSpec { plugin: plugin.clone(), tenant, operation, limits, share, facts };
     let running = inner.executor.start(spec).map_err(|error| broken("starting a call", &error))?;
     Ok(Started { running, plugin, cancel_grace })
 }

@@ -2,16 +2,56 @@
 //!
 //! Owns what operators see and change of all that while it runs. Invariant: what has begun goes on, whatever the limits become.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::admission::{InUse, LimitsTable};
-use super::engine::{Tasks, creations};
+use arc_swap::ArcSwap;
+
+use super::admission::InUse;
+use super::engine::Tasks;
 use super::feed::lock;
-use crate::domain::limits::Limits;
-use crate::domain::requestor::TenantId;
+use super::rate::Rates;
+use crate::domain::limits::{Limits, LimitsTable};
+use crate::domain::requestor::Requestor;
 use crate::domain::task::{Active, Phase};
+
+/// The limits that hold at this moment, the same wherever they are looked at; cheap to clone.
+#[derive(Clone, Debug)]
+pub struct LiveLimits(Arc<ArcSwap<LimitsTable>>);
+
+impl LiveLimits {
+    /// Those that hold for a requestor.
+    pub fn of(&self, requestor: &Requestor) -> Arc<Limits> {
+        Arc::clone(self.0.load().of(requestor))
+    }
+
+    /// Those of the host, and of tenants that have no others.
+    pub fn base(&self) -> Arc<Limits> {
+        Arc::clone(&self.0.load().base)
+    }
+
+    /// All of them.
+    pub fn table(&self) -> Arc<LimitsTable> {
+        self.0.load_full()
+    }
+
+    /// Others from now on, for everybody at once.
+    pub fn set(&self, limits: LimitsTable) {
+        self.0.store(Arc::new(limits));
+    }
+}
+
+impl From<LimitsTable> for LiveLimits {
+    fn from(limits: LimitsTable) -> Self {
+        Self(Arc::new(ArcSwap::from_pointee(limits)))
+    }
+}
+
+impl From<Limits> for LiveLimits {
+    fn from(limits: Limits) -> Self {
+        LimitsTable::from(limits).into()
+    }
+}
 
 /// What is left to end before the host stands still.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,19 +81,17 @@ impl Tasks {
 
     /// The limits of tenants without limits of their own.
     pub fn base_limits(&self) -> Arc<Limits> {
-        self.inner.admission.base_limits()
+        self.inner.admission.live_limits().base()
     }
 
-    /// Other limits from now on. What runs and is stored stays, also where it is more than they allow by now.
-    pub fn set_limits(&self, base: Limits, tenants: HashMap<TenantId, Limits>) {
-        let base = Arc::new(base);
-        let tenants: HashMap<_, _> = tenants.into_iter().map(|(id, limits)| (id, Arc::new(limits))).collect();
-        let rates = creations(&base, &tenants);
+    /// Goes by the limits that were [set](LiveLimits::set). What runs and is stored stays, also where it is more than they allow by now.
+    pub fn limits_changed(&self) {
+        let rates = Rates::of_creations(&self.inner.admission.live_limits().table());
         // Buckets that are half empty stay so, unless their size changes.
-        if self.inner.creations.load().differs(&rates) {
+        if self.inner.creations.load().differ(&rates) {
             self.inner.creations.store(Arc::new(rates));
         }
-        self.inner.admission.set_limits(LimitsTable { base, tenants });
+        self.inner.admission.look_again();
     }
 
     /// Refuses new calls and tasks from now on, and leaves queued tasks in their queues. What runs goes on.

@@ -49,7 +49,7 @@ impl Default for Bounds {
     }
 }
 
-/// 30 days.
+/// How far back a canary's calls are looked at, in milliseconds: 30 days.
 const WINDOW_MS_MAX: u64 = 2_592_000_000;
 
 impl Bounds {

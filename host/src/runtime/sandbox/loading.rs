@@ -141,7 +141,7 @@ impl Sandbox {
         presence: Presence,
     ) -> Result<Prepared, Wrong> {
         let ground = self.ground.clone();
-        let listing = self.guests.spawn(async move {
+        let listing = self.guests.run(&self.own_share, async move {
             let name: Arc<str> = version.name.as_str().into();
             let (listed, resources) =
                 load::list(&ground, &name, &granted.others, &instance, &exports, &wanted.within(&source.limits))

@@ -104,6 +104,7 @@ async fn an_older_version_can_run_after_it_was_replaced() {
         tenant: TENANT,
         plugin: entry.plugin.clone(),
         operation: Operation::CallTool { tool: "echo".to_owned(), arguments: Json::new(r#"{"text":"still here"}"#) },
+        share: Share::default(),
         limits: limits(),
         facts: facts(),
     };

@@ -52,6 +52,7 @@ impl House {
         let config = SandboxConfig {
             data: data.to_owned(),
             calls_running_total: 8,
+            calls_resting_total: 768,
             compile: CompileLimits { memory_bytes: 2 << 30, cpu_ms: 120_000, functions_max: 200_000 },
             compiler: CompilerMode::InProcess,
             epoch_tick_ms: 10,
@@ -80,6 +81,7 @@ impl House {
             plugin: entry.plugin.clone(),
             tenant: TENANT,
             operation: Operation::CallTool { tool: entry.plugin_tool.clone(), arguments: Json::new(arguments) },
+            share: Share::default(),
             limits: entry.limits.clone(),
             facts: facts(),
         };

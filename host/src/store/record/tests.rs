@@ -86,11 +86,11 @@ fn every_phase_and_retention_comes_back() {
 fn a_newer_version_is_refused_by_name() {
     let mut bytes = encode_task(&full_task()).unwrap();
     bytes.truncate(bytes.len() - CHECKSUM_BYTES);
-    bytes[0] = SECOND + 1;
+    bytes[0] = THIRD + 1;
     let checksum = crc32fast::hash(&bytes);
     bytes.extend_from_slice(&checksum.to_le_bytes());
     let refused = decode_task(&bytes).unwrap_err().to_string();
-    assert!(refused.contains("version 3"), "{refused}");
+    assert!(refused.contains("version 4"), "{refused}");
 }
 
 proptest! {

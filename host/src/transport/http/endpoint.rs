@@ -12,6 +12,7 @@ use axum::response::Response;
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
 
 use crate::domain::requestor::Requestor;
+use crate::transport::allowance::Full;
 use crate::transport::auth::{Caller, Lasting, Unauthorized};
 use crate::transport::mcp::{Mcp, Session as _};
 use crate::transport::refusal::Refusal;
@@ -74,12 +75,7 @@ impl<M: Mcp> Server<M> {
     fn unauthorized(&self, unauthorized: &Unauthorized, client: IpAddr) -> Response {
         let noted = if unauthorized.is_a_failed_try() { self.failures.note(client) } else { Ok(()) };
         match noted {
-            Err(exceeded) => {
-                let seconds = exceeded.retry_after_ms.div_ceil(1_000);
-                let mut response = refuse(&Refusal::failures(exceeded.per_minute, exceeded.retry_after_ms));
-                response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
-                response
-            }
+            Err(exceeded) => refuse(&Refusal::failures(exceeded.per_minute, exceeded.retry_after_ms)),
             Ok(()) => self.challenge(unauthorized),
         }
     }
@@ -153,7 +149,7 @@ impl<M: Mcp> Server<M> {
         }
         self.check_version(headers)?;
         let live = self.required_session(requestor, headers).await?;
-        self.admit(requestor)?;
+        self.allowance.admit(requestor)?;
         let last = match checks::last_event_id(headers)? {
             None => None,
             Some(text) => Some(EventId::parse(text).ok_or_else(|| {
@@ -187,7 +183,7 @@ impl<M: Mcp> Server<M> {
             let lost = Refusal::stream_lost().to(last.request.clone()).body();
             return Ok(stream::response(Body::from(plain_event(&lost))));
         };
-        let open = live.begin(&self.now).map_err(|error| refused(&error))?;
+        let open = live.begin(&self.now, &self.allowance).map_err(Refusal::quota)?;
         Ok(stream::response(Reader::new(log, after, None, open, lasting, self.keepalive()).into_body()))
     }
 
@@ -204,7 +200,7 @@ impl<M: Mcp> Server<M> {
                 format!("The session has {STANDALONE_MAX} standalone streams open already: close one first"),
             ));
         }
-        let open = live.begin(&self.now).map_err(|error| refused(&error))?;
+        let open = live.begin(&self.now, &self.allowance).map_err(Refusal::quota)?;
         let resumed = resumed.and_then(|(log, number)| Some((log.resume(number)?, log)));
         let (after, log, opening) = match resumed {
             Some((after, log)) => {
@@ -226,17 +222,12 @@ impl<M: Mcp> Server<M> {
     pub(super) fn keepalive(&self) -> Duration {
         Duration::from_millis(self.options.sse_keepalive_ms)
     }
-
-    /// Takes one request from the requestor's rate.
-    pub(super) fn admit(&self, requestor: &Requestor) -> Result<(), Refusal> {
-        self.rate.admit(requestor).map_err(|exceeded| Refusal::rate(exceeded.per_second, exceeded.retry_after_ms))
-    }
 }
 
 /// A quota or a failure of the session table, as the requestor may see it.
 pub(super) fn refused(error: &session::Error) -> Refusal {
     match error {
-        session::Error::Full { limit, value } => Refusal::quota(limit, *value),
+        session::Error::Full { limit, value } => Refusal::quota(Full { limit, value: *value }),
         session::Error::Store(error) => failure(error),
     }
 }

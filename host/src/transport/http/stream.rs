@@ -45,10 +45,17 @@ pub(super) fn opening(log: &Log, version: &str) -> Bytes {
 }
 
 /// A stream without a session: no ids, nothing to resume, and over with the connection.
-pub(super) fn direct(first: Option<Frame>, exchange: Exchange, lasting: Lasting, keepalive: Duration) -> Body {
+/// What is `held` is given back when the body ends.
+pub(super) fn direct<H: Send + 'static>(
+    first: Option<Frame>,
+    exchange: Exchange,
+    held: H,
+    lasting: Lasting,
+    keepalive: Duration,
+) -> Body {
     let frames = stream::iter(first).chain(exchange).boxed();
-    Body::from_stream(stream::unfold(Some((frames, lasting)), move |state| async move {
-        let (mut frames, mut lasting) = state?;
+    Body::from_stream(stream::unfold(Some((frames, held, lasting)), move |left| async move {
+        let (mut frames, held, mut lasting) = left?;
         if !lasting.is_good().await {
             return None;
         }
@@ -56,10 +63,10 @@ pub(super) fn direct(first: Option<Frame>, exchange: Exchange, lasting: Lasting,
             biased;
             frame = frames.next() => {
                 let Frame { message, last, .. } = frame?;
-                Some((Ok::<_, Infallible>(plain_event(&message)), (!last).then_some((frames, lasting))))
+                Some((Ok::<_, Infallible>(plain_event(&message)), (!last).then_some((frames, held, lasting))))
             }
             () = lasting.ended() => None,
-            () = sleep(keepalive) => Some((Ok(KEEPALIVE), Some((frames, lasting)))),
+            () = sleep(keepalive) => Some((Ok(KEEPALIVE), Some((frames, held, lasting)))),
         }
     }))
 }
