@@ -4,14 +4,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Each room with the rooms that it may know.
-const ROOMS: [(&str, &[&str]); 11] = [
+const ROOMS: [(&str, &[&str]); 12] = [
     ("domain", &[]),
     ("vault", &[]),
     ("audit", &["domain"]),
     ("store", &["domain", "vault"]),
     ("outward", &["domain"]),
     ("runtime", &["domain", "outward"]),
-    ("tasks", &["domain", "vault", "audit", "store", "runtime"]),
+    ("secrets", &["domain", "vault", "store", "runtime"]),
+    ("tasks", &["domain", "vault", "audit", "store", "runtime", "secrets"]),
     ("plugins", &["domain", "audit", "store", "runtime", "tasks"]),
     ("sources", &["domain", "audit", "outward", "runtime", "plugins"]),
     ("protocol", &["domain", "audit", "store", "runtime", "tasks"]),

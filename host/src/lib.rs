@@ -14,6 +14,8 @@ pub mod vault;
 pub mod runtime;
 pub mod store;
 
+pub mod secrets;
+
 pub mod tasks;
 
 pub mod plugins;

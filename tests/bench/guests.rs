@@ -9,8 +9,11 @@ use anyhow::{Context as _, ensure};
 use bulkhead::domain::Json;
 use bulkhead::domain::call::ClientFeatures;
 use bulkhead::domain::limits::{CallLimits, CompileLimits};
+use bulkhead::domain::requestor::TenantId;
 use bulkhead::domain::task::CallId;
-use bulkhead::runtime::{CallEvent, CallFacts, CallSpec, CompilerMode, Executor as _, OnDemand, Operation, Share};
+use bulkhead::runtime::{
+    CallEvent, CallFacts, CallSpec, CompilerMode, Executor as _, OnDemand, Operation, Share, Tenants,
+};
 use bulkhead::runtime::{PluginSource, Sandbox, SandboxConfig, Source};
 use tests::place;
 
@@ -56,6 +59,7 @@ fn sandbox(data: &Path) -> anyhow::Result<Arc<Sandbox>> {
         epoch_tick_ms: 10,
         io: tokio::runtime::Handle::current(),
         environment: |_| None,
+        tenants: Tenants::default(),
     })?)
 }
 
@@ -67,15 +71,18 @@ async fn calls(sandbox: &Arc<Sandbox>, plugin: &str, tool: &str, plan: &Plan) ->
         prefix: String::new(),
         config: BTreeMap::new(),
         grants: bulkhead::runtime::policy::Grants::default(),
+        manifest_required: false,
         limits: limits(),
         tools: BTreeMap::new(),
         rerun: false,
+        manifest_required: false,
     };
     let loaded = sandbox.load(source).await?;
     ensure!(sandbox.publish(vec![loaded]).1.is_empty(), "the plugin is refused");
     let tool = sandbox.catalog().get(tool).context("the tool")?.clone();
     let spec = CallSpec {
         plugin: tool.plugin.clone(),
+        tenant: TenantId([1; 16]),
         operation: Operation::CallTool {
             tool: tool.plugin_tool.clone(),
             arguments: Json::new(r#"{"text": "a text of ordinary length, as it may come from a model"}"#),
@@ -93,6 +100,7 @@ async fn calls(sandbox: &Arc<Sandbox>, plugin: &str, tool: &str, plan: &Plan) ->
             related_tasks: Vec::new(),
             seed: [1; 32],
             wants_progress: false,
+            belongings: None,
         },
     };
     let (begin, mut times) = (Instant::now(), Vec::new());

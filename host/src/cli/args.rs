@@ -7,6 +7,7 @@ use clap::{Args, Parser, Subcommand as ClapSubcommand};
 
 use super::audit::AuditCommand;
 use super::operate::{StoreCommand, TasksCommand, TenantCommand, TokenCommand};
+use super::secrets::SecretCommand;
 use super::values::{duration_ms, ratio, share};
 
 /// A WebAssembly plugin host for sandboxed MCP task tools.
@@ -40,6 +41,11 @@ pub(crate) enum Subcommand {
     Token {
         #[command(subcommand)]
         command: TokenCommand,
+    },
+    /// Keep secrets that plugins use without seeing them
+    Secret {
+        #[command(subcommand)]
+        command: SecretCommand,
     },
     /// Check, export, rebuild and back up the store, change its key
     Store {

@@ -171,6 +171,7 @@ fn spec(tool: &ToolEntry, arguments: &str) -> anyhow::Result<CallSpec> {
             related_tasks: Vec::new(),
             seed,
             wants_progress: true,
+            belongings: Some(bulkhead::tasks::in_memory()),
         },
     })
 }

@@ -88,7 +88,7 @@ fn of_manifest(inspection: &Inspection, defaults: &CallLimits) -> Vec<String> {
     let empty = toml::Table::new();
     let part = |key: &str| table.get(key).and_then(toml::Value::as_table).unwrap_or(&empty);
     unknown("", &table, &["name", "description", "grants", "call"]);
-    unknown("grants.", part("grants"), &["directories", "http", "env"]);
+    unknown("grants.", part("grants"), &["directories", "http", "env", "kv"]);
     unknown("call.", part("call"), &wants.map(|(key, _)| key));
 
     if table.get("description").is_none() {

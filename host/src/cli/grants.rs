@@ -96,9 +96,33 @@ fn grants(wanted: &Bound, granted: &Grants, left: Option<&Bound>) -> Vec<Row> {
     let wishes = |bound: &Bound| bound.http.as_ref().map(|list| list.iter().map(ToString::to_string).collect());
     let sides = (wishes(wanted), texts(granted), left.map(wishes), texts(&effective));
     rows.extend(listed("http", sides));
-    let sides = (wanted.env.clone(), granted.env.clone(), left.map(|left| left.env.clone()), effective.env);
+    let sides = (wanted.env.clone(), granted.env.clone(), left.map(|left| left.env.clone()), effective.env.clone());
     rows.extend(listed("env", sides));
+    rows.extend(keyvalue(wanted, granted, left, &effective));
     rows
+}
+
+/// What may be kept in one tenant: keys, bytes, and bytes of one value.
+fn keyvalue(wanted: &Bound, granted: &Grants, left: Option<&Bound>, effective: &Grants) -> Option<Row> {
+    if granted.keyvalue.is_none() && wanted.keyvalue != Some(true) {
+        return None;
+    }
+    let bound = |bound: &Bound| match bound.keyvalue {
+        None => ANYTHING,
+        Some(true) => "yes",
+        Some(false) => NOTHING,
+    };
+    let cell = |grants: &Grants| {
+        let limits = grants.keyvalue.as_ref();
+        limits.map_or(NOTHING.to_owned(), |own| format!("{}/{}/{}", own.keys_max, own.bytes_max, own.value_bytes_max))
+    };
+    Some(Row {
+        what: "kv (keys/bytes/value)".to_owned(),
+        wanted: bound(wanted).to_owned(),
+        granted: cell(granted),
+        left: left.map(|left| bound(left).to_owned()),
+        effective: cell(effective),
+    })
 }
 
 fn directories(wanted: &Bound, granted: &Grants, left: Option<&Bound>, effective: &Grants) -> Vec<Row> {

@@ -20,6 +20,7 @@ use bulkhead::domain::requestor::TenantId;
 use bulkhead::plugins::{self, Plugins};
 use bulkhead::protocol::{Protocol, ProtocolOptions};
 use bulkhead::runtime::{CompilerMode, LoadError, Sandbox, SandboxConfig, TenantNames, Tenants};
+use bulkhead::secrets::Secrets;
 use bulkhead::store::sled::{SledOptions, SledStore};
 use bulkhead::store::{self, RowKind, RowStore as _};
 use bulkhead::tasks::clock::{Clock, SystemClock};
@@ -52,6 +53,7 @@ pub(crate) struct Host {
     clock: Arc<dyn Clock>,
     line_bytes_max: usize,
     shelf: Shelf,
+    secrets: Arc<Secrets>,
     tending: JoinHandle<((), (), ())>,
     control: Option<Server>,
     /// Who else must let a tenant go that is erased.
@@ -140,6 +142,8 @@ impl Host {
             cpu_weights,
             audit: audit.clone(),
         })?;
+        let secrets = super::secrets::open(config, store.clone()).await?;
+        tasks.keep_secrets(Arc::clone(&secrets));
         // A store that takes no writes has to wait for its first local requestor, and everything else goes on.
         if let Ok(operator) = principals.local_requestor().await {
             tasks.set_operator(operator);
@@ -196,6 +200,7 @@ impl Host {
             clock,
             line_bytes_max,
             shelf: Shelf { plugins, intake },
+            secrets,
             tending,
             control: None,
             farewell: Arc::default(),
@@ -225,6 +230,7 @@ impl Host {
         let operator = HostOperator::new(self.store.clone(), upkeep, steward, Arc::clone(&self.clock))
             .with_plugins(self.shelf.clone())
             .with_attendance(Attendance { tasks: self.tasks.clone(), reload })
+            .with_secrets(Arc::clone(&self.secrets))
             .with_farewell(Arc::clone(&self.farewell))
             .with_audit(self.audit.clone());
         Arc::new(operator)

@@ -17,6 +17,7 @@ mod operate;
 mod plugins;
 mod registry;
 mod reload;
+mod secrets;
 mod serve;
 mod show;
 mod signing;
@@ -58,6 +59,7 @@ async fn dispatch(command: Subcommand) -> anyhow::Result<ExitCode> {
         Subcommand::Stdio(arguments) => stdio::run(arguments).await,
         Subcommand::Plugin { command } => plugins::run(command).await,
         Subcommand::Token { command } => operate::token(command).await,
+        Subcommand::Secret { command } => secrets::run(command).await,
         Subcommand::Store { command } => operate::store(command).await,
         Subcommand::Tenant { command } => operate::tenant(command).await,
         Subcommand::Tasks { command } => operate::tasks(command).await,

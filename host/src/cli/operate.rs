@@ -337,7 +337,10 @@ async fn execute_at(config: &Config, command: Command, absent: Absent) -> anyhow
     let clock = Arc::new(SystemClock::default());
     let steward = Arc::new(Unattended { store: store.clone(), clock: clock.clone() });
     let audit = super::audit::of_idle(config)?;
-    let operator = HostOperator::new(store.clone(), upkeep, steward, clock).with_audit(audit.clone());
+    let mut operator = HostOperator::new(store.clone(), upkeep, steward, clock).with_audit(audit.clone());
+    if command.is_about_secrets() {
+        operator = operator.with_secrets(super::secrets::open(config, store.clone()).await?);
+    }
     let done = operator.execute(command).await;
     bulkhead::store::TaskStore::close(&*store).await?;
     audit.close();

@@ -32,6 +32,7 @@ impl Config {
             list.extend(differs.then(|| name.to_owned()));
         };
         differ("server.tls", self.tls != other.tls, false);
+        differ("secrets", self.secrets != other.secrets, false);
         differ("encryption", self.encryption != other.encryption, false);
         differ("admin", self.admin != other.admin, false);
         differ("auth.resource", self.auth.resource != other.auth.resource, false);

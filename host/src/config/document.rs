@@ -14,7 +14,7 @@ use super::keys::{self, Scope, Value};
 use super::layer::{self, Layer, Values};
 use super::plugin::{self, PluginEntry};
 use super::trust::{self, TrustConfig};
-use super::{File, Place, Report};
+use super::{File, Place, Report, SecretsConfig};
 use crate::domain::limits::CPU_WEIGHT_MAX;
 use crate::plugins::Pinning;
 use crate::runtime::policy::Bound;
@@ -28,6 +28,7 @@ pub(super) struct Parsed {
     pub(super) tls: Option<TlsConfig>,
     pub(super) admin: Option<AdminConfig>,
     pub(super) trust: Vec<TrustConfig>,
+    pub(super) secrets: SecretsConfig,
     pub(super) encryption: Option<SecretPlace>,
 }
 
@@ -81,6 +82,7 @@ pub(super) fn read(file: File<'_>, base: &mut Layer<'_>, report: &mut Report) ->
             "auth" => parsed.auth = auth::read(&mut reader, node),
             "encryption" => parsed.encryption = encryption::read(&mut reader, node),
             "plugin" => parsed.plugins = plugin::read(&mut reader, node),
+            "secrets" => parsed.secrets = reader.secrets(node),
             "trust" => parsed.trust = trust::read(&mut reader, node),
             "tenant" => parsed.tenants = reader.tenants(node),
             "token" => reader.refuse(
@@ -89,7 +91,7 @@ pub(super) fn read(file: File<'_>, base: &mut Layer<'_>, report: &mut Report) ->
             ),
             other => {
                 let place = reader.place(name.span().start);
-                let known = "[server], [admin], [auth], [limits], [call], [compile], [log], [audit], [sources], [encryption], [[trust]], [[plugin]] \
+                let known = "[server], [admin], [auth], [limits], [call], [compile], [log], [audit], [sources], [encryption], [secrets], [[trust]], [[plugin]] \
                      and [tenant.NAME]";
                 reader.report.add(&place, format!("{other}: no such section; there are {known}"));
             }
@@ -197,6 +199,19 @@ impl Reader<'_> {
             self.refuse(node, format!("{name}: must be a whole number from {min} to {max}"));
         }
         number
+    }
+
+    /// `[secrets]`.
+    fn secrets(&mut self, node: &Node<'_>) -> SecretsConfig {
+        let mut secrets = SecretsConfig::default();
+        let Some(table) = self.table("secrets", node) else { return secrets };
+        for (key, node) in table {
+            match key.get_ref().as_ref() {
+                "key_file" => secrets.key_file = self.text("secrets.key_file", node).map(|text| self.path(&text)),
+                other => self.refuse(key, format!("secrets.{other}: no such key; there is key_file")),
+            }
+        }
+        secrets
     }
 
     /// The sections whose keys are in the table of keys.

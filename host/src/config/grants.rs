@@ -38,7 +38,8 @@ pub(super) fn read_bound(reader: &mut Reader<'_>, path: &str, node: &Node<'_>) -
             }
             "http" => bound.http = Some(read_texts(reader, &path, node, destination)),
             "env" => bound.env = Some(read_texts(reader, &path, node, variable)),
-            _ => reader.refuse(key, format!("{path}: no such grant; there are directories, http and env")),
+            "kv" => bound.keyvalue = Some(reader.switch(&path, node)),
+            _ => reader.refuse(key, format!("{path}: no such grant; there are directories, http, env and kv")),
         }
     }
     bound
@@ -125,6 +126,9 @@ fn destination(text: &str) -> Result<HttpGrant, String> {
 fn variable(name: &str) -> Result<String, String> {
     if name.is_empty() || name.contains(['=', '\0']) {
         return Err(format!("{name:?} must be the name of an environment variable"));
+    }
+    if name.starts_with("BULKHEAD_") {
+        return Err(format!("{name:?} is the host's own: it may hold keys, and is granted to nobody"));
     }
     Ok(name.to_owned())
 }

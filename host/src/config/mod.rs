@@ -12,6 +12,7 @@ mod encryption;
 mod exposure;
 mod grants;
 mod keys;
+mod keyvalue;
 mod layer;
 mod plugin;
 mod reference;
@@ -50,6 +51,7 @@ pub struct Config {
     pub log: LogConfig,
     pub audit: AuditConfig,
     pub sources: SourcesConfig,
+    pub secrets: SecretsConfig,
     /// In the order of the file: the first that fits a source decides.
     pub trust: Vec<TrustConfig>,
     /// In the order of the file, then those of the flags.
@@ -131,6 +133,16 @@ pub struct SourcesConfig {
     pub plain_http_hosts: Vec<String>,
     pub roots: Vec<String>,
 }
+
+/// `[secrets]`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SecretsConfig {
+    /// None: the variable [`SECRET_KEY_VARIABLE`] has the keys, if there are any.
+    pub key_file: Option<PathBuf>,
+}
+
+/// Holds keys that secrets are sealed with; no key of the configuration, so that it is in no message.
+pub const SECRET_KEY_VARIABLE: &str = "BULKHEAD_SECRET_KEY";
 
 /// The configuration file, read by somebody else.
 #[derive(Clone, Copy, Debug)]
@@ -289,6 +301,7 @@ impl Config {
                 log,
                 audit,
                 sources,
+                secrets: parsed.secrets,
                 trust: parsed.trust,
                 plugins,
                 plugin_dirs: flags.plugin_dirs.clone(),
@@ -316,7 +329,7 @@ fn read_variables(
     report: &mut Report,
 ) {
     for (name, text) in variables {
-        if !name.starts_with("BULKHEAD_") {
+        if !name.starts_with("BULKHEAD_") || name == SECRET_KEY_VARIABLE {
             continue;
         }
         let place = Place::Variable(name.clone());

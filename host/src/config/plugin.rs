@@ -194,6 +194,7 @@ fn read_one(reader: &mut Reader<'_>, node: &Node<'_>) -> Option<PluginEntry> {
     let mut entry = PluginEntry { plugin, call: Values::new(), tools: BTreeMap::new() };
     let name = table.get("name").and_then(|node| node.get_ref().as_str()).unwrap_or("?").to_owned();
     let prefix = format!("plugin.{name}.");
+    let mut keyvalue = None;
     for (key, node) in table {
         let path = format!("{prefix}{}", key.get_ref());
         match key.get_ref().as_ref() {
@@ -232,17 +233,19 @@ fn read_one(reader: &mut Reader<'_>, node: &Node<'_>) -> Option<PluginEntry> {
                 entry.plugin.manifest_required = choice(reader, &path, node, &choices).unwrap_or_default();
             }
             "grants" => entry.plugin.grants = read_grants(reader, &path, node),
+            "kv" => keyvalue = super::keyvalue::read(reader, &path, node),
             "call" => entry.call = reader.overrides(&prefix, "call", node),
             "tool" => entry.tools = read_tools(reader, &path, node),
             _ => reader.refuse(
                 key,
                 format!(
                     "{path}: no such key; there are name, file, url, oci, sha256, prefix, on_restart, accept_changes, drain_ms, drain_then, \
-                     quarantine_after, canary, config, manifest, grants, call and tool"
+                     quarantine_after, canary, config, manifest, grants, kv, call and tool"
                 ),
             ),
         }
     }
+    entry.plugin.grants.keyvalue = keyvalue;
     match ["file", "url", "oci"].iter().filter(|key| table.contains_key(**key)).count() {
         0 => reader.refuse(node, format!("{prefix}file: missing; name the component's file, url or oci")),
         1 => {}

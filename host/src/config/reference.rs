@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::keys::{self, Key, Kind, Scope};
+use super::keys::{self, Key, Kind, Scope, Unit};
 
 /// The README's table of limits: every number, with unit, default and bounds.
 pub fn limits_table_markdown() -> String {
@@ -21,6 +21,10 @@ pub fn limits_table_markdown() -> String {
     for (name, default, max, doc) in super::auth::numbers() {
         let _ = writeln!(table, "| `auth.issuer.{name}` | ms | {} | {} | {doc} |", grouped(default), grouped(max));
     }
+    for (name, default, max, doc) in super::keyvalue::numbers() {
+        let unit = if name == "keys_max" { Unit::Count } else { Unit::Bytes }.name();
+        let _ = writeln!(table, "| `plugin.kv.{name}` | {unit} | {} | {} | {doc} |", grouped(default), grouped(max));
+    }
     table
 }
 
@@ -35,6 +39,11 @@ const AUTH_HELP: &str = r#"
       Where administrators may come in (`bulkhead admin --url`), and the token that they must show: at least 32 characters
   tls = { certificate = "cert.pem", key = "key.pem" }
       As of [server]; anything but a loopback address needs it
+
+[secrets]
+  key_file = "secrets.key"
+      Keys that secrets of plugins are sealed with, one a line, the first one seals; else the variable BULKHEAD_SECRET_KEY
+      has them. `openssl rand -base64 32` makes one
 
 [encryption]
   key_file = "store.key" or key_env = "NAME"
@@ -71,6 +80,7 @@ pub fn keys_help() -> String {
          the ones marked (host). [plugin.tool.NAME] also takes task_support and, where the tools are the functions of a\n\
          component that knows nothing of this host, title, description and annotations.\n\
          [[plugin]] has one of file, url (https://...) and oci (REGISTRY/REPOSITORY:TAG), and optionally sha256.\n\
+         [plugin.kv] lets the plugin keep bytes under keys; keys_max, bytes_max and value_bytes_max bound what, for each tenant.\n\
          [[trust]] has source, a pattern in which * stands for anything but a slash and ** for anything, and keys, files of\n\
          public keys one of which must have signed, or unsigned = true; with same_repository = true, a signature in a registry must\n\
          also name the repository that it was found in. The first rule that fits a source decides; without one, files are taken,\n\

@@ -86,6 +86,9 @@ ttl_ms_max = 86400000
 ttl_unlimited = false
 steer_queue = 16
 steer_bytes_max = 16384
+failed_lookups_per_minute = 600
+failed_lookups_block_ms = 60000
+early_polls_per_minute = 600
 
 [call]
 cpu_ms = 30000
@@ -434,8 +437,15 @@ fn plugin_entries_are_checked() {
     let same = "[[plugin]]\nname = 'a'\nfile = 'a'\n[[plugin]]\nname = 'a'\nfile = 'b'";
     refused_once(same, "etc/bulkhead.toml:4: plugin.name: \"a\" is already the plugin at etc/bulkhead.toml:1", "");
     let grant = |line: &str| format!("[[plugin]]\nfile = 'a'\n[plugin.grants]\n{line}");
-    for pattern in ["example.com", "https://example.com/path", "ftp://a", "https://a.*.b", "https://user@a", "https://"]
-    {
+    for pattern in [
+        "example.com",
+        "https://example.com/a/../b",
+        "get https://a",
+        "ftp://a",
+        "https://a.*.b",
+        "https://user@a",
+        "https://",
+    ] {
         refused_once(&grant(&format!("http = ['{pattern}']")), "etc/bulkhead.toml:4: plugin.?.grants.http:", pattern);
     }
     refused_once(&grant("env = ['A=B']"), "etc/bulkhead.toml:4: plugin.?.grants.env:", "name of an environment");
@@ -603,4 +613,36 @@ fn readme_has_the_table_of_limits() {
         return;
     }
     assert!(table == wanted, "run this test with BULKHEAD_WRITE_README=1, or put this between the markers:\n{wanted}");
+}
+
+#[test]
+fn a_plugin_keeps_what_a_table_grants_it() {
+    let grants = |line: &str| load(&format!("[[plugin]]\nfile='a'\n{line}")).unwrap().plugins.remove(0).grants.keyvalue;
+    assert_eq!(grants(""), None);
+    let by_default = grants("[plugin.kv]").unwrap();
+    assert_eq!((by_default.keys_max, by_default.bytes_max, by_default.value_bytes_max), (10_000, 16 << 20, 64 << 10));
+    let own = grants("[plugin.kv]\nkeys_max=3\nbytes_max=9\nvalue_bytes_max=5\n[plugin.grants]\nenv=['A']").unwrap();
+    assert_eq!((own.keys_max, own.bytes_max, own.value_bytes_max), (3, 9, 5));
+    for (line, why) in [
+        ("kv = { keys_max = 0 }", "from 1 to 1000000"),
+        ("kv = { value_bytes_max = 1048577 }", "from 1 to 1048576"),
+        ("kv = { bytes = 5 }", "no such key"),
+        ("kv = true", "table"),
+    ] {
+        refused_once(&format!("[[plugin]]\nfile='a'\n{line}"), "etc/bulkhead.toml:3:", why);
+    }
+}
+
+#[test]
+fn keys_are_in_a_file_beside_the_configuration_or_in_a_variable_that_is_no_key_of_it() {
+    assert_eq!(load("").unwrap().secrets.key_file, None);
+    let config = load("[secrets]\nkey_file = 'secrets.key'").unwrap();
+    assert_eq!(config.secrets.key_file, Some("etc/secrets.key".into()));
+    refused_once("[secrets]\nkey = 'x'", "etc/bulkhead.toml:2: secrets.key: no such key", "key_file");
+    assert!(Config::load(None, [("BULKHEAD_SECRET_KEY".to_owned(), "x".to_owned())], &Flags::default()).is_ok());
+    refused_once(
+        "[[plugin]]\nfile = 'a'\n[plugin.grants]\nenv = ['BULKHEAD_SECRET_KEY']",
+        "etc/bulkhead.toml:4: plugin.?.grants.env:",
+        "granted to nobody",
+    );
 }

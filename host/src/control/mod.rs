@@ -10,6 +10,7 @@ pub mod erase;
 pub mod operator;
 pub mod plugins;
 pub mod remote;
+mod secrets;
 pub mod server;
 mod socket;
 #[cfg(test)]
@@ -19,6 +20,8 @@ use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
+
+pub use secrets::SecretText;
 
 use crate::domain::UnixMs;
 use crate::plugins::BoundsGiven;
@@ -56,6 +59,25 @@ pub enum Command {
     TokenRevoke {
         id: String,
     },
+    /// Keeps a secret for a plugin to use without seeing it.
+    SecretSet {
+        name: String,
+        plugin: String,
+        /// None: for all tenants.
+        tenant: Option<String>,
+        destinations: Vec<String>,
+        /// Of header, query and body.
+        places: Vec<String>,
+        value: SecretText,
+    },
+    SecretList,
+    SecretRemove {
+        name: String,
+        plugin: String,
+        tenant: Option<String>,
+    },
+    /// Seals with the first key what another one sealed.
+    SecretRotate,
     /// Reads everything and says what is wrong.
     StoreCheck,
     /// Writes every task and row as JSON lines to a new file.
@@ -199,13 +221,22 @@ pub enum Command {
 }
 
 impl Command {
-    /// Its name and what it is about, on one line. None of it is secret: tokens are in replies only.
+    /// Whether it needs the operator's keys.
+    pub fn is_about_secrets(&self) -> bool {
+        matches!(self, Self::SecretSet { .. } | Self::SecretList | Self::SecretRemove { .. } | Self::SecretRotate)
+    }
+
+    /// Its name and what it is about, on one line. None of it is secret: tokens are in replies only, and values are left out.
     pub fn summary(&self) -> String {
         if let Self::TenantPurge { .. } = self {
             // Its name is erased as well; the log knows it by its id.
             return r#"{"command":"tenant_purge"}"#.to_owned();
         }
-        serde_json::to_string(self).unwrap_or_default()
+        let mut shown = self.clone();
+        if let Self::SecretSet { value, .. } = &mut shown {
+            *value = SecretText::default();
+        }
+        serde_json::to_string(&shown).unwrap_or_default()
     }
 
     /// Whether it may come over the network: it is about what the host does, and names no path of its machine.

@@ -14,6 +14,7 @@ use crate::audit::{Audit, Entry};
 use crate::domain::lifecycle::{self, Event, Refusal};
 use crate::domain::requestor::{Requestor, TenantId};
 use crate::domain::task::{Active, Outcome, Phase, Task, TaskId};
+use crate::secrets::Secrets;
 use crate::store::{self, Change, Store};
 use crate::tasks::clock::Clock;
 use crate::tasks::{self, Tasks};
@@ -148,6 +149,7 @@ pub struct HostOperator {
     pub(super) principals: Principals,
     shelf: Option<Shelf>,
     pub(super) attendance: Option<Attendance>,
+    secrets: Option<Arc<Secrets>>,
     pub(super) audit: Audit,
     pub(super) farewell: Arc<Farewell>,
     /// Held while a tenant is erased.
@@ -163,7 +165,19 @@ impl HostOperator {
     ) -> Self {
         let principals = Principals::new(Arc::clone(&store));
         let (audit, farewell, purging) = (Audit::off(), Arc::default(), tokio::sync::Mutex::default());
-        Self { store, upkeep, steward, clock, principals, shelf: None, attendance: None, audit, farewell, purging }
+        Self {
+            store,
+            upkeep,
+            steward,
+            clock,
+            principals,
+            shelf: None,
+            secrets: None,
+            attendance: None,
+            audit,
+            farewell,
+            purging,
+        }
     }
 
     /// With plugins to work on.
@@ -177,6 +191,13 @@ impl HostOperator {
     #[must_use]
     pub fn with_attendance(mut self, attendance: Attendance) -> Self {
         self.attendance = Some(attendance);
+        self
+    }
+
+    /// With secrets to work on.
+    #[must_use]
+    pub fn with_secrets(mut self, secrets: Arc<Secrets>) -> Self {
+        self.secrets = Some(secrets);
         self
     }
 
@@ -340,6 +361,13 @@ impl HostOperator {
                 tracing::info!(token.id = revoked.id, "a token was revoked");
                 Ok(json!(revoked))
             }
+            command @ (Command::SecretSet { .. }
+            | Command::SecretList
+            | Command::SecretRemove { .. }
+            | Command::SecretRotate) => match &self.secrets {
+                Some(secrets) => super::secrets::execute(secrets, &self.principals, command, self.clock.now()).await,
+                None => Err(ControlError::Invalid("there are no secrets here".to_owned())),
+            },
             Command::StoreCheck => Ok(self.upkeep.check().await?),
             Command::StoreExport { file } => Ok(self.upkeep.export(&file).await?),
             Command::StoreRebuild { from } => Ok(self.upkeep.rebuild(from.as_deref()).await?),

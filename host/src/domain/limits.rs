@@ -124,6 +124,15 @@ pub struct CompileLimits {
     pub functions_max: u32,
 }
 
+/// `[plugin.kv]`: what one plugin may keep in one tenant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyValueLimits {
+    pub keys_max: u32,
+    /// Keys and values together.
+    pub bytes_max: u64,
+    pub value_bytes_max: u64,
+}
+
 #[cfg(test)]
 impl Limits {
     /// So large that no test meets them unless it wants to.

@@ -61,6 +61,9 @@ impl Plugins {
                 said.clone_from(&error.problems);
             }
             let mut state = self.inner.state.lock().await;
+            if state.has_come_elsewhere(wanted, &label) {
+                return;
+            }
             state.broken.insert(label.clone(), error.problems);
             if !error.passing {
                 state.no_longer_awaits(wanted);
@@ -143,6 +146,9 @@ impl State {
 
     /// Says so if a plugin, or what will be one, is still to come.
     pub(super) fn awaited(&self, name: &str) -> Option<String> {
+        if self.table.iter().any(|plugin| plugin.version.name == name) {
+            return None;
+        }
         let wanted = self.awaited.iter().find(|wanted| wanted.label() == name)?;
         Some(format!("not there yet: the running host fetches it from {}", wanted.supply.label()))
     }

@@ -127,6 +127,7 @@ impl Plugins {
             let origin = entry.head.active.map_or(Origin::Removed, Origin::Known);
             plans.push(Plan { name: name.clone(), policy: otherwise.clone(), found: None, origin });
         }
+        let broken = refused.iter().map(|error| (error.plugin.clone(), error.problems.clone())).collect();
         let inner = Inner {
             store,
             sandbox,
@@ -135,7 +136,7 @@ impl Plugins {
             policies: ArcSwap::from_pointee(Policies { by_name: policies, otherwise }),
             tenants,
             audit,
-            state: Mutex::new(State { book, names, awaited, ..State::default() }),
+            state: Mutex::new(State { book, names, awaited, broken, ..State::default() }),
             drains: Notify::new(),
         };
         let plugins = Self { inner: Arc::new(inner) };

@@ -320,7 +320,8 @@ pub(super) async fn list(
     let listed = visit(ground, instance, unheard()?, &limits, move |store, instance| {
         Box::pin(async move { visitor.list(store, &instance).await })
     });
-    let listed = listed.await.map_err(failed)?.map_err(|refusal| failed(output::refusal(name, refusal)))?;
+    let listed =
+        listed.await.map_err(failed)?.map_err(|refusal| failed(output::refusal(name, limits.result_bytes, refusal)))?;
     if !exports.has_resources() {
         return Ok((listed, Vec::new()));
     }
@@ -330,7 +331,8 @@ pub(super) async fn list(
     });
     // What cannot be listed now may well be listed in a call; then it belongs to nobody beforehand.
     let resources = resources.await.unwrap_or_else(|error| {
-        tracing::debug!(plugin = &**name, %error, "resources cannot be listed at load");
+        let error = escaped(&error.to_string());
+        tracing::debug!(plugin = &**name, error, "resources cannot be listed at load");
         Vec::new()
     });
     Ok((listed, offers::listable(resources)))
@@ -356,6 +358,7 @@ fn nobody() -> CallFacts {
         related_tasks: Vec::new(),
         seed: [0; 32],
         wants_progress: false,
+        belongings: None,
     }
 }
 

@@ -5,6 +5,7 @@
 //! [`CallEvent::Finished`], always last, and once its [`Running`] is dropped nothing of it goes on.
 
 mod asking;
+pub mod belongings;
 mod bindings;
 mod cache;
 mod call;
@@ -24,6 +25,7 @@ mod imports;
 pub mod inspect;
 mod json;
 mod kept;
+mod keyvalue;
 mod limits;
 mod load;
 mod meter;
@@ -37,6 +39,7 @@ mod published;
 mod sampling;
 pub mod sandbox;
 pub mod schema;
+pub mod secrets;
 mod supervise;
 #[cfg(test)]
 mod tests;
@@ -57,6 +60,7 @@ use crate::domain::requestor::TenantId;
 use crate::domain::route::Route;
 use crate::domain::task::{CallId, PluginVersion};
 
+pub use belongings::Belongings;
 pub use catalog::{Catalog, Library, ListGenerations, PromptEntry, TemplateEntry, ToolEntry};
 pub use compile::{COMPILE_ARGUMENT, CompilerMode, compile_main};
 pub use gate::Shared;
@@ -98,6 +102,8 @@ pub struct CallFacts {
     pub seed: [u8; 32],
     /// Whether anybody listens to progress; without, reports are dropped at the door.
     pub wants_progress: bool,
+    /// What the plugin may keep and use here; none where nobody calls.
+    pub belongings: Option<Arc<dyn Belongings>>,
 }
 
 /// A text that few guests ask for, so that most calls need not make it.

@@ -13,6 +13,7 @@ use std::sync::Arc;
 pub use destination::{GrantError, HostPattern, HttpGrant};
 
 use crate::domain::Json;
+use crate::domain::limits::KeyValueLimits;
 use crate::domain::requestor::TenantId;
 
 /// What stands in the path of a directory for the name of the caller's tenant.
@@ -25,6 +26,8 @@ pub struct Grants {
     pub http: Vec<HttpGrant>,
     /// Keys of the host's environment.
     pub env: Vec<String>,
+    /// `[plugin.kv]`.
+    pub keyvalue: Option<KeyValueLimits>,
 }
 
 /// A directory of the host under a name of the guest.
@@ -51,6 +54,8 @@ pub struct Bound {
     pub directories: Option<Vec<DirBound>>,
     pub http: Option<Vec<HttpGrant>>,
     pub env: Option<Vec<String>>,
+    /// Whether there is a key-value store at all.
+    pub keyvalue: Option<bool>,
 }
 
 /// A directory by its name for the guest, with everything below it.
@@ -96,7 +101,8 @@ impl Grants {
             }
         }
         let env = self.env.iter().filter(|key| bound.env.as_ref().is_none_or(|keys| keys.contains(*key)));
-        Self { directories: directories.collect(), http, env: env.cloned().collect() }
+        let keyvalue = self.keyvalue.clone().filter(|_| bound.keyvalue != Some(false));
+        Self { directories: directories.collect(), http, env: env.cloned().collect(), keyvalue }
     }
 
     /// The directories that are wanted and not granted, each as it would be. Of a guest the host sees only that it looks for
@@ -104,7 +110,7 @@ impl Grants {
     pub fn missing_directories(&self, wanted: &Bound) -> Vec<String> {
         let mut missing = Vec::new();
         let wishes = wanted.directories.iter().flatten().filter(|wish| !wish.optional);
-        for wish in wishes.filter(|wish| wish.guest.trim_end_matches('/') != "") {
+        for wish in wishes.filter(|wish| !wish.guest.trim_end_matches('/').is_empty()) {
             let mut below = self.directories.iter().filter(|grant| wish.covers(&grant.guest)).peekable();
             let is_there = below.peek().is_some();
             if !is_there || wish.write && !below.any(|grant| grant.write) {
@@ -130,6 +136,7 @@ pub(super) struct Granted {
     pub(super) environment: Vec<(String, String)>,
     /// `[[plugin]] config`.
     pub(super) settings: BTreeMap<String, Json>,
+    pub(super) keyvalue: Option<KeyValueLimits>,
     /// What it wants and does not get, named when it looks for any of the kind and fails.
     pub(super) missing_directories: Vec<String>,
     pub(super) missing_variables: Vec<String>,
@@ -159,6 +166,7 @@ mod tests {
             directories: vec![directory("/data", true), directory("/data/in", false), directory("/database", true)],
             http: vec!["https://*.a.org".parse().unwrap(), "http://10.0.0.1:80".parse().unwrap()],
             env: vec!["A".to_owned(), "B".to_owned()],
+            keyvalue: Some(KeyValueLimits { keys_max: 1, bytes_max: 2, value_bytes_max: 3 }),
         }
     }
 
@@ -170,7 +178,12 @@ mod tests {
     fn a_bound_takes_away_and_never_adds() {
         let all = grants();
         assert_eq!(all.within(&Bound::default()), all);
-        let nothing = Bound { directories: Some(Vec::new()), http: Some(Vec::new()), env: Some(Vec::new()) };
+        let nothing = Bound {
+            directories: Some(Vec::new()),
+            http: Some(Vec::new()),
+            env: Some(Vec::new()),
+            keyvalue: Some(false),
+        };
         assert_eq!(all.within(&nothing), Grants::default());
         assert_eq!(Grants::default().within(&Bound { env: Some(vec!["A".to_owned()]), ..nothing }), Grants::default());
     }
@@ -205,6 +218,7 @@ mod tests {
             directories: Some(vec![wish("/data", true), wish("/data/in", true), wish("/out", false), wish("/", true)]),
             http: None,
             env: Some(vec!["A".to_owned(), "C".to_owned()]),
+            keyvalue: None,
         };
         assert_eq!(grants().missing_directories(&wanted), ["directory /data/in (write)", "directory /out (read)"]);
         assert_eq!(grants().missing_variables(&wanted), ["env C"]);

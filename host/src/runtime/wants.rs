@@ -80,6 +80,8 @@ struct WrittenGrants {
     http: Vec<String>,
     #[serde(default)]
     env: Vec<String>,
+    #[serde(default)]
+    kv: bool,
 }
 
 #[derive(Deserialize)]
@@ -140,6 +142,7 @@ impl WrittenGrants {
             directories: Some(directories.collect::<Result<_, _>>()?),
             http: http(&self.http)?,
             env: env(self.env),
+            keyvalue: Some(self.kv),
         })
     }
 }
@@ -163,7 +166,12 @@ mod tests {
     #[test]
     fn a_manifest_without_wishes_wants_nothing_of_the_outside() {
         let wants = read(b"name = \"a\"").unwrap().wants;
-        let nothing = Bound { directories: Some(Vec::new()), http: Some(Vec::new()), env: Some(Vec::new()) };
+        let nothing = Bound {
+            directories: Some(Vec::new()),
+            http: Some(Vec::new()),
+            env: Some(Vec::new()),
+            keyvalue: Some(false),
+        };
         assert_eq!(wants, Wants { grants: nothing, limits: WantedLimits::default() });
     }
 
@@ -174,6 +182,7 @@ mod tests {
             directories = [{ guest = "/data", reason = "numbers" }]
             http = ["GET https://a.org/v1"]
             env = ["*"]
+            kv = true
             later = [1]
             [call]
             cpu_ms = 5
@@ -184,7 +193,7 @@ mod tests {
             [DirBound { guest: "/data".to_owned(), write: false, optional: false }]
         );
         assert_eq!(wants.grants.http.unwrap()[0].to_string(), "GET https://a.org:443/v1");
-        assert_eq!(wants.grants.env, None);
+        assert_eq!((wants.grants.env, wants.grants.keyvalue), (None, Some(true)));
         assert_eq!(wants.limits.cpu_ms, Some(5));
     }
 

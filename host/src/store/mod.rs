@@ -7,6 +7,7 @@
 //! The trait takes data, not closures, so that an engine across machines can stand behind it: nothing here assumes that there
 //! is only one process.
 
+pub mod keyvalue;
 mod leases;
 mod ledger;
 pub mod measure;
@@ -190,23 +191,44 @@ pub enum RowKind {
     Secret = b'Z',
     /// Plugins: the name, the name and a digest, or the name and a tool → what is remembered of it.
     Plugin = b'G',
+    /// What plugins keep: see [`keyvalue`].
+    KeyValue = b'K',
+    /// Secrets that plugins may use: plugin, name and tenant → destinations and the sealed value.
+    GuestSecret = b'Q',
     /// The keys that tenants' data is sealed with, each sealed with a key of the operator's: tenant → sealed key.
     TenantKey = b'W',
 }
 
 impl RowKind {
     /// Every kind.
-    pub const ALL: [Self; 6] =
-        [Self::Session, Self::Token, Self::Principal, Self::Secret, Self::Plugin, Self::TenantKey];
+    pub const ALL: [Self; 8] = [
+        Self::Session,
+        Self::Token,
+        Self::Principal,
+        Self::Secret,
+        Self::Plugin,
+        Self::TenantKey,
+        Self::KeyValue,
+        Self::GuestSecret,
+    ];
 
     /// The tenant whose row it is, where the key says so: those rows go with their tenant.
     pub fn tenant_of(self, key: &[u8]) -> Option<TenantId> {
         match self {
             Self::TenantKey => key.first_chunk().copied().map(TenantId),
+            Self::KeyValue => keyvalue::tenant_of(key),
+            Self::GuestSecret => tenant_of_secret(key),
             // The rooms that own these know whose each row is.
             Self::Session | Self::Token | Self::Principal | Self::Secret | Self::Plugin => None,
         }
     }
+}
+
+/// A secret's key: the length of the plugin's name, the name, 1 and the tenant (or 0), the secret's name.
+fn tenant_of_secret(key: &[u8]) -> Option<TenantId> {
+    let (length, rest) = key.split_first()?;
+    let (is_for_one, rest) = rest.get(usize::from(*length)..)?.split_first()?;
+    if *is_for_one == 1 { rest.first_chunk().copied().map(TenantId) } else { None }
 }
 
 /// A row's key and its value; `None`: there is no such row.

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -12,7 +12,7 @@ use super::admission::{Admission, Full, Held, Hold, Purpose};
 use super::banish::Banished;
 use super::breaker::{Breakers, PluginHealth};
 use super::clock::Clock;
-use super::creation::{Identity, facts};
+use super::creation::Identity;
 use super::durations::Durations;
 use super::feed::{Feeds, lock};
 use super::identity::{host_failure, random, seed_and_id};
@@ -35,6 +35,8 @@ use crate::domain::limits::Limits;
 use crate::domain::requestor::{Requestor, TenantId};
 use crate::domain::task::{Lease, NodeId, PluginVersion, Task, TaskId, TaskOutput};
 use crate::runtime::{CallSpec, Catalog, Executor, ListKind, Returned, ToolEntry};
+use crate::secrets::Secrets;
+use crate::store::keyvalue::KeyValues;
 use crate::store::{self, Change, Store};
 
 /// A lease is extended every [`HEARTBEAT`], so that two may be missed.
@@ -65,6 +67,8 @@ pub struct Tasks {
 
 pub(super) struct Inner {
     pub(super) store: Arc<dyn Store>,
+    pub(super) keyvalues: Arc<KeyValues>,
+    pub(super) secrets: OnceLock<Arc<Secrets>>,
     pub(super) executor: Arc<dyn Executor>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) audit: Audit,
@@ -108,6 +112,8 @@ impl Tasks {
         let resting_max =
             instances_max.saturating_sub(limits.base().calls_running_total).min(limits.base().calls_resting_total);
         let inner = Inner {
+            keyvalues: Arc::new(KeyValues::new(Arc::clone(&store))),
+            secrets: OnceLock::new(),
             store,
             executor,
             clock,
@@ -246,7 +252,7 @@ impl Tasks {
         let PluginRequest { library, operation, client } = request;
         let (seed, call_id) = seed_and_id()?;
         let identity = Identity { seed, call_id, task_id: None, attempt: 1 };
-        let facts = facts(requestor, client, identity, &[]);
+        let facts = inner.facts(requestor, client, identity, &[]);
         let spec = CallSpec {
             plugin: library.plugin.clone(),
             tenant: requestor.tenant,
@@ -256,6 +262,11 @@ impl Tasks {
             facts,
         };
         PlainCall::start(inner.clone(), *requestor, None, spec, occupancy)
+    }
+
+    /// Lets calls use these secrets from now on, once for ever.
+    pub fn keep_secrets(&self, secrets: Arc<Secrets>) {
+        self.inner.secrets.get_or_init(|| secrets);
     }
 
     /// Creates a task: durable when this returns, and running or queued.

@@ -7,6 +7,7 @@
 
 mod admission;
 mod banish;
+mod belongings;
 mod breaker;
 pub mod clock;
 mod creation;
@@ -41,6 +42,7 @@ use crate::domain::tool::ToolOutput;
 use crate::runtime::{Library, Operation, ToolEntry};
 
 pub use admission::{InUse, RequestorInUse};
+pub use belongings::in_memory;
 pub use breaker::{FAULTS_IN_A_ROW, PluginHealth, ShownFault};
 pub use engine::{Options, Tasks};
 pub use job::{Absence, Ask, Job};

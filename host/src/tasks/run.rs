@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use tracing::Instrument as _;
 
 use super::admission::{Held, Permit, Purpose, Ticket};
-use super::creation::{Identity, facts};
+use super::creation::Identity;
 use super::engine::{ApplyError, Inner};
 use super::feed::lock;
 use super::identity::{host_failure, incident};
@@ -304,7 +304,7 @@ fn start(inner: &Arc<Inner>, task: &Task, visit: Visit) -> Result<Started, CallE
         wants_progress: origin.progress_token.is_some(),
     };
     let identity = Identity { seed: task.seed, call_id: task.call_id, task_id: Some(task.id), attempt: task.attempt };
-    let facts = facts(&task.requestor, client, identity, &task.related);
+    let facts = inner.facts(&task.requestor, client, identity, &task.related);
     let Visit { plugin, operation, limits } = visit;
     let cancel_grace = Duration::from_millis(limits.cancel_grace_ms);
     let (tenant, share) = (task.requestor.tenant, inner.shares.of(&task.requestor.tenant));

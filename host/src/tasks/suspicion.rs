@@ -207,9 +207,7 @@ mod tests {
     #[test]
     fn what_is_known_is_bounded_and_the_blocked_are_not_forgotten() {
         let (suspicions, limits) = (Suspicions::default(), limits());
-        for _ in 0..5 {
-            suspicions.failed(&requestor(0), &limits, 1);
-        }
+        assert_eq!((0..5).filter_map(|_| suspicions.failed(&requestor(0), &limits, 1)).count(), 1);
         for number in 1..20_000 {
             suspicions.failed(&requestor(number), &limits, 2);
         }

@@ -266,6 +266,7 @@ impl Sandbox {
                 http: grants.http,
                 environment,
                 settings,
+                keyvalue: grants.keyvalue,
                 missing_directories,
                 missing_variables,
             })

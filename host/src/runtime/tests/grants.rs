@@ -16,7 +16,7 @@ fn with_manifest(plugin: PluginSource, manifest: &str) -> PluginSource {
     let size = u8::try_from(section.len() & 0x7f).unwrap() | 0x80;
     let size = [size, u8::try_from(section.len() >> 7).unwrap()];
     let bytes = [&component[..8], &[0], &size, &section, &component[8..]].concat();
-    PluginSource { component: Source::Bytes(bytes.into()), ..plugin }
+    PluginSource { component: Source::Bytes(bytes.into()), name: Some("hostile".to_owned()), ..plugin }
 }
 
 fn reading(folder: &TempDir) -> Option<PluginSource> {

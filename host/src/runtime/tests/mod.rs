@@ -1,6 +1,7 @@
 //! The sandbox from outside: plugins in, events out.
 
 mod egress;
+mod files;
 mod grants;
 mod guests;
 mod imports;
@@ -109,6 +110,7 @@ fn facts() -> CallFacts {
         related_tasks: Vec::new(),
         seed: [7; 32],
         wants_progress: true,
+        belongings: None,
     }
 }
 
