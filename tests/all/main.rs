@@ -3,6 +3,7 @@
 //! One binary, because each further one would link the whole host once more. Every file is one question about a running host:
 //! what it says on the wire, who may see what, what a guest may do to others, what survives a `kill -9`.
 
+mod admin;
 mod attacks;
 mod audit;
 mod authors;
@@ -30,6 +31,7 @@ mod refusals;
 mod registry;
 mod registry_hostile;
 mod requirements;
+mod revoked;
 mod rust_client;
 mod rust_client_modern;
 mod secrets;

@@ -568,6 +568,26 @@ fn an_issuer_is_configured_with_few_words() {
 }
 
 #[test]
+fn administrators_come_in_with_a_credential_and_from_afar_with_tls_only() {
+    let admin = |text: &str| load(&format!("[admin]\n{text}")).map(|config| config.admin.unwrap());
+    let found = admin("listen = '127.0.0.1:8809'\ntoken_file = 'admin.token'").unwrap();
+    assert_eq!(found.secret, AdminSecret::File("etc/admin.token".into()));
+    let digest = "ab".repeat(32);
+    let tls = "tls = { certificate = 'c', key = 'k' }";
+    let found = admin(&format!("listen = '0.0.0.0:8809'\ntoken_sha256 = '{digest}'\n{tls}")).unwrap();
+    assert_eq!(found.secret, AdminSecret::Sha256([0xab; 32]));
+    let refused = |text: &str, why: &str| refused_once(&format!("[admin]\n{text}"), "etc/bulkhead.toml:", why);
+    refused("token_file = 'x'", "admin.listen: missing");
+    refused("listen = '127.0.0.1:1'", "credential");
+    refused(&format!("listen = '127.0.0.1:1'\ntoken_file = 'x'\ntoken_sha256 = '{digest}'"), "credential");
+    refused("listen = '127.0.0.1:1'\ntoken_sha256 = 'abc'", "64 hexadecimal digits");
+    refused("listen = 'localhost:1'\ntoken_file = 'x'", "numeric address");
+    refused("listen = '0.0.0.0:1'\ntoken_file = 'x'", "admin.tls");
+    refused("listen = '127.0.0.1:1'\ntoken_file = 'x'\ntoken = 'y'", "no such key");
+    refused("listen = '127.0.0.1:1'\ntoken_file = 'x'\ntls = { key = 'k' }", "admin.tls: needs");
+}
+
+#[test]
 fn documents_name_every_key() {
     let (table, help) = (limits_table_markdown(), keys_help());
     for key in all_keys() {

@@ -11,7 +11,7 @@ use std::time::Duration;
 use futures::StreamExt as _;
 
 use super::start::{READ_AT_ONCE, Wanted, is_known, look};
-use super::{Error, Plugins, State};
+use super::{Error, Plugins, Policy, State};
 use crate::domain::task::PluginVersion;
 use crate::runtime::{LoadError, PluginSource, Source};
 
@@ -77,7 +77,9 @@ impl Plugins {
 
     /// Fetches one, and takes it into the table.
     async fn join(&self, wanted: &Wanted) -> Result<Joined, Error> {
-        let (inner, policy) = (&self.inner, &wanted.policy);
+        let inner = &self.inner;
+        // Its terms may have changed while it was awaited.
+        let policy = &inner.state.lock().await.policy_of(wanted);
         if let Some(name) = &policy.source.name
             && self.settled().await?.has_come_elsewhere(wanted, name)
         {
@@ -114,6 +116,7 @@ impl Plugins {
         inner.note_first(&mut state, &[loaded], &first).await?;
         let canaries = state.canaries.clone();
         inner.publish(&mut state, table, canaries);
+        state.names.insert(wanted.supply.label(), name.clone());
         state.no_longer_awaits(wanted);
         state.broken.remove(&name);
         state.broken.remove(&wanted.label());
@@ -130,6 +133,11 @@ impl State {
         self.no_longer_awaits(wanted);
         self.broken.remove(&wanted.label());
         true
+    }
+
+    fn policy_of(&self, wanted: &Wanted) -> Policy {
+        let now = self.awaited.iter().find(|other| Arc::ptr_eq(&other.supply, &wanted.supply));
+        now.unwrap_or(wanted).policy.clone()
     }
 
     fn no_longer_awaits(&mut self, wanted: &Wanted) {

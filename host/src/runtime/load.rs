@@ -64,7 +64,7 @@ pub struct PluginSource {
 }
 
 /// `[plugin.tool.NAME]`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolPolicy {
     /// May narrow what the plugin says.
     pub task_support: Option<TaskSupport>,
@@ -141,6 +141,15 @@ impl LoadedPlugin {
     /// Its tools, each with its name inside the plugin: without the operator's prefix.
     pub fn own_tools(&self) -> impl Iterator<Item = (&str, &Tool)> {
         self.tools.iter().map(|entry| (entry.plugin_tool.as_str(), &entry.tool))
+    }
+
+    /// Whether it runs on these terms already.
+    pub fn is_under(&self, terms: &PluginSource) -> bool {
+        let PluginSource { component: _, name: _, prefix, config, grants, manifest_required, limits, tools, rerun } =
+            terms;
+        let own = &self.source;
+        (&own.prefix, &own.config, &own.grants, &own.manifest_required, &own.limits, &own.tools, &own.rerun)
+            == (prefix, config, grants, manifest_required, limits, tools, rerun)
     }
 
     /// Whether its tools are the component's own functions, which never change.
