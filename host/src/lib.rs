@@ -9,9 +9,12 @@ pub mod domain;
 
 pub mod audit;
 pub mod outward;
+pub mod vault;
 
 pub mod runtime;
 pub mod store;
+
+pub mod secrets;
 
 pub mod tasks;
 
@@ -32,3 +35,5 @@ pub mod fuzz;
 
 #[cfg(test)]
 mod architecture;
+#[cfg(test)]
+mod bounds;

@@ -1,15 +1,19 @@
 """Finds records that say the same in other words, and asks about the doubtful ones."""
 
+import hashlib
 import unicodedata
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from itertools import islice
 from typing import Annotated
 
-from bulkhead_plugin import Field, InvalidParams, ask, call, resource, task, tool
+from bulkhead_plugin import Field, InvalidParams, ask, call, kv, resource, task, tool
 
 #: Questions that one call may put to the user.
 QUESTIONS_MAX = 5
+
+#: Seconds that a decision of a user is remembered, where the operator grants `[plugin.kv]`.
+REMEMBERED = 30 * 86400
 
 Share = Annotated[float, Field(minimum=0, maximum=1)]
 
@@ -49,7 +53,7 @@ def find_duplicates(
     doubtful: Annotated[Share, "From this similarity on, the user is asked."] = 0.75,
 ) -> Report:
     """Groups records that say the same in other words (spelling, order of words, accents, punctuation). Reports progress, and
-    asks the user about doubtful pairs. As a task it takes messages: `stop` ends the search early, `threshold 0.8` changes
+    asks the user about doubtful pairs, each once in a month where decisions can be kept. As a task it takes messages: `stop` ends the search early, `threshold 0.8` changes
     the threshold."""
     if doubtful > threshold:
         raise InvalidParams("doubtful is larger than threshold")
@@ -80,6 +84,8 @@ def steer(search: "Search", message: str) -> bool:
 def decide(search: "Search", records: list[str]) -> list[Pair]:
     """Asks about the likeliest of the doubtful pairs; the rest is left."""
     pairs = sorted(search.doubts, key=lambda pair: -pair.similarity)
+    memory = Memory(search.texts)
+    pairs = [pair for pair in pairs if not recall(search, memory, pair)]
     if not pairs or not call.client_supports("elicitation-form"):
         return pairs
     left: list[Pair] = []
@@ -95,9 +101,49 @@ def decide(search: "Search", records: list[str]) -> list[Pair]:
         answer = ask.form(Same, key=f"pair-{pair.first}-{pair.second}", message=message)
         if answer.content is None:
             left.append(pair)
-        elif answer.content.same:
+            continue
+        memory.remember(pair, answer.content.same)
+        if answer.content.same:
             search.join(pair.first, pair.second)
     return left
+
+
+def recall(search: "Search", memory: "Memory", pair: Pair) -> bool:
+    """Whether somebody has decided about a pair before; if they are the same, they are joined."""
+    same = memory.decision(pair)
+    if same:
+        search.join(pair.first, pair.second)
+    return same is not None
+
+
+class Memory:
+    """Decisions of earlier calls. Without a key-value store there are none."""
+
+    def __init__(self, texts: list[str]) -> None:
+        self.texts = texts
+        self.granted = True
+
+    def key(self, pair: Pair) -> str:
+        both = "\n".join(sorted((self.texts[pair.first], self.texts[pair.second])))
+        return f"decision/{hashlib.sha256(both.encode()).hexdigest()}"
+
+    def decision(self, pair: Pair) -> bool | None:
+        if not self.granted:
+            return None
+        try:
+            kept = kv.get(self.key(pair))
+        except kv.KvError:
+            self.granted = False
+            return None
+        return None if kept is None else kept == b"same"
+
+    def remember(self, pair: Pair, same: bool) -> None:
+        if not self.granted:
+            return
+        try:
+            kv.set(self.key(pair), "same" if same else "different", ttl=REMEMBERED)
+        except kv.KvError:
+            self.granted = False
 
 
 def normalized(record: str) -> str:

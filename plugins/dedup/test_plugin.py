@@ -14,6 +14,13 @@ class FindDuplicates(unittest.TestCase):
         self.assertEqual([key for key, _ in host.asked], ["pair-2-3"])
         self.assertEqual(host.reported[-1][:2], (5.0, 5.0))
 
+    def test_a_decision_is_remembered(self) -> None:
+        with testing.host(answers={"pair-2-3": {"same": True}}) as first:
+            find_duplicates(RECORDS, threshold=0.95)
+        with testing.host(kept=first.kept) as second:
+            report = find_duplicates(RECORDS, threshold=0.95)
+        self.assertEqual((report.groups, second.asked), ([[0, 1], [2, 3]], []))
+
     def test_without_a_user_they_are_reported(self) -> None:
         with testing.host(features=[]):
             report = find_duplicates(RECORDS, threshold=0.95)

@@ -2,6 +2,15 @@
 // condition `bulkhead` when a component is built; everywhere else `testing.js` stands in.
 
 import * as config from "bulkhead:plugin/config@0.1.0";
+import * as keyvalue from "bulkhead:plugin/keyvalue@0.1.0";
 import * as task from "bulkhead:plugin/task@0.1.0";
 
-export const host = { ...task, get: config.get, all: config.all };
+export const host = {
+  ...task,
+  get: config.get,
+  all: config.all,
+  kvGet: keyvalue.get,
+  kvSet: keyvalue.set,
+  kvDelete: keyvalue.delete,
+  kvKeys: keyvalue.listKeys,
+};

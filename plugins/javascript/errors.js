@@ -53,6 +53,16 @@ export class AskError extends Error {
   }
 }
 
+/** Nothing was kept or found. `reason` is denied, quota, too-large, invalid or unavailable. */
+export class KvError extends ToolError {
+  name = "KvError";
+
+  constructor(reason, message) {
+    super(message);
+    this.reason = reason;
+  }
+}
+
 /** The call was cancelled; what `task.checkpoint()` throws to leave the tool. */
 export class Cancelled extends Error {
   name = "Cancelled";

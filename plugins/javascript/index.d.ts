@@ -198,6 +198,11 @@ export class AskError extends Error {
   readonly feature?: ClientFeature;
 }
 
+/** Nothing was kept or found. A tool that can do without goes on when it is denied. */
+export class KvError extends ToolError {
+  readonly reason: "denied" | "quota" | "too-large" | "invalid" | "unavailable";
+}
+
 /** The call was cancelled; what `task.checkpoint()` throws to leave the tool. */
 export class Cancelled extends Error {}
 
@@ -266,6 +271,23 @@ export const config: {
   /** One setting, or the fallback, whose type it must have. */
   get<T = Json | undefined>(key: string, fallback?: T): T;
   all(): { [key: string]: Json };
+};
+
+/**
+ * Bytes that outlive a call, under keys of the plugin's own (1 to 256 bytes). What is kept belongs to the plugin's name and to
+ * the tenant that calls: every version of the plugin finds it, nobody else does. The operator grants it (`[plugin.kv]`), with
+ * limits. Of two calls that write one key the later one wins: there is no lock. Everything here throws `KvError`.
+ */
+export const kv: {
+  get(key: string): Uint8Array | undefined;
+  /** Keeps a value in the place of the one before; it is on disk when this returns. With `ttlMs` it goes away by itself. */
+  set(key: string, value: Uint8Array | string, options?: { ttlMs?: number }): void;
+  getJson<T = Json | undefined>(key: string, fallback?: T): T;
+  setJson(key: string, value: Json, options?: { ttlMs?: number }): void;
+  /** Forgets a key; one that is not there is fine. */
+  delete(key: string): void;
+  /** Every key that begins with `prefix`, in the order of their bytes. */
+  keys(prefix?: string): string[];
 };
 
 /** What the user did with a form or a URL. */

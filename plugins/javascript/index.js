@@ -4,9 +4,9 @@ import { AskError, CallError, thrown } from "./errors.js";
 import { completionsOf, promptsOf, resourcesOf } from "./offers.js";
 import { block, iconsOf, metaOf, output } from "./output.js";
 
-export { AskError, CallError, Cancelled, ToolError } from "./errors.js";
+export { AskError, CallError, Cancelled, KvError, ToolError } from "./errors.js";
 export { Output } from "./output.js";
-export { ask, call, config, task } from "./talk.js";
+export { ask, call, config, kv, task } from "./talk.js";
 
 const OPTIONS = [
   "name",

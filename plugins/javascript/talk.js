@@ -2,7 +2,7 @@
 
 import { host } from "#host";
 
-import { AskError, CallError, Cancelled } from "./errors.js";
+import { AskError, CallError, Cancelled, KvError } from "./errors.js";
 
 export const task = {
   progress(done, total, message) {
@@ -65,6 +65,41 @@ export const config = {
     return Object.fromEntries(host.all().map(([key, json]) => [key, JSON.parse(json)]));
   },
 };
+
+export const kv = {
+  get: (key) => kept(() => host.kvGet(key)) ?? undefined,
+  set(key, value, { ttlMs } = {}) {
+    const bytes = typeof value === "string" ? new TextEncoder().encode(value) : value;
+    kept(() => host.kvSet(key, bytes, ttlMs === undefined ? undefined : BigInt(Math.round(ttlMs))));
+  },
+  getJson(key, fallback) {
+    const value = kv.get(key);
+    return value === undefined ? fallback : JSON.parse(new TextDecoder().decode(value));
+  },
+  setJson: (key, value, options) => kv.set(key, JSON.stringify(value), options),
+  delete: (key) => void kept(() => host.kvDelete(key)),
+  keys(prefix = "") {
+    const keys = [];
+    let cursor;
+    do {
+      const page = kept(() => host.kvKeys(prefix, cursor));
+      keys.push(...page.keys);
+      cursor = page.next ?? undefined;
+    } while (cursor !== undefined);
+    return keys;
+  },
+};
+
+function kept(ask) {
+  try {
+    return ask();
+  } catch (error) {
+    // The bindings throw the variant itself or wrap it.
+    const { tag, val } = error?.payload ?? error ?? {};
+    if (tag === undefined) throw error;
+    throw new KvError(tag, val);
+  }
+}
 
 function kind(value) {
   if (Array.isArray(value)) return "array";

@@ -13,6 +13,8 @@ export interface HostOptions {
   steering?: string[];
   /** What the client supports; everything unless said. */
   features?: ClientFeature[];
+  /** What `kv` finds; nothing expires. */
+  kept?: { [key: string]: Uint8Array };
 }
 
 /** What the tool said. */
@@ -23,6 +25,8 @@ export interface TestHost {
   /** Key and message of each question. */
   readonly asked: [string, string][];
   readonly messages: string[];
+  /** What `kv` keeps. */
+  readonly kept: Map<string, Uint8Array>;
   cancelled: boolean;
   readonly detached: boolean;
   readonly sleptMs: number;

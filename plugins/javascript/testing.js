@@ -34,12 +34,13 @@ class TestHost {
   detached = false;
   sleptMs = 0;
 
-  constructor({ answers = {}, config = {}, steering = [], features } = {}) {
+  constructor({ answers = {}, config = {}, steering = [], features, kept = {} } = {}) {
     const lists = Object.entries(answers).map(([key, value]) => [key, Array.isArray(value) ? [...value] : [value]]);
     this.answers = Object.fromEntries(lists);
     this.config = config;
     this.messages = [...steering];
     this.features = features;
+    this.kept = new Map(Object.entries(kept));
     this.functions = this.#functions();
   }
 
@@ -66,6 +67,10 @@ class TestHost {
       relatedTasks: () => [],
       get: (key) => json(this.config[key]),
       all: () => Object.entries(this.config).map(([key, value]) => [key, json(value)]),
+      kvGet: (key) => this.kept.get(key),
+      kvSet: (key, value) => this.kept.set(key, value),
+      kvDelete: (key) => this.kept.delete(key),
+      kvKeys: (prefix) => ({ keys: [...this.kept.keys()].filter((key) => key.startsWith(prefix)).sort() }),
     };
   }
 

@@ -1,6 +1,6 @@
 // Tests only: attacks, and one tool for each thing that the SDK translates.
 
-import { CallError, Output, ask, call, config, definePlugin, task } from "bulkhead-plugin";
+import { CallError, KvError, Output, ask, call, config, definePlugin, kv, task } from "bulkhead-plugin";
 
 const tool = (name, description, run, more = {}) => ({ name: `js_${name}`, description, run, ...more });
 const object = (properties) => ({ type: "object", properties, required: Object.keys(properties) });
@@ -72,6 +72,20 @@ function facts() {
   };
 }
 
+function keep({ key }) {
+  try {
+    const count = kv.getJson(key, 0) + 1;
+    kv.setJson(key, count);
+    kv.set(`${key}/raw`, new Uint8Array([0, 255]), { ttlMs: 3600000 });
+    const raw = [...kv.get(`${key}/raw`)];
+    kv.delete(`${key}/gone`);
+    return { count, raw, keys: kv.keys(key) };
+  } catch (error) {
+    if (!(error instanceof KvError)) throw error;
+    return { reason: error.reason, message: error.message };
+  }
+}
+
 const words = ["apple", "apricot", "banana"];
 
 export const { tools, resources, prompts, completions } = definePlugin({
@@ -86,6 +100,7 @@ export const { tools, resources, prompts, completions } = definePlugin({
     tool("blocks", "One block of each kind.", blocks),
     tool("ask", "Asks everything that can be asked.", askAll, { task: "optional" }),
     tool("facts", "What is known about the call.", facts),
+    tool("keep", "Keeps and finds bytes.", keep, { input: object({ key: { type: "string" } }) }),
   ],
   resources: [
     {

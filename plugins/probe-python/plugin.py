@@ -18,6 +18,7 @@ from bulkhead_plugin import (
     call,
     complete,
     config,
+    kv,
     prompt,
     resource,
     task,
@@ -148,6 +149,20 @@ def py_facts() -> dict[str, Any]:
         "settings": config.all(),
         "delimiter": config.get("delimiter", ","),
     }
+
+
+@tool
+def py_keep(key: str) -> dict[str, Any]:
+    """Counts how often it was called with a key, and tries the rest of the store."""
+    try:
+        count = kv.get_json(key, 0) + 1
+        kv.set_json(key, count)
+        kv.set(key + "/raw", b"\x00\xff", ttl=3600)
+        raw = kv.get(key + "/raw")
+        kv.delete(key + "/gone")
+        return {"count": count, "raw": list(raw or b""), "keys": kv.keys(key)}
+    except kv.KvError as error:
+        return {"reason": error.reason, "message": str(error)}
 
 
 WORDS = ["apple", "apricot", "banana"]

@@ -162,3 +162,50 @@ async fn without_being_asked_for_there_is_no_log() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && said.contains("audit.enabled = true"), "{said}");
 }
+
+/// The events of a task and of its host that the test above does not see.
+#[tokio::test]
+async fn every_step_of_a_task_is_a_line() {
+    let setup = audited(&["desk"]).config("[call]\npromote_after_ms = 0\n");
+    let alice = setup.token("alice", "acme").await;
+    let host = setup.start().await;
+    let client = Modern::full(&host, Some(&alice));
+    let trip = client.task("book_trip", json!({})).await;
+    until("the question", async || {
+        let now = client.result("tasks/get", json!({"taskId": trip})).await;
+        now["inputRequests"].get("journey").is_some().then_some(())
+    })
+    .await;
+    let answer = json!({"journey": {"action": "accept", "content": {"destination": SECRET, "travellers": 2}}});
+    client.result("tasks/update", json!({"taskId": trip, "inputResponses": answer})).await;
+    client.result("tasks/pause", json!({"taskId": trip})).await;
+    client.result("tasks/resume", json!({"taskId": trip})).await;
+    let waiting = client.task("wait", json!({"ms": 60_000})).await;
+    client.result("tasks/steer", json!({"taskId": waiting, "message": SECRET})).await;
+    let legacy = Client::connect_as(&host, Some(&alice), all_capabilities()).await;
+    let short = json!({"ttl": 1_000});
+    let short = legacy.create_with("wait", json!({"ms": 60_000}), short).await.expect("a task");
+    let short = short["taskId"].as_str().expect("an id").to_owned();
+    let noted = async |event: &str, task: &str| {
+        until(event, async || {
+            let lines = lines(&log(&setup));
+            events(&lines, event).iter().any(|line| task.is_empty() || line["task"] == *task).then_some(())
+        })
+        .await;
+    };
+    for event in ["created", "read", "asked", "answered", "paused", "resumed"] {
+        noted(&format!("task.{event}"), &trip).await;
+    }
+    noted("task.steered", &waiting).await;
+    noted("task.expired", &short).await;
+    noted("plugin.loaded", "").await;
+    noted("token.used", "").await;
+    let lines = lines(&log(&setup));
+    let used = events(&lines, "token.used");
+    assert_eq!(used.len(), 1, "once a minute: {used:?}");
+    let listed = command::json(&["token", "list"], &setup.data()).await;
+    assert_eq!(used[0]["name"], listed["tokens"][0]["id"]);
+    let loaded = events(&lines, "plugin.loaded")[0];
+    assert!(loaded["plugin"] == "desk" && loaded["version"].as_str().is_some_and(|digest| digest.len() == 64));
+    assert!(!log(&setup).contains(SECRET));
+}

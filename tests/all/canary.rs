@@ -1,8 +1,6 @@
-//! A version that a part of the requestors gets: who sees what, who hears of it, what survives, and what takes it back.
+//! A version that a part of the requestors gets: who sees what, who hears of it, and what survives.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -14,11 +12,11 @@ use tests::wait::until;
 use tests::{Host, Setup, command};
 
 /// What the first version of `diff` says about equal texts, and the second one.
-const FIRST: &str = "The texts are the same.";
+pub(super) const FIRST: &str = "The texts are the same.";
 const SECOND: &str = "The texts are the SAME.";
 
 /// A component in a file beside the data directory, staged as a version of a plugin.
-async fn stage(setup: &Setup, name: &str, bytes: &[u8]) -> Value {
+pub(super) async fn stage(setup: &Setup, name: &str, bytes: &[u8]) -> Value {
     let path = setup.path(&format!("{name}-2.wasm"));
     std::fs::write(&path, bytes).expect("the component is written");
     let staged = command::json(&["plugin", "stage", &path.display().to_string(), "--name", name], &setup.data()).await;
@@ -41,7 +39,7 @@ fn patched(name: &str, texts: &[(&str, &str)]) -> Vec<u8> {
     bytes
 }
 
-async fn run(setup: &Setup, arguments: &[&str]) -> Value {
+pub(super) async fn run(setup: &Setup, arguments: &[&str]) -> Value {
     let mut all = vec!["plugin"];
     all.extend(arguments);
     let done = command::json(&all, &setup.data()).await;
@@ -60,13 +58,13 @@ async fn refusal(setup: &Setup, arguments: &[&str]) -> String {
 }
 
 /// The line of a plugin in `plugin list`.
-async fn listed(setup: &Setup, name: &str) -> Value {
+pub(super) async fn listed(setup: &Setup, name: &str) -> Value {
     let list = command::json(&["plugin", "list"], &setup.data()).await;
     let line = list["plugins"].as_array().expect("a list").iter().find(|line| line["name"] == name).cloned();
     line.unwrap_or_else(|| panic!("{name} is not in {list}"))
 }
 
-async fn said(client: &Client) -> String {
+pub(super) async fn said(client: &Client) -> String {
     let same = json!({"before": "a", "after": "a"});
     text(&client.tool("diff", same).await.expect("it is called")).to_owned()
 }
@@ -352,77 +350,6 @@ async fn a_task_of_a_canary_stays_on_it_when_it_is_taken_back() {
         shown["versions"].as_array()?.iter().any(|line| line["state"] == "retired").then_some(())
     })
     .await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_canary_that_keeps_breaking_is_taken_back_and_nobody_else_notices() {
-    let limits = "[limits]\nrequests_per_second = 100000";
-    let setup = Setup::with(&["text"]).config(limits);
-    let (alice, bob) = (setup.token("alice", "red").await, setup.token("bob", "blue").await);
-    let host = setup.start().await;
-    let over = Arc::new(AtomicBool::new(false));
-    let calls = Arc::new(AtomicU64::new(0));
-    let mut callers = tokio::task::JoinSet::new();
-    for _ in 0..3 {
-        let client = Client::connect_as(&host, Some(&alice), json!({})).await;
-        let (over, calls) = (over.clone(), calls.clone());
-        callers.spawn(async move {
-            while !over.load(Ordering::SeqCst) {
-                assert_eq!(said(&client).await, FIRST, "on the active version no call fails");
-                calls.fetch_add(1, Ordering::SeqCst);
-            }
-        });
-    }
-    // Another plugin altogether, whose only merit is that it breaks.
-    let hostile = std::fs::read(place::component("hostile")).expect("the component can be read");
-    stage(&setup, "text", &hostile).await;
-    let begin = [
-        "activate",
-        "text",
-        "--tenant",
-        "blue",
-        "--accept",
-        "--max-fault-percent",
-        "50",
-        "--min-calls",
-        "6",
-        "--window",
-        "1h",
-    ];
-    run(&setup, &begin).await;
-    let client = Client::connect_as(&host, Some(&bob), json!({})).await;
-    // A tool's own failures are none of the plugin's.
-    for _ in 0..8 {
-        client.tool("read_file", json!({"path": "/etc/passwd"})).await.expect("a result");
-    }
-    let broke = AtomicU64::new(0);
-    let taken_back = until("the canary to be taken back", async || {
-        match client.tool("trap", json!({})).await.expect_err("it traps, or is gone").code {
-            1001 => drop(broke.fetch_add(1, Ordering::SeqCst)),
-            code => assert_eq!(code, -32602, "gone"),
-        }
-        let line = listed(&setup, "text").await;
-        line["canary"].is_null().then_some(line)
-    })
-    .await;
-    let broke = broke.into_inner();
-    assert!(broke >= 9, "half of its calls had to break, not {broke}");
-    let why = taken_back["taken_back"]["why"].as_str().expect("a reason");
-    assert!(why.contains("calls broke") && why.contains("50 %"), "{taken_back}");
-    assert_eq!(said(&client).await, FIRST, "bob has the active version again");
-    assert!(host.log().contains("the canary failed and was taken back"));
-    let plain = command::run(&mut command::bulkhead(), &["plugin", "list", "--data"], Some(&setup.data())).await;
-    assert!(plain.contains("was taken back"), "{plain}");
-    over.store(true, Ordering::SeqCst);
-    while let Some(done) = callers.join_next().await {
-        done.expect("no call failed");
-    }
-    assert!(calls.load(Ordering::SeqCst) > 10, "there was load");
-    // It stays taken back, and why is known.
-    host.kill().await;
-    let host = setup.start().await;
-    assert_eq!(said(&Client::connect_as(&host, Some(&bob), json!({})).await).await, FIRST);
-    assert_eq!(listed(&setup, "text").await["taken_back"]["why"], why);
 }
 
 #[tokio::test]

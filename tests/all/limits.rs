@@ -180,6 +180,64 @@ async fn a_tenant_has_limits_of_its_own() {
 }
 
 #[tokio::test]
+async fn a_tenant_gets_no_more_by_making_requestors() {
+    let limits = "[limits]\ncalls_running_per_requestor = 2\ntasks_running_per_requestor = 2\ncalls_running_per_tenant = 3\n\
+                  tasks_queued_per_requestor = 2\ntasks_queued_per_tenant = 4\n[tenant.blue.limits]\ntasks_queued_per_tenant = 1";
+    let setup = Setup::with(&["hostile", "text"]).config(limits);
+    let mut tokens = Vec::new();
+    for at in 0..6 {
+        tokens.push(setup.token(&format!("red-{at}"), "red").await);
+    }
+    let bob = setup.token("bob", "blue").await;
+    let host = setup.start().await;
+    let mut created = 0;
+    for token in &tokens {
+        let client = Client::connect_as(&host, Some(token), all_capabilities()).await;
+        for _ in 0..2 {
+            match client.create("spin", json!({})).await {
+                Ok(_) => created += 1,
+                Err(failure) => {
+                    quota(&failure, "tasks_queued_per_tenant", 4);
+                    assert!(failure.data["retryAfterMs"].is_u64(), "{failure:?}");
+                }
+            }
+        }
+    }
+    assert_eq!(created, 7, "three run, four wait");
+    let bob = Client::connect_as(&host, Some(&bob), all_capabilities()).await;
+    for _ in 0..3 {
+        bob.create("spin", json!({})).await.expect("a place of his own tenant");
+    }
+    quota(&bob.create("spin", json!({})).await.expect_err("no place"), "tasks_queued_per_tenant", 1);
+}
+
+#[tokio::test]
+async fn a_tenant_is_not_faster_by_making_requestors() {
+    let limits = "[limits]\nrequests_per_second = 10\nrequests_per_second_per_tenant = 10";
+    let setup = Setup::with(&["text"]).config(limits);
+    let tokens =
+        [setup.token("alice", "red").await, setup.token("anna", "red").await, setup.token("alex", "red").await];
+    let bob = setup.token("bob", "blue").await;
+    let host = setup.start().await;
+    let mut clients = Vec::new();
+    for token in &tokens {
+        clients.push(Client::connect_as(&host, Some(token), all_capabilities()).await);
+    }
+    let bob = Client::connect_as(&host, Some(&bob), all_capabilities()).await;
+    let mut refused = None;
+    for at in 0..90 {
+        if let Err(failure) = clients[at % 3].call("ping", json!({})).await {
+            refused = Some(failure);
+            break;
+        }
+    }
+    let failure = refused.expect("ninety at once are too many for three");
+    let wanted = (1011, &json!("requests_per_second_per_tenant"), &json!(10));
+    assert_eq!((failure.code, &failure.data["limit"], &failure.data["value"]), wanted, "{failure:?}");
+    bob.call("ping", json!({})).await.expect("another tenant is not meant");
+}
+
+#[tokio::test]
 async fn questions_that_wait_do_not_take_a_running_place() {
     let limits =
         "[limits]\ncalls_running_per_requestor = 2\ntasks_running_per_requestor = 2\ntasks_waiting_per_requestor = 6";

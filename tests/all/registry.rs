@@ -65,7 +65,8 @@ pub(crate) fn keys(folder: &Path, name: &str) -> (PathBuf, PathBuf) {
 /// Everything from registries must be signed by this key.
 pub(crate) fn trusting(public: &Path) -> Trust {
     let key = PublicKey::from_pem(&std::fs::read_to_string(public).unwrap()).unwrap();
-    Trust::new(vec![Rule { pattern: "oci://**".parse().unwrap(), keys: vec![key], same_repository: false }])
+    let pattern = "oci://**".parse().unwrap();
+    Trust::new(vec![Rule { pattern, keys: vec![key], same_repository: false, changed_definitions: None }])
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -207,6 +208,33 @@ async fn a_signature_counts_for_what_it_was_made_for() {
     let both = fetch(&signed).await.unwrap();
     for public in [&public, &second_public] {
         trusting(public).verify(&source(&signed), None, both.clone()).unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_signature_counts_however_many_were_made_before() {
+    let Some(registry) = Registry::start(false).await else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let at = registry.reference("acme/text:often");
+    let (component, fetching) = (std::fs::read(component("text")).unwrap(), fetching());
+    let key = |name: &str| {
+        let (private, public) = keys(folder.path(), name);
+        (oci::SigningKey::from_pem(&std::fs::read_to_string(private).unwrap()).unwrap(), public)
+    };
+    let sign = async |key: &oci::SigningKey| {
+        oci::push(&reference(&at), component.clone(), 1, Some(key), &fetching).await.unwrap();
+        fetch(&at).await.unwrap()
+    };
+    let (first, _) = key("first");
+    for _ in 0..3 {
+        assert_eq!(sign(&first).await.signatures.len(), 1, "of one key, the last one is enough");
+    }
+    // More than the host looks at: it looks at those that were added last.
+    for number in 0..33 {
+        let (key, public) = key(&format!("key{number}"));
+        let fetched = sign(&key).await;
+        assert!(fetched.signatures.len() <= 32, "{}", fetched.signatures.len());
+        trusting(&public).verify(&at.parse().unwrap(), None, fetched).unwrap();
     }
 }
 

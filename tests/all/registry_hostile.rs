@@ -1,5 +1,6 @@
 //! Registries that lie, send without end, or send us where we must not go.
 
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -463,6 +464,51 @@ async fn a_bundle_among_the_referrers_is_a_signature_of_what_it_names() {
             assert_eq!(verified.is_ok(), is_signature, "{subject} {predicate}: {verified:?}");
         }
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn signatures_without_end_are_looked_at_up_to_a_bound() {
+    let own = digest(manifest().as_bytes());
+    let kind = "application/vnd.dev.sigstore.bundle.v0.3+json";
+    // As much as one bundle may hold: a long text with very many signatures, each of which would have a copy of it.
+    let bundle = |number: usize| {
+        let signatures: Vec<_> = (0..5_000).map(|_| json!({ "sig": "AAAA" })).collect();
+        let payload = STANDARD.encode(vec![b' '; 100 << 10]);
+        let envelope =
+            json!({ "payload": payload, "payloadType": "application/vnd.in-toto+json", "signatures": signatures });
+        json!({ "number": number, "dsseEnvelope": envelope }).to_string()
+    };
+    let bundles: Vec<_> = (0..40).map(bundle).collect();
+    assert!(bundles.iter().all(|bundle| bundle.len() < 256 << 10), "none is too large to be read");
+    let artifact = |bundle: &String| {
+        json!({
+            "schemaVersion": 2,
+            "mediaType": MANIFEST,
+            "artifactType": kind,
+            "config": { "mediaType": "application/vnd.oci.empty.v1+json", "digest": digest(b"{}"), "size": 2 },
+            "layers": [{ "mediaType": kind, "digest": digest(bundle.as_bytes()), "size": bundle.len() }],
+        })
+        .to_string()
+    };
+    let artifacts: Vec<_> = bundles.iter().map(artifact).collect();
+    let entry = |artifact: &String| json!({ "mediaType": MANIFEST, "digest": digest(artifact.as_bytes()), "size": artifact.len(), "artifactType": kind });
+    let index_kind = "application/vnd.oci.image.index.v1+json";
+    let entries: Vec<_> = artifacts.iter().map(entry).collect();
+    let index = json!({ "schemaVersion": 2, "mediaType": index_kind, "manifests": entries }).to_string();
+    let blobs: HashMap<_, _> =
+        bundles.into_iter().chain(artifacts).map(|text| (digest(text.as_bytes()), text)).collect();
+    let server = Server::start("127.0.0.1", move |asked| match asked.path.rsplit('/').next().unwrap_or_default() {
+        last if last == own && asked.path.contains("referrers") => {
+            response(200, &[("content-type", index_kind)], index.clone())
+        }
+        last if blobs.contains_key(last) => response(200, &[], blobs[last].clone()),
+        _ => honest(asked, || response(200, &[], COMPONENT)),
+    })
+    .await;
+    let fetched = server.fetch(&fetching()).await.unwrap();
+    assert_eq!(fetched.signatures.len(), 32);
+    let asked = server.asked().iter().filter(|asked| asked.path.contains("/blobs/")).count();
+    assert_eq!(asked, 2, "one bundle was enough, and then the component");
 }
 
 /// A Sigstore bundle around a signed statement about an artifact. The signature is OpenSSL's.

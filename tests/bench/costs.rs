@@ -65,6 +65,50 @@ pub(crate) async fn reads_beside_loops(plan: &Plan, report: &mut Report) -> anyh
     Ok(())
 }
 
+/// How much longer a single call takes beside 500 loops of another tenant than alone. Two tenants with work for all processors get half of
+/// them each, so a call that needs one processor should hardly notice on two.
+pub(crate) async fn a_call_beside_a_crowd(plan: &Plan, report: &mut Report) -> anyhow::Result<()> {
+    const LOOPS: usize = 500;
+    let limits = "calls_running_per_requestor = 500\ntasks_running_per_requestor = 500\ncalls_running_total = 520\n\
+                  [call]\ncpu_ms = 3600000\nwall_ms = 3600000";
+    let unlimited = UNLIMITED.replace("calls_running_per_tenant = 256", "calls_running_per_tenant = 500");
+    let setup = Setup::with(&["hostile", "primes"]).config(&format!("{unlimited}{limits}"));
+    let (crowd, single) = (setup.token("crowd", "crowd").await, setup.token("single", "single").await);
+    let host = setup.start().await;
+    let crowd = Client::connect_as(&host, Some(&crowd), all_capabilities()).await;
+    let single = Client::connect_as(&host, Some(&single), all_capabilities()).await;
+    for (below, name) in [(10, "a call of no length"), (30_000_000, "a call of some length")] {
+        let alone = calls(&single, below, plan.each).await?;
+        let mut loops = Vec::new();
+        for _ in 0..LOOPS {
+            loops.push(crowd.task("spin", json!({})).await);
+        }
+        let beside = calls(&single, below, plan.each).await?;
+        for id in loops {
+            crowd.about("tasks/cancel", &id).await.map_err(|failure| anyhow::anyhow!("{failure:?}"))?;
+        }
+        let made_of =
+            format!("medians: {:.1} ms alone, {:.1} ms beside 500 loops of one tenant", alone * 1e3, beside * 1e3);
+        // A short call has to wait until a turn is over, which says nothing about shares.
+        let budget = if below > 10 { Budget::AtMost(2.0) } else { Budget::None };
+        report.add(&format!("crowd: {name} of another tenant, slowdown"), made_of, beside / alone, "x", budget);
+    }
+    Ok(())
+}
+
+/// The median of calls, one after the other, in seconds.
+async fn calls(client: &Client, below: u64, each: Duration) -> anyhow::Result<f64> {
+    let (begin, mut times) = (Instant::now(), Vec::new());
+    while begin.elapsed() < each || times.len() < 5 {
+        let sent = Instant::now();
+        let called = client.tool("count_primes", json!({"below": below})).await;
+        called.map_err(|failure| anyhow::anyhow!("{failure:?}"))?;
+        times.push(sent.elapsed());
+    }
+    times.sort();
+    Ok(times.get(times.len() / 2).context("a time")?.as_secs_f64())
+}
+
 /// Resident memory for each idle session and each waiting task.
 pub(crate) async fn memory(report: &mut Report) -> anyhow::Result<()> {
     const SESSIONS: usize = 5_000;

@@ -9,8 +9,11 @@ use anyhow::{Context as _, ensure};
 use bulkhead::domain::Json;
 use bulkhead::domain::call::ClientFeatures;
 use bulkhead::domain::limits::{CallLimits, CompileLimits};
+use bulkhead::domain::requestor::TenantId;
 use bulkhead::domain::task::CallId;
-use bulkhead::runtime::{CallEvent, CallFacts, CallSpec, CompilerMode, Executor as _, OnDemand, Operation};
+use bulkhead::runtime::{
+    CallEvent, CallFacts, CallSpec, CompilerMode, Executor as _, OnDemand, Operation, Share, Tenants,
+};
 use bulkhead::runtime::{PluginSource, Sandbox, SandboxConfig, Source};
 use tests::place;
 
@@ -49,12 +52,14 @@ fn sandbox(data: &Path) -> anyhow::Result<Arc<Sandbox>> {
     Ok(Sandbox::new(SandboxConfig {
         data: data.to_owned(),
         calls_running_total: 64,
+        calls_resting_total: 64,
         compile: CompileLimits { memory_bytes: 2 << 30, cpu_ms: 120_000, functions_max: 200_000 },
         // The bench cannot be its own compiler.
         compiler: CompilerMode::InProcess,
         epoch_tick_ms: 10,
         io: tokio::runtime::Handle::current(),
         environment: |_| None,
+        tenants: Tenants::default(),
     })?)
 }
 
@@ -66,19 +71,23 @@ async fn calls(sandbox: &Arc<Sandbox>, plugin: &str, tool: &str, plan: &Plan) ->
         prefix: String::new(),
         config: BTreeMap::new(),
         grants: bulkhead::runtime::policy::Grants::default(),
+        manifest_required: false,
         limits: limits(),
         tools: BTreeMap::new(),
         rerun: false,
+        manifest_required: false,
     };
     let loaded = sandbox.load(source).await?;
     ensure!(sandbox.publish(vec![loaded]).1.is_empty(), "the plugin is refused");
     let tool = sandbox.catalog().get(tool).context("the tool")?.clone();
     let spec = CallSpec {
         plugin: tool.plugin.clone(),
+        tenant: TenantId([1; 16]),
         operation: Operation::CallTool {
             tool: tool.plugin_tool.clone(),
             arguments: Json::new(r#"{"text": "a text of ordinary length, as it may come from a model"}"#),
         },
+        share: Share::default(),
         limits: tool.limits.clone(),
         facts: CallFacts {
             call_id: CallId([1; 16]),
@@ -91,6 +100,7 @@ async fn calls(sandbox: &Arc<Sandbox>, plugin: &str, tool: &str, plan: &Plan) ->
             related_tasks: Vec::new(),
             seed: [1; 32],
             wants_progress: false,
+            belongings: None,
         },
     };
     let (begin, mut times) = (Instant::now(), Vec::new());

@@ -85,6 +85,9 @@ async fn main() -> anyhow::Result<()> {
     if plan.wants("loops") {
         costs::reads_beside_loops(&plan, &mut report).await?;
     }
+    if plan.wants("crowd") {
+        costs::a_call_beside_a_crowd(&plan, &mut report).await?;
+    }
     if plan.wants("memory") {
         costs::memory(&mut report).await?;
     }

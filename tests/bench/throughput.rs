@@ -16,7 +16,7 @@ use crate::report::{Budget, Report};
 pub(crate) const CONNECTIONS: usize = 16;
 
 /// No limit of the host may be what is measured.
-pub(crate) const UNLIMITED: &str = "[log]\nlevel = \"warn\"\n[server]\nsessions_per_requestor = 100000\n[limits]\n\
+pub(crate) const UNLIMITED: &str = "[log]\nlevel = \"warn\"\n[server]\nsessions_per_requestor = 100000\nconnections_per_address = 10000\n[limits]\n\
     requests_per_second = 1000000\ntask_creations_per_second = 1000000\ntasks_stored_per_requestor = 10000000\n\
     tasks_stored_per_tenant = 10000000\ntasks_stored_bytes_per_requestor = 1000000000000\n\
     tasks_stored_bytes_per_tenant = 1000000000000\ntasks_queued_per_requestor = 100000\n\

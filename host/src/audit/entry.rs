@@ -3,7 +3,7 @@
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
-use crate::domain::requestor::Requestor;
+use crate::domain::requestor::{Requestor, TenantId};
 use crate::domain::task::{PluginVersion, Task, TaskId};
 
 /// A text of somebody else's (a tool's name that was asked for, a reason) is cut here.
@@ -57,6 +57,11 @@ impl Entry {
     #[must_use]
     pub fn by(self, requestor: &Requestor) -> Self {
         Self { tenant: Some(requestor.tenant.to_string()), requestor: Some(requestor.id.to_string()), ..self }
+    }
+
+    #[must_use]
+    pub fn of_tenant(self, tenant: TenantId) -> Self {
+        Self { tenant: Some(tenant.to_string()), ..self }
     }
 
     /// What somebody or something is called outside: a principal, a token, a file.

@@ -5,6 +5,11 @@ use std::path::PathBuf;
 use bulkhead::sources::Source;
 use clap::{Args, Parser, Subcommand as ClapSubcommand};
 
+use super::audit::AuditCommand;
+use super::operate::{StoreCommand, TasksCommand, TenantCommand, TokenCommand};
+use super::secrets::SecretCommand;
+use super::values::{duration_ms, ratio, share};
+
 /// A WebAssembly plugin host for sandboxed MCP task tools.
 #[derive(Debug, Parser)]
 #[command(
@@ -37,10 +42,20 @@ pub(crate) enum Subcommand {
         #[command(subcommand)]
         command: TokenCommand,
     },
-    /// Check, export, rebuild and back up the store
+    /// Keep secrets that plugins use without seeing them
+    Secret {
+        #[command(subcommand)]
+        command: SecretCommand,
+    },
+    /// Check, export, rebuild and back up the store, change its key
     Store {
         #[command(subcommand)]
         command: StoreCommand,
+    },
+    /// List tenants, or erase everything of one
+    Tenant {
+        #[command(subcommand)]
+        command: TenantCommand,
     },
     /// See, cancel, pause and resume everybody's tasks
     Tasks {
@@ -238,7 +253,7 @@ pub(crate) struct CanaryArguments {
     /// How far back its calls count, such as 30s, 10m or 2h [default: 10m, or the plugin's own]
     #[arg(long, value_name = "TIME", value_parser = duration_ms)]
     pub(crate) window: Option<u64>,
-    /// Calls that it takes for a verdict [default: 20, or the plugin's own]
+    /// Calls that it takes for a verdict, without those of any one requestor [default: 20, or the plugin's own]
     #[arg(long, value_name = "COUNT")]
     pub(crate) min_calls: Option<u32>,
 }
@@ -264,6 +279,9 @@ pub(crate) struct InspectArguments {
     /// The component
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
+    /// Show what the [[plugin]] with this FILE or the plugin's name grants, and what tenants are left of it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
     /// One JSON object instead of text
     #[arg(long)]
     pub(crate) json: bool,
@@ -330,206 +348,6 @@ pub(crate) struct OperateArguments {
     pub(crate) json: bool,
 }
 
-/// Works with a running host (over DATA/control.sock) and without.
-#[derive(Debug, ClapSubcommand)]
-pub(crate) enum TokenCommand {
-    /// Make a bearer token and print it, this once; only its hash is kept
-    #[command(
-        after_long_help = "Example:\n  TOKEN=$(bulkhead token create --requestor alice --tenant acme --expires 90d)"
-    )]
-    Create {
-        /// Whose token it is: 1 to 64 characters of A-Z a-z 0-9 _ - .
-        #[arg(long, value_name = "NAME")]
-        requestor: String,
-        /// The group that limits are set for
-        #[arg(long, value_name = "NAME", default_value = bulkhead::transport::principal::TENANT_DEFAULT)]
-        tenant: String,
-        /// How long it is good for: a number and s, m, h or d [default: for ever]
-        #[arg(long, value_name = "TIME", value_parser = duration_ms)]
-        expires: Option<u64>,
-        /// What to call the token itself, for finding it in the list
-        #[arg(long, value_name = "NAME")]
-        name: Option<String>,
-        /// A scope that it is good for, as [[auth.scope]] describes it; may be given more than once [default: everything]
-        #[arg(long = "scope", value_name = "SCOPE")]
-        scopes: Vec<String>,
-        #[command(flatten)]
-        operate: OperateArguments,
-    },
-    /// List tokens, without the tokens themselves
-    List {
-        #[command(flatten)]
-        operate: OperateArguments,
-    },
-    /// End a token at once
-    Revoke {
-        /// Its id, as `token list` shows it
-        #[arg(value_name = "ID")]
-        id: String,
-        #[command(flatten)]
-        operate: OperateArguments,
-    },
-}
-
-/// Works with a running host (over DATA/control.sock) and without.
-#[derive(Debug, ClapSubcommand)]
-pub(crate) enum StoreCommand {
-    /// Read everything and say what is wrong
-    Check {
-        #[command(flatten)]
-        operate: OperateArguments,
-    },
-    /// Write everything that can be read to a new file, as JSON lines
-    Export {
-        /// The file; it must not exist yet
-        #[arg(value_name = "FILE")]
-        file: PathBuf,
-        #[command(flatten)]
-        operate: OperateArguments,
-    },
-    /// Make a new database of an export, or of what can be read of the present one, which is kept beside it
-    Rebuild {
-        /// The export to restore (needs the host stopped)
-        #[arg(long, value_name = "FILE")]
-        from: Option<PathBuf>,
-        #[command(flatten)]
-        operate: OperateArguments,
-    },
-    /// Copy the store into a new data directory, also while it is in use
-    Backup {
-        /// The directory; it must be empty or not exist yet
-        #[arg(value_name = "DIR")]
-        directory: PathBuf,
-        #[command(flatten)]
-        operate: OperateArguments,
-    },
-}
-
-/// Works with a running host (over DATA/control.sock) and without.
-#[derive(Debug, ClapSubcommand)]
-pub(crate) enum TasksCommand {
-    /// List tasks
-    List {
-        /// Only those of the requestor of this name
-        #[arg(long, value_name = "NAME")]
-        requestor: Option<String>,
-        /// Only those of this tenant
-        #[arg(long, value_name = "NAME")]
-        tenant: Option<String>,
-        /// At most so many
-        #[arg(long, value_name = "COUNT", default_value_t = 100)]
-        max: usize,
-        #[command(flatten)]
-        operate: OperateArguments,
-    },
-    /// Show one task; arguments, answers and results stay with their requestor
-    Show {
-        /// Its id
-        #[arg(value_name = "ID")]
-        id: String,
-        #[command(flatten)]
-        operate: OperateArguments,
-    },
-    /// Cancel a task
-    Cancel {
-        /// Its id
-        #[arg(value_name = "ID")]
-        id: String,
-        #[command(flatten)]
-        operate: OperateArguments,
-    },
-    /// Stop a task for a while; it keeps its memory and uses no CPU
-    Pause {
-        /// Its id
-        #[arg(value_name = "ID")]
-        id: String,
-        /// What its requestor reads as its status, in clients that know of pauses [default: paused by the operator]
-        #[arg(long, value_name = "TEXT")]
-        message: Option<String>,
-        #[command(flatten)]
-        operate: OperateArguments,
-    },
-    /// Let a paused task go on, whoever paused it
-    Resume {
-        /// Its id
-        #[arg(value_name = "ID")]
-        id: String,
-        #[command(flatten)]
-        operate: OperateArguments,
-    },
-}
-
-/// Works on the files, with a running host and without. A host keeps the log when `audit.enabled` is true.
-#[derive(Debug, ClapSubcommand)]
-pub(crate) enum AuditCommand {
-    /// Follow the chain of digests from the oldest line to the newest
-    #[command(
-        after_long_help = "The chain shows a line that was changed, removed or put in between. Somebody who can write the \
-        files can make a new chain, or cut off its end: write the printed anchor down elsewhere, and give it back with --anchor \
-        later.\n\nExit code 1: the log is not what was written; the place is printed."
-    )]
-    Verify {
-        /// A line that must be there, with its digest, as an earlier `audit verify` printed it
-        #[arg(long, value_name = "LINE:SHA256", value_parser = super::audit::anchor)]
-        anchor: Option<(u64, bulkhead::audit::LineHash)>,
-        #[command(flatten)]
-        operate: OperateArguments,
-    },
-    /// Print the newest lines
-    Tail {
-        /// How many
-        #[arg(long, short = 'n', value_name = "COUNT", default_value_t = 20)]
-        lines: usize,
-        /// Go on with those that come, until SIGINT
-        #[arg(long, short)]
-        follow: bool,
-        #[command(flatten)]
-        operate: OperateArguments,
-    },
-}
-
-/// A share such as `10%` or `0.5`, in hundredths of a percent.
-fn share(text: &str) -> Result<u16, String> {
-    let hundredths = hundredths(text.strip_suffix('%').unwrap_or(text)).filter(|share| (1..=10_000).contains(share));
-    let wrong =
-        || "a share is a number of per cent above 0 and up to 100, with at most two digits behind the point".to_owned();
-    hundredths.and_then(|share| u16::try_from(share).ok()).ok_or_else(wrong)
-}
-
-/// A ratio such as `1.5`, in per cent.
-fn ratio(text: &str) -> Result<u32, String> {
-    hundredths(text)
-        .ok_or_else(|| "a ratio is a number such as 1.5, with at most two digits behind the point".to_owned())
-}
-
-/// A decimal number with at most two digits behind the point, times a hundred.
-fn hundredths(text: &str) -> Option<u32> {
-    let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
-    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    if !digits(whole) || !digits(fraction) || fraction.len() > 2 {
-        return None;
-    }
-    let fraction: u32 = format!("{fraction:0<2}").parse().ok()?;
-    whole.parse::<u32>().ok()?.checked_mul(100)?.checked_add(fraction)
-}
-
-/// 30s, 15m, 12h, 90d.
-fn duration_ms(text: &str) -> Result<u64, String> {
-    let wrong = || format!("{text:?} is not a time: write a number and s, m, h or d, like 90d");
-    let unit_at = text.len().saturating_sub(1);
-    let (number, unit) = text.split_at_checked(unit_at).ok_or_else(wrong)?;
-    let unit_ms: u64 = match unit {
-        "s" => 1_000,
-        "m" => 60_000,
-        "h" => 3_600_000,
-        "d" => 86_400_000,
-        _ => return Err(wrong()),
-    };
-    let number: u64 = number.parse().map_err(|_| wrong())?;
-    let ms = number.checked_mul(unit_ms).ok_or_else(wrong)?;
-    if ms == 0 { Err("a time is longer than nothing".to_owned()) } else { Ok(ms) }
-}
-
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory as _;
@@ -539,26 +357,6 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Arguments::command().debug_assert();
-    }
-
-    #[test]
-    fn shares_and_ratios_have_two_digits_behind_the_point() {
-        for (text, expected) in [("10%", 1_000), ("10", 1_000), ("0.5%", 50), ("0.05", 5), ("100%", 10_000)] {
-            assert_eq!(share(text), Ok(expected), "{text}");
-        }
-        for wrong in ["0", "0%", "100.01%", "-1", "+1", "1e2", "0.005", "%", ".", "1.", ""] {
-            assert!(share(wrong).is_err(), "{wrong}");
-        }
-        assert_eq!((ratio("1.5"), ratio("0"), ratio("2")), (Ok(150), Ok(0), Ok(200)));
-    }
-
-    #[test]
-    fn times_have_units() {
-        assert_eq!(duration_ms("90d"), Ok(7_776_000_000));
-        assert_eq!(duration_ms("1s"), Ok(1_000));
-        for wrong in ["", "d", "5", "5w", "-1d", "0h", "1.5h", "99999999999999999999d", "é"] {
-            assert!(duration_ms(wrong).is_err(), "{wrong}");
-        }
     }
 
     #[test]

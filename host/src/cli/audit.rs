@@ -6,15 +6,45 @@ use std::time::Duration;
 
 use bulkhead::audit::{self, Audit, Line, LineHash, Options, Tail};
 use bulkhead::config::Config;
+use clap::Subcommand;
 use serde_json::{Value, json};
 
-use super::args::{AuditCommand, OperateArguments, SourceArguments};
+use super::args::{OperateArguments, SourceArguments};
 use super::serve::stop_signal;
 use super::show::{cell, fields, now, when};
 use super::{EXIT_FAILED, complain, say, sources};
 
 /// Between two looks at a log that is followed.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
+
+/// Works on the files, with a running host and without. A host keeps the log when `audit.enabled` is true.
+#[derive(Debug, Subcommand)]
+pub(crate) enum AuditCommand {
+    /// Follow the chain of digests from the oldest line to the newest
+    #[command(
+        after_long_help = "The chain shows a line that was changed, removed or put in between. Somebody who can write the \
+        files can make a new chain, or cut off its end: write the printed anchor down elsewhere, and give it back with --anchor \
+        later.\n\nExit code 1: the log is not what was written; the place is printed."
+    )]
+    Verify {
+        /// A line that must be there, with its digest, as an earlier `audit verify` printed it
+        #[arg(long, value_name = "LINE:SHA256", value_parser = anchor)]
+        anchor: Option<(u64, LineHash)>,
+        #[command(flatten)]
+        operate: OperateArguments,
+    },
+    /// Print the newest lines
+    Tail {
+        /// How many
+        #[arg(long, short = 'n', value_name = "COUNT", default_value_t = 20)]
+        lines: usize,
+        /// Go on with those that come, until SIGINT
+        #[arg(long, short)]
+        follow: bool,
+        #[command(flatten)]
+        operate: OperateArguments,
+    },
+}
 
 pub(crate) async fn run(command: AuditCommand) -> anyhow::Result<ExitCode> {
     match command {

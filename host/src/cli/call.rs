@@ -2,19 +2,23 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use bulkhead::config::{Config, PluginConfig};
 use bulkhead::domain::Json;
 use bulkhead::domain::call::{Answer, CallError, ClientFeature, ClientFeatures, InputRequest, LogLevel};
+use bulkhead::domain::requestor::TenantId;
 use bulkhead::domain::task::CallId;
 use bulkhead::domain::tool::{ContentKind, ToolOutput};
 use bulkhead::protocol::output_json;
 use bulkhead::runtime::policy::DirGrant;
 use bulkhead::runtime::{
-    CallEvent, CallFacts, CallSpec, Executor as _, OnDemand, Operation, Returned, Running, ToolEntry,
+    CallEvent, CallFacts, CallSpec, Executor as _, OnDemand, Operation, Returned, Running, Share, TenantNames, Tenants,
+    ToolEntry,
 };
+use bulkhead::transport::principal::TENANT_DEFAULT;
 
 use super::answers::{Answers, Unanswered, plain};
 use super::args::{CallArguments, SourceArguments};
@@ -24,6 +28,17 @@ use super::{EXIT_FAILED, EXIT_USAGE, complain, host, logging, say, sources};
 
 const EXIT_CALL: u8 = 3;
 const EXIT_UNANSWERED: u8 = 5;
+
+/// Without a host there is one tenant.
+#[derive(Debug)]
+struct Alone;
+
+#[async_trait::async_trait]
+impl TenantNames for Alone {
+    async fn name(&self, _: TenantId) -> Option<String> {
+        Some(TENANT_DEFAULT.to_owned())
+    }
+}
 
 /// How a call ended.
 enum End {
@@ -43,7 +58,8 @@ pub(crate) async fn run(arguments: CallArguments) -> anyhow::Result<ExitCode> {
         Err(error) => return Ok(usage(&error)),
     };
     let workshop = Workshop::open().context("there is no room for a temporary folder")?;
-    let sandbox = host::sandbox(&config, workshop.path())?;
+    let tenants = Tenants { names: Some(Arc::new(Alone)), ..Tenants::default() };
+    let sandbox = host::sandbox(&config, workshop.path(), tenants)?;
     let loaded = match sandbox.load(sources::plugin_source(plugin)).await {
         Ok(loaded) => loaded,
         Err(error) => return Ok(refuse(&error)),
@@ -113,7 +129,7 @@ fn directory(text: &str) -> anyhow::Result<DirGrant> {
     let (rest, write) = text.strip_suffix(":rw").map_or((text, false), |rest| (rest, true));
     let parts = rest.rsplit_once(':').filter(|(host, guest)| !host.is_empty() && guest.starts_with('/'));
     let (host, guest) = parts.with_context(|| format!("--dir {text:?} is not HOST:GUEST with an absolute GUEST"))?;
-    Ok(DirGrant { host: PathBuf::from(host), guest: guest.to_owned(), write })
+    Ok(DirGrant { host: PathBuf::from(host), guest: guest.to_owned(), write, bytes_max: None })
 }
 
 /// What a client would be told before the call.
@@ -140,7 +156,9 @@ fn spec(tool: &ToolEntry, arguments: &str) -> anyhow::Result<CallSpec> {
         [ClientFeature::ElicitationForm, ClientFeature::ElicitationUrl, ClientFeature::Sampling, ClientFeature::Roots];
     Ok(CallSpec {
         plugin: tool.plugin.clone(),
+        tenant: TenantId([0; 16]),
         operation: Operation::CallTool { tool: tool.plugin_tool.clone(), arguments: Json::new(arguments) },
+        share: Share::default(),
         limits: tool.limits.clone(),
         facts: CallFacts {
             call_id: CallId(id),
@@ -153,6 +171,7 @@ fn spec(tool: &ToolEntry, arguments: &str) -> anyhow::Result<CallSpec> {
             related_tasks: Vec::new(),
             seed,
             wants_progress: true,
+            belongings: Some(bulkhead::tasks::in_memory()),
         },
     })
 }
@@ -183,6 +202,7 @@ async fn converse(mut running: Running, answers: &mut Answers) -> anyhow::Result
                     _ = reply.send(());
                 });
             }
+            CallEvent::GrantDenied(grant) => note(&format!("not granted: {grant}")),
             CallEvent::ListsChanged(_) | CallEvent::ResourceUpdated(_) => {}
             CallEvent::Finished(Ok(Returned::Tool(output))) => return Ok(End::Finished(Ok(output))),
             CallEvent::Finished(Err(error)) => return Ok(End::Finished(Err(error))),

@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use bulkhead::domain::limits::CallLimits;
 use bulkhead::domain::tool::Tool;
+use bulkhead::runtime::Tenants;
 use bulkhead::runtime::inspect::Inspection;
 use serde_json::{Value, json};
 
@@ -49,7 +50,7 @@ pub(super) async fn run(arguments: CheckArguments) -> anyhow::Result<ExitCode> {
 async fn look(file: &Path) -> anyhow::Result<Report> {
     let config = sources::load(&SourceArguments::default(), None)?;
     let workshop = Workshop::open()?;
-    let sandbox = host::sandbox(&config, workshop.path())?;
+    let sandbox = host::sandbox(&config, workshop.path(), Tenants::default())?;
     let source = || sources::bare_source(file, config.call.clone());
     let begin = Instant::now();
     let inspection = match sandbox.inspect(source()).await {
@@ -87,7 +88,7 @@ fn of_manifest(inspection: &Inspection, defaults: &CallLimits) -> Vec<String> {
     let empty = toml::Table::new();
     let part = |key: &str| table.get(key).and_then(toml::Value::as_table).unwrap_or(&empty);
     unknown("", &table, &["name", "description", "grants", "call"]);
-    unknown("grants.", part("grants"), &["directories", "http", "env"]);
+    unknown("grants.", part("grants"), &["directories", "http", "env", "kv"]);
     unknown("call.", part("call"), &wants.map(|(key, _)| key));
 
     if table.get("description").is_none() {

@@ -3,26 +3,30 @@
 use std::collections::HashMap;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::Context as _;
 use bulkhead::audit::{Audit, Entry};
 use bulkhead::config::Config;
+use bulkhead::control::erase::Farewell;
 use bulkhead::control::operator::HostOperator;
 use bulkhead::control::plugins::Shelf;
 use bulkhead::control::server::{Attach, AttachedReader, AttachedWriter, Server};
 use bulkhead::control::socket_path;
+use bulkhead::domain::limits::LimitsTable;
+use bulkhead::domain::requestor::TenantId;
 use bulkhead::plugins::{self, Plugins};
 use bulkhead::protocol::{Protocol, ProtocolOptions};
-use bulkhead::runtime::{CompilerMode, LoadError, Sandbox, SandboxConfig};
+use bulkhead::runtime::{CompilerMode, LoadError, Sandbox, SandboxConfig, TenantNames, Tenants};
+use bulkhead::secrets::Secrets;
 use bulkhead::store::sled::{SledOptions, SledStore};
 use bulkhead::store::{self, RowKind, RowStore as _};
 use bulkhead::tasks::clock::{Clock, SystemClock};
 use bulkhead::tasks::{Options, Tasks};
 use bulkhead::transport::Now;
+use bulkhead::transport::allowance::Allowance;
 use bulkhead::transport::principal::Principals;
-use bulkhead::transport::rate::RequestRate;
 use bulkhead::transport::stdio::{self, StdioOptions};
 use futures::future::join_all;
 use tokio::task::JoinHandle;
@@ -39,21 +43,24 @@ pub(crate) struct Host {
     pub(crate) principals: Principals,
     pub(crate) tasks: Tasks,
     pub(crate) protocol: Arc<Protocol>,
-    pub(crate) rate: Arc<RequestRate>,
+    pub(crate) allowance: Arc<Allowance>,
     pub(crate) now: Now,
     pub(crate) audit: Audit,
     clock: Arc<dyn Clock>,
     line_bytes_max: usize,
     shelf: Shelf,
-    tending: JoinHandle<((), ())>,
+    secrets: Arc<Secrets>,
+    tending: JoinHandle<((), (), ())>,
     watching: Option<JoinHandle<()>>,
     control: Option<Server>,
+    /// Who else must let a tenant go that is erased.
+    pub(crate) farewell: Arc<Farewell>,
 }
 
 /// Opens the store of a data directory, making both if need be.
-pub(crate) async fn open_store(data: &Path) -> anyhow::Result<Arc<SledStore>> {
+pub(crate) async fn open_store(config: &Config, data: &Path) -> anyhow::Result<Arc<SledStore>> {
     private_folder(data)?;
-    let options = SledOptions::new(data);
+    let options = SledOptions { keys: super::keys::encryption(config)?, ..SledOptions::new(data) };
     let opened = tokio::task::spawn_blocking(move || SledStore::open(options)).await?;
     opened.with_context(|| format!("the store in {} cannot be opened", data.display()))
 }
@@ -64,16 +71,18 @@ fn private_folder(data: &Path) -> anyhow::Result<()> {
 }
 
 /// A sandbox that keeps its compiled code below `data`.
-pub(crate) fn sandbox(config: &Config, data: &Path) -> anyhow::Result<Arc<Sandbox>> {
+pub(crate) fn sandbox(config: &Config, data: &Path, tenants: Tenants) -> anyhow::Result<Arc<Sandbox>> {
     private_folder(data)?;
     Ok(Sandbox::new(SandboxConfig {
         data: data.to_owned(),
         calls_running_total: config.limits.calls_running_total,
+        calls_resting_total: config.limits.calls_resting_total,
         compile: config.compile.clone(),
         compiler: CompilerMode::Child,
         epoch_tick_ms: config.call.epoch_tick_ms,
         io: tokio::runtime::Handle::current(),
         environment: sources::variable,
+        tenants,
     })?)
 }
 
@@ -98,17 +107,27 @@ pub(crate) async fn load_plugins(sandbox: &Arc<Sandbox>, config: &Config) -> any
 impl Host {
     /// Loads the plugins and takes over what an earlier host left in the store of the data directory.
     pub(crate) async fn start(config: &Config, data: &Path, store: Arc<SledStore>) -> anyhow::Result<Self> {
+        for tenant in super::upkeep::erasing(data)? {
+            tracing::warn!(%tenant, "a tenant is not erased completely: repeat `bulkhead tenant purge`");
+        }
         let audit = super::audit::of_host(config, data)?;
-        let sandbox = sandbox(config, data)?;
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
         let principals = Principals::new(store.clone());
-        let mut tenants = HashMap::new();
-        for (name, limits) in &config.tenants {
-            tenants.insert(principals.tenant(name).await?, limits.clone());
+        let names = NamesOfTenants { principals: principals.clone(), known: Mutex::default() };
+        let mut different = Tenants { bounds: HashMap::new(), names: Some(Arc::new(names)) };
+        for (name, bound) in &config.tenant_grants {
+            different.bounds.insert(principals.tenant(name).await?, bound.clone());
         }
-        let rates = tenants.iter().filter_map(|(id, limits)| Some((*id, limits.requests_per_second.try_into().ok()?)));
-        let per_second = config.limits.requests_per_second.try_into().context("limits.requests_per_second is 0")?;
-        let rate = Arc::new(RequestRate::new(per_second, rates));
+        let sandbox = sandbox(config, data, different)?;
+        let mut tenants = HashMap::new();
+        let mut cpu_weights = HashMap::new();
+        for (name, tenant) in &config.tenants {
+            let id = principals.tenant(name).await?;
+            tenants.insert(id, Arc::new(tenant.limits.clone()));
+            cpu_weights.insert(id, tenant.cpu_weight);
+        }
+        let limits = LimitsTable { base: Arc::new(config.limits.clone()), tenants };
+        let allowance = Arc::new(Allowance::new(limits.clone()));
 
         let instances_max = u32::try_from(sandbox.instances_max()).unwrap_or(u32::MAX);
         let tasks = Tasks::new(Options {
@@ -116,22 +135,38 @@ impl Host {
             store: store.clone(),
             executor: sandbox.clone(),
             clock: Arc::clone(&clock),
-            limits: config.limits.clone(),
-            tenant_limits: tenants,
+            limits,
+            cpu_weights,
             audit: audit.clone(),
         })?;
+        let secrets = super::secrets::open(config, store.clone()).await?;
+        tasks.keep_secrets(Arc::clone(&secrets));
+        // A store that takes no writes has to wait for its first local requestor, and everything else goes on.
+        if let Ok(operator) = principals.local_requestor().await {
+            tasks.set_operator(operator);
+        }
         let options = plugins::Options {
             store: store.clone(),
             sandbox,
             calls: Arc::new(tasks.clone()),
             clock: Arc::clone(&clock),
             otherwise: sources::otherwise(config),
+            tenants: sources::pinning(config, &principals).await?,
+            audit: audit.clone(),
         };
         let intake = sources::intake(config)?;
         let (plugins, refused) = Plugins::start(options, sources::wanted(config, &intake)?).await?;
-        for refused in refused {
-            audit.note(|| Entry::new("plugin.refused").named(&refused.plugin).because(&refused.problems.join("; ")));
-            tracing::error!(plugin.name = refused.plugin, problems = ?refused.problems, "a plugin was not loaded");
+        let refuse = {
+            let audit = audit.clone();
+            move |refused: &LoadError| {
+                let why = refused.problems.join("; ");
+                audit.note(|| Entry::new("plugin.refused").named(&refused.plugin).because(&why));
+                tracing::error!(plugin.name = refused.plugin, problems = ?refused.problems, "a plugin was not loaded");
+            }
+        };
+        refused.iter().for_each(&refuse);
+        for version in tasks.versions_offered() {
+            audit.note(|| Entry::new("plugin.loaded").plugin(&version));
         }
         let recovered = tasks.recover().await?;
         tracing::info!(
@@ -142,7 +177,7 @@ impl Host {
         );
         let tending = tokio::spawn({
             let (tasks, plugins) = (tasks.clone(), plugins.clone());
-            async move { tokio::join!(tasks.tend(), plugins.tend()) }
+            async move { tokio::join!(tasks.tend(), plugins.tend(), plugins.fetch_awaited(refuse)) }
         });
         let watching = sources::watch(config, &intake, &plugins, &audit)?.map(|watch| tokio::spawn(watch.run()));
         let protocol = Arc::new(Protocol::new(tasks.clone(), protocol_options(&store).await?));
@@ -156,29 +191,33 @@ impl Host {
             principals,
             tasks,
             protocol,
-            rate,
+            allowance,
             now,
             audit,
             clock,
             line_bytes_max,
             shelf: Shelf { plugins, intake },
+            secrets,
             tending,
             watching,
             control: None,
+            farewell: Arc::default(),
         })
     }
 
     /// Opens the control socket in the data directory.
     pub(crate) fn listen_to_operators(&mut self, data: &Path) -> anyhow::Result<()> {
-        let upkeep = Arc::new(SledUpkeep { store: Arc::clone(&self.store) });
+        let upkeep = Arc::new(SledUpkeep { store: Arc::clone(&self.store), data: data.to_owned() });
         let steward = Arc::new(self.tasks.clone());
         let operator = HostOperator::new(self.store.clone(), upkeep, steward, Arc::clone(&self.clock))
             .with_plugins(self.shelf.clone())
+            .with_secrets(Arc::clone(&self.secrets))
+            .with_farewell(Arc::clone(&self.farewell))
             .with_audit(self.audit.clone());
         let attach = Arc::new(LocalStdio {
             protocol: Arc::clone(&self.protocol),
             principals: self.principals.clone(),
-            rate: Arc::clone(&self.rate),
+            allowance: Arc::clone(&self.allowance),
             line_bytes_max: self.line_bytes_max,
         });
         let path = socket_path(data);
@@ -190,7 +229,7 @@ impl Host {
 
     /// How stdio connections are served.
     pub(crate) fn stdio_options(&self) -> StdioOptions {
-        StdioOptions { line_bytes_max: self.line_bytes_max, rate: Some(Arc::clone(&self.rate)) }
+        StdioOptions { line_bytes_max: self.line_bytes_max, allowance: Arc::clone(&self.allowance) }
     }
 
     /// Lets running calls end for up to `grace`, marks the rest as interrupted, and gives the data directory back.
@@ -233,18 +272,44 @@ async fn secret(store: &SledStore, name: &[u8]) -> anyhow::Result<[u8; 32]> {
     }
 }
 
+/// The names of tenants for their directories. A name never changes, so each is looked up once.
+struct NamesOfTenants {
+    principals: Principals,
+    known: Mutex<HashMap<TenantId, String>>,
+}
+
+impl std::fmt::Debug for NamesOfTenants {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("NamesOfTenants").finish_non_exhaustive()
+    }
+}
+
+#[async_trait::async_trait]
+impl TenantNames for NamesOfTenants {
+    async fn name(&self, tenant: TenantId) -> Option<String> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(&tenant).cloned();
+        if known.is_some() {
+            return known;
+        }
+        let found = self.principals.tenant_name(tenant).await;
+        let name = found.inspect_err(|error| tracing::error!("a tenant's name cannot be read: {error}")).ok()??;
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(tenant, name.clone());
+        Some(name)
+    }
+}
+
 /// Serves MCP to whoever may use the control socket, as the local requestor.
 struct LocalStdio {
     protocol: Arc<Protocol>,
     principals: Principals,
-    rate: Arc<RequestRate>,
+    allowance: Arc<Allowance>,
     line_bytes_max: usize,
 }
 
 #[async_trait::async_trait]
 impl Attach for LocalStdio {
     async fn attach(&self, reader: AttachedReader, writer: AttachedWriter) {
-        let options = StdioOptions { line_bytes_max: self.line_bytes_max, rate: Some(Arc::clone(&self.rate)) };
+        let options = StdioOptions { line_bytes_max: self.line_bytes_max, allowance: Arc::clone(&self.allowance) };
         let served = match self.principals.local_requestor().await {
             Ok(requestor) => stdio::serve(Arc::clone(&self.protocol), requestor, reader, writer, options).await,
             Err(error) => {

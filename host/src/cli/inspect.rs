@@ -2,13 +2,15 @@
 
 use std::process::ExitCode;
 
+use bulkhead::config::{Place, PluginConfig};
 use bulkhead::domain::offer::{Prompt, PromptArgument};
 use bulkhead::protocol::{prompt_json, resource_json, template_json, tool_json};
-use bulkhead::runtime::LoadError;
 use bulkhead::runtime::inspect::Inspection;
+use bulkhead::runtime::{LoadError, Tenants};
 use serde_json::{Value, json};
 
 use super::args::{InspectArguments, SourceArguments};
+use super::grants::Table;
 use super::workshop::Workshop;
 use super::{complain, host, logging, say, sources};
 
@@ -17,17 +19,30 @@ pub(super) const EXIT_REFUSED: u8 = 4;
 
 pub(crate) async fn run(arguments: InspectArguments) -> anyhow::Result<ExitCode> {
     logging::start_for_a_person();
-    let config = sources::load(&SourceArguments::default(), None)?;
+    let sources = SourceArguments {
+        config: arguments.config.clone(),
+        plugins: vec![arguments.file.clone()],
+        ..SourceArguments::default()
+    };
+    let config = sources::load(&sources, None)?;
     let workshop = Workshop::open()?;
-    let sandbox = host::sandbox(&config, workshop.path())?;
+    let sandbox = host::sandbox(&config, workshop.path(), Tenants::default())?;
     let inspected = sandbox.inspect(sources::bare_source(&arguments.file, config.call.clone())).await;
     match inspected {
         Ok(inspection) => {
-            let value = describe(&inspection)?;
+            // The component may be configured under its name, from another place.
+            let of_name = |plugin: &&PluginConfig| plugin.name.as_ref() == Some(&inspection.name);
+            let of_file = |plugin: &&PluginConfig| plugin.pinned && plugin.place != Place::Flag("--plugin");
+            let mut plugins = config.plugins.iter();
+            let entry = plugins.clone().find(of_file).or_else(|| plugins.find(of_name));
+            let wants = inspection.manifest.as_ref().map(|manifest| &manifest.wants);
+            let table = Table::new(wants, entry, &config);
+            let mut value = describe(&inspection)?;
+            value["grants"] = table.as_json();
             if arguments.json {
                 say(serde_json::to_string_pretty(&value)?)
             } else {
-                say(text(&inspection, &value))
+                say(text(&inspection, &value, &table))
             }
             Ok(ExitCode::SUCCESS)
         }
@@ -67,7 +82,7 @@ fn describe(inspection: &Inspection) -> anyhow::Result<Value> {
     }))
 }
 
-fn text(inspection: &Inspection, value: &Value) -> String {
+fn text(inspection: &Inspection, value: &Value, table: &Table) -> String {
     let mut lines = vec![
         format!("name     {}", inspection.name),
         format!("sha256   {}", inspection.digest),
@@ -83,6 +98,9 @@ fn text(inspection: &Inspection, value: &Value) -> String {
         Some(manifest) => list("manifest (what the plugin wants)", &plain_lines(manifest.text.trim())),
         None => list("manifest (what the plugin wants)", &["none".to_owned()]),
     }
+    lines.extend(
+        table.as_lines().iter().flat_map(|line| if line.is_empty() { vec![String::new()] } else { plain_lines(line) }),
+    );
     lines.push(if inspection.typed { "\ntools (its functions)" } else { "\ntools" }.to_owned());
     for (tool, shown) in inspection.tools.iter().zip(value["tools"].as_array().into_iter().flatten()) {
         lines.push(format!("  {}  (tasks: {})", tool.name, format!("{:?}", tool.task_support).to_lowercase()));

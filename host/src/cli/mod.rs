@@ -7,12 +7,15 @@ mod author;
 mod call;
 mod check;
 mod dev;
+mod grants;
 mod host;
 mod inspect;
+mod keys;
 mod logging;
 mod operate;
 mod plugins;
 mod registry;
+mod secrets;
 mod serve;
 mod show;
 mod signing;
@@ -20,6 +23,7 @@ mod sources;
 mod stdio;
 mod trust;
 mod upkeep;
+mod values;
 mod workshop;
 
 use std::io::Write as _;
@@ -53,7 +57,9 @@ async fn dispatch(command: Subcommand) -> anyhow::Result<ExitCode> {
         Subcommand::Stdio(arguments) => stdio::run(arguments).await,
         Subcommand::Plugin { command } => plugins::run(command).await,
         Subcommand::Token { command } => operate::token(command).await,
+        Subcommand::Secret { command } => secrets::run(command).await,
         Subcommand::Store { command } => operate::store(command).await,
+        Subcommand::Tenant { command } => operate::tenant(command).await,
         Subcommand::Tasks { command } => operate::tasks(command).await,
         Subcommand::Audit { command } => audit::run(command).await,
     }

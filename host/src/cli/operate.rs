@@ -1,5 +1,6 @@
 //! The operator's commands: the same over a running host's control socket and on a store of one's own.
 
+use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -10,12 +11,181 @@ use bulkhead::control::client::Client;
 use bulkhead::control::operator::{HostOperator, Unattended};
 use bulkhead::control::{Command, Operator};
 use bulkhead::tasks::clock::SystemClock;
-use bulkhead::transport::principal::TokenInfo;
+use bulkhead::transport::principal::{TENANT_DEFAULT, TokenInfo};
+use clap::Subcommand;
 use serde_json::Value;
 
-use super::args::{OperateArguments, SourceArguments, StoreCommand, TasksCommand, TokenCommand};
+use super::args::{OperateArguments, SourceArguments};
 use super::show::{cell, fields, now, table, when};
+use super::values::duration_ms;
 use super::{EXIT_FAILED, complain, say, sources};
+
+/// Works with a running host (over DATA/control.sock) and without.
+#[derive(Debug, Subcommand)]
+pub(crate) enum TokenCommand {
+    /// Make a bearer token and print it, this once; only its hash is kept
+    #[command(
+        after_long_help = "Example:\n  TOKEN=$(bulkhead token create --requestor alice --tenant acme --expires 90d)"
+    )]
+    Create {
+        /// Whose token it is: 1 to 64 characters of A-Z a-z 0-9 _ - .
+        #[arg(long, value_name = "NAME")]
+        requestor: String,
+        /// The group that limits are set for
+        #[arg(long, value_name = "NAME", default_value = TENANT_DEFAULT)]
+        tenant: String,
+        /// How long it is good for: a number and s, m, h or d [default: for ever]
+        #[arg(long, value_name = "TIME", value_parser = duration_ms)]
+        expires: Option<u64>,
+        /// What to call the token itself, for finding it in the list
+        #[arg(long, value_name = "NAME")]
+        name: Option<String>,
+        /// A scope that it is good for, as [[auth.scope]] describes it; may be given more than once [default: everything]
+        #[arg(long = "scope", value_name = "SCOPE")]
+        scopes: Vec<String>,
+        #[command(flatten)]
+        operate: OperateArguments,
+    },
+    /// List tokens, without the tokens themselves
+    List {
+        #[command(flatten)]
+        operate: OperateArguments,
+    },
+    /// End a token at once
+    Revoke {
+        /// Its id, as `token list` shows it
+        #[arg(value_name = "ID")]
+        id: String,
+        #[command(flatten)]
+        operate: OperateArguments,
+    },
+}
+
+/// Works with a running host (over DATA/control.sock) and without.
+#[derive(Debug, Subcommand)]
+pub(crate) enum StoreCommand {
+    /// Read everything and say what is wrong
+    Check {
+        #[command(flatten)]
+        operate: OperateArguments,
+    },
+    /// Write everything that can be read to a new file, as JSON lines
+    Export {
+        /// The file; it must not exist yet
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+        #[command(flatten)]
+        operate: OperateArguments,
+    },
+    /// Make a new database of an export, or of what can be read of the present one, which is kept beside it
+    Rebuild {
+        /// The export to restore (needs the host stopped)
+        #[arg(long, value_name = "FILE")]
+        from: Option<PathBuf>,
+        #[command(flatten)]
+        operate: OperateArguments,
+    },
+    /// Seal the tenants' keys again, with the first of the keys in [encryption]; older keys are not needed afterwards
+    #[command(
+        after_long_help = "To change the operator's key: put the new one in front of the old one, start the host again, \
+        `bulkhead store rekey`, take the old one away. What is stored is not written again: each tenant's data has a key of its \
+        own, and only that is sealed with the operator's. `bulkhead store rebuild` takes the old seals out of the files."
+    )]
+    Rekey {
+        #[command(flatten)]
+        operate: OperateArguments,
+    },
+    /// Copy the store into a new data directory, also while it is in use
+    Backup {
+        /// The directory; it must be empty or not exist yet
+        #[arg(value_name = "DIR")]
+        directory: PathBuf,
+        #[command(flatten)]
+        operate: OperateArguments,
+    },
+}
+
+/// Works with a running host (over DATA/control.sock) and without.
+#[derive(Debug, Subcommand)]
+pub(crate) enum TenantCommand {
+    /// List tenants, with what they have
+    List {
+        #[command(flatten)]
+        operate: OperateArguments,
+    },
+    /// Erase everything of a tenant: stop its tasks, remove them with its results, tokens, names and keys, and make the database
+    /// anew
+    #[command(
+        after_long_help = "Old stores that `store rebuild` has left beside the present one are removed as well. The audit log \
+        stays: it knows tenants and requestors by their ids, and by name where an operator's command named them. Backups, \
+        exports and folders that plugins may write to are elsewhere, and yours to remove.\n\n\
+        Interrupted, it is to be done once more: it goes on where it was."
+    )]
+    Purge {
+        /// Its name, as `tenant list` shows it
+        #[arg(value_name = "NAME")]
+        name: String,
+        /// Without asking
+        #[arg(long)]
+        yes: bool,
+        #[command(flatten)]
+        operate: OperateArguments,
+    },
+}
+
+/// Works with a running host (over DATA/control.sock) and without.
+#[derive(Debug, Subcommand)]
+pub(crate) enum TasksCommand {
+    /// List tasks
+    List {
+        /// Only those of the requestor of this name
+        #[arg(long, value_name = "NAME")]
+        requestor: Option<String>,
+        /// Only those of this tenant
+        #[arg(long, value_name = "NAME")]
+        tenant: Option<String>,
+        /// At most so many
+        #[arg(long, value_name = "COUNT", default_value_t = 100)]
+        max: usize,
+        #[command(flatten)]
+        operate: OperateArguments,
+    },
+    /// Show one task; arguments, answers and results stay with their requestor
+    Show {
+        /// Its id
+        #[arg(value_name = "ID")]
+        id: String,
+        #[command(flatten)]
+        operate: OperateArguments,
+    },
+    /// Cancel a task
+    Cancel {
+        /// Its id
+        #[arg(value_name = "ID")]
+        id: String,
+        #[command(flatten)]
+        operate: OperateArguments,
+    },
+    /// Stop a task for a while; it keeps its memory and uses no CPU
+    Pause {
+        /// Its id
+        #[arg(value_name = "ID")]
+        id: String,
+        /// What its requestor reads as its status, in clients that know of pauses [default: paused by the operator]
+        #[arg(long, value_name = "TEXT")]
+        message: Option<String>,
+        #[command(flatten)]
+        operate: OperateArguments,
+    },
+    /// Let a paused task go on, whoever paused it
+    Resume {
+        /// Its id
+        #[arg(value_name = "ID")]
+        id: String,
+        #[command(flatten)]
+        operate: OperateArguments,
+    },
+}
 
 pub(crate) async fn token(command: TokenCommand) -> anyhow::Result<ExitCode> {
     match command {
@@ -49,6 +219,7 @@ pub(crate) async fn store(command: StoreCommand) -> anyhow::Result<ExitCode> {
             let from = from.as_deref().map(absolute).transpose()?;
             (Command::StoreRebuild { from }, operate)
         }
+        StoreCommand::Rekey { operate } => (Command::StoreRekey, operate),
         StoreCommand::Backup { directory, operate } => {
             (Command::StoreBackup { directory: absolute(&directory)? }, operate)
         }
@@ -57,6 +228,43 @@ pub(crate) async fn store(command: StoreCommand) -> anyhow::Result<ExitCode> {
     show(&operate, &value, || fields(&value));
     // A check that found something has done its work, but scripts must see it.
     Ok(if value.get("sound") == Some(&Value::Bool(false)) { ExitCode::from(EXIT_FAILED) } else { ExitCode::SUCCESS })
+}
+
+pub(crate) async fn tenant(command: TenantCommand) -> anyhow::Result<ExitCode> {
+    match command {
+        TenantCommand::List { operate } => {
+            let value = execute(&operate, Command::TenantList, Absent::Refuse).await?;
+            show(&operate, &value, || tenant_table(&value));
+        }
+        TenantCommand::Purge { name, yes, operate } => {
+            if !yes && !is_sure(&name)? {
+                complain("nothing was done");
+                return Ok(ExitCode::from(EXIT_FAILED));
+            }
+            let value = execute(&operate, Command::TenantPurge { tenant: name }, Absent::Refuse).await?;
+            show(&operate, &value, || fields(&value));
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Asks a person to write the name once more; a script says `--yes`.
+fn is_sure(name: &str) -> anyhow::Result<bool> {
+    let stdin = std::io::stdin();
+    anyhow::ensure!(stdin.is_terminal(), "this cannot be undone: say --yes to erase everything of tenant {name}");
+    complain(format_args!(
+        "this erases every task, result and token of tenant {name} for good; write its name to go on:"
+    ));
+    let mut line = String::new();
+    stdin.read_line(&mut line)?;
+    Ok(line.trim() == name)
+}
+
+fn tenant_table(value: &Value) -> String {
+    let columns = ["name", "requestors", "tokens", "tasks", "bytes", "id"];
+    let row = |tenant: &Value| columns.map(|column| cell(&tenant[column])).to_vec();
+    let rows: Vec<_> = value["tenants"].as_array().into_iter().flatten().map(row).collect();
+    table(&["NAME", "REQUESTORS", "TOKENS", "TASKS", "BYTES", "ID"], &rows)
 }
 
 pub(crate) async fn tasks(command: TasksCommand) -> anyhow::Result<ExitCode> {
@@ -88,13 +296,13 @@ pub(crate) async fn tasks(command: TasksCommand) -> anyhow::Result<ExitCode> {
 
 /// What to do about a data directory that is not there.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Absent {
+pub(super) enum Absent {
     Create,
     Refuse,
 }
 
 /// Asks the running host, or does it here when none runs.
-async fn execute(operate: &OperateArguments, command: Command, absent: Absent) -> anyhow::Result<Value> {
+pub(super) async fn execute(operate: &OperateArguments, command: Command, absent: Absent) -> anyhow::Result<Value> {
     let sources =
         SourceArguments { config: operate.config.clone(), data: operate.data.clone(), ..SourceArguments::default() };
     execute_at(&sources::load(&sources, None)?, command, absent).await
@@ -124,12 +332,15 @@ async fn execute_at(config: &Config, command: Command, absent: Absent) -> anyhow
     if let Some(done) = super::upkeep::on_files(data, &command).await {
         return Ok(done?);
     }
-    let store = super::host::open_store(data).await?;
-    let upkeep = Arc::new(super::upkeep::SledUpkeep { store: Arc::clone(&store) });
+    let store = super::host::open_store(config, data).await?;
+    let upkeep = Arc::new(super::upkeep::SledUpkeep { store: Arc::clone(&store), data: data.clone() });
     let clock = Arc::new(SystemClock::default());
     let steward = Arc::new(Unattended { store: store.clone(), clock: clock.clone() });
     let audit = super::audit::of_idle(config)?;
-    let operator = HostOperator::new(store.clone(), upkeep, steward, clock).with_audit(audit.clone());
+    let mut operator = HostOperator::new(store.clone(), upkeep, steward, clock).with_audit(audit.clone());
+    if command.is_about_secrets() {
+        operator = operator.with_secrets(super::secrets::open(config, store.clone()).await?);
+    }
     let done = operator.execute(command).await;
     bulkhead::store::TaskStore::close(&*store).await?;
     audit.close();
@@ -141,7 +352,7 @@ pub(super) fn absolute(path: &Path) -> anyhow::Result<PathBuf> {
     std::path::absolute(path).with_context(|| format!("{} is no path", path.display()))
 }
 
-fn show(operate: &OperateArguments, value: &Value, text: impl FnOnce() -> String) {
+pub(super) fn show(operate: &OperateArguments, value: &Value, text: impl FnOnce() -> String) {
     if operate.json { say(value) } else { say(text()) }
 }
 

@@ -14,6 +14,7 @@ use bulkhead::plugins::{BoundsGiven, Options, Plugins};
 use bulkhead::sources::Source;
 use bulkhead::store::TaskStore as _;
 use bulkhead::tasks::clock::SystemClock;
+use bulkhead::transport::principal::Principals;
 use serde_json::Value;
 
 use super::args::{CanaryArguments, OperateArguments, PluginCommand, SourceArguments};
@@ -131,20 +132,22 @@ async fn execute(operate: &OperateArguments, command: Command) -> anyhow::Result
 
 /// On the data directory itself, with the plugins that a host would begin with.
 async fn alone(config: &Config, data: &Path, command: Command) -> anyhow::Result<Value> {
-    let store = host::open_store(data).await?;
+    let store = host::open_store(config, data).await?;
     let clock = Arc::new(SystemClock::default());
+    let audit = super::audit::of_idle(config)?;
     let unattended = Arc::new(Unattended { store: store.clone(), clock: clock.clone() });
     let options = Options {
         store: store.clone(),
-        sandbox: host::sandbox(config, data)?,
+        sandbox: host::sandbox(config, data, bulkhead::runtime::Tenants::default())?,
         calls: unattended.clone(),
         clock: clock.clone(),
         otherwise: sources::otherwise(config),
+        tenants: sources::pinning(config, &Principals::new(store.clone())).await?,
+        audit: audit.clone(),
     };
     let intake = sources::intake(config)?;
     let (plugins, _) = Plugins::start(options, sources::wanted(config, &intake)?).await?;
-    let upkeep = Arc::new(SledUpkeep { store: Arc::clone(&store) });
-    let audit = super::audit::of_idle(config)?;
+    let upkeep = Arc::new(SledUpkeep { store: Arc::clone(&store), data: data.to_owned() });
     let operator = HostOperator::new(store.clone(), upkeep, unattended, clock);
     let operator = operator.with_plugins(Shelf { plugins, intake }).with_audit(audit.clone());
     let done = operator.execute(command).await;
@@ -183,16 +186,21 @@ fn list(value: &Value) -> String {
     for plugin in items(value, "plugins") {
         let name = cell(&plugin["name"]);
         lines.extend(items(plugin, "problems").map(|problem| format!("{name}: {}", cell(problem))));
-        let health = &plugin["health"];
-        if health["everyone_until"].is_u64() {
-            lines.push(format!("{name}: kept from everyone, next try {}", when(&health["everyone_until"], now)));
-        } else if health["requestors_kept_away"].as_u64().is_some_and(|count| count > 0) {
-            lines.push(format!("{name}: kept from {} requestors for now", health["requestors_kept_away"]));
-        }
-        lines.extend(faults(&name, health, now));
+        lines.extend(kept_away(&name, &plugin["health"], now));
+        lines.extend(faults(&name, &plugin["health"], now));
         lines.extend(canary(&name, plugin, now));
     }
     lines.join("\n")
+}
+
+/// Who is kept from a version for now.
+fn kept_away(name: &str, health: &Value, now: u64) -> Option<String> {
+    let until = &health["everyone_until"];
+    if until.is_u64() {
+        return Some(format!("{name}: kept from everyone, next try {}", when(until, now)));
+    }
+    let count = health["requestors_kept_away"].as_u64().filter(|count| *count > 0)?;
+    Some(format!("{name}: kept from {count} requestors for now"))
 }
 
 fn faults(name: &str, health: &Value, now: u64) -> Vec<String> {
@@ -220,7 +228,9 @@ fn canary(name: &str, plugin: &Value, now: u64) -> Vec<String> {
             digest(&canary["version"]),
             who.join(", ")
         ));
-        lines.extend(faults(&format!("{name} (canary)"), &canary["health"], now));
+        let name = format!("{name} (canary)");
+        lines.extend(kept_away(&name, &canary["health"], now));
+        lines.extend(faults(&name, &canary["health"], now));
     }
     if let Some(gone) = plugin.get("taken_back").filter(|gone| gone.is_object()) {
         let at = when(&gone["at"], now);

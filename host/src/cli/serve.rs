@@ -30,7 +30,7 @@ async fn serve(config: &Config) -> anyhow::Result<ExitCode> {
     let data = config.server.data.clone();
     // Before anything slow: a signal during the start must not be lost.
     let stop = stop_signal()?;
-    let store = open_store(&data).await?;
+    let store = open_store(config, &data).await?;
     let authenticated = Principals::new(store.clone()).any_active_token(now()).await?;
     config.check_exposure(authenticated)?;
     let issuers = trust::issuers(config)?;
@@ -69,15 +69,24 @@ async fn http_server(
     let server = &config.server;
     let options =
         SessionOptions { idle_ms_max: server.session_idle_ms_max, per_requestor: server.sessions_per_requestor };
-    let sessions = Registry::open(Arc::clone(&host.protocol), host.store.clone(), options, host.now.clone()).await?;
+    let (allowance, protocol) = (Arc::clone(&host.allowance), Arc::clone(&host.protocol));
+    let sessions =
+        Registry::open(protocol, host.store.clone(), options, Arc::clone(&allowance), host.now.clone()).await?;
+    let sessions = Arc::new(sessions);
+    let held = Arc::downgrade(&sessions);
+    host.farewell.add(move |tenant| {
+        if let Some(sessions) = held.upgrade() {
+            sessions.forget_tenant(tenant);
+        }
+    });
     let allowed_hosts = server.allowed_hosts.iter().cloned();
     let store = Arc::clone(&host.store);
     Ok(Server::new(Parts {
         mcp: Arc::clone(&host.protocol),
-        sessions: Arc::new(sessions),
+        sessions,
         authenticator: trust::authenticator(config, host, issuers),
         audit: host.audit.clone(),
-        rate: Arc::clone(&host.rate),
+        allowance,
         unready: Box::new(move || store.read_only().map(|reason| format!("the store is read-only: {reason}"))),
         now: host.now.clone(),
         options: HttpOptions {
@@ -86,6 +95,7 @@ async fn http_server(
             allowed_origins: server.allowed_origins.clone(),
             drain_ms: server.drain_ms,
             connections_max: server.connections_max,
+            connections_per_address: server.connections_per_address,
             header_bytes_max: bytes(server.header_bytes_max.into()),
             header_read_ms_max: server.header_read_ms_max,
             body_bytes_max: bytes(server.body_bytes_max),
@@ -117,7 +127,7 @@ pub(super) fn stop_signal() -> anyhow::Result<impl Future<Output = ()> + Send> {
 async fn check(config: &Config) -> anyhow::Result<ExitCode> {
     // The cache of a running host is left alone.
     let scratch = tempfile::tempdir().context("there is no room for a temporary folder")?;
-    let sandbox = host::sandbox(config, scratch.path())?;
+    let sandbox = host::sandbox(config, scratch.path(), bulkhead::runtime::Tenants::default())?;
     let refused = host::load_plugins(&sandbox, config).await?;
     for error in &refused {
         for problem in &error.problems {

@@ -10,10 +10,12 @@ use bulkhead::audit::Audit;
 use bulkhead::config::{Config, File, Flags, Insecure, OnRestart, PluginConfig, ToolConfig, TrustConfig};
 use bulkhead::domain::address::normal_host;
 use bulkhead::domain::limits::CallLimits;
-use bulkhead::plugins::{Plugins, Policy, Wanted};
+use bulkhead::domain::requestor::TenantId;
+use bulkhead::plugins::{Pinning, Plugins, Policy, Wanted};
 use bulkhead::runtime::{PluginSource, Source, ToolPolicy};
 use bulkhead::sources::oci::Logins;
 use bulkhead::sources::{self, Configured, Fetching, Intake, Progress, PublicKey, Rule, Trust, Watch};
+use bulkhead::transport::principal::Principals;
 
 use super::args::SourceArguments;
 
@@ -96,6 +98,7 @@ pub(crate) fn plugin_source(plugin: PluginConfig) -> PluginSource {
         prefix: plugin.prefix,
         config: plugin.settings,
         grants: plugin.grants,
+        manifest_required: plugin.manifest_required,
         limits: plugin.call,
         tools: plugin.tools.into_iter().map(|(name, tool)| (name, policy(tool))).collect(),
         rerun: plugin.on_restart == OnRestart::Rerun,
@@ -142,6 +145,15 @@ pub(crate) fn intake(config: &Config) -> anyhow::Result<Arc<Intake>> {
     Ok(Arc::new(Intake::new(trust(config)?, fetching(config), configured)))
 }
 
+/// The tenants that have a say about definitions that change.
+pub(crate) async fn pinning(config: &Config, principals: &Principals) -> anyhow::Result<HashMap<TenantId, Pinning>> {
+    let mut tenants = HashMap::new();
+    for (name, pinning) in &config.changed_definitions {
+        tenants.insert(principals.tenant(name).await?, *pinning);
+    }
+    Ok(tenants)
+}
+
 /// What looks at the watched folders, if there are any.
 pub(crate) fn watch(
     config: &Config,
@@ -168,7 +180,12 @@ fn rule(trust: &TrustConfig) -> anyhow::Result<Rule> {
     };
     let folder = std::env::current_dir().context("the working folder cannot be named")?;
     let keys = trust.keys.iter().map(key).collect::<anyhow::Result<_>>()?;
-    Ok(Rule { pattern: trust.pattern.clone().from_folder(&folder), keys, same_repository: trust.same_repository })
+    Ok(Rule {
+        pattern: trust.pattern.clone().from_folder(&folder),
+        keys,
+        same_repository: trust.same_repository,
+        changed_definitions: trust.changed_definitions,
+    })
 }
 
 /// How far a fetch may go.

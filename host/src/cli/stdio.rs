@@ -68,7 +68,7 @@ async fn forward(client: Client) -> anyhow::Result<ExitCode> {
 /// Runs a host for this one client. Others with the same data directory come in through its control socket.
 async fn own(config: &Config, data: &Path, grace: Duration) -> anyhow::Result<ExitCode> {
     let stop = stop_signal()?;
-    let mut host = Host::start(config, data, open_store(data).await?).await?;
+    let mut host = Host::start(config, data, open_store(config, data).await?).await?;
     host.listen_to_operators(data)?;
     let requestor = host.principals.local_requestor().await?;
     let serving =

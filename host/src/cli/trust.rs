@@ -64,7 +64,8 @@ pub(super) fn certificate(config: &Config) -> anyhow::Result<Option<Arc<Certific
 pub(super) fn authenticator(config: &Config, host: &Host, issuers: Vec<Trusted>) -> Authenticator {
     let tokens = TokenVerifier::new(host.principals.clone(), host.now.clone());
     let used = tokens.used();
-    tokio::spawn(async move { used.tend().await });
+    let audit = host.audit.clone();
+    tokio::spawn(async move { used.tend(&audit).await });
     let tokens: Arc<dyn Verifier> = Arc::new(tokens);
     let scopes = ScopeBook::new(config.auth.scopes.clone());
     let Some(resource) = config.auth.resource.clone().filter(|_| !issuers.is_empty()) else {

@@ -1,13 +1,14 @@
 //! What sled's side of the store can do for itself, with a host on it and without.
 
 use std::fs::File;
-use std::io::{BufReader, BufWriter};
+use std::io::{BufReader, BufWriter, ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use bulkhead::control::Command;
 use bulkhead::control::operator::Upkeep;
+use bulkhead::domain::requestor::TenantId;
 use bulkhead::store::sled::{self, SledStore};
 use bulkhead::store::{self, Error};
 use serde_json::{Value, json};
@@ -15,7 +16,12 @@ use serde_json::{Value, json};
 /// The store of a running host, or of a command that opened one.
 pub(crate) struct SledUpkeep {
     pub(crate) store: Arc<SledStore>,
+    /// The data directory.
+    pub(crate) data: PathBuf,
 }
+
+/// Names tenants whose erasure is not over, by their ids.
+const ERASING: &str = "erasing";
 
 #[async_trait]
 impl Upkeep for SledUpkeep {
@@ -40,6 +46,48 @@ impl Upkeep for SledUpkeep {
     async fn backup(&self, directory: &Path) -> Result<Value, Error> {
         sled::backup(&self.store, directory).await?;
         Ok(json!({ "directory": directory }))
+    }
+
+    async fn rekey(&self) -> Result<Value, Error> {
+        to_value(&sled::rekey(&self.store).await?)
+    }
+
+    async fn remove_old_stores(&self) -> Result<u64, Error> {
+        let data = self.data.clone();
+        let removed = tokio::task::spawn_blocking(move || sled::remove_old_stores(&data)).await;
+        removed.unwrap_or_else(|error| Err(Error::Engine(format!("old stores were not removed: {error}"))))
+    }
+
+    async fn erasing(&self) -> Result<Vec<TenantId>, Error> {
+        erasing(&self.data)
+    }
+
+    async fn set_erasing(&self, tenants: &[TenantId]) -> Result<(), Error> {
+        let lines: String = tenants.iter().map(|tenant| format!("{tenant}\n")).collect();
+        let written = || {
+            let (path, draft) = (self.data.join(ERASING), self.data.join("erasing.part"));
+            if lines.is_empty() {
+                match std::fs::remove_file(&path) {
+                    Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+                    _ => {}
+                }
+            } else {
+                let mut file = File::create(&draft)?;
+                file.write_all(lines.as_bytes()).and_then(|()| file.sync_all())?;
+                std::fs::rename(&draft, &path)?;
+            }
+            File::open(&self.data)?.sync_all()
+        };
+        written().map_err(|error| Error::Engine(format!("{}: {error}", self.data.join(ERASING).display())))
+    }
+}
+
+/// Tenants whose erasure was begun and is not over.
+pub(crate) fn erasing(data: &Path) -> Result<Vec<TenantId>, Error> {
+    match std::fs::read_to_string(data.join(ERASING)) {
+        Ok(text) => Ok(text.lines().filter_map(TenantId::parse).collect()),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(Error::Engine(format!("{}: {error}", data.join(ERASING).display()))),
     }
 }
 

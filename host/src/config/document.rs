@@ -5,13 +5,18 @@ use std::path::{Path, PathBuf};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::auth::{self, AuthConfig};
+use super::auth::{self, AuthConfig, SecretPlace};
+use super::encryption;
 use super::exposure::{self, TlsConfig};
+use super::grants::read_bound;
 use super::keys::{self, Scope, Value};
 use super::layer::{self, Layer, Values};
 use super::plugin::{self, PluginEntry};
 use super::trust::{self, TrustConfig};
-use super::{File, Place, Report};
+use super::{File, Place, Report, SecretsConfig};
+use crate::domain::limits::CPU_WEIGHT_MAX;
+use crate::plugins::Pinning;
+use crate::runtime::policy::Bound;
 
 /// What the file says beside the fixed sections.
 #[derive(Debug, Default)]
@@ -21,13 +26,21 @@ pub(super) struct Parsed {
     pub(super) auth: AuthConfig,
     pub(super) tls: Option<TlsConfig>,
     pub(super) trust: Vec<TrustConfig>,
+    pub(super) secrets: SecretsConfig,
+    pub(super) encryption: Option<SecretPlace>,
 }
+
+/// What a tenant's calls weigh when nobody says.
+const CPU_WEIGHT: u32 = 1;
 
 /// `[tenant.NAME]`.
 #[derive(Debug)]
 pub(super) struct TenantEntry {
     pub(super) name: String,
     pub(super) values: Values,
+    pub(super) changed_definitions: Option<Pinning>,
+    pub(super) grants: Bound,
+    pub(super) cpu_weight: u32,
 }
 
 /// Reads parts of the tree; knows where each part was written and where to complain.
@@ -64,7 +77,9 @@ pub(super) fn read(file: File<'_>, base: &mut Layer<'_>, report: &mut Report) ->
                 reader.fixed_section(name.get_ref(), node, base)
             }
             "auth" => parsed.auth = auth::read(&mut reader, node),
+            "encryption" => parsed.encryption = encryption::read(&mut reader, node),
             "plugin" => parsed.plugins = plugin::read(&mut reader, node),
+            "secrets" => parsed.secrets = reader.secrets(node),
             "trust" => parsed.trust = trust::read(&mut reader, node),
             "tenant" => parsed.tenants = reader.tenants(node),
             "token" => reader.refuse(
@@ -73,7 +88,7 @@ pub(super) fn read(file: File<'_>, base: &mut Layer<'_>, report: &mut Report) ->
             ),
             other => {
                 let place = reader.place(name.span().start);
-                let known = "[server], [auth], [limits], [call], [compile], [log], [audit], [sources], [[trust]], [[plugin]] \
+                let known = "[server], [auth], [limits], [call], [compile], [log], [audit], [sources], [encryption], [secrets], [[trust]], [[plugin]] \
                      and [tenant.NAME]";
                 reader.report.add(&place, format!("{other}: no such section; there are {known}"));
             }
@@ -183,6 +198,19 @@ impl Reader<'_> {
         number
     }
 
+    /// `[secrets]`.
+    fn secrets(&mut self, node: &Node<'_>) -> SecretsConfig {
+        let mut secrets = SecretsConfig::default();
+        let Some(table) = self.table("secrets", node) else { return secrets };
+        for (key, node) in table {
+            match key.get_ref().as_ref() {
+                "key_file" => secrets.key_file = self.text("secrets.key_file", node).map(|text| self.path(&text)),
+                other => self.refuse(key, format!("secrets.{other}: no such key; there is key_file")),
+            }
+        }
+        secrets
+    }
+
     /// The sections whose keys are in the table of keys.
     fn fixed_section(&mut self, section: &str, node: &Node<'_>, base: &mut Layer<'_>) {
         let Some(table) = self.table(section, node) else { return };
@@ -252,17 +280,37 @@ impl Reader<'_> {
             }
             let prefix = format!("tenant.{tenant}.");
             let Some(table) = self.table(&format!("tenant.{tenant}"), node) else { continue };
-            let mut values = Values::new();
+            let mut cpu_weight = CPU_WEIGHT;
+            let (mut values, mut changed_definitions, mut grants) = (Values::new(), None, Bound::default());
             for (key, node) in table {
                 match key.get_ref().as_ref() {
+                    "changed_definitions" => {
+                        changed_definitions = trust::read_pinning(self, &format!("{prefix}changed_definitions"), node);
+                    }
+                    "grants" => grants = read_bound(self, &format!("{prefix}grants"), node),
                     "limits" => values = self.overrides(&prefix, "limits", node),
-                    other => self
-                        .refuse(key, format!("{prefix}{other}: no such key; a tenant has only [tenant.NAME.limits]")),
+                    "cpu_weight" => cpu_weight = self.cpu_weight(&prefix, node),
+                    other => {
+                        let known = "a tenant has [tenant.NAME.limits], [tenant.NAME.grants], cpu_weight and changed_definitions";
+                        self.refuse(key, format!("{prefix}{other}: no such key; {known}"));
+                    }
                 }
             }
-            tenants.push(TenantEntry { name: tenant, values });
+            tenants.push(TenantEntry { name: tenant, values, changed_definitions, grants, cpu_weight });
         }
         tenants
+    }
+
+    /// `[tenant.NAME] cpu_weight`.
+    fn cpu_weight(&mut self, prefix: &str, node: &Node<'_>) -> u32 {
+        let max = u64::from(CPU_WEIGHT_MAX);
+        match self.value(node) {
+            Value::Number(number) if (1..=max).contains(&number) => u32::try_from(number).unwrap_or(CPU_WEIGHT_MAX),
+            _ => {
+                self.refuse(node, format!("{prefix}cpu_weight: must be an integer from 1 to {max}"));
+                CPU_WEIGHT
+            }
+        }
     }
 
     /// A scalar or a list of texts.

@@ -1,7 +1,10 @@
-//! `[plugin.grants]`: what a plugin may reach.
+//! `[plugin.grants]`: what a plugin may reach, and `[tenant.NAME.grants]`: what plugins may reach at most for a tenant.
 
 use super::document::{Node, Reader};
-use crate::runtime::policy::{DirGrant, Grants, HttpGrant};
+use crate::runtime::policy::{Bound, DirBound, DirGrant, Grants, HttpGrant, TENANT_MARK};
+
+/// 1 PiB.
+const QUOTA_BYTES_MAX: u64 = 1 << 50;
 
 /// Reads the table; what is wrong in it is granted to nobody.
 pub(super) fn read_grants(reader: &mut Reader<'_>, path: &str, node: &Node<'_>) -> Grants {
@@ -22,6 +25,52 @@ pub(super) fn read_grants(reader: &mut Reader<'_>, path: &str, node: &Node<'_>) 
     grants
 }
 
+/// What a tenant is left. A kind that is not named has no bound; what is wrong is left to nobody.
+pub(super) fn read_bound(reader: &mut Reader<'_>, path: &str, node: &Node<'_>) -> Bound {
+    let mut bound = Bound::default();
+    let Some(table) = reader.table(path, node) else { return bound };
+    for (key, node) in table {
+        let path = format!("{path}.{}", key.get_ref());
+        match key.get_ref().as_ref() {
+            "directories" => {
+                let nodes = reader.list(&path, node);
+                bound.directories = Some(nodes.iter().filter_map(|node| read_left(reader, &path, node)).collect());
+            }
+            "http" => bound.http = Some(read_texts(reader, &path, node, destination)),
+            "env" => bound.env = Some(read_texts(reader, &path, node, variable)),
+            "kv" => bound.keyvalue = Some(reader.switch(&path, node)),
+            _ => reader.refuse(key, format!("{path}: no such grant; there are directories, http, env and kv")),
+        }
+    }
+    bound
+}
+
+/// A directory by its name in the sandbox.
+fn read_left(reader: &mut Reader<'_>, path: &str, node: &Node<'_>) -> Option<DirBound> {
+    let table = reader.table(path, node)?;
+    let (mut guest, mut write) = (None, false);
+    for (key, node) in table {
+        let path = format!("{path}.{}", key.get_ref());
+        match key.get_ref().as_ref() {
+            "guest" => guest = reader.parsed(&path, node, absolute),
+            "write" => write = reader.switch(&path, node),
+            _ => reader.refuse(key, format!("{path}: no such key; there are guest and write")),
+        }
+    }
+    if !table.contains_key("guest") {
+        reader.refuse(node, format!("{path}: each directory needs `guest` (its name in the sandbox)"));
+    }
+    Some(DirBound { guest: guest?, write, optional: false })
+}
+
+fn absolute(guest: &str) -> Result<String, String> {
+    if guest.starts_with('/') && guest.split('/').all(|part| part != "..") {
+        Ok(guest.to_owned())
+    } else {
+        Err(format!("{guest:?} must be an absolute path without \"..\""))
+    }
+}
+
 fn read_texts<T>(reader: &mut Reader<'_>, path: &str, node: &Node<'_>, parse: fn(&str) -> Result<T, String>) -> Vec<T> {
     let mut values = Vec::new();
     for node in reader.list(path, node) {
@@ -36,7 +85,7 @@ fn read_texts<T>(reader: &mut Reader<'_>, path: &str, node: &Node<'_>, parse: fn
 
 fn read_directory(reader: &mut Reader<'_>, path: &str, node: &Node<'_>) -> Option<DirGrant> {
     let table = reader.table(path, node)?;
-    let (mut host, mut guest, mut write) = (None, None, false);
+    let (mut host, mut guest, mut write, mut bytes_max) = (None, None, false, None);
     for (key, node) in table {
         let path = format!("{path}.{}", key.get_ref());
         match key.get_ref().as_ref() {
@@ -46,7 +95,8 @@ fn read_directory(reader: &mut Reader<'_>, path: &str, node: &Node<'_>) -> Optio
                 Some(value) => write = value,
                 None => reader.refuse(node, format!("{path}: must be true or false")),
             },
-            _ => reader.refuse(key, format!("{path}: no such key; there are host, guest and write")),
+            "bytes_max" => bytes_max = reader.number(&path, node, 1, QUOTA_BYTES_MAX),
+            _ => reader.refuse(key, format!("{path}: no such key; there are host, guest, write and bytes_max")),
         }
     }
     let (Some(host), Some(guest)) = (host, guest) else {
@@ -56,10 +106,17 @@ fn read_directory(reader: &mut Reader<'_>, path: &str, node: &Node<'_>) -> Optio
         );
         return None;
     };
-    if !guest.starts_with('/') || guest.split('/').any(|part| part == "..") {
-        reader.refuse(node, format!("{path}.guest: {guest:?} must be an absolute path without \"..\""));
+    if let Err(message) = absolute(&guest) {
+        reader.refuse(node, format!("{path}.guest: {message}"));
     }
-    Some(DirGrant { host, guest, write })
+    let marks = host.to_string_lossy().replace(TENANT_MARK, "");
+    if marks.contains(['{', '}']) {
+        reader.refuse(node, format!("{path}.host: braces stand for {TENANT_MARK} only"));
+    }
+    if bytes_max.is_some() && !write {
+        reader.refuse(node, format!("{path}.bytes_max: nothing is written to it; set write = true"));
+    }
+    Some(DirGrant { host, guest, write, bytes_max })
 }
 
 fn destination(text: &str) -> Result<HttpGrant, String> {
@@ -69,6 +126,9 @@ fn destination(text: &str) -> Result<HttpGrant, String> {
 fn variable(name: &str) -> Result<String, String> {
     if name.is_empty() || name.contains(['=', '\0']) {
         return Err(format!("{name:?} must be the name of an environment variable"));
+    }
+    if name.starts_with("BULKHEAD_") {
+        return Err(format!("{name:?} is the host's own: it may hold keys, and is granted to nobody"));
     }
     Ok(name.to_owned())
 }

@@ -323,6 +323,8 @@ section!(SERVER, blank_server, ServerConfig, "server", {
         "How long running calls may go on after SIGTERM";
     connections_max: count(10_000, 1, 1_000_000), Host,
         "Open connections; more wait to be accepted";
+    connections_per_address: count(1_000, 1, 1_000_000), Host,
+        "Open connections from one address, or one IPv6 network of 64 bits; more are closed at once. Configured proxies have no such limit";
     header_bytes_max: bytes(32 * KIB, KIB, MIB), Host,
         "All headers of one request together";
     header_read_ms_max: ms(10_000, 1, 600_000), Host,
@@ -348,14 +350,32 @@ section!(LIMITS, blank_limits, Limits, "limits", {
         "Running calls of the whole host; also the size of the instance pool";
     call_queue_ms_max: ms(2_000, 0, 600_000), Override,
         "How long a plain call waits for a permit before it is refused";
+    calls_queued_per_requestor: count(64, 0, 100_000), Override,
+        "Plain calls of one requestor that wait for a permit";
+    calls_queued_per_tenant: count(256, 0, 100_000), Override,
+        "Plain calls of all requestors of one tenant that wait for a permit";
+    calls_queued_total: count(2_048, 0, 100_000), Host,
+        "Plain calls of the whole host that wait for a permit";
     tasks_running_per_requestor: count(16, 1, 4_096), Override,
         "Running tasks of one requestor";
     tasks_queued_per_requestor: count(256, 0, 1_000_000), Override,
         "Tasks of one requestor that wait for their turn";
+    tasks_queued_per_tenant: count(1_024, 0, 1_000_000), Override,
+        "Tasks of all requestors of one tenant that wait for their turn";
+    tasks_queued_total: count(16_384, 0, 10_000_000), Host,
+        "Tasks of the whole host that wait for their turn";
     tasks_waiting_per_requestor: count(256, 0, 1_000_000), Override,
         "Tasks of one requestor that hold an instance without running: asked, sleeping or parked";
+    tasks_waiting_per_tenant: count(384, 0, 1_000_000), Override,
+        "Those of all requestors of one tenant";
     tasks_paused_per_requestor: count(64, 0, 1_000_000), Override,
         "Paused tasks of one requestor";
+    tasks_paused_per_tenant: count(128, 0, 1_000_000), Override,
+        "Paused tasks of all requestors of one tenant";
+    calls_resting_per_tenant: count(384, 0, 4_096), Override,
+        "Waiting and paused calls of one tenant together: each holds an instance";
+    calls_resting_total: count(768, 1, 4_096), Host,
+        "Waiting and paused calls of the whole host; these instances are in the pool beside the running ones";
     tasks_stored_per_requestor: count(10_000, 1, 100_000_000), Override,
         "Tasks of one requestor in the store, finished ones included, until they expire";
     tasks_stored_bytes_per_requestor: bytes(256 * MIB, KIB, TIB), Override,
@@ -366,8 +386,28 @@ section!(LIMITS, blank_limits, Limits, "limits", {
         "Bytes of those tasks";
     requests_per_second: per_second(200, 1_000_000), Override,
         "Requests of one requestor, with a burst of twice this";
+    requests_per_second_per_tenant: per_second(1_000, 10_000_000), Override,
+        "Requests of all requestors of one tenant, with a burst of twice this";
     task_creations_per_second: per_second(50, 1_000_000), Override,
-        "New tasks of one requestor";
+        "New tasks of one requestor, with a burst of twice this";
+    task_creations_per_second_per_tenant: per_second(250, 10_000_000), Override,
+        "New tasks of all requestors of one tenant, with a burst of twice this";
+    requests_open_per_requestor: count(1_024, 1, 1_000_000), Override,
+        "Open requests of one requestor, over HTTP and stdio; every event stream and every subscriptions/listen is one, and a request of a session is open until it ends, even if its client has gone";
+    requests_open_per_tenant: count(4_096, 1, 1_000_000), Override,
+        "Open requests of all requestors of one tenant";
+    requests_open_total: count(16_384, 1, 10_000_000), Host,
+        "Open requests of the whole host";
+    sessions_per_tenant: count(10_000, 1, 1_000_000), Override,
+        "Sessions of all requestors of one tenant at a time; for one requestor, server.sessions_per_requestor says so";
+    sessions_total: count(100_000, 1, 10_000_000), Host,
+        "Sessions of the whole host at a time";
+    event_bytes_per_requestor: bytes(64 * MIB, KIB, TIB), Override,
+        "Events of one requestor that are kept so that their streams can be resumed; the oldest go first";
+    event_bytes_per_tenant: bytes(256 * MIB, KIB, TIB), Override,
+        "Those of all requestors of one tenant";
+    event_bytes_total: bytes(GIB, KIB, TIB), Host,
+        "Those of the whole host";
     ttl_ms_default: ms(HOUR, 1, 30 * DAY), Override,
         "How long a task is kept when its client does not say";
     ttl_ms_max: ms(DAY, 1, 30 * DAY), Override,
@@ -378,6 +418,12 @@ section!(LIMITS, blank_limits, Limits, "limits", {
         "Steering messages waiting for one task";
     steer_bytes_max: bytes(16 * KIB, 1, MIB), Override,
         "One steering message";
+    failed_lookups_per_minute: count(600, 1, 1_000_000), Override,
+        "Looks of one requestor for tasks that are not there or not its own; with more, it is logged and blocked for a while";
+    failed_lookups_block_ms: ms(60_000, 0, DAY), Override,
+        "How long such a requestor may look for no task at all, whichever it is; 0 is never blocked";
+    early_polls_per_minute: count(600, 1, 1_000_000), Override,
+        "Polls of one requestor that come in less than a quarter of the interval that it was given; more are logged";
 });
 
 section!(CALL, blank_call, CallLimits, "call", {

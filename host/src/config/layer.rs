@@ -1,8 +1,8 @@
 //! Values as they were set, one layer over another, and the rules between them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::keys::{self, Bound, Key, Value};
+use super::keys::{self, Bound, Key, Scope, Value};
 use super::{Place, Report};
 
 /// (section, name)
@@ -18,6 +18,39 @@ pub(super) struct Layer<'a> {
     /// In front of `section.name` in messages.
     prefix: String,
     values: Values,
+    /// Those of them that nobody set: they followed another one up.
+    followed: BTreeSet<Path>,
+}
+
+/// The first may not be larger than the second, and why. The second follows the first up when nobody set it: who lets one requestor do
+/// more cannot want its tenant to stop it.
+const FOLLOWS_UP: &[(Path, Path, &str)] = &[
+    requestor_of_tenant("calls_queued_per_requestor", "calls_queued_per_tenant"),
+    tenant_of_host("calls_queued_per_tenant", "calls_queued_total"),
+    requestor_of_tenant("tasks_queued_per_requestor", "tasks_queued_per_tenant"),
+    tenant_of_host("tasks_queued_per_tenant", "tasks_queued_total"),
+    requestor_of_tenant("tasks_waiting_per_requestor", "tasks_waiting_per_tenant"),
+    requestor_of_tenant("tasks_paused_per_requestor", "tasks_paused_per_tenant"),
+    requestor_of_tenant("requests_per_second", "requests_per_second_per_tenant"),
+    requestor_of_tenant("task_creations_per_second", "task_creations_per_second_per_tenant"),
+    requestor_of_tenant("requests_open_per_requestor", "requests_open_per_tenant"),
+    tenant_of_host("requests_open_per_tenant", "requests_open_total"),
+    (
+        ("server", "sessions_per_requestor"),
+        ("limits", "sessions_per_tenant"),
+        "a requestor cannot have more sessions than its tenant",
+    ),
+    tenant_of_host("sessions_per_tenant", "sessions_total"),
+    requestor_of_tenant("event_bytes_per_requestor", "event_bytes_per_tenant"),
+    tenant_of_host("event_bytes_per_tenant", "event_bytes_total"),
+];
+
+const fn requestor_of_tenant(requestor: &'static str, tenant: &'static str) -> (Path, Path, &'static str) {
+    (("limits", requestor), ("limits", tenant), "a requestor cannot have more than its tenant")
+}
+
+const fn tenant_of_host(tenant: &'static str, total: &'static str) -> (Path, Path, &'static str) {
+    (("limits", tenant), ("limits", total), "a tenant cannot have more than the whole host")
 }
 
 /// The first may not be larger than the second, and why.
@@ -38,6 +71,8 @@ const NOT_OVER: &[(Path, Path, &str)] = &[
         ("limits", "calls_running_per_requestor"),
         "a running task is a running call",
     ),
+    tenant_of_host("calls_resting_per_tenant", "calls_resting_total"),
+    (("server", "connections_per_address"), ("server", "connections_max"), "they are connections"),
     (
         ("limits", "tasks_stored_per_requestor"),
         ("limits", "tasks_stored_per_tenant"),
@@ -66,12 +101,12 @@ const NOT_OVER: &[(Path, Path, &str)] = &[
 impl<'a> Layer<'a> {
     /// The host's own, empty.
     pub(super) fn base() -> Self {
-        Self { below: None, prefix: String::new(), values: Values::new() }
+        Self { below: None, prefix: String::new(), values: Values::new(), followed: BTreeSet::new() }
     }
 
     /// A checked layer above this one.
     pub(super) fn overlaid(&'a self, prefix: String, values: Values, report: &mut Report) -> Layer<'a> {
-        let mut layer = Layer { below: Some(self), prefix, values };
+        let mut layer = Layer { below: Some(self), prefix, values, followed: BTreeSet::new() };
         layer.settle(report);
         layer
     }
@@ -117,7 +152,8 @@ impl<'a> Layer<'a> {
     /// Applies the rules between limits. What this layer set itself must keep them; what it did not set follows down, so that
     /// lowering one limit does not oblige anybody to lower everything below it.
     pub(super) fn settle(&mut self, report: &mut Report) {
-        for &(low, high, why) in NOT_OVER {
+        self.follow_up();
+        for &(low, high, why) in NOT_OVER.iter().chain(FOLLOWS_UP) {
             let ((Value::Number(low_value), low_place), (Value::Number(high_value), high_place)) =
                 (self.get(low), self.get(high))
             else {
@@ -137,6 +173,33 @@ impl<'a> Layer<'a> {
             } else {
                 self.values.insert(low, (Value::Number(high_value), Place::Default));
             }
+        }
+    }
+
+    /// Raises what nobody set and what a layer may set above a lower limit that somebody did set.
+    fn follow_up(&mut self) {
+        for &(low, high, _) in FOLLOWS_UP {
+            let ((Value::Number(low_value), low_place), (Value::Number(high_value), _)) =
+                (self.get(low), self.get(high))
+            else {
+                continue;
+            };
+            let follows =
+                self.below.is_none() || keys::find(high.0, high.1).is_some_and(|key| key.scope == Scope::Override);
+            if low_value > high_value && low_place != Place::Default && !self.is_set(high) && follows {
+                // Said by nobody, but not to be lowered again by the rules: it has the place of what it follows.
+                self.values.insert(high, (Value::Number(low_value), low_place));
+                self.followed.insert(high);
+            }
+        }
+    }
+
+    /// Whether somebody set it, here or below.
+    fn is_set(&self, path: Path) -> bool {
+        match (self.values.get(&path), self.below) {
+            (Some((_, place)), _) => *place != Place::Default && !self.followed.contains(&path),
+            (None, Some(below)) => below.is_set(path),
+            (None, None) => false,
         }
     }
 

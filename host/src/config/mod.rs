@@ -6,9 +6,11 @@
 
 mod auth;
 mod document;
+mod encryption;
 mod exposure;
 mod grants;
 mod keys;
+mod keyvalue;
 mod layer;
 mod plugin;
 mod reference;
@@ -24,6 +26,8 @@ use std::path::{Path, PathBuf};
 
 use crate::domain::address::Network;
 use crate::domain::limits::{CallLimits, CompileLimits, Limits};
+use crate::plugins::Pinning;
+use crate::runtime::policy::Bound;
 
 pub use auth::{AuthConfig, IssuerConfig, SecretPlace};
 pub(crate) use document::check_name;
@@ -44,6 +48,7 @@ pub struct Config {
     pub log: LogConfig,
     pub audit: AuditConfig,
     pub sources: SourcesConfig,
+    pub secrets: SecretsConfig,
     /// In the order of the file: the first that fits a source decides.
     pub trust: Vec<TrustConfig>,
     /// In the order of the file, then those of the flags.
@@ -54,12 +59,27 @@ pub struct Config {
     pub data_named: bool,
     /// Where `server.listen` was said.
     pub listen_place: Place,
-    /// By tenant name: the limits of that tenant's requestors, complete.
-    pub tenants: BTreeMap<String, Limits>,
+    /// By name.
+    pub tenants: BTreeMap<String, TenantConfig>,
+    /// By tenant name, of those that say it: what becomes of accepted definitions that a version changes.
+    pub changed_definitions: BTreeMap<String, Pinning>,
+    /// By tenant name: what plugins reach at most in that tenant's calls.
+    pub tenant_grants: BTreeMap<String, Bound>,
     pub auth: AuthConfig,
     /// `[server] tls`.
     pub tls: Option<TlsConfig>,
     pub insecure: Insecure,
+    /// Where the keys are with which stored tasks are sealed.
+    pub encryption: Option<SecretPlace>,
+}
+
+/// `[tenant.NAME]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TenantConfig {
+    /// Complete: what the tenant's own section does not say is that of the host.
+    pub limits: Limits,
+    /// How much of the processors the tenant gets against one of weight 1, when there is not enough for both.
+    pub cpu_weight: u32,
 }
 
 /// `[server]`.
@@ -72,6 +92,7 @@ pub struct ServerConfig {
     pub trusted_proxies: Vec<Network>,
     pub drain_ms: u64,
     pub connections_max: u32,
+    pub connections_per_address: u32,
     pub header_bytes_max: u32,
     pub header_read_ms_max: u64,
     pub body_bytes_max: u64,
@@ -106,6 +127,16 @@ pub struct SourcesConfig {
     pub plain_http_hosts: Vec<String>,
     pub roots: Vec<String>,
 }
+
+/// `[secrets]`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SecretsConfig {
+    /// None: the variable [`SECRET_KEY_VARIABLE`] has the keys, if there are any.
+    pub key_file: Option<PathBuf>,
+}
+
+/// Holds keys that secrets are sealed with; no key of the configuration, so that it is in no message.
+pub const SECRET_KEY_VARIABLE: &str = "BULKHEAD_SECRET_KEY";
 
 /// The configuration file, read by somebody else.
 #[derive(Clone, Copy, Debug)]
@@ -200,6 +231,11 @@ impl Config {
         let mut report = Report::default();
         let mut base = layer::Layer::base();
         let parsed = file.map(|file| document::read(file, &mut base, &mut report)).unwrap_or_default();
+        let keys = match &parsed.encryption {
+            Some(SecretPlace::Variable(name)) => Some(name.as_str()),
+            _ => None,
+        };
+        let variables = variables.into_iter().filter(|(name, _)| Some(name.as_str()) != keys);
         read_variables(variables, &mut base, &mut report);
         if let Some(listen) = &flags.listen {
             base.set_text("server", "listen", listen, &Place::Flag("--listen"), &mut report);
@@ -227,12 +263,15 @@ impl Config {
         let mut sources = keys::blank_sources();
         base.fill(keys::SOURCES, &mut sources, &mut report);
 
-        let mut tenants = BTreeMap::new();
+        let (mut tenants, mut changed_definitions, mut tenant_grants) =
+            (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
         for tenant in parsed.tenants {
             let layer = base.overlaid(format!("tenant.{}.", tenant.name), tenant.values, &mut report);
             let mut limits = keys::blank_limits();
             layer.fill(keys::LIMITS, &mut limits, &mut report);
-            tenants.insert(tenant.name, limits);
+            changed_definitions.extend(tenant.changed_definitions.map(|word| (tenant.name.clone(), word)));
+            tenant_grants.insert(tenant.name.clone(), tenant.grants);
+            tenants.insert(tenant.name, TenantConfig { limits, cpu_weight: tenant.cpu_weight });
         }
         let mut plugins: Vec<_> =
             parsed.plugins.into_iter().map(|entry| entry.resolve(&base, &call, &mut report)).collect();
@@ -256,15 +295,19 @@ impl Config {
                 log,
                 audit,
                 sources,
+                secrets: parsed.secrets,
                 trust: parsed.trust,
                 plugins,
                 plugin_dirs: flags.plugin_dirs.clone(),
                 data_named,
                 listen_place,
                 tenants,
+                changed_definitions,
+                tenant_grants,
                 auth: parsed.auth,
                 tls: parsed.tls,
                 insecure: flags.insecure,
+                encryption: parsed.encryption,
             })
         } else {
             Err(Problems(problems))
@@ -279,7 +322,7 @@ fn read_variables(
     report: &mut Report,
 ) {
     for (name, text) in variables {
-        if !name.starts_with("BULKHEAD_") {
+        if !name.starts_with("BULKHEAD_") || name == SECRET_KEY_VARIABLE {
             continue;
         }
         let place = Place::Variable(name.clone());

@@ -49,6 +49,8 @@ pub struct PluginConfig {
     /// What the guest reads through the `config` import.
     pub settings: BTreeMap<String, Json>,
     pub grants: Grants,
+    /// Whether a component without a manifest is refused, instead of wanting whatever it is granted.
+    pub manifest_required: bool,
     pub call: CallLimits,
     /// By the name inside the plugin, without the prefix.
     pub tools: BTreeMap<String, ToolConfig>,
@@ -110,6 +112,7 @@ impl PluginConfig {
             watch_switch_ms: 0,
             settings: BTreeMap::new(),
             grants: Grants::default(),
+            manifest_required: false,
             call,
             tools: BTreeMap::new(),
             pinned: false,
@@ -191,6 +194,7 @@ fn read_one(reader: &mut Reader<'_>, node: &Node<'_>) -> Option<PluginEntry> {
     let mut entry = PluginEntry { plugin, call: Values::new(), tools: BTreeMap::new() };
     let name = table.get("name").and_then(|node| node.get_ref().as_str()).unwrap_or("?").to_owned();
     let prefix = format!("plugin.{name}.");
+    let mut keyvalue = None;
     for (key, node) in table {
         let path = format!("{prefix}{}", key.get_ref());
         match key.get_ref().as_ref() {
@@ -224,18 +228,24 @@ fn read_one(reader: &mut Reader<'_>, node: &Node<'_>) -> Option<PluginEntry> {
             }
             "canary" => (entry.plugin.canary, entry.plugin.watch_switch_ms) = read_canary(reader, &path, node),
             "config" => entry.plugin.settings = read_settings(reader, &path, node),
+            "manifest" => {
+                let choices = [("optional", false), ("required", true)];
+                entry.plugin.manifest_required = choice(reader, &path, node, &choices).unwrap_or_default();
+            }
             "grants" => entry.plugin.grants = read_grants(reader, &path, node),
+            "kv" => keyvalue = super::keyvalue::read(reader, &path, node),
             "call" => entry.call = reader.overrides(&prefix, "call", node),
             "tool" => entry.tools = read_tools(reader, &path, node),
             _ => reader.refuse(
                 key,
                 format!(
                     "{path}: no such key; there are name, file, url, oci, sha256, prefix, on_restart, accept_changes, drain_ms, drain_then, \
-                     quarantine_after, canary, config, grants, call and tool"
+                     quarantine_after, canary, config, manifest, grants, kv, call and tool"
                 ),
             ),
         }
     }
+    entry.plugin.grants.keyvalue = keyvalue;
     match ["file", "url", "oci"].iter().filter(|key| table.contains_key(**key)).count() {
         0 => reader.refuse(node, format!("{prefix}file: missing; name the component's file, url or oci")),
         1 => {}
@@ -330,7 +340,12 @@ fn read_prefix(reader: &mut Reader<'_>, path: &str, node: &Node<'_>) -> String {
 }
 
 /// One of a few words.
-fn choice<T: Copy>(reader: &mut Reader<'_>, path: &str, node: &Node<'_>, choices: &[(&str, T)]) -> Option<T> {
+pub(super) fn choice<T: Copy>(
+    reader: &mut Reader<'_>,
+    path: &str,
+    node: &Node<'_>,
+    choices: &[(&str, T)],
+) -> Option<T> {
     let text = reader.text(path, node)?;
     let found = choices.iter().find(|(word, _)| *word == text).map(|(_, value)| *value);
     if found.is_none() {

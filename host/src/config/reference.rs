@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::keys::{self, Key, Kind, Scope};
+use super::keys::{self, Key, Kind, Scope, Unit};
 
 /// The README's table of limits: every number, with unit, default and bounds.
 pub fn limits_table_markdown() -> String {
@@ -21,6 +21,10 @@ pub fn limits_table_markdown() -> String {
     for (name, default, max, doc) in super::auth::numbers() {
         let _ = writeln!(table, "| `auth.issuer.{name}` | ms | {} | {} | {doc} |", grouped(default), grouped(max));
     }
+    for (name, default, max, doc) in super::keyvalue::numbers() {
+        let unit = if name == "keys_max" { Unit::Count } else { Unit::Bytes }.name();
+        let _ = writeln!(table, "| `plugin.kv.{name}` | {unit} | {} | {} | {doc} |", grouped(default), grouped(max));
+    }
     table
 }
 
@@ -29,6 +33,16 @@ const AUTH_HELP: &str = r#"
 [server]
   tls = { certificate = "cert.pem", key = "key.pem" }
       Serve HTTPS; both files are read again when they change
+
+[secrets]
+  key_file = "secrets.key"
+      Keys that secrets of plugins are sealed with, one a line, the first one seals; else the variable BULKHEAD_SECRET_KEY
+      has them. `openssl rand -base64 32` makes one
+
+[encryption]
+  key_file = "store.key" or key_env = "NAME"
+      Seal the arguments, results, questions, answers and steering of stored tasks. One key a line, 32 random bytes in base64
+      (`openssl rand -base64 32`), the one that seals first; only its owner may read the file
 
 [auth]
   resource = "https://mcp.example.com/mcp"
@@ -55,14 +69,18 @@ pub fn keys_help() -> String {
          (limits.ttl_ms_max is BULKHEAD_LIMITS_TTL_MS_MAX; lists only in the file). Flags win over the environment,\n\
          the environment over the file. A default that is over a limit that you lowered follows it down. Relative\n\
          paths in the file start at the file's folder.\n\
-         [tenant.NAME.limits] takes the keys of [limits], [plugin.call] and [plugin.tool.NAME] those of [call], except\n\
+         [tenant.NAME] takes cpu_weight (1 to 1000, 1 if not said): how much of the processors a tenant gets against others\n\
+         when there is not enough. [tenant.NAME.limits] takes the keys of [limits], [plugin.call] and [plugin.tool.NAME] those of [call], except\n\
          the ones marked (host). [plugin.tool.NAME] also takes task_support and, where the tools are the functions of a\n\
          component that knows nothing of this host, title, description and annotations.\n\
          [[plugin]] has one of file, url (https://...) and oci (REGISTRY/REPOSITORY:TAG), and optionally sha256.\n\
+         [plugin.kv] lets the plugin keep bytes under keys; keys_max, bytes_max and value_bytes_max bound what, for each tenant.\n\
          [[trust]] has source, a pattern in which * stands for anything but a slash and ** for anything, and keys, files of\n\
          public keys one of which must have signed, or unsigned = true; with same_repository = true, a signature in a registry must\n\
          also name the repository that it was found in. The first rule that fits a source decides; without one, files are taken,\n\
-         and what comes over a network needs a digest.\n",
+         and what comes over a network needs a digest. [[trust]] and [tenant.NAME] take changed_definitions: whether\n\
+         definitions of accepted tools that a new version changes are held back (\"hold\"), taken and noted (\"show\"), or\n\
+         taken (\"allow\"); the strictest of those who would get it decides.\n",
     );
     help.push_str(AUTH_HELP);
     for (name, default, max, doc) in super::auth::numbers() {

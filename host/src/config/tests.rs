@@ -2,7 +2,7 @@ use std::path::Path;
 
 use super::*;
 use crate::domain::tool::TaskSupport;
-use crate::plugins::{AcceptChanges, DrainThen};
+use crate::plugins::{AcceptChanges, DrainThen, Pinning};
 use crate::sources::Source;
 
 fn load(text: &str) -> Result<Config, Vec<String>> {
@@ -38,6 +38,7 @@ allowed_origins = []
 trusted_proxies = []
 drain_ms = 10000
 connections_max = 10000
+connections_per_address = 1000
 header_bytes_max = 32768
 header_read_ms_max = 10000
 body_bytes_max = 4194304
@@ -51,21 +52,43 @@ calls_running_per_requestor = 16
 calls_running_per_tenant = 64
 calls_running_total = 256
 call_queue_ms_max = 2000
+calls_queued_per_requestor = 64
+calls_queued_per_tenant = 256
+calls_queued_total = 2048
 tasks_running_per_requestor = 16
 tasks_queued_per_requestor = 256
+tasks_queued_per_tenant = 1024
+tasks_queued_total = 16384
 tasks_waiting_per_requestor = 256
+tasks_waiting_per_tenant = 384
 tasks_paused_per_requestor = 64
+tasks_paused_per_tenant = 128
+calls_resting_per_tenant = 384
+calls_resting_total = 768
 tasks_stored_per_requestor = 10000
 tasks_stored_bytes_per_requestor = 268435456
 tasks_stored_per_tenant = 100000
 tasks_stored_bytes_per_tenant = 2147483648
 requests_per_second = 200
+requests_per_second_per_tenant = 1000
 task_creations_per_second = 50
+task_creations_per_second_per_tenant = 250
+requests_open_per_requestor = 1024
+requests_open_per_tenant = 4096
+requests_open_total = 16384
+sessions_per_tenant = 10000
+sessions_total = 100000
+event_bytes_per_requestor = 67108864
+event_bytes_per_tenant = 268435456
+event_bytes_total = 1073741824
 ttl_ms_default = 3600000
 ttl_ms_max = 86400000
 ttl_unlimited = false
 steer_queue = 16
 steer_bytes_max = 16384
+failed_lookups_per_minute = 600
+failed_lookups_block_ms = 60000
+early_polls_per_minute = 600
 
 [call]
 cpu_ms = 30000
@@ -101,6 +124,8 @@ private_hosts = []
 plain_http_hosts = []
 roots = []
 
+[tenant.acme]
+cpu_weight = 3
 [tenant.acme.limits]
 calls_running_per_tenant = 128
 ttl_ms_default = 60_000
@@ -132,7 +157,7 @@ fn contract_loads_and_its_fixed_sections_are_the_defaults() {
     assert_eq!(config.server.data, Path::new("etc/./bulkhead-data"));
     assert_eq!(ServerConfig { data: defaults.server.data.clone(), ..config.server.clone() }, defaults.server);
 
-    let acme = &config.tenants["acme"];
+    let acme = &config.tenants["acme"].limits;
     assert_eq!((acme.calls_running_per_tenant, acme.ttl_ms_default, acme.ttl_ms_max), (128, 60_000, 86_400_000));
 
     let plugin = &config.plugins[0];
@@ -308,7 +333,42 @@ fn what_nobody_set_follows_a_lowered_limit_down() {
     let limits = &config.limits;
     assert_eq!((limits.calls_running_per_tenant, limits.tasks_running_per_requestor), (4, 4));
     assert_eq!(limits.ttl_ms_default, 1000);
-    assert_eq!(config.tenants["a"].ttl_ms_default, 500);
+    assert_eq!(config.tenants["a"].limits.ttl_ms_default, 500);
+}
+
+#[test]
+fn what_nobody_set_follows_a_raised_limit_up() {
+    let text = "[server]\nsessions_per_requestor = 200000\n[limits]\nrequests_per_second = 5000\n\
+                [tenant.a.limits]\nrequests_per_second = 9000\n[tenant.b.limits]\nrequests_per_second_per_tenant = 10";
+    let config = load(text).unwrap();
+    assert_eq!((config.limits.sessions_per_tenant, config.limits.sessions_total), (200_000, 200_000));
+    assert_eq!(config.limits.requests_per_second_per_tenant, 5_000);
+    let rates = |tenant: &str| {
+        let limits = &config.tenants[tenant].limits;
+        (limits.requests_per_second, limits.requests_per_second_per_tenant)
+    };
+    assert_eq!((rates("a"), rates("b")), ((9_000, 9_000), (10, 10)));
+    refused_once(
+        "[limits]\nrequests_per_second = 9\nrequests_per_second_per_tenant = 8",
+        "etc/bulkhead.toml:2: limits.requests_per_second = 9 contradicts limits.requests_per_second_per_tenant = 8",
+        ":3)",
+    );
+    refused_once(
+        "[tenant.a.limits]\nrequests_open_per_tenant = 90000",
+        "etc/bulkhead.toml:2: tenant.a.limits.requests_open_per_tenant = 90000 contradicts limits.requests_open_total",
+        "whole host",
+    );
+}
+
+#[test]
+fn a_tenant_may_weigh_more_than_others() {
+    let config = load("[tenant.a]\ncpu_weight = 5\n[tenant.b.limits]\nttl_ms_max = 500").unwrap();
+    assert_eq!((config.tenants["a"].cpu_weight, config.tenants["b"].cpu_weight), (5, 1));
+    assert_eq!(config.tenants["a"].limits, config.limits);
+    for wrong in ["0", "1001", "-1", "'much'", "1.5"] {
+        let text = format!("[tenant.a]\ncpu_weight = {wrong}");
+        refused_once(&text, "etc/bulkhead.toml:2: tenant.a.cpu_weight:", "from 1 to 1000");
+    }
 }
 
 #[test]
@@ -377,8 +437,15 @@ fn plugin_entries_are_checked() {
     let same = "[[plugin]]\nname = 'a'\nfile = 'a'\n[[plugin]]\nname = 'a'\nfile = 'b'";
     refused_once(same, "etc/bulkhead.toml:4: plugin.name: \"a\" is already the plugin at etc/bulkhead.toml:1", "");
     let grant = |line: &str| format!("[[plugin]]\nfile = 'a'\n[plugin.grants]\n{line}");
-    for pattern in ["example.com", "https://example.com/path", "ftp://a", "https://a.*.b", "https://user@a", "https://"]
-    {
+    for pattern in [
+        "example.com",
+        "https://example.com/a/../b",
+        "get https://a",
+        "ftp://a",
+        "https://a.*.b",
+        "https://user@a",
+        "https://",
+    ] {
         refused_once(&grant(&format!("http = ['{pattern}']")), "etc/bulkhead.toml:4: plugin.?.grants.http:", pattern);
     }
     refused_once(&grant("env = ['A=B']"), "etc/bulkhead.toml:4: plugin.?.grants.env:", "name of an environment");
@@ -397,7 +464,15 @@ fn components_come_from_one_source_and_trust_has_patterns() {
     assert_eq!(config.trust[0].keys, [Path::new("etc/acme.pub")]);
     assert!(!config.trust[0].same_repository);
     let strict = load("[[trust]]\nsource = 'oci://**'\nkeys = ['acme.pub']\nsame_repository = true").unwrap();
-    assert!(strict.trust[0].same_repository);
+    assert!(strict.trust[0].same_repository && strict.trust[0].changed_definitions.is_none());
+    let pinned = load(
+        "[[trust]]\nsource = '**'\nunsigned = true\nchanged_definitions = 'show'\n[tenant.a]\nchanged_definitions = 'hold'",
+    );
+    let pinned = pinned.unwrap();
+    assert_eq!(pinned.trust[0].changed_definitions, Some(Pinning::Show));
+    assert_eq!(pinned.changed_definitions, [("a".to_owned(), Pinning::Hold)].into());
+    let wrong = "etc/bulkhead.toml:2: tenant.a.changed_definitions:";
+    refused_once("[tenant.a]\nchanged_definitions = 'ask'", wrong, "hold, show, allow");
     assert_eq!((config.trust[1].pattern.to_string(), config.trust[1].keys.len()), ("\"etc/own/*\"".to_owned(), 0));
     let sources: Vec<_> = config.plugins.iter().map(|plugin| plugin.source.to_string()).collect();
     assert_eq!(sources, ["https://example.com/a.wasm", "oci://ghcr.io/a/b:1"]);
@@ -507,9 +582,47 @@ fn documents_name_every_key() {
 /// The README carries the generated table between two markers.
 #[test]
 fn readme_has_the_table_of_limits() {
-    let readme = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../README.md")).unwrap();
-    let (_, rest) = readme.split_once("<!-- limits:begin -->\n").unwrap();
-    let (table, _) = rest.split_once("<!-- limits:end -->").unwrap();
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../README.md");
+    let readme = std::fs::read_to_string(&path).unwrap();
+    let (begin, end) = ("<!-- limits:begin -->\n", "<!-- limits:end -->");
+    let (head, rest) = readme.split_once(begin).unwrap();
+    let (table, tail) = rest.split_once(end).unwrap();
     let wanted = limits_table_markdown();
-    assert!(table == wanted, "put this between the markers of README.md:\n{wanted}");
+    if table != wanted && std::env::var_os("BULKHEAD_WRITE_README").is_some() {
+        std::fs::write(&path, format!("{head}{begin}{wanted}{end}{tail}")).unwrap();
+        return;
+    }
+    assert!(table == wanted, "run this test with BULKHEAD_WRITE_README=1, or put this between the markers:\n{wanted}");
+}
+
+#[test]
+fn a_plugin_keeps_what_a_table_grants_it() {
+    let grants = |line: &str| load(&format!("[[plugin]]\nfile='a'\n{line}")).unwrap().plugins.remove(0).grants.keyvalue;
+    assert_eq!(grants(""), None);
+    let by_default = grants("[plugin.kv]").unwrap();
+    assert_eq!((by_default.keys_max, by_default.bytes_max, by_default.value_bytes_max), (10_000, 16 << 20, 64 << 10));
+    let own = grants("[plugin.kv]\nkeys_max=3\nbytes_max=9\nvalue_bytes_max=5\n[plugin.grants]\nenv=['A']").unwrap();
+    assert_eq!((own.keys_max, own.bytes_max, own.value_bytes_max), (3, 9, 5));
+    for (line, why) in [
+        ("kv = { keys_max = 0 }", "from 1 to 1000000"),
+        ("kv = { value_bytes_max = 1048577 }", "from 1 to 1048576"),
+        ("kv = { bytes = 5 }", "no such key"),
+        ("kv = true", "table"),
+    ] {
+        refused_once(&format!("[[plugin]]\nfile='a'\n{line}"), "etc/bulkhead.toml:3:", why);
+    }
+}
+
+#[test]
+fn keys_are_in_a_file_beside_the_configuration_or_in_a_variable_that_is_no_key_of_it() {
+    assert_eq!(load("").unwrap().secrets.key_file, None);
+    let config = load("[secrets]\nkey_file = 'secrets.key'").unwrap();
+    assert_eq!(config.secrets.key_file, Some("etc/secrets.key".into()));
+    refused_once("[secrets]\nkey = 'x'", "etc/bulkhead.toml:2: secrets.key: no such key", "key_file");
+    assert!(Config::load(None, [("BULKHEAD_SECRET_KEY".to_owned(), "x".to_owned())], &Flags::default()).is_ok());
+    refused_once(
+        "[[plugin]]\nfile = 'a'\n[plugin.grants]\nenv = ['BULKHEAD_SECRET_KEY']",
+        "etc/bulkhead.toml:4: plugin.?.grants.env:",
+        "granted to nobody",
+    );
 }

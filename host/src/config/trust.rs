@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use super::Place;
 use super::document::{Node, Reader};
+use super::plugin::choice;
+use crate::plugins::Pinning;
 use crate::sources::Pattern;
 
 /// One rule, its keys not read yet.
@@ -14,6 +16,8 @@ pub struct TrustConfig {
     pub keys: Vec<PathBuf>,
     /// Whether a signature from a registry must also name the repository that it came from.
     pub same_repository: bool,
+    /// What becomes of accepted definitions that a version from there changes.
+    pub changed_definitions: Option<Pinning>,
     /// Where it was written.
     pub place: Place,
 }
@@ -31,6 +35,7 @@ fn read_one(reader: &mut Reader<'_>, node: &Node<'_>) -> Option<TrustConfig> {
     let table = reader.table("trust", node)?;
     let place = reader.place_of(node);
     let (mut pattern, mut keys, mut unsigned, mut same_repository) = (None, Vec::new(), false, false);
+    let mut changed_definitions = None;
     for (key, node) in table {
         let path = format!("trust.{}", key.get_ref());
         match key.get_ref().as_ref() {
@@ -44,9 +49,13 @@ fn read_one(reader: &mut Reader<'_>, node: &Node<'_>) -> Option<TrustConfig> {
                 (Some(value), _) => same_repository = value,
                 (None, _) => reader.refuse(node, format!("{path}: must be true or false")),
             },
-            _ => {
-                reader.refuse(key, format!("{path}: no such key; there are source, keys, same_repository and unsigned"))
-            }
+            "changed_definitions" => changed_definitions = read_pinning(reader, &path, node),
+            _ => reader.refuse(
+                key,
+                format!(
+                    "{path}: no such key; there are source, keys, same_repository, unsigned and changed_definitions"
+                ),
+            ),
         }
     }
     let Some(pattern) = pattern else {
@@ -59,7 +68,12 @@ fn read_one(reader: &mut Reader<'_>, node: &Node<'_>) -> Option<TrustConfig> {
     if keys.is_empty() != unsigned {
         reader.refuse(node, "trust.keys: name the public keys that may sign, or say unsigned = true, not both");
     }
-    Some(TrustConfig { pattern, keys, same_repository, place })
+    Some(TrustConfig { pattern, keys, same_repository, changed_definitions, place })
+}
+
+/// What becomes of changed definitions: of a source, or for a tenant.
+pub(super) fn read_pinning(reader: &mut Reader<'_>, path: &str, node: &Node<'_>) -> Option<Pinning> {
+    choice(reader, path, node, &[("hold", Pinning::Hold), ("show", Pinning::Show), ("allow", Pinning::Allow)])
 }
 
 fn read_pattern(reader: &mut Reader<'_>, path: &str, node: &Node<'_>) -> Option<Pattern> {

@@ -5,8 +5,10 @@
 //! itself, because both go through one [`Operator`].
 
 pub mod client;
+pub mod erase;
 pub mod operator;
 pub mod plugins;
+mod secrets;
 pub mod server;
 mod socket;
 #[cfg(test)]
@@ -16,6 +18,8 @@ use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
+
+pub use secrets::SecretText;
 
 use crate::domain::UnixMs;
 use crate::plugins::BoundsGiven;
@@ -28,7 +32,7 @@ pub fn socket_path(data: &Path) -> PathBuf {
     data.join(SOCKET_NAME)
 }
 
-/// Requests are a few names; a longer line is not one.
+/// Bytes of an operator's request, which is a few names.
 const REQUEST_BYTES_MAX: u64 = 64 << 10;
 /// Replies are bounded by the page sizes of the commands.
 const REPLY_BYTES_MAX: u64 = 64 << 20;
@@ -53,6 +57,25 @@ pub enum Command {
     TokenRevoke {
         id: String,
     },
+    /// Keeps a secret for a plugin to use without seeing it.
+    SecretSet {
+        name: String,
+        plugin: String,
+        /// None: for all tenants.
+        tenant: Option<String>,
+        destinations: Vec<String>,
+        /// Of header, query and body.
+        places: Vec<String>,
+        value: SecretText,
+    },
+    SecretList,
+    SecretRemove {
+        name: String,
+        plugin: String,
+        tenant: Option<String>,
+    },
+    /// Seals with the first key what another one sealed.
+    SecretRotate,
     /// Reads everything and says what is wrong.
     StoreCheck,
     /// Writes every task and row as JSON lines to a new file.
@@ -66,6 +89,13 @@ pub enum Command {
     /// Copies the store into a new data directory.
     StoreBackup {
         directory: PathBuf,
+    },
+    /// Seals the keys of tenants with the operator's first key.
+    StoreRekey,
+    TenantList,
+    /// Stops and removes everything of a tenant.
+    TenantPurge {
+        tenant: String,
     },
     TasksList {
         /// Only tasks of the requestor of this name.
@@ -156,9 +186,22 @@ pub enum Command {
 }
 
 impl Command {
-    /// Its name and what it is about, on one line. None of it is secret: tokens are in replies only.
+    /// Whether it needs the operator's keys.
+    pub fn is_about_secrets(&self) -> bool {
+        matches!(self, Self::SecretSet { .. } | Self::SecretList | Self::SecretRemove { .. } | Self::SecretRotate)
+    }
+
+    /// Its name and what it is about, on one line. None of it is secret: tokens are in replies only, and values are left out.
     pub fn summary(&self) -> String {
-        serde_json::to_string(self).unwrap_or_default()
+        if let Self::TenantPurge { .. } = self {
+            // Its name is erased as well; the log knows it by its id.
+            return r#"{"command":"tenant_purge"}"#.to_owned();
+        }
+        let mut shown = self.clone();
+        if let Self::SecretSet { value, .. } = &mut shown {
+            *value = SecretText::default();
+        }
+        serde_json::to_string(&shown).unwrap_or_default()
     }
 }
 

@@ -6,12 +6,14 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use serde_json::{Value, json};
 
+use super::erase::Farewell;
 use super::plugins::Shelf;
 use super::{Command, ControlError, Operator};
 use crate::audit::{Audit, Entry};
 use crate::domain::lifecycle::{self, Event, Refusal};
-use crate::domain::requestor::Requestor;
+use crate::domain::requestor::{Requestor, TenantId};
 use crate::domain::task::{Active, Outcome, Phase, Task, TaskId};
+use crate::secrets::Secrets;
 use crate::store::{self, Change, Store};
 use crate::tasks::clock::Clock;
 use crate::tasks::{self, Tasks};
@@ -24,6 +26,7 @@ const PAGE_TASKS: usize = 256;
 const CONFLICTS_MAX: u32 = 100;
 /// What a task that an operator paused says, unless the operator has other words.
 const PAUSED: &str = "paused by the operator";
+/// What an operator may say about a pause, in bytes.
 const PAUSE_MESSAGE_BYTES_MAX: usize = 1_000;
 
 /// What only the engine behind the store can do for itself.
@@ -37,6 +40,14 @@ pub trait Upkeep: Send + Sync + 'static {
     async fn rebuild(&self, from: Option<&Path>) -> Result<Value, store::Error>;
     /// Copies the store into a new data directory.
     async fn backup(&self, directory: &Path) -> Result<Value, store::Error>;
+    /// Seals the keys of tenants with the operator's first key.
+    async fn rekey(&self) -> Result<Value, store::Error>;
+    /// Removes what rebuilds have left beside the store; gives how many old stores there were.
+    async fn remove_old_stores(&self) -> Result<u64, store::Error>;
+    /// Tenants whose erasure was begun and is not over.
+    async fn erasing(&self) -> Result<Vec<TenantId>, store::Error>;
+    /// Keeps that list, durable on return.
+    async fn set_erasing(&self, tenants: &[TenantId]) -> Result<(), store::Error>;
 }
 
 /// What an operator may order of a task.
@@ -54,6 +65,8 @@ pub enum Order {
 #[async_trait]
 pub trait Steward: Send + Sync + 'static {
     async fn obey(&self, requestor: &Requestor, id: TaskId, order: Order) -> Result<Task, tasks::Error>;
+    /// Stops what runs for a tenant, and begins nothing more for it.
+    fn banish(&self, tenant: TenantId);
 }
 
 #[async_trait]
@@ -64,6 +77,10 @@ impl Steward for Tasks {
             Order::Pause { message } => self.pause(requestor, id, Some(message)).await,
             Order::Resume => self.resume(requestor, id).await,
         }
+    }
+
+    fn banish(&self, tenant: TenantId) {
+        Tasks::banish(self, tenant);
     }
 }
 
@@ -100,17 +117,23 @@ impl Steward for Unattended {
         }
         Err(failed(store::Error::Conflict))
     }
+
+    fn banish(&self, _: TenantId) {}
 }
 
 /// Everything that commands work on.
 pub struct HostOperator {
-    store: Arc<dyn Store>,
-    upkeep: Arc<dyn Upkeep>,
-    steward: Arc<dyn Steward>,
-    clock: Arc<dyn Clock>,
-    principals: Principals,
+    pub(super) store: Arc<dyn Store>,
+    pub(super) upkeep: Arc<dyn Upkeep>,
+    pub(super) steward: Arc<dyn Steward>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) principals: Principals,
     shelf: Option<Shelf>,
-    audit: Audit,
+    secrets: Option<Arc<Secrets>>,
+    pub(super) audit: Audit,
+    pub(super) farewell: Arc<Farewell>,
+    /// Held while a tenant is erased.
+    pub(super) purging: tokio::sync::Mutex<()>,
 }
 
 impl HostOperator {
@@ -121,7 +144,8 @@ impl HostOperator {
         clock: Arc<dyn Clock>,
     ) -> Self {
         let principals = Principals::new(Arc::clone(&store));
-        Self { store, upkeep, steward, clock, principals, shelf: None, audit: Audit::off() }
+        let (audit, farewell, purging) = (Audit::off(), Arc::default(), tokio::sync::Mutex::default());
+        Self { store, upkeep, steward, clock, principals, shelf: None, secrets: None, audit, farewell, purging }
     }
 
     /// With plugins to work on.
@@ -131,10 +155,24 @@ impl HostOperator {
         self
     }
 
+    /// With secrets to work on.
+    #[must_use]
+    pub fn with_secrets(mut self, secrets: Arc<Secrets>) -> Self {
+        self.secrets = Some(secrets);
+        self
+    }
+
     /// With a log of what was ordered.
     #[must_use]
     pub fn with_audit(mut self, audit: Audit) -> Self {
         self.audit = audit;
+        self
+    }
+
+    /// With others who must let a tenant go that is erased.
+    #[must_use]
+    pub fn with_farewell(mut self, farewell: Arc<Farewell>) -> Self {
+        self.farewell = farewell;
         self
     }
 
@@ -280,10 +318,20 @@ impl HostOperator {
                 tracing::info!(token.id = revoked.id, "a token was revoked");
                 Ok(json!(revoked))
             }
+            command @ (Command::SecretSet { .. }
+            | Command::SecretList
+            | Command::SecretRemove { .. }
+            | Command::SecretRotate) => match &self.secrets {
+                Some(secrets) => super::secrets::execute(secrets, &self.principals, command, self.clock.now()).await,
+                None => Err(ControlError::Invalid("there are no secrets here".to_owned())),
+            },
             Command::StoreCheck => Ok(self.upkeep.check().await?),
             Command::StoreExport { file } => Ok(self.upkeep.export(&file).await?),
             Command::StoreRebuild { from } => Ok(self.upkeep.rebuild(from.as_deref()).await?),
             Command::StoreBackup { directory } => Ok(self.upkeep.backup(&directory).await?),
+            Command::TenantList => self.list_tenants().await,
+            Command::TenantPurge { tenant } => self.purge_tenant(&tenant).await,
+            Command::StoreRekey => Ok(self.upkeep.rekey().await?),
             Command::TasksList { requestor, tenant, count_max } => {
                 self.list_tasks(requestor.as_deref(), tenant.as_deref(), count_max).await
             }

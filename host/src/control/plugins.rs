@@ -139,7 +139,7 @@ impl Shelf {
     async fn stage(&self, source: &Source, pinned: Option<Digest>, name: Option<String>) -> Result<Staged, Error> {
         let verified = self.intake.take(source, pinned).await.map_err(|error| {
             let plugin = name.clone().unwrap_or_else(|| source.to_string());
-            Error::Refused(vec![LoadError { plugin, problems: vec![error.to_string()] }])
+            Error::Refused(vec![LoadError::refused(plugin, vec![error.to_string()])])
         })?;
         self.plugins.stage(verified.candidate(name)).await
     }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use tokio::net::{UnixListener, UnixStream};
 
-/// `sun_path` holds 108 bytes with the final zero.
+/// Bytes of the control socket's path: `sun_path` holds 108 with the final zero.
 const PATH_BYTES_MAX: usize = 107;
 const O_PATH: i32 = 0o10_000_000;
 

@@ -10,7 +10,7 @@ use super::server::{Attach, AttachedReader, AttachedWriter, Server};
 use super::*;
 use crate::domain::Json;
 use crate::domain::call::ClientFeatures;
-use crate::domain::requestor::Requestor;
+use crate::domain::requestor::{Requestor, TenantId};
 use crate::domain::task::*;
 use crate::store::memory::MemoryStore;
 use crate::store::{self, Creation, Store, StoredCaps, TaskStore};
@@ -33,6 +33,18 @@ impl Upkeep for NoUpkeep {
     }
     async fn backup(&self, _: &Path) -> Result<Value, store::Error> {
         Err(store::Error::Locked("x".to_owned()))
+    }
+    async fn rekey(&self) -> Result<Value, store::Error> {
+        Err(store::Error::Sealed("no key".to_owned()))
+    }
+    async fn remove_old_stores(&self) -> Result<u64, store::Error> {
+        Ok(0)
+    }
+    async fn erasing(&self) -> Result<Vec<TenantId>, store::Error> {
+        Ok(Vec::new())
+    }
+    async fn set_erasing(&self, _: &[TenantId]) -> Result<(), store::Error> {
+        Ok(())
     }
 }
 

@@ -2,6 +2,11 @@
 //!
 //! The names are those of the configuration; defaults and maxima live there.
 
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::requestor::{Requestor, TenantId};
+
 /// `[limits]`: for one requestor unless the name says tenant or total.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -12,18 +17,42 @@ pub struct Limits {
     pub calls_running_total: u32,
     /// How long a plain call waits for a permit.
     pub call_queue_ms_max: u64,
+    /// Plain calls that wait for a permit: somebody holds a connection open for each.
+    pub calls_queued_per_requestor: u32,
+    pub calls_queued_per_tenant: u32,
+    pub calls_queued_total: u32,
     pub tasks_running_per_requestor: u32,
     pub tasks_queued_per_requestor: u32,
-    /// Tasks that hold an instance without running: asked, sleeping or parked.
+    pub tasks_queued_per_tenant: u32,
+    pub tasks_queued_total: u32,
+    /// Calls that hold an instance without running: asked, sleeping or parked.
     pub tasks_waiting_per_requestor: u32,
+    pub tasks_waiting_per_tenant: u32,
     pub tasks_paused_per_requestor: u32,
+    pub tasks_paused_per_tenant: u32,
+    /// Waiting and paused ones together, since each holds an instance.
+    pub calls_resting_per_tenant: u32,
+    pub calls_resting_total: u32,
     pub tasks_stored_per_requestor: u32,
     pub tasks_stored_bytes_per_requestor: u64,
     pub tasks_stored_per_tenant: u32,
     pub tasks_stored_bytes_per_tenant: u64,
-    /// With a burst of twice this.
+    /// With a burst of twice this, like the other rates.
     pub requests_per_second: u32,
+    pub requests_per_second_per_tenant: u32,
     pub task_creations_per_second: u32,
+    pub task_creations_per_second_per_tenant: u32,
+    /// Over HTTP and stdio, streams and subscriptions among them.
+    pub requests_open_per_requestor: u32,
+    pub requests_open_per_tenant: u32,
+    pub requests_open_total: u32,
+    /// The limit for one requestor is one of the server's.
+    pub sessions_per_tenant: u32,
+    pub sessions_total: u32,
+    /// Kept for streams that may be resumed.
+    pub event_bytes_per_requestor: u64,
+    pub event_bytes_per_tenant: u64,
+    pub event_bytes_total: u64,
     pub ttl_ms_default: u64,
     pub ttl_ms_max: u64,
     /// Whether a client may ask for a task that never expires.
@@ -31,7 +60,38 @@ pub struct Limits {
     /// Messages waiting for one task.
     pub steer_queue: u32,
     pub steer_bytes_max: u32,
+    /// Looks for tasks that are not there, before the requestor is blocked.
+    pub failed_lookups_per_minute: u32,
+    /// 0: never blocked.
+    pub failed_lookups_block_ms: u64,
+    /// Polls long before the interval, before it is noted.
+    pub early_polls_per_minute: u32,
 }
+
+/// The limits of the configuration, and those of tenants that have some of their own.
+#[derive(Clone, Debug)]
+pub struct LimitsTable {
+    pub base: Arc<Limits>,
+    /// Complete: what a tenant's section does not say is that of the base.
+    pub tenants: HashMap<TenantId, Arc<Limits>>,
+}
+
+impl LimitsTable {
+    /// Those that hold for a requestor.
+    pub fn of(&self, requestor: &Requestor) -> &Arc<Limits> {
+        self.tenants.get(&requestor.tenant).unwrap_or(&self.base)
+    }
+}
+
+impl From<Limits> for LimitsTable {
+    /// The same for everybody.
+    fn from(limits: Limits) -> Self {
+        Self { base: Arc::new(limits), tenants: HashMap::new() }
+    }
+}
+
+/// The most that one tenant may weigh against another when the processors are shared out.
+pub const CPU_WEIGHT_MAX: u32 = 1_000;
 
 /// `[call]`: for one call.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,4 +122,63 @@ pub struct CompileLimits {
     pub cpu_ms: u64,
     /// Over all modules of a component.
     pub functions_max: u32,
+}
+
+/// `[plugin.kv]`: what one plugin may keep in one tenant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyValueLimits {
+    pub keys_max: u32,
+    /// Keys and values together.
+    pub bytes_max: u64,
+    pub value_bytes_max: u64,
+}
+
+#[cfg(test)]
+impl Limits {
+    /// So large that no test meets them unless it wants to.
+    pub(crate) fn generous() -> Self {
+        Self {
+            calls_running_per_requestor: 16,
+            calls_running_per_tenant: 64,
+            calls_running_total: 256,
+            call_queue_ms_max: 100,
+            calls_queued_per_requestor: 64,
+            calls_queued_per_tenant: 256,
+            calls_queued_total: 1_024,
+            tasks_running_per_requestor: 16,
+            tasks_queued_per_requestor: 256,
+            tasks_queued_per_tenant: 1_024,
+            tasks_queued_total: 4_096,
+            tasks_waiting_per_requestor: 256,
+            tasks_waiting_per_tenant: 384,
+            tasks_paused_per_requestor: 64,
+            tasks_paused_per_tenant: 128,
+            calls_resting_per_tenant: 384,
+            calls_resting_total: 768,
+            tasks_stored_per_requestor: 10_000,
+            tasks_stored_bytes_per_requestor: 1 << 30,
+            tasks_stored_per_tenant: 100_000,
+            tasks_stored_bytes_per_tenant: 1 << 32,
+            requests_per_second: 1_000_000,
+            requests_per_second_per_tenant: 1_000_000,
+            task_creations_per_second: 1_000_000,
+            task_creations_per_second_per_tenant: 1_000_000,
+            requests_open_per_requestor: 1_024,
+            requests_open_per_tenant: 4_096,
+            requests_open_total: 16_384,
+            sessions_per_tenant: 10_000,
+            sessions_total: 100_000,
+            event_bytes_per_requestor: 64 << 20,
+            event_bytes_per_tenant: 256 << 20,
+            event_bytes_total: 1 << 30,
+            ttl_ms_default: 60_000,
+            ttl_ms_max: 120_000,
+            ttl_unlimited: false,
+            steer_queue: 16,
+            steer_bytes_max: 16_384,
+            failed_lookups_per_minute: 1_000_000,
+            failed_lookups_block_ms: 60_000,
+            early_polls_per_minute: 1_000_000,
+        }
+    }
 }

@@ -18,8 +18,9 @@ pub enum DialError {
     Lookup(io::Error),
     #[error("the name has no address")]
     NoAddress,
+    /// Holds one of its addresses.
     #[error("the name leads to no address that may be reached")]
-    Prohibited,
+    Prohibited(IpAddr),
     #[error("cannot connect: {0}")]
     Connect(io::Error),
     #[error("TLS failed: {0}")]
@@ -60,15 +61,15 @@ pub(crate) async fn resolve(
         Ok(address) => vec![SocketAddr::new(address, port)],
         Err(_) => tokio::net::lookup_host((host, port)).await.map_err(DialError::Lookup)?.collect(),
     };
-    if found.is_empty() {
-        return Err(DialError::NoAddress);
+    let (allowed, refused): (Vec<_>, Vec<_>) = found.into_iter().partition(|address| may_reach(address.ip()));
+    match refused.first() {
+        _ if !allowed.is_empty() => Ok(allowed),
+        Some(refused) => {
+            tracing::warn!(host, "outgoing request refused: the name leads to addresses that are not public");
+            Err(DialError::Prohibited(refused.ip()))
+        }
+        None => Err(DialError::NoAddress),
     }
-    let allowed: Vec<_> = found.into_iter().filter(|address| may_reach(address.ip())).collect();
-    if allowed.is_empty() {
-        tracing::warn!(host, "outgoing request refused: the name leads to addresses that are not public");
-        return Err(DialError::Prohibited);
-    }
-    Ok(allowed)
 }
 
 async fn connect_first(addresses: &[SocketAddr]) -> Result<TcpStream, DialError> {

@@ -38,8 +38,8 @@ pub trait Calls: Send + Sync + 'static {
         let _ = trials;
     }
 
-    /// Waits until a watched version passes a bound. Where nobody calls, none ever does.
-    async fn version_failed(&self) -> Verdict {
+    /// Waits until watched versions pass a bound, and gives all that did. Where nobody calls, none ever does.
+    async fn versions_failed(&self) -> Vec<Verdict> {
         std::future::pending().await
     }
 
@@ -89,8 +89,8 @@ impl Calls for Tasks {
         self.watch_versions(trials);
     }
 
-    async fn version_failed(&self) -> Verdict {
-        Tasks::version_failed(self).await
+    async fn versions_failed(&self) -> Vec<Verdict> {
+        Tasks::versions_failed(self).await
     }
 
     fn tally(&self, version: &PluginVersion) -> Option<Tally> {

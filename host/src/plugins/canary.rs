@@ -125,13 +125,18 @@ impl Plugins {
         self.activate(&targets, false).await
     }
 
-    /// Takes versions back that fail, as soon as they do.
+    /// Takes versions back that fail, as soon as they do. One that cannot be taken back is tried again, and keeps no other waiting
+    /// for longer than [`RETRY_AFTER`].
     pub(super) async fn tend_canaries(&self) {
         loop {
-            let Verdict { version, why } = self.inner.calls.version_failed().await;
-            let done = self.take_back(&version, why).await;
-            if let Err(error) = done {
-                tracing::warn!(plugin.name = version.name, %error, "a version that failed cannot be taken back yet");
+            let mut is_one_left = false;
+            for Verdict { version, why } in self.inner.calls.versions_failed().await {
+                if let Err(error) = self.take_back(&version, why).await {
+                    tracing::warn!(plugin.name = version.name, %error, "a version that failed cannot be taken back yet");
+                    is_one_left = true;
+                }
+            }
+            if is_one_left {
                 tokio::time::sleep(RETRY_AFTER).await;
             }
         }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Digest, Provenance};
+use super::{Digest, Pinning, Provenance};
 use crate::domain::UnixMs;
 use crate::domain::requestor::TenantId;
 use crate::domain::route::Route;
@@ -85,6 +85,9 @@ pub(super) struct Version {
     pub(super) left_at: Option<UnixMs>,
     /// When its last call had ended.
     pub(super) retired_at: Option<UnixMs>,
+    /// What the rule that its source came under says of definitions that change.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) pinning: Option<Pinning>,
     /// Set until it is switched to again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) taken_back: Option<TakenBack>,
@@ -133,13 +136,14 @@ impl Version {
     pub(super) fn came(&mut self, provenance: &Provenance) -> bool {
         let shown =
             |text: &str| text.chars().filter(|character| !character.is_control()).take(SOURCE_CHARS_MAX).collect();
-        let Provenance { source, origin, signed_by } = provenance;
+        let Provenance { source, origin, signed_by, pinning } = provenance;
         // A signature that was once there does not go away because somebody hands in the same bytes without it.
         let signed_by = if signed_by.is_empty() { &self.signed_by } else { signed_by };
         let came: (String, String, _) = (shown(source), shown(origin), signed_by.clone());
-        let before = (&self.source, &self.origin, &self.signed_by);
-        let is_news = before != (&came.0, &came.1, &came.2);
+        let before = (&self.source, &self.origin, &self.signed_by, self.pinning);
+        let is_news = before != (&came.0, &came.1, &came.2, *pinning);
         (self.source, self.origin, self.signed_by) = came;
+        self.pinning = *pinning;
         is_news
     }
 }

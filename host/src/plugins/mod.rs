@@ -11,7 +11,9 @@ mod canonical;
 mod definition;
 mod difference;
 mod entry;
+mod first;
 mod moves;
+mod pinning;
 mod relist;
 mod schema;
 mod settle;
@@ -20,7 +22,7 @@ mod start;
 mod switch;
 mod tend;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod view;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -31,6 +33,8 @@ use tokio::sync::{Mutex, Notify};
 use book::Book;
 use entry::Entry;
 
+use crate::audit::Audit;
+use crate::domain::requestor::TenantId;
 use crate::domain::task::PluginVersion;
 use crate::runtime::{Canary, LoadError, LoadedPlugin, PluginSource, Sandbox};
 use crate::store::{self, RowStore};
@@ -42,6 +46,7 @@ pub use calls::Calls;
 pub use canary::{BoundsGiven, CanaryWish};
 pub use difference::{AcceptChanges, Changes, ToolChange};
 pub use entry::{Stage, TakenBack, Tenant};
+pub use pinning::Pinning;
 pub use schema::{Difference, Direction, compare};
 pub use staging::{Candidate, Provenance, Staged, Supply};
 pub use start::{Wanted, component};
@@ -66,6 +71,16 @@ pub enum Error {
     /// The data directory cannot be read or written.
     #[error("the data directory cannot be used: {0}")]
     Files(#[from] std::io::Error),
+}
+
+impl Error {
+    /// Whether the same may go well at another time, with nothing about the component changed.
+    pub fn is_passing(&self) -> bool {
+        match self {
+            Self::Refused(errors) => errors.iter().all(|error| error.passing),
+            Self::NotFound(_) | Self::Invalid(_) | Self::Store(_) | Self::Files(_) => true,
+        }
+    }
 }
 
 /// What happens to the calls of a replaced version that are still there after `drain_ms`.
@@ -105,6 +120,9 @@ pub struct Options {
     pub clock: Arc<dyn Clock>,
     /// Of plugins that the configuration does not name.
     pub otherwise: Policy,
+    /// Tenants that have a say of their own about definitions that change.
+    pub tenants: HashMap<TenantId, Pinning>,
+    pub audit: Audit,
 }
 
 /// The plugins of a host; cheap to clone.
@@ -120,6 +138,9 @@ struct Inner {
     clock: Arc<dyn Clock>,
     policies: HashMap<String, Policy>,
     otherwise: Policy,
+    /// Tenants that have a say of their own about definitions that change.
+    tenants: HashMap<TenantId, Pinning>,
+    audit: Audit,
     /// One switch at a time.
     state: Mutex<State>,
     /// Something began to drain.
@@ -135,6 +156,8 @@ struct State {
     canaries: Vec<Canary>,
     /// Named by `--plugin`: what runs is no business of the store.
     pinned: HashSet<String>,
+    /// Those of the configuration whose components are still to be fetched.
+    awaited: Vec<Wanted>,
     /// Why a plugin that should run does not.
     broken: BTreeMap<String, Vec<String>>,
     /// What is wrong with a file that it might come from. Says nothing about what runs.
@@ -149,6 +172,13 @@ impl State {
     /// Whether new calls go to this version, be it for a part of the requestors.
     fn runs(&self, version: &PluginVersion) -> bool {
         self.running(version).is_some()
+    }
+
+    /// Notes why a plugin does not run, or not all of it, beside what else is wrong with it.
+    fn note_broken(&mut self, error: &LoadError) {
+        let known = self.broken.entry(error.plugin.clone()).or_default();
+        let news: Vec<_> = error.problems.iter().filter(|problem| !known.contains(problem)).cloned().collect();
+        known.extend(news);
     }
 
     /// A version that new calls go to.

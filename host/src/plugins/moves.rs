@@ -78,7 +78,7 @@ impl Plugins {
                 return Err(Error::Invalid(format!("everybody has this version of {name} already")));
             }
         };
-        let held = to.map(|to| self.held(name, entry, active, to)).unwrap_or_default();
+        let held = to.map(|to| self.held(name, entry, active, to, one.to.canary())).unwrap_or_default();
         let changes = active.zip(to).map(|(from, to)| Changes::between(from, to));
         let (from, to) = match turn {
             Turn::CanaryEnded => (canary, entry.head.active),
@@ -154,6 +154,13 @@ impl To {
             Self::Canary(to, _) => Some(to),
             Self::Nothing | Self::NoCanary { .. } => None,
         }
+    }
+}
+
+impl To {
+    /// Who gets it, if it is for a part of the requestors.
+    pub(super) fn canary(&self) -> Option<&CanaryRow> {
+        if let Self::Canary(_, row) = self { Some(row) } else { None }
     }
 }
 

@@ -71,12 +71,14 @@ impl Plugins {
         let Some(place) = places.find(|plugin| plugin.version == *version) else { return Ok(()) };
         let mut changes = Changes::between(place, &now);
         changes.tools_removed.clear();
-        let mut problems = changes.held_back(inner.policy(&version.name).accept_changes);
+        let say = inner.say_of(&version.name, state.book.get(&version.name), &Digest(version.digest));
+        let mut problems = changes.held_back(say.passing);
+        let shown = if say.shown { changes.held_back(AcceptChanges::Nothing) } else { Vec::new() };
         // Those that were listed a moment ago have just been compared.
         let listed: HashSet<_> = place.own_tools().map(|(tool, _)| tool).collect();
         problems.extend(inner.not_accepted(&state.book, &now, |tool| !listed.contains(tool)));
         if !problems.is_empty() {
-            return Err(Error::Refused(vec![LoadError { plugin: version.name.clone(), problems }]));
+            return Err(Error::Refused(vec![LoadError::refused(&version.name, problems)]));
         }
         *place = now.clone();
         let clashes = inner.sandbox.clashes(&table, &canaries);
@@ -89,6 +91,7 @@ impl Plugins {
             entry.accept(&Digest(version.digest), hashes(&now));
             state.book.commit(&*inner.store, draft).await?;
         }
+        inner.show(version, &shown);
         tracing::info!(plugin.name = version.name, tools = now.tools.len(), "its lists changed");
         inner.publish(&mut state, table, canaries);
         Ok(())
@@ -96,25 +99,36 @@ impl Plugins {
 }
 
 impl Inner {
+    /// A version of which no tool is another one than what was accepted.
+    ///
+    /// # Errors
+    ///
+    /// Names the tools that are.
+    pub(super) fn accepted(&self, book: &Book, plugin: LoadedPlugin) -> Result<LoadedPlugin, LoadError> {
+        let problems = self.not_accepted(book, &plugin, |_| true);
+        if problems.is_empty() { Ok(plugin) } else { Err(LoadError::refused(plugin.version.name, problems)) }
+    }
+
     /// The tools whose definition is another one than what was accepted under their name, one sentence each. Functions of a
     /// component are described by the operator, who needs nobody's word.
-    pub(super) fn not_accepted(&self, book: &Book, plugin: &LoadedPlugin, which: impl Fn(&str) -> bool) -> Vec<String> {
+    fn not_accepted(&self, book: &Book, plugin: &LoadedPlugin, which: impl Fn(&str) -> bool) -> Vec<String> {
         let name = &plugin.version.name;
         let Some(entry) = book.get(name) else { return Vec::new() };
-        if plugin.is_typed() || self.policy(name).accept_changes == AcceptChanges::Anything {
+        let digest = Digest(plugin.version.digest);
+        let say = self.say_of(name, Some(entry), &digest);
+        if plugin.is_typed() || (say.passing == AcceptChanges::Anything && !say.shown) {
             return Vec::new();
         }
-        let digest = Digest(plugin.version.digest);
         let changed = hashes(plugin).filter(|(tool, hash)| {
             which(tool) && entry.accepted_for(&digest, tool).is_some_and(|accepted| *accepted != Digest(*hash))
         });
-        changed
-            .map(|(tool, _)| {
-                format!(
-                    "the tool {tool} is not the one that was accepted before: `bulkhead plugin activate {name}@{}` accepts it",
-                    digest
-                )
-            })
-            .collect()
+        let changed: Vec<_> =
+            changed.map(|(tool, _)| format!("the tool {tool} is not the one that was accepted before")).collect();
+        if say.passing == AcceptChanges::Anything {
+            self.show(&plugin.version, &changed);
+            return Vec::new();
+        }
+        let advice = |what| format!("{what}: `bulkhead plugin activate {name}@{digest}` accepts it");
+        changed.into_iter().map(advice).collect()
     }
 }

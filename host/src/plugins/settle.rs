@@ -1,6 +1,7 @@
 //! After a change that was reported as failed: finding out what the store holds, and running that.
 //!
-//! Invariant: a command works on what the store says, never on a copy that may be behind it.
+//! Invariant: a command works on what the store says, never on a copy that may be behind it; what is published here was accepted, as
+//! at a start.
 
 use tokio::sync::MutexGuard;
 
@@ -27,7 +28,7 @@ impl Plugins {
         }
         let inner = &self.inner;
         let book = Book::read(&*inner.store).await?;
-        let (mut table, mut canaries) = (state.table.clone(), Vec::new());
+        let (mut table, mut lost) = (state.table.clone(), Vec::new());
         for (name, entry) in book.iter().filter(|(name, _)| !state.pinned.contains(*name)) {
             let place = table.iter().position(|plugin| plugin.version.name == *name);
             let running = place.and_then(|at| table.get(at)).map(|plugin| Digest(plugin.version.digest));
@@ -39,29 +40,37 @@ impl Plugins {
             }
             let policy = PluginSource { name: Some(name.clone()), ..inner.policy(name).source.clone() };
             let loaded = match entry.head.active {
-                Some(digest) => Some(inner.sandbox.load_kept(&version(name, digest), &policy).await),
+                Some(digest) => {
+                    let loaded = inner.sandbox.load_kept(&version(name, digest), &policy).await;
+                    Some(loaded.and_then(|plugin| inner.accepted(&book, plugin)))
+                }
                 None => None,
             };
-            tracing::warn!(plugin.name = name, "the store holds another version than the one that ran: it runs now");
+            state.broken.remove(name);
+            if !matches!(loaded, Some(Err(_))) {
+                tracing::warn!(
+                    plugin.name = name,
+                    "the store holds another version than the one that ran: it runs now"
+                );
+            }
             match (loaded, place) {
                 (Some(Ok(plugin)), Some(at)) => table.splice(at..=at, [plugin]).for_each(drop),
                 (Some(Ok(plugin)), None) => table.push(plugin),
-                (Some(Err(error)), _) => drop(state.broken.insert(name.clone(), error.problems)),
+                (Some(Err(error)), _) => {
+                    // What was loaded when it was staged is not what it is now.
+                    state.fresh.remove(name);
+                    lost.push(error);
+                }
                 (None, Some(at)) => drop(table.remove(at)),
                 (None, None) => {}
             }
         }
-        for plugin in table.iter().filter(|plugin| !state.pinned.contains(&plugin.version.name)) {
-            let name = &plugin.version.name;
-            match self.load_canary(&book, name, &inner.policy(name).source).await {
-                Some(Ok(canary)) => canaries.push(canary),
-                Some(Err(error)) => drop(state.broken.insert(name.clone(), error.problems)),
-                None => {}
-            }
-        }
+        let (canaries, without) = self.load_canaries(&book, &table, &state.pinned).await;
+        lost.extend(without);
         state.book = book;
-        for error in inner.publish(state, table, canaries) {
-            state.broken.insert(error.plugin, error.problems);
+        lost.extend(inner.publish(state, table, canaries));
+        for error in &lost {
+            state.note_broken(error);
         }
         Ok(())
     }

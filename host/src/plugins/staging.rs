@@ -9,10 +9,10 @@ use async_trait::async_trait;
 use super::book::Draft;
 use super::difference::Changes;
 use super::entry::{Stage, Version};
-use super::{Digest, Error, Inner, Plugins, State, version};
+use super::{Digest, Error, Inner, Pinning, Plugins, State, version};
 use crate::domain::task::PluginVersion;
 use crate::runtime::policy::Grants;
-use crate::runtime::{LoadError, LoadedPlugin, PluginSource, Sandbox, Source};
+use crate::runtime::{LoadError, LoadedPlugin, PluginSource, Sandbox, Source, Wit};
 
 /// A component on its way in. Whoever has fetched it has also decided that it may be trusted.
 #[derive(Clone, Debug)]
@@ -22,7 +22,7 @@ pub struct Candidate {
     pub fallback_name: Option<String>,
     pub bytes: Arc<[u8]>,
     /// The WIT text that came with it, for descriptions of tools that were made of its functions.
-    pub wit: Option<String>,
+    pub wit: Wit,
     pub provenance: Provenance,
     /// Whether an operator asks for it at this moment. Else it is listed without what is granted to its plugin, until it was
     /// compared with what was accepted.
@@ -38,6 +38,8 @@ pub struct Provenance {
     pub origin: String,
     /// Ids of the keys that it had to be signed with, and was.
     pub signed_by: Vec<String>,
+    /// What the rule for the source says of definitions that change, if it says anything.
+    pub pinning: Option<Pinning>,
 }
 
 /// Where the component of a plugin comes from that is wanted at the start; somebody above knows.
@@ -46,11 +48,14 @@ pub trait Supply: std::fmt::Debug + Send + Sync {
     /// For messages, while the plugin has no name.
     fn label(&self) -> String;
 
-    /// Whether looking costs nothing. All others are asked only for plugins that are not known yet.
+    /// Whether looking costs nothing. All others are asked only for plugins that are not known yet, and nobody waits for them.
     fn is_local(&self) -> bool;
 
-    /// The component, if it may be trusted. Else why not, in words for the operator.
-    async fn fetch(&self) -> Result<Candidate, String>;
+    /// The component, if it may be trusted.
+    ///
+    /// # Errors
+    /// Why not, in words for the operator; the name is that of whoever asks.
+    async fn fetch(&self) -> Result<Candidate, LoadError>;
 }
 
 impl Candidate {
@@ -77,7 +82,7 @@ impl Candidate {
         let sandbox = Arc::clone(sandbox);
         let kept = tokio::task::spawn_blocking(move || {
             // Before the component: what is there without it is nothing yet.
-            self.wit.map_or(Ok(()), |wit| sandbox.kept().keep_wit(&digest, wit.as_bytes()))?;
+            sandbox.kept().keep_wit(&digest, &self.wit)?;
             sandbox.kept().keep(&digest, &self.bytes)?;
             Ok(Source::File(sandbox.kept().path(&digest)))
         });
@@ -134,7 +139,7 @@ impl Plugins {
         let changes = active.map(|active| Changes::between(active, &loaded));
         let entry = state.book.get(&version.name);
         let stage = entry.and_then(|entry| entry.stage(&digest)).unwrap_or(Stage::Checked);
-        let held = entry.map(|entry| self.held(&version.name, entry, active, &loaded)).unwrap_or_default();
+        let held = entry.map(|entry| self.held(&version.name, entry, active, &loaded, None)).unwrap_or_default();
         if stage != Stage::Active && is_final {
             state.fresh.insert(version.name.clone(), loaded);
         }

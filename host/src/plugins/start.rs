@@ -2,9 +2,9 @@
 //!
 //! The configuration names sources and policies, the store remembers what is active. So a source is read once, when its plugin is
 //! not known yet; from then on versions come by way of commands. `--plugin` is the exception, for one run. So a host whose plugins
-//! are known starts without a network.
+//! are known starts without a network, and nothing that has to be fetched is waited for: see [`first`](super::first).
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use futures::StreamExt as _;
@@ -28,8 +28,21 @@ pub struct Wanted {
     pub pinned: bool,
 }
 
+impl Wanted {
+    /// What it is called as long as it has no other name.
+    pub(super) fn label(&self) -> String {
+        self.policy.source.name.clone().unwrap_or_else(|| self.supply.label())
+    }
+
+    /// The plugin that it is, if that is known without looking.
+    fn known(&self, book: &Book) -> Option<String> {
+        let name = self.policy.source.name.clone().or_else(|| name_of(book, &self.supply.label()));
+        name.filter(|name| !self.pinned && is_known(book, name))
+    }
+}
+
 /// Components that are read and hashed at the same time: each is in memory meanwhile.
-const READ_AT_ONCE: usize = 8;
+pub(super) const READ_AT_ONCE: usize = 8;
 
 /// Where the version of a plugin comes from.
 enum Origin {
@@ -53,9 +66,9 @@ struct Plan {
 }
 
 /// A component that was looked at.
-struct Found {
-    digest: Digest,
-    provenance: Provenance,
+pub(super) struct Found {
+    pub(super) digest: Digest,
+    pub(super) provenance: Provenance,
     /// For reading it again.
     supply: Arc<dyn Supply>,
 }
@@ -69,14 +82,17 @@ impl Plugins {
     ///
     /// The store cannot be read.
     pub async fn start(options: Options, wanted: Vec<Wanted>) -> Result<(Self, Vec<LoadError>), Error> {
-        let Options { store, sandbox, calls, clock, otherwise } = options;
+        let Options { store, sandbox, calls, clock, otherwise, tenants, audit } = options;
         let book = Book::read(&*store).await?;
         let mut refused = Vec::new();
         let mut plans: Vec<Plan> = Vec::new();
         let named =
             wanted.iter().filter_map(|wanted| Some((wanted.policy.source.name.clone()?, wanted.policy.clone())));
         let named: Vec<_> = named.collect();
-        let looked = wanted.into_iter().map(|wanted| plan(&sandbox, &book, wanted));
+        let (here, awaited): (Vec<_>, Vec<_>) = wanted
+            .into_iter()
+            .partition(|wanted| wanted.pinned || wanted.supply.is_local() || wanted.known(&book).is_some());
+        let looked = here.into_iter().map(|wanted| plan(&sandbox, &book, wanted));
         let mut looked = futures::stream::iter(looked).buffered(READ_AT_ONCE);
         while let Some(plan) = looked.next().await {
             match plan {
@@ -104,6 +120,7 @@ impl Plugins {
             let origin = entry.head.active.map_or(Origin::Removed, Origin::Known);
             plans.push(Plan { name: name.clone(), policy: otherwise.clone(), found: None, origin });
         }
+        let broken = refused.iter().map(|error| (error.plugin.clone(), error.problems.clone())).collect();
         let inner = Inner {
             store,
             sandbox,
@@ -111,7 +128,9 @@ impl Plugins {
             clock,
             policies,
             otherwise,
-            state: Mutex::new(State { book, ..State::default() }),
+            tenants,
+            audit,
+            state: Mutex::new(State { book, awaited, broken, ..State::default() }),
             drains: Notify::new(),
         };
         let plugins = Self { inner: Arc::new(inner) };
@@ -128,15 +147,6 @@ impl Plugins {
         }
         let loaded = join_all(plans.iter().map(|plan| self.load(plan))).await;
         let mut state = inner.state.lock().await;
-        let routed = plans.iter().filter(|plan| matches!(plan.origin, Origin::Known(_)));
-        let routed = routed.map(|plan| self.load_canary(&state.book, &plan.name, &plan.policy.source));
-        let (mut canaries, mut lost) = (Vec::new(), Vec::new());
-        for canary in join_all(routed).await.into_iter().flatten() {
-            match canary {
-                Ok(canary) => canaries.push(canary),
-                Err(error) => lost.push(error),
-            }
-        }
         let (mut table, mut refused, mut first) = (Vec::<LoadedPlugin>::new(), Vec::new(), HashMap::new());
         let mut left = Vec::new();
         for (plan, loaded) in plans.into_iter().zip(loaded) {
@@ -146,18 +156,18 @@ impl Plugins {
             }
             if table.iter().any(|other| other.version.name == plan.name) {
                 let problems = vec!["there is another plugin of this name: set `name` in the configuration".to_owned()];
-                refused.push(LoadError { plugin: plan.name, problems });
+                refused.push(LoadError::refused(plan.name, problems));
                 continue;
             }
             inner.sandbox.remember(&plan.name, &plan.policy.source);
             inner.calls.quarantine_after(&plan.name, plan.policy.quarantine_after);
-            match loaded {
+            let is_known = matches!(plan.origin, Origin::Known(_));
+            let accepted = loaded.and_then(|plugin| match is_known {
+                true => inner.accepted(&state.book, plugin),
+                false => Ok(plugin),
+            });
+            match accepted {
                 Ok(plugin) => {
-                    let changed = inner.not_accepted(&state.book, &plugin, |_| true);
-                    if matches!(plan.origin, Origin::Known(_)) && !changed.is_empty() {
-                        refused.push(LoadError { plugin: plan.name, problems: changed });
-                        continue;
-                    }
                     if matches!(plan.origin, Origin::First) {
                         first.insert(plan.name, plan.found.map(|found| found.provenance).unwrap_or_default());
                     }
@@ -165,7 +175,7 @@ impl Plugins {
                 }
                 Err(error) => {
                     refused.push(error);
-                    let came = plan.found.filter(|_| !matches!(plan.origin, Origin::Known(_)));
+                    let came = plan.found.filter(|_| !is_known);
                     left.extend(came.map(|found| found.digest));
                 }
             }
@@ -174,36 +184,50 @@ impl Plugins {
         for digest in left {
             inner.leave_nothing(&state, &table, digest).await;
         }
-        refused.extend(lost);
+        let (canaries, without) = self.load_canaries(&state.book, &table, &state.pinned).await;
+        refused.extend(without);
         refused.extend(inner.publish(&mut state, table, canaries));
         for error in &refused {
-            state.broken.insert(error.plugin.clone(), error.problems.clone());
+            state.note_broken(error);
         }
-        if let Err(error) = inner.note_first(&mut state, &first).await {
+        let table = state.table.clone();
+        if let Err(error) = inner.note_first(&mut state, &table, &first).await {
             tracing::warn!(%error, "new plugins run, but the store cannot remember them");
         }
         refused
     }
 
-    /// The canary of a plugin, if the store remembers one. Where it cannot run, everybody has the active version.
-    pub(super) async fn load_canary(
+    /// The canaries that the store remembers of these plugins, and what is wrong with those that cannot run: there, everybody has the
+    /// active version.
+    pub(super) async fn load_canaries(
         &self,
         book: &Book,
-        name: &str,
-        policy: &PluginSource,
-    ) -> Option<Result<Canary, LoadError>> {
+        table: &[LoadedPlugin],
+        pinned: &HashSet<String>,
+    ) -> (Vec<Canary>, Vec<LoadError>) {
+        let names = table.iter().map(|plugin| plugin.version.name.as_str()).filter(|name| !pinned.contains(*name));
+        let (mut canaries, mut lost) = (Vec::new(), Vec::new());
+        for canary in join_all(names.map(|name| self.load_canary(book, name))).await.into_iter().flatten() {
+            match canary {
+                Ok(canary) => canaries.push(canary),
+                Err(error) => lost.push(error),
+            }
+        }
+        (canaries, lost)
+    }
+
+    async fn load_canary(&self, book: &Book, name: &str) -> Option<Result<Canary, LoadError>> {
+        let inner = &self.inner;
         let row = book.get(name)?.head.canary.as_ref()?;
-        let source = PluginSource { name: Some(name.to_owned()), ..policy.clone() };
-        let loaded = self.inner.sandbox.load_kept(&version(name, row.version), &source).await;
+        let source = PluginSource { name: Some(name.to_owned()), ..inner.policy(name).source.clone() };
+        let loaded = inner.sandbox.load_kept(&version(name, row.version), &source).await;
+        let accepted = loaded.and_then(|plugin| inner.accepted(book, plugin));
         let say = |problem: &String| format!("the canary does not run: {problem}");
-        let refuse =
-            |problems: &[String]| LoadError { plugin: name.to_owned(), problems: problems.iter().map(say).collect() };
-        Some(match loaded {
-            Ok(plugin) => match self.inner.not_accepted(book, &plugin, |_| true) {
-                changed if changed.is_empty() => Ok(Canary { plugin, route: row.route(name) }),
-                changed => Err(refuse(&changed)),
-            },
-            Err(error) => Err(refuse(&error.problems)),
+        Some(match accepted {
+            Ok(plugin) => Ok(Canary { plugin, route: row.route(name) }),
+            Err(LoadError { plugin, problems, passing }) => {
+                Err(LoadError { plugin, problems: problems.iter().map(say).collect(), passing })
+            }
         })
     }
 
@@ -224,7 +248,8 @@ impl Plugins {
         match (sandbox.load_kept(&version, &source).await, &plan.found) {
             // Its kept component may be damaged; its source has it still.
             (Err(_), Some(found)) if found.digest.0 == digest => {
-                let again = found.supply.fetch().await.map_err(|problem| unreadable(&plan.name, problem))?;
+                let again =
+                    found.supply.fetch().await.map_err(|error| LoadError { plugin: plan.name.clone(), ..error })?;
                 let kept = again.keep(sandbox, digest).await;
                 kept.map_err(|error| unreadable(&plan.name, format!("it cannot be kept: {error}")))?;
                 sandbox.load_kept(&version, &source).await
@@ -235,17 +260,16 @@ impl Plugins {
 }
 
 fn unreadable(plugin: &str, problem: String) -> LoadError {
-    LoadError { plugin: plugin.to_owned(), problems: vec![problem] }
+    LoadError::refused(plugin, vec![problem])
 }
 
 /// Looks at a source, if it has to be looked at, and decides what the plugin begins with.
 async fn plan(sandbox: &Arc<Sandbox>, book: &Book, wanted: Wanted) -> Result<Plan, LoadError> {
+    let known = wanted.known(book);
     let Wanted { policy, supply, pinned } = wanted;
-    let named = || policy.source.name.clone().or_else(|| name_of(book, &supply.label()));
-    let known = if pinned { None } else { named().filter(|name| is_known(book, name)) };
     let looked = match &known {
         Some(_) if !supply.is_local() => None,
-        _ => Some(look(sandbox, book, &policy, &supply, pinned).await),
+        _ => Some(look(sandbox, &policy, &supply, |name| pinned || !is_known(book, name)).await),
     };
     let (name, found) = match (looked, known) {
         (Some(Ok((name, found))), _) => (name, Some(found)),
@@ -297,42 +321,41 @@ fn name_of(book: &Book, source: &str) -> Option<String> {
 /// It cannot be had, or may not be trusted.
 pub async fn component(sandbox: &Arc<Sandbox>, wanted: &Wanted) -> Result<PluginSource, LoadError> {
     let Wanted { policy, supply, .. } = wanted;
-    let (name, found) = look(sandbox, &Book::default(), policy, supply, true).await?;
+    let (name, found) = look(sandbox, policy, supply, |_| true).await?;
     let component = Source::File(sandbox.kept().path(&found.digest.0));
     Ok(PluginSource { component, name: Some(name), ..policy.source.clone() })
 }
 
 /// Whether the store remembers a version of it that is or was active.
-fn is_known(book: &Book, name: &str) -> bool {
+pub(super) fn is_known(book: &Book, name: &str) -> bool {
     book.get(name).is_some_and(|entry| entry.head.active.or(entry.head.previous).is_some())
 }
 
 /// Reads a component; one that is about to be loaded is kept.
-async fn look(
+pub(super) async fn look(
     sandbox: &Arc<Sandbox>,
-    book: &Book,
     policy: &Policy,
     supply: &Arc<dyn Supply>,
-    pinned: bool,
+    is_loaded: impl Fn(&str) -> bool,
 ) -> Result<(String, Found), LoadError> {
     let label = policy.source.name.clone().unwrap_or_else(|| supply.label());
-    let candidate = supply.fetch().await.map_err(|problem| unreadable(&label, problem))?;
+    let candidate = supply.fetch().await.map_err(|error| LoadError { plugin: label.clone(), ..error })?;
     let mut version = candidate.identify(sandbox, &policy.source).await;
     if let (Err(error), None) = (&mut version, &policy.source.name) {
         error.plugin = label;
     }
     let PluginVersion { name, digest } = version?;
     let found = Found { digest: Digest(digest), provenance: candidate.provenance.clone(), supply: Arc::clone(supply) };
-    if pinned || !is_known(book, &name) {
+    if is_loaded(&name) {
         let kept = candidate.keep(sandbox, digest).await;
-        kept.map_err(|error| unreadable(&name, format!("it cannot be kept in the data directory: {error}")))?;
+        kept.map_err(|error| LoadError::passing(&name, format!("it cannot be kept in the data directory: {error}")))?;
     }
     Ok((name, found))
 }
 
 impl Inner {
     /// Removes what was kept of a component that was refused, unless something else is made of it.
-    async fn leave_nothing(&self, state: &State, table: &[LoadedPlugin], digest: Digest) {
+    pub(super) async fn leave_nothing(&self, state: &State, table: &[LoadedPlugin], digest: Digest) {
         let in_book = |digest: &Digest| state.book.iter().any(|(_, entry)| entry.versions.contains_key(digest));
         let runs = |digest: &Digest| table.iter().any(|plugin| plugin.version.digest == digest.0);
         if in_book(&digest) || runs(&digest) {
@@ -346,13 +369,18 @@ impl Inner {
     }
 
     /// Remembers plugins that came by way of the configuration. What they offer is accepted: the operator named them.
-    async fn note_first(&self, state: &mut State, first: &HashMap<String, Provenance>) -> Result<(), Error> {
+    pub(super) async fn note_first(
+        &self,
+        state: &mut State,
+        plugins: &[LoadedPlugin],
+        first: &HashMap<String, Provenance>,
+    ) -> Result<(), Error> {
         if first.is_empty() {
             return Ok(());
         }
         let now = self.clock.now();
         let mut draft = Draft::default();
-        for plugin in &state.table {
+        for plugin in plugins {
             let name = &plugin.version.name;
             let Some(provenance) = first.get(name) else { continue };
             let digest = Digest(plugin.version.digest);

@@ -6,9 +6,9 @@ use serde::Serialize;
 
 use super::definition::hashes;
 use super::difference::Changes;
-use super::entry::{Entry, Stage};
+use super::entry::{CanaryRow, Entry, Stage};
 use super::moves::{Move, To};
-use super::{Digest, Error, Inner, Plugins, State, find, version};
+use super::{AcceptChanges, Digest, Error, Inner, Plugins, State, find, pinning, version};
 use crate::runtime::{Canary, LoadedPlugin};
 
 /// What to switch to.
@@ -175,11 +175,12 @@ impl Plugins {
         let inner = &self.inner;
         let mut state = self.settled().await?;
         let mut switched = Switched { done: false, plugins: Vec::new(), held: Vec::new() };
-        let (mut table, mut canaries) = (state.table.clone(), state.canaries.clone());
+        let (mut table, mut canaries, mut shown) = (state.table.clone(), state.canaries.clone(), Vec::new());
         for one in &moves {
             let (plugin, held) = self.step(&state, one)?;
             switched.plugins.push(plugin);
             switched.held.extend(held);
+            shown.push(self.shown(&state, one));
             one.apply(&mut table, &mut canaries);
         }
         if !switched.held.is_empty() && !accept {
@@ -195,7 +196,10 @@ impl Plugins {
             return Err(error);
         }
         inner.publish(&mut state, table, canaries);
-        for one in &moves {
+        for (one, shown) in moves.iter().zip(shown) {
+            if let Some(to) = one.to.loaded() {
+                inner.show(&to.version, &shown);
+            }
             state.broken.remove(&one.name);
             state.noticed.remove(&one.name);
             if let Some(to) = one.to.loaded() {
@@ -216,38 +220,41 @@ impl Plugins {
         Ok(switched)
     }
 
-    /// What of a switch needs the operator's word. A version that was active before has it.
+    /// What of a switch needs the operator's word. A version that was active before has it. `canary`: who is to get it, if that is
+    /// not everybody.
     pub(super) fn held(
         &self,
         name: &str,
         entry: &Entry,
         active: Option<&LoadedPlugin>,
         to: &LoadedPlugin,
+        canary: Option<&CanaryRow>,
     ) -> Vec<String> {
         let digest = Digest(to.version.digest);
         if entry.versions.get(&digest).is_some_and(|version| version.activated_at.is_some()) {
             return Vec::new();
         }
-        // So does a canary, as it was begun.
+        let say = self.inner.say(name, Some(entry), &digest, canary);
+        // So has a canary, as it was begun, unless those who get it now have another say than those who had it.
         if entry.is_canary(&digest)
+            && self.inner.say_of(name, Some(entry), &digest).passing == say.passing
             && hashes(to).all(|(tool, hash)| entry.accepted_for(&digest, &tool) == Some(&Digest(hash)))
         {
             return Vec::new();
         }
-        let policy = self.inner.policy(name).accept_changes;
-        let changes = active.map(|active| Changes::between(active, to)).unwrap_or_default();
-        let mut held = changes.held_back(policy);
-        if policy == super::AcceptChanges::Anything {
-            return held;
-        }
-        // Tools that the active version does not have, or whose accepted definition is not the active one's.
-        let known = |tool: &str| active.is_some_and(|active| active.own_tools().any(|(name, _)| name == tool));
-        let others = hashes(to).filter(|(tool, _)| !known(tool));
-        held.extend(others.filter_map(|(tool, hash)| {
-            let accepted = entry.accepted.get(&tool)?;
-            (*accepted != Digest(hash)).then(|| format!("the tool {tool} is not the one that was accepted before"))
-        }));
+        let held = pinning::changes(entry, active, to, say.passing);
         held.into_iter().map(|what| format!("{name}: {what}")).collect()
+    }
+
+    /// What of a switch somebody wants to see, whether or not it needs the operator's word.
+    fn shown(&self, state: &State, one: &Move) -> Vec<String> {
+        let (Some(to), Some(entry)) = (one.to.loaded(), state.book.get(&one.name)) else { return Vec::new() };
+        let digest = Digest(to.version.digest);
+        if !self.inner.say(&one.name, Some(entry), &digest, one.to.canary()).shown {
+            return Vec::new();
+        }
+        let active = state.table.iter().find(|plugin| plugin.version.name == one.name);
+        pinning::changes(entry, active, to, AcceptChanges::Nothing)
     }
 }
 

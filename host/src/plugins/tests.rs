@@ -1,6 +1,7 @@
 //! Switches over a store that fails, with components that are built already.
 
 mod canary;
+mod first;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,16 +9,17 @@ use std::sync::Arc;
 use super::*;
 use crate::domain::limits::{CallLimits, CompileLimits};
 use crate::runtime::policy::{DirGrant, Grants};
-use crate::runtime::{CompilerMode, Executor as _, ListKind, SandboxConfig, Source};
+use crate::runtime::{CompilerMode, Executor as _, ListKind, SandboxConfig, Source, Tenants, Wit};
 use crate::store::memory::MemoryStore;
 use crate::tasks::clock::ManualClock;
-use crate::tasks::{PluginHealth, Trial};
+use crate::tasks::{PluginHealth, Trial, Verdict};
 
 /// Nobody calls; what is told is remembered.
 #[derive(Default)]
 struct Silence {
     told: std::sync::Mutex<Vec<Vec<ListKind>>>,
     watched: std::sync::Mutex<Vec<Trial>>,
+    failed: std::sync::Mutex<Vec<Verdict>>,
 }
 
 #[async_trait::async_trait]
@@ -32,6 +34,11 @@ impl Calls for Silence {
 
     fn watch(&self, trials: Vec<Trial>) {
         *self.watched.lock().unwrap() = trials;
+    }
+
+    async fn versions_failed(&self) -> Vec<Verdict> {
+        let failed = self.failed.lock().unwrap().clone();
+        if failed.is_empty() { std::future::pending().await } else { failed }
     }
 
     async fn end(&self, _: &PluginVersion, _: DrainThen) {}
@@ -64,6 +71,7 @@ fn policy() -> Policy {
         prefix: String::new(),
         config: BTreeMap::new(),
         grants: Grants::default(),
+        manifest_required: false,
         limits,
         tools: BTreeMap::new(),
         rerun: false,
@@ -79,28 +87,41 @@ fn policy() -> Policy {
     }
 }
 
-struct World {
-    plugins: Plugins,
+pub(crate) struct World {
+    pub(crate) plugins: Plugins,
     sandbox: Arc<Sandbox>,
     calls: Arc<Silence>,
 }
 
 /// A host on this store, as after a start.
-async fn start(store: &Arc<MemoryStore>, clock: &Arc<ManualClock>) -> World {
+pub(crate) async fn start(store: &Arc<MemoryStore>, clock: &Arc<ManualClock>) -> World {
     let (world, refused) = start_with(store, clock, policy()).await;
     assert_eq!(refused, Vec::new());
     world
 }
 
 async fn start_with(store: &Arc<MemoryStore>, clock: &Arc<ManualClock>, otherwise: Policy) -> (World, Vec<LoadError>) {
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/tmp/plugins");
+    start_in(&data, store, clock, otherwise, Vec::new()).await
+}
+
+async fn start_in(
+    data: &Path,
+    store: &Arc<MemoryStore>,
+    clock: &Arc<ManualClock>,
+    otherwise: Policy,
+    wanted: Vec<Wanted>,
+) -> (World, Vec<LoadError>) {
     let sandbox = Sandbox::new(SandboxConfig {
-        data: Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/tmp/plugins"),
+        data: data.to_owned(),
         calls_running_total: 8,
+        calls_resting_total: 768,
         compile: CompileLimits { memory_bytes: 2 << 30, cpu_ms: 120_000, functions_max: 200_000 },
         compiler: CompilerMode::InProcess,
         epoch_tick_ms: 10,
         io: tokio::runtime::Handle::current(),
         environment: |_| None,
+        tenants: Tenants::default(),
     })
     .unwrap();
     let calls = Arc::new(Silence::default());
@@ -110,13 +131,15 @@ async fn start_with(store: &Arc<MemoryStore>, clock: &Arc<ManualClock>, otherwis
         calls: calls.clone(),
         clock: clock.clone(),
         otherwise,
+        tenants: HashMap::new(),
+        audit: Audit::off(),
     };
-    let (plugins, refused) = Plugins::start(options, Vec::new()).await.unwrap();
+    let (plugins, refused) = Plugins::start(options, wanted).await.unwrap();
     (World { plugins, sandbox, calls }, refused)
 }
 
 /// The component of `text`, with one text in it replaced, once `cargo xtask plugins` has built it.
-fn text(from: &str, to: &str) -> Option<Candidate> {
+pub(crate) fn text(from: &str, to: &str) -> Option<Candidate> {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/plugins/text.wasm");
     let Ok(mut bytes) = std::fs::read(&file) else {
         eprintln!("NOT RUN: {} is not built (cargo xtask plugins)", file.display());
@@ -129,13 +152,13 @@ fn text(from: &str, to: &str) -> Option<Candidate> {
         name,
         fallback_name,
         bytes: bytes.into(),
-        wit: None,
+        wit: Wit::Free(None),
         provenance: Provenance::default(),
         is_attended: true,
     })
 }
 
-const SAME: &str = "The texts are the same.";
+pub(crate) const SAME: &str = "The texts are the same.";
 
 async fn active(world: &World) -> Option<Digest> {
     let listed = world.plugins.list().await.unwrap();
@@ -157,7 +180,7 @@ fn probe() -> Option<Candidate> {
         name,
         fallback_name: None,
         bytes: bytes.into(),
-        wit: None,
+        wit: Wit::Free(None),
         provenance: Provenance::default(),
         is_attended: true,
     })
@@ -255,7 +278,7 @@ async fn lists_are_told_only_when_they_differ_and_versions_retire() {
         name: Some("broken".into()),
         fallback_name: None,
         bytes: wat::parse_str("(component)").unwrap().into(),
-        wit: None,
+        wit: Wit::Free(None),
         provenance: Provenance::default(),
         is_attended: true,
     };
@@ -268,7 +291,7 @@ async fn a_plugin_that_says_so_is_listed_again_and_believed_within_what_was_acce
     let (Some(probe), Some(text)) = (probe(), text(SAME, SAME)) else { return };
     let folder = tempfile::tempdir().unwrap();
     let mut granting = policy();
-    let lists = DirGrant { host: folder.path().to_owned(), guest: "/lists".to_owned(), write: false };
+    let lists = DirGrant { host: folder.path().to_owned(), guest: "/lists".to_owned(), write: false, bytes_max: None };
     granting.source.grants.directories.push(lists);
     let (store, clock) = (Arc::new(MemoryStore::new()), Arc::new(ManualClock::at(1)));
     let (world, _) = start_with(&store, &clock, granting.clone()).await;
@@ -325,12 +348,42 @@ async fn a_plugin_that_says_so_is_listed_again_and_believed_within_what_was_acce
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_was_not_accepted_does_not_run_after_a_change_that_nobody_heard_of() {
+    let Some(probe) = probe() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("tool");
+    std::fs::write(&file, "extra\nOne.").unwrap();
+    let mut granting = policy();
+    let lists = DirGrant { host: folder.path().to_owned(), guest: "/lists".to_owned(), write: false, bytes_max: None };
+    granting.source.grants.directories.push(lists);
+    let (store, clock) = (Arc::new(MemoryStore::new()), Arc::new(ManualClock::at(1)));
+    let (world, _) = start_with(&store, &clock, granting).await;
+    world.plugins.stage(probe).await.unwrap();
+    let targets = [Target { name: "probe".to_owned(), version: None }];
+    // It is in the store, nobody heard of that, and meanwhile the plugin lists something else.
+    store.lose_next_acknowledgements(1);
+    store.fail_next_reads(1);
+    assert!(world.plugins.activate(&targets, false).await.is_err());
+    std::fs::write(&file, "extra\nTwo.").unwrap();
+    world.plugins.look().await.unwrap();
+    assert!(world.sandbox.catalog().get("extra").is_none(), "nobody accepted that");
+    let line = world.plugins.list().await.unwrap().remove(0);
+    assert_eq!(line.state, "broken");
+    assert!(line.problems.iter().any(|problem| problem.contains("bulkhead plugin activate probe@")), "{line:?}");
+    // The operator's word, as after a start.
+    let version = line.active.unwrap().to_string();
+    let accepted = [Target { name: "probe".to_owned(), version: Some(version) }];
+    assert!(world.plugins.activate(&accepted, false).await.unwrap().done);
+    assert_eq!(world.sandbox.catalog().get("extra").unwrap().tool.description, "Two.");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_came_by_itself_is_listed_without_grants_until_it_is_switched_to() {
     let Some(probe) = probe() else { return };
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("tool"), "extra\nOne.").unwrap();
     let mut granting = policy();
-    let lists = DirGrant { host: folder.path().to_owned(), guest: "/lists".to_owned(), write: false };
+    let lists = DirGrant { host: folder.path().to_owned(), guest: "/lists".to_owned(), write: false, bytes_max: None };
     granting.source.grants.directories.push(lists);
     let (store, clock) = (Arc::new(MemoryStore::new()), Arc::new(ManualClock::at(1)));
     let (world, _) = start_with(&store, &clock, granting).await;

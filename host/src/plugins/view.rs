@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::definition::hashes;
 use super::entry::{CanaryRow, Entry, Stage, TakenBack};
-use super::{Digest, Error, Plugins, State, version};
+use super::{Digest, Error, Plugins, State, Wanted, version};
 use crate::domain::UnixMs;
 use crate::runtime::LoadedPlugin;
 use crate::tasks::{Bounds, PluginHealth, Tally};
@@ -13,7 +13,7 @@ use crate::tasks::{Bounds, PluginHealth, Tally};
 #[derive(Clone, Debug, Serialize)]
 pub struct Listed {
     pub name: String,
-    /// `active`, `pinned`, `quarantined`, `broken`, `unconfigured`, `removed` or `staged`.
+    /// `active`, `pinned`, `quarantined`, `broken`, `awaited`, `unconfigured`, `removed` or `staged`.
     pub state: &'static str,
     pub active: Option<Digest>,
     pub previous: Option<Digest>,
@@ -105,16 +105,17 @@ impl Plugins {
         let tasks = self.inner.calls.tasks().await?;
         let state = self.inner.state.lock().await;
         let mut listed: Vec<_> = state.book.iter().map(|(name, entry)| self.line(&state, name, Some(entry))).collect();
-        // Those of which the store knows nothing: pinned ones, and those that were never sound.
+        // Those of which the store knows nothing: pinned ones, those that are still to come, and those that were never sound.
         let others = state
             .table
             .iter()
-            .map(|plugin| &plugin.version.name)
-            .chain(state.broken.keys())
-            .chain(state.noticed.keys());
+            .map(|plugin| plugin.version.name.clone())
+            .chain(state.broken.keys().cloned())
+            .chain(state.noticed.keys().cloned())
+            .chain(state.awaited.iter().map(Wanted::label));
         for name in others.filter(|name| state.book.get(name).is_none()) {
-            if !listed.iter().any(|line| line.name == *name) {
-                listed.push(self.line(&state, name, None));
+            if !listed.iter().any(|line| line.name == name) {
+                listed.push(self.line(&state, &name, None));
             }
         }
         for line in &mut listed {
@@ -135,6 +136,7 @@ impl Plugins {
             (Some(_), _) if health.is_quarantined() => "quarantined",
             (Some(_), _) => "active",
             _ if state.broken.contains_key(name) || state.noticed.contains_key(name) => "broken",
+            (None, _) if state.awaited(name).is_some() => "awaited",
             (None, Some((Some(_), _))) => "unconfigured",
             (None, Some((None, Some(_)))) => "removed",
             (None, _) => "staged",
@@ -251,9 +253,10 @@ impl Plugins {
     }
 }
 
-/// Why it does not run, then what is wrong with a file; the same is said once.
+/// Why it does not run, be it only that it has not come yet, then what is wrong with a file; the same is said once.
 fn problems(state: &State, name: &str) -> Vec<String> {
-    let mut problems = state.broken.get(name).cloned().unwrap_or_default();
+    let awaited = || state.awaited(name).into_iter().collect();
+    let mut problems = state.broken.get(name).cloned().unwrap_or_else(awaited);
     for problem in state.noticed.get(name).into_iter().flatten() {
         if !problems.contains(problem) {
             problems.push(problem.clone());

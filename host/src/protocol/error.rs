@@ -203,18 +203,21 @@ impl From<&tasks::Error> for RpcError {
             Error::Illegal(text) => Self::invalid_params(*text),
             Error::Quota { limit, value, retry_after_ms } => {
                 let data = LimitData { limit, value: *value, retry_after_ms: *retry_after_ms };
-                Self::new(QUOTA, format!("{limit} is at its limit of {value}")).rejected(Rejection::TooMany).with(&data)
+                Self::new(QUOTA, format!("{limit} is at its limit of {value}"))
+                    .rejected(Rejection::TooMany { retry_after_ms: *retry_after_ms })
+                    .with(&data)
             }
             Error::Rate { limit, value, retry_after_ms } => {
                 let data = LimitData { limit, value: *value, retry_after_ms: Some(*retry_after_ms) };
                 Self::new(RATE, format!("{limit} is at its limit of {value} per second"))
-                    .rejected(Rejection::TooMany)
+                    .rejected(Rejection::TooMany { retry_after_ms: Some(*retry_after_ms) })
                     .with(&data)
             }
             Error::Invalid(text) => Self::invalid_params(text.as_str()),
             Error::Unavailable { why: Unavailable::Draining, .. } => {
                 Self::new(INTERNAL_ERROR, "The host is shutting down; try again later")
             }
+            Error::Unavailable { why: why @ Unavailable::Erased, .. } => Self::invalid_request(why.to_string()),
             Error::Unavailable { why: why @ Unavailable::Quarantined { plugin }, retry_after_ms } => {
                 let data = serde_json::json!({"plugin": plugin, "retryAfterMs": retry_after_ms});
                 Self::new(QUARANTINED, why.to_string()).with(&data)

@@ -12,6 +12,7 @@ use crate::domain::requestor::Requestor;
 use crate::domain::task::{Task, Work};
 use crate::tasks::{Once, TaskRequest, Tasks};
 
+/// Characters of a client's key.
 const CHARS_MAX: usize = 128;
 
 /// Whether a text can be a key.

@@ -124,7 +124,7 @@ pub enum Rejection {
     /// A method that the modern era does not know.
     UnknownMethod,
     /// A rate or quota is exhausted, in the modern era.
-    TooMany,
+    TooMany { retry_after_ms: Option<u64> },
     /// The credential is good, but not for this; all of these scopes are needed in addition.
     Forbidden(Arc<[String]>),
 }

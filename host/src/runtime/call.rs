@@ -11,13 +11,15 @@ use futures::future::BoxFuture;
 use tokio::sync::{Semaphore, watch};
 use wasmtime::component::{Instance, InstancePre, ResourceTable};
 use wasmtime::{Engine, UpdateDeadline};
-use wasmtime_wasi::{FsPerms, WasiCtx, WasiCtxBuilder, WasiCtxView, WasiView};
+use wasmtime_wasi::{WasiCtx, WasiCtxBuilder, WasiCtxView, WasiView};
 use wasmtime_wasi_http::{WasiHttpCtx, WasiHttpCtxView, WasiHttpView};
 
-use super::egress::Egress;
+use super::denials::Denials;
+use super::egress::{Egress, Lines};
 use super::events::Outbox;
 use super::exports::Exports;
 use super::fault::{self, HostFailure};
+use super::files::{self, Quotas, Rooms};
 use super::gate::Shared;
 use super::limits::{
     Bytes, COMPONENT_HANDLES_MAX, HOST_RESOURCES_MAX, HOSTCALL_BYTES_BASE, HTTP_FIELD_BYTES_MAX, Limiter,
@@ -25,10 +27,12 @@ use super::limits::{
 };
 use super::operation::{Operation, Returned};
 use super::output;
-use super::policy::Granted;
+use super::pace::Pace;
+use super::policy::{DirGrant, Granted, GrantedTo};
 use super::supervise::{Stopped, Supervised};
+use super::wants::WantedLimits;
 use super::world::{Clock, Printed, Stream, random};
-use super::{CallEvent, CallFacts, CallSpec, ToolEntry};
+use super::{CallEvent, CallFacts, CallSpec, TenantNames, ToolEntry};
 use crate::domain::call::CallError;
 use crate::domain::limits::CallLimits;
 
@@ -38,9 +42,13 @@ pub(super) struct Plugin {
     pub(super) name: Arc<str>,
     pub(super) instance: InstancePre<Call>,
     pub(super) exports: Arc<Exports>,
-    pub(super) granted: Arc<Granted>,
+    pub(super) granted: Arc<GrantedTo>,
+    /// What it wants of the limits.
+    pub(super) wanted: WantedLimits,
     /// By the name inside the plugin.
     pub(super) entries: Vec<Arc<ToolEntry>>,
+    /// Of each entry, in the same order.
+    pub(super) paces: Vec<Pace>,
     pub(super) presence: Presence,
 }
 
@@ -71,8 +79,11 @@ impl Plugin {
         let _ = self.presence.withdrawn.subscribe().wait_for(|withdrawn| *withdrawn).await;
     }
 
-    fn entry(&self, tool: &str) -> Option<&Arc<ToolEntry>> {
-        self.entries.iter().find(|entry| entry.plugin_tool == tool)
+    /// The tool of an operation that calls one, with its pace.
+    pub(super) fn entry(&self, operation: &Operation) -> Option<(&Arc<ToolEntry>, &Pace)> {
+        let Operation::CallTool { tool, .. } = operation else { return None };
+        let mut entries = self.entries.iter().zip(&self.paces);
+        entries.find(|(entry, _)| entry.plugin_tool == *tool)
     }
 }
 
@@ -104,10 +115,12 @@ impl Drop for Occupied {
 #[derive(Clone)]
 pub(super) struct Ground {
     pub(super) engine: Engine,
-    /// Timers, DNS, sockets and files.
-    pub(super) io: tokio::runtime::Handle,
     /// Stands before the instance pool.
     pub(super) slots: Arc<Semaphore>,
+    /// For directories that each tenant has its own of.
+    pub(super) names: Option<Arc<dyn TenantNames>>,
+    pub(super) quotas: Arc<Quotas>,
+    pub(super) lines: Arc<Lines>,
 }
 
 /// The data of a store.
@@ -117,6 +130,9 @@ pub(super) struct Call {
     pub(super) outbox: Outbox,
     pub(super) granted: Arc<Granted>,
     pub(super) plugin: Arc<str>,
+    pub(super) denials: Denials,
+    /// Which of its descriptors lead to directories with a quota.
+    pub(super) rooms: Rooms,
     /// How many ids the host has drawn for this call.
     pub(super) ids_drawn: u64,
     /// Whether somebody has already said what becomes of a wish to be a task.
@@ -139,28 +155,32 @@ impl Call {
         limits: &CallLimits,
         shared: Arc<Shared>,
         outbox: Outbox,
+        (tenant, quotas): (Option<&str>, &Quotas),
     ) -> Result<Self, HostFailure> {
         let mut table = ResourceTable::new();
         table.set_max_capacity(HOST_RESOURCES_MAX);
         let mut http = WasiHttpCtx::new();
         http.set_field_size_limit(HTTP_FIELD_BYTES_MAX);
         let clock = Clock::start();
-        let mut wasi = None;
+        let (mut wasi, mut rooms) = (None, Rooms::default());
         if !granted.directories.is_empty() {
             let mut world = world(&plugin, &granted, &facts, clock);
-            open_directories(&mut world, &granted)?;
+            rooms = files::open(&mut world, &granted.directories, tenant, quotas)?;
             wasi = Some(world.build());
         }
+        let denials = Denials::new(Arc::clone(&plugin), Arc::clone(&granted), outbox.clone());
         Ok(Self {
             clock,
             wasi,
-            egress: Egress::new(Arc::clone(&granted)),
+            egress: Egress::new(Arc::clone(&granted), denials.clone(), Arc::clone(&plugin), facts.belongings.clone()),
             limiter: Limiter::new(limits.memory_bytes),
             facts,
             shared,
             outbox,
             granted,
             plugin,
+            denials,
+            rooms,
             ids_drawn: 0,
             detach_settled: false,
             table,
@@ -208,16 +228,6 @@ fn world(plugin: &Arc<str>, granted: &Granted, facts: &CallFacts, clock: Clock) 
     world
 }
 
-fn open_directories(world: &mut WasiCtxBuilder, granted: &Granted) -> Result<(), HostFailure> {
-    for directory in &granted.directories {
-        let permissions = if directory.write { FsPerms::ReadWrite } else { FsPerms::ReadOnly };
-        world.preopened_dir(&directory.host, &directory.guest, permissions).map_err(|error| {
-            HostFailure(format!("granted directory {} cannot be opened: {error:#}", directory.host.display()))
-        })?;
-    }
-    Ok(())
-}
-
 impl WasiView for Call {
     fn ctx(&mut self) -> WasiCtxView<'_> {
         let Self { wasi, table, plugin, granted, facts, clock, .. } = self;
@@ -254,27 +264,38 @@ async fn execute(
     shared: Arc<Shared>,
     outbox: &Outbox,
 ) -> Result<Returned, CallError> {
-    let CallSpec { operation, limits, facts, .. } = spec;
+    let CallSpec { operation, limits, facts, tenant, .. } = spec;
     let (bytes, bytes_max) = operation.size();
     let bytes_max = bytes_max.min(limits.arguments_bytes);
     if bytes > bytes_max {
         return Err(CallError::InvalidParams(format!("the arguments are larger than {}", Bytes(bytes_max))));
     }
-    let entry = match &operation {
-        Operation::CallTool { tool, .. } => plugin.entry(tool).cloned(),
+    let (entry, pace) = plugin.entry(&operation).unzip();
+    let meter = Arc::clone(&shared);
+    let name = Arc::clone(&plugin.name);
+    let granted = Arc::clone(plugin.granted.of(tenant));
+    let lines = ground.lines.of(tenant);
+    let tenant = match &ground.names {
+        Some(names) if granted.directories.iter().any(DirGrant::is_per_tenant) => names.name(tenant).await,
         _ => None,
     };
-    let name = Arc::clone(&plugin.name);
-    let call = Call::new(name, Arc::clone(&plugin.granted), facts, &limits, shared, outbox.clone())
-        .map_err(|failure| fault::internal(&plugin.name, &failure.0))?;
-    let exports = Arc::clone(&plugin.exports);
+    let mut call =
+        Call::new(name, granted, facts, &limits, shared, outbox.clone(), (tenant.as_deref(), &ground.quotas))
+            .map_err(|failure| fault::internal(&plugin.name, &failure.0))?;
+    call.egress.share(lines);
+    let (exports, denials) = (Arc::clone(&plugin.exports), call.denials.clone());
     let returned = visit(ground, &plugin.instance, call, &limits, move |store, instance| {
         Box::pin(async move { exports.perform(store, &instance, operation).await })
     });
-    match returned.await? {
-        Ok(raw) => output::returned(raw, limits.result_bytes, entry.as_ref().and_then(|entry| entry.output.as_ref())),
-        Err(refusal) => Err(output::refusal(&plugin.name, refusal)),
+    let returned = returned.await;
+    if let Some(pace) = pace {
+        pace.ended(meter.cpu());
     }
+    let outcome = returned.and_then(|returned| match returned {
+        Ok(raw) => output::returned(raw, limits.result_bytes, entry.and_then(|entry| entry.output.as_ref())),
+        Err(refusal) => Err(output::refusal(&plugin.name, limits.result_bytes, refusal)),
+    });
+    denials.name_in(outcome)
 }
 
 /// The one way into a guest: a fresh store and instance under every limit, watched from outside, and dropped at the end.
@@ -294,7 +315,7 @@ pub(super) async fn visit<T: Send>(
         let instance = component.instantiate_async(&mut store).await?;
         body(&mut store, instance).await
     };
-    let returned = Supervised::new(Box::pin(guest), &ground.io, shared, outbox, limits).await;
+    let returned = Supervised::new(Box::pin(guest), shared, outbox, limits).await;
     drop(store);
     let returned = returned.map_err(|stopped| stopped_because(stopped, limits))?;
     returned.map_err(|error| fault::classify(&name, &error))

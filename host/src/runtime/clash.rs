@@ -35,7 +35,7 @@ pub(super) fn accept(plugins: Vec<LoadedPlugin>) -> (Vec<LoadedPlugin>, Vec<Load
             owners.extend(claims.into_iter().map(|claim| (claim, name.clone())));
             accepted.push(plugin);
         } else {
-            refused.push(LoadError { plugin: name, problems });
+            refused.push(LoadError::refused(name, problems));
         }
     }
     (accepted, refused)
@@ -68,7 +68,7 @@ pub(super) fn accept_canaries(plugins: &[LoadedPlugin], canaries: Vec<Canary>) -
         }
         if !problems.is_empty() {
             accepted.pop();
-            refused.push(LoadError { plugin: name, problems });
+            refused.push(LoadError::refused(name, problems));
         }
     }
     (accepted, refused)

@@ -1,11 +1,12 @@
 //! Outgoing HTTP: the only way from a guest into a network.
 //!
-//! Owns every step of a request: the allow-list, what each address is checked against, bounded times and sizes; the way to an
+//! Owns every step of a request: the allow-list (destination, method and path), what each address is checked against, bounded times and sizes; the way to an
 //! address is [`dial`]'s. Follows no redirect. Invariant: a request goes to a granted destination or nowhere, and
 //! carries exactly one `Host`.
 
+use std::collections::HashMap;
 use std::pin::Pin;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -17,11 +18,16 @@ use http_body_util::BodyExt;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::{Instant, Sleep, timeout};
+use tokio::time::{Instant, Sleep, timeout, timeout_at};
 use wasmtime_wasi_http::{Error, RequestOptions, WasiBody, WasiHttpHooks};
 
+use super::belongings::Belongings;
+use super::denials::Denials;
 use super::policy::{Granted, HttpGrant};
+use super::secrets::{Refusal, Secret, Target, inject};
+use super::world::{beginning, escaped};
 use crate::domain::address::normal_host;
+use crate::domain::requestor::TenantId;
 use crate::outward::dial::{self, DialError};
 
 /// Resolving, connecting and shaking hands. Stops a guest from holding sockets to hosts that never answer.
@@ -32,24 +38,71 @@ const FIRST_BYTE_MAX: Duration = Duration::from_secs(60);
 const TOTAL_MAX: Duration = Duration::from_secs(300);
 /// Bytes of a response body. Stops a guest from making the host read for ever.
 const RESPONSE_BYTES_MAX: u64 = 64 << 20;
+/// Bytes of a request's body. Stops a guest from sending out for ever.
+const REQUEST_BYTES_MAX: u64 = 64 << 20;
+/// Requests of all calls of one tenant at the same time. Stops a tenant from taking every socket of the host by waiting calls.
+const REQUESTS_PER_TENANT_MAX: usize = 256;
 /// Requests of one call at the same time. Stops a guest from opening a thousand sockets.
 const REQUESTS_MAX: usize = 16;
 /// Bytes of a response's headers.
 const HEADER_BYTES_MAX: usize = 64 << 10;
 
+/// Bytes of a host in a message.
+const SHOWN_BYTES_MAX: usize = 256;
+/// Bytes of a method in a message.
+const METHOD_BYTES_MAX: usize = 16;
+
 type Response = http::Response<WasiBody>;
 type Driver = Box<dyn Future<Output = Result<(), Error>> + Send>;
 
+/// How many requests each tenant has open.
+#[derive(Debug, Default)]
+pub(super) struct Lines(Mutex<HashMap<TenantId, Arc<Semaphore>>>);
+
+/// Tenants with requests that are remembered before those without any are forgotten.
+const TENANTS_KEPT: usize = 1024;
+
+impl Lines {
+    pub(super) fn of(&self, tenant: TenantId) -> Arc<Semaphore> {
+        let mut tenants = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if tenants.len() >= TENANTS_KEPT {
+            tenants.retain(|_, lines| Arc::strong_count(lines) > 1);
+        }
+        Arc::clone(tenants.entry(tenant).or_insert_with(|| Arc::new(Semaphore::new(REQUESTS_PER_TENANT_MAX))))
+    }
+}
+
+/// A request's place, in its call and in its tenant.
+#[expect(dead_code, reason = "held")]
+struct Slot {
+    own: OwnedSemaphorePermit,
+    shared: Option<OwnedSemaphorePermit>,
+}
+
 /// The hooks of one call.
 pub(super) struct Egress {
+    lines: Option<Arc<Semaphore>>,
     granted: Arc<Granted>,
+    denials: Denials,
+    plugin: Arc<str>,
+    belongings: Option<Arc<dyn Belongings>>,
     /// Made at the first request.
     slots: Option<Arc<Semaphore>>,
 }
 
 impl Egress {
-    pub(super) fn new(granted: Arc<Granted>) -> Self {
-        Self { granted, slots: None }
+    pub(super) fn new(
+        granted: Arc<Granted>,
+        denials: Denials,
+        plugin: Arc<str>,
+        belongings: Option<Arc<dyn Belongings>>,
+    ) -> Self {
+        Self { lines: None, granted, denials, plugin, belongings, slots: None }
+    }
+
+    /// Shares the places of a tenant with its other calls.
+    pub(super) fn share(&mut self, lines: Arc<Semaphore>) {
+        self.lines = Some(lines);
     }
 }
 
@@ -60,12 +113,25 @@ impl WasiHttpHooks for Egress {
         options: Option<RequestOptions>,
         _sent: Box<dyn Future<Output = Result<(), Error>> + Send>,
     ) -> Box<dyn Future<Output = Result<(Response, Driver), Error>> + Send> {
-        let granted = Arc::clone(&self.granted);
+        let (granted, denials) = (Arc::clone(&self.granted), self.denials.clone());
+        let (plugin, belongings) = (Arc::clone(&self.plugin), self.belongings.clone());
         let slots = self.slots.get_or_insert_with(|| Arc::new(Semaphore::new(REQUESTS_MAX)));
-        let slot = Arc::clone(slots).try_acquire_owned();
+        let shared = self.lines.clone().map(Semaphore::try_acquire_owned).transpose();
+        let slot = Arc::clone(slots).try_acquire_owned().and_then(|own| Ok(Slot { own, shared: shared? }));
         Box::new(async move {
             let slot = slot.map_err(|_| Error::ConnectionLimitReached)?;
-            send(&granted.http, request, options.unwrap_or_default(), slot).await
+            let secrets = match belongings {
+                Some(belongings) => belongings.secrets(&plugin).await.map_err(|()| Error::InternalError(None))?,
+                None => Vec::new(),
+            };
+            let sent = send(&granted.http, &secrets, &denials, request, options.unwrap_or_default(), slot).await;
+            sent.map_err(|refusal| match refusal {
+                Refusal::Failed(error) => error,
+                Refusal::Missing(secret) => {
+                    denials.note(secret);
+                    Error::HttpRequestDenied
+                }
+            })
         })
     }
 
@@ -87,30 +153,43 @@ impl WasiHttpHooks for Egress {
 
 async fn send(
     grants: &[HttpGrant],
+    secrets: &[Secret],
+    denials: &Denials,
     mut request: http::Request<WasiBody>,
     options: RequestOptions,
-    slot: OwnedSemaphorePermit,
-) -> Result<(Response, Driver), Error> {
+    slot: Slot,
+) -> Result<(Response, Driver), Refusal> {
     let until = Instant::now() + TOTAL_MAX;
     let tls = match request.uri().scheme() {
         Some(scheme) if *scheme == Scheme::HTTPS => true,
         Some(scheme) if *scheme == Scheme::HTTP => false,
-        _ => return Err(Error::HttpRequestUriInvalid),
+        _ => return Err(Error::HttpRequestUriInvalid.into()),
     };
     let authority = request.uri().authority().ok_or(Error::HttpRequestUriInvalid)?;
     if authority.as_str().contains('@') {
-        return Err(Error::HttpRequestUriInvalid);
+        return Err(Error::HttpRequestUriInvalid.into());
     }
     let host = normal_host(authority.host());
     let port = authority.port_u16().unwrap_or(if tls { 443 } else { 80 });
-    let matching: Vec<_> = grants.iter().filter(|grant| grant.covers(tls, &host, port)).collect();
-    if matching.is_empty() {
-        return Err(Error::HttpRequestDenied);
+    let (method, path) = (request.method().as_str(), request.uri().path());
+    let covering: Vec<_> = grants.iter().filter(|grant| grant.covers(tls, &host, port)).collect();
+    let matching: Vec<_> = covering.iter().copied().filter(|grant| grant.permits(method, path)).collect();
+    // A tunnel would lead anywhere.
+    if matching.is_empty() || request.method() == http::Method::CONNECT {
+        denials.note(lacking(!covering.is_empty(), method, tls, authority));
+        return Err(Error::HttpRequestDenied.into());
     }
     // Inserted, never appended: a second `Host` would be read by one proxy and ignored by the next.
     let value = HeaderValue::from_str(authority.as_str()).map_err(|_| Error::HttpRequestUriInvalid)?;
     request.headers_mut().insert(HOST, value);
+    // From here on the request holds what the guest must not see; it goes to this one destination and is dropped.
+    let (method, path) = (request.method().to_string(), request.uri().path().to_owned());
+    let target = Target { method: &method, tls, host: &host, port, path: &path };
+    let filled = timeout_at(until, inject(request, secrets, target));
+    let (mut request, injected) = filled.await.map_err(|_| Error::ConnectionWriteTimeout)??;
     *request.uri_mut() = origin_form(request.uri())?;
+
+    let request = request.map(|body| Sent { body, bytes_left: REQUEST_BYTES_MAX }.boxed_unsync());
 
     let connect = clamp(options.connect_timeout, CONNECT_MAX);
     let (mut sender, driver) =
@@ -124,9 +203,24 @@ async fn send(
         .await
         .map_err(|_| Error::ConnectionReadTimeout)?
         .map_err(Error::Hyper)?;
+    let header = |(name, value): (&http::HeaderName, &HeaderValue)| name.as_str().len() + value.len();
+    if response.headers().iter().map(header).sum::<usize>() > HEADER_BYTES_MAX {
+        return Err(Error::HttpResponseHeaderSectionSize(u32::try_from(HEADER_BYTES_MAX).ok()).into());
+    }
     let between = clamp(options.between_bytes_timeout, FIRST_BYTE_MAX);
-    let response = response.map(|body| Bounded::new(body, until, between, slot).boxed_unsync());
+    let response = injected.scrub(response.map(|body| Bounded::new(body, until, between, slot).boxed_unsync()))?;
     Ok((response, Box::new(driver.finished())))
+}
+
+/// The grant that a request lacks, as an operator would write it. Paths stay out of logs.
+fn lacking(is_host_granted: bool, method: &str, tls: bool, authority: &http::uri::Authority) -> String {
+    let scheme = if tls { "https" } else { "http" };
+    let host = escaped(beginning(authority.as_str(), SHOWN_BYTES_MAX));
+    if !is_host_granted {
+        return format!("http {scheme}://{host}");
+    }
+    let method = escaped(beginning(method, METHOD_BYTES_MAX));
+    format!("http {method} {scheme}://{host} with this path")
 }
 
 fn clamp(wanted: Option<Duration>, most: Duration) -> Duration {
@@ -172,7 +266,7 @@ fn in_wasi_words(error: DialError) -> Error {
         DialError::Name => Error::HttpRequestUriInvalid,
         DialError::Lookup(_) => Error::DnsError { rcode: None, info_code: None },
         DialError::NoAddress => Error::DestinationNotFound,
-        DialError::Prohibited => Error::DestinationIpProhibited,
+        DialError::Prohibited(_) => Error::DestinationIpProhibited,
         DialError::Connect(error) => Error::Connect(error),
         DialError::Tls(error) => Error::Tls(error),
     }
@@ -196,6 +290,38 @@ impl Drop for AbortOnDrop {
     }
 }
 
+/// A request body that ends in size.
+struct Sent {
+    body: WasiBody,
+    bytes_left: u64,
+}
+
+impl Body for Sent {
+    type Data = Bytes;
+    type Error = Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+        let this = &mut *self;
+        let polled = Pin::new(&mut this.body).poll_frame(cx);
+        if let Poll::Ready(Some(Ok(frame))) = &polled {
+            let bytes = frame.data_ref().map_or(0, Bytes::len) as u64;
+            let Some(left) = this.bytes_left.checked_sub(bytes) else {
+                return Poll::Ready(Some(Err(Error::HttpRequestBodySize(Some(REQUEST_BYTES_MAX)))));
+            };
+            this.bytes_left = left;
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
 /// A response body that ends in time and in size.
 struct Bounded {
     body: hyper::body::Incoming,
@@ -203,11 +329,11 @@ struct Bounded {
     until: Instant,
     between: Duration,
     timer: Pin<Box<Sleep>>,
-    _slot: OwnedSemaphorePermit,
+    _slot: Slot,
 }
 
 impl Bounded {
-    fn new(body: hyper::body::Incoming, until: Instant, between: Duration, slot: OwnedSemaphorePermit) -> Self {
+    fn new(body: hyper::body::Incoming, until: Instant, between: Duration, slot: Slot) -> Self {
         let timer = Box::pin(tokio::time::sleep_until(until.min(Instant::now() + between)));
         Self { body, bytes_left: RESPONSE_BYTES_MAX, until, between, timer, _slot: slot }
     }
@@ -258,10 +384,35 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_request_body_ends_at_its_limit() {
+        let sent = |bytes_left| {
+            let body = http_body_util::Full::new(Bytes::from_static(b"12345")).map_err(|never| match never {});
+            Sent { body: body.boxed_unsync(), bytes_left }.collect()
+        };
+        assert_eq!(sent(5).await.unwrap().to_bytes(), "12345");
+        assert!(matches!(sent(4).await, Err(Error::HttpRequestBodySize(_))));
+    }
+
+    #[test]
+    fn tenants_do_not_take_each_others_places() {
+        let lines = Lines::default();
+        let (one, other) = (lines.of(TenantId([1; 16])), lines.of(TenantId([2; 16])));
+        let taken: Vec<_> = std::iter::from_fn(|| Arc::clone(&one).try_acquire_owned().ok()).collect();
+        assert_eq!(taken.len(), REQUESTS_PER_TENANT_MAX);
+        assert!(lines.of(TenantId([1; 16])).try_acquire().is_err() && other.try_acquire().is_ok());
+        drop((one, other, taken));
+        for number in 0..=u16::MAX {
+            let [high, low] = number.to_be_bytes();
+            lines.of(TenantId([high, low, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3]));
+        }
+        assert!(lines.0.lock().unwrap().len() <= TENANTS_KEPT);
+    }
+
+    #[tokio::test]
     async fn a_public_name_that_resolves_to_loopback_is_refused() {
         let public: HttpGrant = "http://example.com".parse().unwrap();
         let refused = dial::resolve("localhost", 80, |address| public.may_reach(address)).await;
-        assert!(matches!(refused, Err(DialError::Prohibited)), "{refused:?}");
+        assert!(matches!(refused, Err(DialError::Prohibited(_))), "{refused:?}");
         let written: HttpGrant = "http://localhost".parse().unwrap();
         let allowed = dial::resolve("localhost", 80, |address| written.may_reach(address)).await.unwrap();
         assert!(allowed.iter().all(|address| address.ip().is_loopback() && address.port() == 80), "{allowed:?}");

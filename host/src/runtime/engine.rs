@@ -1,4 +1,4 @@
-//! The engine that all guests share, its pool, its clock tick and the guests' own threads.
+//! The engine that all guests share, its pool and its clock tick.
 
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -14,6 +14,8 @@ use super::limits::{TABLE_SLOT_ELEMENTS, TABLES_MAX};
 const MEMORY_KEEP_RESIDENT: usize = 1 << 20;
 /// The same for a table.
 const TABLE_KEEP_RESIDENT: usize = 64 << 10;
+/// Stack of one call: as much for the host's functions as the guest's own part has. What is not used costs time at each reset.
+const STACK_BYTES: usize = 1 << 20;
 /// Stack of one call that is cleared by hand rather than given back to the kernel.
 const STACK_KEEP_RESIDENT: usize = 32 << 10;
 /// Slots that stay warm for plugins that nobody calls right now.
@@ -24,8 +26,6 @@ const CORE_INSTANCES_PER_CALL: u32 = 20;
 const MEMORIES_PER_CALL: u32 = 2;
 /// Tables per component instance, on average.
 const TABLES_PER_CALL: u32 = 4;
-/// How much nicer guests are than the host's own threads: enough that a health check never queues behind a guest that computes.
-const GUEST_NICENESS: i32 = 5;
 
 /// The engine for at most this many instances at once.
 pub(super) fn build(instances_max: u32) -> wasmtime::Result<Engine> {
@@ -65,7 +65,7 @@ fn config(instances_max: u32, reset_in_place: bool) -> Config {
             .pagemap_scan(Enabled::Yes);
     }
     let mut config = of_code();
-    config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool));
+    config.async_stack_size(STACK_BYTES).allocation_strategy(InstanceAllocationStrategy::Pooling(pool));
     config
 }
 
@@ -108,20 +108,6 @@ pub(super) fn tick(engine: &Engine, every: Duration) -> std::io::Result<()> {
         }
     })?;
     Ok(())
-}
-
-/// The guests' own threads: one per core, without timers or sockets, which belong to the host's I/O runtime.
-pub(super) fn guest_threads() -> std::io::Result<tokio::runtime::Runtime> {
-    let cores = thread::available_parallelism().map_or(1, usize::from);
-    tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(cores)
-        .thread_name("guest")
-        .on_thread_start(|| {
-            if let Err(error) = rustix::process::nice(GUEST_NICENESS) {
-                tracing::debug!(%error, "guest threads keep the host's priority");
-            }
-        })
-        .build()
 }
 
 /// Why this process can never be swapped out, or why that cannot be shown.

@@ -36,6 +36,7 @@ struct Pending {
     highest_progress: Option<f64>,
     progress: Option<(f64, Option<f64>, Option<String>)>,
     status: Option<String>,
+    denied: Option<String>,
     lists: Vec<ListKind>,
     resources: Vec<String>,
     log_bytes_left: u64,
@@ -49,6 +50,7 @@ impl Outbox {
             highest_progress: None,
             progress: None,
             status: None,
+            denied: None,
             lists: Vec::new(),
             resources: Vec::new(),
             log_bytes_left: log_bytes,
@@ -86,6 +88,13 @@ impl Outbox {
             Ok(()) => pending.log_bytes_left -= bytes,
             Err(_) => pending.logs_dropped += 1,
         }
+    }
+
+    /// Says once that something was not granted.
+    pub(super) fn denied(&self, grant: String) {
+        let mut pending = self.pending();
+        pending.denied = Some(cut(grant));
+        self.pass_on(&mut pending);
     }
 
     pub(super) fn lists_changed(&self, kind: ListKind) {
@@ -154,7 +163,11 @@ impl Outbox {
 
 impl Pending {
     fn is_empty(&self) -> bool {
-        self.progress.is_none() && self.status.is_none() && self.lists.is_empty() && self.resources.is_empty()
+        self.progress.is_none()
+            && self.status.is_none()
+            && self.denied.is_none()
+            && self.lists.is_empty()
+            && self.resources.is_empty()
     }
 
     fn next(&mut self) -> Option<CallEvent> {
@@ -163,6 +176,9 @@ impl Pending {
         }
         if let Some((progress, total, message)) = self.progress.take() {
             return Some(CallEvent::Progress { progress, total, message });
+        }
+        if let Some(grant) = self.denied.take() {
+            return Some(CallEvent::GrantDenied(grant));
         }
         if let Some(kind) = self.lists.pop() {
             return Some(CallEvent::ListsChanged(kind));

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use super::policy::Grants;
+use super::sandbox::Tenants;
 use super::schema::Validator;
-use super::{CompilerMode, PluginSource, Sandbox, SandboxConfig, Source, inspect};
+use super::{CompilerMode, PluginSource, Sandbox, SandboxConfig, Source, wants};
 use crate::domain::limits::{CallLimits, CompileLimits};
 
 /// A manifest as it stands in a component's custom section; a schema as a tool brings it, with a value to judge by it.
@@ -23,7 +24,7 @@ pub(crate) fn manifests(data: &[u8]) {
     }
     component.push(length as u8);
     component.extend(body);
-    if let Ok(found) = inspect::manifest(&component) {
+    if let Ok(found) = wants::manifest(&component) {
         assert!(found.is_some_and(|manifest| manifest.text.as_bytes() == data), "the manifest is what was written");
     }
     let Ok(text) = std::str::from_utf8(data) else { return };
@@ -49,11 +50,13 @@ fn yard() -> Option<&'static Yard> {
         let config = SandboxConfig {
             data: data.path().to_owned(),
             calls_running_total: 2,
+            calls_resting_total: 2,
             compile: CompileLimits { memory_bytes: 1 << 30, cpu_ms: 10_000, functions_max: 10_000 },
             compiler: CompilerMode::InProcess,
             epoch_tick_ms: 10,
             io: threads.handle().clone(),
             environment: |_| None,
+            tenants: Tenants::default(),
         };
         Some(Yard { sandbox: Sandbox::new(config).ok()?, threads, _data: data })
     };
@@ -81,6 +84,7 @@ pub(crate) fn components(data: &[u8]) {
         prefix: String::new(),
         config: BTreeMap::new(),
         grants: Grants::default(),
+        manifest_required: false,
         limits,
         tools: BTreeMap::new(),
         rerun: false,

@@ -112,6 +112,11 @@ impl Shared {
         Duration::from_micros(self.cpu_us.fetch_add(used, Ordering::Relaxed).saturating_add(used))
     }
 
+    /// CPU time so far.
+    pub(super) fn cpu(&self) -> Duration {
+        Duration::from_micros(self.cpu_us.load(Ordering::Relaxed))
+    }
+
     /// The guest looked at its signals, so it deserves a grace period.
     pub(super) fn look(&self) -> (bool, bool) {
         self.cooperative.store(true, Ordering::Release);

@@ -1,4 +1,4 @@
-//! What a guest may call: the `task` and `config` interfaces.
+//! What a guest may call: the `task` and `config` interfaces (`keyvalue` is next door).
 //!
 //! Every import passes [`Call::enter`] first: the one place per call where a guest can be held. Invariant: nothing here blocks a
 //! thread, and nothing fails because the client cannot show what was said.
@@ -29,7 +29,7 @@ const LOGGED_BYTES_MAX: usize = 2048;
 
 impl Call {
     /// The door of every import: a paused guest waits here.
-    async fn enter(&mut self) {
+    pub(super) async fn enter(&mut self) {
         if self.shared.is_paused() {
             self.shared.turn().await;
         }

@@ -1,28 +1,12 @@
-//! What can be read from a component: its manifest, imports, what it offers, digest and size.
+//! What can be read from a component: imports, what it offers, digest and size.
 
-use serde::Deserialize;
-use wasmparser::{Parser, Payload};
 use wasmtime::Engine;
 use wasmtime::component::Component;
 use wasmtime::component::types::ComponentItem;
 
+pub use super::wants::{Manifest, WantedLimits, Wants};
 use crate::domain::offer::{Prompt, Resource, ResourceTemplate};
 use crate::domain::tool::Tool;
-
-/// The custom section with the plugin's wishes, written by its build.
-const MANIFEST_SECTION: &str = "bulkhead:manifest";
-/// Bytes of a manifest.
-const MANIFEST_BYTES_MAX: usize = 64 << 10;
-
-/// What a plugin says about itself and wants. Wishes, not grants.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-pub struct Manifest {
-    pub name: Option<String>,
-    pub description: Option<String>,
-    /// Everything as it was written.
-    #[serde(skip)]
-    pub text: String,
-}
 
 /// What `bulkhead plugin inspect` shows.
 #[derive(Clone, Debug)]
@@ -43,40 +27,6 @@ pub struct Inspection {
     pub templates: Vec<ResourceTemplate>,
     /// Those that it lists without any grant, as far as a few pages go.
     pub resources: Vec<Resource>,
-}
-
-/// Finds the manifest, in the component or in a module inside it.
-///
-/// # Errors
-///
-/// When the component cannot be read to its end, or the manifest is no TOML.
-pub(super) fn manifest(bytes: &[u8]) -> Result<Option<Manifest>, String> {
-    for payload in Parser::new(0).parse_all(bytes) {
-        let payload = payload.map_err(|error| {
-            if error.message().contains("unexpected end") {
-                "the file is truncated".to_owned()
-            } else {
-                format!("it is not a valid component: {error}")
-            }
-        })?;
-        if let Payload::CustomSection(section) = payload
-            && section.name() == MANIFEST_SECTION
-        {
-            return read_manifest(section.data()).map(Some);
-        }
-    }
-    Ok(None)
-}
-
-fn read_manifest(data: &[u8]) -> Result<Manifest, String> {
-    if data.len() > MANIFEST_BYTES_MAX {
-        return Err(format!("its manifest has {} bytes; {MANIFEST_BYTES_MAX} is the most", data.len()));
-    }
-    let text = std::str::from_utf8(data).map_err(|_| "its manifest is not UTF-8".to_owned())?;
-    let mut manifest: Manifest =
-        toml::from_str(text).map_err(|error| format!("its manifest is not valid TOML: {}", error.message()))?;
-    manifest.text = text.to_owned();
-    Ok(manifest)
 }
 
 /// Imports and exports by function.

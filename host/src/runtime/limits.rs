@@ -55,6 +55,9 @@ pub(super) const QUESTIONS_MAX: usize = 16;
 /// Bytes in one question, answers not counted. Stops megabytes in a stored task record.
 pub(super) const QUESTION_BYTES_MAX: usize = 256 << 10;
 
+/// Bytes of the text of an error; the rest is cut off. Stops megabytes in logs, records and lists of faults.
+pub(super) const ERROR_BYTES_MAX: usize = 8 << 10;
+
 /// Bytes of stdout and stderr that reach the operator's debug log, per stream and call. Stops a guest from filling the disk.
 pub(super) const STDIO_BYTES_MAX: usize = 8 << 10;
 

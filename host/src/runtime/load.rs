@@ -14,17 +14,19 @@ use super::catalog::Offers;
 use super::declared::{self, Terms};
 use super::events::Outbox;
 use super::exports::{Exports, Listed};
+use super::files::{self, Quotas};
 use super::gate::Shared;
-use super::inspect::Manifest;
 use super::limits::{INSTANCES_MAX, LIST_CPU_MS, LIST_WALL_MS, MEMORIES_MAX, TABLES_MAX};
 use super::offers;
 use super::output;
-use super::policy::{Granted, Grants};
+use super::pace::Pace;
+use super::policy::{Granted, GrantedTo, Grants};
 use super::typed;
+use super::wants::{self, Manifest, WantedLimits};
 use super::world::escaped;
 use super::{CallFacts, Library, OnDemand, ToolEntry};
 use crate::domain::Json;
-use crate::domain::call::{CallError, ClientFeatures};
+use crate::domain::call::{CallError, ClientFeatures, FaultKind};
 use crate::domain::limits::CallLimits;
 use crate::domain::offer::Resource;
 use crate::domain::task::{CallId, PluginVersion};
@@ -51,6 +53,8 @@ pub struct PluginSource {
     /// What the guest reads through `config`.
     pub config: BTreeMap<String, Json>,
     pub grants: Grants,
+    /// Whether a component without a manifest is refused, instead of wanting whatever it is granted.
+    pub manifest_required: bool,
     /// For each call: the defaults with the plugin's own values already in place.
     pub limits: CallLimits,
     /// By the tool's own name.
@@ -84,6 +88,43 @@ pub struct LoadError {
     /// Its name, or its file where it has none yet.
     pub plugin: String,
     pub problems: Vec<String>,
+    /// Whether the machine failed rather than the plugin: at another time it may be loaded as it is.
+    pub passing: bool,
+}
+
+impl LoadError {
+    /// The plugin itself is wrong, and stays so.
+    pub fn refused(plugin: impl Into<String>, problems: Vec<String>) -> Self {
+        Self { plugin: plugin.into(), problems, passing: false }
+    }
+
+    /// Nothing is known to be wrong with the plugin.
+    pub fn passing(plugin: impl Into<String>, problem: String) -> Self {
+        Self { plugin: plugin.into(), problems: vec![problem], passing: true }
+    }
+}
+
+/// What is wrong with a plugin whose name is not settled yet; as in [`LoadError`].
+#[derive(Debug)]
+pub(super) struct Wrong {
+    pub(super) problems: Vec<String>,
+    pub(super) passing: bool,
+}
+
+impl From<Vec<String>> for Wrong {
+    fn from(problems: Vec<String>) -> Self {
+        Self { problems, passing: false }
+    }
+}
+
+impl Wrong {
+    pub(super) fn passing(problem: impl Into<String>) -> Self {
+        Self { problems: vec![problem.into()], passing: true }
+    }
+
+    pub(super) fn of(self, plugin: impl Into<String>) -> LoadError {
+        LoadError { plugin: plugin.into(), problems: self.problems, passing: self.passing }
+    }
 }
 
 /// A plugin that passed every check. It can be called once it is published.
@@ -143,7 +184,7 @@ pub(super) fn read(source: &Source) -> Result<Raw, Vec<String>> {
         Source::File(path) => read_component(path).map_err(|wrong| vec![wrong])?.into(),
     };
     check_kind(&bytes).map_err(|wrong| vec![wrong])?;
-    let manifest = super::inspect::manifest(&bytes).map_err(|wrong| vec![wrong])?;
+    let manifest = wants::manifest(&bytes).map_err(|wrong| vec![wrong])?;
     let wit_file = match source {
         Source::File(path) => Some(path.with_extension("wit")),
         Source::Bytes(_) => None,
@@ -210,6 +251,7 @@ pub(super) fn linker(engine: &wasmtime::Engine) -> wasmtime::Result<Linker<Call>
     wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;
     wasmtime_wasi_http::p2::add_only_http_to_linker_async(&mut linker)?;
     PluginFull::add_to_linker::<_, HasSelf<_>>(&mut linker, |call| call)?;
+    files::guard(&mut linker)?;
     Ok(linker)
 }
 
@@ -254,39 +296,44 @@ pub(super) async fn list(
     instance: &InstancePre<Call>,
     exports: &Arc<Exports>,
     limits: &CallLimits,
-) -> Result<(Listed, Vec<Resource>), String> {
+) -> Result<(Listed, Vec<Resource>), Wrong> {
     let limits = CallLimits { cpu_ms: LIST_CPU_MS, wall_ms: LIST_WALL_MS, ..limits.clone() };
     let what = if exports.is_typed() { "it cannot be started" } else { "list-tools failed" };
     let failed = |error| match error {
-        CallError::Fault { reason, .. } => format!("{what}: {reason}"),
-        CallError::Interrupted => "the host is shutting down".to_owned(),
-        _ => format!("{what} (it may need more than {INSTANCES_MAX} instances; see the log)"),
+        // On a machine that is busy otherwise.
+        CallError::Fault { kind: FaultKind::Deadline, reason } => Wrong::passing(format!("{what}: {reason}")),
+        CallError::Fault { reason, .. } => Wrong::from(vec![format!("{what}: {reason}")]),
+        CallError::Interrupted => Wrong::passing("the host is shutting down"),
+        _ => Wrong::from(vec![format!("{what} (it may need more than {INSTANCES_MAX} instances; see the log)")]),
     };
+    let unheard = || unheard(name, granted, &limits, &ground.quotas).map_err(|problem| Wrong::from(vec![problem]));
     let visitor = Arc::clone(exports);
-    let listed = visit(ground, instance, unheard(name, granted, &limits)?, &limits, move |store, instance| {
+    let listed = visit(ground, instance, unheard()?, &limits, move |store, instance| {
         Box::pin(async move { visitor.list(store, &instance).await })
     });
-    let listed = listed.await.map_err(failed)?.map_err(|refusal| failed(output::refusal(name, refusal)))?;
+    let listed =
+        listed.await.map_err(failed)?.map_err(|refusal| failed(output::refusal(name, limits.result_bytes, refusal)))?;
     if !exports.has_resources() {
         return Ok((listed, Vec::new()));
     }
     let visitor = Arc::clone(exports);
-    let resources = visit(ground, instance, unheard(name, granted, &limits)?, &limits, move |store, instance| {
+    let resources = visit(ground, instance, unheard()?, &limits, move |store, instance| {
         Box::pin(async move { visitor.resources(store, &instance).await })
     });
     // What cannot be listed now may well be listed in a call; then it belongs to nobody beforehand.
     let resources = resources.await.unwrap_or_else(|error| {
-        tracing::debug!(plugin = &**name, %error, "resources cannot be listed at load");
+        let error = escaped(&error.to_string());
+        tracing::debug!(plugin = &**name, error, "resources cannot be listed at load");
         Vec::new()
     });
     Ok((listed, offers::listable(resources)))
 }
 
 /// A call that nobody listens to: a plugin that asks or reports while it is listed talks to the wall.
-fn unheard(name: &Arc<str>, granted: &Arc<Granted>, limits: &CallLimits) -> Result<Call, String> {
+fn unheard(name: &Arc<str>, granted: &Arc<Granted>, limits: &CallLimits, quotas: &Quotas) -> Result<Call, String> {
     let (sender, _) = mpsc::channel(1);
     let (shared, outbox) = (Arc::new(Shared::default()), Outbox::new(sender, 1, 0));
-    let call = Call::new(Arc::clone(name), Arc::clone(granted), nobody(), limits, shared, outbox);
+    let call = Call::new(Arc::clone(name), Arc::clone(granted), nobody(), limits, shared, outbox, (None, quotas));
     call.map_err(|failure| failure.0)
 }
 
@@ -302,6 +349,7 @@ fn nobody() -> CallFacts {
         related_tasks: Vec::new(),
         seed: [0; 32],
         wants_progress: false,
+        belongings: None,
     }
 }
 
@@ -309,7 +357,9 @@ fn nobody() -> CallFacts {
 pub(super) struct Prepared {
     pub(super) source: PluginSource,
     pub(super) version: PluginVersion,
-    pub(super) granted: Arc<Granted>,
+    pub(super) granted: Arc<GrantedTo>,
+    /// What it wants of the limits.
+    pub(super) wanted: WantedLimits,
     pub(super) instance: InstancePre<Call>,
     pub(super) exports: Arc<Exports>,
     pub(super) listed: Listed,
@@ -329,18 +379,21 @@ pub(super) enum UnknownTools {
 
 /// The last step: what it offers, on the operator's terms.
 pub(super) fn finish(prepared: Prepared, unknown_tools: UnknownTools) -> Result<LoadedPlugin, Vec<String>> {
-    let Prepared { source, version, granted, instance, exports, mut listed, resources, presence } = prepared;
+    let Prepared { source, version, granted, wanted, instance, exports, mut listed, resources, presence } = prepared;
+    let limits = wanted.within(&source.limits);
+    let within = |policy: &ToolPolicy| ToolPolicy { limits: wanted.within(&policy.limits), ..policy.clone() };
+    let policies = source.tools.iter().map(|(name, policy)| (name.clone(), within(policy))).collect();
     let terms = Terms {
         version: &version,
         prefix: &source.prefix,
-        limits: &source.limits,
-        tools: &source.tools,
+        limits: &limits,
+        tools: &policies,
         unknown_tools,
         rerun: source.rerun,
     };
     let library = Arc::new(Library {
         plugin: version.clone(),
-        limits: source.limits.clone(),
+        limits: limits.clone(),
         has_resources: exports.has_resources(),
         has_prompts: exports.has_prompts(),
         has_completions: exports.has_completions(),
@@ -358,8 +411,17 @@ pub(super) fn finish(prepared: Prepared, unknown_tools: UnknownTools) -> Result<
             return Err(tools.err().into_iter().chain(offers.err()).flatten().collect());
         }
     };
-    let plugin =
-        Plugin { name: version.name.as_str().into(), instance, exports, granted, entries: tools.clone(), presence };
+    let paces = tools.iter().map(|_| Pace::default()).collect();
+    let plugin = Plugin {
+        name: version.name.as_str().into(),
+        instance,
+        exports,
+        granted,
+        wanted,
+        entries: tools.clone(),
+        paces,
+        presence,
+    };
     Ok(LoadedPlugin { version, tools, offers, plugin: Arc::new(plugin), source })
 }
 

@@ -5,6 +5,7 @@
 //! [`CallEvent::Finished`], always last, and once its [`Running`] is dropped nothing of it goes on.
 
 mod asking;
+pub mod belongings;
 mod bindings;
 mod cache;
 mod call;
@@ -12,11 +13,13 @@ pub mod catalog;
 mod clash;
 mod compile;
 mod declared;
+mod denials;
 mod egress;
 mod engine;
 mod events;
 mod exports;
 mod fault;
+mod files;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
 mod gate;
@@ -24,21 +27,27 @@ mod imports;
 pub mod inspect;
 mod json;
 mod kept;
+mod keyvalue;
 mod limits;
 mod load;
+mod meter;
 mod mirrored;
 mod offers;
 mod operation;
 mod output;
+mod pace;
 pub mod policy;
 mod published;
 mod sampling;
 pub mod sandbox;
 pub mod schema;
+pub mod secrets;
 mod supervise;
 #[cfg(test)]
 mod tests;
+mod threads;
 mod typed;
+mod wants;
 mod world;
 
 use std::sync::Arc;
@@ -49,25 +58,32 @@ use tokio::sync::{mpsc, oneshot};
 use crate::domain::Json;
 use crate::domain::call::{Answer, AskError, CallError, ClientFeatures, InputRequest, LogLevel};
 use crate::domain::limits::CallLimits;
+use crate::domain::requestor::TenantId;
 use crate::domain::route::Route;
 use crate::domain::task::{CallId, PluginVersion};
 
+pub use belongings::Belongings;
 pub use catalog::{Catalog, Library, ListGenerations, PromptEntry, TemplateEntry, ToolEntry};
 pub use compile::{COMPILE_ARGUMENT, CompilerMode, compile_main};
 pub use gate::Shared;
-pub use kept::Kept;
+pub use kept::{Kept, Wit};
 pub use load::{LoadError, LoadedPlugin, PluginSource, Presentation, Source, ToolPolicy, read_component};
 pub use operation::{Operation, Returned};
 pub use published::Canary;
-pub use sandbox::{Sandbox, SandboxConfig, SandboxError};
+pub use sandbox::{Sandbox, SandboxConfig, SandboxError, TenantNames, Tenants};
+pub use threads::{Share, Stop};
 pub use typed::wit_file;
 
-/// Everything that a call of a plugin is, before it starts. Nothing in it names the requestor.
+/// Everything that a call of a plugin is, before it starts. Nothing in it names the requestor; of the tenant there is the id alone,
+/// because grants, directories and what a plugin keeps are a tenant's.
 #[derive(Clone, Debug)]
 pub struct CallSpec {
     pub plugin: PluginVersion,
+    pub tenant: TenantId,
     pub operation: Operation,
     pub limits: CallLimits,
+    /// What its time on the guests' threads is taken from.
+    pub share: Share,
     pub facts: CallFacts,
 }
 
@@ -88,6 +104,8 @@ pub struct CallFacts {
     pub seed: [u8; 32],
     /// Whether anybody listens to progress; without, reports are dropped at the door.
     pub wants_progress: bool,
+    /// What the plugin may keep and use here; none where nobody calls.
+    pub belongings: Option<Arc<dyn Belongings>>,
 }
 
 /// A text that few guests ask for, so that most calls need not make it.
@@ -141,6 +159,8 @@ pub enum CallEvent {
     },
     ListsChanged(ListKind),
     ResourceUpdated(String),
+    /// The guest reached for something that is not granted: the first thing of the call, as it would be granted.
+    GrantDenied(String),
     /// Always the last event.
     Finished(Result<Returned, CallError>),
 }
@@ -164,17 +184,24 @@ pub struct Running {
     /// Bounded: progress, status and logs that come too fast are merged before they get here.
     pub events: mpsc::Receiver<CallEvent>,
     pub control: Control,
-    /// Dropped with the call: stops the guest.
-    pub stop: StopOnDrop,
+    /// Dropped with the call: stops the guest. A call that is over already has none.
+    pub stop: Option<StopOnDrop>,
 }
 
 /// Stops a guest when it is dropped.
 #[derive(Debug)]
-pub struct StopOnDrop(pub tokio::task::JoinHandle<()>);
+pub struct StopOnDrop(Arc<dyn Stop>);
+
+impl StopOnDrop {
+    /// Stops this.
+    pub fn new(what: Arc<dyn Stop>) -> Self {
+        Self(what)
+    }
+}
 
 impl Drop for StopOnDrop {
     fn drop(&mut self) {
-        self.0.abort();
+        Arc::clone(&self.0).stop();
     }
 }
 

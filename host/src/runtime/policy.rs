@@ -1,16 +1,23 @@
-//! What an operator allows a plugin: directories, destinations, environment, settings.
+//! What a plugin may reach: directories, destinations, environment, settings.
 //!
-//! Owns the grants and the rule for addresses. Invariant: what is not granted does not exist for a guest, and a name never leads
-//! to an address inside the operator's network unless the operator wrote that address down.
+//! Owns the grants and how they narrow: what the operator grants, within what the plugin wants, within what its caller's tenant is
+//! left. Invariant: what is not granted does not exist for a guest, a bound never adds anything, and a name never leads to an
+//! address inside the operator's network unless the operator wrote that address down.
 
-use std::collections::BTreeMap;
-use std::fmt;
-use std::net::IpAddr;
+mod destination;
+
+use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
-use std::str::FromStr;
+use std::sync::Arc;
+
+pub use destination::{GrantError, HostPattern, HttpGrant};
 
 use crate::domain::Json;
-use crate::domain::address::{is_public, normal_host};
+use crate::domain::limits::KeyValueLimits;
+use crate::domain::requestor::TenantId;
+
+/// What stands in the path of a directory for the name of the caller's tenant.
+pub const TENANT_MARK: &str = "{tenant}";
 
 /// `[plugin.grants]`, as the operator wrote it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -19,116 +26,104 @@ pub struct Grants {
     pub http: Vec<HttpGrant>,
     /// Keys of the host's environment.
     pub env: Vec<String>,
+    /// `[plugin.kv]`.
+    pub keyvalue: Option<KeyValueLimits>,
 }
 
 /// A directory of the host under a name of the guest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DirGrant {
+    /// [`TENANT_MARK`] in it stands for the tenant: each one has its own.
     pub host: PathBuf,
     pub guest: String,
     pub write: bool,
+    /// How much guests may make of it; each tenant's own directory by itself.
+    pub bytes_max: Option<u64>,
 }
 
-/// A destination of outgoing HTTP: `https://api.example.com`, `https://*.example.org:8443`, `http://127.0.0.1:9000`.
+impl DirGrant {
+    /// Whether each tenant has its own.
+    pub fn is_per_tenant(&self) -> bool {
+        self.host.as_os_str().to_string_lossy().contains(TENANT_MARK)
+    }
+}
+
+/// What a plugin wants, or what a tenant is left: no more than this of what the operator grants. `None` is no bound.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Bound {
+    pub directories: Option<Vec<DirBound>>,
+    pub http: Option<Vec<HttpGrant>>,
+    pub env: Option<Vec<String>>,
+    /// Whether there is a key-value store at all.
+    pub keyvalue: Option<bool>,
+}
+
+/// A directory by its name for the guest, with everything below it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HttpGrant {
-    pub tls: bool,
-    pub host: HostPattern,
-    pub port: u16,
+pub struct DirBound {
+    pub guest: String,
+    pub write: bool,
+    /// A wish that the plugin can do without.
+    pub optional: bool,
 }
 
-/// Which hosts a grant is for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum HostPattern {
-    /// This name, in lower case.
-    Name(String),
-    /// Every name under this one, but not itself.
-    Under(String),
-    /// This address.
-    Address(IpAddr),
+impl DirBound {
+    /// Whether it is meant, or above what is meant.
+    pub fn covers(&self, guest: &str) -> bool {
+        let own = self.guest.trim_end_matches('/');
+        guest.strip_prefix(own).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    }
 }
 
-/// Why a text is no destination.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} is not a destination: {wrong} (write https://HOST, https://*.DOMAIN or http://HOST:PORT)")]
-pub struct GrantError {
-    text: String,
-    wrong: &'static str,
-}
-
-impl FromStr for HttpGrant {
-    type Err = GrantError;
-
-    fn from_str(text: &str) -> Result<Self, GrantError> {
-        let wrong = |wrong| GrantError { text: text.to_owned(), wrong };
-        let (tls, rest) = if let Some(rest) = text.strip_prefix("https://") {
-            (true, rest)
-        } else if let Some(rest) = text.strip_prefix("http://") {
-            (false, rest)
-        } else {
-            return Err(wrong("the scheme is neither https nor http"));
-        };
-        let rest = rest.strip_suffix('/').unwrap_or(rest);
-        if rest.contains(['/', '?', '#', '@']) {
-            return Err(wrong("only scheme, host and port can be granted"));
-        }
-        let (wildcard, rest) = rest.strip_prefix("*.").map_or((false, rest), |rest| (true, rest));
-        let authority: http::uri::Authority = rest.parse().map_err(|_| wrong("the host is not valid"))?;
-        let port = match authority.port() {
-            Some(port) => port.as_u16(),
-            None if rest.ends_with(':') || authority.host().len() != rest.len() => {
-                return Err(wrong("the port is not valid"));
+impl Grants {
+    /// What is left of them within a bound.
+    #[must_use]
+    pub fn within(&self, bound: &Bound) -> Self {
+        let directories = self.directories.iter().filter_map(|grant| match &bound.directories {
+            None => Some(grant.clone()),
+            Some(bounds) => {
+                let mut covering = bounds.iter().filter(|bound| bound.covers(&grant.guest)).peekable();
+                covering.peek()?;
+                Some(DirGrant { write: grant.write && covering.any(|bound| bound.write), ..grant.clone() })
             }
-            None if tls => 443,
-            None => 80,
-        };
-        let name = normal_host(authority.host());
-        if name.contains('*') {
-            return Err(wrong("* stands for whole subdomains, at the beginning"));
-        }
-        let host = match (name.parse(), wildcard) {
-            (Ok(address), false) => HostPattern::Address(address),
-            (Ok(_), true) => return Err(wrong("an address has no subdomains")),
-            (Err(_), false) => HostPattern::Name(name),
-            (Err(_), true) => HostPattern::Under(name),
-        };
-        Ok(Self { tls, host, port })
-    }
-}
-
-impl fmt::Display for HttpGrant {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let scheme = if self.tls { "https" } else { "http" };
-        match &self.host {
-            HostPattern::Name(name) => write!(f, "{scheme}://{name}:{}", self.port),
-            HostPattern::Under(name) => write!(f, "{scheme}://*.{name}:{}", self.port),
-            HostPattern::Address(IpAddr::V6(address)) => write!(f, "{scheme}://[{address}]:{}", self.port),
-            HostPattern::Address(address) => write!(f, "{scheme}://{address}:{}", self.port),
-        }
-    }
-}
-
-impl HttpGrant {
-    /// Whether a request to this host and port is meant. The host is [normal](crate::domain::address::normal_host).
-    pub(super) fn covers(&self, tls: bool, host: &str, port: u16) -> bool {
-        self.tls == tls
-            && self.port == port
-            && match &self.host {
-                HostPattern::Name(name) => name == host,
-                HostPattern::Under(domain) => {
-                    host.strip_suffix(domain.as_str()).is_some_and(|label| label.len() > 1 && label.ends_with('.'))
+        });
+        let mut http = Vec::new();
+        for grant in &self.http {
+            match &bound.http {
+                None => http.push(grant.clone()),
+                Some(bounds) => {
+                    for both in bounds.iter().filter_map(|bound| grant.meet(bound)) {
+                        if !http.contains(&both) {
+                            http.push(both);
+                        }
+                    }
                 }
-                HostPattern::Address(address) => host.parse() == Ok(*address),
             }
+        }
+        let env = self.env.iter().filter(|key| bound.env.as_ref().is_none_or(|keys| keys.contains(*key)));
+        let keyvalue = self.keyvalue.clone().filter(|_| bound.keyvalue != Some(false));
+        Self { directories: directories.collect(), http, env: env.cloned().collect(), keyvalue }
     }
 
-    /// Whether the granted host may turn out to be at this address: any public one; another only if the operator wrote it down.
-    pub(super) fn may_reach(&self, address: IpAddr) -> bool {
-        match &self.host {
-            HostPattern::Address(granted) => *granted == address,
-            HostPattern::Name(name) if name == "localhost" => address.is_loopback(),
-            HostPattern::Name(_) | HostPattern::Under(_) => is_public(address),
+    /// The directories that are wanted and not granted, each as it would be. Of a guest the host sees only that it looks for
+    /// directories, not for which one.
+    pub fn missing_directories(&self, wanted: &Bound) -> Vec<String> {
+        let mut missing = Vec::new();
+        let wishes = wanted.directories.iter().flatten().filter(|wish| !wish.optional);
+        for wish in wishes.filter(|wish| !wish.guest.trim_end_matches('/').is_empty()) {
+            let mut below = self.directories.iter().filter(|grant| wish.covers(&grant.guest)).peekable();
+            let is_there = below.peek().is_some();
+            if !is_there || wish.write && !below.any(|grant| grant.write) {
+                missing.push(format!("directory {} ({})", wish.guest, if wish.write { "write" } else { "read" }));
+            }
         }
+        missing
+    }
+
+    /// The variables, likewise.
+    pub fn missing_variables(&self, wanted: &Bound) -> Vec<String> {
+        let keys = wanted.env.iter().flatten().filter(|key| !self.env.contains(key));
+        keys.map(|key| format!("env {key}")).collect()
     }
 }
 
@@ -141,92 +136,93 @@ pub(super) struct Granted {
     pub(super) environment: Vec<(String, String)>,
     /// `[[plugin]] config`.
     pub(super) settings: BTreeMap<String, Json>,
+    pub(super) keyvalue: Option<KeyValueLimits>,
+    /// What it wants and does not get, named when it looks for any of the kind and fails.
+    pub(super) missing_directories: Vec<String>,
+    pub(super) missing_variables: Vec<String>,
+}
+
+/// The same by tenant: some are left less than the others.
+#[derive(Debug, Default)]
+pub(super) struct GrantedTo {
+    pub(super) others: Arc<Granted>,
+    pub(super) tenants: HashMap<TenantId, Arc<Granted>>,
+}
+
+impl GrantedTo {
+    pub(super) fn of(&self, tenant: TenantId) -> &Arc<Granted> {
+        self.tenants.get(&tenant).unwrap_or(&self.others)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn grant(text: &str) -> HttpGrant {
-        text.parse().unwrap()
-    }
-
-    #[test]
-    fn destinations_are_exact_about_scheme_host_and_port() {
-        let exact = grant("https://API.example.com");
-        assert!(exact.covers(true, "api.example.com", 443));
-        assert!(!exact.covers(false, "api.example.com", 443));
-        assert!(!exact.covers(true, "api.example.com", 8443));
-        assert!(!exact.covers(true, "x.api.example.com", 443));
-        assert!(!exact.covers(true, "api.example.com.evil.org", 443));
-
-        let under = grant("https://*.example.org:8443");
-        assert!(under.covers(true, "a.example.org", 8443));
-        assert!(under.covers(true, "a.b.example.org", 8443));
-        assert!(!under.covers(true, "example.org", 8443));
-        assert!(!under.covers(true, "evilexample.org", 8443));
-
-        assert!(grant("http://[::1]:9000").covers(false, "::1", 9000));
-        assert_eq!(grant("http://127.0.0.1:9000").to_string(), "http://127.0.0.1:9000");
-    }
-
-    #[test]
-    fn what_is_no_destination_says_why() {
-        for text in [
-            "ftp://example.com",
-            "example.com",
-            "https://example.com/path",
-            "https://user@example.com",
-            "https://a.*.example.com",
-            "https://*",
-            "https://*.127.0.0.1",
-            "https://example.com:99999",
-            "https://",
-        ] {
-            assert!(text.parse::<HttpGrant>().is_err(), "{text}");
+    fn grants() -> Grants {
+        let directory =
+            |guest: &str, write| DirGrant { host: guest.into(), guest: guest.to_owned(), write, bytes_max: None };
+        Grants {
+            directories: vec![directory("/data", true), directory("/data/in", false), directory("/database", true)],
+            http: vec!["https://*.a.org".parse().unwrap(), "http://10.0.0.1:80".parse().unwrap()],
+            env: vec!["A".to_owned(), "B".to_owned()],
+            keyvalue: Some(KeyValueLimits { keys_max: 1, bytes_max: 2, value_bytes_max: 3 }),
         }
     }
 
-    #[test]
-    fn a_name_reaches_public_addresses_only() {
-        let name = grant("https://example.com");
-        for address in ["93.184.216.34", "2606:2800:220:1::1", "::ffff:8.8.8.8", "64:ff9b::808:808"] {
-            assert!(name.may_reach(address.parse().unwrap()), "{address}");
-        }
-        for address in [
-            "127.0.0.1",
-            "10.0.0.1",
-            "172.16.3.4",
-            "192.168.1.1",
-            "169.254.169.254",
-            "100.64.0.1",
-            "0.0.0.0",
-            "192.0.0.8",
-            "198.18.0.1",
-            "224.0.0.1",
-            "255.255.255.255",
-            "::",
-            "::1",
-            "::ffff:10.0.0.1",
-            "::127.0.0.1",
-            "fe80::1",
-            "fc00::1",
-            "fd12::1",
-            "ff02::1",
-            "64:ff9b::a00:1",
-            "2002:a00:1::",
-            "2001::1",
-            "fd00:ec2::254",
-        ] {
-            assert!(!name.may_reach(address.parse().unwrap()), "{address}");
-        }
+    fn wish(guest: &str, write: bool) -> DirBound {
+        DirBound { guest: guest.to_owned(), write, optional: false }
     }
 
     #[test]
-    fn what_the_operator_wrote_down_is_reached() {
-        assert!(grant("http://127.0.0.1:9000").may_reach("127.0.0.1".parse().unwrap()));
-        assert!(!grant("http://127.0.0.1:9000").may_reach("127.0.0.2".parse().unwrap()));
-        assert!(grant("http://localhost:9000").may_reach("::1".parse().unwrap()));
-        assert!(!grant("http://localhost:9000").may_reach("10.0.0.1".parse().unwrap()));
+    fn a_bound_takes_away_and_never_adds() {
+        let all = grants();
+        assert_eq!(all.within(&Bound::default()), all);
+        let nothing = Bound {
+            directories: Some(Vec::new()),
+            http: Some(Vec::new()),
+            env: Some(Vec::new()),
+            keyvalue: Some(false),
+        };
+        assert_eq!(all.within(&nothing), Grants::default());
+        assert_eq!(Grants::default().within(&Bound { env: Some(vec!["A".to_owned()]), ..nothing }), Grants::default());
+    }
+
+    #[test]
+    fn directories_are_left_by_whole_names_and_written_only_where_both_say_so() {
+        let bound = Bound { directories: Some(vec![wish("/data/", false)]), ..Bound::default() };
+        let left: Vec<_> = grants().within(&bound).directories;
+        assert_eq!(
+            left.iter().map(|dir| (dir.guest.as_str(), dir.write)).collect::<Vec<_>>(),
+            [("/data", false), ("/data/in", false)]
+        );
+        let all = Bound { directories: Some(vec![wish("/", true)]), ..Bound::default() };
+        assert_eq!(grants().within(&all), grants());
+    }
+
+    #[test]
+    fn destinations_and_variables_are_those_of_both() {
+        let bound = Bound {
+            http: Some(["https://x.a.org/v1", "https://b.org"].map(|text| text.parse().unwrap()).into()),
+            env: Some(vec!["B".to_owned(), "C".to_owned()]),
+            ..Bound::default()
+        };
+        let left = grants().within(&bound);
+        assert_eq!(left.http.iter().map(ToString::to_string).collect::<Vec<_>>(), ["https://x.a.org:443/v1"]);
+        assert_eq!(left.env, ["B"]);
+    }
+
+    #[test]
+    fn wishes_that_are_not_granted_are_named() {
+        let wanted = Bound {
+            directories: Some(vec![wish("/data", true), wish("/data/in", true), wish("/out", false), wish("/", true)]),
+            http: None,
+            env: Some(vec!["A".to_owned(), "C".to_owned()]),
+            keyvalue: None,
+        };
+        assert_eq!(grants().missing_directories(&wanted), ["directory /data/in (write)", "directory /out (read)"]);
+        assert_eq!(grants().missing_variables(&wanted), ["env C"]);
+        assert_eq!(grants().missing_directories(&Bound::default()), [""; 0]);
+        assert_eq!(grants().missing_variables(&Bound::default()), [""; 0]);
     }
 }

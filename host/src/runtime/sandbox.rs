@@ -5,10 +5,11 @@
 
 mod loading;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -28,18 +29,19 @@ use super::inspect::hex;
 use super::kept::Kept;
 use super::limits::EVENTS_QUEUED_MAX;
 use super::load::{self, LoadError, LoadedPlugin, PluginSource};
+use super::pace::Pace;
+use super::policy::Bound;
 use super::published::{Canary, Published};
+use super::threads::{Share, Stop, Threads};
 use super::{
     CallEvent, CallSpec, Catalog, Control, Executor, Library, ListKind, Running, Shared, StartError, StopOnDrop,
     ToolEntry,
 };
 use crate::domain::call::CallError;
 use crate::domain::limits::CompileLimits;
+use crate::domain::requestor::TenantId;
 use crate::domain::route::Route;
 use crate::domain::task::PluginVersion;
-
-/// Instances beside the running ones: calls that wait for answers or sleep keep theirs.
-const INSTANCES_WAITING: u32 = 768;
 
 /// What a sandbox is made of.
 #[derive(Clone, Debug)]
@@ -48,6 +50,8 @@ pub struct SandboxConfig {
     pub data: PathBuf,
     /// Calls that run at the same time, for the size of the instance pool.
     pub calls_running_total: u32,
+    /// Calls that keep an instance while they wait for answers, sleep or are paused.
+    pub calls_resting_total: u32,
     /// For every component that was not compiled before.
     pub compile: CompileLimits,
     pub compiler: CompilerMode,
@@ -57,6 +61,23 @@ pub struct SandboxConfig {
     pub io: tokio::runtime::Handle,
     /// Reads the host's environment, for grants of its keys.
     pub environment: fn(&str) -> Option<String>,
+    pub tenants: Tenants,
+}
+
+/// What is different for each tenant.
+#[derive(Clone, Debug, Default)]
+pub struct Tenants {
+    /// What those are left that have a bound.
+    pub bounds: HashMap<TenantId, Bound>,
+    /// For directories that each tenant has its own of. Without, nobody has any.
+    pub names: Option<Arc<dyn TenantNames>>,
+}
+
+/// Who knows the names of tenants.
+#[async_trait::async_trait]
+pub trait TenantNames: std::fmt::Debug + Send + Sync {
+    /// The name: 1 to 64 characters of `A-Z a-z 0-9 _ - .`; the same each time, and no other tenant's.
+    async fn name(&self, tenant: TenantId) -> Option<String>;
 }
 
 /// What came of publishing.
@@ -94,11 +115,13 @@ pub struct Sandbox {
     compiler: Compiler,
     kept: Kept,
     environment: fn(&str) -> Option<String>,
+    tenants: Tenants,
     published: ArcSwap<Published>,
     /// Many calls may wait for one version: it is loaded once.
     loading: tokio::sync::Mutex<()>,
-    threads: Mutex<Option<tokio::runtime::Runtime>>,
-    guests: tokio::runtime::Handle,
+    guests: Threads,
+    /// Of what the host itself asks plugins.
+    own_share: Share,
 }
 
 impl Sandbox {
@@ -108,7 +131,7 @@ impl Sandbox {
     ///
     /// When the engine refuses its settings, the data directory cannot be written or threads cannot be started.
     pub fn new(config: SandboxConfig) -> Result<Arc<Self>, SandboxError> {
-        let instances = config.calls_running_total.saturating_add(INSTANCES_WAITING);
+        let instances = config.calls_running_total.saturating_add(config.calls_resting_total);
         let of_engine = |error: wasmtime::Error| SandboxError::Engine(format!("{error:#}"));
         let engine = engine::build(instances).map_err(of_engine)?;
         let linker = load::linker(&engine).map_err(of_engine)?;
@@ -116,22 +139,35 @@ impl Sandbox {
         let engine_hash = engine::compatibility_hash(&engine);
         let cache = Cache::open(&config.data, engine_hash).map_err(SandboxError::Data)?;
         let compiler = Compiler::new(config.compiler, config.compile, config.io.clone());
-        let threads = engine::guest_threads().map_err(SandboxError::Threads)?;
-        engine::tick(&engine, Duration::from_millis(config.epoch_tick_ms.max(1))).map_err(SandboxError::Threads)?;
+        let tick = Duration::from_millis(config.epoch_tick_ms.max(1));
+        let guests = {
+            // The threads must not keep the engine alive, whose end is that of the ticking thread.
+            let engine = engine.weak();
+            let tick_now = move || engine.upgrade().iter().for_each(wasmtime::Engine::increment_epoch);
+            Threads::start(&config.io, tick, tick_now).map_err(SandboxError::Threads)?
+        };
+        engine::tick(&engine, tick).map_err(SandboxError::Threads)?;
         Ok(Arc::new_cyclic(|me| Self {
             me: me.clone(),
             engine_hash,
             instances: instances as usize,
-            ground: Ground { engine, io: config.io, slots: Arc::new(Semaphore::new(instances as usize)) },
+            ground: Ground {
+                engine,
+                slots: Arc::new(Semaphore::new(instances as usize)),
+                names: config.tenants.names.clone(),
+                quotas: Arc::default(),
+                lines: Arc::default(),
+            },
             linker,
             cache,
             compiler,
             kept,
             environment: config.environment,
+            tenants: config.tenants,
             published: ArcSwap::default(),
             loading: tokio::sync::Mutex::default(),
-            guests: threads.handle().clone(),
-            threads: Mutex::new(Some(threads)),
+            guests,
+            own_share: Share::default(),
         }))
     }
 
@@ -204,6 +240,26 @@ impl Sandbox {
         }
     }
 
+    /// Begins a call on this thread: most calls of a quick tool are over then, and two changes of threads are saved. What is not
+    /// over by the guest's first wait, or by the next epoch tick, goes on among the guests.
+    fn begin_here(
+        &self,
+        guest: impl Future<Output = ()> + Send + 'static,
+        pace: &Pace,
+        share: &Share,
+        shared: &Shared,
+    ) -> Option<Arc<dyn Stop>> {
+        let mut guest = Box::pin(guest);
+        // Nobody is woken in vain: what is put in line is polled once in any case.
+        let polled = guest.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        share.used_elsewhere(shared.cpu());
+        if polled.is_ready() {
+            return None;
+        }
+        pace.goes_on(shared.cpu());
+        Some(self.guests.spawn(share, guest))
+    }
+
     /// Forgets compiled versions that are neither published, nor in this set, nor in a call.
     pub fn retain(&self, pinned: &HashSet<PluginVersion>) {
         self.published.rcu(|published| published.reduced(pinned));
@@ -264,7 +320,7 @@ impl Executor for Sandbox {
     }
 
     fn start(&self, spec: CallSpec) -> Result<Running, StartError> {
-        let ready = self.published.load().versions.get(&spec.plugin).map(|loaded| Occupied::new(loaded.plugin.clone()));
+        let ready = self.published.load().versions.get(&spec.plugin).map(|loaded| Arc::clone(&loaded.plugin));
         if ready.is_none() && !self.is_kept(&spec.plugin) {
             return Err(StartError::UnknownPlugin(spec.plugin.name));
         }
@@ -273,11 +329,20 @@ impl Executor for Sandbox {
         let shared = Arc::new(Shared::default());
         let control = Control { shared: Arc::clone(&shared) };
         let ground = self.ground.clone();
-        let guest = match ready {
-            Some(plugin) => self.guests.spawn(call::run(ground, plugin, spec, shared, outbox).in_current_span()),
-            None => self.guests.spawn(run_kept(self.me.clone(), ground, spec, shared, outbox).in_current_span()),
+        let share = spec.share.clone();
+        let Some(plugin) = ready else {
+            let guest = run_kept(self.me.clone(), ground, spec, shared, outbox).in_current_span();
+            let stop = Some(StopOnDrop::new(self.guests.spawn(&share, guest)));
+            return Ok(Running { events, control, stop });
         };
-        Ok(Running { events, control, stop: StopOnDrop(guest) })
+        let pace = plugin.entry(&spec.operation).map(|(_, pace)| pace);
+        let occupied = Occupied::new(Arc::clone(&plugin));
+        let guest = call::run(ground, occupied, spec, Arc::clone(&shared), outbox).in_current_span();
+        let stop = match pace.filter(|pace| pace.is_quick()) {
+            Some(pace) => self.begin_here(guest, pace, &share, &shared),
+            None => Some(self.guests.spawn(&share, guest)),
+        };
+        Ok(Running { events, control, stop: stop.map(StopOnDrop::new) })
     }
 
     fn engine_hash(&self) -> u64 {
@@ -303,15 +368,5 @@ async fn run_kept(host: Weak<Sandbox>, ground: Ground, spec: CallSpec, shared: A
     match loaded {
         Ok(plugin) => call::run(ground, plugin, spec, shared, outbox).await,
         Err(error) => outbox.finish(CallEvent::Finished(Err(error))).await,
-    }
-}
-
-impl Drop for Sandbox {
-    fn drop(&mut self) {
-        let threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(threads) = threads {
-            // Guests come to their next tick and are dropped there; waiting for that would block whoever drops the sandbox.
-            threads.shutdown_background();
-        }
     }
 }

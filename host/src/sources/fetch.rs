@@ -1,9 +1,13 @@
 //! From a source to bytes.
 
+use std::fs::OpenOptions;
 use std::io::Read as _;
+use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use http::{Method, StatusCode};
+use rustix::fs::OFlags;
 use sha2::{Digest as _, Sha256};
 use url::Url;
 
@@ -34,17 +38,20 @@ pub async fn fetch(source: &Source, fetching: &Fetching, wants_signature: bool) 
 }
 
 fn read(path: &Path, bytes_max: u64) -> Result<Fetched, Error> {
-    let bytes = read_bounded(path, bytes_max)?;
+    let (bytes, file) = read_bounded(path, bytes_max)?;
     let wit_path = path.with_extension("wit");
     let wit = wit_file(&wit_path).unwrap_or_else(|problem| {
         tracing::warn!(file = %wit_path.display(), problem, "the WIT file beside the component is not used");
         None
     });
     let signature_path = beside(path);
-    let signatures =
-        if signature_path.exists() { parse(&read_bounded(&signature_path, SIGNATURES_BYTES_MAX)?) } else { Vec::new() };
+    let signatures = if signature_path.exists() {
+        parse(&read_bounded(&signature_path, SIGNATURES_BYTES_MAX)?.0)
+    } else {
+        Vec::new()
+    };
     let sha256 = Digest(Sha256::digest(&bytes).into());
-    Ok(Fetched { bytes, sha256, origin: path.display().to_string(), signatures, wit })
+    Ok(Fetched { bytes, sha256, origin: path.display().to_string(), file: Some(file), signatures, wit })
 }
 
 async fn download(url: &Url, fetching: &Fetching, wants_signature: bool) -> Result<Fetched, Error> {
@@ -61,7 +68,7 @@ async fn download(url: &Url, fetching: &Fetching, wants_signature: bool) -> Resu
     let response = web.send(Request::new(Method::GET, url.clone())).await?;
     let (bytes, origin) = whole(response, fetching.component_bytes_max, &fetching.progress).await?;
     let sha256 = Digest(Sha256::digest(&bytes).into());
-    Ok(Fetched { bytes, sha256, origin, signatures, wit: None })
+    Ok(Fetched { bytes, sha256, origin, file: None, signatures, wit: None })
 }
 
 /// The body of a good answer, and who gave it.
@@ -80,17 +87,26 @@ pub fn beside(component: &Path) -> PathBuf {
     path.into()
 }
 
-/// A file, not a device that never ends, and not larger than it may be.
-fn read_bounded(path: &Path, bytes_max: u64) -> Result<Vec<u8>, Error> {
+/// A file, not a device that never ends, and not larger than it may be. Gives also where this very file is, behind all links: by the
+/// time that somebody asks the path again, a link on it may lead elsewhere.
+fn read_bounded(path: &Path, bytes_max: u64) -> Result<(Vec<u8>, PathBuf), Error> {
     let failed = |error: std::io::Error| Error::File(format!("cannot read {}: {error}", path.display()));
-    if !std::fs::metadata(path).map_err(failed)?.is_file() {
+    // A pipe would keep whoever opens it waiting.
+    let flags = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default();
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(failed)?;
+    let facts = file.metadata().map_err(failed)?;
+    if !facts.is_file() {
         return Err(Error::File(format!("{} is not a file", path.display())));
     }
+    let behind = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).map_err(failed)?;
+    // A file that has no name any more, or another one, has no place that could be trusted.
+    if !std::fs::metadata(&behind).is_ok_and(|there| (there.dev(), there.ino()) == (facts.dev(), facts.ino())) {
+        return Err(Error::File(format!("{} was replaced while it was opened", path.display())));
+    }
     let mut bytes = Vec::new();
-    let file = std::fs::File::open(path).map_err(failed)?;
     let read = file.take(bytes_max.saturating_add(1)).read_to_end(&mut bytes).map_err(failed)?;
     if read as u64 > bytes_max {
         return Err(Error::TooLarge { what: path.display().to_string(), bytes_max });
     }
-    Ok(bytes)
+    Ok((bytes, behind))
 }

@@ -7,6 +7,7 @@ use async_trait::async_trait;
 
 use super::{Digest, Error, Fetching, Source, Trust, Verified, fetch};
 use crate::plugins::{Candidate, Supply};
+use crate::runtime::LoadError;
 
 /// What every component goes through, whoever asks for it.
 #[derive(Clone, Debug)]
@@ -62,8 +63,13 @@ impl Supply for Configured {
         matches!(self.source, Source::File(_))
     }
 
-    async fn fetch(&self) -> Result<Candidate, String> {
-        let verified = self.intake.take(&self.source, self.sha256).await.map_err(|error| error.to_string())?;
+    async fn fetch(&self) -> Result<Candidate, LoadError> {
+        let taken = self.intake.take(&self.source, self.sha256).await;
+        let verified = taken.map_err(|error| LoadError {
+            plugin: self.label(),
+            problems: vec![error.to_string()],
+            passing: error.is_passing(),
+        })?;
         Ok(verified.candidate(self.name.clone()))
     }
 }

@@ -38,6 +38,8 @@ pub struct Fetched {
     pub sha256: Digest,
     /// The source as it was resolved: of a registry, with the digest of the manifest.
     pub origin: String,
+    /// Of a file: where that was which was read, behind all links.
+    pub file: Option<PathBuf>,
     pub signatures: Vec<Signature>,
     /// WIT text that came along, for descriptions.
     pub wit: Option<String>,
@@ -125,4 +127,14 @@ pub enum Error {
     /// The server, or the way to it, failed.
     #[error("{what}: {problem}")]
     Failed { what: String, problem: String },
+}
+
+impl Error {
+    /// Whether the same may go well at another time, although nobody changes what is fetched.
+    pub fn is_passing(&self) -> bool {
+        match self {
+            Self::File(_) | Self::TooSlow { .. } | Self::Failed { .. } => true,
+            Self::Private { .. } | Self::TooLarge { .. } | Self::Digest { .. } | Self::Untrusted(_) => false,
+        }
+    }
 }

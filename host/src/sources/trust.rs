@@ -13,7 +13,8 @@ use sha2::{Digest as _, Sha256};
 
 use super::signature::message;
 use super::{Digest, Fetched, PublicKey, Signature, Source};
-use crate::plugins::{Candidate, Provenance};
+use crate::plugins::{Candidate, Pinning, Provenance};
+use crate::runtime::Wit;
 
 /// Which sources a rule is for: `*` stands for anything but a slash, `**` for anything.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +28,8 @@ pub struct Rule {
     pub keys: Vec<PublicKey>,
     /// Whether a signature from a registry must also name the repository that it came from.
     pub same_repository: bool,
+    /// What becomes of accepted definitions that a version from there changes, if the rule says anything.
+    pub changed_definitions: Option<Pinning>,
 }
 
 /// The rules, in the operator's order.
@@ -42,6 +45,8 @@ pub struct Verified {
     source: Source,
     /// [`PublicKey::id`] of the required keys that have signed.
     signed_by: Vec<String>,
+    /// What the rule says of definitions that change.
+    changed_definitions: Option<Pinning>,
 }
 
 /// Why a component is not taken: what was expected, and what was found.
@@ -69,8 +74,11 @@ impl Trust {
         if let Some(pinned) = pinned.filter(|pinned| *pinned != fetched.sha256) {
             return Err(refuse(format!("sha256 {pinned}"), format!("sha256 {}", fetched.sha256)));
         }
-        let verified = |fetched, signed_by| Verified { fetched, source: source.clone(), signed_by };
-        let Some(rule) = self.rules.iter().find(|rule| rule.pattern.fits(source)) else {
+        let rule = self.rules.iter().find(|rule| rule.pattern.fits(source, fetched.file.as_deref()));
+        let changed_definitions = rule.and_then(|rule| rule.changed_definitions);
+        let verified =
+            |fetched, signed_by| Verified { fetched, source: source.clone(), signed_by, changed_definitions };
+        let Some(rule) = rule else {
             let named = pinned.is_some() || matches!(source, Source::Oci(oci) if oci.digest.is_some());
             if named || matches!(source, Source::File(_)) {
                 return Ok(verified(fetched, Vec::new()));
@@ -105,9 +113,10 @@ impl Trust {
         Ok(verified(fetched, signed_by))
     }
 
-    /// Whether only signed components are taken from there.
+    /// Whether only signed components are taken from there. Which rule is for a file is known once it is open, and its signatures
+    /// are read either way.
     pub fn wants_signature(&self, source: &Source) -> bool {
-        self.rules.iter().find(|rule| rule.pattern.fits(source)).is_some_and(|rule| !rule.keys.is_empty())
+        self.rules.iter().find(|rule| rule.pattern.fits(source, None)).is_some_and(|rule| !rule.keys.is_empty())
     }
 }
 
@@ -182,11 +191,13 @@ impl Verified {
             name,
             fallback_name: self.source.fallback_name(),
             bytes: Arc::from(self.fetched.bytes),
-            wit: self.fetched.wit,
+            // Whoever has signed the component without a text has it stand without one.
+            wit: if self.signed_by.is_empty() { Wit::Free(self.fetched.wit) } else { Wit::Vouched(self.fetched.wit) },
             provenance: Provenance {
                 source: self.source.to_string(),
                 origin: self.fetched.origin,
                 signed_by: self.signed_by,
+                pinning: self.changed_definitions,
             },
         }
     }
@@ -232,12 +243,13 @@ impl Pattern {
         Self(plain.to_string_lossy().into_owned())
     }
 
-    /// Whether a source is meant. A file is known by its path, unless that goes up, and by the path behind its links.
-    pub fn fits(&self, source: &Source) -> bool {
+    /// Whether a source is meant. A file is known by its path as it was written, unless that goes up, and by `behind`: where the
+    /// file was that was read, with no link on the way.
+    pub fn fits(&self, source: &Source, behind: Option<&Path>) -> bool {
         let Source::File(path) = source else { return fits(self.0.as_bytes(), source.to_string().as_bytes()) };
         let named = std::path::absolute(path).ok();
         let named = named.filter(|path| !path.components().any(|part| part == Component::ParentDir));
-        let mut paths = named.into_iter().chain(path.canonicalize().ok());
+        let mut paths = named.into_iter().chain(behind.map(Path::to_owned));
         let resolved = self.behind_links();
         paths.any(|path| {
             let path = path.as_os_str().as_bytes();
@@ -303,12 +315,14 @@ mod tests {
     fn fetched(bytes: &[u8], signatures: &str) -> Fetched {
         let sha256 = Digest(Sha256::digest(bytes).into());
         let signatures = if signatures.is_empty() { Vec::new() } else { signature::parse(signatures.as_bytes()) };
-        Fetched { bytes: bytes.to_vec(), sha256, origin: SOURCE.to_owned(), signatures, wit: Some("words".to_owned()) }
+        let (bytes, origin, wit) = (bytes.to_vec(), SOURCE.to_owned(), Some("words".to_owned()));
+        Fetched { bytes, sha256, origin, file: None, signatures, wit }
     }
 
     fn trust(keys: &[&SigningKey]) -> Trust {
         let keys = keys.iter().map(|key| key.public()).collect();
-        Trust::new(vec![Rule { pattern: "https://acme.example/**".parse().unwrap(), keys, same_repository: false }])
+        let pattern = "https://acme.example/**".parse().unwrap();
+        Trust::new(vec![Rule { pattern, keys, same_repository: false, changed_definitions: Some(Pinning::Show) }])
     }
 
     fn refused(trust: &Trust, pinned: Option<Digest>, fetched: Fetched) -> String {
@@ -323,10 +337,14 @@ mod tests {
         let wit = Digest(Sha256::digest("words").into());
         let good = acme.sign(component, None, Some(&other.sign(component, None, None)));
         let verified = rules.verify(&SOURCE.parse().unwrap(), None, fetched(b"a", &good)).unwrap();
-        assert_eq!((verified.signed_by(), verified.fetched.wit.as_ref()), ([acme_id.clone()].as_slice(), None));
+        assert_eq!(verified.signed_by(), [acme_id.clone()]);
+        assert_eq!(verified.candidate(None).wit, Wit::Vouched(None), "words that nobody signed are not used");
         let good = acme.sign(component, Some(wit), None);
         let verified = rules.verify(&SOURCE.parse().unwrap(), None, fetched(b"a", &good)).unwrap();
-        assert_eq!(verified.fetched.wit.as_deref(), Some("words"), "words that are signed are used");
+        assert_eq!(verified.candidate(None).wit, Wit::Vouched(Some("words".to_owned())), "those that are signed are");
+        let free = trust(&[]).verify(&SOURCE.parse().unwrap(), None, fetched(b"a", "")).unwrap().candidate(None);
+        assert_eq!(free.wit, Wit::Free(Some("words".to_owned())));
+        assert_eq!(free.provenance.pinning, Some(Pinning::Show), "as the rule says");
 
         let expected = format!("expected a signature by key {acme_id}");
         let swapped = good.replace(&component.to_string(), &wit.to_string());
@@ -366,6 +384,55 @@ mod tests {
         trust(&[]).verify(&SOURCE.parse().unwrap(), None, fetched(b"a", "")).unwrap();
     }
 
+    fn fits_now(pattern: &Pattern, path: &Path) -> bool {
+        pattern.fits(&Source::File(path.to_owned()), path.canonicalize().ok().as_deref())
+    }
+
+    #[tokio::test]
+    async fn the_rule_for_the_file_that_was_read_decides_wherever_its_path_leads_by_then() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        for name in ["strict", "free"] {
+            std::fs::create_dir(root.join(name)).unwrap();
+            std::fs::write(root.join(name).join("x.wasm"), name).unwrap();
+        }
+        let link = root.join("drop.wasm");
+        let lead_to = |name: &str| {
+            let draft = root.join("draft");
+            std::os::unix::fs::symlink(root.join(name).join("x.wasm"), &draft).unwrap();
+            std::fs::rename(draft, &link).unwrap();
+        };
+        let rule = |text: &str, keys: &[&SigningKey]| Rule {
+            pattern: text.parse::<Pattern>().unwrap().from_folder(&root),
+            keys: keys.iter().map(|key| key.public()).collect(),
+            same_repository: false,
+            changed_definitions: None,
+        };
+        let acme = SigningKey::generate().unwrap().0;
+        let trust = Trust::new(vec![rule("./strict/**", &[&acme]), rule("./free/**", &[])]);
+        let source = Source::File(link.clone());
+        let fetching = super::super::watch::tests::fetching();
+        for (read, then, expected) in [("strict", "free", false), ("free", "strict", true)] {
+            lead_to(read);
+            let fetched = super::super::fetch(&source, &fetching, true).await.unwrap();
+            lead_to(then);
+            assert_eq!(fetched.bytes, read.as_bytes());
+            assert_eq!(trust.verify(&source, None, fetched).is_ok(), expected, "{read} was read");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_no_file_is_not_waited_for() {
+        let fetching = super::super::watch::tests::fetching();
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe.wasm");
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+        for (path, why) in [(pipe, "is not a file"), (folder.path().to_owned(), "is not a file")] {
+            let refused = super::super::fetch(&Source::File(path), &fetching, true).await.unwrap_err().to_string();
+            assert!(refused.contains(why), "{refused}");
+        }
+    }
+
     #[test]
     fn a_file_is_known_by_both_its_paths_and_never_by_one_that_goes_up() {
         let folder = tempfile::tempdir().unwrap();
@@ -374,7 +441,7 @@ mod tests {
         std::fs::write(root.join("strict.wasm"), "a").unwrap();
         std::os::unix::fs::symlink(root.join("strict.wasm"), root.join("link.wasm")).unwrap();
         let pattern = |text: &str| text.parse::<Pattern>().unwrap().from_folder(&root);
-        let fits = |pattern: &Pattern, path: &str| pattern.fits(&Source::File(root.join(path)));
+        let fits = |pattern: &Pattern, path: &str| fits_now(pattern, &root.join(path));
         assert!(fits(&pattern("./*.wasm"), "strict.wasm") && fits(&pattern("./free/../strict.*"), "link.wasm"));
         assert!(!fits(&pattern("./free/**"), "free/../strict.wasm"), "that would be a way around a rule");
         assert!(fits(&pattern("./strict.wasm"), "free/../strict.wasm"));
@@ -396,10 +463,10 @@ mod tests {
         ] {
             let pattern = text.parse::<Pattern>().unwrap().from_folder(&root);
             for path in ["current/in/a.wasm", "releases/1/in/a.wasm", "current/../1/in/a.wasm"] {
-                assert_eq!(pattern.fits(&Source::File(root.join(path))), expected, "{text} {path}");
+                assert_eq!(fits_now(&pattern, &root.join(path)), expected, "{text} {path}");
             }
         }
-        assert!("/**".parse::<Pattern>().unwrap().fits(&Source::File(root.join("current/in/a.wasm"))));
+        assert!(fits_now(&"/**".parse().unwrap(), &root.join("current/in/a.wasm")));
     }
 
     #[test]

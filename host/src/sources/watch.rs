@@ -2,7 +2,8 @@
 //!
 //! Owns looking at the folders and deciding what in them is whole and new. Must not switch to anything that an operator would have
 //! to be asked about. Invariant: what is taken has not changed for [`SETTLE`], neither while it was read; what was refused stays
-//! refused, and is said once, until something about it changes.
+//! refused, and is said once, until something about it changes; what failed by no fault of its own is tried again, less and less
+//! often; a file that changes without its bytes changing decides nothing.
 //!
 //! A file is known by what it leads to: its path behind all links, inode, size and time of change, and the same of its signature and
 //! its WIT text. So a link that is swapped is a change, whichever link on the way it is. A removed file changes nothing: the plugin
@@ -25,6 +26,8 @@ use crate::plugins::{Candidate, Digest, Error, Plugins, Stage, Target};
 
 /// A file that nobody has changed for this long is whole.
 const SETTLE: Duration = Duration::from_millis(500);
+/// After a failure that may pass: the first pause before the next attempt, which doubles, and the longest.
+const AGAIN: (Duration, Duration) = (LOOK_EVERY, Duration::from_secs(300));
 /// How often the folders are looked at when nothing happens in them: what links lead to is somewhere else.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
@@ -37,6 +40,16 @@ pub struct Watch {
     pub audit: Audit,
 }
 
+/// What is known of the folders while they are watched.
+#[derive(Default)]
+struct Known {
+    /// The files that are there.
+    seen: BTreeMap<PathBuf, Seen>,
+    /// By plugin: the version that was last decided about here. The same bytes once more are no reason to decide again, and least
+    /// of all against an operator who has gone back to another version meanwhile.
+    decided: BTreeMap<String, Digest>,
+}
+
 /// What tells one state of a file from the next.
 type Print = Vec<Option<(PathBuf, u64, u64, i64, i64)>>;
 
@@ -46,10 +59,20 @@ struct Seen {
     since: Instant,
     /// It was there when the host began.
     from_start: bool,
-    /// Whether this print was dealt with.
-    is_done: bool,
+    next: Next,
     /// What was last said about it, and under which name.
     said: Option<(String, Vec<String>)>,
+}
+
+/// What is to be done about the present print of a file.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Next {
+    /// To take it.
+    Take,
+    /// To take it at this time: so many attempts have failed, and not by its own fault.
+    Retry { at: Instant, failed: u32 },
+    /// Nothing: it was dealt with.
+    Nothing,
 }
 
 /// What became of a component.
@@ -60,6 +83,16 @@ enum Taken {
     Restless,
     /// It is not taken, or not switched to.
     Refused { name: String, problems: Vec<String> },
+    /// It could not be taken this time.
+    Failed { name: String, problems: Vec<String> },
+}
+
+/// What becomes of a version from a folder.
+enum Brought {
+    /// Its plugin comes from somewhere else; says so.
+    Foreign(String),
+    /// It is active, or it is not for these reasons, or, without one, because an operator wants another one.
+    Decided(Vec<String>),
 }
 
 impl Watch {
@@ -68,7 +101,7 @@ impl Watch {
         let changed = Arc::new(Notify::new());
         let mut watcher = watcher(&changed);
         let (mut watched, mut absent) = (BTreeSet::new(), BTreeSet::new());
-        let mut seen = BTreeMap::new();
+        let mut known = Known::default();
         let mut from_start = true;
         loop {
             for folder in &self.folders {
@@ -89,7 +122,7 @@ impl Watch {
                 }
             }
             absent.retain(|folder| found.unreadable.contains_key(folder));
-            let is_restless = self.look(&mut seen, found, from_start).await;
+            let is_restless = self.look(&mut known, found, from_start).await;
             from_start = false;
             tokio::select! {
                 () = tokio::time::sleep(if is_restless { SETTLE } else { LOOK_EVERY }) => {}
@@ -99,30 +132,36 @@ impl Watch {
     }
 
     /// Deals with what is new. Gives whether something has to be looked at again soon.
-    async fn look(&self, seen: &mut BTreeMap<PathBuf, Seen>, found: Found, from_start: bool) -> bool {
+    async fn look(&self, known: &mut Known, found: Found, from_start: bool) -> bool {
+        let Known { seen, decided } = known;
         let mut is_restless = false;
         for (path, print) in &found.components {
             let now = Instant::now();
-            let begin = || Seen { print: print.clone(), since: now, from_start, is_done: false, said: None };
+            let begin = || Seen { print: print.clone(), since: now, from_start, next: Next::Take, said: None };
             let file = seen.entry(path.clone()).or_insert_with(begin);
             if file.print != *print {
-                (file.print, file.since, file.from_start, file.is_done) = (print.clone(), now, false, false);
+                (file.print, file.since, file.from_start, file.next) = (print.clone(), now, false, Next::Take);
             }
-            if file.is_done {
+            if file.next == Next::Nothing || matches!(file.next, Next::Retry { at, .. } if at > now) {
                 continue;
             }
             if now.duration_since(file.since) < SETTLE {
                 is_restless = true;
                 continue;
             }
-            match self.take(path, &file.print, file.from_start).await {
+            match self.take(path, file, decided).await {
                 Taken::Restless => is_restless = true,
                 Taken::Settled { name } => {
-                    file.is_done = true;
+                    file.next = Next::Nothing;
                     self.say(file, path, name, Vec::new()).await;
                 }
                 Taken::Refused { name, problems } => {
-                    file.is_done = true;
+                    file.next = Next::Nothing;
+                    self.say(file, path, name, problems).await;
+                }
+                Taken::Failed { name, mut problems } => {
+                    file.next = file.next.after_failure();
+                    problems.push("it is tried again by itself".to_owned());
                     self.say(file, path, name, problems).await;
                 }
             }
@@ -155,7 +194,7 @@ impl Watch {
         file.said = Some(said);
     }
 
-    async fn take(&self, path: &Path, print: &Print, from_start: bool) -> Taken {
+    async fn take(&self, path: &Path, file: &Seen, decided: &mut BTreeMap<String, Digest>) -> Taken {
         let source = Source::File(path.to_owned());
         let (name, pinned) = match self.intake.configured_from(&source) {
             Some((name, pinned)) => (Some(name.to_owned()), pinned),
@@ -163,12 +202,15 @@ impl Watch {
         };
         let taken = self.intake.take(&source, pinned).await;
         let again = path.to_owned();
-        if tokio::task::spawn_blocking(move || print_of(&again)).await.ok().as_ref() != Some(print) {
+        if tokio::task::spawn_blocking(move || print_of(&again)).await.ok().as_ref() != Some(&file.print) {
             return Taken::Restless;
         }
         let label = || name.clone().unwrap_or_else(|| path.display().to_string());
         let verified = match taken {
             Ok(verified) => verified,
+            Err(error) if error.is_passing() => {
+                return Taken::Failed { name: label(), problems: vec![error.to_string()] };
+            }
             Err(error) => return Taken::Refused { name: label(), problems: vec![error.to_string()] },
         };
         let candidate = verified.unattended(name.clone());
@@ -176,12 +218,58 @@ impl Watch {
             Ok(version) => version,
             Err(error) => return Taken::Refused { name: label(), problems: reasons(error) },
         };
-        let name = version.name;
-        match self.switch(&name, Digest(version.digest), &source, candidate, from_start).await {
-            Ok(problems) if problems.is_empty() => Taken::Settled { name },
-            Ok(problems) => Taken::Refused { name, problems },
+        let (name, digest) = (version.name, Digest(version.digest));
+        let is_old = file.from_start || decided.get(&name) == Some(&digest);
+        match self.bring(&name, digest, &source, candidate, is_old).await {
+            Ok(Brought::Foreign(problem)) => Taken::Refused { name, problems: vec![problem] },
+            Ok(Brought::Decided(problems)) => {
+                decided.insert(name.clone(), digest);
+                if problems.is_empty() { Taken::Settled { name } } else { Taken::Refused { name, problems } }
+            }
+            Err(error) if error.is_passing() => Taken::Failed { name, problems: reasons(error) },
             Err(error) => Taken::Refused { name, problems: reasons(error) },
         }
+    }
+
+    /// Makes it the active version, if it is the folder's business and needs nobody's word.
+    ///
+    /// `is_old`: it was there already when somebody decided which version is active.
+    async fn bring(
+        &self,
+        name: &str,
+        digest: Digest,
+        source: &Source,
+        candidate: Candidate,
+        is_old: bool,
+    ) -> Result<Brought, Error> {
+        let versions = match self.plugins.versions(name).await {
+            Err(Error::NotFound(_)) => Vec::new(),
+            versions => versions?,
+        };
+        if let Some((configured, _)) = self.intake.configured(name).filter(|(configured, _)| configured != source) {
+            return Ok(Brought::Foreign(format!(
+                "the configuration says that {name} comes from {configured}, so {source} is not it"
+            )));
+        }
+        let active = versions.iter().find(|version| version.state == Stage::Active);
+        if let Some(active) = active {
+            if active.version == digest {
+                return Ok(Brought::Decided(Vec::new()));
+            }
+            if active.source != source.to_string() && !self.has_gone(&active.source) {
+                let other = &active.source;
+                return Ok(Brought::Foreign(format!(
+                    "{name} is there already, from {other}; remove it there, or `bulkhead plugin add {source}`"
+                )));
+            }
+        }
+        let known = versions.iter().find(|version| version.version == digest);
+        if is_old && known.is_some_and(|known| known.activated_at.is_some()) {
+            tracing::info!(plugin.name = name, plugin.version = %digest, file = %source, "an operator has put this version aside");
+            return Ok(Brought::Decided(Vec::new()));
+        }
+        let was_removed = active.is_none() && versions.iter().any(|version| version.activated_at.is_some());
+        self.switch(name, digest, source, candidate, was_removed).await.map(Brought::Decided)
     }
 
     /// Makes it the active version, if that needs nobody's word. Gives why it does not.
@@ -191,36 +279,10 @@ impl Watch {
         digest: Digest,
         source: &Source,
         candidate: Candidate,
-        from_start: bool,
+        was_removed: bool,
     ) -> Result<Vec<String>, Error> {
-        let versions = match self.plugins.versions(name).await {
-            Err(Error::NotFound(_)) => Vec::new(),
-            versions => versions?,
-        };
-        if let Some((configured, _)) = self.intake.configured(name).filter(|(configured, _)| configured != source) {
-            return Ok(vec![format!(
-                "the configuration says that {name} comes from {configured}, so {source} is not it"
-            )]);
-        }
-        let active = versions.iter().find(|version| version.state == Stage::Active);
-        if let Some(active) = active {
-            if active.version == digest {
-                return Ok(Vec::new());
-            }
-            if active.source != source.to_string() && !self.has_gone(&active.source) {
-                let other = &active.source;
-                return Ok(vec![format!(
-                    "{name} is there already, from {other}; remove it there, or `bulkhead plugin add {source}`"
-                )]);
-            }
-        }
-        let known = versions.iter().find(|version| version.version == digest);
-        if from_start && known.is_some_and(|known| known.activated_at.is_some()) {
-            tracing::info!(plugin.name = name, plugin.version = %digest, file = %source, "an operator has put this version aside");
-            return Ok(Vec::new());
-        }
         let staged = self.plugins.stage(candidate).await?;
-        if active.is_none() && versions.iter().any(|version| version.activated_at.is_some()) {
+        if was_removed {
             return Ok(vec![format!(
                 "{name} was removed: `bulkhead plugin activate {name}` brings in the new version"
             )]);
@@ -246,6 +308,16 @@ impl Watch {
     fn has_gone(&self, source: &str) -> bool {
         let path = Path::new(source);
         self.folders.iter().any(|folder| path.parent() == Some(folder)) && !path.exists()
+    }
+}
+
+impl Next {
+    /// One more attempt has failed.
+    fn after_failure(self) -> Self {
+        let failed = if let Self::Retry { failed, .. } = self { failed.saturating_add(1) } else { 1 };
+        let (first, longest) = AGAIN;
+        let pause = first.saturating_mul(2_u32.saturating_pow(failed.saturating_sub(1))).min(longest);
+        Self::Retry { at: Instant::now() + pause, failed }
     }
 }
 
@@ -309,3 +381,6 @@ fn print_of(path: &Path) -> Print {
     };
     vec![one(path), one(&beside(path)), one(&path.with_extension("wit"))]
 }
+
+#[cfg(test)]
+pub(crate) mod tests;

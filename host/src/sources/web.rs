@@ -1,11 +1,10 @@
 //! HTTP to servers that somebody else may have named: a registry, and wherever it sends us.
 //!
-//! Owns name resolution, the check of each address, the connection to exactly that address, TLS, redirects and bounded bodies. Must
-//! not know what is fetched. Invariant: every hop is checked anew, so no redirect reaches what the first address could not; no
+//! Owns redirects, bounded bodies, and which addresses may be reached; the way there is [`dial`]'s. Must not know what is fetched. Invariant: every hop is checked anew, so no redirect reaches what the first address could not; no
 //! redirect takes a credential to another origin than that of the request it came with; no error and no log holds the query of an address, where
 //! storage services put theirs.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -18,16 +17,14 @@ use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt as _;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
+use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, ServerName};
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
 use tokio::time::timeout;
-use tokio_rustls::TlsConnector;
 use url::Url;
 
 use super::{Error, Fetching};
 use crate::domain::address::normal_host;
+use crate::outward::dial::{self, DialError, Stream};
 
 /// Resolving, connecting and shaking hands, of one hop.
 const CONNECT_MAX: Duration = Duration::from_secs(10);
@@ -63,7 +60,7 @@ impl std::fmt::Debug for Progress {
 /// A client for one fetch.
 pub(super) struct Web<'a> {
     fetching: &'a Fetching,
-    tls: TlsConnector,
+    tls: Arc<rustls::ClientConfig>,
     /// What the operator typed: at exactly this place an address of the operator's own machine or network is meant.
     named: Option<(String, u16)>,
 }
@@ -105,7 +102,7 @@ impl<'a> Web<'a> {
     /// # Errors
     /// A file with certificates cannot be read.
     pub(super) fn new(fetching: &'a Fetching, named: Option<&Url>) -> Result<Self, Error> {
-        Ok(Self { fetching, tls: TlsConnector::from(tls_config(fetching)?), named: named.and_then(place) })
+        Ok(Self { fetching, tls: tls_config(fetching)?, named: named.and_then(place) })
     }
 
     /// Sends a request, and a GET or HEAD to wherever its answer leads.
@@ -147,19 +144,8 @@ impl<'a> Web<'a> {
             .parse()
             .map_err(|_| failed(url, "its path is not valid"))?;
 
-        let connecting = async {
-            let stream = connect_first(url, &self.resolve(url, &host, port).await?).await?;
-            // Small requests go out at once.
-            let _ = stream.set_nodelay(true);
-            if is_plain {
-                return Ok::<Box<dyn Stream>, Error>(Box::new(stream));
-            }
-            let name = ServerName::try_from(host.clone()).map_err(|_| failed(url, "its host is not valid"))?;
-            let secured = self.tls.connect(name, stream).await;
-            Ok(Box::new(secured.map_err(|error| failed(url, format!("TLS: {error}")))?))
-        };
         let slow = |_| failed(url, format!("no connection within {} s", CONNECT_MAX.as_secs()));
-        let stream = timeout(CONNECT_MAX, connecting).await.map_err(slow)??;
+        let stream = timeout(CONNECT_MAX, self.dial(url, &host, port, is_plain)).await.map_err(slow)??;
         let broken = |error: hyper::Error| failed(url, format!("the connection broke: {}", chain(&error)));
         let handshake = http1::Builder::new().max_buf_size(HEADER_BYTES_MAX).handshake(TokioIo::new(stream));
         let (mut sender, connection) = handshake.await.map_err(broken)?;
@@ -185,33 +171,20 @@ impl<'a> Web<'a> {
         self.named.as_ref().is_some_and(|(named, at)| named == host && *at == port)
     }
 
-    /// The addresses of a host that may be reached.
-    async fn resolve(&self, url: &Url, host: &str, port: u16) -> Result<Vec<SocketAddr>, Error> {
-        let found: Vec<SocketAddr> = match host.parse::<IpAddr>() {
-            Ok(address) => vec![SocketAddr::new(address, port)],
-            Err(_) => tokio::net::lookup_host((host, port))
-                .await
-                .map_err(|error| failed(url, format!("its name leads nowhere: {error}")))?
-                .collect(),
-        };
+    /// Connects to an address of the host that may be reached.
+    async fn dial(&self, url: &Url, host: &str, port: u16, is_plain: bool) -> Result<Box<dyn Stream>, Error> {
         // A name may be made to lead anywhere; a written address or localhost is what it says.
         let is_typed = |address: IpAddr| {
             self.is_named(host, port) && (host.parse() == Ok(address) || (host == "localhost" && address.is_loopback()))
         };
-        let mut refused = None;
-        let mut allowed = Vec::new();
-        for address in found {
-            if self.fetching.may_reach(host, address.ip()) || is_typed(address.ip()) {
-                allowed.push(address);
-            } else {
-                refused = Some(address.ip());
-            }
-        }
-        match (allowed.is_empty(), refused) {
-            (false, _) => Ok(allowed),
-            (true, Some(address)) => Err(Error::Private { host: host.to_owned(), address }),
-            (true, None) => Err(failed(url, "its name leads nowhere")),
-        }
+        let may_reach = |address| self.fetching.may_reach(host, address) || is_typed(address);
+        let tls = (!is_plain).then(|| Arc::clone(&self.tls));
+        dial::connect(host, port, tls, may_reach).await.map_err(|error| match error {
+            DialError::Prohibited(address) => Error::Private { host: host.to_owned(), address },
+            DialError::Connect(error) => failed(url, format!("no connection: {error}")),
+            DialError::Tls(error) => failed(url, format!("TLS: {error}")),
+            other => failed(url, other.to_string()),
+        })
     }
 }
 
@@ -276,36 +249,20 @@ pub(super) fn is_loopback(host: &str) -> bool {
     host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.to_canonical().is_loopback())
 }
 
-async fn connect_first(url: &Url, addresses: &[SocketAddr]) -> Result<TcpStream, Error> {
-    let mut last = None;
-    for address in addresses {
-        match TcpStream::connect(address).await {
-            Ok(stream) => return Ok(stream),
-            Err(error) => last = Some(error),
-        }
-    }
-    let why = last.map_or_else(String::new, |error| format!(": {error}"));
-    Err(failed(url, format!("no connection{why}")))
-}
-
+/// The roots of the browsers, and those of the operator's files.
 fn tls_config(fetching: &Fetching) -> Result<Arc<rustls::ClientConfig>, Error> {
-    let mut roots = rustls::RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
+    let mut roots = Vec::new();
     for path in &fetching.roots {
         let unusable =
             |why: String| Error::File(format!("{} holds no certificates that can be used: {why}", path.display()));
         let certificates = CertificateDer::pem_file_iter(path).map_err(|error| unusable(error.to_string()))?;
-        for certificate in certificates {
-            let certificate = certificate.map_err(|error| unusable(error.to_string()))?;
-            roots.add(certificate).map_err(|error| unusable(error.to_string()))?;
-        }
+        let certificates: Result<Vec<_>, _> = certificates.collect();
+        let certificates = certificates.map_err(|error| unusable(error.to_string()))?;
+        // Alone first, so that a wrong one is said with its file.
+        dial::tls_config(&certificates).map_err(|error| unusable(error.to_string()))?;
+        roots.extend(certificates);
     }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = rustls::ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|error| Error::File(format!("TLS cannot be set up: {error}")))?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    Ok(Arc::new(config))
+    dial::tls_config(&roots).map_err(|error| Error::File(format!("TLS cannot be set up: {error}")))
 }
 
 /// An error with what caused it: hyper's own texts leave the reason to its sources.
@@ -318,9 +275,6 @@ fn chain(error: &dyn std::error::Error) -> String {
     }
     text
 }
-
-trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
 /// The task that moves a connection's bytes; it ends with whoever waits for them.
 struct AbortOnDrop(tokio::task::JoinHandle<()>);

@@ -3,7 +3,7 @@
 //! Owns the whole state under one lock. Must not be used where anything has to survive. Invariant: the conformance suite cannot
 //! tell it from the store on disk.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use super::leases::Leases;
 use super::ledger::Ledger;
 use super::{Change, Creation, Error, ListPosition, RowKind, RowState, RowStore, TaskStore, Usage, record};
-use crate::domain::requestor::Requestor;
+use crate::domain::requestor::{Requestor, RequestorId, TenantId};
 use crate::domain::task::{Lease, NodeId, Task, TaskId, TaskOutput};
 use crate::domain::{Json, UnixMs};
 
@@ -50,6 +50,7 @@ struct State {
     leases: Leases,
     faults: Faults,
     looks: Vec<(&'static str, Requestor)>,
+    banished: HashSet<TenantId>,
 }
 
 /// What is to go wrong.
@@ -157,6 +158,11 @@ impl MemoryStore {
 }
 
 impl State {
+    fn admit(&self, kind: RowKind, key: &[u8]) -> Result<(), Error> {
+        let banished = kind.tenant_of(key).is_some_and(|tenant| self.banished.contains(&tenant));
+        if banished { Err(super::banished()) } else { Ok(()) }
+    }
+
     fn alias_free(&self, task: &Task) -> Result<(), Error> {
         let Some(alias) = &task.alias else { return Ok(()) };
         match self.aliases.get(&(task.requestor, alias.clone())) {
@@ -199,6 +205,9 @@ impl State {
         let Creation { mut task, arguments, output, reserved_bytes, caps } = creation;
         task.revision = 1;
         let key = (task.requestor, task.id);
+        if self.banished.contains(&task.requestor.tenant) {
+            return Err(super::banished());
+        }
         if self.tasks.contains_key(&key) {
             return Err(Error::Exists);
         }
@@ -346,6 +355,19 @@ impl TaskStore for MemoryStore {
         self.write(|state| state.remove(requestor, id))
     }
 
+    async fn banish(&self, tenant: TenantId) -> Result<(), Error> {
+        self.lock().banished.insert(tenant);
+        Ok(())
+    }
+
+    async fn tasks_of(&self, tenant: TenantId, count_max: usize) -> Result<Vec<(Requestor, TaskId)>, Error> {
+        let first = (Requestor { tenant, id: RequestorId([0; 16]) }, TaskId([0; 16]));
+        self.read(|state| {
+            let own = state.tasks.range(first..).map(|(key, _)| *key);
+            Ok(own.take_while(|(requestor, _)| requestor.tenant == tenant).take(count_max).collect())
+        })
+    }
+
     async fn usage(&self, requestor: &Requestor) -> Result<(Usage, Usage), Error> {
         self.read(|state| Ok(state.ledger.of(requestor)))
     }
@@ -377,6 +399,7 @@ impl RowStore for MemoryStore {
     async fn put_row(&self, kind: RowKind, key: &[u8], value: Vec<u8>, absent_only: bool) -> Result<(), Error> {
         super::check_row(key, &value)?;
         self.write(|state| {
+            state.admit(kind, key)?;
             let key = (kind, key.to_vec());
             if absent_only && state.rows.contains_key(&key) {
                 return Err(Error::Exists);
@@ -395,6 +418,9 @@ impl RowStore for MemoryStore {
                 if state.rows.get(&(kind, key)) != value.as_ref() {
                     return Err(Error::Conflict);
                 }
+            }
+            for (key, value) in &changes {
+                value.as_ref().map_or(Ok(()), |_| state.admit(kind, key))?;
             }
             for (key, value) in changes {
                 match value {

@@ -9,20 +9,21 @@
 
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
+pub mod keyvalue;
 mod leases;
 mod ledger;
 pub mod measure;
 pub mod memory;
 pub mod record;
 #[cfg(test)]
-mod samples;
+pub(crate) mod samples;
 pub mod sled;
 #[cfg(test)]
 mod suite;
 
 use async_trait::async_trait;
 
-use crate::domain::requestor::Requestor;
+use crate::domain::requestor::{Requestor, TenantId};
 use crate::domain::task::{Lease, NodeId, Task, TaskId, TaskOutput};
 use crate::domain::{Json, UnixMs};
 
@@ -47,6 +48,9 @@ pub enum Error {
     /// The engine failed.
     #[error("storage failed: {0}")]
     Engine(String),
+    /// What is stored is sealed, and the keys that were given do not open it.
+    #[error("the store is sealed: {0}")]
+    Sealed(String),
     /// The data directory belongs to another process.
     #[error("the data directory is in use: {0}")]
     Locked(String),
@@ -155,6 +159,13 @@ pub trait TaskStore: Send + Sync + 'static {
     /// Removes a task with everything that belongs to it. Removing what is not there is fine.
     async fn remove(&self, requestor: &Requestor, id: TaskId) -> Result<(), Error>;
 
+    /// Refuses whatever is new for a tenant from now on, until the store is closed, with [`Error::ReadOnly`]: tasks, and rows
+    /// whose keys say whose they are. What was asked for before is done when this returns.
+    async fn banish(&self, tenant: TenantId) -> Result<(), Error>;
+
+    /// The ids of tasks of a tenant, at most `count_max`, also of those whose records cannot be read.
+    async fn tasks_of(&self, tenant: TenantId, count_max: usize) -> Result<Vec<(Requestor, TaskId)>, Error>;
+
     /// What the requestor and its tenant have stored.
     async fn usage(&self, requestor: &Requestor) -> Result<(Usage, Usage), Error>;
 
@@ -182,6 +193,44 @@ pub enum RowKind {
     Secret = b'Z',
     /// Plugins: the name, the name and a digest, or the name and a tool → what is remembered of it.
     Plugin = b'G',
+    /// What plugins keep: see [`keyvalue`].
+    KeyValue = b'K',
+    /// Secrets that plugins may use: plugin, name and tenant → destinations and the sealed value.
+    GuestSecret = b'Q',
+    /// The keys that tenants' data is sealed with, each sealed with a key of the operator's: tenant → sealed key.
+    TenantKey = b'W',
+}
+
+impl RowKind {
+    /// Every kind.
+    pub const ALL: [Self; 8] = [
+        Self::Session,
+        Self::Token,
+        Self::Principal,
+        Self::Secret,
+        Self::Plugin,
+        Self::TenantKey,
+        Self::KeyValue,
+        Self::GuestSecret,
+    ];
+
+    /// The tenant whose row it is, where the key says so: those rows go with their tenant.
+    pub fn tenant_of(self, key: &[u8]) -> Option<TenantId> {
+        match self {
+            Self::TenantKey => key.first_chunk().copied().map(TenantId),
+            Self::KeyValue => keyvalue::tenant_of(key),
+            Self::GuestSecret => tenant_of_secret(key),
+            // The rooms that own these know whose each row is.
+            Self::Session | Self::Token | Self::Principal | Self::Secret | Self::Plugin => None,
+        }
+    }
+}
+
+/// A secret's key: the length of the plugin's name, the name, 1 and the tenant (or 0), the secret's name.
+fn tenant_of_secret(key: &[u8]) -> Option<TenantId> {
+    let (length, rest) = key.split_first()?;
+    let (is_for_one, rest) = rest.get(usize::from(*length)..)?.split_first()?;
+    if *is_for_one == 1 { rest.first_chunk().copied().map(TenantId) } else { None }
 }
 
 /// A row's key and its value; `None`: there is no such row.
@@ -191,6 +240,11 @@ pub type RowState = (Vec<u8>, Option<Vec<u8>>);
 pub const ROW_BYTES_MAX: usize = 4_000;
 /// The longest key of a row.
 pub const ROW_KEY_BYTES_MAX: usize = 512;
+
+/// What a banished tenant is told.
+fn banished() -> Error {
+    Error::ReadOnly("the tenant is being erased".to_owned())
+}
 
 /// Refuses rows that are too large for every engine.
 fn check_row(key: &[u8], value: &[u8]) -> Result<(), Error> {

@@ -3,14 +3,20 @@
 //! Owns the envelope (version byte, body, checksum) and the choice of the version. Must not know any engine or key. Invariant:
 //! decoding is total: whatever the bytes are, the answer is a value or [`Error::Corrupt`], never a panic.
 
+mod sealed;
 mod twin;
 mod v1;
 mod v2;
+mod v3;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use self::twin::Twin;
+pub use self::sealed::{
+    Owner, check_output, open_arguments, open_output, open_task, seal_arguments, seal_output, seal_task,
+};
+
+use self::twin::{Blob, Twin};
 use super::Error;
 use crate::domain::task::{Task, TaskOutput, Work};
 
@@ -18,6 +24,8 @@ use crate::domain::task::{Task, TaskOutput, Work};
 const FIRST: u8 = 1;
 /// Tasks that are no call of a tool, and their outputs.
 const SECOND: u8 = 2;
+/// Both, where the operator gave a key: see [`sealed`].
+const THIRD: u8 = 3;
 const CHECKSUM_BYTES: usize = 4;
 
 /// A task as bytes.
@@ -30,12 +38,13 @@ pub fn encode_task(task: &Task) -> Result<Vec<u8>, Error> {
     }
 }
 
-/// A task from bytes.
+/// A task from bytes; of a sealed one ([`open_task`]) what is not private, the rest is blank.
 pub fn decode_task(bytes: &[u8]) -> Result<Task, Error> {
     match open_seal(bytes, "task")? {
         (FIRST, body) => read::<v1::TaskV1>(body, "task").map(Twin::back),
         (SECOND, body) => read::<v2::TaskV2>(body, "task").map(Twin::back),
-        (version, _) => Err(unknown(version, SECOND, "task")),
+        (THIRD, body) => sealed::outline(body),
+        (version, _) => Err(unknown(version, THIRD, "task")),
     }
 }
 
@@ -52,7 +61,8 @@ pub fn decode_output(bytes: &[u8]) -> Result<TaskOutput, Error> {
     match open_seal(bytes, "output")? {
         (FIRST, body) => read::<v1::ToolOutputV1>(body, "output").map(|output| TaskOutput::Tool(Twin::back(output))),
         (SECOND, body) => read::<v2::TaskOutputV2>(body, "output").map(Twin::back),
-        (version, _) => Err(unknown(version, SECOND, "output")),
+        (THIRD, _) => Err(Error::Corrupt("an output is sealed, and no key was given".to_owned())),
+        (version, _) => Err(unknown(version, THIRD, "output")),
     }
 }
 
@@ -61,9 +71,16 @@ pub(super) fn seal<T: Serialize>(body: &T) -> Result<Vec<u8>, Error> {
     seal_as(FIRST, body)
 }
 
+fn to_bytes<T: Serialize>(body: &T) -> Result<Vec<u8>, Error> {
+    extend(body, Vec::new())
+}
+
+fn extend<T: Serialize>(body: &T, bytes: Vec<u8>) -> Result<Vec<u8>, Error> {
+    postcard::to_extend(body, bytes).map_err(|error| Error::Engine(format!("a record cannot be written: {error}")))
+}
+
 fn seal_as<T: Serialize>(version: u8, body: &T) -> Result<Vec<u8>, Error> {
-    let mut bytes = postcard::to_extend(body, vec![version])
-        .map_err(|error| Error::Engine(format!("a record cannot be written: {error}")))?;
+    let mut bytes = extend(body, vec![version])?;
     let checksum = crc32fast::hash(&bytes);
     bytes.extend_from_slice(&checksum.to_le_bytes());
     Ok(bytes)

@@ -29,7 +29,7 @@ pub(super) fn task_id(number: u64) -> TaskId {
 }
 
 /// A queued task; created at its number.
-pub(super) fn task(requestor: Requestor, number: u64) -> Task {
+pub(crate) fn task(requestor: Requestor, number: u64) -> Task {
     Task {
         id: task_id(number),
         requestor,

@@ -22,10 +22,12 @@ mod port;
 mod probe;
 mod rebuild;
 mod salvage;
+mod sealing;
 mod space;
 mod state;
 mod view;
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -38,7 +40,8 @@ pub use self::backup::backup;
 pub use self::check::{PROBLEMS_MAX, Report, check, check_running};
 pub use self::export::{Moved, export, export_running};
 pub use self::probe::{PROBE_ARGUMENT, ProbeMode, probe_main};
-pub use self::rebuild::{Rebuilt, is_there, rebuild, rebuild_running};
+pub use self::rebuild::{Rebuilt, is_there, rebuild, rebuild_running, remove_old_stores};
+pub use self::sealing::{Rekeyed, rekey};
 pub use self::space::FreeSpace;
 
 use self::committer::Committer;
@@ -47,13 +50,17 @@ use self::head::{Head, PAYLOAD_INLINE_BYTES, Place, RECORD_INLINE_BYTES};
 use self::keys::{Part, TaskKey};
 use self::open::{Database, Found, GroupRow, Layout};
 use self::operation::{Chunked, Envelope, Operation, Payloads, Reply};
+use self::sealing::Sealing;
 use self::space::Space;
 use self::state::{State, StateFile};
 use self::view::View;
+use super::Error;
 use super::leases::Leases;
 use super::ledger::Ledger;
-use super::{Error, record};
-use crate::domain::task::Task;
+use super::record::{self, Owner};
+use crate::domain::requestor::{Requestor, TenantId};
+use crate::domain::task::{Task, TaskId, TaskOutput};
+use crate::vault::{Keys, SealingKey};
 
 /// Operations that wait for the committer; more wait outside.
 const OPERATIONS_WAITING_MAX: usize = 1_024;
@@ -64,6 +71,8 @@ pub struct SledOptions {
     /// The data directory; the database goes to the folder `store` in it.
     pub dir: PathBuf,
     pub probe: ProbeMode,
+    /// What is private of tasks is sealed with these, by way of a key for each tenant; nothing without them.
+    pub keys: Option<Keys>,
     /// sled's cache of pages.
     pub cache_bytes: u64,
     /// Below this much free space nothing is written; below half of it nothing is removed either.
@@ -82,6 +91,7 @@ impl SledOptions {
         Self {
             dir: dir.into(),
             probe: ProbeMode::default(),
+            keys: None,
             cache_bytes: 64 << 20,
             free_bytes_min: 64 << 20,
             ballast_bytes: 16 << 20,
@@ -95,10 +105,13 @@ impl SledOptions {
 #[derive(Default)]
 struct Shared {
     view: Arc<View>,
+    sealing: Sealing,
     tap: Arc<backup::Tap>,
     ledger: Mutex<Ledger>,
     leases: Mutex<Leases>,
     read_only: Mutex<Option<String>>,
+    /// Tenants for which nothing new is written.
+    banished: Mutex<HashSet<TenantId>>,
 }
 
 impl Shared {
@@ -108,6 +121,23 @@ impl Shared {
 
     fn with_leases<R>(&self, act: impl FnOnce(&mut Leases) -> R) -> R {
         act(&mut self.leases.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn with_banished<R>(&self, act: impl FnOnce(&mut HashSet<TenantId>) -> R) -> R {
+        act(&mut self.banished.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The key of somebody whose data is sealed.
+    fn key_of(&self, requestor: &Requestor) -> Result<SealingKey, Error> {
+        self.sealing.needed(requestor.tenant, &self.view)
+    }
+
+    fn open_task(&self, bytes: &[u8]) -> Result<Task, Error> {
+        record::open_task(bytes, |requestor| self.key_of(requestor))
+    }
+
+    fn open_output(&self, bytes: &[u8], requestor: &Requestor, id: TaskId) -> Result<TaskOutput, Error> {
+        record::open_output(bytes, Owner { requestor, id }, || self.key_of(requestor))
     }
 
     fn read_only(&self) -> Option<String> {
@@ -135,7 +165,7 @@ impl SledStore {
     /// # Errors
     ///
     /// [`Error::Locked`] when another process has the directory, [`Error::Corrupt`] when the database is damaged, older than
-    /// what was acknowledged, or not the one that belongs here.
+    /// what was acknowledged, or not the one that belongs here, [`Error::Sealed`] when a key is missing.
     pub fn open(options: SledOptions) -> Result<Arc<Self>, Error> {
         let layout = Layout::new(&options.dir);
         let lock = open::lock(&layout)?;
@@ -148,13 +178,14 @@ impl SledStore {
                 (database, state)
             }
         };
+        let sealing = Sealing::open(options.keys, &database.tree)?;
         let (ledger, named) = open::take_stock(&database.tree)?;
         let files = open::files(&layout)?;
         let orphans = files.remove_orphans(&named)?;
         if orphans > 0 {
             tracing::info!(orphans, "removed payload files that no task names");
         }
-        let shared = Arc::new(Shared { ledger: Mutex::new(ledger), ..Shared::default() });
+        let shared = Arc::new(Shared { ledger: Mutex::new(ledger), sealing, ..Shared::default() });
         shared.view.give(database.tree.clone());
         let free_space = options.free_space.unwrap_or_else(space::statvfs);
         let mut space = Space::new(&layout.store, free_space, options.free_bytes_min, options.ballast_bytes);
@@ -261,7 +292,7 @@ impl SledStore {
 
     fn read_task(&self, key: &TaskKey) -> Result<Option<Task>, Error> {
         let record = self.shared.view.payload(&self.files, key, Part::Record, |head| Some(head.record))?;
-        record.map(|bytes| record::decode_task(&bytes)).transpose()
+        record.map(|bytes| self.shared.open_task(&bytes)).transpose()
     }
 }
 

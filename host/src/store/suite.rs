@@ -11,15 +11,17 @@ use super::{
 use crate::domain::Json;
 use crate::domain::requestor::Requestor;
 use crate::domain::task::{Active, Lease, NodeId, Outcome, Phase, Retention, Task, TaskId};
+use crate::vault::Keys;
 
 /// A store, and a way to close it and open it again.
 enum Bed {
     Memory(Arc<MemoryStore>),
-    Disk { dir: tempfile::TempDir, store: Option<Arc<SledStore>> },
+    Disk { dir: tempfile::TempDir, store: Option<Arc<SledStore>>, sealed: bool },
 }
 
-fn options(dir: &std::path::Path) -> SledOptions {
-    SledOptions { probe: ProbeMode::InProcess, ballast_bytes: 0, free_bytes_min: 1, ..SledOptions::new(dir) }
+fn options(dir: &std::path::Path, sealed: bool) -> SledOptions {
+    let keys = sealed.then(|| Keys::from_variable("KEY", &"5a".repeat(32)).unwrap());
+    SledOptions { probe: ProbeMode::InProcess, ballast_bytes: 0, free_bytes_min: 1, keys, ..SledOptions::new(dir) }
 }
 
 impl Bed {
@@ -27,10 +29,10 @@ impl Bed {
         Self::Memory(Arc::new(MemoryStore::new()))
     }
 
-    fn disk() -> Self {
+    fn disk(sealed: bool) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let store = Some(SledStore::open(options(dir.path())).unwrap());
-        Self::Disk { dir, store }
+        let store = Some(SledStore::open(options(dir.path(), sealed)).unwrap());
+        Self::Disk { dir, store, sealed }
     }
 
     fn store(&self) -> Arc<dyn Store> {
@@ -44,9 +46,9 @@ impl Bed {
         self.store().close().await.unwrap();
         match self {
             Self::Memory(store) => store.restart(),
-            Self::Disk { dir, store } => {
+            Self::Disk { dir, store, sealed } => {
                 drop(store.take());
-                *store = Some(SledStore::open(options(dir.path())).unwrap());
+                *store = Some(SledStore::open(options(dir.path(), *sealed)).unwrap());
             }
         }
     }
@@ -59,7 +61,11 @@ macro_rules! facts {
         }
         mod on_disk {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-              async fn $fact() { super::$fact(super::Bed::disk()).await; })*
+              async fn $fact() { super::$fact(super::Bed::disk(false)).await; })*
+        }
+        mod on_disk_and_sealed {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+              async fn $fact() { super::$fact(super::Bed::disk(true)).await; })*
         }
     };
 }

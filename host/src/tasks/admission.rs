@@ -1,8 +1,9 @@
 //! Who may run: permits for calls, fair between tenants and requestors, first come first served within one requestor.
 //!
 //! Owns the counts of running calls (plain ones and tasks together), queued, waiting and paused tasks. Must not know what a call
-//! does. Invariant: a [`Permit`] is a running call; counts are below their limits at every moment, and a permit that is given back
-//! goes to whoever has waited longest among those that still have room.
+//! does. Invariant: a [`Permit`] is a running call; the counts of a tenant, of a requestor and of the host are below their limits at every
+//! moment, however many requestors a tenant makes; and a permit that is given back goes to whoever has waited longest among those
+//! that still have room.
 //!
 //! What may wait and what must not: a task waits in its requestor's queue for as long as its TTL; a plain call waits for
 //! `call_queue_ms_max`, because a client is holding a connection open for it; a call that already holds an instance (it slept or
@@ -14,11 +15,8 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::oneshot;
 
 use super::feed::lock;
-use crate::domain::limits::Limits;
+use crate::domain::limits::{Limits, LimitsTable};
 use crate::domain::requestor::{Requestor, TenantId};
-
-/// Plain calls of one requestor that may wait for a permit, as a multiple of those that may run: each holds a connection.
-const PLAIN_WAITING_FACTOR: usize = 4;
 
 /// What a permit is wanted for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,43 +51,54 @@ pub(super) struct Full {
     pub(super) value: u64,
 }
 
-/// Limits by tenant: those of the configuration, and what a tenant's own section says.
-#[derive(Debug)]
-pub(super) struct LimitsTable {
-    pub(super) base: Arc<Limits>,
-    pub(super) tenants: HashMap<TenantId, Arc<Limits>>,
-}
-
-impl LimitsTable {
-    pub(super) fn of(&self, requestor: &Requestor) -> &Arc<Limits> {
-        self.tenants.get(&requestor.tenant).unwrap_or(&self.base)
-    }
+/// Finds the limit that has no room for one more, among (its count, itself, its name).
+fn first_full<const N: usize>(checks: [(u32, u32, &'static str); N]) -> Option<Full> {
+    let full = checks.into_iter().find(|(count, max, _)| count >= max);
+    full.map(|(_, max, limit)| Full { limit, value: max.into() })
 }
 
 #[derive(Debug)]
 pub(super) struct Admission {
     limits: LimitsTable,
     /// Calls that may rest at the same time, in all. Each holds an instance of the pool; more of them would take the instances
-    /// that running calls have a permit for. One tenant gets at most half.
+    /// that running calls have a permit for.
     resting_max: u32,
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    running: u32,
-    resting: u32,
+    all: Sums,
     next_ticket: u64,
-    tenants: HashMap<TenantId, TenantCounts>,
+    tenants: HashMap<TenantId, Sums>,
     requestors: HashMap<Requestor, Counts>,
     /// Requestors with waiters, in the order of their turns, per tenant; and the tenants in the order of theirs.
     turns: VecDeque<(TenantId, VecDeque<Requestor>)>,
 }
 
-#[derive(Debug, Default)]
-struct TenantCounts {
+/// Of all requestors of one tenant, or of the host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Sums {
     running: u32,
-    resting: u32,
+    /// Plain calls that wait for a permit.
+    lined_up: u32,
+    queued: u32,
+    waiting: u32,
+    paused: u32,
+}
+
+impl Sums {
+    fn held(&mut self, hold: Hold) -> &mut u32 {
+        match hold {
+            Hold::Queued => &mut self.queued,
+            Hold::Waiting => &mut self.waiting,
+            Hold::Paused => &mut self.paused,
+        }
+    }
+
+    fn resting(&self) -> u32 {
+        self.waiting.saturating_add(self.paused)
+    }
 }
 
 #[derive(Debug, Default)]
@@ -201,19 +210,13 @@ impl Drop for Held {
             let count = counts.held(self.hold);
             *count = count.saturating_sub(1);
         }
-        if self.hold.rests() {
-            state.resting = state.resting.saturating_sub(1);
-            state.tenant(&self.requestor, |counts| counts.resting = counts.resting.saturating_sub(1));
-        }
+        state.sum(&self.requestor, |sums| take_one(sums.held(self.hold)));
         state.forget_if_idle(&self.requestor);
     }
 }
 
-impl Hold {
-    /// Whether it holds an instance.
-    fn rests(self) -> bool {
-        matches!(self, Self::Waiting | Self::Paused)
-    }
+fn take_one(count: &mut u32) {
+    *count = count.saturating_sub(1);
 }
 
 impl Counts {
@@ -234,6 +237,11 @@ impl Counts {
     }
 
     /// Whether a call for this purpose would stand behind somebody.
+    fn lined_up(&self) -> u32 {
+        let [_, plain, _] = &self.queues;
+        u32::try_from(plain.len()).unwrap_or(u32::MAX)
+    }
+
     fn has_waiters_before(&self, purpose: Purpose) -> bool {
         self.queues.iter().take(purpose.queue() + 1).any(|queue| !queue.is_empty())
     }
@@ -251,7 +259,7 @@ impl Admission {
     /// Calls that hold a permit.
     #[cfg(test)]
     pub(super) fn running(&self) -> u32 {
-        lock(&self.state).running
+        lock(&self.state).all.running
     }
 
     /// A permit at once, if nobody waits before and there is room.
@@ -274,7 +282,12 @@ impl Admission {
         let (grant, granted) = oneshot::channel();
         let mut state = lock(&self.state);
         let number = state.next_ticket;
-        let limits = self.limits.of(requestor);
+        if purpose == Purpose::Plain {
+            if let Some(full) = self.line_full(&state, requestor) {
+                return Err(full);
+            }
+            state.sum(requestor, |sums| sums.lined_up += 1);
+        }
         let counts = state.requestors.entry(*requestor).or_default();
         let [again, plain, task] = &mut counts.queues;
         let queue = match purpose {
@@ -282,12 +295,6 @@ impl Admission {
             Purpose::Plain => plain,
             Purpose::Task => task,
         };
-        if purpose == Purpose::Plain
-            && queue.len() >= PLAIN_WAITING_FACTOR * limits.calls_running_per_requestor as usize
-        {
-            let value = limits.calls_running_per_requestor.into();
-            return Err(Full { limit: "calls_running_per_requestor", value });
-        }
         queue.push_back(Waiter { ticket: number, purpose, grant });
         state.next_ticket += 1;
         state.add_turn(requestor);
@@ -297,47 +304,68 @@ impl Admission {
 
     /// A place among the queued, waiting or paused tasks of this requestor, if there is one.
     pub(super) fn hold(self: &Arc<Self>, requestor: &Requestor, hold: Hold) -> Result<Held, Full> {
-        let limits = self.limits.of(requestor);
-        let (limit, value) = match hold {
-            Hold::Queued => ("tasks_queued_per_requestor", limits.tasks_queued_per_requestor),
-            Hold::Waiting => ("tasks_waiting_per_requestor", limits.tasks_waiting_per_requestor),
-            Hold::Paused => ("tasks_paused_per_requestor", limits.tasks_paused_per_requestor),
-        };
         let mut state = lock(&self.state);
-        let tenant_resting = state.tenants.get(&requestor.tenant).map_or(0, |counts| counts.resting);
-        if hold.rests() && (state.resting >= self.resting_max || tenant_resting >= self.resting_max.div_ceil(2)) {
-            return Err(Full { limit: "calls_resting_total", value: self.resting_max.into() });
+        if let Some(full) = self.hold_full(&state, requestor, hold) {
+            return Err(full);
         }
-        let count = state.requestors.entry(*requestor).or_default().held(hold);
-        if *count >= value {
-            return Err(Full { limit, value: value.into() });
-        }
-        *count += 1;
-        if hold.rests() {
-            state.resting += 1;
-            state.tenant(requestor, |counts| counts.resting += 1);
-        }
+        *state.requestors.entry(*requestor).or_default().held(hold) += 1;
+        state.sum(requestor, |sums| *sums.held(hold) += 1);
         Ok(Held { admission: self.clone(), requestor: *requestor, hold })
     }
 
-    /// Which limit keeps this requestor from running one more call; the narrow ones first.
+    fn hold_full(&self, state: &State, requestor: &Requestor, hold: Hold) -> Option<Full> {
+        let limits = self.limits.of(requestor);
+        let (own, tenant) = state.counts(requestor);
+        match hold {
+            Hold::Queued => first_full([
+                (tenant.queued, limits.tasks_queued_per_tenant, "tasks_queued_per_tenant"),
+                (own.queued, limits.tasks_queued_per_requestor, "tasks_queued_per_requestor"),
+                (state.all.queued, self.limits.base.tasks_queued_total, "tasks_queued_total"),
+            ]),
+            Hold::Waiting => first_full([
+                (tenant.waiting, limits.tasks_waiting_per_tenant, "tasks_waiting_per_tenant"),
+                (tenant.resting(), limits.calls_resting_per_tenant, "calls_resting_per_tenant"),
+                (own.waiting, limits.tasks_waiting_per_requestor, "tasks_waiting_per_requestor"),
+                (state.all.resting(), self.resting_max, "calls_resting_total"),
+            ]),
+            Hold::Paused => first_full([
+                (tenant.paused, limits.tasks_paused_per_tenant, "tasks_paused_per_tenant"),
+                (tenant.resting(), limits.calls_resting_per_tenant, "calls_resting_per_tenant"),
+                (own.paused, limits.tasks_paused_per_requestor, "tasks_paused_per_requestor"),
+                (state.all.resting(), self.resting_max, "calls_resting_total"),
+            ]),
+        }
+    }
+
+    /// Which limit keeps a plain call of this requestor from waiting for a permit.
+    fn line_full(&self, state: &State, requestor: &Requestor) -> Option<Full> {
+        let limits = self.limits.of(requestor);
+        let (own, tenant) = state.counts(requestor);
+        first_full([
+            (tenant.lined_up, limits.calls_queued_per_tenant, "calls_queued_per_tenant"),
+            (own.lined_up, limits.calls_queued_per_requestor, "calls_queued_per_requestor"),
+            (state.all.lined_up, self.limits.base.calls_queued_total, "calls_queued_total"),
+        ])
+    }
+
+    /// Which limit keeps this requestor from running one more call: its tenant's, its own, or that of the host.
     pub(super) fn blocked(&self, requestor: &Requestor, purpose: Purpose) -> Option<Full> {
         self.refusal(&lock(&self.state), requestor, purpose)
     }
 
     fn refusal(&self, state: &State, requestor: &Requestor, purpose: Purpose) -> Option<Full> {
         let limits = self.limits.of(requestor);
-        let (running, running_tasks) =
-            state.requestors.get(requestor).map_or((0, 0), |counts| (counts.running, counts.running_tasks));
-        let tenant = state.tenants.get(&requestor.tenant).map_or(0, |counts| counts.running);
-        let checks = [
-            (purpose.is_task(), running_tasks, limits.tasks_running_per_requestor, "tasks_running_per_requestor"),
-            (true, running, limits.calls_running_per_requestor, "calls_running_per_requestor"),
-            (true, tenant, limits.calls_running_per_tenant, "calls_running_per_tenant"),
-            (true, state.running, self.limits.base.calls_running_total, "calls_running_total"),
-        ];
-        let full = checks.into_iter().find(|(applies, count, max, _)| *applies && count >= max);
-        full.map(|(_, _, max, limit)| Full { limit, value: max.into() })
+        let (own, tenant) = state.counts(requestor);
+        let running_tasks = match state.requestors.get(requestor) {
+            Some(counts) if purpose.is_task() => counts.running_tasks,
+            _ => 0,
+        };
+        first_full([
+            (tenant.running, limits.calls_running_per_tenant, "calls_running_per_tenant"),
+            (running_tasks, limits.tasks_running_per_requestor, "tasks_running_per_requestor"),
+            (own.running, limits.calls_running_per_requestor, "calls_running_per_requestor"),
+            (state.all.running, self.limits.base.calls_running_total, "calls_running_total"),
+        ])
     }
 
     fn release(self: &Arc<Self>, requestor: &Requestor, task: bool) {
@@ -349,7 +377,10 @@ impl Admission {
     fn leave(self: &Arc<Self>, requestor: &Requestor, number: u64) {
         let mut state = lock(&self.state);
         if let Some(counts) = state.requestors.get_mut(requestor) {
+            let before = counts.lined_up();
             counts.queues.iter_mut().for_each(|queue| queue.retain(|waiter| waiter.ticket != number));
+            let left = before.saturating_sub(counts.lined_up());
+            state.sum(requestor, |sums| sums.lined_up = sums.lined_up.saturating_sub(left));
         }
         state.forget_if_idle(requestor);
         // Whoever stood behind the one that left may have room where it had none.
@@ -358,7 +389,7 @@ impl Admission {
 
     /// Gives permits for as long as somebody waits who has room.
     fn dispatch(self: &Arc<Self>, mut state: std::sync::MutexGuard<'_, State>) {
-        while state.running < self.limits.base.calls_running_total {
+        while state.all.running < self.limits.base.calls_running_total {
             let Some((requestor, waiter)) = self.next_turn(&mut state) else { break };
             let task = waiter.purpose.is_task();
             state.take(&requestor, task);
@@ -395,7 +426,11 @@ impl Admission {
             }
             if let Some((requestor, purpose)) = found {
                 let counts = state.requestors.get_mut(&requestor)?;
-                return counts.queues.get_mut(purpose.queue())?.pop_front().map(|waiter| (requestor, waiter));
+                let waiter = counts.queues.get_mut(purpose.queue())?.pop_front()?;
+                if purpose == Purpose::Plain {
+                    state.sum(&requestor, |sums| take_one(&mut sums.lined_up));
+                }
+                return Some((requestor, waiter));
             }
         }
         None
@@ -411,25 +446,37 @@ impl Counts {
 
 impl State {
     fn take(&mut self, requestor: &Requestor, task: bool) {
-        self.running += 1;
-        self.tenant(requestor, |counts| counts.running += 1);
+        self.sum(requestor, |sums| sums.running += 1);
         let counts = self.requestors.entry(*requestor).or_default();
         counts.running += 1;
         counts.running_tasks += u32::from(task);
     }
 
-    /// Changes a tenant's counts; they are kept only while something counts.
-    fn tenant(&mut self, requestor: &Requestor, change: impl FnOnce(&mut TenantCounts)) {
-        let counts = self.tenants.entry(requestor.tenant).or_default();
-        change(counts);
-        if counts.running == 0 && counts.resting == 0 {
+    /// What counts of a requestor and of its tenant.
+    fn counts(&self, requestor: &Requestor) -> (Sums, Sums) {
+        let own = self.requestors.get(requestor).map(|counts| Sums {
+            running: counts.running,
+            lined_up: counts.lined_up(),
+            queued: counts.queued,
+            waiting: counts.waiting,
+            paused: counts.paused,
+        });
+        let tenant = self.tenants.get(&requestor.tenant).copied();
+        (own.unwrap_or_default(), tenant.unwrap_or_default())
+    }
+
+    /// Changes a tenant's sums, which are kept only while something counts, and those of the host.
+    fn sum(&mut self, requestor: &Requestor, change: impl Fn(&mut Sums)) {
+        change(&mut self.all);
+        let sums = self.tenants.entry(requestor.tenant).or_default();
+        change(sums);
+        if *sums == Sums::default() {
             self.tenants.remove(&requestor.tenant);
         }
     }
 
     fn give_back(&mut self, requestor: &Requestor, task: bool) {
-        self.running = self.running.saturating_sub(1);
-        self.tenant(requestor, |counts| counts.running = counts.running.saturating_sub(1));
+        self.sum(requestor, |sums| take_one(&mut sums.running));
         if let Some(counts) = self.requestors.get_mut(requestor) {
             counts.running = counts.running.saturating_sub(1);
             counts.running_tasks = counts.running_tasks.saturating_sub(u32::from(task));

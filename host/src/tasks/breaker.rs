@@ -22,11 +22,13 @@ use crate::domain::task::PluginVersion;
 pub const FAULTS_IN_A_ROW: u32 = 10;
 /// The first back-off; each time that the trying call breaks too, it doubles.
 const BACKOFF_MS: u64 = 1_000;
+/// The longest back-off, in milliseconds.
 const BACKOFF_MS_MAX: u64 = 300_000;
 /// Faults that operators see.
 const FAULTS_SHOWN: usize = 8;
 /// Requestors that are remembered for one version. More could only be there to fill memory.
 const REQUESTORS_MAX: usize = 4_096;
+/// Versions of plugins whose faults are remembered.
 const VERSIONS_MAX: usize = 256;
 /// Tenants whose circuits must have opened before everyone is kept away.
 const TENANTS_MIN: usize = 2;

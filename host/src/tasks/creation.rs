@@ -8,6 +8,7 @@ use std::sync::Arc;
 use sha2::{Digest, Sha256};
 
 use super::admission::{Hold, Purpose};
+use super::belongings::OfTenant;
 use super::engine::{Inner, refused};
 use super::identity::{host_failure, random, seed_and_id};
 use super::run::{Begin, OUTCOME_RETRY, outcome};
@@ -198,9 +199,41 @@ impl Inner {
         let (tool, arguments) = (request.tool.plugin_tool.clone(), request.arguments.clone());
         CallSpec {
             plugin: request.tool.plugin.clone(),
+            tenant: requestor.tenant,
             operation: Operation::CallTool { tool, arguments },
             limits: request.tool.limits.clone(),
-            facts: facts(requestor, request.client, identity, related),
+            share: self.shares.of(&requestor.tenant),
+            facts: self.facts(requestor, request.client, identity, related),
+        }
+    }
+
+    /// What a guest may know about its call, and what it may use in it.
+    pub(super) fn facts(
+        &self,
+        requestor: &Requestor,
+        client: Client,
+        identity: Identity,
+        related: &[TaskId],
+    ) -> CallFacts {
+        let Identity { seed, call_id, task_id, attempt } = identity;
+        let belongings = OfTenant {
+            tenant: requestor.tenant,
+            keyvalues: Arc::clone(&self.keyvalues),
+            clock: Arc::clone(&self.clock),
+            secrets: self.secrets.get().cloned(),
+        };
+        CallFacts {
+            call_id,
+            task_id: task_id.map(|id| id.to_string()),
+            attempt,
+            idempotency_key: OnDemand::Made { of: seed, by: idempotency_key },
+            requestor_alias: OnDemand::Made { of: ids(requestor), by: requestor_alias },
+            features: client.features,
+            log_level: client.log_level,
+            related_tasks: related.iter().map(TaskId::to_string).collect(),
+            seed,
+            wants_progress: client.wants_progress,
+            belongings: Some(Arc::new(belongings)),
         }
     }
 
@@ -232,23 +265,6 @@ fn over_at_once(task: &Task, output: &TaskOutput, now: UnixMs) -> Result<Task, E
     let (outcome, message) = outcome(output);
     let finish = Event::Finish { attempt: task.attempt, outcome, message };
     lifecycle::step(task, finish, now).map_err(|refusal| host_failure("ending a task at once", &format!("{refusal:?}")))
-}
-
-/// What a guest may know about its call.
-pub(super) fn facts(requestor: &Requestor, client: Client, identity: Identity, related: &[TaskId]) -> CallFacts {
-    let Identity { seed, call_id, task_id, attempt } = identity;
-    CallFacts {
-        call_id,
-        task_id: task_id.map(|id| id.to_string()),
-        attempt,
-        idempotency_key: OnDemand::Made { of: seed, by: idempotency_key },
-        requestor_alias: OnDemand::Made { of: ids(requestor), by: requestor_alias },
-        features: client.features,
-        log_level: client.log_level,
-        related_tasks: related.iter().map(TaskId::to_string).collect(),
-        seed,
-        wants_progress: client.wants_progress,
-    }
 }
 
 fn retention(ttl: RequestedTtl, limits: &Limits) -> Retention {

@@ -10,6 +10,7 @@ use crate::domain::requestor::Requestor;
 /// Polls that a task of usual length should see.
 const POLLS_PER_TASK: u64 = 5;
 const POLL_INTERVAL_MS_MIN: u64 = 100;
+/// What a client is told at most about when to ask again, in milliseconds.
 const POLL_INTERVAL_MS_MAX: u64 = 10_000;
 /// For a tool that this requestor has not run yet.
 const POLL_INTERVAL_MS_DEFAULT: u32 = 500;

@@ -2,15 +2,16 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use tokio::sync::{Notify, broadcast, watch};
 
-use super::admission::{Admission, Full, Held, Hold, LimitsTable, Purpose};
+use super::admission::{Admission, Full, Held, Hold, Purpose};
+use super::banish::Banished;
 use super::breaker::{Breakers, PluginHealth};
 use super::clock::Clock;
-use super::creation::{Identity, facts};
+use super::creation::Identity;
 use super::durations::Durations;
 use super::feed::{Feeds, lock};
 use super::identity::{host_failure, random, seed_and_id};
@@ -20,16 +21,20 @@ use super::occupancy::Occupancy;
 use super::plain::PlainCall;
 use super::rate::Rates;
 use super::run::{Begin, Run};
+use super::shares::Shares;
+use super::suspicion::Suspicions;
 use super::trial::{End, Tally, Trial, Trials, Verdict};
 use super::{CallRequest, Error, Job, Once, PluginRequest, TaskNews, TaskRequest};
 use crate::audit::Audit;
 use crate::domain::UnixMs;
 use crate::domain::call::{Answer, CallError};
 use crate::domain::lifecycle::{self, Event, Refusal};
-use crate::domain::limits::Limits;
+use crate::domain::limits::{Limits, LimitsTable};
 use crate::domain::requestor::{Requestor, TenantId};
 use crate::domain::task::{Lease, NodeId, PluginVersion, Task, TaskId, TaskOutput};
 use crate::runtime::{CallSpec, Catalog, Executor, ListKind, Returned, ToolEntry};
+use crate::secrets::Secrets;
+use crate::store::keyvalue::KeyValues;
 use crate::store::{self, Change, Store};
 
 /// A lease is extended every [`HEARTBEAT`], so that two may be missed.
@@ -44,9 +49,9 @@ pub struct Options {
     pub store: Arc<dyn Store>,
     pub executor: Arc<dyn Executor>,
     pub clock: Arc<dyn Clock>,
-    pub limits: Limits,
-    /// Tenants with limits of their own.
-    pub tenant_limits: HashMap<TenantId, Limits>,
+    pub limits: LimitsTable,
+    /// Tenants with more than the usual share of the guests' threads, which is 1.
+    pub cpu_weights: HashMap<TenantId, u32>,
     /// Calls that can hold an instance at the same time: those that run, and those that wait or are paused.
     pub instances_max: u32,
     pub audit: Audit,
@@ -60,6 +65,8 @@ pub struct Tasks {
 
 pub(super) struct Inner {
     pub(super) store: Arc<dyn Store>,
+    pub(super) keyvalues: Arc<KeyValues>,
+    pub(super) secrets: OnceLock<Arc<Secrets>>,
     pub(super) executor: Arc<dyn Executor>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) audit: Audit,
@@ -68,11 +75,14 @@ pub(super) struct Inner {
     pub(super) runs: Mutex<HashMap<TaskId, Arc<Run>>>,
     pub(super) durations: Durations,
     pub(super) creations: Rates,
+    pub(super) shares: Shares,
     pub(super) node: NodeId,
     pub(super) lists: Lists,
     pub(super) breakers: Breakers,
     pub(super) trials: Trials,
     pub(super) draining: AtomicBool,
+    pub(super) banished: Banished,
+    pub(super) suspicions: Suspicions,
     /// Plain calls that somebody holds, running or resting.
     pub(super) plain_calls: AtomicUsize,
     /// A task was created that may expire before the sweeper's next look.
@@ -96,27 +106,29 @@ pub(super) enum ApplyError {
 impl Tasks {
     /// An engine that runs nothing yet: see [`Tasks::recover`] and [`Tasks::tend`].
     pub fn new(options: Options) -> Result<Self, Error> {
-        let Options { store, executor, clock, limits, tenant_limits, instances_max, audit } = options;
-        let resting_max = instances_max.saturating_sub(limits.calls_running_total);
-        let base = Arc::new(limits);
-        let tenants: HashMap<_, _> = tenant_limits.into_iter().map(|(id, limits)| (id, Arc::new(limits))).collect();
-        let creations =
-            Rates::new("task_creations_per_second", &base, &tenants, |limits| limits.task_creations_per_second);
+        let Options { store, executor, clock, limits, cpu_weights, instances_max, audit } = options;
+        let resting_max =
+            instances_max.saturating_sub(limits.base.calls_running_total).min(limits.base.calls_resting_total);
         let inner = Inner {
+            keyvalues: Arc::new(KeyValues::new(Arc::clone(&store))),
+            secrets: OnceLock::new(),
             store,
             executor,
             clock,
             audit,
-            admission: Admission::new(LimitsTable { base, tenants }, resting_max),
+            creations: Rates::of_creations(&limits),
+            admission: Admission::new(limits, resting_max),
             feeds: Feeds::default(),
             runs: Mutex::default(),
             durations: Durations::default(),
-            creations,
+            shares: Shares::new(cpu_weights),
             node: NodeId(random()?),
             lists: Lists::default(),
             breakers: Breakers::default(),
             trials: Trials::default(),
             draining: AtomicBool::new(false),
+            banished: Banished::default(),
+            suspicions: Suspicions::default(),
             plain_calls: AtomicUsize::new(0),
             sooner: Notify::new(),
         };
@@ -180,9 +192,15 @@ impl Tasks {
         self.inner.trials.set(trials);
     }
 
-    /// Waits until a watched version passes a bound. The same one is given again for as long as it is watched.
-    pub async fn version_failed(&self) -> Verdict {
-        self.inner.trials.verdict().await
+    /// Waits until watched versions pass a bound, and gives all that did. The same ones are given again for as long as they are
+    /// watched.
+    pub async fn versions_failed(&self) -> Vec<Verdict> {
+        self.inner.trials.verdicts().await
+    }
+
+    /// Says who the operator is, once: where nobody else calls, the operator's calls alone make a watched version fail.
+    pub fn set_operator(&self, operator: Requestor) {
+        self.inner.trials.set_operator(operator);
     }
 
     /// The calls of a watched version within its window.
@@ -232,9 +250,21 @@ impl Tasks {
         let PluginRequest { library, operation, client } = request;
         let (seed, call_id) = seed_and_id()?;
         let identity = Identity { seed, call_id, task_id: None, attempt: 1 };
-        let facts = facts(requestor, client, identity, &[]);
-        let spec = CallSpec { plugin: library.plugin.clone(), operation, limits: library.limits.clone(), facts };
+        let facts = inner.facts(requestor, client, identity, &[]);
+        let spec = CallSpec {
+            plugin: library.plugin.clone(),
+            tenant: requestor.tenant,
+            operation,
+            limits: library.limits.clone(),
+            share: inner.shares.of(&requestor.tenant),
+            facts,
+        };
         PlainCall::start(inner.clone(), *requestor, None, spec, occupancy)
+    }
+
+    /// Lets calls use these secrets from now on, once for ever.
+    pub fn keep_secrets(&self, secrets: Arc<Secrets>) {
+        self.inner.secrets.get_or_init(|| secrets);
     }
 
     /// Creates a task: durable when this returns, and running or queued.
@@ -326,16 +356,22 @@ impl Tasks {
     }
 
     async fn change(&self, requestor: &Requestor, id: TaskId, event: Event) -> Result<Task, Error> {
+        self.inner.may_look(requestor)?;
         match self.inner.apply(requestor, id, event, None).await {
             Ok(applied) => Ok(Task::clone(&applied.after)),
             Err(ApplyError::NotFound) => {
-                self.inner.note_task("lookup.failed", requestor, id);
+                self.inner.note_looked("task.changed", requestor, id, false);
                 Err(Error::NotFound)
             }
             Err(error) => Err(self.inner.apply_error(error)),
         }
     }
 }
+
+/// Places of calls come back all the time.
+const PLACE_RETRY_MS: u64 = 1_000;
+/// Places in the store come back when tasks expire or are deleted.
+const STORED_RETRY_MS: u64 = 60_000;
 
 const NOT_OUTSTANDING: &str = "no question with this key is waiting for an answer";
 
@@ -357,7 +393,7 @@ impl Inner {
             Err(CallError::Interrupted | CallError::Internal { .. } | CallError::InvalidParams(_)) => return,
             _ => false,
         };
-        self.trials.ended(version, tool, &End { at: now, busy, is_fault, kept_away });
+        self.trials.ended(version, tool, &End { at: now, requestor: *requestor, busy, is_fault, kept_away });
     }
 
     async fn create_new(self: &Arc<Self>, requestor: &Requestor, request: TaskRequest) -> Result<Task, Error> {
@@ -435,6 +471,7 @@ impl Inner {
     /// A permit for a call that is no task.
     async fn occupy(&self, requestor: &Requestor) -> Result<Occupancy, Error> {
         self.refuse_if_draining()?;
+        self.banished.admit(requestor)?;
         let permit = match self.admission.try_permit(requestor, Purpose::Plain) {
             Some(permit) => permit,
             None => {
@@ -458,10 +495,11 @@ impl Inner {
     /// Whether a task may be made now.
     fn admit_task(&self, requestor: &Requestor, job: &Job) -> Result<(), Error> {
         self.refuse_if_draining()?;
+        self.banished.admit(requestor)?;
         if let Some((plugin, _)) = job.first() {
             self.breakers.admit(requestor, plugin, self.clock.now())?;
         }
-        self.creations.check(requestor)
+        Ok(self.creations.check(requestor)?)
     }
 
     pub(super) fn refuse_if_draining(&self) -> Result<(), Error> {
@@ -476,7 +514,9 @@ impl Inner {
 
     pub(super) fn store_error(&self, error: store::Error) -> Error {
         match error {
-            store::Error::Quota { limit, value } => Error::Quota { limit, value, retry_after_ms: None },
+            store::Error::Quota { limit, value } => {
+                Error::Quota { limit, value, retry_after_ms: Some(STORED_RETRY_MS) }
+            }
             other => host_failure("the store", &other),
         }
     }
@@ -497,6 +537,8 @@ impl Inner {
     }
 }
 
+/// `retry_after_ms`: when there may be room again, if that is known.
 pub(super) fn refused(full: Full, retry_after_ms: Option<u64>) -> Error {
+    let retry_after_ms = Some(retry_after_ms.unwrap_or(PLACE_RETRY_MS));
     Error::Quota { limit: full.limit, value: full.value, retry_after_ms }
 }

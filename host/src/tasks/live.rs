@@ -250,6 +250,9 @@ impl Live {
             CallEvent::Steering { reply } => self.deliver(reply).await,
             CallEvent::Sleep { ms, reply } => self.sleep(ms, reply),
             CallEvent::ListsChanged(kind) => self.inner.lists.says(&self.plugin, kind),
+            CallEvent::GrantDenied(grant) => {
+                self.inner.note_denied(&self.task.requestor, &self.plugin, Some(id), &grant)
+            }
             CallEvent::ResourceUpdated(uri) => {
                 let catalog = self.inner.catalog(&self.task.requestor);
                 self.inner.lists.updated(&catalog, &self.task.requestor, &self.plugin.name, uri);

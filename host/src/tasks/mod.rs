@@ -6,6 +6,8 @@
 //! first terminal state wins, and watchers are told after the commit.
 
 mod admission;
+mod banish;
+mod belongings;
 mod breaker;
 pub mod clock;
 mod creation;
@@ -22,6 +24,8 @@ mod plain;
 pub mod rate;
 mod reading;
 mod run;
+mod shares;
+mod suspicion;
 mod tend;
 mod trial;
 mod versions;
@@ -36,6 +40,7 @@ use crate::domain::task::{Origin, Task, TaskId};
 use crate::domain::tool::ToolOutput;
 use crate::runtime::{Library, Operation, ToolEntry};
 
+pub use belongings::in_memory;
 pub use breaker::{FAULTS_IN_A_ROW, PluginHealth, ShownFault};
 pub use engine::{Options, Tasks};
 pub use job::{Absence, Ask, Job};
@@ -86,6 +91,9 @@ impl Error {
 pub enum Unavailable {
     #[error("the host is shutting down")]
     Draining,
+    /// Its tenant was erased, or is being erased.
+    #[error("everything of this tenant was erased; authenticate again")]
+    Erased,
     /// Its calls kept breaking.
     #[error("the plugin {plugin} is quarantined, because its calls kept breaking; try again later")]
     Quarantined { plugin: String },

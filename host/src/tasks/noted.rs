@@ -99,13 +99,33 @@ impl Inner {
         self.audit.note(|| Entry::new("task.created").of(task).arguments(arguments));
     }
 
+    /// A call reached for what its plugin is not granted.
+    pub(super) fn note_denied(&self, requestor: &Requestor, plugin: &PluginVersion, task: Option<TaskId>, grant: &str) {
+        self.audit.note(|| {
+            let entry = Entry::new("grant.denied").by(requestor).plugin(plugin).because(grant);
+            match task {
+                Some(id) => entry.task(id),
+                None => entry,
+            }
+        });
+    }
+
     /// Something that happened to a task without a change of its record.
     pub(super) fn note_task(&self, event: &'static str, requestor: &Requestor, id: TaskId) {
         self.audit.note(|| Entry::new(event).by(requestor).task(id));
     }
 
+    /// Somebody named what they never made.
+    pub(super) fn note_unknown_name(&self, requestor: &Requestor) {
+        self.looked_in_vain(requestor);
+        self.audit.note(|| Entry::new("lookup.failed").by(requestor).because("a name of a task"));
+    }
+
     /// Whether somebody found what they looked for.
     pub(super) fn note_looked(&self, event: &'static str, requestor: &Requestor, id: TaskId, found: bool) {
+        if !found {
+            self.looked_in_vain(requestor);
+        }
         self.note_task(if found { event } else { "lookup.failed" }, requestor, id);
     }
 

@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::admission::Hold;
-use super::engine::Inner;
+use super::engine::{Inner, refused};
 use super::feed::lock;
 use super::identity::{host_failure, incident};
 use super::live::{Reply as LiveReply, Wait as LiveWait};
@@ -102,8 +102,7 @@ impl<T> PlainCall<T> {
             return Err((self, Error::Illegal("only the call of a tool can become a task")));
         };
         if let Err(full) = self.work.occupancy.become_task() {
-            let error = Error::Quota { limit: full.limit, value: full.value, retry_after_ms: None };
-            return Err((self, error));
+            return Err((self, refused(full, None)));
         }
         let request = TaskRequest { job: Job::Call(call), origin, ttl };
         let task = match self
@@ -272,6 +271,11 @@ impl<T: TryFrom<Returned>> PlainCall<T> {
             }
             Some(CallEvent::ListsChanged(kind)) => {
                 self.work.inner.lists.says(&self.work.plugin, kind);
+                None
+            }
+            Some(CallEvent::GrantDenied(grant)) => {
+                let Work { inner, requestor, plugin, .. } = &self.work;
+                inner.note_denied(requestor, plugin, None, &grant);
                 None
             }
             Some(CallEvent::ResourceUpdated(uri)) => {

@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use tracing::Instrument as _;
 
 use super::admission::{Held, Permit, Purpose, Ticket};
-use super::creation::{Identity, facts};
+use super::creation::Identity;
 use super::engine::{ApplyError, Inner};
 use super::feed::lock;
 use super::identity::{host_failure, incident};
@@ -30,7 +30,7 @@ use crate::runtime::{CallSpec, Operation, Running};
 /// Between two tries to write an outcome to a store that refuses: the result exists, so it is kept until it is written.
 pub(super) const OUTCOME_RETRY: Duration = Duration::from_secs(1);
 
-/// A status line is a line.
+/// Characters of a status line.
 const STATUS_CHARS_MAX: usize = 200;
 
 /// What a run sees of its task.
@@ -304,10 +304,11 @@ fn start(inner: &Arc<Inner>, task: &Task, visit: Visit) -> Result<Started, CallE
         wants_progress: origin.progress_token.is_some(),
     };
     let identity = Identity { seed: task.seed, call_id: task.call_id, task_id: Some(task.id), attempt: task.attempt };
-    let facts = facts(&task.requestor, client, identity, &task.related);
+    let facts = inner.facts(&task.requestor, client, identity, &task.related);
     let Visit { plugin, operation, limits } = visit;
     let cancel_grace = Duration::from_millis(limits.cancel_grace_ms);
-    let spec = CallSpec { plugin: plugin.clone(), operation, limits, facts };
+    let (tenant, share) = (task.requestor.tenant, inner.shares.of(&task.requestor.tenant));
+    let spec = CallSpec { plugin: plugin.clone(), tenant, operation, limits, share, facts };
     let running = inner.executor.start(spec).map_err(|error| broken("starting a call", &error))?;
     Ok(Started { running, plugin, cancel_grace })
 }

@@ -128,6 +128,9 @@ impl Tasks {
                 break;
             }
         }
+        if let Err(error) = inner.keyvalues.sweep(inner.clock.now(), BATCH).await {
+            tracing::warn!("expired keys of plugins cannot be removed: {error}");
+        }
         let next = inner.store.next_expiry().await.ok().flatten();
         let ms = next.map_or(SWEEP_MS_MAX, |at| at.saturating_sub(inner.clock.now()).clamp(1, SWEEP_MS_MAX));
         Duration::from_millis(ms)

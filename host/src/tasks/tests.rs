@@ -43,7 +43,11 @@ impl Executor for Scripted {
         self.started.lock().unwrap().push(spec.facts.attempt);
         let (sender, events) = mpsc::channel(16);
         let guest = tokio::spawn(guest(spec, sender));
-        Ok(Running { events, control: Control { shared: Arc::default() }, stop: StopOnDrop(guest) })
+        Ok(Running {
+            events,
+            control: Control { shared: Arc::default() },
+            stop: Some(StopOnDrop::new(Arc::new(guest))),
+        })
     }
 
     fn engine_hash(&self) -> u64 {
@@ -160,8 +164,8 @@ fn world_on(store: Arc<MemoryStore>, limits: Limits) -> World {
         store: store.clone(),
         executor,
         clock: clock.clone(),
-        limits,
-        tenant_limits: HashMap::new(),
+        limits: limits.into(),
+        cpu_weights: HashMap::new(),
         audit: crate::audit::Audit::off(),
         instances_max: 100,
     };

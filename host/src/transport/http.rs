@@ -3,6 +3,7 @@
 //! Owns the socket, the connections, the routes and the health endpoints. Must not read a message. Invariant: a connection costs
 //! a permit, time to send its headers and bytes for them, all of them bounded, before anything is done for it.
 
+mod addresses;
 mod checks;
 mod endpoint;
 mod peers;
@@ -36,13 +37,14 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_rustls::TlsAcceptor;
 
 use super::Now;
+use super::allowance::Allowance;
 use super::auth::Authenticator;
 use super::mcp::Mcp;
-use super::rate::RequestRate;
 use super::refusal::Refusal;
 use super::session::Registry;
 use crate::audit::Audit;
 use crate::domain::address::Network;
+use addresses::Addresses;
 use peers::Proxies;
 
 pub use tls::{Certificate, TlsError};
@@ -69,6 +71,7 @@ pub struct HttpOptions {
     pub allowed_origins: Vec<String>,
     pub drain_ms: u64,
     pub connections_max: u32,
+    pub connections_per_address: u32,
     pub header_bytes_max: usize,
     pub header_read_ms_max: u64,
     pub body_bytes_max: usize,
@@ -120,7 +123,7 @@ pub struct Parts<M: Mcp> {
     pub sessions: Arc<Registry<M>>,
     pub authenticator: Authenticator,
     pub audit: Audit,
-    pub rate: Arc<RequestRate>,
+    pub allowance: Arc<Allowance>,
     pub unready: Unready,
     pub now: Now,
     pub options: HttpOptions,
@@ -134,13 +137,14 @@ pub struct Server<M: Mcp> {
     sessions: Arc<Registry<M>>,
     authenticator: Authenticator,
     audit: Audit,
-    rate: Arc<RequestRate>,
+    allowance: Arc<Allowance>,
     unready: Unready,
     now: Now,
     options: HttpOptions,
     /// Lower case, as they compare.
     hosts: HashSet<String>,
     proxies: Proxies,
+    addresses: Arc<Addresses>,
     certificate: Option<Arc<Certificate>>,
     phase: watch::Sender<Phase>,
 }
@@ -157,21 +161,23 @@ enum Phase {
 
 impl<M: Mcp> Server<M> {
     pub fn new(parts: Parts<M>) -> Arc<Self> {
-        let Parts { mcp, sessions, authenticator, audit, rate, unready, now, options, certificate } = parts;
+        let Parts { mcp, sessions, authenticator, audit, allowance, unready, now, options, certificate } = parts;
         let hosts = options.allowed_hosts.iter().map(|host| checks::one_spelling(host)).collect();
         let phase = watch::Sender::new(Phase::Serving);
         let proxies = Proxies::new(options.trusted_proxies.clone(), certificate.is_some());
+        let addresses = Addresses::new(options.connections_per_address, proxies.clone());
         Arc::new(Self {
             mcp,
             sessions,
             authenticator,
             audit,
-            rate,
+            allowance,
             unready,
             now,
             options,
             hosts,
             proxies,
+            addresses,
             certificate,
             phase,
         })
@@ -197,7 +203,14 @@ impl<M: Mcp> Server<M> {
             tokio::select! {
                 () = &mut shutdown => break,
                 (stream, peer, permit) = accept(&listener, &permits) => {
-                    tokio::spawn(edge.clone().connection(stream, peer, permit));
+                    // What is over its limit is closed here: its permit goes to the next one.
+                    if let Some(place) = self.addresses.enter(peer) {
+                        let connection = edge.clone().connection(stream, peer, permit);
+                        tokio::spawn(async move {
+                            connection.await;
+                            drop(place);
+                        });
+                    }
                 }
             }
         }
@@ -232,7 +245,7 @@ impl<M: Mcp> Server<M> {
         loop {
             tick.tick().await;
             self.sessions.sweep().await;
-            self.rate.forget_idle();
+            self.allowance.forget_idle();
         }
     }
 }
@@ -396,7 +409,7 @@ async fn method_not_allowed() -> Response {
 }
 
 fn refuse(refusal: &Refusal) -> Response {
-    json_response(refusal.status, refusal.body())
+    refusal.response()
 }
 
 fn json_response(status: StatusCode, body: String) -> Response {

@@ -4,12 +4,12 @@
 //! one message, and what comes back becomes a status, a body or an event stream. Must not read a message further than to echo
 //! its id in a refusal. Invariant: nothing reaches the protocol before its sender is known and its size is checked.
 
+pub mod allowance;
 pub mod auth;
 pub mod http;
 pub mod mcp;
 pub mod principal;
 pub mod protocol;
-pub mod rate;
 pub mod session;
 pub mod stdio;
 

@@ -38,6 +38,8 @@ const KEY_IDENTITY: u8 = b'i';
 const KEY_TENANT: u8 = b't';
 /// Last uses of tokens by their ids.
 const KEY_USED: u8 = b'u';
+/// There when tokens were removed: the door does not open again because nothing is left of them.
+const KEY_CLOSED: u8 = b'c';
 /// First byte of every value: the layout of what follows.
 const ROW_VERSION: u8 = 1;
 const PAGE_ROWS: usize = 256;
@@ -179,6 +181,22 @@ impl Principals {
         Ok(TenantId(row.id))
     }
 
+    /// The name behind the id of a tenant.
+    pub async fn tenant_name(&self, tenant: TenantId) -> Result<Option<String>, Error> {
+        let mut after = vec![KEY_TENANT];
+        loop {
+            let page = self.store.rows(RowKind::Principal, Some(&after), PAGE_ROWS).await?;
+            let Some((last, _)) = page.last() else { return Ok(None) };
+            after.clone_from(last);
+            for (key, bytes) in page {
+                let Some((&KEY_TENANT, name)) = key.split_first() else { return Ok(None) };
+                if decode::<TenantRow>(RowKind::Principal, &bytes)?.id == tenant.0 {
+                    return Ok(String::from_utf8(name.to_owned()).ok());
+                }
+            }
+        }
+    }
+
     /// The names of all requestors.
     pub async fn names(&self) -> Result<Vec<Named>, Error> {
         let rows = self.all::<PrincipalRow>(RowKind::Principal, &[KEY_IDENTITY]).await?;
@@ -188,6 +206,36 @@ impl Principals {
             tenant: row.tenant_name,
         });
         Ok(named.collect())
+    }
+
+    /// Every tenant, by name.
+    pub async fn tenants(&self) -> Result<Vec<(String, TenantId)>, Error> {
+        let rows = self.all::<TenantRow>(RowKind::Principal, &[KEY_TENANT]).await?;
+        let name = |key: Vec<u8>| String::from_utf8_lossy(key.get(1..).unwrap_or_default()).into_owned();
+        Ok(rows.into_iter().map(|(key, row)| (name(key), TenantId(row.id))).collect())
+    }
+
+    /// The id of a tenant that there is.
+    pub async fn find_tenant(&self, name: &str) -> Result<Option<TenantId>, Error> {
+        Ok(self.tenants().await?.into_iter().find(|(known, _)| known == name).map(|(_, id)| id))
+    }
+
+    /// Removes the principals of a tenant and its name: whoever comes under these names later has other ids. Gives the number of
+    /// principals.
+    pub async fn remove_tenant(&self, tenant: TenantId) -> Result<u64, Error> {
+        let mut removed = 0;
+        for (key, row) in self.all::<PrincipalRow>(RowKind::Principal, &[KEY_IDENTITY]).await? {
+            if row.tenant == tenant.0 {
+                self.store.remove_row(RowKind::Principal, &key).await?;
+                removed += 1;
+            }
+        }
+        for (key, row) in self.all::<TenantRow>(RowKind::Principal, &[KEY_TENANT]).await? {
+            if row.id == tenant.0 {
+                self.store.remove_row(RowKind::Principal, &key).await?;
+            }
+        }
+        Ok(removed)
     }
 
     /// Writes a row that must keep what it first said: who comes second reads the first one's.
@@ -299,6 +347,17 @@ mod unit {
             let secret = new.token.trim_start_matches("bh_").as_bytes();
             assert!(!value.windows(secret.len()).any(|bytes| bytes == secret) && key.len() == 32);
         }
+    }
+
+    #[tokio::test]
+    async fn a_tenants_id_leads_back_to_its_name() {
+        let principals = principals();
+        for name in ["a", "acme", "z"] {
+            let id = principals.tenant(name).await.unwrap();
+            principals.create_token("alice", name, None, 1).await.unwrap();
+            assert_eq!(principals.tenant_name(id).await.unwrap().as_deref(), Some(name));
+        }
+        assert_eq!(principals.tenant_name(TenantId([9; 16])).await.unwrap(), None);
     }
 
     #[tokio::test]

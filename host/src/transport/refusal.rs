@@ -3,10 +3,15 @@
 //! Owns their JSON-RPC bodies. Must not contain anything that a client did not send or may not know. Invariant: `id` is there
 //! only when it could be read, since `null` is against the schemas of both revisions.
 
-use http::StatusCode;
+use axum::body::Body;
+use axum::response::Response;
+use http::{HeaderValue, StatusCode, header};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
+
+use super::allowance::Full;
+use crate::tasks::rate::Exceeded;
 
 /// The message is not a valid request for this endpoint.
 const INVALID_REQUEST: i32 = -32600;
@@ -22,6 +27,11 @@ const RATE: i32 = 1011;
 /// An id that is longer is not echoed: it would grow headers and event ids.
 const ID_BYTES_MAX: usize = 256;
 
+/// When to come back where nobody can know: places come back all the time.
+const PLACE_RETRY_MS: u64 = 1_000;
+/// A host that is going down is seldom back sooner.
+const DRAINING_RETRY_MS: u64 = 5_000;
+
 /// A refusal: a status for HTTP and a JSON-RPC error for everybody.
 #[derive(Debug)]
 pub(super) struct Refusal {
@@ -31,11 +41,12 @@ pub(super) struct Refusal {
     /// JSON.
     data: Option<String>,
     id: Option<String>,
+    retry_after_ms: Option<u64>,
 }
 
 impl Refusal {
     pub(super) fn new(status: StatusCode, message: impl Into<String>) -> Self {
-        Self { status, code: INVALID_REQUEST, message: message.into(), data: None, id: None }
+        Self { status, code: INVALID_REQUEST, message: message.into(), data: None, id: None, retry_after_ms: None }
     }
 
     /// Unknown, ended, expired and somebody else's session: nobody can tell which.
@@ -53,23 +64,24 @@ impl Refusal {
 
     pub(super) fn draining() -> Self {
         let message = "The host is shutting down: connect again later";
-        Self { code: INTERNAL, ..Self::new(StatusCode::SERVICE_UNAVAILABLE, message) }
+        let retry_after_ms = Some(DRAINING_RETRY_MS);
+        Self { code: INTERNAL, retry_after_ms, ..Self::new(StatusCode::SERVICE_UNAVAILABLE, message) }
     }
 
-    pub(super) fn rate(value: u32, retry_after_ms: u64) -> Self {
-        Self {
-            code: RATE,
-            ..Self::new(
-                StatusCode::TOO_MANY_REQUESTS,
-                format!("Too many requests: requests_per_second is at its limit of {value}"),
-            )
-        }
-        .with_data(&json!({ "limit": "requests_per_second", "value": value, "retryAfterMs": retry_after_ms }))
+    pub(super) fn rate(exceeded: &Exceeded) -> Self {
+        let Exceeded { limit, value, retry_after_ms } = *exceeded;
+        let message = format!("Too many requests: {limit} is at its limit of {value}");
+        Self { code: RATE, ..Self::too_many(message, limit, value.into(), retry_after_ms) }
     }
 
-    pub(super) fn quota(limit: &'static str, value: u64) -> Self {
-        Self { code: QUOTA, ..Self::new(StatusCode::TOO_MANY_REQUESTS, format!("{limit} is at its limit of {value}")) }
-            .with_data(&json!({ "limit": limit, "value": value }))
+    pub(super) fn quota(Full { limit, value }: Full) -> Self {
+        let message = format!("{limit} is at its limit of {value}");
+        Self { code: QUOTA, ..Self::too_many(message, limit, value, PLACE_RETRY_MS) }
+    }
+
+    fn too_many(message: String, limit: &'static str, value: u64, retry_after_ms: u64) -> Self {
+        Self { retry_after_ms: Some(retry_after_ms), ..Self::new(StatusCode::TOO_MANY_REQUESTS, message) }
+            .with_data(&json!({ "limit": limit, "value": value, "retryAfterMs": retry_after_ms }))
     }
 
     /// The stream cannot be continued: what it said is gone.
@@ -83,9 +95,23 @@ impl Refusal {
         Self { data: Some(data.to_string()), ..self }
     }
 
+    /// Under another status.
+    pub(super) fn at(self, status: StatusCode) -> Self {
+        Self { status, ..self }
+    }
+
     /// Answers the request with this id.
     pub(super) fn to(self, id: Option<String>) -> Self {
         Self { id, ..self }
+    }
+
+    /// Over HTTP.
+    pub(super) fn response(&self) -> Response {
+        let mut response = Response::new(Body::from(self.body()));
+        *response.status_mut() = self.status;
+        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        retry_after(&mut response, self.retry_after_ms);
+        response
     }
 
     /// The JSON-RPC error, on one line.
@@ -95,6 +121,13 @@ impl Refusal {
         let data = data.as_ref().map(|data| format!(r#","data":{data}"#)).unwrap_or_default();
         let message = Value::from(message.as_str());
         format!(r#"{{"jsonrpc":"2.0",{id}"error":{{"code":{code},"message":{message}{data}}}}}"#)
+    }
+}
+
+/// Says when to come back, in the whole seconds that the header has.
+pub(super) fn retry_after(response: &mut Response, retry_after_ms: Option<u64>) {
+    if let Some(ms) = retry_after_ms {
+        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(ms.div_ceil(1_000).max(1)));
     }
 }
 
@@ -139,11 +172,12 @@ mod unit {
 
     #[test]
     fn an_unknown_id_is_left_out() {
-        let body = Refusal::rate(200, 5).body();
+        let rate = || Refusal::rate(&Exceeded { limit: "requests_per_second", value: 200, retry_after_ms: 5 });
+        let body = rate().body();
         let value: Value = serde_json::from_str(&body).unwrap();
         assert!(value.get("id").is_none());
         assert_eq!(value["error"]["code"], 1011);
         assert_eq!(value["error"]["data"]["retryAfterMs"], 5);
-        assert!(Refusal::rate(200, 5).to(Some("3".into())).body().starts_with(r#"{"jsonrpc":"2.0","id":3,"#));
+        assert!(rate().to(Some("3".into())).body().starts_with(r#"{"jsonrpc":"2.0","id":3,"#));
     }
 }

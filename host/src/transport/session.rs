@@ -16,14 +16,13 @@ use crate::domain::requestor::{Requestor, RequestorId, TenantId};
 use crate::store::{self, RowKind, RowStore};
 
 use super::Now;
+use super::allowance::{Allowance, Full, Place};
 use super::mcp::{Mcp, Session};
-use super::sse::{KeptBytes, Streams};
+use super::sse::{Kept, Streams};
 
-/// Requests that one requestor may have open in its sessions, with those whose client went away: each holds memory until it ends.
-const REQUESTS_OPEN_MAX: u32 = 4096;
 /// Rows read at once.
 const PAGE_ROWS: usize = 256;
-/// A store refuses larger values.
+/// Bytes of one session's row; a store refuses larger values.
 const ROW_BYTES_MAX: usize = 4000;
 /// The first byte of a row.
 const ROW_VERSION: u8 = 1;
@@ -42,19 +41,12 @@ pub struct SessionOptions {
 /// Why a session or a request in it was refused.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Every session of the requestor has a request open.
+    /// There are as many as there may be, and every one that could make room has a request open.
     #[error("{limit} is at its limit of {value}")]
     Full { limit: &'static str, value: u64 },
     /// The rows cannot be read.
     #[error(transparent)]
     Store(#[from] store::Error),
-}
-
-/// What the sessions of one requestor share.
-#[derive(Default)]
-struct Share {
-    requests_open: AtomicU32,
-    kept: KeptBytes,
 }
 
 /// A session in memory.
@@ -71,7 +63,7 @@ pub(super) struct Live<S> {
     saved: Mutex<Saved>,
     /// Set when the session is over.
     pub(super) ended: SetOnce<()>,
-    share: Arc<Share>,
+    kept: Kept,
 }
 
 #[derive(Clone, Copy)]
@@ -86,18 +78,15 @@ impl<S> Live<S> {
         self.standalone.get_or_init(watch::Sender::default)
     }
 
-    pub(super) fn kept(&self) -> &KeptBytes {
-        &self.share.kept
+    pub(super) fn kept(&self) -> &Kept {
+        &self.kept
     }
 
     /// Opens a request, which keeps the session from being idle until the guard goes.
-    pub(super) fn begin(self: &Arc<Self>, now: &Now) -> Result<Open<S>, Error> {
-        if self.share.requests_open.fetch_add(1, Ordering::Relaxed) >= REQUESTS_OPEN_MAX {
-            self.share.requests_open.fetch_sub(1, Ordering::Relaxed);
-            return Err(Error::Full { limit: "requests_open_per_requestor", value: REQUESTS_OPEN_MAX.into() });
-        }
+    pub(super) fn begin(self: &Arc<Self>, now: &Now, allowance: &Allowance) -> Result<Open<S>, Full> {
+        let place = allowance.open(&self.requestor)?;
         self.requests_open.fetch_add(1, Ordering::Relaxed);
-        Ok(Open { live: self.clone(), now: now.clone() })
+        Ok(Open { live: self.clone(), now: now.clone(), _place: place })
     }
 
     fn is_idle(&self, now: UnixMs, idle_ms_max: u64) -> bool {
@@ -110,13 +99,13 @@ impl<S> Live<S> {
 pub(super) struct Open<S> {
     pub(super) live: Arc<Live<S>>,
     now: Now,
+    _place: Place,
 }
 
 impl<S> Drop for Open<S> {
     fn drop(&mut self) {
         self.live.used_at.store((self.now)(), Ordering::Relaxed);
         self.live.requests_open.fetch_sub(1, Ordering::Relaxed);
-        self.live.share.requests_open.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -156,34 +145,72 @@ impl<S> Entry<S> {
     }
 }
 
-struct Owned {
-    share: Arc<Share>,
-    sessions: HashSet<Digest>,
-}
-
 struct Inner<S> {
     entries: HashMap<Digest, Entry<S>>,
-    owners: HashMap<Requestor, Owned>,
+    /// Without those who have none.
+    owners: HashMap<Requestor, HashSet<Digest>>,
+    /// How many each tenant has.
+    tenants: HashMap<TenantId, usize>,
+}
+
+impl<S> Default for Inner<S> {
+    fn default() -> Self {
+        Self { entries: HashMap::new(), owners: HashMap::new(), tenants: HashMap::new() }
+    }
 }
 
 impl<S: Session> Inner<S> {
-    fn owner(&mut self, requestor: Requestor) -> &mut Owned {
-        self.owners.entry(requestor).or_insert_with(|| Owned { share: Arc::default(), sessions: HashSet::new() })
+    fn put(&mut self, digest: Digest, entry: Entry<S>) {
+        let requestor = entry.requestor();
+        if self.owners.entry(requestor).or_default().insert(digest) {
+            *self.tenants.entry(requestor.tenant).or_default() += 1;
+        }
+        self.entries.insert(digest, entry);
     }
 
-    fn put(&mut self, digest: Digest, entry: Entry<S>) {
-        self.owner(entry.requestor()).sessions.insert(digest);
-        self.entries.insert(digest, entry);
+    /// How many sessions somebody has.
+    fn owned(&self, requestor: &Requestor) -> usize {
+        self.owners.get(requestor).map_or(0, HashSet::len)
+    }
+
+    fn owned_by_tenant(&self, tenant: &TenantId) -> usize {
+        self.tenants.get(tenant).copied().unwrap_or(0)
+    }
+
+    /// The one of this requestor that was idle longest.
+    fn oldest_of(&self, requestor: &Requestor) -> Option<Digest> {
+        let entries = self.owners.get(requestor)?.iter().filter_map(|digest| Some((digest, self.entries.get(digest)?)));
+        let idle = entries.filter(|(_, entry)| !entry.has_requests_open());
+        idle.min_by_key(|(_, entry)| entry.used_at()).map(|(digest, _)| *digest)
+    }
+
+    /// The oldest one of whoever has most in a tenant.
+    fn oldest_in(&self, tenant: &TenantId) -> Option<Digest> {
+        let owners = self.owners.iter().filter(|(requestor, _)| requestor.tenant == *tenant);
+        let (most, _) = owners.max_by_key(|(_, sessions)| sessions.len())?;
+        self.oldest_of(most)
+    }
+
+    /// The oldest one of whoever has most in the tenant that has most.
+    fn oldest_of_all(&self) -> Option<Digest> {
+        let (most, _) = self.tenants.iter().max_by_key(|(_, count)| **count)?;
+        self.oldest_in(most)
     }
 
     /// Ends a session in memory; the row is the caller's business.
     fn take(&mut self, digest: &Digest) -> bool {
         let Some(entry) = self.entries.remove(digest) else { return false };
-        if let Some(owned) = self.owners.get_mut(&entry.requestor()) {
-            owned.sessions.remove(digest);
-            // What still runs ends with its session and holds the share itself until then.
-            if owned.sessions.is_empty() {
-                self.owners.remove(&entry.requestor());
+        let requestor = entry.requestor();
+        if let Some(sessions) = self.owners.get_mut(&requestor) {
+            sessions.remove(digest);
+            if sessions.is_empty() {
+                self.owners.remove(&requestor);
+            }
+        }
+        if let Some(count) = self.tenants.get_mut(&requestor.tenant) {
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                self.tenants.remove(&requestor.tenant);
             }
         }
         if let Entry::Live(live) = entry {
@@ -200,6 +227,7 @@ pub struct Registry<M: Mcp> {
     mcp: Arc<M>,
     rows: Arc<dyn RowStore>,
     options: SessionOptions,
+    allowance: Arc<Allowance>,
     now: Now,
     /// Tells the event ids of this run of the host from those of earlier ones.
     pub(super) epoch: u32,
@@ -212,11 +240,12 @@ impl<M: Mcp> Registry<M> {
         mcp: Arc<M>,
         rows: Arc<dyn RowStore>,
         options: SessionOptions,
+        allowance: Arc<Allowance>,
         now: Now,
     ) -> Result<Self, store::Error> {
         let epoch = getrandom::u32().map_err(|error| store::Error::Engine(format!("no randomness: {error}")))?;
-        let inner = Mutex::new(Inner { entries: HashMap::new(), owners: HashMap::new() });
-        let registry = Self { mcp, rows, options, now, epoch, inner };
+        let inner = Mutex::default();
+        let registry = Self { mcp, rows, options, allowance, now, epoch, inner };
         let mut after: Option<Vec<u8>> = None;
         loop {
             let page = registry.rows.rows(RowKind::Session, after.as_deref(), PAGE_ROWS).await?;
@@ -259,7 +288,7 @@ impl<M: Mcp> Registry<M> {
                 requests_open: AtomicU32::new(0),
                 saved: Mutex::new(Saved { revision: u64::MAX, used_at: now }),
                 ended: SetOnce::new(),
-                share: inner.owner(requestor).share.clone(),
+                kept: self.kept(requestor),
             });
             inner.put(digest, Entry::Live(live.clone()));
             (live, evicted)
@@ -271,16 +300,26 @@ impl<M: Mcp> Registry<M> {
         Ok(live)
     }
 
-    /// Ends the session of this requestor that was idle longest if there are too many; says which.
+    fn kept(&self, requestor: Requestor) -> Kept {
+        Kept::new(Arc::clone(&self.allowance.kept), requestor)
+    }
+
+    /// Ends one session if there are too many; says which. A requestor that has too many loses its own; a tenant, one of whoever has
+    /// most in it; the host, one of the tenant that has most: nobody is pushed out by somebody who has more.
     fn make_room(&self, inner: &mut Inner<M::Session>, requestor: Requestor) -> Result<Option<Digest>, Error> {
-        let Some(Owned { sessions, .. }) = inner.owners.get(&requestor) else { return Ok(None) };
-        if sessions.len() < self.options.per_requestor as usize {
+        let limits = self.allowance.limits.of(&requestor);
+        let (own, tenant) = (inner.owned(&requestor), inner.owned_by_tenant(&requestor.tenant));
+        let total = self.allowance.limits.base.sessions_total;
+        let (oldest, limit, value) = if own >= self.options.per_requestor as usize {
+            (inner.oldest_of(&requestor), "sessions_per_requestor", self.options.per_requestor)
+        } else if tenant >= limits.sessions_per_tenant as usize {
+            (inner.oldest_in(&requestor.tenant), "sessions_per_tenant", limits.sessions_per_tenant)
+        } else if inner.entries.len() >= total as usize {
+            (inner.oldest_of_all(), "sessions_total", total)
+        } else {
             return Ok(None);
-        }
-        let idle = sessions.iter().filter_map(|digest| Some((digest, inner.entries.get(digest)?)));
-        let oldest = idle.filter(|(_, entry)| !entry.has_requests_open()).min_by_key(|(_, entry)| entry.used_at());
-        let full = Error::Full { limit: "sessions_per_requestor", value: self.options.per_requestor.into() };
-        let digest = *oldest.ok_or(full)?.0;
+        };
+        let digest = oldest.ok_or(Error::Full { limit, value: value.into() })?;
         inner.take(&digest);
         Ok(Some(digest))
     }
@@ -321,7 +360,7 @@ impl<M: Mcp> Registry<M> {
             requests_open: AtomicU32::new(0),
             saved: Mutex::new(Saved { revision: session.revision(), used_at: row.used_at }),
             ended: SetOnce::new(),
-            share: inner.owner(*requestor).share.clone(),
+            kept: self.kept(*requestor),
             session,
         });
         inner.put(digest, Entry::Live(live.clone()));
@@ -391,9 +430,35 @@ impl<M: Mcp> Registry<M> {
         }
     }
 
+    /// Forgets the sessions of a tenant; their rows are for the caller to remove.
+    pub fn forget_tenant(&self, tenant: TenantId) {
+        let mut inner = self.lock();
+        let own = inner.entries.iter().filter(|(_, entry)| entry.requestor().tenant == tenant);
+        let own: Vec<Digest> = own.map(|(digest, _)| *digest).collect();
+        own.iter().for_each(|digest| {
+            inner.take(digest);
+        });
+    }
+
     /// How often [`sweep`](Self::sweep) is due.
     pub(super) fn sweep_ms(&self) -> u64 {
         (self.options.idle_ms_max / 4).clamp(100, 10_000)
+    }
+}
+
+/// Removes what is stored of a tenant's sessions; gives their number.
+pub async fn remove_rows(rows: &dyn RowStore, tenant: TenantId) -> Result<u64, store::Error> {
+    let (mut removed, mut after) = (0, None::<Vec<u8>>);
+    loop {
+        let page = rows.rows(RowKind::Session, after.as_deref(), PAGE_ROWS).await?;
+        let Some((last, _)) = page.last() else { return Ok(removed) };
+        after = Some(last.clone());
+        for (key, value) in &page {
+            if Row::decode(value).is_some_and(|row| row.requestor.tenant == tenant) {
+                rows.remove_row(RowKind::Session, key).await?;
+                removed += 1;
+            }
+        }
     }
 }
 

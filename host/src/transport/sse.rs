@@ -9,7 +9,6 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use base64::Engine as _;
@@ -19,14 +18,14 @@ use tokio::sync::watch;
 
 use crate::domain::UnixMs;
 
+use super::allowance::Tally;
 use super::refusal::usable_id;
+use crate::domain::requestor::Requestor;
 
 /// Events kept for one stream; at the rate limit of a call's events, five seconds of a reader that does not read.
 const EVENTS_MAX: usize = 256;
 /// Bytes kept for one stream; the newest event is kept for a present reader even if it is larger (a result may be).
 const EVENT_BYTES_MAX: usize = 1 << 20;
-/// Bytes kept for all streams of one requestor: otherwise a thousand sessions with abandoned streams would fill the memory.
-const REQUESTOR_BYTES_MAX: usize = 64 << 20;
 /// Finished streams kept for one session.
 const LOGS_MAX: usize = 64;
 /// How long a finished stream can still be resumed.
@@ -37,8 +36,30 @@ const RETRY_MS: u64 = 1000;
 /// A comment: keeps proxies and clients from taking silence for death.
 pub(super) const KEEPALIVE: Bytes = Bytes::from_static(b": keep-alive\n\n");
 
-/// The bytes that the logs of one requestor keep.
-pub(super) type KeptBytes = Arc<AtomicUsize>;
+/// The bytes that the logs of one requestor keep: a thousand sessions with abandoned streams must not fill the memory.
+#[derive(Clone)]
+pub(super) struct Kept {
+    tally: Arc<Tally>,
+    requestor: Requestor,
+}
+
+impl Kept {
+    pub(super) fn new(tally: Arc<Tally>, requestor: Requestor) -> Self {
+        Self { tally, requestor }
+    }
+
+    fn add(&self, bytes: usize) {
+        self.tally.add(&self.requestor, bytes as u64);
+    }
+
+    fn give(&self, bytes: usize) {
+        self.tally.give(&self.requestor, bytes as u64);
+    }
+
+    fn is_over(&self) -> bool {
+        self.tally.is_over(&self.requestor)
+    }
+}
 
 /// Where a client says it was.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -99,7 +120,7 @@ pub(super) struct Log {
     prefix: String,
     ring: Mutex<Ring>,
     changed: watch::Sender<()>,
-    kept: KeptBytes,
+    kept: Kept,
 }
 
 #[derive(Default)]
@@ -123,7 +144,7 @@ struct Event {
 }
 
 impl Log {
-    fn new(prefix: String, kept: KeptBytes) -> Self {
+    fn new(prefix: String, kept: Kept) -> Self {
         Self { prefix, ring: Mutex::default(), changed: watch::Sender::new(()), kept }
     }
 
@@ -143,7 +164,7 @@ impl Log {
         let number = ring.newest;
         let text = Bytes::from(format!("id: {}.{number}\ndata: {}\n\n", self.prefix, one_line(message)));
         ring.bytes += text.len();
-        self.kept.fetch_add(text.len(), Ordering::Relaxed);
+        self.kept.add(text.len());
         ring.events.push_back(Event { number, text });
         ring.complete |= last;
         self.trim(&mut ring);
@@ -153,7 +174,7 @@ impl Log {
 
     fn trim(&self, ring: &mut Ring) {
         loop {
-            let full = self.kept.load(Ordering::Relaxed) > REQUESTOR_BYTES_MAX;
+            let full = self.kept.is_over();
             let large = ring.events.len() > EVENTS_MAX || ring.bytes > EVENT_BYTES_MAX;
             // The newest event goes only when there is nobody to read it and the requestor's share is used up.
             let drop_one = if ring.events.len() > 1 { full || large } else { full && !ring.reading };
@@ -162,7 +183,7 @@ impl Log {
             }
             let Some(event) = ring.events.pop_front() else { return };
             ring.bytes -= event.text.len();
-            self.kept.fetch_sub(event.text.len(), Ordering::Relaxed);
+            self.kept.give(event.text.len());
         }
     }
 
@@ -232,7 +253,7 @@ impl Log {
 impl Drop for Log {
     fn drop(&mut self) {
         let bytes = self.ring().bytes;
-        self.kept.fetch_sub(bytes, Ordering::Relaxed);
+        self.kept.give(bytes);
     }
 }
 
@@ -252,7 +273,7 @@ impl Streams {
     }
 
     /// A new stream; `request` is the id of the request that it answers.
-    pub(super) fn open(&self, epoch: u32, request: Option<&str>, kept: &KeptBytes) -> Arc<Log> {
+    pub(super) fn open(&self, epoch: u32, request: Option<&str>, kept: &Kept) -> Arc<Log> {
         let mut opened = self.opened();
         opened.count += 1;
         let count = opened.count;
@@ -289,9 +310,17 @@ impl Streams {
 #[cfg(test)]
 mod unit {
     use super::*;
+    use crate::domain::limits::Limits;
+    use crate::domain::requestor::{RequestorId, TenantId};
+    use crate::transport::allowance::Allowance;
+
+    fn kept() -> Kept {
+        let requestor = Requestor { tenant: TenantId([1; 16]), id: RequestorId([1; 16]) };
+        Kept::new(Allowance::new(Limits::generous().into()).kept, requestor)
+    }
 
     fn log() -> Log {
-        Log::new("1.1.".into(), KeptBytes::default())
+        Log::new("1.1.".into(), kept())
     }
 
     fn numbers(log: &Log, reader: u64, mut after: u64) -> Vec<u64> {
@@ -306,7 +335,7 @@ mod unit {
     #[test]
     fn event_ids_are_read_back() {
         let streams = Streams::default();
-        let log = streams.open(0xbeef, Some(r#""a.b""#), &KeptBytes::default());
+        let log = streams.open(0xbeef, Some(r#""a.b""#), &kept());
         let priming = String::from_utf8(log.priming().to_vec()).unwrap();
         let id = priming.lines().next().unwrap().strip_prefix("id: ").unwrap();
         let parsed = EventId::parse(id).unwrap();
@@ -351,7 +380,7 @@ mod unit {
 
     #[test]
     fn kept_bytes_are_bounded_and_given_back() {
-        let kept = KeptBytes::default();
+        let kept = kept();
         let streams = Streams::default();
         let large = "x".repeat(4 << 20);
         for _ in 0..40 {
@@ -361,16 +390,16 @@ mod unit {
             log.finish(1);
             log.leave(reader);
         }
-        assert!(kept.load(Ordering::Relaxed) <= REQUESTOR_BYTES_MAX);
+        assert!(kept.tally.all() <= Limits::generous().event_bytes_per_requestor);
         streams.sweep(1 + RETENTION_MS);
-        assert_eq!(kept.load(Ordering::Relaxed), 0);
+        assert_eq!(kept.tally.all(), 0);
     }
 
     #[test]
     fn a_session_keeps_a_bounded_number_of_finished_streams() {
         let streams = Streams::default();
         for _ in 0..LOGS_MAX * 2 {
-            streams.open(1, None, &KeptBytes::default()).finish(1);
+            streams.open(1, None, &kept()).finish(1);
         }
         assert_eq!(streams.opened().logs.len(), LOGS_MAX);
     }

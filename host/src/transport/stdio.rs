@@ -19,13 +19,11 @@ use crate::domain::requestor::Requestor;
 use crate::domain::rights::Rights;
 use crate::protocol::{self, Exchange};
 
+use super::allowance::{Allowance, Place};
 use super::mcp::{Mcp, Peer, Received, Session as _};
-use super::rate::RequestRate;
 use super::refusal::{Refusal, request_id};
 use super::sse::one_line;
 
-/// Requests that may be open at once: each holds memory until it ends.
-const REQUESTS_OPEN_MAX: usize = 1024;
 /// Messages between the requests and the writer; a client that does not read makes its own requests wait.
 const QUEUE_MESSAGES: usize = 64;
 /// What to give open requests after the input has ended: enough to answer `printf ... | bulkhead stdio`.
@@ -36,7 +34,7 @@ const READ_BYTES: usize = 16 * 1024;
 pub struct StdioOptions {
     /// `server.body_bytes_max`, for a line.
     pub line_bytes_max: usize,
-    pub rate: Option<Arc<RequestRate>>,
+    pub allowance: Arc<Allowance>,
 }
 
 /// Serves one client until its input ends. There is one session at most, which `initialize` opens and the end closes.
@@ -121,13 +119,16 @@ impl<M: Mcp> Connection<M> {
     }
 
     async fn receive(&mut self, message: Bytes) {
-        if let Err(refusal) = self.admit() {
-            // What is no request gets no answer.
-            if let Some(id) = request_id(&message) {
-                self.say(refusal.to(Some(id)).body()).await;
+        let place = match self.admit() {
+            Ok(place) => place,
+            Err(refusal) => {
+                // What is no request gets no answer.
+                if let Some(id) = request_id(&message) {
+                    self.say(refusal.to(Some(id)).body()).await;
+                }
+                return;
             }
-            return;
-        }
+        };
         let peer = Peer {
             requestor: self.requestor,
             rights: Rights::default(),
@@ -137,7 +138,11 @@ impl<M: Mcp> Connection<M> {
         };
         match self.mcp.receive(peer, message).await {
             Received::Exchange(exchange) => {
-                self.requests.spawn(forward(exchange, self.out.clone()));
+                let forwarded = forward(exchange, self.out.clone());
+                self.requests.spawn(async move {
+                    forwarded.await;
+                    drop(place);
+                });
             }
             Received::Opened { session, reply } => {
                 self.standalone.shutdown().await;
@@ -153,16 +158,9 @@ impl<M: Mcp> Connection<M> {
         }
     }
 
-    fn admit(&self) -> Result<(), Refusal> {
-        if self.requests.len() >= REQUESTS_OPEN_MAX {
-            return Err(Refusal::quota("requests_open", REQUESTS_OPEN_MAX as u64));
-        }
-        match &self.options.rate {
-            Some(rate) => rate
-                .admit(&self.requestor)
-                .map_err(|exceeded| Refusal::rate(exceeded.per_second, exceeded.retry_after_ms)),
-            None => Ok(()),
-        }
+    fn admit(&self) -> Result<Place, Refusal> {
+        self.options.allowance.admit(&self.requestor)?;
+        self.options.allowance.open(&self.requestor).map_err(Refusal::quota)
     }
 
     async fn say(&self, message: String) {

@@ -15,6 +15,7 @@ macro_rules! files {
 const WIT: &[File] = files![
     "wit/completions.wit",
     "wit/config.wit",
+    "wit/keyvalue.wit",
     "wit/prompts.wit",
     "wit/resources.wit",
     "wit/task.wit",
@@ -31,6 +32,7 @@ const RUST: &[File] = files![
     "plugins/sdk/src/complete.rs",
     "plugins/sdk/src/config.rs",
     "plugins/sdk/src/error.rs",
+    "plugins/sdk/src/kv.rs",
     "plugins/sdk/src/lib.rs",
     "plugins/sdk/src/output.rs",
     "plugins/sdk/src/plugin.rs",
@@ -61,6 +63,7 @@ const PYTHON: &[File] = files![
     "plugins/python/bulkhead_plugin/component_resources.py",
     "plugins/python/bulkhead_plugin/config.py",
     "plugins/python/bulkhead_plugin/errors.py",
+    "plugins/python/bulkhead_plugin/kv.py",
     "plugins/python/bulkhead_plugin/py.typed",
     "plugins/python/bulkhead_plugin/task.py",
     "plugins/python/bulkhead_plugin/testing.py",

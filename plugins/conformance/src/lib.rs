@@ -23,6 +23,9 @@ bulkhead_plugin::manifest!(
     r#"
 name = "conformance"
 description = "What the official conformance suite wants to find. For tests only."
+
+[grants]
+directories = [{ guest = "/lists", write = true, optional = true, reason = "what the lists hold" }]
 "#
 );
 bulkhead_plugin::export!(plugin, resources, prompts, completions);

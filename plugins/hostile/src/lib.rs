@@ -2,7 +2,9 @@
 //!
 //! The components that a host must refuse at load are the examples of the crate `broken`.
 
+mod files;
 mod outside;
+mod requests;
 mod results;
 
 use std::hint::black_box;
@@ -77,6 +79,21 @@ fn flood_stdout(Flood { count }: Flood) -> String {
     "printed".to_owned()
 }
 
+#[derive(Deserialize, JsonSchema)]
+struct Words {
+    /// What is said on every way out.
+    text: String,
+}
+
+/// Says the same as progress, status, log record, logger's name, printed line and result.
+fn speak(Words { text }: Words) -> String {
+    task::progress(1.0, None, Some(&text));
+    task::set_status(&text);
+    task::log(LogLevel::Error, &text);
+    println!("{text}");
+    text
+}
+
 /// Executes `unreachable`.
 fn trap() -> String {
     panic!("this plugin traps on purpose")
@@ -108,6 +125,9 @@ fn plugin() -> Plugin {
         .tool(attack("trap", "Executes an unreachable instruction.", trap))
         .tool(attack("read_file", "Reads a file and returns its text.", outside::read_file))
         .tool(attack("write_file", "Writes a file.", outside::write_file))
+        .tool(attack("files", "Takes steps in a directory, with paths as they are.", files::run))
+        .tool(attack("request", "Sends a request and says what came back.", requests::send))
+        .tool(attack("speak", "Says a text on every way out.", speak))
         .tool(attack("environment", "Lists the environment variables that it sees.", outside::environment))
         .tool(attack("connect", "Opens a TCP connection.", outside::connect))
         .tool(attack("ignore_cancel", "Sees that it was cancelled and goes on.", ignore_cancel))
@@ -120,6 +140,11 @@ bulkhead_plugin::manifest!(
     r#"
 name = "hostile"
 description = "Attacks its host. For tests only."
+
+[grants]
+directories = [{ guest = "/", write = true, reason = "to attack it" }]
+http = ["*"]
+env = ["*"]
 "#
 );
 bulkhead_plugin::export!(plugin);

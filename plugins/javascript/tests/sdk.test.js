@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { CallError, Output, ToolError, ask, config, definePlugin, task } from "bulkhead-plugin";
+import { CallError, Output, ToolError, ask, config, definePlugin, kv, task } from "bulkhead-plugin";
 import { withHost } from "bulkhead-plugin/testing";
 
 const only = (run, more = {}) => definePlugin({ tools: [{ name: "t", description: "Tries.", run, ...more }] }).tools;
@@ -155,4 +155,16 @@ test("what cannot be offered is refused where it is defined", () => {
 test("what goes wrong is for the operator", async () => {
   const { resources } = definePlugin({ resources: [{ ...pi, read: () => JSON.parse("{") }] });
   await assert.rejects(resources.readResource("numbers://pi"), { tag: "internal" });
+});
+
+test("what is kept is found", async () => {
+  const host = await withHost({ kept: { "a/2": new Uint8Array([0]) } }, () => {
+    kv.set("a/1", "text", { ttlMs: 500 });
+    kv.setJson("b", { n: [1] });
+    assert.deepEqual(kv.get("a/1"), new TextEncoder().encode("text"));
+    assert.deepEqual([kv.get("none"), kv.getJson("b"), kv.getJson("c", 4)], [undefined, { n: [1] }, 4]);
+    assert.deepEqual(kv.keys("a/"), ["a/1", "a/2"]);
+    kv.delete("a/1");
+  });
+  assert.deepEqual([...host.kept.keys()], ["a/2", "b"]);
 });

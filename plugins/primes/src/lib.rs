@@ -115,6 +115,7 @@ name = "primes"
 description = "Counts prime numbers, for as long as you like."
 "#
 );
+bulkhead_plugin::pure!();
 bulkhead_plugin::export!([count_primes]);
 
 #[cfg(test)]

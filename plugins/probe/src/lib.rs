@@ -2,6 +2,7 @@
 //!
 //! Well-behaved throughout; the attacks are in `hostile`.
 
+mod keeping;
 mod questions;
 mod reports;
 mod results;
@@ -26,6 +27,8 @@ fn plugin() -> Plugin {
         .tool(Tool::new("contents", "Returns one block of every kind.", results::contents).task_optional())
         .tool(Tool::new("squares", "Returns a list, not an object.", results::squares).task_optional())
         .tool(Tool::new("fail", "Fails in the way that is asked for.", results::fail).task_optional())
+        .tool(Tool::new("keep", "Keeps and finds bytes.", keeping::keep).task_optional())
+        .tool(Tool::new("send", "Sends an HTTP request.", keeping::send).task_optional())
         .tool(Tool::new("ask_url", "Sends the user to a page.", questions::url).task_optional())
         .tool(Tool::new("ask_roots", "Lists the client's root folders.", questions::roots).task_optional())
         .tool(Tool::new("ask_sampling", "Asks the client's model.", questions::sampling).task_optional())
@@ -38,6 +41,11 @@ bulkhead_plugin::manifest!(
     r#"
 name = "probe"
 description = "Tries what a host offers. For tests only."
+
+[grants]
+http = ["*"]
+kv = true
+directories = [{ guest = "/lists", write = false, optional = true, reason = "what the lists hold" }]
 "#
 );
 bulkhead_plugin::export!(plugin);

@@ -11,9 +11,9 @@ from typing import Any, Sequence
 from componentize_py_types import Err
 from wit_world.exports import Tools as Exported
 from wit_world.exports import tools as exported
-from wit_world.imports import config, task, types
+from wit_world.imports import config, keyvalue, task, types
 
-from . import _host, _output, _tool, ask, errors
+from . import _host, _output, _tool, ask, errors, kv
 
 
 def _word(name: str) -> str:
@@ -75,6 +75,31 @@ class _Component:
     def setting(self, key: str) -> str | None:
         return config.get(key)
 
+    def kv_get(self, key: str) -> bytes | None:
+        try:
+            return keyvalue.get(key)
+        except Err as error:
+            raise _kv_error(error.value) from None
+
+    def kv_set(self, key: str, value: bytes, ttl_ms: int | None) -> None:
+        try:
+            keyvalue.set(key, value, ttl_ms)
+        except Err as error:
+            raise _kv_error(error.value) from None
+
+    def kv_delete(self, key: str) -> None:
+        try:
+            keyvalue.delete(key)
+        except Err as error:
+            raise _kv_error(error.value) from None
+
+    def kv_keys(self, prefix: str, cursor: str | None) -> tuple[list[str], str | None]:
+        try:
+            page = keyvalue.list_keys(prefix, cursor)
+        except Err as error:
+            raise _kv_error(error.value) from None
+        return page.keys, page.next
+
 
 def _question(request: _host.Request) -> task.Question:
     match request.kind:
@@ -112,6 +137,20 @@ def _ask_error(error: task.AskError) -> Exception:
             return ask.Unreachable(f"the client cannot be asked: {reason}")
         case _:
             return ask.Cancelled("the call was cancelled")
+
+
+def _kv_error(error: keyvalue.Error) -> kv.KvError:
+    match error:
+        case keyvalue.Error_Denied(why):
+            return kv.KvError("denied", why)
+        case keyvalue.Error_Quota(why):
+            return kv.KvError("quota", why)
+        case keyvalue.Error_TooLarge(why):
+            return kv.KvError("too-large", why)
+        case keyvalue.Error_Invalid(why):
+            return kv.KvError("invalid", why)
+        case _:
+            return kv.KvError("unavailable", error.value)
 
 
 class Tools(Exported):

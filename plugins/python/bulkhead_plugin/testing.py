@@ -12,7 +12,7 @@ import json
 from contextlib import contextmanager
 from typing import Any, Iterator, Mapping, Sequence
 
-from . import _host, ask
+from . import _host, ask, kv
 
 
 class TestHost:
@@ -26,11 +26,13 @@ class TestHost:
         config: Mapping[str, Any] | None = None,
         steering: Sequence[str] = (),
         features: Sequence[str] | None = None,
+        kept: Mapping[str, bytes] | None = None,
     ) -> None:
         self.answers = {key: list(value) if isinstance(value, list) else [value] for key, value in (answers or {}).items()}
         self.config = dict(config or {})
         self.messages = list(steering)
         self.features = features
+        self.kept: dict[str, bytes] = dict(kept or {})
         self.cancelled = False
         self.detached = False
         self.slept_ms = 0
@@ -100,6 +102,20 @@ class TestHost:
     def setting(self, key: str) -> str | None:
         return self.settings().get(key)
 
+    def kv_get(self, key: str) -> bytes | None:
+        return self.kept.get(key)
+
+    def kv_set(self, key: str, value: bytes, ttl_ms: int | None) -> None:
+        if not 1 <= len(key.encode()) <= 256:
+            raise kv.KvError("invalid", "a key has 1 to 256 bytes")
+        self.kept[key] = value
+
+    def kv_delete(self, key: str) -> None:
+        self.kept.pop(key, None)
+
+    def kv_keys(self, prefix: str, cursor: str | None) -> tuple[list[str], str | None]:
+        return sorted((key for key in self.kept if key.startswith(prefix)), key=str.encode), None
+
 
 @contextmanager
 def host(
@@ -108,14 +124,16 @@ def host(
     config: Mapping[str, Any] | None = None,
     steering: Sequence[str] = (),
     features: Sequence[str] | None = None,
+    kept: Mapping[str, bytes] | None = None,
 ) -> Iterator[TestHost]:
     """A host for the duration of a `with`.
 
     `answers` is by question key: an object fills in a form, `"decline"` and `"cancel"` do not, a text is what the client's
     model says, an exception is raised; a list holds the answers of a key that is asked more than once (roots: a list with
-    one list of URIs). `features` are those that the client supports; all of them unless said.
+    one list of URIs). `features` are those that the client supports; all of them unless said. `kept`
+    is what `kv` finds; nothing expires.
     """
-    standing_in = TestHost(answers, config, steering, features)
+    standing_in = TestHost(answers, config, steering, features, kept)
     before = _host.become(standing_in)
     try:
         yield standing_in

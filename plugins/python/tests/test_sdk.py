@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Annotated, Any, Literal, Optional
 
-from bulkhead_plugin import Field, InvalidParams, Message, NotFound, Output, ToolError, ask, config, task, testing, tool
+from bulkhead_plugin import Field, InvalidParams, Message, NotFound, Output, ToolError, ask, config, kv, task, testing, tool
 from bulkhead_plugin import _offers, _schema, _tool, complete, prompt, resource
 from bulkhead_plugin.errors import InternalError
 
@@ -252,6 +252,18 @@ class Questions(unittest.TestCase):
         self.assertEqual([key for key, _ in host.asked], ["trip"] * 3 + ["words", "where"])
         with testing.host(features=[]), self.assertRaises(ask.Unsupported):
             ask.form(Trip, key="trip", message="Where?")
+
+    def test_what_is_kept_is_found(self) -> None:
+        with testing.host(kept={"a/2": b"\x00"}) as host:
+            kv.set("a/1", "text", ttl=0.5)
+            kv.set_json("b", {"n": [1]})
+            self.assertEqual((kv.get("a/1"), kv.get("none"), kv.get_json("b"), kv.get_json("c", 4)), (b"text", None, {"n": [1]}, 4))
+            self.assertEqual(kv.keys("a/"), ["a/1", "a/2"])
+            kv.delete("a/1")
+            with self.assertRaises(kv.KvError) as refused:
+                kv.set("", b"x")
+        self.assertEqual(refused.exception.reason, "invalid")
+        self.assertEqual(host.kept, {"a/2": b"\x00", "b": b'{"n": [1]}'})
 
     def test_settings_have_the_type_of_their_default(self) -> None:
         with testing.host(config={"delimiter": ";", "rows": "many"}):

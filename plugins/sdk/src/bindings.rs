@@ -24,6 +24,7 @@ pub mod resources {
             "bulkhead:plugin/types@0.1.0": crate::bindings::bulkhead::plugin::types,
             "bulkhead:plugin/task@0.1.0": crate::bindings::bulkhead::plugin::task,
             "bulkhead:plugin/config@0.1.0": crate::bindings::bulkhead::plugin::config,
+            "bulkhead:plugin/keyvalue@0.1.0": crate::bindings::bulkhead::plugin::keyvalue,
         },
     });
 
@@ -42,6 +43,7 @@ pub mod prompts {
             "bulkhead:plugin/types@0.1.0": crate::bindings::bulkhead::plugin::types,
             "bulkhead:plugin/task@0.1.0": crate::bindings::bulkhead::plugin::task,
             "bulkhead:plugin/config@0.1.0": crate::bindings::bulkhead::plugin::config,
+            "bulkhead:plugin/keyvalue@0.1.0": crate::bindings::bulkhead::plugin::keyvalue,
         },
     });
 
@@ -60,6 +62,7 @@ pub mod completions {
             "bulkhead:plugin/types@0.1.0": crate::bindings::bulkhead::plugin::types,
             "bulkhead:plugin/task@0.1.0": crate::bindings::bulkhead::plugin::task,
             "bulkhead:plugin/config@0.1.0": crate::bindings::bulkhead::plugin::config,
+            "bulkhead:plugin/keyvalue@0.1.0": crate::bindings::bulkhead::plugin::keyvalue,
         },
     });
 

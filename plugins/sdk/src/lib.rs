@@ -43,8 +43,8 @@
 //! # Talking to the host
 //!
 //! [`task`] reports progress, waits and looks whether to stop; [`ask`] puts questions to the user or the client's model;
-//! [`call`] tells what is known about the call; [`config`] reads the operator's settings for the plugin. All of it works
-//! in a plain call and in a task alike.
+//! [`call`] tells what is known about the call; [`config`] reads the operator's settings for the plugin; [`kv`] keeps bytes
+//! from one call to the next. All of it works in a plain call and in a task alike.
 //!
 //! ```no_run
 //! use bulkhead_plugin::{Error, Json, task};
@@ -71,7 +71,7 @@
 //!
 //! # Outside a host
 //!
-//! Tools are plain functions, so `cargo test` can call them natively as long as they stay away from the four modules
+//! Tools are plain functions, so `cargo test` can call them natively as long as they stay away from the five modules
 //! above: those need a host and panic without one.
 
 pub mod ask;
@@ -80,9 +80,11 @@ pub mod call;
 mod complete;
 pub mod config;
 mod error;
+pub mod kv;
 mod output;
 mod plugin;
 mod prompt;
+mod pure;
 mod resource;
 mod schema;
 pub mod task;

@@ -64,6 +64,7 @@ name = "text"
 description = "Echo, count and compare texts."
 "#
 );
+bulkhead_plugin::pure!();
 bulkhead_plugin::export!([echo, word_count, diff]);
 
 #[cfg(test)]

@@ -357,10 +357,13 @@ async fn limits_have_the_status_for_too_much() {
     };
     let asking = async {
         while !missing.is_empty() {
-            let (status, _, body) = call("echo", json!({"text": "x"})).send(&host).await;
+            let (status, headers, body) = call("echo", json!({"text": "x"})).send(&host).await;
             let Some(code) = body["error"]["code"].as_i64() else { continue };
             assert_eq!(status, 429, "{body}");
-            assert!(body["error"]["data"]["limit"].is_string() && body["error"]["data"]["value"].is_u64(), "{body}");
+            let data = &body["error"]["data"];
+            assert!(data["limit"].is_string() && data["value"].is_u64(), "{body}");
+            let wait_ms = data["retryAfterMs"].as_u64().expect("a time to come back");
+            assert_eq!(headers["retry-after"], wait_ms.div_ceil(1000).to_string(), "{body}");
             missing.retain(|wanted| *wanted != code);
         }
     };

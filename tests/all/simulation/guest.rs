@@ -116,7 +116,7 @@ impl Executor for Stage {
         lock(&self.guests).entry(id.clone()).or_default().push(guest);
         let exit = Exit { guests: self.guests.clone(), id: id.clone() };
         let playing = tokio::spawn(play(self.guests.clone(), id, inbox, sender, exit));
-        Ok(Running { events, control: Control::default(), stop: StopOnDrop(playing) })
+        Ok(Running { events, control: Control::default(), stop: Some(StopOnDrop::new(Arc::new(playing))) })
     }
 
     fn engine_hash(&self) -> u64 {

@@ -211,3 +211,49 @@ async fn a_version_that_was_gone_back_to_is_there_after_a_restart_and_the_failed
     assert!(refused.is_empty(), "{refused:?}");
     assert_eq!(active(&world).await, Some(Digest(one.digest)));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_version_that_cannot_be_taken_back_keeps_no_other_one_from_it() {
+    let (store, clock) = (Arc::new(MemoryStore::new()), Arc::new(ManualClock::at(1)));
+    let world = start(&store, &clock).await;
+    let Some([one, two]) = two_versions(&world, [SAME, "The texts are the FIN."]).await else { return };
+    assert!(world.plugins.begin_canary(wish(Some(two), None, Some(&[BLUE])), false).await.unwrap().done);
+    let failed =
+        |name: &str| Verdict { version: PluginVersion { name: name.into(), digest: two }, why: "broke".into() };
+    // The store does not know the first one any more.
+    *world.calls.failed.lock().unwrap() = vec![failed("gone"), failed("text")];
+    let tending = tokio::spawn({
+        let plugins = world.plugins.clone();
+        async move { plugins.tend_canaries().await }
+    });
+    let taken_back = async {
+        while seen(&world, &BOB).0 != Digest(one) {
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(30), taken_back).await.expect("it is taken back");
+    tending.abort();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_plugin_with_a_canary_says_why_it_does_not_run() {
+    let (store, clock) = (Arc::new(MemoryStore::new()), Arc::new(ManualClock::at(1)));
+    let world = start(&store, &clock).await;
+    let Some([one, two]) = two_versions(&world, ["The texts are the LIE.", "The texts are the LAY."]).await else {
+        return;
+    };
+    assert!(world.plugins.begin_canary(wish(Some(two), Some(5_000), None), false).await.unwrap().done);
+    let path = world.sandbox.kept().path(&one);
+    let mut bytes = std::fs::read(&path).unwrap();
+    let last = bytes.len() - 1;
+    bytes[last] ^= 1;
+    std::fs::write(&path, &bytes).unwrap();
+    let (again, refused) = start_with(&store, &clock, policy()).await;
+    let line = again.plugins.list().await.unwrap().remove(0);
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!(line.state, "broken");
+    assert!(line.problems.iter().any(|problem| problem.contains("has been changed")), "{:?}", line.problems);
+    assert_eq!(line.problems.len(), 1, "what follows from it is no news: {:?}", line.problems);
+    assert_eq!(refused.len(), 1, "{refused:?}");
+    assert!(again.sandbox.catalog().get("echo").is_none());
+}

@@ -24,6 +24,7 @@ use crate::protocol::{Shared, error};
 
 /// How often a client's own task is looked at, whatever it suggests.
 const POLL_MS_MIN: u64 = 50;
+/// Between two looks at whether somebody can be asked now, in milliseconds.
 const POLL_MS_MAX: u64 = 30_000;
 const POLL_MS_DEFAULT: u64 = 1_000;
 

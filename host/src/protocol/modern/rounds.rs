@@ -1,7 +1,7 @@
 //! Calls that asked something and wait for a request that goes on with them.
 //!
 //! Owns two shortcuts, neither of which a correct answer depends on: guests that stand still where they asked, and what earlier
-//! retries came to, so that a retry whose reply was lost gets the same one. Both are bounded in time, in all and per requestor.
+//! retries came to, so that a retry whose reply was lost gets the same one. Both are bounded in time, in all, per tenant and per requestor.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -21,10 +21,29 @@ use crate::protocol::error::RpcError;
 pub(super) const STATE_MS: u64 = 15 * 60_000;
 /// How long a guest stands still for it; afterwards its call is run again from the start.
 const PARKED_MS: u64 = 5 * 60_000;
-/// A guest that stands still holds an instance with its memory.
-const PARKED: Bounds = Bounds { weight_max_per_requestor: 8, weight_max: 64 };
-/// Bytes of results, and what an entry costs beside them.
-const OUTCOMES: Bounds = Bounds { weight_max_per_requestor: 8 << 20, weight_max: 64 << 20 };
+/// Guests of one requestor that stand still where they asked, each with an instance and its memory.
+const PARKED_PER_REQUESTOR_MAX: usize = 8;
+/// Those of one tenant.
+const PARKED_PER_TENANT_MAX: usize = 32;
+/// Those of the whole host.
+const PARKED_TOTAL_MAX: usize = 64;
+const PARKED: Bounds = Bounds {
+    weight_max_per_requestor: PARKED_PER_REQUESTOR_MAX,
+    weight_max_per_tenant: PARKED_PER_TENANT_MAX,
+    weight_max: PARKED_TOTAL_MAX,
+};
+/// Bytes of results that are kept for one requestor, so that a reply that was lost can be given again.
+const OUTCOME_BYTES_PER_REQUESTOR_MAX: usize = 8 << 20;
+/// Those of one tenant.
+const OUTCOME_BYTES_PER_TENANT_MAX: usize = 32 << 20;
+/// Those of the whole host.
+const OUTCOME_BYTES_TOTAL_MAX: usize = 64 << 20;
+const OUTCOMES: Bounds = Bounds {
+    weight_max_per_requestor: OUTCOME_BYTES_PER_REQUESTOR_MAX,
+    weight_max_per_tenant: OUTCOME_BYTES_PER_TENANT_MAX,
+    weight_max: OUTCOME_BYTES_TOTAL_MAX,
+};
+/// What an entry costs beside the result.
 const OUTCOME_BYTES: usize = 512;
 
 /// A guest that asked and stands still.

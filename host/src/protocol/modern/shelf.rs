@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::time::Instant;
 
-use crate::domain::requestor::Requestor;
+use crate::domain::requestor::{Requestor, TenantId};
 
 /// The random name of one state of one call.
 pub(super) type Ticket = [u8; 16];
@@ -14,11 +14,12 @@ pub(super) type Ticket = [u8; 16];
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
     pub(super) weight_max_per_requestor: usize,
+    pub(super) weight_max_per_tenant: usize,
     pub(super) weight_max: usize,
 }
 
-/// Things by ticket. What a requestor puts there beyond its share pushes out its own oldest; beyond the whole, the oldest of
-/// whoever has most.
+/// Things by ticket. What a requestor puts there beyond its share pushes out its own oldest; beyond its tenant's share, the oldest of
+/// whoever has most in the tenant; beyond the whole, the same in the tenant that has most.
 pub(super) struct Shelf<V> {
     bounds: Bounds,
     slots: Mutex<Slots<V>>,
@@ -109,19 +110,32 @@ impl<V> Slots<V> {
             let Some(slot) = self.push_out(&requestor) else { break };
             gone.push(slot);
         }
-        while self.by_ticket.values().map(|slot| slot.weight).sum::<usize>() > bounds.weight_max {
-            let Some(heaviest) =
-                self.by_ticket.values().map(|slot| slot.requestor).max_by_key(|one| self.weight_of(one))
-            else {
-                break;
-            };
-            gone.extend(self.push_out(&heaviest));
+        while self.weight(|slot| slot.requestor.tenant == requestor.tenant) > bounds.weight_max_per_tenant {
+            let Some(slot) = self.push_out_of(&requestor.tenant) else { break };
+            gone.push(slot);
+        }
+        while self.weight(|_| true) > bounds.weight_max {
+            let tenants = self.by_ticket.values().map(|slot| slot.requestor.tenant);
+            let heaviest = tenants.max_by_key(|one| self.weight(|slot| slot.requestor.tenant == *one));
+            let Some(slot) = heaviest.and_then(|tenant| self.push_out_of(&tenant)) else { break };
+            gone.push(slot);
         }
         gone
     }
 
+    fn weight(&self, of: impl Fn(&Slot<V>) -> bool) -> usize {
+        self.by_ticket.values().filter(|slot| of(slot)).map(|slot| slot.weight).sum()
+    }
+
     fn weight_of(&self, requestor: &Requestor) -> usize {
-        self.by_ticket.values().filter(|slot| slot.requestor == *requestor).map(|slot| slot.weight).sum()
+        self.weight(|slot| slot.requestor == *requestor)
+    }
+
+    /// The oldest of whoever has most in a tenant.
+    fn push_out_of(&mut self, tenant: &TenantId) -> Option<Slot<V>> {
+        let requestors = self.by_ticket.values().map(|slot| slot.requestor).filter(|one| one.tenant == *tenant);
+        let heaviest = requestors.max_by_key(|one| self.weight_of(one))?;
+        self.push_out(&heaviest)
     }
 
     fn push_out(&mut self, requestor: &Requestor) -> Option<Slot<V>> {
@@ -134,7 +148,7 @@ impl<V> Slots<V> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::requestor::{RequestorId, TenantId};
+    use crate::domain::requestor::RequestorId;
     use std::time::Duration;
 
     fn item(ticket: u8, requestor: u8, weight: usize, ms: u64) -> Item<u8> {
@@ -155,7 +169,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_requestor_pushes_out_its_own_oldest() {
-        let shelf = Shelf::new(Bounds { weight_max_per_requestor: 3, weight_max: 5 });
+        let shelf = Shelf::new(Bounds { weight_max_per_requestor: 3, weight_max_per_tenant: 5, weight_max: 5 });
         for ticket in 1..=4 {
             shelf.put(item(ticket, 1, 1, 1000));
         }
@@ -169,8 +183,24 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_tenant_pushes_out_its_own_however_many_requestors_it_makes() {
+        let shelf = Shelf::new(Bounds { weight_max_per_requestor: 2, weight_max_per_tenant: 3, weight_max: 5 });
+        let of = |tenant: u8, item: Item<u8>| Item {
+            requestor: Requestor { tenant: TenantId([tenant; 16]), ..item.requestor },
+            ..item
+        };
+        shelf.put(of(1, item(1, 1, 1, 1000)));
+        shelf.put(of(1, item(2, 1, 1, 1000)));
+        for ticket in 10..40 {
+            shelf.put(of(2, item(ticket, ticket, 1, 1000)));
+        }
+        let held = held(&shelf);
+        assert_eq!((held.len(), &held[..2]), (5, &[1, 2][..]), "another tenant's things stay: {held:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn what_is_over_its_time_is_gone() {
-        let shelf = Shelf::new(Bounds { weight_max_per_requestor: 9, weight_max: 9 });
+        let shelf = Shelf::new(Bounds { weight_max_per_requestor: 9, weight_max_per_tenant: 9, weight_max: 9 });
         shelf.put(item(1, 1, 1, 10));
         shelf.put(item(2, 1, 1, 100));
         tokio::time::advance(Duration::from_millis(50)).await;

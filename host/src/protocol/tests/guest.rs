@@ -163,7 +163,11 @@ impl Executor for Scripted {
             };
             let _ = sender.send(CallEvent::Finished(finished)).await;
         });
-        Ok(Running { events, control: Control { shared: Arc::default() }, stop: StopOnDrop(guest) })
+        Ok(Running {
+            events,
+            control: Control { shared: Arc::default() },
+            stop: Some(StopOnDrop::new(Arc::new(guest))),
+        })
     }
 
     fn engine_hash(&self) -> u64 {

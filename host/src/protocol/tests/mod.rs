@@ -53,6 +53,7 @@ fn limits() -> Limits {
         ttl_unlimited: false,
         steer_queue: 2,
         steer_bytes_max: 100,
+        ..Limits::generous()
     }
 }
 
@@ -97,8 +98,8 @@ fn world_on(
         store: store.clone(),
         executor: Arc::new(scripted(guests.clone())),
         clock: clock.clone(),
-        limits: limits(),
-        tenant_limits: std::collections::HashMap::new(),
+        limits: limits().into(),
+        cpu_weights: std::collections::HashMap::new(),
         audit: crate::audit::Audit::off(),
         instances_max: 100,
     })

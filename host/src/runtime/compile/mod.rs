@@ -54,6 +54,17 @@ pub enum CompilerMode {
     InProcess,
 }
 
+/// Why there is no code of a component.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum CompileError {
+    /// It is the component, in words for its author.
+    #[error("{0}")]
+    Refused(String),
+    /// It is the machine: another time it may go well.
+    #[error("{0}")]
+    Passing(String),
+}
+
 /// Compiles components, at most as many at once as there are cores.
 #[derive(Debug)]
 pub(super) struct Compiler {
@@ -81,8 +92,8 @@ impl Compiler {
     ///
     /// # Errors
     ///
-    /// Why it is refused, in words for its author.
-    pub(super) async fn compile(&self, engine: &Engine, component: &Arc<[u8]>) -> Result<Vec<u8>, String> {
+    /// Why it is refused, or cannot be compiled now.
+    pub(super) async fn compile(&self, engine: &Engine, component: &Arc<[u8]>) -> Result<Vec<u8>, CompileError> {
         let (limits, component) = (self.limits.clone(), Arc::clone(component));
         let mut work = JoinSet::new();
         match self.mode {
@@ -90,8 +101,9 @@ impl Compiler {
                 let engine = engine.clone();
                 work.spawn_blocking_on(
                     move || {
-                        bounds::check(&component, limits.functions_max)?;
-                        engine.precompile_component(&component).map_err(|error| refusal(&error, &limits))
+                        let refused = CompileError::Refused;
+                        bounds::check(&component, limits.functions_max).map_err(refused)?;
+                        engine.precompile_component(&component).map_err(|error| refused(refusal(&error, &limits)))
                     },
                     &self.io,
                 );
@@ -104,7 +116,8 @@ impl Compiler {
                         let functions_max = limits.functions_max;
                         tokio::task::spawn_blocking(move || bounds::check(&counted, functions_max))
                             .await
-                            .unwrap_or_else(|_| Err(lost()))?;
+                            .map_err(|_| lost())?
+                            .map_err(CompileError::Refused)?;
                         in_child(child::command(&limits, threads), &component, &limits).await
                     },
                     &self.io,
@@ -115,13 +128,13 @@ impl Compiler {
     }
 }
 
-fn lost() -> String {
-    "the host panicked while compiling it".to_owned()
+fn lost() -> CompileError {
+    CompileError::Refused("the host panicked while compiling it".to_owned())
 }
 
 /// Gives a child its component and reads what it makes of it. The child is gone when this is over, or dropped.
-async fn in_child(mut command: Command, component: &[u8], limits: &CompileLimits) -> Result<Vec<u8>, String> {
-    let cannot = |error: std::io::Error| format!("the compiler cannot be started: {error}");
+async fn in_child(mut command: Command, component: &[u8], limits: &CompileLimits) -> Result<Vec<u8>, CompileError> {
+    let cannot = |error: std::io::Error| CompileError::Passing(format!("the compiler cannot be started: {error}"));
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
     let mut child = command.spawn().map_err(cannot)?;
     let (Some(stdin), Some(stdout), Some(stderr)) = (child.stdin.take(), child.stdout.take(), child.stderr.take())
@@ -138,11 +151,12 @@ async fn in_child(mut command: Command, component: &[u8], limits: &CompileLimits
     let Ok((answer, said, status)) = done else {
         // If it is gone already, that is as good.
         let _ = child.kill().await;
-        return Err(format!("compiling it took longer than {wall_ms} ms, on a machine that is busy otherwise"));
+        let late = format!("compiling it took longer than {wall_ms} ms, on a machine that is busy otherwise");
+        return Err(CompileError::Passing(late));
     };
     match answer {
         Some(Ok(code)) => Ok(code),
-        Some(Err(refused)) => Err(refused),
+        Some(Err(refused)) => Err(CompileError::Refused(refused)),
         None => {
             let status = status.map_err(cannot)?;
             tracing::warn!(%status, said = escaped(&said), "the compiler gave no answer");
@@ -189,17 +203,22 @@ async fn read_bounded(from: impl AsyncRead + Unpin, bytes_max: u64) -> Vec<u8> {
 }
 
 /// Why a child died, in words for the author of the component.
-fn cause_of_death(status: ExitStatus, said: &str, limits: &CompileLimits) -> String {
+fn cause_of_death(status: ExitStatus, said: &str, limits: &CompileLimits) -> CompileError {
     use std::os::unix::process::ExitStatusExt as _;
+    // Nothing that a compiler does to itself: somebody, or the kernel of a machine without memory, has ended it.
+    let from_outside = [Signal::KILL, Signal::TERM, Signal::HUP, Signal::INT];
+    if let Some(signal) = status.signal().filter(|signal| from_outside.iter().any(|kill| kill.as_raw() == *signal)) {
+        return CompileError::Passing(format!("the process that was compiling it was killed (signal {signal})"));
+    }
     let out_of_memory = ["memory allocation of", "Cannot allocate memory", "Resource temporarily unavailable"];
-    match status.signal() {
+    CompileError::Refused(match status.signal() {
         Some(signal) if signal == Signal::XCPU.as_raw() => {
             format!("compiling it takes more processor time than compile.cpu_ms = {}", limits.cpu_ms)
         }
         _ if out_of_memory.iter().any(|words| said.contains(words)) => too_large(limits),
         Some(signal) => format!("the compiler crashed on it (signal {signal}), in a process of its own"),
         None => format!("the compiler failed on it ({status}), in a process of its own"),
-    }
+    })
 }
 
 fn too_large(limits: &CompileLimits) -> String {

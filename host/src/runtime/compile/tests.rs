@@ -9,10 +9,18 @@ fn limits() -> CompileLimits {
 }
 
 /// A shell in the place of the compiler.
-async fn instead(script: &str) -> Result<Vec<u8>, String> {
+async fn instead(script: &str) -> Result<Vec<u8>, CompileError> {
     let mut command = Command::new("sh");
     command.args(["-c", script]);
     in_child(command, b"component", &limits()).await
+}
+
+/// Why the component is refused for good.
+async fn refused(script: &str) -> String {
+    match instead(script).await {
+        Err(CompileError::Refused(why)) => why,
+        other => panic!("{script}: {other:?}"),
+    }
 }
 
 #[tokio::test]
@@ -21,33 +29,44 @@ async fn an_answer_is_code_or_the_reason_why_there_is_none() {
         format!("cat >/dev/null & printf 'bulkcode\\{kind:03o}\\{length:03o}\\0\\0\\0\\0\\0\\0\\0{body}'")
     };
     assert_eq!(instead(&answer(1, 4, "code")).await, Ok(b"code".to_vec()));
-    assert_eq!(instead(&answer(0, 2, "no")).await, Err("no".to_owned()));
+    assert_eq!(instead(&answer(0, 2, "no")).await, Err(CompileError::Refused("no".to_owned())));
     for cut_off in [answer(1, 9, "code"), answer(7, 4, "code"), "printf bulk".to_owned(), "true".to_owned()] {
-        let refused = instead(&cut_off).await.unwrap_err();
+        let refused = refused(&cut_off).await;
         assert!(refused.starts_with("the compiler failed on it"), "{cut_off}: {refused}");
     }
 }
 
 #[tokio::test]
 async fn more_code_than_the_host_takes_is_not_even_read() {
-    let refused = instead("printf 'bulkcode\\001\\0\\0\\0\\0\\0\\0\\0\\001'; yes").await.unwrap_err();
+    let refused = refused("printf 'bulkcode\\001\\0\\0\\0\\0\\0\\0\\0\\001'; yes").await;
     assert!(refused.contains("72057594037927936 bytes; 536870912 is the most"), "{refused}");
 }
 
 #[tokio::test]
 async fn each_death_has_its_cause() {
-    assert!(instead("kill -SEGV $$").await.unwrap_err().contains("crashed on it (signal 11)"));
-    assert!(instead("kill -XCPU $$").await.unwrap_err().contains("compile.cpu_ms = 1000"));
-    let refused = instead("echo memory allocation of 7 bytes failed >&2; kill -ABRT $$").await.unwrap_err();
-    assert!(refused.contains("compile.memory_bytes = 2147483648"), "{refused}");
+    assert!(refused("kill -SEGV $$").await.contains("crashed on it (signal 11)"));
+    assert!(refused("kill -XCPU $$").await.contains("compile.cpu_ms = 1000"));
+    let large = refused("echo memory allocation of 7 bytes failed >&2; kill -ABRT $$").await;
+    assert!(large.contains("compile.memory_bytes = 2147483648"), "{large}");
     let status = ExitStatus::from_raw(Signal::ABORT.as_raw());
-    assert!(cause_of_death(status, "thread 'main' has overflowed its stack", &limits()).contains("signal 6"));
+    let cause = cause_of_death(status, "thread 'main' has overflowed its stack", &limits());
+    assert!(cause.to_string().contains("signal 6"));
+}
+
+#[tokio::test]
+async fn a_child_that_somebody_else_ended_says_nothing_about_the_component() {
+    for signal in ["KILL", "TERM"] {
+        let ended = instead(&format!("kill -{signal} $$")).await.unwrap_err();
+        assert!(matches!(&ended, CompileError::Passing(why) if why.contains("was killed")), "{ended:?}");
+    }
+    let absent = in_child(Command::new("/nowhere/at/all"), b"component", &limits()).await.unwrap_err();
+    assert!(matches!(absent, CompileError::Passing(_)), "{absent:?}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_child_that_only_waits_is_killed() {
-    let refused = instead("exec sleep 1000").await.unwrap_err();
-    assert!(refused.contains("took longer than 60000 ms"), "{refused}");
+    let late = instead("exec sleep 1000").await.unwrap_err();
+    assert!(matches!(&late, CompileError::Passing(why) if why.contains("took longer than 60000 ms")), "{late:?}");
 }
 
 #[tokio::test]
@@ -58,7 +77,7 @@ async fn code_that_is_made_here_obeys_the_bounds_too() {
         wat::parse_str(format!("(component (core module {}))", "(func)".repeat(functions))).unwrap().into()
     };
     assert!(compiler.compile(&engine, &component(10)).await.is_ok());
-    assert!(compiler.compile(&engine, &component(11)).await.unwrap_err().contains("compile.functions_max"));
+    assert!(compiler.compile(&engine, &component(11)).await.unwrap_err().to_string().contains("compile.functions_max"));
 }
 
 fn engine_for_tests() -> Engine {

@@ -8,11 +8,15 @@ use wasmtime::component::{Component, InstancePre};
 use super::Sandbox;
 use crate::domain::task::PluginVersion;
 use crate::runtime::call::{Call, Presence};
+use crate::runtime::compile::CompileError;
 use crate::runtime::exports::Exports;
+use crate::runtime::files;
 use crate::runtime::inspect::{self, Inspection, hex};
-use crate::runtime::load::{self, LoadError, LoadedPlugin, PluginSource, Prepared, Raw, Source, UnknownTools};
-use crate::runtime::policy::Granted;
+use crate::runtime::kept::Wit;
+use crate::runtime::load::{self, LoadError, LoadedPlugin, PluginSource, Prepared, Raw, Source, UnknownTools, Wrong};
+use crate::runtime::policy::{Granted, GrantedTo, Grants};
 use crate::runtime::typed;
+use crate::runtime::wants::{Manifest, WantedLimits};
 
 impl Sandbox {
     /// Checks a plugin and makes it ready; nobody can call it before it is [published](Self::publish). What passes is kept in the
@@ -32,10 +36,9 @@ impl Sandbox {
         kept: Option<[u8; 32]>,
     ) -> Result<LoadedPlugin, LoadError> {
         let fallback = label(&source);
-        let refuse = |problems| LoadError { plugin: fallback.clone(), problems };
-        let (prepared, bytes) = self.prepare(source, kept).await.map_err(refuse)?;
+        let (prepared, bytes) = self.prepare(source, kept).await.map_err(|wrong| wrong.of(fallback))?;
         let version = prepared.version.clone();
-        let refuse = |problems| LoadError { plugin: version.name.clone(), problems };
+        let refuse = |problems| LoadError::refused(&version.name, problems);
         let mut loaded = load::finish(prepared, unknown_tools).map_err(refuse)?;
         if kept.is_some() {
             return Ok(loaded);
@@ -47,11 +50,13 @@ impl Sandbox {
         let (host, digest) = (Arc::clone(self), version.digest);
         let kept = tokio::task::spawn_blocking(move || {
             // Before the component: what is there without it is nothing yet.
-            wit.flatten().map_or(Ok(()), |wit| host.kept.keep_wit(&digest, wit.as_bytes()))?;
+            host.kept.keep_wit(&digest, &Wit::Free(wit.flatten()))?;
             host.kept.keep(&digest, &bytes)
         });
         let kept = kept.await.unwrap_or_else(|error| Err(std::io::Error::other(error)));
-        kept.map_err(|error| refuse(vec![format!("it cannot be kept in the data directory: {error}")]))?;
+        kept.map_err(|error| {
+            LoadError::passing(&version.name, format!("it cannot be kept in the data directory: {error}"))
+        })?;
         // From here on its file, which costs no memory.
         loaded.source.component = Source::File(self.kept.path(&version.digest));
         Ok(loaded)
@@ -71,7 +76,7 @@ impl Sandbox {
         });
         let identified =
             identified.await.unwrap_or_else(|_| Err(vec!["the host panicked while reading it".to_owned()]));
-        identified.map_err(|problems| LoadError { plugin: fallback, problems })
+        identified.map_err(|problems| LoadError::refused(fallback, problems))
     }
 
     /// Everything up to the operator's terms. What is read must have the digest that is expected, if one is.
@@ -79,7 +84,7 @@ impl Sandbox {
         self: &Arc<Self>,
         source: PluginSource,
         expected: Option<[u8; 32]>,
-    ) -> Result<(Prepared, Arc<[u8]>), Vec<String>> {
+    ) -> Result<(Prepared, Arc<[u8]>), Wrong> {
         let host = Arc::clone(self);
         let read = tokio::task::spawn_blocking(move || {
             let raw = load::read(&source.component).map_err(|problems| match expected {
@@ -93,7 +98,7 @@ impl Sandbox {
             Ok((source, raw, ready))
         });
         let panicked = || vec!["the host panicked while reading it".to_owned()];
-        let (source, raw, ready) = read.await.unwrap_or_else(|_| Err(panicked()))?;
+        let (source, raw, ready) = read.await.unwrap_or_else(|_| Err(panicked())).map_err(Wrong::from)?;
         let component = match ready {
             Some(component) => Ok(component),
             None => self.compile(&raw).await,
@@ -102,22 +107,26 @@ impl Sandbox {
         let linked = tokio::task::spawn_blocking(move || {
             let mut problems = Vec::new();
             let name = load::name(&source, raw.manifest.as_ref()).map_err(|wrong| problems.push(wrong));
-            let granted = host.grant(&source).map_err(|wrong| problems.extend(wrong));
-            let component = component.map_err(|wrong| problems.push(wrong));
+            let granted = host.grant(&source, raw.manifest.as_ref()).map_err(|wrong| problems.extend(wrong));
+            // What is wrong with the component itself stays wrong, whatever else has failed.
+            let passing = problems.is_empty() && matches!(component, Err(CompileError::Passing(_)));
+            let component = component.map_err(|wrong| problems.push(wrong.to_string()));
             let linked = component.and_then(|component| {
                 load::link(&host.linker, &component, &raw).map_err(|wrong| problems.extend(wrong))
             });
             let (Ok(name), Ok(granted), Ok((instance, exports))) = (name, granted, linked) else {
-                return Err(problems);
+                return Err(Wrong { problems, passing });
             };
             let version = PluginVersion { name, digest: raw.digest };
-            Ok((source, version, granted, instance, Arc::new(exports), raw.bytes))
+            let wanted = raw.manifest.map(|manifest| manifest.wants.limits).unwrap_or_default();
+            Ok((source, version, (granted, wanted), instance, Arc::new(exports), raw.bytes))
         });
-        let (source, version, granted, instance, exports, bytes) = linked.await.unwrap_or_else(|_| Err(panicked()))?;
+        let (source, version, granted, instance, exports, bytes) =
+            linked.await.unwrap_or_else(|_| Err(Wrong::from(panicked())))?;
 
-        let granted = Arc::new(granted);
+        let (granted, wanted) = (Arc::new(granted.0), granted.1);
         let presence = Presence::default();
-        let prepared = self.list(source, version, granted, instance, exports, presence).await?;
+        let prepared = self.list(source, version, (granted, wanted), instance, exports, presence).await?;
         Ok((prepared, bytes))
     }
 
@@ -126,19 +135,21 @@ impl Sandbox {
         &self,
         source: PluginSource,
         version: PluginVersion,
-        granted: Arc<Granted>,
+        (granted, wanted): (Arc<GrantedTo>, WantedLimits),
         instance: InstancePre<Call>,
         exports: Arc<Exports>,
         presence: Presence,
-    ) -> Result<Prepared, Vec<String>> {
+    ) -> Result<Prepared, Wrong> {
         let ground = self.ground.clone();
-        let listing = self.guests.spawn(async move {
+        let listing = self.guests.run(&self.own_share, async move {
             let name: Arc<str> = version.name.as_str().into();
-            let (listed, resources) = load::list(&ground, &name, &granted, &instance, &exports, &source.limits).await?;
-            Ok(Prepared { source, version, granted, instance, exports, listed, resources, presence })
+            let (listed, resources) =
+                load::list(&ground, &name, &granted.others, &instance, &exports, &wanted.within(&source.limits))
+                    .await?;
+            Ok(Prepared { source, version, granted, wanted, instance, exports, listed, resources, presence })
         });
-        let listed = listing.await.map_err(|_| vec!["the host panicked while listing its tools".to_owned()])?;
-        listed.map_err(|wrong: String| vec![wrong])
+        let panicked = || Wrong::from(vec!["the host panicked while listing its tools".to_owned()]);
+        listing.await.unwrap_or_else(|_| Err(panicked()))
     }
 
     /// Lists a version again, with every check of a load. What comes back can be published in the place of the version as it was;
@@ -149,17 +160,17 @@ impl Sandbox {
     /// Everything that is wrong with what it lists now.
     pub async fn relist(&self, loaded: &LoadedPlugin) -> Result<LoadedPlugin, LoadError> {
         let (plugin, version) = (&loaded.plugin, loaded.version.clone());
-        let refuse = |problems| LoadError { plugin: version.name.clone(), problems };
-        let (granted, exports) = (Arc::clone(&plugin.granted), Arc::clone(&plugin.exports));
+        let (granted, exports) = ((Arc::clone(&plugin.granted), plugin.wanted.clone()), Arc::clone(&plugin.exports));
         let (instance, presence) = (plugin.instance.clone(), plugin.presence.clone());
         let listed = self.list(loaded.source.clone(), version.clone(), granted, instance, exports, presence).await;
         // A policy may be about a tool that is not there at the moment.
-        listed.and_then(|prepared| load::finish(prepared, UnknownTools::Ignore)).map_err(refuse)
+        let finished = listed.and_then(|prepared| Ok(load::finish(prepared, UnknownTools::Ignore)?));
+        finished.map_err(|wrong| wrong.of(version.name))
     }
 
     /// Compiles what is not in the cache, and keeps it there.
-    async fn compile(self: &Arc<Self>, raw: &Raw) -> Result<Component, String> {
-        let panicked = || "the host panicked while taking over its code".to_owned();
+    async fn compile(self: &Arc<Self>, raw: &Raw) -> Result<Component, CompileError> {
+        let panicked = || CompileError::Refused("the host panicked while taking over its code".to_owned());
         let _turn = self.compiler.turn().await;
         let (host, digest) = (Arc::clone(self), raw.digest);
         // Somebody else may have compiled the same meanwhile.
@@ -173,34 +184,46 @@ impl Sandbox {
         tracing::debug!(component = hex(&digest), bytes = raw.bytes.len(), took_ms, "a component was compiled");
         let host = Arc::clone(self);
         let take = move || host.cache.accept(&host.ground.engine, &code, &digest, host.engine_hash);
-        tokio::task::spawn_blocking(take).await.unwrap_or_else(|_| Err(panicked()))
+        let taken = tokio::task::spawn_blocking(take).await.map_err(|_| panicked())?;
+        taken.map_err(CompileError::Refused)
     }
 
-    fn grant(&self, source: &PluginSource) -> Result<Granted, Vec<String>> {
+    /// What calls of it may reach: what is granted, within what it wants, within what each tenant is left.
+    fn grant(&self, source: &PluginSource, manifest: Option<&Manifest>) -> Result<GrantedTo, Vec<String>> {
         let mut problems = Vec::new();
+        if source.manifest_required && manifest.is_none() {
+            problems.push("it carries no manifest, and the configuration requires one".to_owned());
+        }
         let directories = &source.grants.directories;
         for (at, directory) in directories.iter().enumerate() {
-            if !directory.host.is_dir() {
-                problems.push(format!("granted directory {} is not there", directory.host.display()));
-            }
-            if !directory.guest.starts_with('/') {
-                problems.push(format!("granted directory {:?} of the guest does not begin with /", directory.guest));
-            }
+            problems.extend(files::problem(directory));
             if directories.iter().take(at).any(|other| other.guest == directory.guest) {
                 problems.push(format!("two granted directories are {:?} for the guest", directory.guest));
             }
         }
-        let read = |key: &String| (self.environment)(key).map(|value| (key.clone(), value));
-        if problems.is_empty() {
-            Ok(Granted {
-                directories: source.grants.directories.clone(),
-                http: source.grants.http.clone(),
-                environment: source.grants.env.iter().filter_map(read).collect(),
-                settings: source.config.clone(),
-            })
-        } else {
-            Err(problems)
+        if !problems.is_empty() {
+            return Err(problems);
         }
+        let wanted = manifest.map(|manifest| manifest.wants.grants.clone()).unwrap_or_default();
+        let effective = source.grants.within(&wanted);
+        let ready = |grants: Grants| {
+            let missing_directories = grants.missing_directories(&wanted);
+            let missing_variables = grants.missing_variables(&wanted);
+            let read = |key: &String| (self.environment)(key).map(|value| (key.clone(), value));
+            let environment = grants.env.iter().filter_map(read).collect();
+            let settings = source.config.clone();
+            Arc::new(Granted {
+                directories: grants.directories,
+                http: grants.http,
+                environment,
+                settings,
+                keyvalue: grants.keyvalue,
+                missing_directories,
+                missing_variables,
+            })
+        };
+        let tenants = self.tenants.bounds.iter().map(|(id, bound)| (*id, ready(effective.within(bound)))).collect();
+        Ok(GrantedTo { others: ready(effective), tenants })
     }
 
     /// Makes a kept version ready, under these terms if it is not ready yet. No compiler runs when its code is cached.
@@ -224,10 +247,8 @@ impl Sandbox {
     /// Makes an older version of a plugin ready again, under the plugin's present grants and limits.
     pub(super) async fn revive(self: &Arc<Self>, version: &PluginVersion) -> Result<LoadedPlugin, LoadError> {
         let policy = self.published.load().sources.get(&version.name).cloned();
-        let policy = policy.ok_or_else(|| LoadError {
-            plugin: version.name.clone(),
-            problems: vec!["it is not configured any more".to_owned()],
-        })?;
+        let unconfigured = || LoadError::refused(&version.name, vec!["it is not configured any more".to_owned()]);
+        let policy = policy.ok_or_else(unconfigured)?;
         let _one_at_a_time = self.loading.lock().await;
         let loaded = self.load_kept(version, &policy).await?;
         self.published.rcu(|published| published.with(&loaded));
@@ -244,7 +265,7 @@ impl Sandbox {
         let component = loaded.plugin.instance.component();
         let (imports, exports) = inspect::functions(&self.ground.engine, component);
         let raw = load::read(&loaded.source.component)
-            .map_err(|problems| LoadError { plugin: loaded.version.name.clone(), problems })?;
+            .map_err(|problems| LoadError::refused(&loaded.version.name, problems))?;
         Ok(Inspection {
             name: loaded.version.name.clone(),
             digest: hex(&loaded.version.digest),

@@ -105,8 +105,12 @@ async fn what_is_granted_is_there_and_nothing_beside_it() {
     std::fs::write(folder.path().join("open/a.txt"), "inside").unwrap();
     std::fs::write(folder.path().join("secret.txt"), "outside").unwrap();
     std::os::unix::fs::symlink(folder.path().join("secret.txt"), folder.path().join("open/link")).unwrap();
-    plugin.grants.directories =
-        vec![policy::DirGrant { host: folder.path().join("open"), guest: "/data".to_owned(), write: false }];
+    plugin.grants.directories = vec![policy::DirGrant {
+        host: folder.path().join("open"),
+        guest: "/data".to_owned(),
+        write: false,
+        bytes_max: None,
+    }];
     plugin.grants.env = vec!["GRANTED".to_owned(), "MISSING".to_owned()];
     let house = House::new();
     house.publish(plugin).await;

@@ -41,7 +41,7 @@ impl Bench {
         let component = Component::from_binary(&engine, &wat::parse_str(wat).unwrap()).unwrap();
         let instance = load::linker(&engine).unwrap().instantiate_pre(&component).unwrap();
         let slots = Arc::new(Semaphore::new(INSTANCES as usize));
-        Self { ground: Ground { engine, io: tokio::runtime::Handle::current(), slots }, instance }
+        Self { ground: Ground { engine, slots, names: None, quotas: Arc::default(), lines: Arc::default() }, instance }
     }
 
     async fn run(&self, limits: &CallLimits) -> Result<(), CallError> {
@@ -52,7 +52,8 @@ impl Bench {
         let (sender, _receiver) = mpsc::channel(1);
         let outbox = Outbox::new(sender, 10, 0);
         let granted = Arc::new(Granted::default());
-        let call = Call::new("test".into(), granted, facts(), limits, shared, outbox).unwrap();
+        let call =
+            Call::new("test".into(), granted, facts(), limits, shared, outbox, (None, &self.ground.quotas)).unwrap();
         let ran = visit(&self.ground, &self.instance, call, limits, |store, instance| {
             Box::pin(async move {
                 let run = instance.get_typed_func::<(), ()>(&mut *store, "run")?;

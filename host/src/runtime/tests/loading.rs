@@ -59,7 +59,7 @@ async fn a_clash_names_both_and_the_first_stays() {
     }
     assert_eq!(house.sandbox.clashes(&loaded, &[]).len(), 1);
     let (_, refused) = house.sandbox.publish(loaded);
-    let [LoadError { plugin, problems }] = refused.as_slice() else { panic!("{refused:?}") };
+    let [LoadError { plugin, problems, passing: false }] = refused.as_slice() else { panic!("{refused:?}") };
     assert_eq!(plugin, "copy");
     assert!(problems.iter().all(|problem| problem.contains("plugin text")), "{problems:?}");
     assert!(house.sandbox.catalog().get("echo").is_some());
@@ -101,8 +101,10 @@ async fn an_older_version_can_run_after_it_was_replaced() {
     assert_eq!(house.sandbox.publish(vec![new]).0, [], "the same again is no change");
     assert!(house.sandbox.catalog().get("echo").is_none());
     let spec = || CallSpec {
+        tenant: TENANT,
         plugin: entry.plugin.clone(),
         operation: Operation::CallTool { tool: "echo".to_owned(), arguments: Json::new(r#"{"text":"still here"}"#) },
+        share: Share::default(),
         limits: limits(),
         facts: facts(),
     };
@@ -198,8 +200,12 @@ async fn everything_wrong_is_said_at_once() {
     let mut plugin =
         bytes(wat::parse_str("(component (import \"x:y/z@1.0.0\" (instance (export \"f\" (func)))))").unwrap());
     plugin.name = Some("no good".to_owned());
-    plugin.grants.directories =
-        vec![policy::DirGrant { host: "/no/such/place".into(), guest: "/data".to_owned(), write: false }];
+    plugin.grants.directories = vec![policy::DirGrant {
+        host: "/no/such/place".into(),
+        guest: "/data".to_owned(),
+        write: false,
+        bytes_max: None,
+    }];
     let error = problems(&house, plugin).await;
     for wrong in ["no good", "/no/such/place", "x:y/z@1.0.0"] {
         assert!(error.contains(wrong), "{error}");

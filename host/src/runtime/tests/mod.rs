@@ -1,11 +1,14 @@
 //! The sandbox from outside: plugins in, events out.
 
 mod egress;
+mod files;
+mod grants;
 mod guests;
 mod imports;
 mod limits;
 mod loading;
 mod offers;
+mod quick;
 mod typed;
 mod waiting;
 
@@ -21,6 +24,10 @@ use super::*;
 use crate::domain::limits::CompileLimits;
 use crate::domain::tool::{ContentKind, ToolOutput};
 
+fn kept() -> std::path::PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/tmp/runtime")
+}
+
 /// A sandbox of its own for a test.
 struct House {
     sandbox: Arc<Sandbox>,
@@ -29,19 +36,30 @@ struct House {
 impl House {
     /// With the compiled code of earlier runs: the guests are the same for every test.
     fn new() -> Self {
-        Self::with_data(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/tmp/runtime"))
+        Self::with_data(&kept())
+    }
+
+    /// With tenants that are not all alike.
+    fn of(tenants: Tenants) -> Self {
+        Self::with(&kept(), tenants)
     }
 
     /// For tests that look into the data directory or change it.
     fn with_data(data: &Path) -> Self {
+        Self::with(data, Tenants::default())
+    }
+
+    fn with(data: &Path, tenants: Tenants) -> Self {
         let config = SandboxConfig {
             data: data.to_owned(),
             calls_running_total: 8,
+            calls_resting_total: 768,
             compile: CompileLimits { memory_bytes: 2 << 30, cpu_ms: 120_000, functions_max: 200_000 },
             compiler: CompilerMode::InProcess,
             epoch_tick_ms: 10,
             io: tokio::runtime::Handle::current(),
             environment: |key| (key == "GRANTED").then(|| "yes".to_owned()),
+            tenants,
         };
         Self { sandbox: Sandbox::new(config).unwrap() }
     }
@@ -62,7 +80,9 @@ impl House {
         let entry = catalog.get(tool).unwrap();
         let mut spec = CallSpec {
             plugin: entry.plugin.clone(),
+            tenant: TENANT,
             operation: Operation::CallTool { tool: entry.plugin_tool.clone(), arguments: Json::new(arguments) },
+            share: Share::default(),
             limits: entry.limits.clone(),
             facts: facts(),
         };
@@ -74,6 +94,9 @@ impl House {
         finished(self.start(tool, arguments)).await
     }
 }
+
+/// Whose calls these are.
+const TENANT: TenantId = TenantId([7; 16]);
 
 fn facts() -> CallFacts {
     CallFacts {
@@ -87,11 +110,12 @@ fn facts() -> CallFacts {
         related_tasks: Vec::new(),
         seed: [7; 32],
         wants_progress: true,
+        belongings: None,
     }
 }
 
 /// The defaults of the configuration.
-fn limits() -> CallLimits {
+pub(in crate::runtime) fn limits() -> CallLimits {
     CallLimits {
         cpu_ms: 30_000,
         wall_ms: 600_000,
@@ -113,6 +137,7 @@ fn source(component: Source) -> PluginSource {
         prefix: String::new(),
         config: BTreeMap::new(),
         grants: Grants::default(),
+        manifest_required: false,
         limits: limits(),
         tools: BTreeMap::new(),
         rerun: false,

@@ -338,6 +338,14 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn a_bundle_gives_no_more_signatures_than_are_looked_at() {
+        let signatures = vec![serde_json::json!({ "sig": "AAAA" }); 1_000];
+        let envelope = serde_json::json!({ "payload": "AAAA", "payloadType": IN_TOTO, "signatures": signatures });
+        let bundle = serde_json::json!({ "dsseEnvelope": envelope }).to_string();
+        assert_eq!(read_bundle(bundle.as_bytes()).unwrap().len(), SIGNATURES_MAX);
+    }
+
+    #[test]
     fn a_key_that_cannot_be_used_says_what_to_make_instead() {
         for pem in
             ["", "-----BEGIN ENCRYPTED SIGSTORE PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED SIGSTORE PRIVATE KEY-----"]

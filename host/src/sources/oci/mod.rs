@@ -26,7 +26,7 @@ pub use cosign::SigningKey;
 pub(super) use cosign::names;
 pub use logins::Logins;
 
-/// Signatures of one manifest that are looked at. Stops a registry from sending them without end.
+/// Signatures of one manifest that are looked at, the newest. Stops a registry from sending them without end.
 const SIGNATURES_MAX: usize = 32;
 /// Bundles of one artifact that are looked at; signers attach one.
 const BUNDLES_PER_ARTIFACT_MAX: usize = 4;
@@ -69,7 +69,7 @@ pub async fn fetch(reference: &OciReference, fetching: &Fetching, wants_signatur
         let signatures = if wants_signatures { signatures(&mut registry, found.digest).await? } else { Vec::new() };
         let bytes = registry.blob(digest, layer.size, &fetching.progress).await?;
         let origin = OciReference { digest: Some(found.digest), ..reference.clone() };
-        Ok(Fetched { bytes, sha256: digest, origin: format!("oci://{origin}"), signatures, wit: None })
+        Ok(Fetched { bytes, sha256: digest, origin: format!("oci://{origin}"), file: None, signatures, wit: None })
     })
     .await
 }
@@ -123,7 +123,7 @@ async fn within<T>(
     tokio::time::timeout(fetching.fetch_max, Box::pin(work)).await.map_err(slow)?
 }
 
-/// Adds a signature beside those that are there.
+/// Puts a signature beside those of other keys that are there.
 async fn sign(
     registry: &mut Registry<'_>,
     reference: &OciReference,
@@ -141,6 +141,7 @@ async fn sign(
         Some(there) => Manifest::parse(&there.bytes).map_err(unreadable)?.layers,
         None => Vec::new(),
     };
+    layers.retain(|there| there.digest_text() != layer.digest_text() || !is_by(key, &text, there));
     layers.push(layer);
     registry.push_blob(Bytes::from(text), &Progress::default()).await?;
     let config = cosign::config(&layers);
@@ -150,18 +151,24 @@ async fn sign(
     registry.push_manifest(&tag, manifest).await.map(|_| ())
 }
 
+/// Whether a layer with this text is signed by this key: as every signature of a key is another one, only the key can tell.
+fn is_by(key: &SigningKey, text: &[u8], layer: &Descriptor) -> bool {
+    let signature = layer.annotations.get(cosign::SIGNATURE_ANNOTATION).and_then(|text| cosign::decode(text).ok());
+    signature.is_some_and(|signature| key.public().has_signed(text, &signature))
+}
+
 /// Where cosign keeps the signatures of a manifest.
 fn signature_tag(digest: Digest) -> String {
     format!("sha256-{digest}.sig")
 }
 
-/// All signatures that claim to be of a manifest.
+/// The signatures that claim to be of a manifest, those first that were added last.
 async fn signatures(registry: &mut Registry<'_>, manifest: Digest) -> Result<Vec<Signature>, Error> {
     let mut found = Vec::new();
     if let Some(signed) = registry.manifest(&signature_tag(manifest)).await? {
         let signed =
             Manifest::parse(&signed.bytes).map_err(|problem| registry.failed(format!("its signatures: {problem}")))?;
-        let layers = signed.layers.iter().filter(|layer| layer.media_type == cosign::SIMPLE_SIGNING);
+        let layers = signed.layers.iter().rev().filter(|layer| layer.media_type == cosign::SIMPLE_SIGNING);
         for layer in layers.take(SIGNATURES_MAX) {
             let Some(signature) = layer.annotations.get(cosign::SIGNATURE_ANNOTATION) else { continue };
             let payload = small_blob(registry, layer).await?;
@@ -173,7 +180,7 @@ async fn signatures(registry: &mut Registry<'_>, manifest: Digest) -> Result<Vec
     }
     let Some(index) = registry.referrers(manifest).await? else { return Ok(found) };
     let is_bundle = |kind: &str| kind.starts_with(cosign::BUNDLE);
-    let bundles = index.manifests.iter().filter(|entry| entry.artifact_type.as_deref().is_none_or(is_bundle));
+    let bundles = index.manifests.iter().rev().filter(|entry| entry.artifact_type.as_deref().is_none_or(is_bundle));
     for entry in bundles.take(SIGNATURES_MAX) {
         if found.len() >= SIGNATURES_MAX {
             break;

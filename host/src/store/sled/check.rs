@@ -178,7 +178,7 @@ fn examine_task(
     {
         return Err(Error::Corrupt("the record and its head differ".to_owned()));
     }
-    read.output.map(|output| record::decode_output(&output)).transpose()?;
+    read.output.map(|output| record::check_output(&output)).transpose()?;
     Ok(head)
 }
 

@@ -115,6 +115,17 @@ pub(super) fn list_prefix(requestor: &Requestor) -> Vec<u8> {
     of_requestor(kind::LIST, requestor, 0)
 }
 
+/// What every task key of a tenant begins with.
+pub(super) fn tenant_prefix(tenant: TenantId) -> Vec<u8> {
+    [&[kind::TASK], &tenant.0[..]].concat()
+}
+
+/// The tenant whose small row it is, where the key says so.
+pub(super) fn tenant_of_row(key: &[u8]) -> Option<TenantId> {
+    let (kind, key) = key.split_first()?;
+    RowKind::ALL.into_iter().find(|known| *known as u8 == *kind)?.tenant_of(key)
+}
+
 pub(super) fn alias(requestor: &Requestor, digest: &[u8; 32]) -> Vec<u8> {
     let mut key = of_requestor(kind::ALIAS, requestor, 32);
     key.extend_from_slice(digest);

@@ -8,14 +8,16 @@ use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use super::super::ledger::Ledger;
-use super::super::{Error, RowState, StoredCaps, Usage, record};
+use super::super::{Error, RowState, StoredCaps, Usage, banished, record};
 use super::committer::Plan;
 use super::files::NewFile;
 use super::head::{CHUNK_BYTES, Head, Place};
 use super::keys::{Part, TaskKey};
+use super::sealing::row_key;
 use super::view::chunk_count;
 use super::{Shared, place_record};
 use crate::domain::UnixMs;
+use crate::domain::requestor::TenantId;
 use crate::domain::task::{Lease, NodeId, Task};
 
 /// An operation on its way to the committer.
@@ -46,6 +48,8 @@ impl Chunked {
 pub(super) struct Payloads {
     pub(super) chunks: Vec<Chunked>,
     pub(super) files: Vec<NewFile>,
+    /// Something of it is sealed with the key of its tenant, which therefore has to be there still.
+    pub(super) sealed: bool,
 }
 
 /// A write. Everything that takes time (encoding, files) was done by the caller.
@@ -90,6 +94,11 @@ pub(super) enum Operation {
         key: Vec<u8>,
         reply: Reply<()>,
     },
+    /// Refuses what is new for a tenant from here on.
+    Banish {
+        tenant: TenantId,
+        reply: Reply<()>,
+    },
     /// Answers when everything before it is durable, with what changed since a backup began.
     EndBackup {
         reply: Reply<super::backup::Changes>,
@@ -114,7 +123,7 @@ fn answer<T: Send + 'static>(plan: &mut Plan, reply: Reply<T>, outcome: Result<T
 impl Operation {
     /// Whether it leaves more room on the disk than before.
     pub(super) fn gives_room(&self) -> bool {
-        matches!(self, Self::Remove { .. } | Self::RemoveRow { .. } | Self::EndBackup { .. })
+        matches!(self, Self::Remove { .. } | Self::RemoveRow { .. } | Self::Banish { .. } | Self::EndBackup { .. })
     }
 
     /// Answers without writing anything.
@@ -126,6 +135,7 @@ impl Operation {
             | Self::PutRow { reply, .. }
             | Self::ChangeRows { reply, .. }
             | Self::RemoveRow { reply, .. }
+            | Self::Banish { reply, .. }
             | Self::Close { reply } => drop(reply.send(Err(error))),
             Self::Claim { reply, .. } => drop(reply.send(Err(error))),
             Self::EndBackup { reply } => drop(reply.send(Err(error))),
@@ -166,7 +176,12 @@ impl Operation {
                 answer(plan, reply, outcome);
             }
             Self::RemoveRow { key, reply } => {
+                shared.sealing.forget(&key);
                 plan.group.set(tree, key, None)?;
+                answer(plan, reply, Ok(()));
+            }
+            Self::Banish { tenant, reply } => {
+                shared.with_banished(|banished| banished.insert(tenant));
                 answer(plan, reply, Ok(()));
             }
             Self::EndBackup { reply } => {
@@ -215,8 +230,14 @@ impl Writer<'_> {
     }
 
     fn create(&mut self, key: &TaskKey, head: &Head, payloads: Payloads, caps: &StoredCaps) -> Result<Outcome, Error> {
+        if self.shared.with_banished(|banished| banished.contains(&key.requestor.tenant)) {
+            return Ok(Err(banished()));
+        }
         if self.present(&key.task())? {
             return Ok(Err(Error::Exists));
+        }
+        if !self.opens(key, &payloads)? {
+            return Ok(Err(Error::Conflict));
         }
         if let Some(digest) = &head.alias
             && self.present(&super::keys::alias(&key.requestor, digest))?
@@ -246,7 +267,7 @@ impl Writer<'_> {
             Ok(None) => return Ok(Err(Error::Conflict)),
             Err(damage) => return Ok(Err(damage)),
         };
-        if old.revision.checked_add(1) != Some(head.revision) {
+        if old.revision.checked_add(1) != Some(head.revision) || !self.opens(key, &payloads)? {
             return Ok(Err(Error::Conflict));
         }
         if let Some(digest) = head.alias.filter(|_| head.alias != old.alias)
@@ -269,6 +290,11 @@ impl Writer<'_> {
         self.replace(key, &old, &head)?;
         self.write_payloads(key, payloads)?;
         Ok(Ok(()))
+    }
+
+    /// Whether sealed bytes can be read again: their tenant may have been erased since they were sealed.
+    fn opens(&self, key: &TaskKey, payloads: &Payloads) -> Result<bool, Error> {
+        Ok(!payloads.sealed || self.present(&row_key(key.requestor.tenant))?)
     }
 
     /// Writes the new head and moves the index rows that differ.
@@ -326,12 +352,16 @@ impl Writer<'_> {
             };
             task.revision = task.revision.saturating_add(1);
             task.lease = Some(lease);
-            let (place, chunked) = place_record(record::encode_task(&task)?);
+            let bytes = match self.shared.sealing.of(key.requestor.tenant, &self.shared.view)? {
+                None => record::encode_task(&task)?,
+                Some(sealing) => record::seal_task(&task, &sealing)?,
+            };
+            let (place, chunked) = place_record(bytes);
             let mut head = Head::new(&task, place, old.arguments.clone(), old.reserved_bytes);
             head.output = old.output.clone();
             self.drop_place(key, Part::Record, Some(&old.record))?;
             self.replace(key, &old, &head)?;
-            self.write_payloads(key, Payloads { chunks: chunked.into_iter().collect(), files: Vec::new() })?;
+            self.write_payloads(key, Payloads { chunks: chunked.into_iter().collect(), ..Payloads::default() })?;
             claimed.push(task);
         }
         if !claimed.is_empty() {
@@ -346,7 +376,7 @@ impl Writer<'_> {
         if head.ended || self.shared.with_leases(|leases| leases.alive(head.lease(), now)) {
             return Ok(None);
         }
-        let task = record::decode_task(&self.record_bytes(key, &head.record)?)?;
+        let task = self.shared.open_task(&self.record_bytes(key, &head.record)?)?;
         Ok(Some((head, task)))
     }
 
@@ -391,13 +421,24 @@ impl Writer<'_> {
                 return Ok(Err(Error::Conflict));
             }
         }
+        if changes.iter().any(|(key, value)| value.is_some() && self.is_banished(key)) {
+            return Ok(Err(banished()));
+        }
         for (key, value) in changes {
             self.set(key, value)?;
         }
         Ok(Ok(()))
     }
 
+    fn is_banished(&self, row: &[u8]) -> bool {
+        let tenant = super::keys::tenant_of_row(row);
+        tenant.is_some_and(|tenant| self.shared.with_banished(|banished| banished.contains(&tenant)))
+    }
+
     fn put_row(&mut self, key: Vec<u8>, value: Vec<u8>, absent_only: bool) -> Result<Outcome, Error> {
+        if self.is_banished(&key) {
+            return Ok(Err(banished()));
+        }
         if absent_only && self.present(&key)? {
             return Ok(Err(Error::Exists));
         }

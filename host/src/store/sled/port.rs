@@ -7,16 +7,16 @@ use std::sync::PoisonError;
 
 use async_trait::async_trait;
 
-use super::super::{
-    Change, Creation, Error, ListPosition, RowKind, RowState, RowStore, TaskStore, Usage, check_row, record,
-};
+use super::super::record::{self, Owner};
+use super::super::{Change, Creation, Error, ListPosition, RowKind, RowState, RowStore, TaskStore, Usage, check_row};
 use super::head::{self, Head, Place};
 use super::keys::{self, Part, TaskKey, kind};
 use super::operation::{Operation, Payloads};
 use super::{SledStore, place_record};
-use crate::domain::requestor::Requestor;
+use crate::domain::requestor::{Requestor, TenantId};
 use crate::domain::task::{Lease, NodeId, Task, TaskId, TaskOutput};
 use crate::domain::{Json, UnixMs};
+use crate::vault::SealingKey;
 
 #[async_trait]
 impl TaskStore for SledStore {
@@ -24,13 +24,20 @@ impl TaskStore for SledStore {
         let Creation { mut task, arguments, output, reserved_bytes, caps } = creation;
         task.revision = 1;
         let key = TaskKey::new(&task.requestor, task.id);
-        let mut payloads = Payloads::default();
-        let (record, chunked) = place_record(record::encode_task(&task)?);
+        let sealing = self.sealing_key(task.requestor.tenant).await?;
+        let mut payloads = Payloads { sealed: sealing.is_some(), ..Payloads::default() };
+        let (record, chunked) = place_record(task_bytes(&task, sealing.as_ref())?);
         payloads.chunks.extend(chunked);
-        let arguments = self.place(Part::Arguments, arguments.as_str().into(), &mut payloads).await?;
+        let owner = Owner { requestor: &task.requestor, id: task.id };
+        let arguments = match &sealing {
+            None => arguments.as_str().into(),
+            Some(key) => record::seal_arguments(arguments.as_str(), owner, key)?,
+        };
+        let arguments = self.place(Part::Arguments, arguments, &mut payloads).await?;
         let mut head = Box::new(Head::new(&task, record, arguments, reserved_bytes));
         if let Some(output) = output {
-            head.output = Some(self.place(Part::Output, record::encode_output(&output)?, &mut payloads).await?);
+            let bytes = output_bytes(&output, owner, sealing.as_ref())?;
+            head.output = Some(self.place(Part::Output, bytes, &mut payloads).await?);
         }
         self.ask(|reply| Operation::Create { key, head, payloads, caps, reply }).await?;
         Ok(task)
@@ -40,12 +47,13 @@ impl TaskStore for SledStore {
         let Change { mut task, output } = change;
         task.revision = task.revision.saturating_add(1);
         let key = TaskKey::new(&task.requestor, task.id);
-        let mut payloads = Payloads::default();
-        let (record, chunked) = place_record(record::encode_task(&task)?);
+        let sealing = self.sealing_key(task.requestor.tenant).await?;
+        let mut payloads = Payloads { sealed: sealing.is_some(), ..Payloads::default() };
+        let (record, chunked) = place_record(task_bytes(&task, sealing.as_ref())?);
         payloads.chunks.extend(chunked);
         let mut head = Box::new(Head::new(&task, record, Place::Inline(Vec::new()), 0));
         if let Some(output) = output {
-            let bytes = record::encode_output(&output)?;
+            let bytes = output_bytes(&output, Owner { requestor: &task.requestor, id: task.id }, sealing.as_ref())?;
             head.output = Some(self.place(Part::Output, bytes, &mut payloads).await?);
         }
         self.ask(|reply| Operation::Commit { key, head, payloads, reply }).await?;
@@ -59,14 +67,15 @@ impl TaskStore for SledStore {
     async fn arguments(&self, requestor: &Requestor, id: TaskId) -> Result<Option<Json>, Error> {
         let key = TaskKey::new(requestor, id);
         let bytes = self.payload(key, Part::Arguments, |head| Some(head.arguments)).await?;
-        let text = bytes.map(String::from_utf8).transpose();
+        let open = |bytes| record::open_arguments(bytes, Owner { requestor, id }, || self.shared.key_of(requestor));
+        let text = bytes.map(open).transpose()?.map(String::from_utf8).transpose();
         text.map(|text| text.map(Json::new))
             .map_err(|_| Error::Corrupt(format!("the arguments of task {id} are not text")))
     }
 
     async fn output(&self, requestor: &Requestor, id: TaskId) -> Result<Option<TaskOutput>, Error> {
         let bytes = self.payload(TaskKey::new(requestor, id), Part::Output, |head| head.output).await?;
-        bytes.map(|bytes| record::decode_output(&bytes)).transpose()
+        bytes.map(|bytes| self.shared.open_output(&bytes, requestor, id)).transpose()
     }
 
     async fn with_output(
@@ -78,10 +87,11 @@ impl TaskStore for SledStore {
             None => Ok(None),
             // Nearly every task: all of it is in its own row.
             Some(Head { record: Place::Inline(record), output: None, .. }) => {
-                Ok(Some((record::decode_task(&record)?, None)))
+                Ok(Some((self.shared.open_task(&record)?, None)))
             }
             Some(Head { record: Place::Inline(record), output: Some(Place::Inline(output)), .. }) => {
-                Ok(Some((record::decode_task(&record)?, Some(record::decode_output(&output)?))))
+                let output = self.shared.open_output(&output, requestor, id)?;
+                Ok(Some((self.shared.open_task(&record)?, Some(output))))
             }
             Some(_) => {
                 let Some(task) = self.get(requestor, id).await? else { return Ok(None) };
@@ -147,6 +157,17 @@ impl TaskStore for SledStore {
         self.ask(|reply| Operation::Remove { key, reply }).await
     }
 
+    async fn banish(&self, tenant: TenantId) -> Result<(), Error> {
+        self.ask(|reply| Operation::Banish { tenant, reply }).await
+    }
+
+    async fn tasks_of(&self, tenant: TenantId, count_max: usize) -> Result<Vec<(Requestor, TaskId)>, Error> {
+        let prefix = keys::tenant_prefix(tenant);
+        let rows = self.shared.view.scan(&prefix, &prefix, count_max)?;
+        let keys = rows.iter().filter_map(|(key, _)| keys::parse_task(key));
+        Ok(keys.map(|key| (key.requestor, key.id)).collect())
+    }
+
     async fn usage(&self, requestor: &Requestor) -> Result<(Usage, Usage), Error> {
         Ok(self.shared.with_ledger(|ledger| ledger.of(requestor)))
     }
@@ -171,6 +192,14 @@ impl TaskStore for SledStore {
         }
         closed
     }
+}
+
+fn task_bytes(task: &Task, key: Option<&SealingKey>) -> Result<Vec<u8>, Error> {
+    key.map_or_else(|| record::encode_task(task), |key| record::seal_task(task, key))
+}
+
+fn output_bytes(output: &TaskOutput, owner: Owner<'_>, key: Option<&SealingKey>) -> Result<Vec<u8>, Error> {
+    key.map_or_else(|| record::encode_output(output), |key| record::seal_output(output, owner, key))
 }
 
 /// Rows that a claim looks at in one step.

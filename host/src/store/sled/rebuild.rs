@@ -30,6 +30,8 @@ use super::state::{self, State, StateFile};
 use super::{SledStore, engine_error};
 
 const CACHE_BYTES: u64 = 32 << 20;
+/// What the names of old stores begin with.
+const OLD_STORE: &str = "store.old";
 /// What a rebuild writes at most, as a multiple of what there is: the export, which is text, and the new store.
 const COPIES: u64 = 3;
 
@@ -143,6 +145,22 @@ pub fn is_there(data: &Path) -> bool {
     layout.store.exists() || layout.rebuilt().exists()
 }
 
+/// Removes every store that a rebuild has left beside the present one, and gives their number. To be called by who holds the
+/// data directory.
+pub fn remove_old_stores(data: &Path) -> Result<u64, Error> {
+    let cannot = |error: std::io::Error| io_error("list", data, &error);
+    let mut removed = 0;
+    for entry in fs::read_dir(data).map_err(cannot)? {
+        let entry = entry.map_err(cannot)?;
+        if entry.file_name().to_string_lossy().starts_with(OLD_STORE) {
+            remove_folder(&entry.path())?;
+            removed += 1;
+        }
+    }
+    sync_folder(data).map_err(|error| io_error("sync", data, &error))?;
+    Ok(removed)
+}
+
 /// An empty folder for the new store.
 fn clear(layout: &Layout) -> Result<Layout, Error> {
     let fresh = layout.with_store(layout.rebuilt());
@@ -187,8 +205,8 @@ fn remove_folder(path: &Path) -> Result<(), Error> {
 
 /// Gives the present folder a name that is not taken, and the new one the name of the present. Both or neither.
 fn swap(layout: &Layout, fresh: &Layout) -> Result<PathBuf, Error> {
-    let free = (1..).map(|number| layout.store.with_file_name(format!("store.old-{number}")));
-    let old = free.into_iter().find(|path| !path.exists()).unwrap_or_else(|| layout.store.with_file_name("store.old"));
+    let free = (1..).map(|number| layout.store.with_file_name(format!("{OLD_STORE}-{number}")));
+    let old = free.into_iter().find(|path| !path.exists()).unwrap_or_else(|| layout.store.with_file_name(OLD_STORE));
     let rename = |from: &Path, to: &Path| fs::rename(from, to).map_err(|error| io_error("rename", from, &error));
     rename(&layout.store, &old)?;
     // A process that ends here is completed by `finish`.
@@ -287,7 +305,7 @@ impl Import {
         reserved_bytes: u64,
     ) -> Result<(), Error> {
         let task = record::decode_task(&record)?;
-        output.as_deref().map(record::decode_output).transpose()?;
+        output.as_deref().map(record::check_output).transpose()?;
         let key = TaskKey::new(&task.requestor, task.id);
         let mut payloads = super::operation::Payloads::default();
         let (record, chunked) = super::place_record(record);

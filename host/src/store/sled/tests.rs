@@ -7,6 +7,7 @@ mod crash;
 mod damage;
 mod full_disk;
 mod power_cut;
+mod sealed;
 mod writer;
 
 use std::path::Path;

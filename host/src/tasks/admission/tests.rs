@@ -24,6 +24,8 @@ pub(in crate::tasks) fn limits() -> Limits {
         ttl_unlimited: false,
         steer_queue: 4,
         steer_bytes_max: 100,
+        calls_queued_per_requestor: 8,
+        ..Limits::generous()
     }
 }
 
@@ -32,7 +34,7 @@ fn requestor(tenant: u8, id: u8) -> Requestor {
 }
 
 fn admission() -> Arc<Admission> {
-    Admission::new(LimitsTable { base: Arc::new(limits()), tenants: HashMap::new() }, 4)
+    Admission::new(Limits { calls_resting_per_tenant: 2, ..limits() }.into(), 4)
 }
 
 fn granted(ticket: &mut Ticket) -> Option<Permit> {
@@ -40,7 +42,7 @@ fn granted(ticket: &mut Ticket) -> Option<Permit> {
 }
 
 #[test]
-fn the_narrowest_limit_refuses_and_is_named() {
+fn the_limit_that_refuses_is_named() {
     let admission = admission();
     let (a, b, c) = (requestor(1, 1), requestor(1, 2), requestor(2, 3));
     let _two = [admission.try_permit(&a, Purpose::Plain).unwrap(), admission.try_permit(&a, Purpose::Task).unwrap()];
@@ -144,7 +146,7 @@ fn nothing_is_remembered_of_those_who_left() {
         drop(admission.hold(&who, Hold::Queued));
     }
     let state = lock(&admission.state);
-    assert_eq!((state.running, state.requestors.len(), state.tenants.len()), (0, 0, 0));
+    assert_eq!((state.all, state.requestors.len(), state.tenants.len()), (Sums::default(), 0, 0));
     assert!(state.turns.len() <= 1, "turns are cleared as they come up: {}", state.turns.len());
 }
 
@@ -154,9 +156,158 @@ fn resting_calls_leave_instances_for_the_running() {
     let one = [admission.hold(&requestor(1, 1), Hold::Waiting), admission.hold(&requestor(1, 2), Hold::Paused)];
     assert!(one.iter().all(Result::is_ok));
     let third = admission.hold(&requestor(1, 3), Hold::Waiting).unwrap_err();
-    assert_eq!(third.limit, "calls_resting_total", "one tenant gets half");
+    assert_eq!(third.limit, "calls_resting_per_tenant");
     let other = [admission.hold(&requestor(2, 4), Hold::Waiting), admission.hold(&requestor(3, 5), Hold::Waiting)];
     assert!(other.iter().all(Result::is_ok));
     assert!(admission.hold(&requestor(4, 6), Hold::Waiting).is_err());
     assert!(admission.hold(&requestor(4, 6), Hold::Queued).is_ok(), "a queued task holds no instance");
+}
+
+#[test]
+fn a_tenant_gets_no_more_room_by_making_requestors() {
+    let limits = Limits {
+        calls_running_per_tenant: 3,
+        calls_queued_per_tenant: 4,
+        tasks_queued_per_tenant: 5,
+        tasks_waiting_per_tenant: 2,
+        tasks_paused_per_tenant: 1,
+        calls_resting_per_tenant: 16,
+        calls_running_total: 100,
+        ..Limits::generous()
+    };
+    let admission = Admission::new(limits.into(), 100);
+    let everybody = || (0..=255).map(|id| requestor(1, id));
+    let running: Vec<_> = everybody().filter_map(|who| admission.try_permit(&who, Purpose::Plain)).collect();
+    assert_eq!(running.len(), 3);
+    let lined_up: Vec<_> = everybody().map(|who| admission.enqueue(&who, Purpose::Plain)).collect();
+    assert_eq!(lined_up.iter().filter(|ticket| ticket.is_ok()).count(), 4);
+    let refused = lined_up.iter().find_map(|ticket| ticket.as_ref().err()).unwrap();
+    assert_eq!(*refused, Full { limit: "calls_queued_per_tenant", value: 4 });
+    for (hold, limit, value) in [
+        (Hold::Queued, "tasks_queued_per_tenant", 5),
+        (Hold::Waiting, "tasks_waiting_per_tenant", 2),
+        (Hold::Paused, "tasks_paused_per_tenant", 1),
+    ] {
+        let held: Vec<_> = everybody().map(|who| admission.hold(&who, hold)).collect();
+        assert_eq!(held.iter().filter(|held| held.is_ok()).count(), value);
+        let refused = held.iter().find_map(|held| held.as_ref().err()).unwrap();
+        assert_eq!(*refused, Full { limit, value: value as u64 });
+        let other = requestor(2, 1);
+        assert!(admission.hold(&other, hold).is_ok(), "another tenant has places of its own");
+    }
+    assert!(admission.try_permit(&requestor(2, 1), Purpose::Plain).is_some());
+}
+
+/// Small, fast, and the same everywhere.
+fn draw(state: &mut u64, below: u64) -> usize {
+    *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+    ((*state >> 33) % below) as usize
+}
+
+/// Everything that somebody has at a moment, as its holders see it: nothing of it is what the admission counts itself.
+#[derive(Default)]
+struct Everything {
+    permits: Vec<(Requestor, Permit)>,
+    lined_up: Vec<(Requestor, Purpose, Ticket)>,
+    holds: Vec<(Requestor, Hold, Held)>,
+}
+
+impl Everything {
+    /// Takes the permits that were granted meanwhile.
+    fn collect(&mut self) {
+        let mut at = 0;
+        while at < self.lined_up.len() {
+            match granted(&mut self.lined_up[at].2) {
+                Some(permit) => {
+                    let (who, ..) = self.lined_up.swap_remove(at);
+                    self.permits.push((who, permit));
+                }
+                None => at += 1,
+            }
+        }
+    }
+
+    /// Running, lined up, queued, waiting and paused, of those who are meant.
+    fn counts(&self, meant: impl Fn(&Requestor) -> bool) -> [u32; 5] {
+        let holds = |wanted| self.holds.iter().filter(|(who, hold, _)| *hold == wanted && meant(who)).count() as u32;
+        let plain = |purpose| matches!(purpose, Purpose::Plain);
+        [
+            self.permits.iter().filter(|(who, _)| meant(who)).count() as u32,
+            self.lined_up.iter().filter(|(who, purpose, _)| plain(*purpose) && meant(who)).count() as u32,
+            holds(Hold::Queued),
+            holds(Hold::Waiting),
+            holds(Hold::Paused),
+        ]
+    }
+}
+
+fn drop_one<T>(from: &mut Vec<T>, random: &mut u64) {
+    if !from.is_empty() {
+        let at = draw(random, from.len() as u64);
+        from.swap_remove(at);
+    }
+}
+
+fn within(counts: [u32; 5], maxima: [u32; 5], resting: u32, what: &str) {
+    assert!(counts.iter().zip(maxima).all(|(count, max)| *count <= max), "{what}: {counts:?} of {maxima:?}");
+    assert!(counts[3] + counts[4] <= resting, "{what}: {counts:?} rest");
+}
+
+#[test]
+fn whatever_happens_no_tenant_has_more_than_its_limits() {
+    let base = Limits {
+        calls_running_per_tenant: 4,
+        calls_running_total: 7,
+        calls_queued_per_tenant: 3,
+        calls_queued_total: 5,
+        tasks_running_per_requestor: 1,
+        tasks_queued_per_tenant: 4,
+        tasks_queued_total: 6,
+        tasks_waiting_per_requestor: 3,
+        tasks_waiting_per_tenant: 4,
+        tasks_paused_per_requestor: 2,
+        tasks_paused_per_tenant: 3,
+        calls_resting_per_tenant: 5,
+        ..limits()
+    };
+    let own =
+        Limits { calls_running_per_tenant: 2, tasks_queued_per_tenant: 1, calls_resting_per_tenant: 1, ..base.clone() };
+    let tenants = [(TenantId([3; 16]), Arc::new(own))].into();
+    for seed in 0..200 {
+        let mut random = seed;
+        let table = LimitsTable { base: Arc::new(base.clone()), tenants: HashMap::clone(&tenants) };
+        let admission = Admission::new(table.clone(), 8);
+        let mut held = Everything::default();
+        for _ in 0..400 {
+            let who = requestor(1 + draw(&mut random, 3) as u8, draw(&mut random, 12) as u8);
+            let purpose = [Purpose::Plain, Purpose::Task, Purpose::Again { task: true }][draw(&mut random, 3)];
+            let hold = [Hold::Queued, Hold::Waiting, Hold::Paused][draw(&mut random, 3)];
+            match draw(&mut random, 8) {
+                0 | 1 => held.permits.extend(admission.try_permit(&who, purpose).map(|permit| (who, permit))),
+                2 => held.lined_up.extend(admission.enqueue(&who, purpose).ok().map(|ticket| (who, purpose, ticket))),
+                3 | 4 => held.holds.extend(admission.hold(&who, hold).ok().map(|place| (who, hold, place))),
+                5 => drop_one(&mut held.permits, &mut random),
+                6 => drop_one(&mut held.lined_up, &mut random),
+                _ => drop_one(&mut held.holds, &mut random),
+            }
+            held.collect();
+            for tenant in 1..=3 {
+                let limits = table.of(&requestor(tenant, 0));
+                let maxima = [
+                    limits.calls_running_per_tenant,
+                    limits.calls_queued_per_tenant,
+                    limits.tasks_queued_per_tenant,
+                    limits.tasks_waiting_per_tenant,
+                    limits.tasks_paused_per_tenant,
+                ];
+                let counts = held.counts(|who| who.tenant == TenantId([tenant; 16]));
+                within(counts, maxima, limits.calls_resting_per_tenant, &format!("seed {seed}, tenant {tenant}"));
+            }
+            let maxima = [base.calls_running_total, base.calls_queued_total, base.tasks_queued_total, 8, 8];
+            within(held.counts(|_| true), maxima, 8, &format!("seed {seed}, the host"));
+        }
+        drop(held);
+        let state = lock(&admission.state);
+        assert_eq!((state.all, state.tenants.len(), state.requestors.len()), (Sums::default(), 0, 0), "seed {seed}");
+    }
 }

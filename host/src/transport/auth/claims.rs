@@ -9,7 +9,7 @@ use serde_json::{Map, Number, Value};
 use super::IssuerOptions;
 use crate::domain::UnixMs;
 
-/// More cannot be an identifier.
+/// Bytes of a subject or client id in a token; more cannot be an identifier.
 const SUBJECT_BYTES_MAX: usize = 512;
 /// Names of scopes in one token.
 const SCOPES_MAX: usize = 256;

@@ -22,7 +22,7 @@ const METHOD: HeaderName = HeaderName::from_static("mcp-method");
 const NAME: HeaderName = HeaderName::from_static("mcp-name");
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
-/// Longer ones are not ours.
+/// Bytes of a header that says which session or event is meant; longer ones are not ours.
 const HEADER_VALUE_BYTES_MAX: usize = 512;
 /// How long a browser may remember what it was allowed.
 const CORS_SECONDS: HeaderValue = HeaderValue::from_static("600");

@@ -12,6 +12,7 @@ use axum::response::Response;
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
 
 use crate::domain::requestor::Requestor;
+use crate::transport::allowance::Full;
 use crate::transport::auth::{Caller, Unauthorized};
 use crate::transport::mcp::{Mcp, Session as _};
 use crate::transport::refusal::Refusal;
@@ -138,7 +139,7 @@ impl<M: Mcp> Server<M> {
         }
         self.check_version(headers)?;
         let live = self.required_session(requestor, headers).await?;
-        self.admit(requestor)?;
+        self.allowance.admit(requestor)?;
         let last = match checks::last_event_id(headers)? {
             None => None,
             Some(text) => Some(EventId::parse(text).ok_or_else(|| {
@@ -166,7 +167,7 @@ impl<M: Mcp> Server<M> {
             let lost = Refusal::stream_lost().to(last.request.clone()).body();
             return Ok(stream::response(Body::from(plain_event(&lost))));
         };
-        let open = live.begin(&self.now).map_err(|error| refused(&error))?;
+        let open = live.begin(&self.now, &self.allowance).map_err(Refusal::quota)?;
         Ok(stream::response(Reader::new(log, after, None, open, self.keepalive()).into_body()))
     }
 
@@ -182,7 +183,7 @@ impl<M: Mcp> Server<M> {
                 format!("The session has {STANDALONE_MAX} standalone streams open already: close one first"),
             ));
         }
-        let open = live.begin(&self.now).map_err(|error| refused(&error))?;
+        let open = live.begin(&self.now, &self.allowance).map_err(Refusal::quota)?;
         let resumed = resumed.and_then(|(log, number)| Some((log.resume(number)?, log)));
         let (after, log, opening) = match resumed {
             Some((after, log)) => {
@@ -203,17 +204,12 @@ impl<M: Mcp> Server<M> {
     pub(super) fn keepalive(&self) -> Duration {
         Duration::from_millis(self.options.sse_keepalive_ms)
     }
-
-    /// Takes one request from the requestor's rate.
-    pub(super) fn admit(&self, requestor: &Requestor) -> Result<(), Refusal> {
-        self.rate.admit(requestor).map_err(|exceeded| Refusal::rate(exceeded.per_second, exceeded.retry_after_ms))
-    }
 }
 
 /// A quota or a failure of the session table, as the requestor may see it.
 pub(super) fn refused(error: &session::Error) -> Refusal {
     match error {
-        session::Error::Full { limit, value } => Refusal::quota(limit, *value),
+        session::Error::Full { limit, value } => Refusal::quota(Full { limit, value: *value }),
         session::Error::Store(error) => failure(error),
     }
 }

@@ -26,7 +26,7 @@ impl Proxies {
         Self { networks, required }
     }
 
-    fn trusts(&self, address: IpAddr) -> bool {
+    pub(super) fn trusts(&self, address: IpAddr) -> bool {
         self.networks.iter().any(|network| network.contains(address))
     }
 

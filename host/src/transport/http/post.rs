@@ -4,23 +4,25 @@
 //! session is driven to its end whoever is still there to read it; one without a session ends with its connection.
 
 use std::mem;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use axum::body::Body;
 use axum::response::Response;
 use bytes::{Bytes, BytesMut};
-use futures::StreamExt as _;
+use futures::{FutureExt as _, StreamExt as _};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use http_body_util::BodyExt as _;
 
 use crate::audit::Entry;
 use crate::domain::requestor::Requestor;
 use crate::protocol::{self, Exchange, Frame, Rejection};
+use crate::transport::allowance::Place;
 use crate::transport::auth::Caller;
 use crate::transport::mcp::{Mcp, Peer, Received, Session as _};
-use crate::transport::refusal::{Refusal, request_id};
+use crate::transport::refusal::{Refusal, request_id, retry_after};
 use crate::transport::session::{Live, Open};
 use crate::transport::sse::Log;
 
@@ -32,6 +34,7 @@ use super::{Server, checks, json_response};
 const BODY_MS_MAX: u64 = 60_000;
 /// What is read and thrown away of a body that is too large: a client that is still writing would see a reset, not the answer.
 const DISCARD_BYTES_MAX: usize = 64 << 20;
+/// How long that may take, in milliseconds.
 const DISCARD_MS_MAX: u64 = 2_000;
 
 impl<M: Mcp> Server<M> {
@@ -56,22 +59,22 @@ impl<M: Mcp> Server<M> {
         if legacy && !protocol::may_be_modern(&message) {
             self.check_version(headers)?;
         }
-        let admitted = self.admit(&requestor).and_then(|()| match &live {
-            Some(live) => live.begin(&self.now).map(Some).map_err(|error| refused(&error)),
-            None => Ok(None),
+        let admitted = self.allowance.admit(&requestor).and_then(|()| match &live {
+            Some(live) => live.begin(&self.now, &self.allowance).map(Held::Session).map_err(Refusal::quota),
+            None => self.allowance.open(&requestor).map(Held::Connection).map_err(Refusal::quota),
         });
-        let open = match admitted {
-            Ok(open) => open,
+        let held = match admitted {
+            Ok(held) => held,
             Err(refusal) => {
                 // Clients of the older revisions take a status for a broken connection.
                 let id = request_id(&message);
                 let status = if legacy && id.is_some() { StatusCode::OK } else { refusal.status };
-                return Ok(json_response(status, refusal.to(id).body()));
+                return Ok(refusal.to(id).at(status).response());
             }
         };
         let session = live.as_ref().map(|live| live.session.clone());
         let peer = Peer { requestor, rights, session, declared: Some(checks::declared(headers)), connection: None };
-        let mut work = Work::new(self.clone(), peer, message.clone(), open);
+        let mut work = Work::new(self.clone(), peer, message.clone(), held);
         match work.received().await {
             Received::Exchange(exchange) => {
                 work.stage = Stage::Running(exchange);
@@ -98,7 +101,7 @@ impl<M: Mcp> Server<M> {
         message: &[u8],
     ) -> Result<Response, Refusal> {
         if let Err(error) = self.sessions.insert(requestor, session.clone()).await {
-            return Ok(json_response(StatusCode::OK, refused(&error).to(request_id(message)).body()));
+            return Ok(refused(&error).to(request_id(message)).at(StatusCode::OK).response());
         }
         let mut response = json_response(StatusCode::OK, reply);
         match HeaderValue::from_str(session.id()) {
@@ -118,10 +121,14 @@ impl<M: Mcp> Server<M> {
     ) -> Response {
         let first = loop {
             let patience = Duration::from_millis(self.options.sse_after_ms);
-            let frame = tokio::select! {
-                biased;
-                frame = work.frame() => frame,
-                () = tokio::time::sleep(patience), if events => break None,
+            // Most answers are there at once, and need no timer.
+            let frame = match work.frame().now_or_never() {
+                Some(frame) => frame,
+                None => tokio::select! {
+                    biased;
+                    frame = work.frame() => frame,
+                    () = tokio::time::sleep(patience), if events => break None,
+                },
             };
             match frame {
                 Some(frame) if frame.last => {
@@ -144,14 +151,15 @@ impl<M: Mcp> Server<M> {
             }
         };
         let Some(live) = live else {
-            return stream::response(stream::direct(first, work.take_exchange(), self.keepalive()));
+            let (exchange, held) = work.take();
+            return stream::response(stream::direct(first, exchange, held, self.keepalive()));
         };
         let log = live.streams.open(self.sessions.epoch, request_id(message).as_deref(), live.kept());
         let opening = stream::opening(&log, live.session.version());
         if let Some(Frame { message, last, .. }) = first {
             log.push(&message, last);
         }
-        match live.begin(&self.now) {
+        match live.begin(&self.now, &self.allowance) {
             Ok(open) => {
                 let body = Reader::new(log.clone(), 0, Some(opening), open, self.keepalive()).into_body();
                 work.log = Some(log);
@@ -159,24 +167,30 @@ impl<M: Mcp> Server<M> {
                 drop(work);
                 stream::response(body)
             }
-            Err(error) => json_response(StatusCode::OK, refused(&error).to(request_id(message)).body()),
+            Err(full) => Refusal::quota(full).to(request_id(message)).at(StatusCode::OK).response(),
         }
     }
 }
 
 impl<M: Mcp> Server<M> {
     fn rejected(&self, rejection: Rejection, body: String) -> Response {
-        let (status, challenge) = match rejection {
-            Rejection::Malformed | Rejection::Unserved | Rejection::SessionRequired => (StatusCode::BAD_REQUEST, None),
-            Rejection::UnknownMethod => (StatusCode::NOT_FOUND, None),
-            Rejection::TooMany => (StatusCode::TOO_MANY_REQUESTS, None),
+        let (mut challenge, mut retry_after_ms) = (None, None);
+        let status = match rejection {
+            Rejection::Malformed | Rejection::Unserved | Rejection::SessionRequired => StatusCode::BAD_REQUEST,
+            Rejection::UnknownMethod => StatusCode::NOT_FOUND,
+            Rejection::TooMany { retry_after_ms: ms } => {
+                retry_after_ms = ms;
+                StatusCode::TOO_MANY_REQUESTS
+            }
             Rejection::Forbidden(scopes) => {
                 self.audit.note(|| Entry::new("access.refused").because("insufficient scope"));
                 let resource = self.authenticator.resource();
-                (StatusCode::FORBIDDEN, resource.and_then(|resource| resource.step_up(&scopes)))
+                challenge = resource.and_then(|resource| resource.step_up(&scopes));
+                StatusCode::FORBIDDEN
             }
         };
         let mut response = json_response(status, body);
+        retry_after(&mut response, retry_after_ms);
         if let Some(challenge) = challenge {
             response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
         }
@@ -203,22 +217,30 @@ enum Stage<S> {
     Over,
 }
 
+/// The place of a message among the open requests, given back when it is dropped.
+pub(super) enum Held<S> {
+    /// It goes on without its client.
+    Session(Open<S>),
+    /// It ends with its connection.
+    Connection(#[expect(dead_code, reason = "held for its drop")] Place),
+}
+
 /// A message on its way. If it belongs to a session and is dropped before its end, a task of its own takes over; so nothing has to be
 /// spawned for the many requests whose client just waits for the answer.
 struct Work<M: Mcp> {
     stage: Stage<M::Session>,
-    /// Set for a message of a session.
-    open: Option<Open<M::Session>>,
+    /// `None` once somebody else has it.
+    held: Option<Held<M::Session>>,
     /// Where frames go when the request is no longer driven by its connection; nowhere if the client never saw an event id.
     log: Option<Arc<Log>>,
     server: Arc<Server<M>>,
 }
 
 impl<M: Mcp> Work<M> {
-    fn new(server: Arc<Server<M>>, peer: Peer<M::Session>, message: Bytes, open: Option<Open<M::Session>>) -> Self {
+    fn new(server: Arc<Server<M>>, peer: Peer<M::Session>, message: Bytes, held: Held<M::Session>) -> Self {
         let mcp = server.mcp.clone();
         let receiving = Box::pin(async move { mcp.receive(peer, message).await });
-        Self { stage: Stage::Receiving(receiving), open, log: None, server }
+        Self { stage: Stage::Receiving(receiving), held: Some(held), log: None, server }
     }
 
     /// What became of the message. To be called once.
@@ -236,18 +258,20 @@ impl<M: Mcp> Work<M> {
         }
     }
 
-    fn take_exchange(&mut self) -> Exchange {
-        match mem::replace(&mut self.stage, Stage::Over) {
+    /// What is left to do, and the place that it takes up.
+    fn take(&mut self) -> (Exchange, Option<Held<M::Session>>) {
+        let exchange = match mem::replace(&mut self.stage, Stage::Over) {
             Stage::Running(exchange) => exchange,
             Stage::Receiving(_) | Stage::Over => futures::stream::empty().boxed(),
-        }
+        };
+        (exchange, self.held.take())
     }
 }
 
 impl<M: Mcp> Drop for Work<M> {
     fn drop(&mut self) {
         let stage = mem::replace(&mut self.stage, Stage::Over);
-        let Some(open) = self.open.take() else { return };
+        let Some(Held::Session(open)) = self.held.take() else { return };
         // When the runtime is going down, nothing can be driven any more.
         if let (Stage::Receiving(_) | Stage::Running(_), Ok(runtime)) = (&stage, tokio::runtime::Handle::try_current())
         {
@@ -322,7 +346,15 @@ async fn read(mut body: Body, headers: &HeaderMap, bytes_max: usize) -> Result<B
         }
         Ok(Some(first.unwrap_or_else(|| bytes.freeze())))
     };
-    match tokio::time::timeout(Duration::from_millis(BODY_MS_MAX), reading).await {
+    // Most bodies are there with their headers, and need no timer.
+    let read = {
+        let mut reading = pin!(reading);
+        match futures::poll!(&mut reading) {
+            Poll::Ready(read) => Ok(read),
+            Poll::Pending => tokio::time::timeout(Duration::from_millis(BODY_MS_MAX), reading).await,
+        }
+    };
+    match read {
         Ok(Ok(Some(bytes))) => Ok(bytes),
         Ok(Ok(None)) => {
             discard(body).await;

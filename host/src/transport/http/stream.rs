@@ -43,17 +43,23 @@ pub(super) fn opening(log: &Log, version: &str) -> Bytes {
 }
 
 /// A stream without a session: no ids, nothing to resume, and over with the connection.
-pub(super) fn direct(first: Option<Frame>, exchange: Exchange, keepalive: Duration) -> Body {
+/// What is `held` is given back when the body ends.
+pub(super) fn direct<H: Send + 'static>(
+    first: Option<Frame>,
+    exchange: Exchange,
+    held: H,
+    keepalive: Duration,
+) -> Body {
     let frames = stream::iter(first).chain(exchange).boxed();
-    Body::from_stream(stream::unfold(Some(frames), move |frames| async move {
-        let mut frames = frames?;
+    Body::from_stream(stream::unfold(Some((frames, held)), move |left| async move {
+        let (mut frames, held) = left?;
         tokio::select! {
             biased;
             frame = frames.next() => {
                 let Frame { message, last, .. } = frame?;
-                Some((Ok::<_, Infallible>(plain_event(&message)), (!last).then_some(frames)))
+                Some((Ok::<_, Infallible>(plain_event(&message)), (!last).then_some((frames, held))))
             }
-            () = sleep(keepalive) => Some((Ok(KEEPALIVE), Some(frames))),
+            () = sleep(keepalive) => Some((Ok(KEEPALIVE), Some((frames, held)))),
         }
     }))
 }

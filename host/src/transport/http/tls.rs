@@ -21,7 +21,7 @@ use tokio_rustls::TlsAcceptor;
 
 /// How often the files are looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// No certificate is larger.
+/// Bytes of a certificate or key file.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Why there is no certificate to serve with.

@@ -8,11 +8,11 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::{
-    Error, ISSUER_TOKEN, Identity, PrincipalRow, Principals, ROW_VERSION, Row, TOKEN_PREFIX, check_name, encode, hex,
-    random, used,
+    Error, ISSUER_TOKEN, Identity, KEY_CLOSED, PrincipalRow, Principals, ROW_VERSION, Row, TOKEN_PREFIX, check_name,
+    encode, hex, random, used,
 };
 use crate::domain::UnixMs;
-use crate::domain::requestor::Requestor;
+use crate::domain::requestor::{Requestor, TenantId};
 use crate::store::RowKind;
 
 /// Random bytes of a token: too many to guess.
@@ -175,7 +175,8 @@ impl Principals {
 
     /// Whether a token was ever made.
     pub async fn any_token(&self) -> Result<bool, Error> {
-        Ok(!self.store.rows(RowKind::Token, None, 1).await?.is_empty())
+        let any = !self.store.rows(RowKind::Token, None, 1).await?.is_empty();
+        Ok(any || self.store.row(RowKind::Principal, &[KEY_CLOSED]).await?.is_some())
     }
 
     /// Ends a token, now and for ever. Ending it twice keeps the first time.
@@ -188,6 +189,26 @@ impl Principals {
             self.store.put_row(RowKind::Token, &key, encode(RowKind::Token, &row)?, false).await?;
         }
         Ok(row.info())
+    }
+
+    /// Removes every token of a tenant, ended ones too, and when they were used; gives their number.
+    pub async fn remove_tokens(&self, tenant: TenantId) -> Result<u64, Error> {
+        let name = self.tenants().await?.into_iter().find(|(_, id)| *id == tenant).map(|(name, _)| name);
+        let mut removed = 0;
+        for (key, row) in self.all::<TokenRow>(RowKind::Token, &[]).await? {
+            let principal = self.get::<PrincipalRow>(RowKind::Principal, &row.principal).await?;
+            let own = match principal {
+                Some(principal) => principal.tenant == tenant.0,
+                None => name.as_ref() == Some(&row.tenant_name),
+            };
+            if own {
+                self.store.put_row(RowKind::Principal, &[KEY_CLOSED], Vec::new(), false).await?;
+                self.store.remove_row(RowKind::Token, &key).await?;
+                self.store.remove_row(RowKind::Principal, &used::key(&row.id)).await?;
+                removed += 1;
+            }
+        }
+        Ok(removed)
     }
 
     /// Whose token this is; `None` for unknown, expired and revoked ones alike. What is compared is a hash of the secret, so

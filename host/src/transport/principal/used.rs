@@ -10,11 +10,14 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use super::{Error, KEY_USED, Principals, decode, encode, hex};
+use crate::audit::{Audit, Entry};
 use crate::domain::UnixMs;
 use crate::store::RowKind;
 
 /// How long uses are collected before they are written.
 const COLLECT: Duration = Duration::from_secs(5);
+/// Between two lines of the audit log about one token.
+const NOTE_EVERY_MS: u64 = 60_000;
 /// Rows of one write.
 const ROWS_MAX: usize = 256;
 
@@ -39,11 +42,21 @@ impl LastUsed {
         }
     }
 
-    /// Writes what is seen for as long as it is polled.
-    pub async fn tend(&self) {
+    /// Writes what is seen for as long as it is polled, and notes each token that is used, once in a while.
+    pub async fn tend(&self, audit: &Audit) {
+        let mut noted: HashMap<TokenId, UnixMs> = HashMap::new();
         loop {
             self.any.notified().await;
             tokio::time::sleep(COLLECT).await;
+            let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            let newest = seen.values().max().copied().unwrap_or_default();
+            noted.retain(|_, at| newest.saturating_sub(*at) < NOTE_EVERY_MS);
+            for (id, at) in seen {
+                noted.entry(id).or_insert_with(|| {
+                    audit.note(|| Entry::new("token.used").named(&hex(&id)));
+                    at
+                });
+            }
             if let Err(error) = self.write().await {
                 // What cannot be written is seen again with the next use.
                 tracing::debug!(%error, "the last uses of tokens were not written");
@@ -76,7 +89,7 @@ impl Principals {
     }
 }
 
-fn key(id: &TokenId) -> Vec<u8> {
+pub(super) fn key(id: &TokenId) -> Vec<u8> {
     let mut key = vec![KEY_USED];
     key.extend_from_slice(hex(id).as_bytes());
     key

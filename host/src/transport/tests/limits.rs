@@ -97,24 +97,84 @@ async fn a_connection_without_a_permit_waits_for_one() {
 
 #[tokio::test]
 async fn too_many_requests_are_told_when_to_come_back() {
-    let edge = Edge::start(with(|setup| setup.per_second = 2)).await;
+    let edge = Edge::start(with(|setup| setup.limits.requests_per_second = 2)).await;
     let client = edge.session().await;
     let mut refused = None;
     for id in 2..20 {
-        let (status, body) = status_and_body(client.rpc(id, "state", json!({})).await).await;
+        let reply = client.rpc(id, "state", json!({})).await;
+        let wait = reply.header("retry-after").map(str::to_owned);
+        let (status, body) = status_and_body(reply).await;
         assert_eq!((status, &body["id"]), (200, &json!(id)));
         if body["error"]["code"] == 1011 {
+            assert_eq!(wait.as_deref(), Some("1"), "it says so to whoever reads no bodies, too");
             refused = Some(body["error"]["data"].clone());
             break;
         }
     }
     let data = refused.expect("a refusal");
     assert_eq!((&data["limit"], &data["value"]), (&json!("requests_per_second"), &json!(2)));
-    assert!(data["retryAfterMs"].as_u64().unwrap() <= 500);
+    assert!(data["retryAfterMs"].as_u64().unwrap() <= 501);
     // Somebody else is not touched, and a notification has no id to answer with.
     let other = edge.client().with("Authorization", "Bearer bob");
     assert_eq!(other.rpc(1, "initialize", json!({})).await.status, 200);
-    assert_eq!(client.post(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#).await.status, 429);
+    let refused = client.post(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#).await;
+    assert_eq!((refused.status, refused.header("retry-after")), (429, Some("1")));
+}
+
+#[tokio::test]
+async fn requests_are_open_for_as_long_as_their_streams() {
+    let edge = Edge::start(with(|setup| {
+        setup.limits.requests_open_per_requestor = 2;
+    }))
+    .await;
+    let (alice, bob) =
+        (edge.client().with("Authorization", "Bearer alice"), edge.client().with("Authorization", "Bearer bob"));
+    let alice = edge.session_as(alice, "2025-11-25").await;
+    let (mut one, mut two) = (alice.get().await, alice.get().await);
+    assert!(one.event().await.is_some() && two.event().await.is_some());
+    let refused = alice.get().await;
+    assert_eq!((refused.status, refused.header("retry-after")), (429, Some("1")));
+    let (_, body) = status_and_body(refused).await;
+    let data = json!({ "limit": "requests_open_per_requestor", "value": 2, "retryAfterMs": 1000 });
+    assert_eq!(body["error"]["data"], data);
+    let (_, body) = status_and_body(alice.rpc(1, "state", json!({})).await).await;
+    assert_eq!(body["error"]["data"], data, "no request of any other kind either");
+    assert_eq!(edge.session_as(bob, "2025-11-25").await.rpc(1, "state", json!({})).await.status, 200);
+    drop(two);
+    for attempt in 0.. {
+        let (_, body) = status_and_body(alice.rpc(1, "state", json!({})).await).await;
+        if body["error"].is_null() {
+            break;
+        }
+        assert!(attempt < 200, "the place of a stream whose client has gone is free again: {body}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test]
+async fn an_address_that_has_too_many_connections_gets_no_more() {
+    let edge = Edge::start(with(|setup| setup.options.connections_per_address = 2)).await;
+    let mut open = Vec::new();
+    for _ in 0..2 {
+        let mut connection = edge.client().connect().await;
+        connection.write_all(b"GET /healthz HTTP/1.1\r\n\r\n").await.unwrap();
+        assert!(connection.read(&mut [0; 512]).await.unwrap() > 0);
+        open.push(connection);
+    }
+    let mut third = edge.client().connect().await;
+    let ended = third.read(&mut [0; 512]).await;
+    assert!(matches!(ended, Ok(0) | Err(_)), "it is closed at once: {ended:?}");
+    open.pop();
+    for attempt in 0.. {
+        let mut next = edge.client().connect().await;
+        // It may be closed before or after this is written.
+        let _ = next.write_all(b"GET /healthz HTTP/1.1\r\n\r\n").await;
+        if next.read(&mut [0; 512]).await.is_ok_and(|read| read > 0) {
+            break;
+        }
+        assert!(attempt < 200, "the place of the one that has gone is free again");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
 }
 
 #[tokio::test]

@@ -10,7 +10,6 @@ mod stdio;
 mod streams;
 
 use std::net::SocketAddr;
-use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -18,16 +17,17 @@ use async_trait::async_trait;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
+use crate::domain::limits::Limits;
 use crate::domain::requestor::{Requestor, RequestorId, TenantId};
 
+use super::allowance::Allowance;
 use super::auth::{Authenticator, Denied, Scopes, Verified, Verifier};
 use super::http::{HttpOptions, Parts, Server, bind};
-use super::rate::RequestRate;
 use super::session::{Registry, SessionOptions};
 use client::{Client, Reply};
 use scripted::{Rows, Script};
 
-/// Two requestors by token, and `local` without one.
+/// Three requestors by token, two of them of one tenant, and `local` without one.
 struct Tokens;
 
 fn requestor(number: u8) -> Requestor {
@@ -40,6 +40,7 @@ impl Verifier for Tokens {
         let (requestor, name, tenant) = match token {
             "alice" => (requestor(1), "alice", "one"),
             "bob" => (requestor(2), "bob", "two"),
+            "carol" => (Requestor { id: RequestorId([3; 16]), ..requestor(1) }, "carol", "one"),
             "broken" => return Err(Denied::Unavailable { incident: "abc".into() }),
             _ => return Err(Denied::Invalid),
         };
@@ -55,7 +56,7 @@ impl Verifier for Tokens {
 struct Setup {
     options: HttpOptions,
     sessions: SessionOptions,
-    per_second: u32,
+    limits: Limits,
     loopback_only: bool,
     rows: Arc<Rows>,
     unready: Option<String>,
@@ -74,6 +75,7 @@ impl Default for Setup {
                 allowed_origins: vec!["https://app.example".into()],
                 drain_ms: 500,
                 connections_max: 64,
+                connections_per_address: 64,
                 header_bytes_max: 4096,
                 header_read_ms_max: 5000,
                 body_bytes_max: 10_000,
@@ -82,7 +84,7 @@ impl Default for Setup {
                 trusted_proxies: Vec::new(),
             },
             sessions: SessionOptions { idle_ms_max: 3_600_000, per_requestor: 100 },
-            per_second: 100_000,
+            limits: Limits::generous(),
             loopback_only: true,
             rows: Arc::default(),
             unready: None,
@@ -106,7 +108,9 @@ impl Edge {
         let clock = Arc::new(AtomicU64::new(1_000_000));
         let ticking = clock.clone();
         let now: super::Now = Arc::new(move || ticking.load(Ordering::Relaxed));
-        let sessions = Registry::open(script.clone(), setup.rows, setup.sessions, now.clone()).await.unwrap();
+        let allowance = Arc::new(Allowance::new(setup.limits.into()));
+        let sessions = Registry::open(script.clone(), setup.rows, setup.sessions, allowance.clone(), now.clone());
+        let sessions = sessions.await.unwrap();
         let sessions = Arc::new(sessions);
         let unready = setup.unready;
         let server = Server::new(Parts {
@@ -114,7 +118,7 @@ impl Edge {
             sessions: sessions.clone(),
             authenticator: Authenticator::new(vec![Arc::new(Tokens)], setup.loopback_only),
             audit: crate::audit::Audit::off(),
-            rate: Arc::new(RequestRate::new(NonZeroU32::new(setup.per_second).unwrap(), [])),
+            allowance,
             unready: Box::new(move || unready.clone()),
             now,
             options: setup.options,

@@ -30,6 +30,7 @@ async fn refusals_have_their_status() {
         let reply = edge.client().with("MCP-Protocol-Version", "2026-07-28").rpc(1, "refused", json!(rejection)).await;
         assert_eq!(reply.header("content-type"), Some("application/json"));
         assert_eq!(reply.status, status, "{rejection}");
+        assert_eq!(reply.header("retry-after"), (status == 429).then_some("2"), "{rejection}");
     }
 }
 

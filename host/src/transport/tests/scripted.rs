@@ -202,7 +202,7 @@ impl Mcp for Script {
                 let rejection = match message["params"].as_str().unwrap() {
                     "unserved" => Rejection::Unserved,
                     "unknown" => Rejection::UnknownMethod,
-                    _ => Rejection::TooMany,
+                    _ => Rejection::TooMany { retry_after_ms: Some(1_500) },
                 };
                 let frame = Frame { rejection: Some(rejection), ..Frame::from(answer(&message["id"], json!({}))) };
                 Received::Exchange(stream::iter([frame]).boxed())

@@ -8,6 +8,7 @@ use serde_json::json;
 
 use crate::transport::session::SessionOptions;
 
+use super::client::Client;
 use super::scripted::Rows;
 use super::{Edge, Setup, status_and_body};
 
@@ -130,7 +131,36 @@ async fn at_the_limit_the_session_that_was_idle_longest_makes_room() {
     assert!(one.event().await.is_some() && two.event().await.is_some());
     let (status, body) = status_and_body(edge.client().rpc(5, "initialize", json!({})).await).await;
     assert_eq!((status, &body["id"], &body["error"]["code"]), (200, &json!(5), &json!(1010)));
-    assert_eq!(body["error"]["data"], json!({ "limit": "sessions_per_requestor", "value": 2 }));
+    assert_eq!(body["error"]["data"], json!({ "limit": "sessions_per_requestor", "value": 2, "retryAfterMs": 1000 }));
+}
+
+#[tokio::test]
+async fn a_full_tenant_or_host_makes_room_where_there_is_most() {
+    let mut setup = Setup::default();
+    setup.limits.sessions_per_tenant = 3;
+    setup.limits.sessions_total = 5;
+    let edge = Edge::start(setup).await;
+    let open = async |name: &str| {
+        edge.clock.fetch_add(10, Ordering::Relaxed);
+        edge.session_as(edge.client().with("Authorization", &format!("Bearer {name}")), "2025-11-25").await
+    };
+    let lives = async |client: &Client| client.rpc(1, "state", json!({})).await.status == 200;
+    let alices = [open("alice").await, open("alice").await, open("alice").await];
+    let bob = open("bob").await;
+    // Carol has none, Alice has all of their tenant's.
+    let carol = open("carol").await;
+    assert!(!lives(&alices[0]).await && lives(&alices[1]).await && lives(&carol).await && lives(&bob).await);
+    let local = open_local(&edge).await;
+    assert!(lives(&local).await && lives(&bob).await);
+    // The host is full, and their tenant has most of it.
+    let bobs = open("bob").await;
+    assert!(!lives(&alices[2]).await, "the oldest of whoever has most in the tenant that has most");
+    assert!(lives(&alices[1]).await && lives(&carol).await && lives(&bobs).await && lives(&local).await);
+}
+
+async fn open_local(edge: &Edge) -> Client {
+    edge.clock.fetch_add(10, Ordering::Relaxed);
+    edge.session().await
 }
 
 #[tokio::test]

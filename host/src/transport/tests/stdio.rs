@@ -11,6 +11,8 @@ use tokio::io::{
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
+use crate::domain::limits::Limits;
+use crate::transport::allowance::Allowance;
 use crate::transport::stdio::{StdioOptions, serve_with};
 
 use super::requestor;
@@ -28,7 +30,8 @@ impl Pipe {
         let script = Arc::new(Script::default());
         let (ours, theirs) = duplex(64 * 1024);
         let (reader, writer) = split(theirs);
-        let options = StdioOptions { line_bytes_max: 1000, rate: None };
+        let options =
+            StdioOptions { line_bytes_max: 1000, allowance: Arc::new(Allowance::new(Limits::generous().into())) };
         let served =
             tokio::spawn(serve_with(script.clone(), requestor(0), reader, writer, options, Duration::from_secs(2)));
         let (read, write) = split(ours);

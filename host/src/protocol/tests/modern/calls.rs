@@ -194,7 +194,7 @@ async fn a_full_quota_has_its_own_status() {
         streams.push(stream);
     }
     let refused = world.plain().refusal("tools/call", json!({"name": "quick"})).await;
-    assert_eq!(refused, (1010, Some(Rejection::TooMany)));
+    assert_eq!(refused, (1010, Some(Rejection::TooMany { retry_after_ms: Some(50) })));
 }
 
 #[tokio::test]

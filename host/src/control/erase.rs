@@ -1,0 +1,155 @@
+//! Erasing a tenant: everything that is stored of it, and the bytes on the disk.
+//!
+//! Owns the order of the steps. Must not know how any of them is done. Invariant: whenever the process ends, doing it again ends with
+//! nothing of the tenant left; until then a mark in the data directory says that it is not over.
+
+use std::sync::{Mutex, PoisonError};
+
+use futures::future::try_join_all;
+use serde_json::{Value, json};
+
+use super::ControlError;
+use super::operator::HostOperator;
+use crate::audit::Entry;
+use crate::domain::requestor::{Requestor, RequestorId, TenantId};
+use crate::store::{self, RowKind};
+use crate::transport::session;
+
+/// Removals that wait for the disk together.
+const PAGE: usize = 256;
+/// How often somebody may write something while it is being removed.
+const ROUNDS_MAX: u32 = 5;
+
+/// Who must let a tenant go that is being erased, because they keep something of it in memory that they would write again.
+#[derive(Default)]
+pub struct Farewell(Mutex<Vec<Leave>>);
+
+type Leave = Box<dyn Fn(TenantId) + Send + Sync>;
+
+impl Farewell {
+    pub fn add(&self, leave: impl Fn(TenantId) + Send + Sync + 'static) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(leave));
+    }
+
+    fn say(&self, tenant: TenantId) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().for_each(|leave| leave(tenant));
+    }
+}
+
+/// What was removed.
+#[derive(Debug, Default)]
+struct Removed {
+    tasks: u64,
+    tokens: u64,
+    principals: u64,
+    sessions: u64,
+    rows: u64,
+}
+
+impl Removed {
+    fn total(&self) -> u64 {
+        self.tasks + self.tokens + self.principals + self.sessions + self.rows
+    }
+}
+
+impl HostOperator {
+    pub(super) async fn list_tenants(&self) -> Result<Value, ControlError> {
+        let (names, tokens, now) = (self.principals.names().await?, self.principals.tokens().await?, self.clock.now());
+        let mut tenants = Vec::new();
+        for (name, id) in self.principals.tenants().await? {
+            // What a tenant has is the same whichever of its requestors is asked about.
+            let (_, usage) = self.store.usage(&Requestor { tenant: id, id: RequestorId([0; 16]) }).await?;
+            tenants.push(json!({
+                "name": name,
+                "id": id.to_string(),
+                "requestors": names.iter().filter(|named| named.requestor.tenant == id).count(),
+                "tokens": tokens.iter().filter(|token| token.tenant == name && token.is_active(now)).count(),
+                "tasks": usage.tasks,
+                "bytes": usage.bytes,
+            }));
+        }
+        Ok(json!({ "tenants": tenants }))
+    }
+
+    /// Stops and removes everything of a tenant, then makes the database anew, so that no byte of it is left in the files.
+    pub(super) async fn purge_tenant(&self, name: &str) -> Result<Value, ControlError> {
+        let _one_at_a_time = self.purging.lock().await;
+        let found = self.principals.find_tenant(name).await?;
+        let mut tenants = self.upkeep.erasing().await?;
+        if found.is_none() && tenants.is_empty() {
+            let advice = "`bulkhead tenant list` shows the names";
+            return Err(ControlError::NotFound(format!("there is no tenant {name:?}; {advice}")));
+        }
+        tenants.extend(found.filter(|id| !tenants.contains(id)));
+        self.upkeep.set_erasing(&tenants).await?;
+        for tenant in &tenants {
+            self.steward.banish(*tenant);
+            self.store.banish(*tenant).await?;
+            self.farewell.say(*tenant);
+        }
+        let mut removed = Removed::default();
+        let mut old_stores = 0;
+        for round in 0.. {
+            let before = removed.total();
+            for tenant in &tenants {
+                self.remove_everything(*tenant, &mut removed).await?;
+            }
+            if round > 0 && removed.total() == before {
+                break;
+            }
+            if round == ROUNDS_MAX {
+                let why = "something of the tenant is written again and again: do it once more, with the host stopped";
+                return Err(ControlError::Failed(why.to_owned()));
+            }
+            // What sled removes it only forgets: a new database has never seen it.
+            self.upkeep.rebuild(None).await?;
+            old_stores += self.upkeep.remove_old_stores().await?;
+        }
+        self.upkeep.set_erasing(&[]).await?;
+        for tenant in &tenants {
+            tracing::info!(%tenant, "a tenant was erased");
+            self.audit.note(|| Entry::new("tenant.purged").of_tenant(*tenant).count(removed.total()));
+        }
+        Ok(json!({
+            "tenants": tenants.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            "tasks": removed.tasks,
+            "tokens": removed.tokens,
+            "principals": removed.principals,
+            "sessions": removed.sessions,
+            "rows": removed.rows,
+            "old_stores": old_stores,
+        }))
+    }
+
+    async fn remove_everything(&self, tenant: TenantId, removed: &mut Removed) -> Result<(), ControlError> {
+        removed.tokens += self.principals.remove_tokens(tenant).await?;
+        removed.sessions += session::remove_rows(&*self.store, tenant).await?;
+        loop {
+            let tasks = self.store.tasks_of(tenant, PAGE).await?;
+            try_join_all(tasks.iter().map(|(requestor, id)| self.store.remove(requestor, *id))).await?;
+            removed.tasks += tasks.len() as u64;
+            if tasks.len() < PAGE {
+                break;
+            }
+        }
+        for kind in RowKind::ALL {
+            removed.rows += self.remove_rows(kind, tenant).await?;
+        }
+        // The names go last: with them, the tenant cannot be found any more.
+        removed.principals += self.principals.remove_tenant(tenant).await?;
+        Ok(())
+    }
+
+    /// The rows whose keys say that they are the tenant's.
+    async fn remove_rows(&self, kind: RowKind, tenant: TenantId) -> Result<u64, store::Error> {
+        let (mut count, mut after) = (0, None::<Vec<u8>>);
+        loop {
+            let page = self.store.rows(kind, after.as_deref(), PAGE).await?;
+            let Some((last, _)) = page.last() else { return Ok(count) };
+            after = Some(last.clone());
+            let own: Vec<_> = page.iter().filter(|(key, _)| kind.tenant_of(key) == Some(tenant)).collect();
+            try_join_all(own.iter().map(|(key, _)| self.store.remove_row(kind, key))).await?;
+            count += own.len() as u64;
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! Plugins that the configuration names and whose components are somewhere else: nothing waits for them.
+//!
+//! A host begins with what is there. What has to be fetched first joins when it has come, as it would have at the start.
+//! Invariant: whatever a command has done about such a plugin meanwhile holds; a failure that may pass is tried again, less and
+//! less often, and a refusal is not.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt as _;
+
+use super::start::{READ_AT_ONCE, Wanted, is_known, look};
+use super::{Error, Plugins, State};
+use crate::domain::task::PluginVersion;
+use crate::runtime::{LoadError, PluginSource, Source};
+
+/// After a failure that may pass: the first pause before the next attempt, which doubles, and the longest.
+const AGAIN: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(300));
+
+/// What became of one that was waited for.
+enum Joined {
+    /// It is there.
+    Here(PluginVersion),
+    /// A command was quicker.
+    Elsewhere,
+}
+
+impl Plugins {
+    /// Fetches what is awaited, until all of it has come or was refused. `failed` hears of each new reason why something has not.
+    pub async fn fetch_awaited(&self, failed: impl Fn(&LoadError) + Sync) {
+        let awaited = self.inner.state.lock().await.awaited.clone();
+        let failed = &failed;
+        futures::stream::iter(awaited)
+            .for_each_concurrent(READ_AT_ONCE, |wanted| async move { self.fetch_one(&wanted, failed).await })
+            .await;
+    }
+
+    async fn fetch_one(&self, wanted: &Wanted, failed: &(impl Fn(&LoadError) + Sync)) {
+        let (label, source) = (wanted.label(), wanted.supply.label());
+        tracing::info!(plugin.name = label, source, "not there yet: it is fetched, and joins when it has come");
+        let (mut pause, longest) = AGAIN;
+        let mut said = Vec::new();
+        loop {
+            let mut error = match self.join(wanted).await {
+                Ok(Joined::Here(version)) => {
+                    tracing::info!(plugin.name = version.name, source, "it has come, and is offered from now on");
+                    return;
+                }
+                Ok(Joined::Elsewhere) => return,
+                Err(Error::Refused(mut errors)) if errors.len() == 1 => errors.remove(0),
+                Err(other) => {
+                    LoadError { plugin: label.clone(), passing: other.is_passing(), problems: reasons(other) }
+                }
+            };
+            if error.passing {
+                error.problems.push("it is tried again by itself".to_owned());
+            }
+            if error.problems != said {
+                failed(&error);
+                said.clone_from(&error.problems);
+            }
+            let mut state = self.inner.state.lock().await;
+            if state.has_come_elsewhere(wanted, &label) {
+                return;
+            }
+            state.broken.insert(label.clone(), error.problems);
+            if !error.passing {
+                state.no_longer_awaits(wanted);
+                return;
+            }
+            drop(state);
+            tokio::time::sleep(pause).await;
+            pause = pause.saturating_mul(2).min(longest);
+        }
+    }
+
+    /// Fetches one, and takes it into the table.
+    async fn join(&self, wanted: &Wanted) -> Result<Joined, Error> {
+        let (inner, policy) = (&self.inner, &wanted.policy);
+        if let Some(name) = &policy.source.name
+            && self.settled().await?.has_come_elsewhere(wanted, name)
+        {
+            return Ok(Joined::Elsewhere);
+        }
+        let refused = |error| Error::Refused(vec![error]);
+        let (name, found) = look(&inner.sandbox, policy, &wanted.supply, |_| true).await.map_err(refused)?;
+        let component = Source::File(inner.sandbox.kept().path(&found.digest.0));
+        let source = PluginSource { component, name: Some(name.clone()), ..policy.source.clone() };
+        let loaded = inner.sandbox.load(source).await;
+        let mut state = self.settled().await?;
+        if state.has_come_elsewhere(wanted, &name) {
+            inner.leave_nothing(&state, &state.table, found.digest).await;
+            return Ok(Joined::Elsewhere);
+        }
+        let loaded = match loaded {
+            Ok(loaded) => loaded,
+            Err(error) => {
+                inner.leave_nothing(&state, &state.table, found.digest).await;
+                return Err(refused(error));
+            }
+        };
+        let mut table = state.table.clone();
+        table.push(loaded.clone());
+        let clashes = inner.sandbox.clashes(&table, &state.canaries);
+        if !clashes.is_empty() {
+            inner.leave_nothing(&state, &state.table, found.digest).await;
+            return Err(Error::Refused(clashes));
+        }
+        inner.sandbox.remember(&name, &policy.source);
+        inner.calls.quarantine_after(&name, policy.quarantine_after);
+        let version = loaded.version.clone();
+        let first = HashMap::from([(name.clone(), found.provenance)]);
+        inner.note_first(&mut state, &[loaded], &first).await?;
+        let canaries = state.canaries.clone();
+        inner.publish(&mut state, table, canaries);
+        state.no_longer_awaits(wanted);
+        state.broken.remove(&name);
+        state.broken.remove(&wanted.label());
+        Ok(Joined::Here(version))
+    }
+}
+
+impl State {
+    /// Whether the plugin is known by now, so that there is nothing to wait for.
+    fn has_come_elsewhere(&mut self, wanted: &Wanted, name: &str) -> bool {
+        if !is_known(&self.book, name) {
+            return false;
+        }
+        self.no_longer_awaits(wanted);
+        self.broken.remove(&wanted.label());
+        true
+    }
+
+    fn no_longer_awaits(&mut self, wanted: &Wanted) {
+        self.awaited.retain(|other| !Arc::ptr_eq(&other.supply, &wanted.supply));
+    }
+
+    /// Says so if a plugin, or what will be one, is still to come.
+    pub(super) fn awaited(&self, name: &str) -> Option<String> {
+        if self.table.iter().any(|plugin| plugin.version.name == name) {
+            return None;
+        }
+        let wanted = self.awaited.iter().find(|wanted| wanted.label() == name)?;
+        Some(format!("not there yet: the running host fetches it from {}", wanted.supply.label()))
+    }
+}
+
+fn reasons(error: Error) -> Vec<String> {
+    match error {
+        Error::Refused(errors) => errors.into_iter().flat_map(|error| error.problems).collect(),
+        other => vec![other.to_string()],
+    }
+}

@@ -1,0 +1,406 @@
+//! The functions of `wasi:filesystem` that make something larger, with a count in front of them; and those by which a guest looks
+//! for what it was granted.
+//!
+//! Everything else, and what happens behind the count, is wasmtime's. A descriptor belongs to the directory that it was opened
+//! from. Invariant: whoever has no quota pays a look into an empty table.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use wasmtime::StoreContextMut;
+use wasmtime::component::{Linker, Resource};
+use wasmtime_wasi::cli::WasiCliView as _;
+use wasmtime_wasi::filesystem::{Descriptor, WasiFilesystemView as _};
+use wasmtime_wasi::p2::bindings::cli::environment::Host as _;
+use wasmtime_wasi::p2::bindings::filesystem::preopens::Host as _;
+use wasmtime_wasi::p2::bindings::filesystem::types::{
+    DescriptorFlags, ErrorCode, HostDescriptor as _, OpenFlags, PathFlags,
+};
+use wasmtime_wasi::p2::{DynOutputStream, FsResult};
+use wasmtime_wasi_io::poll::Pollable;
+use wasmtime_wasi_io::streams::{OutputStream, StreamError, StreamResult};
+
+use super::quota::{ENTRY_BYTES, Full, Room, UnderWay};
+use crate::runtime::call::Call;
+
+const ENVIRONMENT: &str = "wasi:cli/environment@0.2.12";
+const TYPES: &str = "wasi:filesystem/types@0.2.12";
+const PREOPENS: &str = "wasi:filesystem/preopens@0.2.12";
+
+/// Where the descriptors of a call belong.
+#[derive(Debug, Default)]
+pub(in crate::runtime) struct Rooms {
+    /// By the guest's name of the directory.
+    granted: Vec<(String, Room)>,
+    /// By the number of the descriptor: every one of them comes from here, so a number that is used again means the later one.
+    open: HashMap<u32, Room>,
+}
+
+impl Rooms {
+    pub(super) fn add(&mut self, guest: String, room: Room) {
+        self.granted.push((guest, room));
+    }
+
+    fn of(&self, descriptor: &Resource<Descriptor>) -> Option<Room> {
+        if self.granted.is_empty() { None } else { self.open.get(&descriptor.rep()).cloned() }
+    }
+
+    fn set(&mut self, descriptor: &Resource<Descriptor>, room: Option<Room>) {
+        match room {
+            Some(room) => _ = self.open.insert(descriptor.rep(), room),
+            None => _ = self.open.remove(&descriptor.rep()),
+        }
+    }
+}
+
+type Told<T> = wasmtime::Result<(Result<T, ErrorCode>,)>;
+
+/// What a guest hears of a result.
+fn told<T>(result: FsResult<T>) -> Told<T> {
+    match result {
+        Ok(value) => Ok((Ok(value),)),
+        Err(error) => Ok((Err(error.downcast()?),)),
+    }
+}
+
+impl From<Full> for ErrorCode {
+    fn from(_: Full) -> Self {
+        Self::InsufficientSpace
+    }
+}
+
+/// Puts the counts in front of what the linker has.
+pub(in crate::runtime) fn guard(linker: &mut Linker<Call>) -> wasmtime::Result<()> {
+    linker.allow_shadowing(true);
+    linker.instance(ENVIRONMENT)?.func_wrap("get-environment", |mut store: StoreContextMut<'_, Call>, ()| {
+        let call = store.data_mut();
+        call.denials.looked_for_variables();
+        Ok((call.cli().get_environment()?,))
+    })?;
+    linker.instance(PREOPENS)?.func_wrap("get-directories", |mut store, ()| get_directories(store.data_mut()))?;
+    let mut types = linker.instance(TYPES)?;
+    types.func_wrap_async("[method]descriptor.write", |mut store, (fd, bytes, offset)| {
+        Box::new(async move { told(write(store.data_mut(), fd, bytes, offset).await) })
+    })?;
+    types.func_wrap("[method]descriptor.write-via-stream", |mut store, (fd, offset)| {
+        told(stream(store.data_mut(), fd, Some(offset)))
+    })?;
+    types.func_wrap("[method]descriptor.append-via-stream", |mut store, (fd,)| {
+        told(stream(store.data_mut(), fd, None))
+    })?;
+    types.func_wrap_async("[method]descriptor.set-size", |mut store, (fd, size)| {
+        Box::new(async move { told(set_size(store.data_mut(), fd, size).await) })
+    })?;
+    types.func_wrap_async("[method]descriptor.open-at", |mut store, (fd, at, path, open, flags)| {
+        Box::new(async move { told(open_at(store.data_mut(), fd, at, path, open, flags).await) })
+    })?;
+    types.func_wrap_async("[method]descriptor.create-directory-at", |mut store, (fd, path)| {
+        Box::new(async move { told(create_directory_at(store.data_mut(), fd, path).await) })
+    })?;
+    types.func_wrap_async("[method]descriptor.symlink-at", |mut store, (fd, target, path)| {
+        Box::new(async move { told(symlink_at(store.data_mut(), fd, target, path).await) })
+    })?;
+    types.func_wrap_async("[method]descriptor.link-at", |mut store, (fd, at, from, into, path)| {
+        Box::new(async move { told(link_at(store.data_mut(), fd, at, from, into, path).await) })
+    })?;
+    types.func_wrap_async("[method]descriptor.rename-at", |mut store, (fd, from, into, path)| {
+        Box::new(async move { told(rename_at(store.data_mut(), fd, from, into, path).await) })
+    })?;
+    types.func_wrap_async(
+        "[method]descriptor.unlink-file-at",
+        |mut store: StoreContextMut<'_, Call>, (fd, path)| {
+            Box::new(async move {
+                let call = store.data_mut();
+                let room = call.rooms.of(&fd);
+                let removed = call.filesystem().unlink_file_at(fd, path).await;
+                room.inspect(Room::gave_back);
+                told(removed)
+            })
+        },
+    )?;
+    types.func_wrap_async(
+        "[method]descriptor.remove-directory-at",
+        |mut store: StoreContextMut<'_, Call>, (fd, path)| {
+            Box::new(async move {
+                let call = store.data_mut();
+                let room = call.rooms.of(&fd);
+                let removed = call.filesystem().remove_directory_at(fd, path).await;
+                room.inspect(Room::gave_back);
+                told(removed)
+            })
+        },
+    )?;
+    linker.allow_shadowing(false);
+    Ok(())
+}
+
+type Directories = wasmtime::Result<(Vec<(Resource<Descriptor>, String)>,)>;
+
+fn get_directories(call: &mut Call) -> Directories {
+    call.denials.looked_for_directories();
+    let found = call.filesystem().get_directories()?;
+    for (descriptor, guest) in &found {
+        let room = call.rooms.granted.iter().find(|(name, _)| name == guest).map(|(_, room)| room.clone());
+        call.rooms.set(descriptor, room);
+    }
+    Ok((found,))
+}
+
+fn file(call: &mut Call, fd: &Resource<Descriptor>) -> FsResult<Option<Arc<std::fs::File>>> {
+    Ok(match call.filesystem().table.get(fd)? {
+        Descriptor::File(file) => Some(Arc::clone(&file.file)),
+        Descriptor::Dir(_) => None,
+    })
+}
+
+/// By how much a file grows when it is written up to there.
+fn growth(file: &std::fs::File, end: Option<u64>, bytes: u64) -> io::Result<u64> {
+    let size = file.metadata()?.len();
+    Ok(end.map_or(bytes, |end| end.saturating_sub(size)))
+}
+
+async fn write(call: &mut Call, fd: Resource<Descriptor>, bytes: Vec<u8>, offset: u64) -> FsResult<u64> {
+    let mut _taken = None;
+    if let (Some(room), Some(file)) = (call.rooms.of(&fd), file(call, &fd)?) {
+        let length = bytes.len() as u64;
+        let growth = growth(&file, Some(offset.saturating_add(length)), length)?;
+        _taken = Some(room.take(growth).await.map_err(ErrorCode::from)?);
+    }
+    call.filesystem().write(fd, bytes, offset).await
+}
+
+/// Without an offset at the end of the file.
+fn stream(call: &mut Call, fd: Resource<Descriptor>, offset: Option<u64>) -> FsResult<Resource<DynOutputStream>> {
+    let (room, file) = (call.rooms.of(&fd), file(call, &fd)?);
+    let mut filesystem = call.filesystem();
+    let made = match offset {
+        Some(offset) => filesystem.write_via_stream(fd, offset)?,
+        None => filesystem.append_via_stream(fd)?,
+    };
+    let (Some(room), Some(file)) = (room, file) else { return Ok(made) };
+    let inner = filesystem.table.delete(made)?;
+    let counted: DynOutputStream = Box::new(Counted { inner, file, room, offset, state: State::Ready });
+    Ok(filesystem.table.push(counted)?)
+}
+
+async fn set_size(call: &mut Call, fd: Resource<Descriptor>, size: u64) -> FsResult<()> {
+    let Some((room, file)) = call.rooms.of(&fd).zip(file(call, &fd)?) else {
+        return call.filesystem().set_size(fd, size).await;
+    };
+    let _taken = room.take(growth(&file, Some(size), 0)?).await.map_err(ErrorCode::from)?;
+    let resized = call.filesystem().set_size(fd, size).await;
+    room.gave_back();
+    resized
+}
+
+async fn open_at(
+    call: &mut Call,
+    fd: Resource<Descriptor>,
+    at: PathFlags,
+    path: String,
+    open: OpenFlags,
+    flags: DescriptorFlags,
+) -> FsResult<Resource<Descriptor>> {
+    let room = call.rooms.of(&fd);
+    let mut _taken = None;
+    if let Some(room) = &room
+        && open.contains(OpenFlags::CREATE)
+    {
+        let same = Resource::new_borrow(fd.rep());
+        if call.filesystem().stat_at(same, at, path.clone()).await.is_err() {
+            _taken = Some(room.take(ENTRY_BYTES).await.map_err(ErrorCode::from)?);
+        }
+    }
+    let opened = call.filesystem().open_at(fd, at, path, open, flags).await;
+    if let Some(room) = &room
+        && (open.contains(OpenFlags::TRUNCATE) || opened.is_err())
+    {
+        // It may be shorter now, or what was counted for a new entry has not become one.
+        room.gave_back();
+    }
+    let opened = opened?;
+    if let (Some(room), Some(file)) = (&room, file(call, &opened)?) {
+        room.opened(&file);
+    }
+    if !call.rooms.granted.is_empty() {
+        call.rooms.set(&opened, room);
+    }
+    Ok(opened)
+}
+
+async fn create_directory_at(call: &mut Call, fd: Resource<Descriptor>, path: String) -> FsResult<()> {
+    let _taken = match call.rooms.of(&fd) {
+        Some(room) => Some(room.take(ENTRY_BYTES).await.map_err(ErrorCode::from)?),
+        None => None,
+    };
+    call.filesystem().create_directory_at(fd, path).await
+}
+
+async fn symlink_at(call: &mut Call, fd: Resource<Descriptor>, target: String, path: String) -> FsResult<()> {
+    let _taken = match call.rooms.of(&fd) {
+        Some(room) => Some(room.take(ENTRY_BYTES.saturating_add(target.len() as u64)).await.map_err(ErrorCode::from)?),
+        None => None,
+    };
+    call.filesystem().symlink_at(fd, target, path).await
+}
+
+/// Whether something may go from one directory to another: never past a count.
+fn one_room(call: &Call, from: &Resource<Descriptor>, into: &Resource<Descriptor>) -> FsResult<Option<Room>> {
+    match (call.rooms.of(from), call.rooms.of(into)) {
+        (None, None) => Ok(None),
+        (Some(from), Some(into)) if from.is_same(&into) => Ok(Some(into)),
+        _ => Err(ErrorCode::CrossDevice.into()),
+    }
+}
+
+async fn link_at(
+    call: &mut Call,
+    fd: Resource<Descriptor>,
+    at: PathFlags,
+    from: String,
+    into: Resource<Descriptor>,
+    path: String,
+) -> FsResult<()> {
+    let Some(room) = one_room(call, &fd, &into)? else {
+        return call.filesystem().link_at(fd, at, from, into, path).await;
+    };
+    let _taken = room.take(ENTRY_BYTES).await.map_err(ErrorCode::from)?;
+    let _still = room.still().await;
+    call.filesystem().link_at(fd, at, from, into, path).await
+}
+
+async fn rename_at(
+    call: &mut Call,
+    fd: Resource<Descriptor>,
+    from: String,
+    into: Resource<Descriptor>,
+    path: String,
+) -> FsResult<()> {
+    let Some(room) = one_room(call, &fd, &into)? else {
+        return call.filesystem().rename_at(fd, from, into, path).await;
+    };
+    let _still = room.still().await;
+    let renamed = call.filesystem().rename_at(fd, from, into, path).await;
+    // What had the name before is gone.
+    room.gave_back();
+    renamed
+}
+
+/// A stream into a file, with the count in front.
+struct Counted {
+    inner: DynOutputStream,
+    file: Arc<std::fs::File>,
+    room: Room,
+    /// Where the next byte goes; `None`: to the end.
+    offset: Option<u64>,
+    state: State,
+}
+
+enum State {
+    Ready,
+    /// The directory is measured, to see whether there is room for these bytes.
+    Asking(tokio::task::JoinHandle<Result<UnderWay, Full>>, Bytes),
+    /// They are being written.
+    Writing(#[expect(dead_code, reason = "held until they are written")] UnderWay),
+    Failed,
+    Closed,
+}
+
+impl Counted {
+    fn growth(&self, bytes: &Bytes) -> io::Result<u64> {
+        let length = bytes.len() as u64;
+        growth(&self.file, self.offset.map(|offset| offset.saturating_add(length)), length)
+    }
+
+    fn pass(&mut self, bytes: Bytes, taken: UnderWay) -> StreamResult<()> {
+        if let Some(offset) = &mut self.offset {
+            *offset = offset.saturating_add(bytes.len() as u64);
+        }
+        self.state = State::Writing(taken);
+        self.inner.write(bytes)
+    }
+
+    /// Says once that there is no room.
+    fn failure(&mut self) -> StreamResult<()> {
+        match self.state {
+            State::Failed => {
+                self.state = State::Closed;
+                Err(full())
+            }
+            State::Closed => Err(StreamError::Closed),
+            State::Ready | State::Asking(..) | State::Writing(_) => Ok(()),
+        }
+    }
+}
+
+fn full() -> StreamError {
+    StreamError::LastOperationFailed(io::Error::from(Full).into())
+}
+
+#[async_trait::async_trait]
+impl Pollable for Counted {
+    async fn ready(&mut self) {
+        if let State::Asking(asked, _) = &mut self.state {
+            let asked = asked.await.unwrap_or(Err(Full));
+            let State::Asking(_, bytes) = std::mem::replace(&mut self.state, State::Failed) else { return };
+            if let Ok(taken) = asked
+                && self.pass(bytes, taken).is_err()
+            {
+                self.state = State::Failed;
+            }
+        }
+        if matches!(self.state, State::Failed | State::Closed) {
+            return;
+        }
+        self.inner.ready().await;
+        self.state = State::Ready;
+    }
+}
+
+#[async_trait::async_trait]
+impl OutputStream for Counted {
+    fn write(&mut self, bytes: Bytes) -> StreamResult<()> {
+        self.failure()?;
+        let growth = self.growth(&bytes).map_err(|error| StreamError::LastOperationFailed(error.into()))?;
+        if let Some(taken) = self.room.try_take(growth) {
+            return self.pass(bytes, taken);
+        }
+        let room = self.room.clone();
+        self.state = State::Asking(tokio::spawn(async move { room.take(growth).await }), bytes);
+        Ok(())
+    }
+
+    async fn blocking_write_and_flush(&mut self, bytes: Bytes) -> StreamResult<()> {
+        self.ready().await;
+        self.failure()?;
+        let growth = self.growth(&bytes).map_err(|error| StreamError::LastOperationFailed(error.into()))?;
+        let Ok(_taken) = self.room.take(growth).await else {
+            self.state = State::Closed;
+            return Err(full());
+        };
+        if let Some(offset) = &mut self.offset {
+            *offset = offset.saturating_add(bytes.len() as u64);
+        }
+        self.inner.blocking_write_and_flush(bytes).await
+    }
+
+    fn flush(&mut self) -> StreamResult<()> {
+        self.failure()?;
+        self.inner.flush()
+    }
+
+    fn check_write(&mut self) -> StreamResult<usize> {
+        self.failure()?;
+        if matches!(self.state, State::Asking(..)) { Ok(0) } else { self.inner.check_write() }
+    }
+
+    async fn cancel(&mut self) {
+        if let State::Asking(asked, _) = &self.state {
+            asked.abort();
+        }
+        self.state = State::Closed;
+        self.inner.cancel().await;
+    }
+}

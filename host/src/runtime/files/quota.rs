@@ -1,0 +1,288 @@
+//! How much a writable directory may hold.
+//!
+//! Owns the count of each directory that has a quota, shared by all calls and plugins that write there. Every growth is counted
+//! before it happens. What becomes smaller is not followed: when there seems to be no room left, the directory is measured.
+//! Invariant: what guests add is never counted late, so that they do not get past the quota together; a count may be too high for
+//! a moment, never too low.
+
+use std::collections::{HashMap, HashSet};
+use std::fs::{File, Metadata};
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use tokio::sync::OwnedMutexGuard;
+
+/// What every entry counts beside its bytes, so that empty files are not free.
+pub(super) const ENTRY_BYTES: u64 = 4096;
+/// How soon a directory that only grew is measured again: others than guests may have made room.
+const AGAIN_AFTER: Duration = Duration::from_secs(1);
+/// After a measurement, its directory rests this many times as long: measuring takes a tenth of one processor at most.
+const REST: u32 = 9;
+const ENOSPC: i32 = 28;
+
+/// There is no room.
+#[derive(Debug)]
+pub(super) struct Full;
+
+impl From<Full> for io::Error {
+    fn from(_: Full) -> Self {
+        // Guests know this one as a full disk.
+        Self::from_raw_os_error(ENOSPC)
+    }
+}
+
+/// The counts of all directories that have a quota.
+#[derive(Debug, Default)]
+pub(in crate::runtime) struct Quotas(Mutex<HashMap<PathBuf, Arc<Usage>>>);
+
+impl Quotas {
+    /// The room in a directory, by whichever name it was found.
+    pub(super) fn room(&self, place: &Path, bytes_max: u64) -> io::Result<Room> {
+        let place = place.canonicalize()?;
+        let mut known = lock(&self.0);
+        let new = || Usage { place: place.clone(), count: Mutex::default(), rest: Arc::default() };
+        let usage = Arc::clone(known.entry(place.clone()).or_insert_with(|| Arc::new(new())));
+        Ok(Room { usage, bytes_max })
+    }
+}
+
+/// What one plugin may make of a directory.
+#[derive(Clone, Debug)]
+pub(in crate::runtime) struct Room {
+    usage: Arc<Usage>,
+    bytes_max: u64,
+}
+
+/// What is in a directory.
+#[derive(Debug)]
+struct Usage {
+    place: PathBuf,
+    count: Mutex<Count>,
+    /// Until when no measurement begins. Held by one that goes on, and while something moves that it must not miss.
+    rest: Arc<tokio::sync::Mutex<Option<Instant>>>,
+}
+
+#[derive(Debug, Default)]
+struct Count {
+    /// `None`: not measured yet.
+    bytes: Option<u64>,
+    measured_at: Option<Instant>,
+    /// Something may have become smaller since.
+    may_be_less: bool,
+    /// Counted, and perhaps not written yet.
+    under_way: u64,
+    /// Counted since the measurement began that is going on.
+    meanwhile: u64,
+    /// Removed files that somebody has open still take room.
+    open: Vec<Weak<File>>,
+}
+
+/// Room that was counted for a write that is going on.
+#[derive(Debug)]
+pub(super) struct UnderWay {
+    usage: Arc<Usage>,
+    bytes: u64,
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        let mut count = lock(&self.usage.count);
+        count.under_way = count.under_way.saturating_sub(self.bytes);
+    }
+}
+
+impl Room {
+    /// Whether both are in the same directory: between two, nothing is moved.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.usage, &other.usage)
+    }
+
+    /// Counts what is about to be added, if there is room for it by what is known.
+    pub(super) fn try_take(&self, bytes: u64) -> Option<UnderWay> {
+        let mut count = lock(&self.usage.count);
+        let sum = count.bytes?.checked_add(bytes).filter(|sum| *sum <= self.bytes_max || bytes == 0)?;
+        count.bytes = Some(sum);
+        count.under_way = count.under_way.saturating_add(bytes);
+        count.meanwhile = count.meanwhile.saturating_add(bytes);
+        Some(UnderWay { usage: Arc::clone(&self.usage), bytes })
+    }
+
+    /// The same, after a measurement if that may help.
+    pub(super) async fn take(&self, bytes: u64) -> Result<UnderWay, Full> {
+        if let Some(taken) = self.try_take(bytes) {
+            return Ok(taken);
+        }
+        let since = Instant::now();
+        let is_known = {
+            let count = lock(&self.usage.count);
+            let is_fresh = count.measured_at.is_some_and(|at| since.duration_since(at) < AGAIN_AFTER);
+            is_fresh && !count.may_be_less
+        };
+        if bytes > self.bytes_max || is_known {
+            return Err(Full);
+        }
+        self.usage.measure(since, self.bytes_max).await;
+        self.try_take(bytes).ok_or(Full)
+    }
+
+    /// Something became smaller, or went.
+    pub(super) fn gave_back(&self) {
+        lock(&self.usage.count).may_be_less = true;
+    }
+
+    /// A file was opened: as long as it is, it takes room.
+    pub(super) fn opened(&self, file: &Arc<File>) {
+        let mut count = lock(&self.usage.count);
+        if count.open.len() == count.open.capacity() {
+            count.open.retain(|file| file.strong_count() > 0);
+        }
+        count.open.push(Arc::downgrade(file));
+    }
+
+    /// Keeps measurements away while something moves.
+    pub(super) async fn still(&self) -> OwnedMutexGuard<Option<Instant>> {
+        Arc::clone(&self.usage.rest).lock_owned().await
+    }
+}
+
+impl Usage {
+    /// Measures the directory, unless somebody did so since that time. What cannot be measured keeps its count; there is no room
+    /// in what never was.
+    async fn measure(&self, since: Instant, enough: u64) {
+        let mut rest = Arc::clone(&self.rest).lock_owned().await;
+        if lock(&self.count).measured_at.is_some_and(|at| at >= since) {
+            return;
+        }
+        if let Some(until) = *rest {
+            tokio::time::sleep_until(until.into()).await;
+        }
+        let open: Vec<_> = {
+            let mut count = lock(&self.count);
+            (count.may_be_less, count.meanwhile) = (false, count.under_way);
+            count.open.iter().filter_map(Weak::upgrade).collect()
+        };
+        let (place, begin) = (self.place.clone(), Instant::now());
+        let measured = tokio::task::spawn_blocking(move || {
+            let removed = open.iter().filter_map(|file| file.metadata().ok()).filter(|found| found.nlink() == 0);
+            let removed: u64 = removed.map(|found| found.len()).fold(0, u64::saturating_add);
+            measure(&place, enough).map(|there| there.saturating_add(removed))
+        });
+        let measured = measured.await.unwrap_or_else(|error| Err(io::Error::other(error)));
+        let took = begin.elapsed();
+        *rest = Instant::now().checked_add(took.saturating_mul(REST));
+        let mut count = lock(&self.count);
+        count.measured_at = Some(Instant::now());
+        // What was under way may be in the measure and in the count.
+        count.may_be_less |= count.meanwhile > 0;
+        match measured {
+            Ok(bytes) => count.bytes = Some(bytes.saturating_add(count.meanwhile)),
+            Err(error) => tracing::warn!("a directory with a quota cannot be measured: {error}"),
+        }
+    }
+}
+
+/// What is below a directory; not more than a little beyond `enough`. Links count as themselves, and a file with several names
+/// once; what is mounted there belongs to somebody else.
+fn measure(place: &Path, enough: u64) -> io::Result<u64> {
+    let device = std::fs::metadata(place)?.dev();
+    let (mut bytes, mut folders, mut seen) = (0_u64, vec![place.to_owned()], HashSet::new());
+    while let Some(folder) = folders.pop() {
+        let Some(entries) = unless_gone(std::fs::read_dir(&folder))? else { continue };
+        for entry in entries {
+            let path = entry?.path();
+            let Some(found) = unless_gone(std::fs::symlink_metadata(&path))? else { continue };
+            let mut is_new = |found: &Metadata| found.nlink() < 2 || seen.insert(found.ino());
+            bytes = bytes.saturating_add(ENTRY_BYTES);
+            if found.is_dir() {
+                if found.dev() == device {
+                    folders.push(path);
+                }
+            } else if is_new(&found) {
+                bytes = bytes.saturating_add(found.len());
+            }
+        }
+        if bytes > enough {
+            break;
+        }
+    }
+    Ok(bytes)
+}
+
+fn unless_gone<T>(found: io::Result<T>) -> io::Result<Option<T>> {
+    match found {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn room(bytes_max: u64) -> (tempfile::TempDir, Room) {
+        let folder = tempfile::tempdir().unwrap();
+        let room = Quotas::default().room(folder.path(), bytes_max).unwrap();
+        (folder, room)
+    }
+
+    #[tokio::test]
+    async fn what_is_there_counts_and_what_is_taken_counts_at_once() {
+        let (folder, room) = room(3 * ENTRY_BYTES);
+        std::fs::write(folder.path().join("a"), [0; 100]).unwrap();
+        let taken = room.take(2 * ENTRY_BYTES - 100).await.unwrap();
+        assert!(room.take(1).await.is_err(), "it is not written yet, but counted");
+        drop(taken);
+        assert!(room.take(0).await.is_ok() && room.take(u64::MAX).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn room_that_was_given_back_is_found_at_once_and_what_others_removed_after_a_while() {
+        let (folder, room) = room(2 * ENTRY_BYTES);
+        std::fs::write(folder.path().join("a"), [0; 4096]).unwrap();
+        assert!(room.take(1).await.is_err());
+        std::fs::remove_file(folder.path().join("a")).unwrap();
+        assert!(room.take(1).await.is_err(), "nobody said so");
+        room.gave_back();
+        assert!(room.take(1).await.is_ok());
+        std::fs::write(folder.path().join("b"), [0; 4096]).unwrap();
+        room.gave_back();
+        assert!(room.take(2 * ENTRY_BYTES).await.is_err());
+        std::fs::remove_file(folder.path().join("b")).unwrap();
+        tokio::time::sleep(AGAIN_AFTER).await;
+        assert!(room.take(2 * ENTRY_BYTES).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn removed_files_count_while_they_are_open() {
+        let (folder, room) = room(3 * ENTRY_BYTES);
+        let file = Arc::new(File::create(folder.path().join("a")).unwrap());
+        room.opened(&file);
+        file.set_len(3 * ENTRY_BYTES).unwrap();
+        std::fs::remove_file(folder.path().join("a")).unwrap();
+        room.gave_back();
+        assert!(room.take(1).await.is_err());
+        drop(file);
+        room.gave_back();
+        assert!(room.take(1).await.is_ok());
+    }
+
+    #[test]
+    fn links_are_not_followed_and_names_of_one_file_count_it_once() {
+        let (inside, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        std::fs::write(outside.path().join("large"), [0; 9999]).unwrap();
+        std::os::unix::fs::symlink(outside.path(), inside.path().join("link")).unwrap();
+        std::fs::create_dir(inside.path().join("folder")).unwrap();
+        std::fs::write(inside.path().join("folder/a"), [0; 10]).unwrap();
+        std::fs::hard_link(inside.path().join("folder/a"), inside.path().join("b")).unwrap();
+        let link = outside.path().as_os_str().len() as u64;
+        assert_eq!(measure(inside.path(), u64::MAX).unwrap(), 4 * ENTRY_BYTES + link + 10);
+    }
+}

@@ -1,0 +1,187 @@
+//! Placeholders out, values in, and the other way round.
+
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full, StreamBody};
+use wasmtime_wasi_http::{Error, WasiBody};
+
+use super::*;
+
+const VALUE: &str = "s3cr3t/+\"value\" &=";
+
+fn secret(name: &str, to: &str, places: Places) -> Secret {
+    Secret { name: name.to_owned(), value: VALUE.to_owned(), destinations: vec![to.parse().unwrap()], places }
+}
+
+const ALL: Places = Places { header: true, query: true, body: true };
+const HEADER: Places = Places { header: true, query: false, body: false };
+
+fn target<'a>(host: &'a str, path: &'a str) -> Target<'a> {
+    Target { method: "GET", tls: true, host, port: 443, path }
+}
+
+fn body(text: &str) -> WasiBody {
+    Full::new(Bytes::from(text.to_owned())).map_err(|never| match never {}).boxed_unsync()
+}
+
+fn request(uri: &str, headers: &[(&str, &str)], text: &str) -> http::Request<WasiBody> {
+    let mut request = http::Request::builder().uri(uri);
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    request.body(body(text)).unwrap()
+}
+
+async fn sent(
+    secrets: &[Secret],
+    host: &str,
+    request: http::Request<WasiBody>,
+) -> Result<(http::request::Parts, String), Refusal> {
+    let path = request.uri().path().to_owned();
+    let (request, _) = inject(request, secrets, target(host, &path)).await?;
+    let (head, body) = request.into_parts();
+    let bytes = body.collect().await.unwrap().to_bytes();
+    Ok((head, String::from_utf8(bytes.to_vec()).unwrap()))
+}
+
+fn missing(outcome: Result<(http::request::Parts, String), Refusal>) -> String {
+    match outcome {
+        Err(Refusal::Missing(what)) => what,
+        other => panic!("{:?}", other.map(|(head, body)| (head.uri, body))),
+    }
+}
+
+#[tokio::test]
+async fn a_value_goes_into_headers_query_and_body_as_each_is_written() {
+    let secrets = [secret("KEY", "https://a.example/v1", ALL)];
+    let headers = [("authorization", "Bearer {{secret:KEY}}"), ("x-plain", "{{secret KEY}}"), ("range", "bytes=0-3")];
+    let asked = request("https://a.example/v1/x?a={{secret:KEY}}&b=%7B%7Bsecret%3AKEY%7D%7d", &headers, "");
+    let (head, _) = sent(&secrets, "a.example", asked).await.unwrap();
+    assert_eq!(head.headers["authorization"], format!("Bearer {VALUE}"));
+    assert!(head.headers["authorization"].is_sensitive());
+    assert_eq!(head.headers["x-plain"], "{{secret KEY}}");
+    assert_eq!(head.headers["accept-encoding"], "identity");
+    assert!(!head.headers.contains_key("range"));
+    let encoded = "s3cr3t%2F%2B%22value%22%20%26%3D";
+    assert_eq!(head.uri.query().unwrap(), format!("a={encoded}&b={encoded}"));
+
+    let text = "{\"k\": \"{{secret:KEY}}\", \"other\": \"{{secret:NOBODYS}}\"}";
+    let length = text.len().to_string();
+    for (media_type, expected) in [
+        ("application/json; charset=utf-8", "s3cr3t/+\\\"value\\\" &="),
+        ("application/x-www-form-urlencoded", encoded),
+        ("text/plain", VALUE),
+    ] {
+        let headers = [("content-type", media_type), ("content-length", length.as_str())];
+        let (head, body) = sent(&secrets, "a.example", request("https://a.example/v1", &headers, text)).await.unwrap();
+        assert_eq!(body, text.replace("{{secret:KEY}}", expected), "{media_type}");
+        assert_eq!(head.headers["content-length"], body.len().to_string());
+    }
+}
+
+#[tokio::test]
+async fn what_is_not_bound_does_not_go_out() {
+    let secrets = [secret("KEY", "https://a.example/v1", HEADER), secret("QUERY", "https://b.example", ALL)];
+    let header = |name: &str| [("authorization", format!("Bearer {{{{secret:{name}}}}}"))];
+    for (uri, host, name) in [
+        ("https://b.example/v1", "b.example", "KEY"),
+        ("https://a.example/v2", "a.example", "KEY"),
+        ("https://a.example/v1/../v2", "a.example", "KEY"),
+        ("https://a.example/v1", "a.example", "OTHER"),
+    ] {
+        let headers = header(name);
+        let headers: Vec<_> = headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        let refused = missing(sent(&secrets, host, request(uri, &headers, "")).await);
+        assert_eq!(refused, format!("secret {name} in the header"));
+    }
+    let in_query = request("https://a.example/v1?q={{secret:KEY}}", &[], "");
+    assert_eq!(missing(sent(&secrets, "a.example", in_query).await), "secret KEY in the query");
+    let in_path = request("https://b.example/bot{{secret:QUERY}}/x", &[], "");
+    assert_eq!(missing(sent(&secrets, "b.example", in_path).await), "secret QUERY in the path");
+    let in_body = request("https://b.example/", &[], "{{secret:KEY}}");
+    assert_eq!(missing(sent(&secrets, "b.example", in_body).await), "secret KEY in the body");
+    // Nothing is bound to a body there, so that nobody looks into it.
+    let (_, text) = sent(&secrets, "a.example", request("https://a.example/v1", &[], "{{secret:KEY}}")).await.unwrap();
+    assert_eq!(text, "{{secret:KEY}}");
+    let many = [("x", "{{secret:KEY}}".repeat(17))];
+    let many: Vec<_> = many.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    let refused = sent(&secrets, "a.example", request("https://a.example/v1", &many, "")).await;
+    assert!(matches!(refused, Err(Refusal::Failed(Error::HttpRequestHeaderSectionSize(None)))));
+}
+
+#[tokio::test]
+async fn a_large_body_goes_out_as_it_is() {
+    let secrets = [secret("KEY", "https://a.example", ALL)];
+    let text = format!("{}{{{{secret:KEY}}}}", "x".repeat(1 << 20));
+    let (_, body) = sent(&secrets, "a.example", request("https://a.example/", &[], &text)).await.unwrap();
+    assert!(body == text);
+}
+
+async fn answered(headers: &[(&str, &str)], pieces: Vec<Vec<u8>>) -> Result<(http::response::Parts, String), Error> {
+    let secrets = [secret("KEY", "https://a.example", HEADER)];
+    let (_, injected) =
+        inject(request("https://a.example/", &[], ""), &secrets, target("a.example", "/")).await.unwrap();
+    let mut response = http::Response::builder();
+    for (name, value) in headers {
+        response = response.header(*name, *value);
+    }
+    let frames = pieces.into_iter().map(|piece| Ok::<_, Error>(http_body::Frame::data(Bytes::from(piece))));
+    let response = response.body(StreamBody::new(futures::stream::iter(frames)).boxed_unsync()).unwrap();
+    let (head, body) = injected.scrub(response)?.into_parts();
+    let bytes = body.collect().await?.to_bytes();
+    Ok((head, String::from_utf8(bytes.to_vec()).unwrap()))
+}
+
+#[tokio::test]
+async fn an_echo_holds_the_placeholder_however_it_is_cut_and_spelt() {
+    use base64::Engine as _;
+    let base64 = base64::engine::general_purpose::STANDARD.encode(VALUE);
+    let spellings = [
+        VALUE.to_owned(),
+        "s3cr3t%2F%2B%22value%22%20%26%3D".to_owned(),
+        "s3cr3t%2f%2b%22value%22%20%26%3d".to_owned(),
+        "s3cr3t%2F%2B%22value%22+%26%3D".to_owned(),
+        "s3cr3t/+\\\"value\\\" &=".to_owned(),
+        "s3cr3t\\/+\\\"value\\\" &=".to_owned(),
+        base64,
+    ];
+    for spelling in spellings {
+        let text = format!("s3s3cr3{spelling}{spelling}, s3cr3t/+\"valu");
+        let expected = "s3s3cr3{{secret:KEY}}{{secret:KEY}}, s3cr3t/+\"valu";
+        for size in 1..=text.len() {
+            let pieces = text.as_bytes().chunks(size).map(<[u8]>::to_vec).collect();
+            let (_, body) = answered(&[], pieces).await.unwrap();
+            assert_eq!(body, expected, "{spelling} in pieces of {size}");
+        }
+    }
+    let headers = [("location", "https://b.example/?k=s3cr3t%2F%2B%22value%22%20%26%3D"), ("content-length", "5")];
+    let (head, _) = answered(&headers, Vec::new()).await.unwrap();
+    assert_eq!(head.headers["location"], "https://b.example/?k={{secret:KEY}}");
+    assert!(!head.headers.contains_key("content-length"));
+}
+
+#[tokio::test]
+async fn a_compressed_answer_that_nobody_asked_for_is_refused() {
+    let refused = answered(&[("content-encoding", "gzip")], vec![vec![1]]).await;
+    assert!(matches!(refused, Err(Error::HttpResponseContentCoding(Some(coding))) if coding == "gzip"));
+    assert!(answered(&[("content-encoding", "identity")], Vec::new()).await.is_ok());
+}
+
+#[tokio::test]
+async fn without_a_secret_for_it_an_answer_is_not_touched() {
+    let secrets = [secret("KEY", "https://b.example", ALL)];
+    let headers = [("accept-encoding", "gzip"), ("range", "bytes=0-3")];
+    let asked = request("https://a.example/", &headers, "");
+    let (sent, injected) = inject(asked, &secrets, target("a.example", "/")).await.unwrap();
+    assert_eq!((&sent.headers()["accept-encoding"], sent.headers().len()), (&"gzip".parse().unwrap(), 2));
+    let answer = http::Response::builder().header("content-length", "3").body(body(VALUE)).unwrap();
+    let answer = injected.scrub(answer).unwrap();
+    assert_eq!(answer.headers()["content-length"], "3");
+    assert_eq!(answer.into_body().collect().await.unwrap().to_bytes(), VALUE);
+}
+
+#[test]
+fn nothing_that_is_printed_shows_a_value() {
+    let secret = secret("KEY", "https://a.example", ALL);
+    let scrubber = scrub::Scrubber::new(&[&secret]);
+    assert!(!format!("{secret:?} {scrubber:?}").contains("s3cr3t"));
+}

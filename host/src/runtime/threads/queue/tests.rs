@@ -1,0 +1,204 @@
+use super::*;
+
+const TURN_US: u64 = 10_000;
+
+/// So many threads that turn to whoever is next, all for one turn at a time.
+struct Machine {
+    queue: FairQueue<&'static str>,
+    threads: usize,
+    turns: HashMap<&'static str, u64>,
+}
+
+impl Machine {
+    fn new(threads: usize) -> Self {
+        Self { queue: FairQueue::new(TURN_US), threads, turns: HashMap::new() }
+    }
+
+    fn add(&mut self, share: &Share, name: &'static str, loops: usize) {
+        for _ in 0..loops {
+            self.queue.push(share, name);
+        }
+    }
+
+    /// Everybody who is served stands in line again.
+    fn run(&mut self, rounds: usize) {
+        for _ in 0..rounds {
+            let served: Vec<_> = (0..self.threads).map_while(|_| self.queue.pop()).collect();
+            for (share, name) in served {
+                *self.turns.entry(name).or_default() += 1;
+                self.queue.charge(&share, TURN_US);
+                self.queue.push(&share, name);
+            }
+        }
+    }
+
+    fn turns(&mut self) -> [u64; 3] {
+        let turns = ["a", "b", "c"].map(|name| self.turns.remove(name).unwrap_or_default());
+        assert!(self.turns.is_empty());
+        turns
+    }
+}
+
+#[test]
+fn five_hundred_loops_get_no_more_than_one() {
+    let (a, b, c) = (Share::new(1), Share::new(1), Share::new(1));
+    for threads in 1..=3 {
+        let mut machine = Machine::new(threads);
+        machine.add(&a, "a", 500);
+        machine.add(&b, "b", 1);
+        machine.add(&c, "c", 7);
+        machine.run(300);
+        let even = 100 * threads as u64;
+        for turns in machine.turns() {
+            assert!(turns.abs_diff(even) <= threads as u64, "{threads} threads: {turns} of {even}");
+        }
+    }
+}
+
+#[test]
+fn what_one_cannot_use_goes_to_the_others() {
+    let (a, b, c) = (Share::new(1), Share::new(1), Share::new(1));
+    let mut machine = Machine::new(8);
+    machine.add(&a, "a", 500);
+    machine.add(&b, "b", 1);
+    machine.add(&c, "c", 2);
+    machine.run(100);
+    let [a, b, c] = machine.turns();
+    assert_eq!(a + b + c, 800, "no thread was ever idle");
+    assert_eq!((b, c), (100, 200), "one thread each loop, all the time");
+}
+
+#[test]
+fn weights_divide_what_is_scarce() {
+    let (a, b, c) = (Share::new(1), Share::new(2), Share::new(5));
+    let mut machine = Machine::new(2);
+    machine.add(&a, "a", 50);
+    machine.add(&b, "b", 50);
+    machine.add(&c, "c", 50);
+    machine.run(400);
+    for (turns, wanted) in machine.turns().into_iter().zip([100u64, 200, 500]) {
+        assert!(turns.abs_diff(wanted) <= 4, "{turns} of {wanted}");
+    }
+}
+
+#[test]
+fn being_away_saves_nothing_up() {
+    let (a, b) = (Share::new(1), Share::new(1));
+    let mut machine = Machine::new(2);
+    machine.add(&b, "b", 1);
+    machine.run(1);
+    machine.add(&a, "a", 50);
+    machine.run(1_000);
+    machine.turns();
+    // So far it could use one thread, which is no reason for it to get both now.
+    machine.add(&b, "b", 50);
+    machine.run(100);
+    let [a, b, _] = machine.turns();
+    assert!(a.abs_diff(b) <= 4, "{a} and {b}");
+}
+
+#[test]
+fn coming_back_under_a_debt_pays_it() {
+    let (a, b) = (Share::new(1), Share::new(1));
+    let mut queue = FairQueue::new(TURN_US);
+    queue.push(&a, "a");
+    let (share, _) = queue.pop().unwrap();
+    queue.charge(&share, 10 * TURN_US);
+    queue.push(&b, "b");
+    queue.push(&a, "a");
+    for _ in 0..10 {
+        let (share, name) = queue.pop().unwrap();
+        assert_eq!(name, "b");
+        queue.charge(&share, TURN_US);
+        queue.push(&share, "b");
+    }
+    assert!((0..2).any(|_| queue.pop().unwrap().1 == "a"));
+}
+
+#[test]
+fn short_calls_are_charged_for_what_they_took() {
+    let (a, b) = (Share::new(1), Share::new(1));
+    let mut queue = FairQueue::new(TURN_US);
+    queue.push(&a, "a");
+    for _ in 0..4 {
+        queue.push(&b, "b");
+    }
+    let (mut turns, mut served) = (0, [0, 0]);
+    while turns < 10_000 {
+        let (share, name) = queue.pop().unwrap();
+        // One loops, the other makes call after call that is over in a hundredth of a turn.
+        let used = if name == "a" { TURN_US } else { TURN_US / 100 };
+        served[usize::from(name == "b")] += used;
+        queue.charge(&share, used);
+        queue.push(&share, name);
+        turns += 1;
+    }
+    assert!(served[0].abs_diff(served[1]) <= 2 * TURN_US, "{served:?}");
+    assert_eq!([a.served_us(), b.served_us()], served);
+}
+
+#[test]
+fn whoever_is_first_and_has_nothing_running_is_in_a_hurry() {
+    let (a, b) = (Share::new(1), Share::new(1));
+    let mut queue = FairQueue::new(TURN_US);
+    assert!(queue.push(&a, "a"));
+    queue.push(&a, "a");
+    let (running, _) = queue.pop().unwrap();
+    assert!(queue.push(&b, "b"), "the other one has a turn already");
+    assert!(!queue.push(&a, "a"));
+    let (second, name) = queue.pop().unwrap();
+    assert_eq!(name, "b");
+    queue.charge(&second, 20 * TURN_US);
+    queue.charge(&running, TURN_US);
+    assert!(!queue.push(&b, "b"), "it has had more than the other one");
+}
+
+#[test]
+fn shares_of_nobody_are_forgotten() {
+    let mut queue = FairQueue::new(TURN_US);
+    for _ in 0..10_000 {
+        let share = Share::new(1);
+        queue.push(&share, ());
+        let (share, ()) = queue.pop().unwrap();
+        queue.charge(&share, TURN_US);
+    }
+    assert!(queue.accounts.len() <= 2 * ACCOUNTS_BEFORE_SWEEP, "{}", queue.accounts.len());
+}
+
+/// Small, fast, and the same everywhere.
+fn draw(state: &mut u64, below: u64) -> u64 {
+    *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+    (*state >> 33) % below
+}
+
+#[test]
+fn two_that_are_always_ready_never_drift_apart() {
+    for seed in 0..200 {
+        let mut random = seed;
+        let threads = 1 + draw(&mut random, 6);
+        let shares: Vec<_> =
+            (0..2 + draw(&mut random, 4)).map(|_| Share::new(1 + draw(&mut random, 9) as u32)).collect();
+        let mut queue = FairQueue::new(TURN_US);
+        for (at, share) in shares.iter().enumerate() {
+            // More than there are threads, so that each always has somebody in line.
+            for _ in 0..threads + 1 + draw(&mut random, 20) {
+                queue.push(share, at);
+            }
+        }
+        let mut running = Vec::new();
+        for _ in 0..2_000 {
+            while running.len() < threads as usize {
+                running.push(queue.pop().expect("somebody is always ready"));
+            }
+            let over = draw(&mut random, threads) as usize;
+            let (share, at) = running.swap_remove(over);
+            queue.charge(&share, 1 + draw(&mut random, TURN_US));
+            queue.push(&share, at);
+            let had: Vec<_> = shares.iter().map(|share| share.served_us() as f64 / share.0.weight as f64).collect();
+            let (least, most) =
+                had.iter().fold((f64::MAX, 0f64), |(least, most), had| (least.min(*had), most.max(*had)));
+            let bound = (2 * (threads + 1) * TURN_US) as f64;
+            assert!(most - least <= bound, "seed {seed}: {had:?}");
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! The third version of the records: what is private of a task is sealed, what the engine needs without a key is not. Frozen as
+//! the first one is.
+//!
+//! Owns which part of a task is which. Must not know where keys come from. Invariant: the golden bytes of [`super`]'s tests, and
+//! nothing that a client, a plugin or a person wrote is in the open part but names: those of the tool, of the plugin, and the
+//! task's alias.
+
+use serde::{Deserialize, Serialize};
+
+use super::twin::{Blob, List, Twin};
+use super::v1::{InputV1, JsonText, PhaseV1};
+use super::v2::TaskV2;
+use crate::domain::call::CallError;
+use crate::domain::task::{Input, Outcome, Phase, Task};
+
+/// A task in its two parts.
+#[derive(Serialize, Deserialize)]
+pub(super) struct SealedTaskV3 {
+    /// A [`TaskV2`] without the private part.
+    pub(super) open: Blob,
+    /// A sealed [`PrivateV3`].
+    pub(super) sealed: Blob,
+}
+
+/// What only the owner of the key may know.
+#[derive(Serialize, Deserialize)]
+pub(super) struct PrivateV3 {
+    progress_token: Option<JsonText>,
+    arguments_digest: [u8; 32],
+    phase: PhaseV1,
+    status_message: Option<String>,
+    inputs: List<InputV1>,
+    steering: List<String>,
+    seed: [u8; 32],
+}
+
+/// Takes a task apart. What is left says how the task stands, and not what it is about.
+pub(super) fn apart(task: &Task) -> (TaskV2, PrivateV3) {
+    let private = PrivateV3 {
+        progress_token: task.origin.progress_token.twin(),
+        arguments_digest: task.arguments_digest,
+        phase: task.phase.twin(),
+        status_message: task.status_message.clone(),
+        inputs: task.inputs.twin(),
+        steering: task.steering.twin(),
+        seed: task.seed,
+    };
+    let mut open = Task {
+        arguments_digest: [0; 32],
+        status_message: None,
+        inputs: Vec::new(),
+        steering: Vec::new(),
+        seed: [0; 32],
+        ..task.clone()
+    };
+    open.origin.progress_token = None;
+    if let Phase::Ended(Outcome::Error(error)) = &mut open.phase {
+        *error = CallError::Interrupted;
+    }
+    (open.twin(), private)
+}
+
+/// Puts a task together again.
+pub(super) fn together(open: TaskV2, private: PrivateV3) -> Task {
+    let mut task = Task::back(open);
+    task.origin.progress_token = Twin::back(private.progress_token);
+    task.arguments_digest = private.arguments_digest;
+    task.phase = Phase::back(private.phase);
+    task.status_message = private.status_message;
+    task.inputs = Vec::<Input>::back(private.inputs);
+    task.steering = Vec::<String>::back(private.steering);
+    task.seed = private.seed;
+    task
+}

@@ -1,0 +1,116 @@
+//! How many connections come from where.
+//!
+//! Owns the counts. Invariant: an address with no connection is not remembered.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::peers::Proxies;
+
+/// Bits of an IPv6 address that are one subscriber's: it can have any number of addresses below them.
+const V6_NETWORK_BITS: u32 = 64;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Addresses {
+    /// `server.connections_per_address`.
+    per_address: u32,
+    /// Everybody's connections come from these.
+    proxies: Proxies,
+    open: Mutex<HashMap<IpAddr, u32>>,
+}
+
+/// A connection from an address, given back when dropped.
+#[derive(Debug)]
+pub(super) struct Place {
+    addresses: Arc<Addresses>,
+    from: Option<IpAddr>,
+}
+
+impl Addresses {
+    pub(super) fn new(per_address: u32, proxies: Proxies) -> Arc<Self> {
+        Arc::new(Self { per_address, proxies, open: Mutex::default() })
+    }
+
+    /// A place for one more connection from there, if there is one.
+    pub(super) fn enter(self: &Arc<Self>, peer: IpAddr) -> Option<Place> {
+        let addresses = Arc::clone(self);
+        let peer = peer.to_canonical();
+        if self.proxies.trusts(peer) {
+            return Some(Place { addresses, from: None });
+        }
+        let from = network(peer);
+        let mut open = self.open();
+        let count = open.entry(from).or_default();
+        if *count >= self.per_address {
+            tracing::debug!(%from, per_address = self.per_address, "a connection was closed: there are too many from there");
+            return None;
+        }
+        *count += 1;
+        Some(Place { addresses, from: Some(from) })
+    }
+
+    fn open(&self) -> MutexGuard<'_, HashMap<IpAddr, u32>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let Some(from) = self.from else { return };
+        let mut open = self.addresses.open();
+        if let Some(count) = open.get_mut(&from) {
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                open.remove(&from);
+            }
+        }
+    }
+}
+
+fn network(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V4(_) => address,
+        IpAddr::V6(address) => {
+            let mask = u128::MAX << (u128::BITS - V6_NETWORK_BITS);
+            IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & mask))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn addresses() -> Arc<Addresses> {
+        Addresses::new(2, Proxies::new(vec!["10.0.0.0/8".parse().unwrap()], true))
+    }
+
+    fn entered(addresses: &Arc<Addresses>, from: &[&str]) -> Vec<Option<Place>> {
+        from.iter().map(|from| addresses.enter(from.parse().unwrap())).collect()
+    }
+
+    #[test]
+    fn an_address_has_so_many_connections_and_no_more() {
+        let addresses = addresses();
+        let mut places = entered(&addresses, &["192.0.2.1", "::ffff:192.0.2.1", "192.0.2.1", "192.0.2.2"]);
+        assert_eq!(places.iter().map(Option::is_some).collect::<Vec<_>>(), [true, true, false, true]);
+        places.remove(0);
+        assert!(addresses.enter("192.0.2.1".parse().unwrap()).is_some(), "one has gone");
+        drop(places);
+        assert!(addresses.open().is_empty());
+    }
+
+    #[test]
+    fn a_subscriber_cannot_use_up_its_many_addresses() {
+        let places = entered(&addresses(), &["2001:db8::1", "2001:db8::2", "2001:db8::ffff:3", "2001:db8:0:1::1"]);
+        assert_eq!(places.iter().map(Option::is_some).collect::<Vec<_>>(), [true, true, false, true]);
+    }
+
+    #[test]
+    fn proxies_bring_everybody() {
+        let places = entered(&addresses(), &["10.1.2.3"; 9]);
+        assert!(places.iter().all(Option::is_some));
+    }
+}

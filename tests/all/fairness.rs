@@ -1,0 +1,88 @@
+//! The processors are shared between tenants, not between calls: whoever loops a hundred times gets no more than who calls once.
+
+use serde_json::json;
+use tests::client::{Client, all_capabilities, text};
+use tests::wait::until;
+use tests::{Host, Setup};
+
+/// As many running calls as one tenant may want.
+const MANY: &str = "[log]\nlevel = \"warn\"\n[limits]\ncalls_running_per_requestor = 250\ncalls_running_per_tenant = 500\n\
+                    calls_running_total = 520\ntasks_running_per_requestor = 250\nrequests_per_second = 10000\n\
+                    task_creations_per_second = 10000\n[call]\ncpu_ms = 3600000\nwall_ms = 3600000\n";
+
+/// So many that one call takes several tenths of a second.
+const PRIMES: u64 = 100_000_000;
+
+/// A crowd of two requestors of one tenant, and somebody alone in another one.
+async fn scene(setup: &Setup) -> (Host, [Client; 2], Client) {
+    let mallory = [setup.token("mallory", "crowd").await, setup.token("marvin", "crowd").await];
+    let bob = setup.token("bob", "alone").await;
+    let host = setup.start().await;
+    let [first, second] = &mallory;
+    let crowd = [
+        Client::connect_as(&host, Some(first), all_capabilities()).await,
+        Client::connect_as(&host, Some(second), all_capabilities()).await,
+    ];
+    let alone = Client::connect_as(&host, Some(&bob), all_capabilities()).await;
+    (host, crowd, alone)
+}
+
+/// Loops for ever, so many times each.
+async fn loops(crowd: &[Client; 2], each: usize) -> Vec<(Client, String)> {
+    let mut loops = Vec::new();
+    for client in crowd {
+        for _ in 0..each {
+            loops.push((client.clone_session(), client.task("spin", json!({})).await));
+        }
+    }
+    loops
+}
+
+/// The processor time that the host uses while one call is made, in milliseconds.
+async fn cpu_ms_beside_a_call(host: &Host, client: &Client) -> u64 {
+    let before = host.cpu_ms();
+    let counted = client.tool("count_primes", json!({"below": PRIMES})).await.expect("it is counted");
+    assert!(!text(&counted).is_empty());
+    host.cpu_ms() - before
+}
+
+#[tokio::test]
+async fn five_hundred_loops_leave_a_single_call_of_another_tenant_its_share() {
+    let setup = Setup::with(&["hostile", "primes"]).config(MANY);
+    let (host, crowd, alone) = scene(&setup).await;
+    cpu_ms_beside_a_call(&host, &alone).await;
+    let needs_ms = cpu_ms_beside_a_call(&host, &alone).await;
+    let loops = loops(&crowd, 250).await;
+    let used_ms = cpu_ms_beside_a_call(&host, &alone).await;
+    // Of so many threads it gets one to itself, or half of the only one. In the order of arrival, all 500 would have their turns
+    // between two of its own.
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).max(2) as u64;
+    assert!(
+        used_ms <= 2 * threads * needs_ms + 500,
+        "{used_ms} ms were used up by the time that it had its {needs_ms} ms"
+    );
+
+    // Loops of a crowd stop like any others.
+    let (client, id) = &loops[250];
+    client.about("tasks/cancel", id).await.expect("it is cancelled");
+    client.until_status(id, "cancelled").await;
+    for (client, id) in &loops {
+        drop(client.about("tasks/cancel", id).await);
+    }
+    until("the processors to be free", async || {
+        (host.cpu_ms_in(std::time::Duration::from_millis(200)).await <= 50).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_loop_among_many_keeps_its_own_budget_of_processor_time() {
+    let setup = Setup::with(&["hostile", "primes"]).config(&MANY.replace("cpu_ms = 3600000", "cpu_ms = 150"));
+    let (_host, crowd, alone) = scene(&setup).await;
+    let loops = loops(&crowd, 20).await;
+    let refused = alone.tool("spin", json!({})).await.expect_err("it has a budget");
+    assert_eq!(refused.code, 1002, "{refused:?}");
+    for (client, id) in &loops {
+        client.until_status(id, "failed").await;
+    }
+}
