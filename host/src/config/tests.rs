@@ -46,6 +46,7 @@ sse_after_ms = 5000
 sse_keepalive_ms = 15000
 session_idle_ms_max = 3600000
 sessions_per_requestor = 1000
+credential_failures_per_minute = 60
 
 [limits]
 calls_running_per_requestor = 16

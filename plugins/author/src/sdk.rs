@@ -37,6 +37,7 @@ const RUST: &[File] = files![
     "plugins/sdk/src/output.rs",
     "plugins/sdk/src/plugin.rs",
     "plugins/sdk/src/prompt.rs",
+    "plugins/sdk/src/pure.rs",
     "plugins/sdk/src/resource.rs",
     "plugins/sdk/src/schema.rs",
     "plugins/sdk/src/task.rs",

@@ -37,7 +37,7 @@ async fn open(host: &Host, count: u32) -> Vec<TcpStream> {
 
 #[tokio::test]
 async fn idle_connections_cost_little_and_are_let_go() {
-    let config = "[server]\nconnections_max = 15000\nheader_read_ms_max = 8000";
+    let config = "[server]\nconnections_max = 15000\nconnections_per_address = 15000\nheader_read_ms_max = 8000";
     let mut host = Setup::with(&["text"]).config(config).start().await;
     serves_on(&mut host, "the start").await;
     let before = Holdings::of(&host);
