@@ -107,7 +107,7 @@ pub struct Rights {
     limited: Option<Limited>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 struct Limited {
     rules: Arc<[ScopeRule]>,
     /// Places of the rules that grant something.
@@ -115,6 +115,19 @@ struct Limited {
     /// Places of those that would if the credential had their scope.
     lacking: Vec<usize>,
 }
+
+/// What is granted counts, not what else there are rules about.
+impl PartialEq for Limited {
+    fn eq(&self, other: &Self) -> bool {
+        let granted = |limited: &Self| {
+            let rules = limited.held.iter().filter_map(|at| limited.rules.get(*at));
+            rules.cloned().collect::<Vec<_>>()
+        };
+        granted(self) == granted(other)
+    }
+}
+
+impl Eq for Limited {}
 
 impl Limited {
     fn granting<'a>(&'a self, places: &'a [usize], need: Need<'a>) -> Option<&'a ScopeRule> {

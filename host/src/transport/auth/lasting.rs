@@ -1,7 +1,8 @@
 //! Whether what somebody was let in with is still good, while a stream goes on.
 //!
 //! Owns when to look again. Must not keep a token longer than the request that brought it. Invariant: a credential that can be looked at
-//! no more counts as ended; one that gives another requestor or other rights than before has ended, too: whoever has it asks again.
+//! no more counts as ended, and so does one that gives another requestor than before. Where a stream goes on telling things, other rights
+//! end it, too: whoever has it asks again. A call that was let in goes on with the rights that it began with.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,19 +29,26 @@ pub(in crate::transport) struct Lasting {
     now: Now,
     header: Option<HeaderValue>,
     requestor: Requestor,
-    rights: Rights,
+    /// Set where other rights than these end it.
+    rights: Option<Rights>,
     look_at: UnixMs,
 }
 
 impl Lasting {
-    pub(in crate::transport) fn new(authenticator: &Arc<Authenticator>, caller: &Caller, now: &Now) -> Self {
+    /// `tells`: whether it is about a stream that goes on telling things, instead of the answer to a call.
+    pub(in crate::transport) fn new(
+        authenticator: &Arc<Authenticator>,
+        caller: &Caller,
+        tells: bool,
+        now: &Now,
+    ) -> Self {
         Self {
             authenticator: Arc::clone(authenticator),
             changed: authenticator.changed.subscribe(),
             now: Arc::clone(now),
             header: caller.header.clone(),
             requestor: caller.requestor,
-            rights: caller.rights.clone(),
+            rights: tells.then(|| caller.rights.clone()),
             look_at: look_at(caller, now),
         }
     }
@@ -70,7 +78,7 @@ impl Lasting {
             return true;
         }
         match self.authenticator.caller_again(self.header.as_ref()).await {
-            Ok(caller) if caller.requestor == self.requestor && caller.rights == self.rights => {
+            Ok(caller) if caller.requestor == self.requestor && self.has_rights_of(&caller) => {
                 self.look_at = look_at(&caller, &self.now);
                 true
             }
@@ -79,6 +87,12 @@ impl Lasting {
                 false
             }
         }
+    }
+}
+
+impl Lasting {
+    fn has_rights_of(&self, caller: &Caller) -> bool {
+        self.rights.as_ref().is_none_or(|rights| *rights == caller.rights)
     }
 }
 

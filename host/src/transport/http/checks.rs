@@ -19,6 +19,7 @@ use super::Server;
 pub(super) const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
 const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 const METHOD: HeaderName = HeaderName::from_static("mcp-method");
+const LISTEN: &str = "subscriptions/listen";
 const NAME: HeaderName = HeaderName::from_static("mcp-name");
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
@@ -163,6 +164,11 @@ pub(super) fn declared(headers: &HeaderMap) -> Declared {
         .iter()
         .filter_map(|(name, value)| Some((name.as_str().strip_prefix(PARAM_PREFIX)?.to_owned(), text(value))));
     Declared { protocol_version: one(PROTOCOL_VERSION), method: one(METHOD), name: one(NAME), params: params.collect() }
+}
+
+/// Whether the request is for a stream that goes on telling things. The protocol makes sure that the header says what the message does.
+pub(super) fn listens(headers: &HeaderMap) -> bool {
+    headers.get(METHOD).is_some_and(|method| method == LISTEN)
 }
 
 /// The id of the session that the request belongs to. One that cannot be ours reads as an unknown one.

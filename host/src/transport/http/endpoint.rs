@@ -159,7 +159,9 @@ impl<M: Mcp> Server<M> {
                 )
             })?),
         };
-        let lasting = Lasting::new(&self.authenticator, caller, &self.now);
+        // Answers that are resumed are those of calls that were let in.
+        let tells = last.as_ref().is_none_or(|last| last.request.is_none());
+        let lasting = Lasting::new(&self.authenticator, caller, tells, &self.now);
         match last {
             None => self.standalone(&live, lasting, None),
             Some(last) => self.resume(&live, lasting, &last),

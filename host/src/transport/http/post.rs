@@ -80,7 +80,7 @@ impl<M: Mcp> Server<M> {
         match work.received().await {
             Received::Exchange(exchange) => {
                 work.stage = Stage::Running(exchange);
-                Ok(self.drive(work, live, &message, &caller, accepts.events).await)
+                Ok(self.drive(work, live, &message, (&caller, checks::listens(headers)), accepts.events).await)
             }
             Received::Opened { session, reply } => self.opened(requestor, session, reply, &message).await,
             Received::Accepted => {
@@ -119,7 +119,7 @@ impl<M: Mcp> Server<M> {
         mut work: Work<M>,
         live: Option<Arc<Live<M::Session>>>,
         message: &[u8],
-        caller: &Caller,
+        (caller, tells): (&Caller, bool),
         events: bool,
     ) -> Response {
         let mut lasting = None;
@@ -129,7 +129,8 @@ impl<M: Mcp> Server<M> {
             let frame = match work.frame().now_or_never() {
                 Some(frame) => frame,
                 None => {
-                    let lasting = lasting.get_or_insert_with(|| Lasting::new(&self.authenticator, caller, &self.now));
+                    let lasting =
+                        lasting.get_or_insert_with(|| Lasting::new(&self.authenticator, caller, tells, &self.now));
                     tokio::select! {
                         biased;
                         frame = work.frame() => frame,
@@ -159,7 +160,7 @@ impl<M: Mcp> Server<M> {
                 }
             }
         };
-        let lasting = lasting.unwrap_or_else(|| Lasting::new(&self.authenticator, caller, &self.now));
+        let lasting = lasting.unwrap_or_else(|| Lasting::new(&self.authenticator, caller, tells, &self.now));
         let Some(live) = live else {
             let (exchange, held) = work.take();
             return stream::response(stream::direct(first, exchange, held, lasting, self.keepalive()));
