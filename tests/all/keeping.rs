@@ -19,9 +19,11 @@ async fn get(client: &Client, key: &str) -> String {
 
 #[tokio::test]
 async fn a_key_belongs_to_a_plugin_and_a_tenant_and_survives_kill_9_rebuild_and_backup() {
-    let setup = Setup::new()
-        .plugin_as("first", "probe", "[plugin.kv]\n")
-        .plugin_as("second", "probe", "prefix = \"second_\"\n[plugin.kv]\n");
+    let setup = Setup::new().plugin_as("first", "probe", "[plugin.kv]\n").plugin_as(
+        "second",
+        "probe",
+        "prefix = \"second_\"\n[plugin.kv]\n",
+    );
     let (alice, bob) = (setup.token("alice", "acme").await, setup.token("bob", "globex").await);
     let carol = setup.token("carol", "acme").await;
     let host = setup.start().await;
@@ -62,7 +64,8 @@ async fn another_version_of_a_plugin_finds_what_the_first_one_kept() {
     let client = Client::connect(&host).await;
     set(&client, "k", "of the first").await;
     let other = setup.path("other.wasm");
-    std::fs::write(&other, place::variant("probe", "Keeps and finds bytes.", "Keeps xor finds bytes.")).expect("a file");
+    std::fs::write(&other, place::variant("probe", "Keeps and finds bytes.", "Keeps xor finds bytes."))
+        .expect("a file");
     let arguments = ["plugin", "add", other.to_str().expect("UTF-8"), "--name", "probe", "--accept"];
     command::json(&arguments, &setup.data()).await;
     let tools = client.call("tools/list", json!({})).await.expect("a list");

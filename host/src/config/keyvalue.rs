@@ -42,10 +42,7 @@ pub(super) fn read(reader: &mut Reader<'_>, path: &str, node: &Node<'_>) -> Opti
             "keys_max" => limits.keys_max = u32::try_from(number(KEYS)).unwrap_or(u32::MAX),
             "bytes_max" => limits.bytes_max = number(BYTES),
             "value_bytes_max" => limits.value_bytes_max = number(VALUE_BYTES),
-            _ => reader.refuse(
-                key,
-                format!("{path}: no such key; there are keys_max, bytes_max and value_bytes_max"),
-            ),
+            _ => reader.refuse(key, format!("{path}: no such key; there are keys_max, bytes_max and value_bytes_max")),
         }
     }
     Some(limits)

@@ -322,9 +322,7 @@ impl HostOperator {
             | Command::SecretList
             | Command::SecretRemove { .. }
             | Command::SecretRotate) => match &self.secrets {
-                Some(secrets) => {
-                    super::secrets::execute(secrets, &self.principals, command, self.clock.now()).await
-                }
+                Some(secrets) => super::secrets::execute(secrets, &self.principals, command, self.clock.now()).await,
                 None => Err(ControlError::Invalid("there are no secrets here".to_owned())),
             },
             Command::StoreCheck => Ok(self.upkeep.check().await?),

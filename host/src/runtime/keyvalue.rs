@@ -28,7 +28,9 @@ impl Call {
         let plugin = Arc::clone(&self.plugin);
         let Some(limits) = self.granted.keyvalue.clone() else {
             self.denials.note("kv".to_owned());
-            return Err(denied("this plugin has no key-value store here: [plugin.kv] is not granted, or its manifest does not ask for kv"));
+            return Err(denied(
+                "this plugin has no key-value store here: [plugin.kv] is not granted, or its manifest does not ask for kv",
+            ));
         };
         let belongings = self.facts.belongings.clone();
         let belongings = belongings.ok_or_else(|| denied("there is nobody whose keys these would be in this call"))?;

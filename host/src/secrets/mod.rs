@@ -14,8 +14,8 @@ use arc_swap::ArcSwapOption;
 use serde::Serialize;
 
 use self::row::{Row, Scope};
-use crate::domain::requestor::TenantId;
 use crate::domain::UnixMs;
+use crate::domain::requestor::TenantId;
 use crate::runtime::policy::HttpGrant;
 use crate::runtime::secrets::{Places, Secret, VALUE_BYTES, is_name};
 use crate::store::{self, RowKind, Store};
@@ -34,9 +34,13 @@ pub enum Error {
     Invalid(String),
     #[error("there is no secret {0}")]
     Unknown(String),
-    #[error("there is no key to seal secrets with: name a file of keys in [secrets] key_file, or set BULKHEAD_SECRET_KEY")]
+    #[error(
+        "there is no key to seal secrets with: name a file of keys in [secrets] key_file, or set BULKHEAD_SECRET_KEY"
+    )]
     NoKey,
-    #[error("secret {name} of plugin {plugin} is sealed, and there is no key: name the file of keys in [secrets] key_file, or set BULKHEAD_SECRET_KEY")]
+    #[error(
+        "secret {name} of plugin {plugin} is sealed, and there is no key: name the file of keys in [secrets] key_file, or set BULKHEAD_SECRET_KEY"
+    )]
     Locked { name: String, plugin: String },
     /// At the start, or when keys have changed.
     #[error("secret {name} of plugin {plugin} cannot be opened: {error}")]
@@ -105,7 +109,9 @@ impl Secrets {
     async fn read_keys(&self) -> Result<Option<Arc<Keys>>, Error> {
         let keys = (self.source)()?.map(Arc::new);
         for (scope, row) in self.all(&[]).await? {
-            let keys = keys.as_ref().ok_or_else(|| Error::Locked { name: scope.name.clone(), plugin: scope.plugin.clone() })?;
+            let keys = keys
+                .as_ref()
+                .ok_or_else(|| Error::Locked { name: scope.name.clone(), plugin: scope.plugin.clone() })?;
             row.open(keys, &scope).map_err(|error| scope.sealed(error))?;
         }
         self.keys.store(keys.clone());
@@ -163,7 +169,8 @@ impl Secrets {
     pub async fn remove(&self, which: &Which) -> Result<(), Error> {
         let key = Scope::of(which).key();
         if self.rows.row(RowKind::GuestSecret, &key).await?.is_none() {
-            let tenant = which.tenant.as_ref().map_or_else(|| "all tenants".to_owned(), |(_, name)| format!("tenant {name}"));
+            let tenant =
+                which.tenant.as_ref().map_or_else(|| "all tenants".to_owned(), |(_, name)| format!("tenant {name}"));
             return Err(Error::Unknown(format!("{} of plugin {} for {tenant}", which.name, which.plugin)));
         }
         Ok(self.rows.remove_row(RowKind::GuestSecret, &key).await?)

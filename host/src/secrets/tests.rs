@@ -166,7 +166,10 @@ async fn no_value_is_on_the_disk_or_in_a_list() {
     let store = sled::SledStore::open(options).unwrap();
     let secrets = opened(store.clone(), ONE).await;
     let shown = secrets.set(wish(which("KEY", "p", None), VALUE), 1).await.unwrap();
-    assert_eq!((shown.destinations, shown.places), (vec!["https://a.example:443/v1".to_owned()], vec!["header".to_owned()]));
+    assert_eq!(
+        (shown.destinations, shown.places),
+        (vec!["https://a.example:443/v1".to_owned()], vec!["header".to_owned()])
+    );
     assert!(!serde_json::to_string(&secrets.list().await.unwrap()).unwrap().contains("marker"));
     crate::store::TaskStore::close(&*store).await.unwrap();
     drop((secrets, store));

@@ -277,12 +277,7 @@ impl KeyValues {
         gone.iter().try_for_each(|(count, gone)| give_back(count, Kept::default(), *gone))
     }
 
-    async fn change(
-        &self,
-        at: &[u8],
-        old: Option<(Entry, Vec<u8>)>,
-        changes: Vec<RowState>,
-    ) -> Result<(), Error> {
+    async fn change(&self, at: &[u8], old: Option<(Entry, Vec<u8>)>, changes: Vec<RowState>) -> Result<(), Error> {
         let expected = vec![(at.to_vec(), old.map(|(_, bytes)| bytes))];
         self.rows.change_rows(RowKind::KeyValue, expected, changes).await
     }

@@ -202,15 +202,15 @@ pub enum RowKind {
 impl RowKind {
     /// Every kind.
     pub const ALL: [Self; 8] = [
-            Self::Session,
-            Self::Token,
-            Self::Principal,
-            Self::Secret,
-            Self::Plugin,
-            Self::TenantKey,
-            Self::KeyValue,
-            Self::GuestSecret,
-        ];
+        Self::Session,
+        Self::Token,
+        Self::Principal,
+        Self::Secret,
+        Self::Plugin,
+        Self::TenantKey,
+        Self::KeyValue,
+        Self::GuestSecret,
+    ];
 
     /// The tenant whose row it is, where the key says so: those rows go with their tenant.
     pub fn tenant_of(self, key: &[u8]) -> Option<TenantId> {

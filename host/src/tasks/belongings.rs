@@ -65,7 +65,9 @@ impl Belongings for OfTenant {
         match write.await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(keyvalue::KeyValueError::Store(error))) => Err(unavailable(&error)),
-            Ok(Err(error @ keyvalue::KeyValueError::TooLarge { .. })) => Err(KeyValueError::TooLarge(error.to_string())),
+            Ok(Err(error @ keyvalue::KeyValueError::TooLarge { .. })) => {
+                Err(KeyValueError::TooLarge(error.to_string()))
+            }
             Ok(Err(error @ keyvalue::KeyValueError::Quota { .. })) => Err(KeyValueError::Quota(error.to_string())),
             Err(_) => Err(stopping()),
         }

@@ -42,11 +42,8 @@ pub enum KvError {
 
 impl fmt::Display for KvError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (Self::Denied(why)
-        | Self::Quota(why)
-        | Self::TooLarge(why)
-        | Self::Invalid(why)
-        | Self::Unavailable(why)) = self;
+        let (Self::Denied(why) | Self::Quota(why) | Self::TooLarge(why) | Self::Invalid(why) | Self::Unavailable(why)) =
+            self;
         formatter.write_str(why)
     }
 }

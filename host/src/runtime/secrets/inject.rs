@@ -70,15 +70,14 @@ pub(in crate::runtime) async fn inject(
     secrets: &[Secret],
     target: Target<'_>,
 ) -> Result<(http::Request<WasiBody>, Injected), Refusal> {
-    let bound: Vec<_> = secrets.iter().filter(|secret| secret.destinations.iter().any(|to| target.is_within(to))).collect();
+    let bound: Vec<_> =
+        secrets.iter().filter(|secret| secret.destinations.iter().any(|to| target.is_within(to))).collect();
     let (mut head, mut body) = request.into_parts();
     let mut filling = Filling { bound: &bound, left: PLACEHOLDERS_MAX };
     for value in head.headers.values_mut() {
         if let Some(filled) = filling.fill(value.as_bytes(), "header", |places| places.header, str::to_owned)? {
-            let mut filled = HeaderValue::from_bytes(&filled).map_err(|_| Error::HttpRequestHeaderSize {
-                field_name: None,
-                field_size: None,
-            })?;
+            let mut filled = HeaderValue::from_bytes(&filled)
+                .map_err(|_| Error::HttpRequestHeaderSize { field_name: None, field_size: None })?;
             filled.set_sensitive(true);
             *value = filled;
         }

@@ -118,7 +118,8 @@ async fn a_large_body_goes_out_as_it_is() {
 
 async fn answered(headers: &[(&str, &str)], pieces: Vec<Vec<u8>>) -> Result<(http::response::Parts, String), Error> {
     let secrets = [secret("KEY", "https://a.example", HEADER)];
-    let (_, injected) = inject(request("https://a.example/", &[], ""), &secrets, target("a.example", "/")).await.unwrap();
+    let (_, injected) =
+        inject(request("https://a.example/", &[], ""), &secrets, target("a.example", "/")).await.unwrap();
     let mut response = http::Response::builder();
     for (name, value) in headers {
         response = response.header(*name, *value);

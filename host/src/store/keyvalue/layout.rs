@@ -48,11 +48,7 @@ pub(super) enum Place {
 
 impl Entry {
     /// An entry, and the rows of its pieces.
-    pub(super) fn new(
-        space: &Space,
-        value: &[u8],
-        expires_at: Option<UnixMs>,
-    ) -> Result<(Self, Vec<RowState>), Error> {
+    pub(super) fn new(space: &Space, value: &[u8], expires_at: Option<UnixMs>) -> Result<(Self, Vec<RowState>), Error> {
         let bytes = value.len() as u64;
         if value.len() <= PIECE_BYTES {
             return Ok((Self { expires_at, bytes, place: Place::Here(value.to_vec()) }, Vec::new()));
@@ -119,7 +115,8 @@ impl Entry {
             let expires_at = Some(u64::from_be_bytes(*expires_at)).filter(|at| *at != UnixMs::MAX);
             Some(Self { expires_at, bytes: u64::from_be_bytes(*bytes), place })
         };
-        read().ok_or_else(|| corrupt("an entry that a plugin keeps cannot be read; a newer program may have written it"))
+        read()
+            .ok_or_else(|| corrupt("an entry that a plugin keeps cannot be read; a newer program may have written it"))
     }
 }
 
