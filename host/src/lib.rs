@@ -30,6 +30,9 @@ pub mod config;
 
 pub mod control;
 
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
+
 #[cfg(test)]
 mod architecture;
 #[cfg(test)]

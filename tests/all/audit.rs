@@ -166,7 +166,7 @@ async fn without_being_asked_for_there_is_no_log() {
 /// The events of a task and of its host that the test above does not see.
 #[tokio::test]
 async fn every_step_of_a_task_is_a_line() {
-    let setup = audited(&["desk"]);
+    let setup = audited(&["desk"]).config("[call]\npromote_after_ms = 0\n");
     let alice = setup.token("alice", "acme").await;
     let host = setup.start().await;
     let client = Modern::full(&host, Some(&alice));
@@ -185,7 +185,7 @@ async fn every_step_of_a_task_is_a_line() {
     let legacy = Client::connect_as(&host, Some(&alice), all_capabilities()).await;
     let short = json!({"ttl": 1_000});
     let short = legacy.create_with("wait", json!({"ms": 60_000}), short).await.expect("a task");
-    let short = short["task"]["taskId"].as_str().expect("an id").to_owned();
+    let short = short["taskId"].as_str().expect("an id").to_owned();
     let noted = async |event: &str, task: &str| {
         until(event, async || {
             let lines = lines(&log(&setup));

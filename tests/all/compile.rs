@@ -231,9 +231,30 @@ async fn the_compiler_is_confined_and_its_death_is_a_refusal() {
 
     kill_process(Pid::from_raw(child.0).expect("a process id"), Signal::KILL).expect("it is killed");
     let said = adding.await.expect("it ends");
-    assert!(said.contains("the compiler crashed on it (signal 9)"), "{said}");
+    assert!(said.contains("the process that was compiling it was killed (signal 9)"), "{said}");
     assert_eq!(children(host.pid()).len(), 0, "nothing is left of the child");
     echoes(&client).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_watched_component_is_compiled_again_after_somebody_has_killed_its_compiler() {
+    let setup = Setup::new();
+    let folder = setup.path("drop");
+    fs::create_dir(&folder).expect("a folder");
+    let setup = setup.config("[sources]\nwatch = ['drop']");
+    let host = setup.start().await;
+    // Nobody has compiled this one yet.
+    let bytes = tests::place::variant("text", "The texts are the same.", "The texts are not dead.");
+    fs::write(folder.join("text.wasm"), bytes).expect("it is written");
+    let child = compiling(&host).await;
+    kill_process(Pid::from_raw(child.0).expect("a process id"), Signal::KILL).expect("it is killed");
+    let line = async |holds: fn(&Value) -> bool| {
+        let listed = command::json(&["plugin", "list"], &setup.data()).await;
+        listed["plugins"].as_array().expect("a list").iter().any(holds).then_some(())
+    };
+    let failed = |line: &Value| line["problems"].to_string().contains("was killed (signal 9)\",\"it is tried again");
+    until("the failure to be seen", || line(failed)).await;
+    until("it to be active", || line(|line| line["state"] == "active" && line["problems"] == json!([]))).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -11,8 +11,10 @@ use tests::{Host, Setup, command};
 
 /// In arguments, questions, answers, steering, results and aliases.
 const WORD: &str = "zebra-crossing";
-/// In names.
+/// In names of tenants and requestors.
 const NAME: &str = "okapi";
+/// In the names that clients give their tasks.
+const ALIAS: &str = "quokka";
 
 /// The files below a folder that hold the bytes, but for those below a folder of this name.
 fn holding(folder: &Path, bytes: &str, not_in: &str) -> Vec<String> {
@@ -35,7 +37,7 @@ fn holding(folder: &Path, bytes: &str, not_in: &str) -> Vec<String> {
 /// A tenant's tasks with the word in everything that can hold it; the ids of the one that has ended and of one that has not.
 async fn fill(host: &Host, token: Option<&str>) -> (String, String) {
     let client = Modern::full(host, token);
-    let trip = client.with_meta("dev.bulkhead/idempotencyKey", json!(WORD)).task("book_trip", json!({})).await;
+    let trip = client.with_meta("dev.bulkhead/idempotencyKey", json!(ALIAS)).task("book_trip", json!({})).await;
     let journey = json!({"action": "accept", "content": {"destination": WORD, "travellers": 2}});
     let details = json!({"action": "accept", "content": {"class": "economy", "confirm": true}});
     for (key, answer) in [("journey", journey), ("details", details)] {
@@ -52,7 +54,7 @@ async fn fill(host: &Host, token: Option<&str>) -> (String, String) {
     client.result("tasks/steer", json!({"taskId": waiting, "message": WORD})).await;
     let legacy = Client::connect_as(host, token, all_capabilities()).await;
     legacy.task("ask_url", json!({"url": format!("https://example.org/{WORD}")})).await;
-    let named = json!({"modelcontextprotocol.io/task": {"taskId": WORD}});
+    let named = json!({"modelcontextprotocol.io/task": {"taskId": ALIAS}});
     let call = json!({"name": "count_primes", "arguments": {"below": 10}, "_meta": named});
     legacy.call("tools/call", call).await.expect("a task of its own name");
     (trip, waiting)
@@ -68,10 +70,7 @@ async fn a_thief_of_the_disk_reads_nothing_and_the_operator_everything() {
     let host = with(&old).start().await;
     let (trip, waiting) = fill(&host, None).await;
     host.kill().await;
-    // An alias is how its owner finds a task again: it is not sealed, and the README says so.
-    let found = holding(&setup.data(), &format!("example.org/{WORD}"), "cache");
-    assert_eq!(found, [] as [String; 0]);
-    assert_eq!(holding(&setup.data(), "travellers", "cache"), [] as [String; 0]);
+    assert_eq!(holding(&setup.data(), WORD, ""), [] as [String; 0]);
 
     for (keys, said) in [("", "BULKHEAD_STORE_KEY"), (new.as_str(), "not among the keys")] {
         let (_, complaint) = with(keys).refused().await;
@@ -91,7 +90,7 @@ async fn a_thief_of_the_disk_reads_nothing_and_the_operator_everything() {
 
 #[tokio::test]
 async fn an_erased_tenant_leaves_no_byte_behind_while_the_others_go_on() {
-    let setup = Setup::with(&PLUGINS).config("[audit]\nenabled = true\n");
+    let setup = Setup::with(&PLUGINS).config("[audit]\nenabled = true\n[call]\npromote_after_ms = 0\n");
     let (alice, bob) = (setup.token(&format!("{NAME}-alice"), NAME).await, setup.token("bob", "globex").await);
     let host = setup.start().await;
     fill(&host, Some(&alice)).await;
@@ -99,7 +98,7 @@ async fn an_erased_tenant_leaves_no_byte_behind_while_the_others_go_on() {
     let kept = other.task("wait", json!({"ms": 1})).await;
     other.until_status(&kept, "completed").await;
     command::json(&["store", "rebuild"], &setup.data()).await;
-    for word in [WORD, NAME] {
+    for word in [WORD, NAME, ALIAS] {
         assert!(!holding(&setup.data(), word, "audit").is_empty(), "the search itself works: {word}");
     }
 
@@ -113,7 +112,7 @@ async fn an_erased_tenant_leaves_no_byte_behind_while_the_others_go_on() {
     let purged = command::json(&["tenant", "purge", NAME, "--yes"], &setup.data()).await;
     assert_eq!((&purged["tasks"], &purged["tokens"], &purged["principals"]), (&json!(4), &json!(1), &json!(1)));
     assert_eq!(purged["old_stores"].as_u64(), Some(2), "{purged}");
-    for word in [WORD, NAME] {
+    for word in [WORD, NAME, ALIAS] {
         assert_eq!(holding(&setup.data(), word, "audit"), [] as [String; 0], "{word}");
     }
     assert_eq!(holding(&setup.data(), WORD, ""), [] as [String; 0], "not in the audit log either");
@@ -171,7 +170,7 @@ async fn an_erasure_that_was_killed_is_repeated() {
             let (code, said) = unpurgeable(&setup, NAME).await;
             assert!(code == Some(0) || said.contains("no tenant"), "{said}");
         }
-        for word in [WORD, NAME] {
+        for word in [WORD, NAME, ALIAS] {
             assert_eq!(holding(&setup.data(), word, ""), [] as [String; 0], "{word} after {delay_ms} ms");
         }
         assert!(!setup.data().join("erasing").exists());
@@ -180,7 +179,7 @@ async fn an_erasure_that_was_killed_is_repeated() {
 
 #[tokio::test]
 async fn who_guesses_ids_is_kept_from_all_of_them_for_a_while() {
-    let limits = "[limits]\nfailed_lookups_per_minute = 5\n[audit]\nenabled = true\n";
+    let limits = "[limits]\nfailed_lookups_per_minute = 5\n[audit]\nenabled = true\n[call]\npromote_after_ms = 0\n";
     let setup = Setup::with(&["desk"]).config(limits);
     let (alice, bob) = (setup.token("alice", "acme").await, setup.token("bob", "acme").await);
     let host = setup.start().await;
@@ -210,8 +209,7 @@ async fn who_guesses_ids_is_kept_from_all_of_them_for_a_while() {
     // Work that is no look for a task goes on.
     client.result("tools/list", json!({})).await;
     let (_, setup) = host.terminate().await;
-    let (mut bulkhead, data) = (command::bulkhead(), setup.data());
     let tail = ["audit", "tail", "-n", "1000", "--json", "--data"];
-    let said = command::run(&mut bulkhead, &tail, Some(&data)).await;
+    let said = command::run(&mut command::bulkhead(), &tail, Some(&setup.data())).await;
     assert_eq!(said.matches("requestor.probing").count(), 1, "{said}");
 }

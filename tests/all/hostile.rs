@@ -1,5 +1,7 @@
 //! Plugins that attack: the host goes on, and so do the calls of everybody else.
 
+mod siege;
+
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};

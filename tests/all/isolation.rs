@@ -1,6 +1,9 @@
 //! Who may see what: each method for each kind of caller.
 //!
-//! Absent, expired and somebody else's read the same, byte for byte, so that nobody can even learn that a task exists.
+//! Absent, expired and somebody else's read the same, byte for byte, so that nobody can even learn that a task exists. `matrix` goes
+//! through every method; here are the states that a task can be in, and what else belongs to somebody.
+
+mod matrix;
 
 use serde_json::{Value, json};
 use tests::client::{Client, all_capabilities};

@@ -3,6 +3,8 @@
 //! One binary, because each further one would link the whole host once more. Every file is one question about a running host:
 //! what it says on the wire, who may see what, what a guest may do to others, what survives a `kill -9`.
 
+mod admin;
+mod attacks;
 mod audit;
 mod authors;
 mod bad_input;
@@ -12,6 +14,7 @@ mod compile;
 mod egress;
 mod erased;
 mod fairness;
+mod grants;
 mod hostile;
 mod interaction;
 mod isolation;
@@ -28,9 +31,11 @@ mod refusals;
 mod registry;
 mod registry_hostile;
 mod requirements;
+mod revoked;
 mod rust_client;
 mod rust_client_modern;
 mod secrets;
+mod security;
 mod sep1686;
 mod simulation;
 mod sources;

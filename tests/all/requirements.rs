@@ -27,11 +27,11 @@ impl Row {
     }
 }
 
-fn repository() -> &'static Path {
+pub(crate) fn repository() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the tests are a folder of the repository")
 }
 
-fn read(path: &Path) -> String {
+pub(crate) fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
@@ -87,7 +87,7 @@ fn add_tests(text: &str, module: &str, names: &mut BTreeSet<String>) {
 }
 
 /// Every test of the crates that are looked at: `host::…`, `sdk::…` and `all::…`, with the path of the module.
-fn tests() -> BTreeSet<String> {
+pub(crate) fn tests() -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     for (crate_name, folder) in [("host", "host/src"), ("sdk", "plugins/sdk/src"), ("all", "tests/all")] {
         let root = repository().join(folder);

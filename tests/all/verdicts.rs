@@ -68,6 +68,13 @@ async fn a_canary_that_keeps_breaking_is_taken_back_and_nobody_else_notices() {
     assert_eq!(broke, 10, "then the plugin is quarantined for bob");
     let line = listed(&setup, "text").await;
     assert_eq!(line["canary"]["seen"], json!({"calls": 18, "faults": 10}), "{line}");
+    until("the list to say so", async || {
+        // Each try that breaks keeps bob away for longer.
+        trap(&client).await;
+        let plain = command::run(&mut command::bulkhead(), &["plugin", "list", "--data"], Some(&setup.data())).await;
+        plain.contains("text (canary): kept from 1 requestors for now").then_some(())
+    })
+    .await;
     // As soon as it breaks for somebody else as well, it goes.
     let other = Client::connect_as(&host, Some(&eve), json!({})).await;
     let broke = AtomicU64::new(0);

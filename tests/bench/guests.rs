@@ -9,8 +9,11 @@ use anyhow::{Context as _, ensure};
 use bulkhead::domain::Json;
 use bulkhead::domain::call::ClientFeatures;
 use bulkhead::domain::limits::{CallLimits, CompileLimits};
+use bulkhead::domain::requestor::TenantId;
 use bulkhead::domain::task::CallId;
-use bulkhead::runtime::{CallEvent, CallFacts, CallSpec, CompilerMode, Executor as _, OnDemand, Operation, Share};
+use bulkhead::runtime::{
+    CallEvent, CallFacts, CallSpec, CompilerMode, Executor as _, OnDemand, Operation, Share, Tenants,
+};
 use bulkhead::runtime::{PluginSource, Sandbox, SandboxConfig, Source};
 use tests::place;
 
@@ -56,7 +59,7 @@ fn sandbox(data: &Path) -> anyhow::Result<Arc<Sandbox>> {
         epoch_tick_ms: 10,
         io: tokio::runtime::Handle::current(),
         environment: |_| None,
-        tenants: bulkhead::runtime::Tenants::default(),
+        tenants: Tenants::default(),
     })?)
 }
 
@@ -78,7 +81,7 @@ async fn calls(sandbox: &Arc<Sandbox>, plugin: &str, tool: &str, plan: &Plan) ->
     let tool = sandbox.catalog().get(tool).context("the tool")?.clone();
     let spec = CallSpec {
         plugin: tool.plugin.clone(),
-        tenant: bulkhead::domain::requestor::TenantId([1; 16]),
+        tenant: TenantId([1; 16]),
         operation: Operation::CallTool {
             tool: tool.plugin_tool.clone(),
             arguments: Json::new(r#"{"text": "a text of ordinary length, as it may come from a model"}"#),

@@ -9,6 +9,8 @@ pub mod host;
 pub mod issuer;
 pub mod modern;
 pub mod place;
+pub mod process;
+pub mod raw;
 pub mod registry;
 pub mod relay;
 pub mod schema;

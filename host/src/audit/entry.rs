@@ -40,6 +40,15 @@ pub struct Entry {
     result_bytes: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     count: Option<u64>,
+    /// Who ordered it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    operator: Option<String>,
+    /// SHA-256 of the file of the configuration.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    configuration_sha256: Option<String>,
+    /// The same of the one before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    configuration_sha256_before: Option<String>,
 }
 
 impl Entry {
@@ -57,6 +66,18 @@ impl Entry {
     #[must_use]
     pub fn by(self, requestor: &Requestor) -> Self {
         Self { tenant: Some(requestor.tenant.to_string()), requestor: Some(requestor.id.to_string()), ..self }
+    }
+
+    /// Who gave an order: a user of this machine, an administrator at an address.
+    #[must_use]
+    pub fn operator(self, who: &str) -> Self {
+        Self { operator: Some(cut(who)), ..self }
+    }
+
+    /// A configuration, and the one that it takes the place of.
+    #[must_use]
+    pub fn configuration(self, digest: &[u8; 32], before: Option<&[u8; 32]>) -> Self {
+        Self { configuration_sha256: Some(hex(digest)), configuration_sha256_before: before.map(hex), ..self }
     }
 
     #[must_use]

@@ -62,6 +62,8 @@ pub(crate) enum Subcommand {
         #[command(subcommand)]
         command: TasksCommand,
     },
+    /// Administer a host, on this machine or from afar: everybody's tasks, limits in use, tokens, draining, another configuration
+    Admin(super::admin::AdminArguments),
     /// Read the audit log, and check that nobody changed it
     Audit {
         #[command(subcommand)]

@@ -106,7 +106,10 @@ fn of_manifest(inspection: &Inspection, defaults: &CallLimits) -> Vec<String> {
     let asks_for_http = part("grants").get("http").and_then(toml::Value::as_array).is_some_and(|list| !list.is_empty());
     let imports_http = inspection.imports.iter().any(|import| import.starts_with("wasi:http/outgoing-handler"));
     if imports_http && !asks_for_http {
-        warnings.push("it can make HTTP requests, but its manifest names no destination in grants.http".to_owned());
+        warnings.push(
+            "it can make HTTP requests, but its manifest names no destination in grants.http, so it gets none"
+                .to_owned(),
+        );
     }
     warnings
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use bulkhead::audit::{Audit, Entry};
 use bulkhead::config::Config;
+use bulkhead::control::admin::{Attendance, Reload};
 use bulkhead::control::erase::Farewell;
 use bulkhead::control::operator::HostOperator;
 use bulkhead::control::plugins::Shelf;
@@ -23,16 +24,18 @@ use bulkhead::secrets::Secrets;
 use bulkhead::store::sled::{SledOptions, SledStore};
 use bulkhead::store::{self, RowKind, RowStore as _};
 use bulkhead::tasks::clock::{Clock, SystemClock};
-use bulkhead::tasks::{Options, Tasks};
+use bulkhead::tasks::{LiveLimits, Options, Tasks};
 use bulkhead::transport::Now;
 use bulkhead::transport::allowance::Allowance;
+use bulkhead::transport::auth::Authenticator;
 use bulkhead::transport::principal::Principals;
 use bulkhead::transport::stdio::{self, StdioOptions};
 use futures::future::join_all;
 use tokio::task::JoinHandle;
 
-use super::sources;
+use super::logging::Level;
 use super::upkeep::SledUpkeep;
+use super::{reload, sources};
 
 /// How long a question to a client waits for its answer.
 const REQUEST_TIMEOUT_MS: u64 = 600_000;
@@ -44,6 +47,7 @@ pub(crate) struct Host {
     pub(crate) tasks: Tasks,
     pub(crate) protocol: Arc<Protocol>,
     pub(crate) allowance: Arc<Allowance>,
+    limits: LiveLimits,
     pub(crate) now: Now,
     pub(crate) audit: Audit,
     clock: Arc<dyn Clock>,
@@ -51,7 +55,6 @@ pub(crate) struct Host {
     shelf: Shelf,
     secrets: Arc<Secrets>,
     tending: JoinHandle<((), (), ())>,
-    watching: Option<JoinHandle<()>>,
     control: Option<Server>,
     /// Who else must let a tenant go that is erased.
     pub(crate) farewell: Arc<Farewell>,
@@ -126,7 +129,7 @@ impl Host {
             tenants.insert(id, Arc::new(tenant.limits.clone()));
             cpu_weights.insert(id, tenant.cpu_weight);
         }
-        let limits = LimitsTable { base: Arc::new(config.limits.clone()), tenants };
+        let limits = LiveLimits::from(LimitsTable { base: Arc::new(config.limits.clone()), tenants });
         let allowance = Arc::new(Allowance::new(limits.clone()));
 
         let instances_max = u32::try_from(sandbox.instances_max()).unwrap_or(u32::MAX);
@@ -135,7 +138,7 @@ impl Host {
             store: store.clone(),
             executor: sandbox.clone(),
             clock: Arc::clone(&clock),
-            limits,
+            limits: limits.clone(),
             cpu_weights,
             audit: audit.clone(),
         })?;
@@ -179,7 +182,6 @@ impl Host {
             let (tasks, plugins) = (tasks.clone(), plugins.clone());
             async move { tokio::join!(tasks.tend(), plugins.tend(), plugins.fetch_awaited(refuse)) }
         });
-        let watching = sources::watch(config, &intake, &plugins, &audit)?.map(|watch| tokio::spawn(watch.run()));
         let protocol = Arc::new(Protocol::new(tasks.clone(), protocol_options(&store).await?));
         let now: Now = Arc::new({
             let clock = Arc::clone(&clock);
@@ -192,6 +194,7 @@ impl Host {
             tasks,
             protocol,
             allowance,
+            limits,
             now,
             audit,
             clock,
@@ -199,21 +202,42 @@ impl Host {
             shelf: Shelf { plugins, intake },
             secrets,
             tending,
-            watching,
             control: None,
             farewell: Arc::default(),
         })
     }
 
-    /// Opens the control socket in the data directory.
-    pub(crate) fn listen_to_operators(&mut self, data: &Path) -> anyhow::Result<()> {
+    /// What of it follows the configuration.
+    pub(crate) fn followers(&self, authenticator: Arc<Authenticator>, level: Level) -> reload::Parts {
+        reload::Parts {
+            tasks: self.tasks.clone(),
+            allowance: Arc::clone(&self.allowance),
+            limits: self.limits.clone(),
+            principals: self.principals.clone(),
+            plugins: self.shelf.plugins.clone(),
+            intake: Arc::clone(&self.shelf.intake),
+            authenticator,
+            audit: self.audit.clone(),
+            now: Arc::clone(&self.now),
+            level,
+        }
+    }
+
+    /// Carries out commands.
+    pub(crate) fn operator(&self, data: &Path, reload: Arc<dyn Reload>) -> Arc<HostOperator> {
         let upkeep = Arc::new(SledUpkeep { store: Arc::clone(&self.store), data: data.to_owned() });
         let steward = Arc::new(self.tasks.clone());
         let operator = HostOperator::new(self.store.clone(), upkeep, steward, Arc::clone(&self.clock))
             .with_plugins(self.shelf.clone())
+            .with_attendance(Attendance { tasks: self.tasks.clone(), reload })
             .with_secrets(Arc::clone(&self.secrets))
             .with_farewell(Arc::clone(&self.farewell))
             .with_audit(self.audit.clone());
+        Arc::new(operator)
+    }
+
+    /// Opens the control socket in the data directory.
+    pub(crate) fn listen_to_operators(&mut self, data: &Path, operator: Arc<HostOperator>) -> anyhow::Result<()> {
         let attach = Arc::new(LocalStdio {
             protocol: Arc::clone(&self.protocol),
             principals: self.principals.clone(),
@@ -221,7 +245,7 @@ impl Host {
             line_bytes_max: self.line_bytes_max,
         });
         let path = socket_path(data);
-        let server = Server::spawn(&path, Arc::new(operator), attach)
+        let server = Server::spawn(&path, operator, attach)
             .with_context(|| format!("the control socket {} cannot be made", path.display()))?;
         self.control = Some(server);
         Ok(())
@@ -235,9 +259,6 @@ impl Host {
     /// Lets running calls end for up to `grace`, marks the rest as interrupted, and gives the data directory back.
     pub(crate) async fn stop(self, grace: Duration) -> anyhow::Result<()> {
         drop(self.control);
-        if let Some(watching) = self.watching {
-            watching.abort();
-        }
         let drained = self.tasks.drain(grace).await;
         self.tending.abort();
         let audit = self.audit;

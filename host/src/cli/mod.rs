@@ -1,5 +1,6 @@
 //! What `bulkhead` can be told to do.
 
+mod admin;
 mod answers;
 mod args;
 mod audit;
@@ -15,6 +16,7 @@ mod logging;
 mod operate;
 mod plugins;
 mod registry;
+mod reload;
 mod secrets;
 mod serve;
 mod show;
@@ -62,6 +64,7 @@ async fn dispatch(command: Subcommand) -> anyhow::Result<ExitCode> {
         Subcommand::Tenant { command } => operate::tenant(command).await,
         Subcommand::Tasks { command } => operate::tasks(command).await,
         Subcommand::Audit { command } => audit::run(command).await,
+        Subcommand::Admin(arguments) => admin::run(arguments).await,
     }
 }
 

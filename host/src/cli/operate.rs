@@ -356,7 +356,7 @@ pub(super) fn show(operate: &OperateArguments, value: &Value, text: impl FnOnce(
     if operate.json { say(value) } else { say(text()) }
 }
 
-fn token_table(value: &Value) -> String {
+pub(super) fn token_table(value: &Value) -> String {
     let now = now();
     let row = |token: &Value| {
         let state = if token["revoked_at"].is_u64() {
@@ -382,7 +382,7 @@ fn token_table(value: &Value) -> String {
     table(&["ID", "NAME", "REQUESTOR", "TENANT", "STATE", "CREATED", "EXPIRES", "LAST USED"], &rows)
 }
 
-fn task_table(value: &Value) -> String {
+pub(super) fn task_table(value: &Value) -> String {
     let now = now();
     let row = |task: &Value| {
         vec![

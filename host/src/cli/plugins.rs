@@ -186,16 +186,21 @@ fn list(value: &Value) -> String {
     for plugin in items(value, "plugins") {
         let name = cell(&plugin["name"]);
         lines.extend(items(plugin, "problems").map(|problem| format!("{name}: {}", cell(problem))));
-        let health = &plugin["health"];
-        if health["everyone_until"].is_u64() {
-            lines.push(format!("{name}: kept from everyone, next try {}", when(&health["everyone_until"], now)));
-        } else if health["requestors_kept_away"].as_u64().is_some_and(|count| count > 0) {
-            lines.push(format!("{name}: kept from {} requestors for now", health["requestors_kept_away"]));
-        }
-        lines.extend(faults(&name, health, now));
+        lines.extend(kept_away(&name, &plugin["health"], now));
+        lines.extend(faults(&name, &plugin["health"], now));
         lines.extend(canary(&name, plugin, now));
     }
     lines.join("\n")
+}
+
+/// Who is kept from a version for now.
+fn kept_away(name: &str, health: &Value, now: u64) -> Option<String> {
+    let until = &health["everyone_until"];
+    if until.is_u64() {
+        return Some(format!("{name}: kept from everyone, next try {}", when(until, now)));
+    }
+    let count = health["requestors_kept_away"].as_u64().filter(|count| *count > 0)?;
+    Some(format!("{name}: kept from {count} requestors for now"))
 }
 
 fn faults(name: &str, health: &Value, now: u64) -> Vec<String> {
@@ -223,7 +228,9 @@ fn canary(name: &str, plugin: &Value, now: u64) -> Vec<String> {
             digest(&canary["version"]),
             who.join(", ")
         ));
-        lines.extend(faults(&format!("{name} (canary)"), &canary["health"], now));
+        let name = format!("{name} (canary)");
+        lines.extend(kept_away(&name, &canary["health"], now));
+        lines.extend(faults(&name, &canary["health"], now));
     }
     if let Some(gone) = plugin.get("taken_back").filter(|gone| gone.is_object()) {
         let at = when(&gone["at"], now);

@@ -5,31 +5,39 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use bulkhead::config::{Config, Insecure};
+use bulkhead::config::{AdminConfig, Config, Insecure};
+use bulkhead::control::admin::Reload as _;
+use bulkhead::control::operator::HostOperator;
+use bulkhead::control::remote::{self, Remote, Secret};
 use bulkhead::store::TaskStore as _;
-use bulkhead::transport::auth::Trusted;
+use bulkhead::transport::auth::Authenticator;
 use bulkhead::transport::http::{Certificate, HttpOptions, Parts, Server, bind};
 use bulkhead::transport::principal::Principals;
 use bulkhead::transport::session::{Registry, SessionOptions};
+use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::args::ServeArguments;
 use super::host::{self, Host, open_store};
+use super::reload::{Beginning, Origin};
 use super::show::now;
-use super::{EXIT_FAILED, complain, logging, operate, say, sources, trust};
+use super::{EXIT_FAILED, complain, logging, operate, say, trust};
 
 pub(crate) async fn run(arguments: ServeArguments) -> anyhow::Result<ExitCode> {
     let insecure =
         Insecure { plaintext: arguments.insecure_allow_plaintext, anonymous: arguments.insecure_allow_anonymous };
-    let config = sources::load_as(&arguments.sources, arguments.listen.as_deref(), insecure)?;
-    logging::start(&config.log);
-    if arguments.check { check(&config).await } else { serve(&config).await }
+    let origin = Origin { sources: arguments.sources, listen: arguments.listen, insecure };
+    let (config, digest) = origin.read()?;
+    let level = logging::start(&config.log);
+    if arguments.check { check(&config).await } else { serve(Beginning { origin, config, digest, level }).await }
 }
 
-async fn serve(config: &Config) -> anyhow::Result<ExitCode> {
+async fn serve(beginning: Beginning) -> anyhow::Result<ExitCode> {
+    let config = &beginning.config.clone();
     let data = config.server.data.clone();
     // Before anything slow: a signal during the start must not be lost.
     let stop = stop_signal()?;
+    let mut hangup = signal(SignalKind::hangup()).context("SIGHUP cannot be listened for")?;
     let store = open_store(config, &data).await?;
     let authenticated = Principals::new(store.clone()).any_active_token(now()).await?;
     config.check_exposure(authenticated)?;
@@ -39,11 +47,21 @@ async fn serve(config: &Config) -> anyhow::Result<ExitCode> {
     // Also before anything slow: whoever connects from now on waits until the plugins are there.
     let listener = bind(config.server.listen, open)?;
     let address = listener.local_addr()?;
+    let desk = config.admin.as_ref().map(desk).transpose()?;
     let mut host = Host::start(config, &data, store).await?;
-    host.listen_to_operators(&data)?;
+    let (authenticator, reloading) = beginning.follow(&host, issuers)?;
+    let operator = host.operator(&data, reloading.clone());
+    host.listen_to_operators(&data, operator.clone())?;
+    let remote = desk.map(|desk| desk.open(operator, &host)).transpose()?;
+    let hangups = tokio::spawn(async move {
+        while hangup.recv().await.is_some() {
+            // What came of it is in the logs.
+            let _ = reloading.reload("SIGHUP", false).await;
+        }
+    });
 
     let scheme = if certificate.is_some() { "https" } else { "http" };
-    let server = http_server(config, &host, issuers, certificate).await?;
+    let server = http_server(config, &host, authenticator, certificate).await?;
     say(format_args!("bulkhead: listening on {scheme}://{address}/mcp"));
     tracing::info!(%address, data = %data.display(), tools = host.tasks.tools_offered(), "serving");
     let (stopped, when_stopped) = tokio::sync::oneshot::channel();
@@ -54,6 +72,8 @@ async fn serve(config: &Config) -> anyhow::Result<ExitCode> {
         let _ = stopped.send(Instant::now());
     };
     server.serve(listener, shutdown).await.context("the certificate cannot be served with")?;
+    hangups.abort();
+    drop(remote);
     let waited = when_stopped.await.map_or(Duration::ZERO, |since| since.elapsed());
     host.stop(Duration::from_millis(config.server.drain_ms).saturating_sub(waited)).await?;
     tracing::info!("stopped");
@@ -63,7 +83,7 @@ async fn serve(config: &Config) -> anyhow::Result<ExitCode> {
 async fn http_server(
     config: &Config,
     host: &Host,
-    issuers: Vec<Trusted>,
+    authenticator: Arc<Authenticator>,
     certificate: Option<Arc<Certificate>>,
 ) -> anyhow::Result<Arc<Server<bulkhead::protocol::Protocol>>> {
     let server = &config.server;
@@ -80,14 +100,18 @@ async fn http_server(
         }
     });
     let allowed_hosts = server.allowed_hosts.iter().cloned();
-    let store = Arc::clone(&host.store);
+    let (store, tasks) = (Arc::clone(&host.store), host.tasks.clone());
+    let unready = move || match store.read_only() {
+        Some(reason) => Some(format!("the store is read-only: {reason}")),
+        None => tasks.is_draining().then(|| "draining".to_owned()),
+    };
     Ok(Server::new(Parts {
         mcp: Arc::clone(&host.protocol),
         sessions,
-        authenticator: trust::authenticator(config, host, issuers),
+        authenticator,
         audit: host.audit.clone(),
         allowance,
-        unready: Box::new(move || store.read_only().map(|reason| format!("the store is read-only: {reason}"))),
+        unready: Box::new(unready),
         now: host.now.clone(),
         options: HttpOptions {
             // Clients come by the name that the metadata says.
@@ -102,9 +126,32 @@ async fn http_server(
             sse_after_ms: server.sse_after_ms,
             sse_keepalive_ms: server.sse_keepalive_ms,
             trusted_proxies: server.trusted_proxies.clone(),
+            credential_failures_per_minute: server.credential_failures_per_minute,
         },
         certificate,
     }))
+}
+
+/// Where administrators come in, bound before anything slow.
+struct Desk {
+    listener: TcpListener,
+    secret: Secret,
+    certificate: Option<Arc<Certificate>>,
+}
+
+fn desk(config: &AdminConfig) -> anyhow::Result<Desk> {
+    let (secret, certificate) = trust::admin(config)?;
+    Ok(Desk { listener: bind(config.listen, true).context("admin.listen")?, secret, certificate })
+}
+
+impl Desk {
+    fn open(self, operator: Arc<HostOperator>, host: &Host) -> anyhow::Result<Remote> {
+        let Self { listener, secret, certificate } = self;
+        let scheme = if certificate.is_some() { "https" } else { "http" };
+        tracing::info!(address = format!("{scheme}://{}", listener.local_addr()?), "administrators are served");
+        let parts = remote::Parts { listener, secret, certificate, operator, audit: host.audit.clone() };
+        Remote::spawn(parts).context("admin.tls cannot be served with")
+    }
 }
 
 fn bytes(number: u64) -> usize {
@@ -142,6 +189,7 @@ async fn check(config: &Config) -> anyhow::Result<ExitCode> {
         complain(problem);
     }
     let trusted = trust::issuers(config).and_then(|_| trust::certificate(config));
+    let trusted = trusted.and_then(|_| config.admin.as_ref().map(trust::admin).transpose());
     if let Err(problem) = &trusted {
         complain(format_args!("{problem:#}"));
     }

@@ -11,11 +11,12 @@ use bulkhead::config::{Config, File, Flags, Insecure, OnRestart, PluginConfig, T
 use bulkhead::domain::address::normal_host;
 use bulkhead::domain::limits::CallLimits;
 use bulkhead::domain::requestor::TenantId;
-use bulkhead::plugins::{Pinning, Plugins, Policy, Wanted};
+use bulkhead::plugins::{Pinning, Plugins, Policy, Terms, Wanted};
 use bulkhead::runtime::{PluginSource, Source, ToolPolicy};
 use bulkhead::sources::oci::Logins;
 use bulkhead::sources::{self, Configured, Fetching, Intake, Progress, PublicKey, Rule, Trust, Watch};
 use bulkhead::transport::principal::Principals;
+use sha2::{Digest as _, Sha256};
 
 use super::args::SourceArguments;
 
@@ -26,6 +27,15 @@ pub(crate) fn load(sources: &SourceArguments, listen: Option<&str>) -> anyhow::R
 
 /// The same with what a host is allowed although it is not safe.
 pub(crate) fn load_as(sources: &SourceArguments, listen: Option<&str>, insecure: Insecure) -> anyhow::Result<Config> {
+    Ok(load_with_digest(sources, listen, insecure)?.0)
+}
+
+/// The same with the SHA-256 of the file, for the audit log; without a file, that of nothing.
+pub(crate) fn load_with_digest(
+    sources: &SourceArguments,
+    listen: Option<&str>,
+    insecure: Insecure,
+) -> anyhow::Result<(Config, [u8; 32])> {
     let text = match &sources.config {
         Some(path) => Some(
             std::fs::read_to_string(path)
@@ -44,7 +54,8 @@ pub(crate) fn load_as(sources: &SourceArguments, listen: Option<&str>, insecure:
     // A variable that is not UTF-8 is none of ours: all of our names and values are.
     let variables = std::env::vars_os()
         .map(|(name, value)| (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned()));
-    Ok(Config::load(file, variables, &flags)?)
+    let digest = Sha256::digest(text.as_deref().unwrap_or_default()).into();
+    Ok((Config::load(file, variables, &flags)?, digest))
 }
 
 /// Every plugin to load: those of the configuration and the flags, then those of the folders by name.
@@ -132,6 +143,15 @@ pub(crate) fn wanted(config: &Config, intake: &Arc<Intake>) -> anyhow::Result<Ve
         Ok(Wanted { pinned: plugin.pinned, supply, policy: policy(plugin) })
     };
     plugins(config)?.into_iter().map(wanted).collect()
+}
+
+/// What the configuration says about each plugin, whatever its component.
+pub(crate) fn terms(config: &Config) -> anyhow::Result<Vec<Terms>> {
+    let terms = |plugin: PluginConfig| {
+        let source = plugin.source.clone().absolute().with_context(|| format!("plugin {}", plugin.label()))?;
+        Ok(Terms { name: plugin.name.clone(), label: source.to_string(), policy: policy(plugin) })
+    };
+    plugins(config)?.into_iter().map(terms).collect()
 }
 
 /// What every component goes through.

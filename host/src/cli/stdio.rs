@@ -5,20 +5,22 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use bulkhead::config::Config;
+use bulkhead::config::Insecure;
 use bulkhead::control::client::Client;
 use bulkhead::transport::stdio;
 use tokio::io::{AsyncWriteExt as _, copy};
 
 use super::args::SourceArguments;
 use super::host::{Host, open_store};
+use super::reload::{Beginning, Origin};
 use super::serve::stop_signal;
-use super::{complain, logging, sources};
+use super::{complain, logging};
 
 pub(crate) async fn run(arguments: SourceArguments) -> anyhow::Result<ExitCode> {
-    let config = sources::load(&arguments, None)?;
-    logging::start(&config.log);
-    let data = &config.server.data;
+    let origin = Origin { sources: arguments.clone(), listen: None, insecure: Insecure::default() };
+    let (config, digest) = origin.read()?;
+    let level = logging::start(&config.log);
+    let data = &config.server.data.clone();
     let names_plugins = !arguments.plugins.is_empty() || !arguments.plugin_dirs.is_empty();
     // Plugins that were named for this client alone belong into a host of its own, unless it shares a data directory by name.
     if config.data_named || !names_plugins {
@@ -35,10 +37,11 @@ pub(crate) async fn run(arguments: SourceArguments) -> anyhow::Result<ExitCode> 
     }
     if config.data_named {
         // Tasks of a data directory with a name can be fetched by the next client: they may finish.
-        return own(&config, data, Duration::from_millis(config.server.drain_ms)).await;
+        let grace = Duration::from_millis(config.server.drain_ms);
+        return own(Beginning { origin, config, digest, level }, data, grace).await;
     }
     let private = tempfile::tempdir().context("there is no room for a temporary data directory")?;
-    own(&config, private.path(), Duration::ZERO).await
+    own(Beginning { origin, config, digest, level }, private.path(), Duration::ZERO).await
 }
 
 /// Passes bytes between the client and a running host until either is done.
@@ -66,10 +69,13 @@ async fn forward(client: Client) -> anyhow::Result<ExitCode> {
 }
 
 /// Runs a host for this one client. Others with the same data directory come in through its control socket.
-async fn own(config: &Config, data: &Path, grace: Duration) -> anyhow::Result<ExitCode> {
+async fn own(beginning: Beginning, data: &Path, grace: Duration) -> anyhow::Result<ExitCode> {
     let stop = stop_signal()?;
-    let mut host = Host::start(config, data, open_store(config, data).await?).await?;
-    host.listen_to_operators(data)?;
+    let mut host = Host::start(&beginning.config, data, open_store(&beginning.config, data).await?).await?;
+    // Whoever can use this host's pipe or socket is let in without a token.
+    let (_, reloading) = beginning.follow(&host, Vec::new())?;
+    let operator = host.operator(data, reloading);
+    host.listen_to_operators(data, operator)?;
     let requestor = host.principals.local_requestor().await?;
     let serving =
         stdio::serve(host.protocol.clone(), requestor, tokio::io::stdin(), tokio::io::stdout(), host.stdio_options());

@@ -4,17 +4,23 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use bulkhead::config::{Config, IssuerConfig, SecretPlace};
+use bulkhead::config::{AdminConfig, AdminSecret, Config, IssuerConfig, SecretPlace, TlsConfig};
+use bulkhead::control::remote::Secret;
 use bulkhead::domain::rights::ScopeBook;
 use bulkhead::outward::dial;
+use bulkhead::transport::Now;
 use bulkhead::transport::auth::{Authenticator, OauthVerifier, ResourceOptions, Trusted, Verifier};
 use bulkhead::transport::http::Certificate;
-use bulkhead::transport::principal::TokenVerifier;
+use bulkhead::transport::principal::{Principals, TokenVerifier};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
+use sha2::{Digest as _, Sha256};
 
 use super::host::Host;
 use super::sources;
+
+/// Too many to guess.
+const ADMIN_TOKEN_BYTES_MIN: usize = 32;
 
 /// The issuers with what their entries point at.
 pub(super) fn issuers(config: &Config) -> anyhow::Result<Vec<Trusted>> {
@@ -35,7 +41,7 @@ fn trusted(issuer: &IssuerConfig) -> anyhow::Result<Trusted> {
     Ok(Trusted { options: issuer.options.clone(), tls, client_secret })
 }
 
-fn certificates(file: &Path) -> anyhow::Result<Vec<CertificateDer<'static>>> {
+pub(super) fn certificates(file: &Path) -> anyhow::Result<Vec<CertificateDer<'static>>> {
     let text = std::fs::read(file).with_context(|| format!("{} cannot be read", file.display()))?;
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
     let found = found.ok().filter(|found| !found.is_empty());
@@ -60,23 +66,86 @@ pub(super) fn certificate(config: &Config) -> anyhow::Result<Option<Arc<Certific
     Ok(Some(Certificate::load(&tls.certificate, &tls.key).context("server.tls")?))
 }
 
-/// Who is let in.
-pub(super) fn authenticator(config: &Config, host: &Host, issuers: Vec<Trusted>) -> Authenticator {
-    let tokens = TokenVerifier::new(host.principals.clone(), host.now.clone());
-    let used = tokens.used();
-    let audit = host.audit.clone();
-    tokio::spawn(async move { used.tend(&audit).await });
-    let tokens: Arc<dyn Verifier> = Arc::new(tokens);
-    let scopes = ScopeBook::new(config.auth.scopes.clone());
-    let Some(resource) = config.auth.resource.clone().filter(|_| !issuers.is_empty()) else {
-        return Authenticator::new(vec![tokens], config.is_local() || config.insecure.anonymous).with_scopes(scopes);
+/// Who knows tokens. They keep what they know while the configuration stays the same.
+#[derive(Clone)]
+pub(super) struct Verifiers {
+    tokens: Arc<TokenVerifier>,
+    oauth: Option<(Arc<OauthVerifier>, IssuersSeen)>,
+}
+
+/// What issuers are known by, with what was in the files that they point at.
+type IssuersSeen = Vec<(IssuerConfig, [u8; 32])>;
+
+impl Verifiers {
+    /// Begins to fetch the keys of issuers.
+    pub(super) fn new(config: &Config, issuers: Vec<Trusted>, host: &Host) -> Self {
+        let tokens = TokenVerifier::new(host.principals.clone(), Arc::clone(&host.now));
+        let (used, audit) = (tokens.used(), host.audit.clone());
+        tokio::spawn(async move { used.tend(&audit).await });
+        let none = Self { tokens: Arc::new(tokens), oauth: None };
+        none.with_issuers(config, issuers, &host.principals, &host.now)
+    }
+
+    /// The same with the issuers of a configuration; they stay those that they are where nothing about them is different.
+    pub(super) fn with_issuers(
+        &self,
+        config: &Config,
+        issuers: Vec<Trusted>,
+        principals: &Principals,
+        now: &Now,
+    ) -> Self {
+        let seen: IssuersSeen = config.auth.issuers.iter().zip(&issuers).map(seen).collect();
+        let oauth = match &self.oauth {
+            _ if issuers.is_empty() => None,
+            Some((oauth, before)) if *before == seen => Some((Arc::clone(oauth), seen)),
+            _ => Some((Arc::new(OauthVerifier::new(issuers, principals.clone(), Arc::clone(now))), seen)),
+        };
+        Self { tokens: Arc::clone(&self.tokens), oauth }
+    }
+
+    /// Who is let in by this configuration, and for what.
+    pub(super) fn authenticator(&self, config: &Config) -> Authenticator {
+        let tokens: Arc<dyn Verifier> = self.tokens.clone();
+        let scopes = ScopeBook::new(config.auth.scopes.clone());
+        let (Some(resource), Some((oauth, _))) = (config.auth.resource.clone(), &self.oauth) else {
+            return Authenticator::new(vec![tokens], config.is_local() || config.insecure.anonymous)
+                .with_scopes(scopes);
+        };
+        let resource = ResourceOptions {
+            resource,
+            issuers: config.auth.issuers.iter().map(|issuer| issuer.options.issuer.clone()).collect(),
+            scopes: config.auth.scopes.iter().filter(|rule| rule.basic).map(|rule| rule.name.clone()).collect(),
+        };
+        // Where issuers say who somebody is, nobody is anybody without one.
+        Authenticator::new(vec![tokens, oauth.clone()], false).with_resource(&resource).with_scopes(scopes)
+    }
+}
+
+fn seen((config, trusted): (&IssuerConfig, &Trusted)) -> (IssuerConfig, [u8; 32]) {
+    // A file that cannot be read would have been refused before.
+    let root = config.root_certificate.as_ref().and_then(|file| std::fs::read(file).ok()).unwrap_or_default();
+    let digest = Sha256::new().chain_update((root.len() as u64).to_be_bytes()).chain_update(root);
+    (config.clone(), digest.chain_update(&trusted.client_secret).finalize().into())
+}
+
+/// The certificate of the administrators' listener, and the credential that it asks for.
+pub(super) fn admin(config: &AdminConfig) -> anyhow::Result<(Secret, Option<Arc<Certificate>>)> {
+    let secret = match &config.secret {
+        AdminSecret::Sha256(digest) => Secret::of_digest(*digest),
+        AdminSecret::File(file) => Secret::of_token(&admin_token(file).context("admin.token_file")?),
     };
-    let resource = ResourceOptions {
-        resource,
-        issuers: issuers.iter().map(|trusted| trusted.options.issuer.clone()).collect(),
-        scopes: config.auth.scopes.iter().filter(|rule| rule.basic).map(|rule| rule.name.clone()).collect(),
-    };
-    let oauth = Arc::new(OauthVerifier::new(issuers, host.principals.clone(), host.now.clone()));
-    // Where issuers say who somebody is, nobody is anybody without one.
-    Authenticator::new(vec![tokens, oauth], false).with_resource(&resource).with_scopes(scopes)
+    let load = |tls: &TlsConfig| Certificate::load(&tls.certificate, &tls.key).context("admin.tls");
+    Ok((secret, config.tls.as_ref().map(load).transpose()?))
+}
+
+/// The token of administrators in a file.
+pub(super) fn admin_token(file: &Path) -> anyhow::Result<String> {
+    let token = secret(&SecretPlace::File(file.to_owned()))?;
+    let plain = token.bytes().all(|byte| byte.is_ascii_graphic());
+    anyhow::ensure!(
+        token.len() >= ADMIN_TOKEN_BYTES_MIN && plain,
+        "{} must hold one line of at least {ADMIN_TOKEN_BYTES_MIN} visible characters, as `openssl rand -hex 32` writes it",
+        file.display()
+    );
+    Ok(token)
 }

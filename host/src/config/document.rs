@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::admin::{self, AdminConfig};
 use super::auth::{self, AuthConfig, SecretPlace};
 use super::encryption;
 use super::exposure::{self, TlsConfig};
@@ -25,6 +26,7 @@ pub(super) struct Parsed {
     pub(super) plugins: Vec<PluginEntry>,
     pub(super) auth: AuthConfig,
     pub(super) tls: Option<TlsConfig>,
+    pub(super) admin: Option<AdminConfig>,
     pub(super) trust: Vec<TrustConfig>,
     pub(super) secrets: SecretsConfig,
     pub(super) encryption: Option<SecretPlace>,
@@ -76,6 +78,7 @@ pub(super) fn read(file: File<'_>, base: &mut Layer<'_>, report: &mut Report) ->
             "limits" | "call" | "compile" | "log" | "audit" | "sources" => {
                 reader.fixed_section(name.get_ref(), node, base)
             }
+            "admin" => parsed.admin = admin::read(&mut reader, node),
             "auth" => parsed.auth = auth::read(&mut reader, node),
             "encryption" => parsed.encryption = encryption::read(&mut reader, node),
             "plugin" => parsed.plugins = plugin::read(&mut reader, node),
@@ -88,7 +91,7 @@ pub(super) fn read(file: File<'_>, base: &mut Layer<'_>, report: &mut Report) ->
             ),
             other => {
                 let place = reader.place(name.span().start);
-                let known = "[server], [auth], [limits], [call], [compile], [log], [audit], [sources], [encryption], [secrets], [[trust]], [[plugin]] \
+                let known = "[server], [admin], [auth], [limits], [call], [compile], [log], [audit], [sources], [encryption], [secrets], [[trust]], [[plugin]] \
                      and [tenant.NAME]";
                 reader.report.add(&place, format!("{other}: no such section; there are {known}"));
             }

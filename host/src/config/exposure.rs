@@ -24,10 +24,15 @@ pub struct Insecure {
 }
 
 pub(super) fn read_tls(reader: &mut Reader<'_>, node: &Node<'_>) -> Option<TlsConfig> {
-    let table = reader.table("server.tls", node)?;
+    read_tls_of(reader, "server.tls", node)
+}
+
+/// The same for another listener.
+pub(super) fn read_tls_of(reader: &mut Reader<'_>, name: &str, node: &Node<'_>) -> Option<TlsConfig> {
+    let table = reader.table(name, node)?;
     let (mut certificate, mut private) = (None, None);
     for (key, node) in table {
-        let path = format!("server.tls.{}", key.get_ref());
+        let path = format!("{name}.{}", key.get_ref());
         match key.get_ref().as_ref() {
             "certificate" => certificate = reader.text(&path, node).map(|text| reader.path(&text)),
             "key" => private = reader.text(&path, node).map(|text| reader.path(&text)),
@@ -35,7 +40,7 @@ pub(super) fn read_tls(reader: &mut Reader<'_>, node: &Node<'_>) -> Option<TlsCo
         }
     }
     let (Some(certificate), Some(key)) = (certificate, private) else {
-        reader.refuse(node, "server.tls: needs `certificate` and `key`, the names of two PEM files");
+        reader.refuse(node, format!("{name}: needs `certificate` and `key`, the names of two PEM files"));
         return None;
     };
     Some(TlsConfig { certificate, key })

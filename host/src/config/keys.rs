@@ -181,7 +181,7 @@ pub enum LogFormat {
 }
 
 /// A field of a section's struct.
-pub(super) trait Field {
+pub(super) trait Field: std::fmt::Debug {
     fn blank() -> Self
     where
         Self: Sized;
@@ -339,6 +339,8 @@ section!(SERVER, blank_server, ServerConfig, "server", {
         "A session without a request for this long is forgotten";
     sessions_per_requestor: count(1_000, 1, 1_000_000), Host,
         "Sessions of one requestor at a time";
+    credential_failures_per_minute: count(60, 1, 1_000_000), Host,
+        "Credentials from one address (of IPv6: one /64) that may be invalid, before the answer is 429; valid ones are not counted";
 });
 
 section!(LIMITS, blank_limits, Limits, "limits", {

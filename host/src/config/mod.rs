@@ -4,7 +4,9 @@
 //! file system, the environment or the clock: it is handed texts and pairs. Invariant: a [`Config`] that exists has every value
 //! within its bounds and contradicts nothing; everything wrong with the sources is reported at once, each with its place.
 
+mod admin;
 mod auth;
+mod changes;
 mod document;
 mod encryption;
 mod exposure;
@@ -29,6 +31,7 @@ use crate::domain::limits::{CallLimits, CompileLimits, Limits};
 use crate::plugins::Pinning;
 use crate::runtime::policy::Bound;
 
+pub use admin::{AdminConfig, AdminSecret};
 pub use auth::{AuthConfig, IssuerConfig, SecretPlace};
 pub(crate) use document::check_name;
 pub use exposure::{Insecure, TlsConfig};
@@ -69,6 +72,8 @@ pub struct Config {
     /// `[server] tls`.
     pub tls: Option<TlsConfig>,
     pub insecure: Insecure,
+    /// `[admin]`.
+    pub admin: Option<AdminConfig>,
     /// Where the keys are with which stored tasks are sealed.
     pub encryption: Option<SecretPlace>,
 }
@@ -100,6 +105,7 @@ pub struct ServerConfig {
     pub sse_keepalive_ms: u64,
     pub session_idle_ms_max: u64,
     pub sessions_per_requestor: u32,
+    pub credential_failures_per_minute: u32,
 }
 
 /// `[log]`.
@@ -307,6 +313,7 @@ impl Config {
                 auth: parsed.auth,
                 tls: parsed.tls,
                 insecure: flags.insecure,
+                admin: parsed.admin,
                 encryption: parsed.encryption,
             })
         } else {

@@ -34,6 +34,12 @@ const AUTH_HELP: &str = r#"
   tls = { certificate = "cert.pem", key = "key.pem" }
       Serve HTTPS; both files are read again when they change
 
+[admin]
+  listen = "127.0.0.1:8809", token_file = "FILE" or token_sha256 = "DIGEST"
+      Where administrators may come in (`bulkhead admin --url`), and the token that they must show: at least 32 characters
+  tls = { certificate = "cert.pem", key = "key.pem" }
+      As of [server]; anything but a loopback address needs it
+
 [secrets]
   key_file = "secrets.key"
       Keys that secrets of plugins are sealed with, one a line, the first one seals; else the variable BULKHEAD_SECRET_KEY
@@ -49,7 +55,7 @@ const AUTH_HELP: &str = r#"
       What clients know this endpoint by; access tokens must be meant for it
 
 [[auth.scope]]
-  name, tools = ["csv_*"], tasks, steer, basic, includes = [], tenants = [], requestors = []
+  name, tools = ["csv_*"], plugins = ["csv"], tasks, steer, basic, includes = [], tenants = [], requestors = []
       What a scope is good for. Without any, whoever is let in may call every tool, have tasks and steer them
 
 [[auth.issuer]]

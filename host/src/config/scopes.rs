@@ -17,6 +17,7 @@ fn read_scope(reader: &mut Reader<'_>, node: &Node<'_>) -> Option<ScopeRule> {
         match key.get_ref().as_ref() {
             "name" => rule.name = reader.parsed(&path, node, scope).unwrap_or_default(),
             "tools" => rule.tools = reader.texts(&path, node, any),
+            "plugins" => rule.plugins = reader.texts(&path, node, any),
             "tasks" => rule.tasks = reader.switch(&path, node),
             "steer" => rule.steer = reader.switch(&path, node),
             "basic" => rule.basic = reader.switch(&path, node),
@@ -26,7 +27,7 @@ fn read_scope(reader: &mut Reader<'_>, node: &Node<'_>) -> Option<ScopeRule> {
             _ => reader.refuse(
                 key,
                 format!(
-                    "{path}: no such key; there are name, tools, tasks, steer, basic, includes, tenants and \
+                    "{path}: no such key; there are name, tools, plugins, tasks, steer, basic, includes, tenants and \
                      requestors"
                 ),
             ),

@@ -86,6 +86,9 @@ ttl_ms_max = 86400000
 ttl_unlimited = false
 steer_queue = 16
 steer_bytes_max = 16384
+failed_lookups_per_minute = 600
+failed_lookups_block_ms = 60000
+early_polls_per_minute = 600
 
 [call]
 cpu_ms = 30000
@@ -434,8 +437,15 @@ fn plugin_entries_are_checked() {
     let same = "[[plugin]]\nname = 'a'\nfile = 'a'\n[[plugin]]\nname = 'a'\nfile = 'b'";
     refused_once(same, "etc/bulkhead.toml:4: plugin.name: \"a\" is already the plugin at etc/bulkhead.toml:1", "");
     let grant = |line: &str| format!("[[plugin]]\nfile = 'a'\n[plugin.grants]\n{line}");
-    for pattern in ["example.com", "https://example.com/path", "ftp://a", "https://a.*.b", "https://user@a", "https://"]
-    {
+    for pattern in [
+        "example.com",
+        "https://example.com/a/../b",
+        "get https://a",
+        "ftp://a",
+        "https://a.*.b",
+        "https://user@a",
+        "https://",
+    ] {
         refused_once(&grant(&format!("http = ['{pattern}']")), "etc/bulkhead.toml:4: plugin.?.grants.http:", pattern);
     }
     refused_once(&grant("env = ['A=B']"), "etc/bulkhead.toml:4: plugin.?.grants.env:", "name of an environment");
@@ -555,6 +565,26 @@ fn an_issuer_is_configured_with_few_words() {
     );
     refused_once("[server]\ntls = { certificate = 'a' }", "etc/bulkhead.toml:2: server.tls: needs", "key");
     refused_once("[server]\ntrusted_proxies = ['proxy']", "etc/bulkhead.toml:2: server.trusted_proxies:", "network");
+}
+
+#[test]
+fn administrators_come_in_with_a_credential_and_from_afar_with_tls_only() {
+    let admin = |text: &str| load(&format!("[admin]\n{text}")).map(|config| config.admin.unwrap());
+    let found = admin("listen = '127.0.0.1:8809'\ntoken_file = 'admin.token'").unwrap();
+    assert_eq!(found.secret, AdminSecret::File("etc/admin.token".into()));
+    let digest = "ab".repeat(32);
+    let tls = "tls = { certificate = 'c', key = 'k' }";
+    let found = admin(&format!("listen = '0.0.0.0:8809'\ntoken_sha256 = '{digest}'\n{tls}")).unwrap();
+    assert_eq!(found.secret, AdminSecret::Sha256([0xab; 32]));
+    let refused = |text: &str, why: &str| refused_once(&format!("[admin]\n{text}"), "etc/bulkhead.toml:", why);
+    refused("token_file = 'x'", "admin.listen: missing");
+    refused("listen = '127.0.0.1:1'", "credential");
+    refused(&format!("listen = '127.0.0.1:1'\ntoken_file = 'x'\ntoken_sha256 = '{digest}'"), "credential");
+    refused("listen = '127.0.0.1:1'\ntoken_sha256 = 'abc'", "64 hexadecimal digits");
+    refused("listen = 'localhost:1'\ntoken_file = 'x'", "numeric address");
+    refused("listen = '0.0.0.0:1'\ntoken_file = 'x'", "admin.tls");
+    refused("listen = '127.0.0.1:1'\ntoken_file = 'x'\ntoken = 'y'", "no such key");
+    refused("listen = '127.0.0.1:1'\ntoken_file = 'x'\ntls = { key = 'k' }", "admin.tls: needs");
 }
 
 #[test]

@@ -22,7 +22,9 @@ const ROUNDS_MAX: u32 = 5;
 
 /// Who must let a tenant go that is being erased, because they keep something of it in memory that they would write again.
 #[derive(Default)]
-pub struct Farewell(Mutex<Vec<Box<dyn Fn(TenantId) + Send + Sync>>>);
+pub struct Farewell(Mutex<Vec<Leave>>);
+
+type Leave = Box<dyn Fn(TenantId) + Send + Sync>;
 
 impl Farewell {
     pub fn add(&self, leave: impl Fn(TenantId) + Send + Sync + 'static) {

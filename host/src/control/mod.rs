@@ -4,10 +4,12 @@
 //! host runs as. Invariant: a command does the same whether it arrives over the socket or is executed by the command line
 //! itself, because both go through one [`Operator`].
 
+pub mod admin;
 pub mod client;
 pub mod erase;
 pub mod operator;
 pub mod plugins;
+pub mod remote;
 mod secrets;
 pub mod server;
 mod socket;
@@ -119,6 +121,39 @@ pub enum Command {
     TasksResume {
         id: String,
     },
+    /// Removes a task with everything that belongs to it, and stops it.
+    TasksPurge {
+        id: String,
+    },
+    /// A page of everybody's tasks.
+    TasksPage {
+        #[serde(default)]
+        filter: TaskFilter,
+        /// Where the page before ended.
+        #[serde(default)]
+        after: Option<String>,
+        count_max: usize,
+    },
+    /// What is in use of the limits, and how much there may be.
+    LimitsInUse {
+        /// Plugin and status do not matter.
+        #[serde(default)]
+        filter: TaskFilter,
+        /// Requestors in the reply.
+        count_max: usize,
+    },
+    /// Takes nothing new from now on; what runs goes on to its end.
+    DrainBegin,
+    /// Takes new work again.
+    DrainEnd,
+    /// What is left to end.
+    DrainShow,
+    /// Reads the configuration again and takes it over, all of it or nothing.
+    Reload {
+        /// Only says what would come of it.
+        #[serde(default)]
+        check: bool,
+    },
     PluginList,
     /// The versions of one plugin.
     PluginVersions {
@@ -203,6 +238,36 @@ impl Command {
         }
         serde_json::to_string(&shown).unwrap_or_default()
     }
+
+    /// Whether it may come over the network: it is about what the host does, and names no path of its machine.
+    pub fn is_for_administrators(&self) -> bool {
+        matches!(
+            self,
+            Self::TasksPage { .. }
+                | Self::TasksShow { .. }
+                | Self::TasksCancel { .. }
+                | Self::TasksPause { .. }
+                | Self::TasksResume { .. }
+                | Self::TasksPurge { .. }
+                | Self::LimitsInUse { .. }
+                | Self::TokenList
+                | Self::TokenRevoke { .. }
+                | Self::DrainBegin
+                | Self::DrainEnd
+                | Self::DrainShow
+                | Self::Reload { .. }
+        )
+    }
+}
+
+/// Which tasks are meant: those to which all of this applies.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TaskFilter {
+    pub tenant: Option<String>,
+    pub requestor: Option<String>,
+    pub plugin: Option<String>,
+    pub status: Option<String>,
 }
 
 /// A version of a plugin.
@@ -244,4 +309,9 @@ enum Reply {
 pub trait Operator: Send + Sync + 'static {
     /// Does it, and gives what there is to show.
     async fn execute(&self, command: Command) -> Result<serde_json::Value, ControlError>;
+
+    /// The same with a name for who ordered it, for the audit log.
+    async fn execute_for(&self, _who: &str, command: Command) -> Result<serde_json::Value, ControlError> {
+        self.execute(command).await
+    }
 }

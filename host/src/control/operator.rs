@@ -6,6 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use serde_json::{Value, json};
 
+use super::admin::Attendance;
 use super::erase::Farewell;
 use super::plugins::Shelf;
 use super::{Command, ControlError, Operator};
@@ -28,6 +29,10 @@ const CONFLICTS_MAX: u32 = 100;
 const PAUSED: &str = "paused by the operator";
 /// What an operator may say about a pause, in bytes.
 const PAUSE_MESSAGE_BYTES_MAX: usize = 1_000;
+
+/// What [`status`] says.
+pub(super) const STATUSES: [&str; 8] =
+    ["queued", "running", "input_required", "paused", "succeeded", "tool_error", "failed", "cancelled"];
 
 /// What only the engine behind the store can do for itself.
 #[async_trait]
@@ -67,6 +72,9 @@ pub trait Steward: Send + Sync + 'static {
     async fn obey(&self, requestor: &Requestor, id: TaskId, order: Order) -> Result<Task, tasks::Error>;
     /// Stops what runs for a tenant, and begins nothing more for it.
     fn banish(&self, tenant: TenantId);
+
+    /// Removes a task with everything that belongs to it.
+    async fn purge(&self, requestor: &Requestor, id: TaskId) -> Result<(), tasks::Error>;
 }
 
 #[async_trait]
@@ -81,6 +89,10 @@ impl Steward for Tasks {
 
     fn banish(&self, tenant: TenantId) {
         Tasks::banish(self, tenant);
+    }
+
+    async fn purge(&self, requestor: &Requestor, id: TaskId) -> Result<(), tasks::Error> {
+        self.discard(requestor, id).await
     }
 }
 
@@ -119,6 +131,13 @@ impl Steward for Unattended {
     }
 
     fn banish(&self, _: TenantId) {}
+
+    async fn purge(&self, requestor: &Requestor, id: TaskId) -> Result<(), tasks::Error> {
+        self.store.remove(requestor, id).await.map_err(|error| {
+            tracing::error!(task.id = %id, error = %error, "a task was not removed");
+            tasks::Error::Host { incident: "offline".to_owned() }
+        })
+    }
 }
 
 /// Everything that commands work on.
@@ -129,6 +148,7 @@ pub struct HostOperator {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) principals: Principals,
     shelf: Option<Shelf>,
+    pub(super) attendance: Option<Attendance>,
     secrets: Option<Arc<Secrets>>,
     pub(super) audit: Audit,
     pub(super) farewell: Arc<Farewell>,
@@ -145,13 +165,32 @@ impl HostOperator {
     ) -> Self {
         let principals = Principals::new(Arc::clone(&store));
         let (audit, farewell, purging) = (Audit::off(), Arc::default(), tokio::sync::Mutex::default());
-        Self { store, upkeep, steward, clock, principals, shelf: None, secrets: None, audit, farewell, purging }
+        Self {
+            store,
+            upkeep,
+            steward,
+            clock,
+            principals,
+            shelf: None,
+            secrets: None,
+            attendance: None,
+            audit,
+            farewell,
+            purging,
+        }
     }
 
     /// With plugins to work on.
     #[must_use]
     pub fn with_plugins(mut self, shelf: Shelf) -> Self {
         self.shelf = Some(shelf);
+        self
+    }
+
+    /// With a host that runs.
+    #[must_use]
+    pub fn with_attendance(mut self, attendance: Attendance) -> Self {
+        self.attendance = Some(attendance);
         self
     }
 
@@ -233,7 +272,7 @@ impl HostOperator {
     }
 
     /// A task by its id alone, which is an operator's privilege.
-    async fn find(&self, id: &str) -> Result<Task, ControlError> {
+    pub(super) async fn find(&self, id: &str) -> Result<Task, ControlError> {
         let absent = || ControlError::NotFound(format!("there is no task {id:?}; `bulkhead tasks list` shows the ids"));
         let task_id = TaskId::parse(id).ok_or_else(absent)?;
         for named in self.principals.names().await? {
@@ -283,11 +322,15 @@ fn pause_message(message: Option<String>) -> Result<String, ControlError> {
 #[async_trait]
 impl Operator for HostOperator {
     async fn execute(&self, command: Command) -> Result<Value, ControlError> {
+        self.execute_for("the command line, without a host", command).await
+    }
+
+    async fn execute_for(&self, who: &str, command: Command) -> Result<Value, ControlError> {
         let what = self.audit.is_on().then(|| command.summary());
-        let done = self.obey(command).await;
+        let done = self.obey(who, command).await;
         if let Some(what) = what {
             self.audit.note(|| {
-                let entry = Entry::new("operator.command").named(&what);
+                let entry = Entry::new("operator.command").named(&what).operator(who);
                 match &done {
                     Ok(value) if value.get("done") == Some(&Value::Bool(false)) => entry.outcome("refused"),
                     Ok(_) => entry.outcome("succeeded"),
@@ -300,7 +343,7 @@ impl Operator for HostOperator {
 }
 
 impl HostOperator {
-    async fn obey(&self, command: Command) -> Result<Value, ControlError> {
+    async fn obey(&self, who: &str, command: Command) -> Result<Value, ControlError> {
         match command {
             Command::TokenCreate { requestor, tenant, expires_at, name, scopes } => {
                 self.create_token(TokenWish {
@@ -341,6 +384,15 @@ impl HostOperator {
                 self.order(&id, Order::Pause { message: pause_message(message)? }).await
             }
             Command::TasksResume { id } => self.order(&id, Order::Resume).await,
+            Command::TasksPurge { id } => self.purge(&id).await,
+            Command::TasksPage { filter, after, count_max } => {
+                self.task_page(&filter, after.as_deref(), count_max).await
+            }
+            Command::LimitsInUse { filter, count_max } => self.limits_in_use(&filter, count_max).await,
+            Command::DrainBegin => self.drain(true),
+            Command::DrainEnd => self.drain(false),
+            Command::DrainShow => self.unfinished(),
+            Command::Reload { check } => self.reload(who, check).await,
             command @ (Command::PluginList
             | Command::PluginVersions { .. }
             | Command::PluginStage { .. }
@@ -360,12 +412,12 @@ impl HostOperator {
     }
 }
 
-fn is_expired(task: &Task, now: u64) -> bool {
+pub(super) fn is_expired(task: &Task, now: u64) -> bool {
     task.expires_at().is_some_and(|at| at <= now)
 }
 
 /// One line of a list.
-fn summary(task: &Task, names: &[Named]) -> Value {
+pub(super) fn summary(task: &Task, names: &[Named]) -> Value {
     let named = names.iter().find(|named| named.requestor == task.requestor);
     json!({
         "id": task.id.to_string(),
@@ -406,7 +458,7 @@ fn details(task: &Task, names: &[Named]) -> Value {
     value
 }
 
-fn status(task: &Task) -> &'static str {
+pub(super) fn status(task: &Task) -> &'static str {
     match &task.phase {
         Phase::Active(Active::Queued) => "queued",
         Phase::Active(Active::Running) => "running",

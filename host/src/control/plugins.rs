@@ -147,7 +147,7 @@ impl Shelf {
     /// Where a plugin comes from: as the configuration says, else as its newest version came.
     async fn source_of(&self, name: &str) -> Result<(Source, Option<Digest>), ControlError> {
         if let Some(configured) = self.intake.configured(name) {
-            return Ok(configured.clone());
+            return Ok(configured);
         }
         let versions = self.plugins.versions(name).await.map_err(failed)?;
         let source = versions.first().map(|version| version.source.clone()).unwrap_or_default();

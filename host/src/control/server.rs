@@ -72,8 +72,11 @@ async fn accept(listener: UnixListener, operator: Arc<dyn Operator>, attach: Arc
             }
         };
         while connections.try_join_next().is_some() {}
-        match stream.peer_cred() {
-            Ok(peer) if peer.uid() == owner => {}
+        let who = match stream.peer_cred() {
+            Ok(peer) if peer.uid() == owner => match peer.pid() {
+                Some(pid) => format!("user {owner}, process {pid}"),
+                None => format!("user {owner}"),
+            },
             Ok(peer) => {
                 tracing::warn!(peer.uid = peer.uid(), "a control connection of another user was refused");
                 continue;
@@ -82,10 +85,10 @@ async fn accept(listener: UnixListener, operator: Arc<dyn Operator>, attach: Arc
                 tracing::warn!(error = %error, "a control connection of nobody was refused");
                 continue;
             }
-        }
+        };
         let (operator, attach) = (Arc::clone(&operator), Arc::clone(&attach));
         connections.spawn(async move {
-            if let Err(error) = converse(stream, operator.as_ref(), attach.as_ref()).await {
+            if let Err(error) = converse(stream, &who, operator.as_ref(), attach.as_ref()).await {
                 tracing::debug!(error = %error, "a control connection broke");
             }
             drop(permit);
@@ -94,7 +97,7 @@ async fn accept(listener: UnixListener, operator: Arc<dyn Operator>, attach: Arc
 }
 
 /// Answers one line after the other, until the other side is done or asks for MCP.
-async fn converse(stream: UnixStream, operator: &dyn Operator, attach: &dyn Attach) -> io::Result<()> {
+async fn converse(stream: UnixStream, who: &str, operator: &dyn Operator, attach: &dyn Attach) -> io::Result<()> {
     let (reader, mut writer) = stream.into_split();
     let mut reader = BufReader::new(reader);
     loop {
@@ -114,7 +117,7 @@ async fn converse(stream: UnixStream, operator: &dyn Operator, attach: &dyn Atta
                 return Ok(());
             }
             Ok(command) => {
-                let done = operator.execute(command).await;
+                let done = operator.execute_for(who, command).await;
                 reply(&mut writer, &done.map_or_else(Reply::Error, Reply::Ok)).await?;
             }
             Err(error) => {

@@ -12,6 +12,8 @@ pub struct ScopeRule {
     pub name: String,
     /// Names of tools that may be called; `*` stands for anything.
     pub tools: Vec<String>,
+    /// Names of plugins whose resources and prompts may be used, beside those of the tools; `*` stands for anything.
+    pub plugins: Vec<String>,
     /// Whether calls may become tasks.
     pub tasks: bool,
     /// Whether tasks may be steered, paused and resumed.
@@ -30,6 +32,7 @@ impl ScopeRule {
     fn grants(&self, need: Need<'_>) -> bool {
         match need {
             Need::Tool(name) => self.tools.iter().any(|pattern| matches(pattern, name)),
+            Need::Plugin(name) => self.plugins.iter().any(|pattern| matches(pattern, name)),
             Need::Tasks => self.tasks,
             Need::Steer => self.steer,
         }
@@ -46,6 +49,8 @@ impl ScopeRule {
 pub enum Need<'a> {
     /// Call the tool of this name, prefix included.
     Tool(&'a str),
+    /// Use the resources and prompts of the plugin of this name, whatever tools it has.
+    Plugin(&'a str),
     /// Have a task.
     Tasks,
     /// Steer, pause or resume one.
@@ -97,12 +102,12 @@ impl ScopeBook {
 }
 
 /// What one requestor may do with one credential; cheap to clone. By default, everything.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rights {
     limited: Option<Limited>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Limited {
     rules: Arc<[ScopeRule]>,
     /// Places of the rules that grant something.

@@ -11,7 +11,7 @@ use std::time::Duration;
 use futures::StreamExt as _;
 
 use super::start::{READ_AT_ONCE, Wanted, is_known, look};
-use super::{Error, Plugins, State};
+use super::{Error, Plugins, Policy, State};
 use crate::domain::task::PluginVersion;
 use crate::runtime::{LoadError, PluginSource, Source};
 
@@ -61,6 +61,9 @@ impl Plugins {
                 said.clone_from(&error.problems);
             }
             let mut state = self.inner.state.lock().await;
+            if state.has_come_elsewhere(wanted, &label) {
+                return;
+            }
             state.broken.insert(label.clone(), error.problems);
             if !error.passing {
                 state.no_longer_awaits(wanted);
@@ -74,7 +77,9 @@ impl Plugins {
 
     /// Fetches one, and takes it into the table.
     async fn join(&self, wanted: &Wanted) -> Result<Joined, Error> {
-        let (inner, policy) = (&self.inner, &wanted.policy);
+        let inner = &self.inner;
+        // Its terms may have changed while it was awaited.
+        let policy = &inner.state.lock().await.policy_of(wanted);
         if let Some(name) = &policy.source.name
             && self.settled().await?.has_come_elsewhere(wanted, name)
         {
@@ -111,6 +116,7 @@ impl Plugins {
         inner.note_first(&mut state, &[loaded], &first).await?;
         let canaries = state.canaries.clone();
         inner.publish(&mut state, table, canaries);
+        state.names.insert(wanted.supply.label(), name.clone());
         state.no_longer_awaits(wanted);
         state.broken.remove(&name);
         state.broken.remove(&wanted.label());
@@ -129,12 +135,20 @@ impl State {
         true
     }
 
+    fn policy_of(&self, wanted: &Wanted) -> Policy {
+        let now = self.awaited.iter().find(|other| Arc::ptr_eq(&other.supply, &wanted.supply));
+        now.unwrap_or(wanted).policy.clone()
+    }
+
     fn no_longer_awaits(&mut self, wanted: &Wanted) {
         self.awaited.retain(|other| !Arc::ptr_eq(&other.supply, &wanted.supply));
     }
 
     /// Says so if a plugin, or what will be one, is still to come.
     pub(super) fn awaited(&self, name: &str) -> Option<String> {
+        if self.table.iter().any(|plugin| plugin.version.name == name) {
+            return None;
+        }
         let wanted = self.awaited.iter().find(|wanted| wanted.label() == name)?;
         Some(format!("not there yet: the running host fetches it from {}", wanted.supply.label()))
     }

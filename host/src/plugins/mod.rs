@@ -21,6 +21,7 @@ mod staging;
 mod start;
 mod switch;
 mod tend;
+mod terms;
 #[cfg(test)]
 pub(crate) mod tests;
 mod view;
@@ -28,6 +29,7 @@ mod view;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use tokio::sync::{Mutex, Notify};
 
 use book::Book;
@@ -51,6 +53,7 @@ pub use schema::{Difference, Direction, compare};
 pub use staging::{Candidate, Provenance, Staged, Supply};
 pub use start::{Wanted, component};
 pub use switch::{Switched, SwitchedPlugin, Target, Turn};
+pub use terms::{Prepared, Terms};
 pub use view::{CanaryView, Listed, Unsound, Verified, VersionView};
 
 /// Why a command about plugins was not done. Operators may read all of it.
@@ -136,8 +139,7 @@ struct Inner {
     sandbox: Arc<Sandbox>,
     calls: Arc<dyn Calls>,
     clock: Arc<dyn Clock>,
-    policies: HashMap<String, Policy>,
-    otherwise: Policy,
+    policies: ArcSwap<Policies>,
     /// Tenants that have a say of their own about definitions that change.
     tenants: HashMap<TenantId, Pinning>,
     audit: Audit,
@@ -150,6 +152,8 @@ struct Inner {
 #[derive(Default)]
 struct State {
     book: Book,
+    /// By the source of what the configuration names, what it is called.
+    names: HashMap<String, String>,
     /// What is published, in the order that decides about clashes.
     table: Vec<LoadedPlugin>,
     /// What a part of the requestors gets instead.
@@ -199,9 +203,28 @@ impl State {
     }
 }
 
+/// What the operator says about each plugin.
+#[derive(Clone, Debug)]
+struct Policies {
+    by_name: HashMap<String, Policy>,
+    /// Of plugins that the configuration does not name.
+    otherwise: Policy,
+}
+
+impl Policies {
+    fn of(&self, name: &str) -> &Policy {
+        self.by_name.get(name).unwrap_or(&self.otherwise)
+    }
+}
+
 impl Inner {
-    fn policy(&self, name: &str) -> &Policy {
-        self.policies.get(name).unwrap_or(&self.otherwise)
+    /// What holds at this moment.
+    fn policy(&self, name: &str) -> Policy {
+        self.policies.load().of(name).clone()
+    }
+
+    fn is_configured(&self, name: &str) -> bool {
+        self.policies.load().by_name.contains_key(name)
     }
 }
 

@@ -76,6 +76,6 @@ impl Plugins {
     }
 
     fn is_unconfigured(&self, name: &str, configured: bool) -> bool {
-        configured && !self.inner.policies.contains_key(name)
+        configured && !self.inner.is_configured(name)
     }
 }

@@ -152,7 +152,7 @@ impl Plugins {
     ///
     /// It is no component, or has no usable name.
     pub async fn identify(&self, candidate: &Candidate) -> Result<PluginVersion, Error> {
-        let identified = candidate.identify(&self.inner.sandbox, &self.inner.otherwise.source).await;
+        let identified = candidate.identify(&self.inner.sandbox, &self.inner.policies.load().otherwise.source).await;
         identified.map_err(|error| Error::Refused(vec![error]))
     }
 
@@ -162,7 +162,7 @@ impl Plugins {
         if problems.is_empty() {
             state.noticed.remove(name);
             // What a start said of a file whose plugin it did not get to know is settled with the file.
-            if state.book.get(name).is_none() && !self.inner.policies.contains_key(name) {
+            if state.book.get(name).is_none() && !self.inner.is_configured(name) {
                 state.broken.remove(name);
             }
         } else {

@@ -7,6 +7,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use futures::StreamExt as _;
 use futures::future::join_all;
 use tokio::sync::{Mutex, Notify};
@@ -14,7 +15,7 @@ use tokio::sync::{Mutex, Notify};
 use super::book::{Book, Draft};
 use super::definition::hashes;
 use super::entry::{Entry, Version};
-use super::{Digest, Error, Inner, Options, Plugins, Policy, Provenance, State, Supply, version};
+use super::{Digest, Error, Inner, Options, Plugins, Policies, Policy, Provenance, State, Supply, version};
 use crate::domain::task::PluginVersion;
 use crate::runtime::{Canary, LoadError, LoadedPlugin, PluginSource, Sandbox, Source};
 
@@ -92,11 +93,17 @@ impl Plugins {
         let (here, awaited): (Vec<_>, Vec<_>) = wanted
             .into_iter()
             .partition(|wanted| wanted.pinned || wanted.supply.is_local() || wanted.known(&book).is_some());
+        let labels: Vec<_> = here.iter().map(|wanted| wanted.supply.label()).collect();
+        let (mut labels, mut names) = (labels.into_iter(), HashMap::new());
         let looked = here.into_iter().map(|wanted| plan(&sandbox, &book, wanted));
         let mut looked = futures::stream::iter(looked).buffered(READ_AT_ONCE);
         while let Some(plan) = looked.next().await {
+            let label = labels.next().unwrap_or_default();
             match plan {
-                Ok(plan) => plans.push(plan),
+                Ok(plan) => {
+                    names.insert(label, plan.name.clone());
+                    plans.push(plan);
+                }
                 Err(error) => refused.push(error),
             }
         }
@@ -120,16 +127,16 @@ impl Plugins {
             let origin = entry.head.active.map_or(Origin::Removed, Origin::Known);
             plans.push(Plan { name: name.clone(), policy: otherwise.clone(), found: None, origin });
         }
+        let broken = refused.iter().map(|error| (error.plugin.clone(), error.problems.clone())).collect();
         let inner = Inner {
             store,
             sandbox,
             calls,
             clock,
-            policies,
-            otherwise,
+            policies: ArcSwap::from_pointee(Policies { by_name: policies, otherwise }),
             tenants,
             audit,
-            state: Mutex::new(State { book, awaited, ..State::default() }),
+            state: Mutex::new(State { book, names, awaited, broken, ..State::default() }),
             drains: Notify::new(),
         };
         let plugins = Self { inner: Arc::new(inner) };

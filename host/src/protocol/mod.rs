@@ -23,6 +23,9 @@ mod session;
 mod shown;
 #[cfg(test)]
 mod tests;
+#[cfg(all(fuzzing, not(test)))]
+#[expect(dead_code, unused_imports, reason = "the tests are not there")]
+mod tests;
 mod trace;
 mod wire;
 
@@ -42,6 +45,8 @@ pub use legacy::METHODS;
 pub use modern::{Connection, METHODS as MODERN_METHODS};
 pub use session::Session;
 pub use shown::{output_json, prompt_json, resource_json, template_json, tool_json};
+#[cfg(any(test, fuzzing))]
+pub(crate) use tests::fuzz;
 
 /// One JSON-RPC message for the client, on one line.
 #[derive(Clone, Debug)]
@@ -77,7 +82,7 @@ pub struct Peer {
 
 impl Peer {
     /// The sender of a message with nothing beside it.
-    #[cfg(test)]
+    #[cfg(any(test, fuzzing))]
     fn unheralded(requestor: Requestor, session: Option<Arc<Session>>) -> Self {
         Self { requestor, rights: Rights::default(), session, declared: None, connection: None }
     }

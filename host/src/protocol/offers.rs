@@ -109,7 +109,9 @@ impl Asker {
                     inside = page.next;
                 }
                 Err(error) => {
-                    tracing::warn!(plugin = library.plugin.name, %error, "a plugin's resources cannot be listed");
+                    // The text may be the plugin's own.
+                    let error_text = error.to_string();
+                    tracing::warn!(plugin = library.plugin.name, error = ?error_text, "a plugin's resources cannot be listed");
                     failure = Some(error);
                 }
             }

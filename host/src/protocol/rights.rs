@@ -3,8 +3,11 @@
 //! Owns the choice between two answers. Invariant: what further scopes would allow is refused with all of their names, so that a client
 //! can ask for them at once; what nothing would allow this requestor reads like something that is not there.
 
+use std::sync::Arc;
+
 use super::error::RpcError;
 use crate::domain::rights::{Need, Rights};
+use crate::runtime::{Catalog, Library};
 
 /// Lets a request through that needs all of this. `absent` is the answer where no scope would help.
 pub(super) fn check(rights: &Rights, needs: &[Need<'_>], absent: impl FnOnce() -> RpcError) -> Result<(), RpcError> {
@@ -13,4 +16,19 @@ pub(super) fn check(rights: &Rights, needs: &[Need<'_>], absent: impl FnOnce() -
     }
     let scopes = rights.opening(needs);
     Err(if scopes.is_empty() { absent() } else { RpcError::insufficient_scope(scopes) })
+}
+
+/// The catalog without the resources and prompts of plugins that the requestor may not use: to it they are not there. A plugin may be used
+/// by whoever may call one of its tools, and where a scope names it. Tools stay: which of them may be called is asked for each.
+pub(super) fn visible(rights: &Rights, catalog: Arc<Catalog>) -> Arc<Catalog> {
+    if !rights.are_limited() {
+        return catalog;
+    }
+    let may = |library: &Library| {
+        let mut tools = catalog.tools().iter().filter(|entry| entry.plugin == library.plugin);
+        rights.has(Need::Plugin(&library.plugin.name)) || tools.any(|entry| rights.has(Need::Tool(&entry.tool.name)))
+    };
+    let offering = catalog.libraries().iter().filter(|library| library.offers_anything());
+    let hidden: Vec<_> = offering.filter(|library| !may(library)).map(|library| &library.plugin).collect();
+    if hidden.is_empty() { Arc::clone(&catalog) } else { Arc::new(catalog.without_offers(&hidden)) }
 }

@@ -15,7 +15,7 @@ use wasmtime_wasi::{WasiCtx, WasiCtxBuilder, WasiCtxView, WasiView};
 use wasmtime_wasi_http::{WasiHttpCtx, WasiHttpCtxView, WasiHttpView};
 
 use super::denials::Denials;
-use super::egress::Egress;
+use super::egress::{Egress, Lines};
 use super::events::Outbox;
 use super::exports::Exports;
 use super::fault::{self, HostFailure};
@@ -120,6 +120,7 @@ pub(super) struct Ground {
     /// For directories that each tenant has its own of.
     pub(super) names: Option<Arc<dyn TenantNames>>,
     pub(super) quotas: Arc<Quotas>,
+    pub(super) lines: Arc<Lines>,
 }
 
 /// The data of a store.
@@ -273,12 +274,15 @@ async fn execute(
     let meter = Arc::clone(&shared);
     let name = Arc::clone(&plugin.name);
     let granted = Arc::clone(plugin.granted.of(tenant));
+    let lines = ground.lines.of(tenant);
     let tenant = match &ground.names {
         Some(names) if granted.directories.iter().any(DirGrant::is_per_tenant) => names.name(tenant).await,
         _ => None,
     };
-    let call = Call::new(name, granted, facts, &limits, shared, outbox.clone(), (tenant.as_deref(), &ground.quotas))
-        .map_err(|failure| fault::internal(&plugin.name, &failure.0))?;
+    let mut call =
+        Call::new(name, granted, facts, &limits, shared, outbox.clone(), (tenant.as_deref(), &ground.quotas))
+            .map_err(|failure| fault::internal(&plugin.name, &failure.0))?;
+    call.egress.share(lines);
     let (exports, denials) = (Arc::clone(&plugin.exports), call.denials.clone());
     let returned = visit(ground, &plugin.instance, call, &limits, move |store, instance| {
         Box::pin(async move { exports.perform(store, &instance, operation).await })
@@ -289,7 +293,7 @@ async fn execute(
     }
     let outcome = returned.and_then(|returned| match returned {
         Ok(raw) => output::returned(raw, limits.result_bytes, entry.and_then(|entry| entry.output.as_ref())),
-        Err(refusal) => Err(output::refusal(&plugin.name, refusal)),
+        Err(refusal) => Err(output::refusal(&plugin.name, limits.result_bytes, refusal)),
     });
     denials.name_in(outcome)
 }

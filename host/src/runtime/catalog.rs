@@ -37,6 +37,13 @@ pub struct Library {
     pub has_completions: bool,
 }
 
+impl Library {
+    /// Whether there is anything beside tools.
+    pub fn offers_anything(&self) -> bool {
+        self.has_resources || self.has_prompts || self.has_completions
+    }
+}
+
 /// One prompt.
 #[derive(Debug)]
 pub struct PromptEntry {
@@ -134,6 +141,27 @@ impl Catalog {
     /// Says that others may have another catalog at the same time.
     pub(super) fn for_some(self) -> Self {
         Self { for_some: true, ..self }
+    }
+
+    /// The same without what these plugins offer beside their tools.
+    #[must_use]
+    pub fn without_offers(&self, plugins: &[&PluginVersion]) -> Self {
+        let stays = |library: &Library| !plugins.contains(&&library.plugin);
+        Self {
+            lists: self.lists,
+            for_some: true,
+            tools: self.tools.clone(),
+            by_name: self.by_name.clone(),
+            libraries: self.libraries.iter().filter(|library| stays(library)).cloned().collect(),
+            prompts: self.prompts.iter().filter(|entry| stays(&entry.library)).cloned().collect(),
+            templates: self.templates.iter().filter(|entry| stays(&entry.library)).cloned().collect(),
+            owners: self
+                .owners
+                .iter()
+                .filter(|(_, owner)| stays(owner))
+                .map(|(uri, owner)| (uri.clone(), Arc::clone(owner)))
+                .collect(),
+        }
     }
 
     /// Whether everybody has this very catalog.

@@ -20,6 +20,8 @@ use crate::domain::tool::{TaskSupport, Tool, ToolAnnotations};
 const TOOLS_MAX: usize = 512;
 /// Characters of a tool's name, prefix included, as the protocol says.
 const NAME_MAX: usize = 128;
+/// Regular expressions in the schemas of one plugin. Stops hundreds of tools with the largest ones each.
+const PATTERNS_MAX: usize = 512;
 /// Bytes of a title.
 const TITLE_BYTES_MAX: usize = 256;
 /// Bytes of a description.
@@ -56,6 +58,12 @@ pub(super) fn entries(declared: Vec<wit::Tool>, terms: &Terms<'_>) -> Result<Vec
             Ok(entry) => entries.push(Arc::new(entry)),
             Err(wrong) => problems.extend(wrong.into_iter().map(|wrong| format!("tool {shown:?}: {wrong}"))),
         }
+    }
+    let patterns =
+        |entry: &Arc<ToolEntry>| entry.input.patterns() + entry.output.as_ref().map_or(0, Validator::patterns);
+    let patterns: usize = entries.iter().map(patterns).sum();
+    if patterns > PATTERNS_MAX {
+        problems.push(format!("its schemas have {patterns} patterns; {PATTERNS_MAX} is the most"));
     }
     let strict = terms.unknown_tools == UnknownTools::Refuse;
     for name in terms.tools.keys().filter(|name| strict && !seen.contains(*name)) {

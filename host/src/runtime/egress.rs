@@ -4,8 +4,9 @@
 //! address is [`dial`]'s. Follows no redirect. Invariant: a request goes to a granted destination or nowhere, and
 //! carries exactly one `Host`.
 
+use std::collections::HashMap;
 use std::pin::Pin;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -26,6 +27,7 @@ use super::policy::{Granted, HttpGrant};
 use super::secrets::{Refusal, Secret, Target, inject};
 use super::world::{beginning, escaped};
 use crate::domain::address::normal_host;
+use crate::domain::requestor::TenantId;
 use crate::outward::dial::{self, DialError};
 
 /// Resolving, connecting and shaking hands. Stops a guest from holding sockets to hosts that never answer.
@@ -36,6 +38,10 @@ const FIRST_BYTE_MAX: Duration = Duration::from_secs(60);
 const TOTAL_MAX: Duration = Duration::from_secs(300);
 /// Bytes of a response body. Stops a guest from making the host read for ever.
 const RESPONSE_BYTES_MAX: u64 = 64 << 20;
+/// Bytes of a request's body. Stops a guest from sending out for ever.
+const REQUEST_BYTES_MAX: u64 = 64 << 20;
+/// Requests of all calls of one tenant at the same time. Stops a tenant from taking every socket of the host by waiting calls.
+const REQUESTS_PER_TENANT_MAX: usize = 256;
 /// Requests of one call at the same time. Stops a guest from opening a thousand sockets.
 const REQUESTS_MAX: usize = 16;
 /// Bytes of a response's headers.
@@ -49,8 +55,33 @@ const METHOD_BYTES_MAX: usize = 16;
 type Response = http::Response<WasiBody>;
 type Driver = Box<dyn Future<Output = Result<(), Error>> + Send>;
 
+/// How many requests each tenant has open.
+#[derive(Debug, Default)]
+pub(super) struct Lines(Mutex<HashMap<TenantId, Arc<Semaphore>>>);
+
+/// Tenants with requests that are remembered before those without any are forgotten.
+const TENANTS_KEPT: usize = 1024;
+
+impl Lines {
+    pub(super) fn of(&self, tenant: TenantId) -> Arc<Semaphore> {
+        let mut tenants = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if tenants.len() >= TENANTS_KEPT {
+            tenants.retain(|_, lines| Arc::strong_count(lines) > 1);
+        }
+        Arc::clone(tenants.entry(tenant).or_insert_with(|| Arc::new(Semaphore::new(REQUESTS_PER_TENANT_MAX))))
+    }
+}
+
+/// A request's place, in its call and in its tenant.
+#[expect(dead_code, reason = "held")]
+struct Slot {
+    own: OwnedSemaphorePermit,
+    shared: Option<OwnedSemaphorePermit>,
+}
+
 /// The hooks of one call.
 pub(super) struct Egress {
+    lines: Option<Arc<Semaphore>>,
     granted: Arc<Granted>,
     denials: Denials,
     plugin: Arc<str>,
@@ -66,7 +97,12 @@ impl Egress {
         plugin: Arc<str>,
         belongings: Option<Arc<dyn Belongings>>,
     ) -> Self {
-        Self { granted, denials, plugin, belongings, slots: None }
+        Self { lines: None, granted, denials, plugin, belongings, slots: None }
+    }
+
+    /// Shares the places of a tenant with its other calls.
+    pub(super) fn share(&mut self, lines: Arc<Semaphore>) {
+        self.lines = Some(lines);
     }
 }
 
@@ -80,7 +116,8 @@ impl WasiHttpHooks for Egress {
         let (granted, denials) = (Arc::clone(&self.granted), self.denials.clone());
         let (plugin, belongings) = (Arc::clone(&self.plugin), self.belongings.clone());
         let slots = self.slots.get_or_insert_with(|| Arc::new(Semaphore::new(REQUESTS_MAX)));
-        let slot = Arc::clone(slots).try_acquire_owned();
+        let shared = self.lines.clone().map(Semaphore::try_acquire_owned).transpose();
+        let slot = Arc::clone(slots).try_acquire_owned().and_then(|own| Ok(Slot { own, shared: shared? }));
         Box::new(async move {
             let slot = slot.map_err(|_| Error::ConnectionLimitReached)?;
             let secrets = match belongings {
@@ -120,7 +157,7 @@ async fn send(
     denials: &Denials,
     mut request: http::Request<WasiBody>,
     options: RequestOptions,
-    slot: OwnedSemaphorePermit,
+    slot: Slot,
 ) -> Result<(Response, Driver), Refusal> {
     let until = Instant::now() + TOTAL_MAX;
     let tls = match request.uri().scheme() {
@@ -152,6 +189,8 @@ async fn send(
     let (mut request, injected) = filled.await.map_err(|_| Error::ConnectionWriteTimeout)??;
     *request.uri_mut() = origin_form(request.uri())?;
 
+    let request = request.map(|body| Sent { body, bytes_left: REQUEST_BYTES_MAX }.boxed_unsync());
+
     let connect = clamp(options.connect_timeout, CONNECT_MAX);
     let (mut sender, driver) =
         timeout(connect, connect_to(&matching, &host, port, tls)).await.map_err(|_| Error::ConnectionTimeout)??;
@@ -164,6 +203,10 @@ async fn send(
         .await
         .map_err(|_| Error::ConnectionReadTimeout)?
         .map_err(Error::Hyper)?;
+    let header = |(name, value): (&http::HeaderName, &HeaderValue)| name.as_str().len() + value.len();
+    if response.headers().iter().map(header).sum::<usize>() > HEADER_BYTES_MAX {
+        return Err(Error::HttpResponseHeaderSectionSize(u32::try_from(HEADER_BYTES_MAX).ok()).into());
+    }
     let between = clamp(options.between_bytes_timeout, FIRST_BYTE_MAX);
     let response = injected.scrub(response.map(|body| Bounded::new(body, until, between, slot).boxed_unsync()))?;
     Ok((response, Box::new(driver.finished())))
@@ -247,6 +290,38 @@ impl Drop for AbortOnDrop {
     }
 }
 
+/// A request body that ends in size.
+struct Sent {
+    body: WasiBody,
+    bytes_left: u64,
+}
+
+impl Body for Sent {
+    type Data = Bytes;
+    type Error = Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+        let this = &mut *self;
+        let polled = Pin::new(&mut this.body).poll_frame(cx);
+        if let Poll::Ready(Some(Ok(frame))) = &polled {
+            let bytes = frame.data_ref().map_or(0, Bytes::len) as u64;
+            let Some(left) = this.bytes_left.checked_sub(bytes) else {
+                return Poll::Ready(Some(Err(Error::HttpRequestBodySize(Some(REQUEST_BYTES_MAX)))));
+            };
+            this.bytes_left = left;
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
 /// A response body that ends in time and in size.
 struct Bounded {
     body: hyper::body::Incoming,
@@ -254,11 +329,11 @@ struct Bounded {
     until: Instant,
     between: Duration,
     timer: Pin<Box<Sleep>>,
-    _slot: OwnedSemaphorePermit,
+    _slot: Slot,
 }
 
 impl Bounded {
-    fn new(body: hyper::body::Incoming, until: Instant, between: Duration, slot: OwnedSemaphorePermit) -> Self {
+    fn new(body: hyper::body::Incoming, until: Instant, between: Duration, slot: Slot) -> Self {
         let timer = Box::pin(tokio::time::sleep_until(until.min(Instant::now() + between)));
         Self { body, bytes_left: RESPONSE_BYTES_MAX, until, between, timer, _slot: slot }
     }
@@ -306,6 +381,31 @@ mod tests {
     /// The suites have a server of their own.
     pub(super) fn own_root() -> rustls::pki_types::CertificateDer<'static> {
         include_bytes!("tests/tls/root.der").as_slice().into()
+    }
+
+    #[tokio::test]
+    async fn a_request_body_ends_at_its_limit() {
+        let sent = |bytes_left| {
+            let body = http_body_util::Full::new(Bytes::from_static(b"12345")).map_err(|never| match never {});
+            Sent { body: body.boxed_unsync(), bytes_left }.collect()
+        };
+        assert_eq!(sent(5).await.unwrap().to_bytes(), "12345");
+        assert!(matches!(sent(4).await, Err(Error::HttpRequestBodySize(_))));
+    }
+
+    #[test]
+    fn tenants_do_not_take_each_others_places() {
+        let lines = Lines::default();
+        let (one, other) = (lines.of(TenantId([1; 16])), lines.of(TenantId([2; 16])));
+        let taken: Vec<_> = std::iter::from_fn(|| Arc::clone(&one).try_acquire_owned().ok()).collect();
+        assert_eq!(taken.len(), REQUESTS_PER_TENANT_MAX);
+        assert!(lines.of(TenantId([1; 16])).try_acquire().is_err() && other.try_acquire().is_ok());
+        drop((one, other, taken));
+        for number in 0..=u16::MAX {
+            let [high, low] = number.to_be_bytes();
+            lines.of(TenantId([high, low, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3]));
+        }
+        assert!(lines.0.lock().unwrap().len() <= TENANTS_KEPT);
     }
 
     #[tokio::test]

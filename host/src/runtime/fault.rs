@@ -7,7 +7,7 @@ use wasmtime::Trap;
 use wasmtime::component::ResourceTableError;
 use wasmtime_wasi::I32Exit;
 
-use super::limits::{HOST_RESOURCES_MAX, LimitHit};
+use super::limits::{ERROR_BYTES_MAX, HOST_RESOURCES_MAX, LimitHit};
 use super::world::{beginning, escaped};
 use crate::domain::call::{CallError, FaultKind};
 
@@ -24,7 +24,13 @@ pub(super) fn limit(reason: impl Into<String>) -> CallError {
 }
 
 pub(super) fn invalid_output(reason: impl Into<String>) -> CallError {
-    CallError::Fault { kind: FaultKind::InvalidOutput, reason: reason.into() }
+    // It may quote what the guest returned.
+    CallError::Fault { kind: FaultKind::InvalidOutput, reason: cut(reason.into()) }
+}
+
+/// A text of a guest in an error.
+pub(super) fn cut(text: String) -> String {
+    if text.len() <= ERROR_BYTES_MAX { text } else { beginning(&text, ERROR_BYTES_MAX).to_owned() }
 }
 
 fn trap(reason: impl Into<String>) -> CallError {

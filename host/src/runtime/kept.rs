@@ -53,13 +53,17 @@ impl Kept {
     ///
     /// # Errors
     ///
-    /// The data directory cannot be written.
+    /// The data directory cannot be written, or these bytes have another digest.
     pub fn keep(&self, digest: &[u8; 32], bytes: &[u8]) -> io::Result<()> {
         // One that was cut off or changed is replaced.
         let has_length = fs::metadata(self.path(digest)).is_ok_and(|found| found.len() == bytes.len() as u64);
         if has_length && self.verify(digest).is_ok() {
             note_use(&self.path(digest));
             return Ok(());
+        }
+        // Whoever fetches a component once more may get another one.
+        if Sha256::digest(bytes)[..] != digest[..] {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "these are not the bytes of this component"));
         }
         write_new(&self.folder, &format!("{}.wasm", hex(digest)), &[bytes])?;
         File::open(&self.folder)?.sync_all()
@@ -133,6 +137,16 @@ fn remove(path: PathBuf) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bytes_are_kept_under_their_own_digest_only() {
+        let data = tempfile::tempdir().unwrap();
+        let kept = Kept::open(data.path()).unwrap();
+        let digest: [u8; 32] = Sha256::digest("one").into();
+        assert!(kept.keep(&digest, b"two").is_err() && !kept.path(&digest).exists());
+        kept.keep(&digest, b"one").unwrap();
+        assert_eq!(kept.verify(&digest), Ok(3));
+    }
 
     #[test]
     fn a_text_that_is_vouched_for_never_loses_to_another() {

@@ -43,7 +43,7 @@ pub(super) const EVENTS_QUEUED_MAX: usize = 32;
 /// Bytes in a status line or progress message; the rest is cut off. Stops megabytes in every `tasks/get`.
 pub(super) const STATUS_BYTES_MAX: usize = 2048;
 
-/// Different resources that can be reported as updated between two deliveries. Stops an unbounded set of URIs.
+/// Different resources that can be reported as updated between two deliveries. Stops an endless set of URIs.
 pub(super) const RESOURCE_UPDATES_MAX: usize = 64;
 
 /// Bytes in a reported URI. Stops the same by length.
@@ -54,6 +54,9 @@ pub(super) const QUESTIONS_MAX: usize = 16;
 
 /// Bytes in one question, answers not counted. Stops megabytes in a stored task record.
 pub(super) const QUESTION_BYTES_MAX: usize = 256 << 10;
+
+/// Bytes of the text of an error; the rest is cut off. Stops megabytes in logs, records and lists of faults.
+pub(super) const ERROR_BYTES_MAX: usize = 8 << 10;
 
 /// Bytes of stdout and stderr that reach the operator's debug log, per stream and call. Stops a guest from filling the disk.
 pub(super) const STDIO_BYTES_MAX: usize = 8 << 10;

@@ -64,7 +64,7 @@ pub struct PluginSource {
 }
 
 /// `[plugin.tool.NAME]`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolPolicy {
     /// May narrow what the plugin says.
     pub task_support: Option<TaskSupport>,
@@ -141,6 +141,15 @@ impl LoadedPlugin {
     /// Its tools, each with its name inside the plugin: without the operator's prefix.
     pub fn own_tools(&self) -> impl Iterator<Item = (&str, &Tool)> {
         self.tools.iter().map(|entry| (entry.plugin_tool.as_str(), &entry.tool))
+    }
+
+    /// Whether it runs on these terms already.
+    pub fn is_under(&self, terms: &PluginSource) -> bool {
+        let PluginSource { component: _, name: _, prefix, config, grants, manifest_required, limits, tools, rerun } =
+            terms;
+        let own = &self.source;
+        (&own.prefix, &own.config, &own.grants, &own.manifest_required, &own.limits, &own.tools, &own.rerun)
+            == (prefix, config, grants, manifest_required, limits, tools, rerun)
     }
 
     /// Whether its tools are the component's own functions, which never change.
@@ -311,7 +320,8 @@ pub(super) async fn list(
     let listed = visit(ground, instance, unheard()?, &limits, move |store, instance| {
         Box::pin(async move { visitor.list(store, &instance).await })
     });
-    let listed = listed.await.map_err(failed)?.map_err(|refusal| failed(output::refusal(name, refusal)))?;
+    let listed =
+        listed.await.map_err(failed)?.map_err(|refusal| failed(output::refusal(name, limits.result_bytes, refusal)))?;
     if !exports.has_resources() {
         return Ok((listed, Vec::new()));
     }
@@ -321,7 +331,8 @@ pub(super) async fn list(
     });
     // What cannot be listed now may well be listed in a call; then it belongs to nobody beforehand.
     let resources = resources.await.unwrap_or_else(|error| {
-        tracing::debug!(plugin = &**name, %error, "resources cannot be listed at load");
+        let error = escaped(&error.to_string());
+        tracing::debug!(plugin = &**name, error, "resources cannot be listed at load");
         Vec::new()
     });
     Ok((listed, offers::listable(resources)))

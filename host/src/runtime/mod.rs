@@ -20,6 +20,8 @@ mod events;
 mod exports;
 mod fault;
 mod files;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzz;
 mod gate;
 mod imports;
 pub mod inspect;

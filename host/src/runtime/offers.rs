@@ -13,7 +13,10 @@ use super::exports::Listed;
 use super::fault::{invalid_output, limit};
 use super::json::accept_meta;
 use super::limits::{Bytes, URI_BYTES_MAX};
-use super::output::{annotate, block_size, content, contents_size, icons, meta_size, mime_type, resource, uri};
+use super::output::{
+    annotate, annotations_size, block_size, content, contents_size, icons, icons_size, meta_size, mime_type, resource,
+    uri,
+};
 use super::world::escaped;
 use crate::domain::call::CallError;
 use crate::domain::offer::{
@@ -149,7 +152,10 @@ pub(super) fn listable(returned: Vec<wit_resources::ResourceInfo>) -> Vec<Resour
 /// A page of resources.
 pub(super) fn page(returned: wit_resources::ResourcePage, bytes_max: u64) -> Result<ResourcePage, CallError> {
     let item_size = |item: &wit_resources::ResourceInfo| {
-        item.uri.len() + item.name.len() + item.description.as_ref().map_or(0, String::len) + meta_size(&item.meta) + 32
+        let texts = [&item.title, &item.description, &item.mime_type].into_iter().flatten().map(String::len);
+        let annotations = item.annotations.as_ref().map_or(0, annotations_size);
+        let told = item.uri.len() + item.name.len() + texts.sum::<usize>() + annotations;
+        told + icons_size(&item.icons) + meta_size(&item.meta) + 32
     };
     within(returned.items.iter().map(item_size).sum(), bytes_max)?;
     if returned.items.len() > PAGE_MAX {
@@ -201,7 +207,9 @@ pub(super) fn contents(
 
 /// A prompt that was filled in.
 pub(super) fn prompt_output(returned: wit_prompts::PromptOutput, bytes_max: u64) -> Result<PromptOutput, CallError> {
-    within(returned.messages.iter().map(|message| block_size(&message.content)).sum(), bytes_max)?;
+    let messages: usize = returned.messages.iter().map(|message| block_size(&message.content)).sum();
+    let description = returned.description.as_ref().map_or(0, String::len);
+    within(messages + description + meta_size(&returned.meta), bytes_max)?;
     let messages = returned.messages.into_iter().enumerate().map(|(at, message)| {
         let role = match message.role {
             wit::Role::User => Role::User,
@@ -216,7 +224,8 @@ pub(super) fn prompt_output(returned: wit_prompts::PromptOutput, bytes_max: u64)
 }
 
 /// Suggestions, cut to what one answer may hold.
-pub(super) fn completion(returned: completions::Completion) -> Result<Completion, CallError> {
+pub(super) fn completion(returned: completions::Completion, bytes_max: u64) -> Result<Completion, CallError> {
+    within(meta_size(&returned.meta), bytes_max)?;
     let count = returned.values.len();
     let has_more = returned.has_more || count > VALUES_MAX;
     let total = returned.total.or_else(|| u32::try_from(count).ok().filter(|_| !returned.has_more));
@@ -247,13 +256,13 @@ mod tests {
             has_more: false,
             meta: Vec::new(),
         };
-        let all = completion(returned(100, None)).unwrap();
+        let all = completion(returned(100, None), 100).unwrap();
         assert_eq!((all.values.len(), all.total, all.has_more), (100, Some(100), false));
-        let cut = completion(returned(101, None)).unwrap();
+        let cut = completion(returned(101, None), 100).unwrap();
         assert_eq!((cut.values.len(), cut.total, cut.has_more), (100, Some(101), true));
-        let few = completion(returned(1, Some(7))).unwrap();
+        let few = completion(returned(1, Some(7)), 100).unwrap();
         assert_eq!((few.values.len(), few.total, few.has_more), (1, Some(7), false));
         let long = completions::Completion { values: vec!["x".repeat(VALUE_BYTES_MAX + 1)], ..returned(0, None) };
-        assert!(completion(long).is_err());
+        assert!(completion(long, 100).is_err());
     }
 }

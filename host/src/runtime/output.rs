@@ -24,7 +24,7 @@ pub(super) fn returned(raw: Raw, bytes_max: u64, schema: Option<&Validator>) -> 
         Raw::Resources(page) => Returned::Resources(offers::page(page, bytes_max)?),
         Raw::Contents(contents) => Returned::Contents(offers::contents(contents, bytes_max)?),
         Raw::Prompt(prompt) => Returned::Prompt(offers::prompt_output(prompt, bytes_max)?),
-        Raw::Completion(completion) => Returned::Completion(offers::completion(completion)?),
+        Raw::Completion(completion) => Returned::Completion(offers::completion(completion, bytes_max)?),
     })
 }
 
@@ -66,15 +66,33 @@ fn size(output: &WitOutput) -> u64 {
 
 /// The same for one block. Even an empty one costs its envelope.
 pub(super) fn block_size(block: &wit::Content) -> usize {
+    let annotations = match block {
+        wit::Content::Text(text) => &text.annotations,
+        wit::Content::Image(media) | wit::Content::Audio(media) => &media.annotations,
+        wit::Content::ResourceLink(link) => &link.annotations,
+        wit::Content::Resource(embedded) => &embedded.annotations,
+    };
     let bytes = match block {
         wit::Content::Text(text) => text.text.len() + meta_size(&text.meta),
-        wit::Content::Image(media) | wit::Content::Audio(media) => base64_size(&media.data) + meta_size(&media.meta),
+        wit::Content::Image(media) | wit::Content::Audio(media) => {
+            base64_size(&media.data) + media.mime_type.len() + meta_size(&media.meta)
+        }
         wit::Content::ResourceLink(link) => {
-            link.uri.len() + link.name.len() + link.description.as_ref().map_or(0, String::len) + meta_size(&link.meta)
+            let texts = [&link.title, &link.description, &link.mime_type].into_iter().flatten();
+            link.uri.len() + link.name.len() + texts.map(String::len).sum::<usize>() + meta_size(&link.meta)
         }
         wit::Content::Resource(embedded) => contents_size(&embedded.contents) + meta_size(&embedded.meta),
     };
-    bytes + 32
+    bytes + annotations.as_ref().map_or(0, annotations_size) + 32
+}
+
+pub(super) fn annotations_size(annotations: &wit::Annotations) -> usize {
+    annotations.last_modified.as_ref().map_or(0, String::len) + annotations.audience.len() * 12
+}
+
+pub(super) fn icons_size(icons: &[wit::Icon]) -> usize {
+    let sizes = |icon: &wit::Icon| icon.sizes.iter().map(|size| size.len() + 3).sum::<usize>();
+    icons.iter().map(|icon| icon.src.len() + icon.mime_type.as_ref().map_or(0, String::len) + sizes(icon) + 32).sum()
 }
 
 /// The same for what a resource holds.
@@ -83,7 +101,7 @@ pub(super) fn contents_size(contents: &wit::ResourceContents) -> usize {
         wit::ResourceBody::Text(text) => text.len(),
         wit::ResourceBody::Blob(data) => base64_size(data),
     };
-    contents.uri.len() + body + meta_size(&contents.meta)
+    contents.uri.len() + contents.mime_type.as_ref().map_or(0, String::len) + body + meta_size(&contents.meta)
 }
 
 fn base64_size(data: &[u8]) -> usize {
@@ -113,7 +131,7 @@ pub(super) fn content(block: wit::Content) -> Result<Content, String> {
                 name: link.name,
                 title: link.title,
                 description: link.description,
-                mime_type: link.mime_type,
+                mime_type: link.mime_type.map(mime_type).transpose()?,
                 size: link.size,
             });
             (kind, link.annotations, link.meta)
@@ -131,7 +149,8 @@ pub(super) fn resource(contents: wit::ResourceContents) -> Result<ResourceConten
         wit::ResourceBody::Blob(data) => ResourceBody::Blob(data),
     };
     let meta = accept_meta(contents.meta)?;
-    Ok(ResourceContents { uri: uri(contents.uri)?, mime_type: contents.mime_type, body, meta })
+    let mime_type = contents.mime_type.map(mime_type).transpose()?;
+    Ok(ResourceContents { uri: uri(contents.uri)?, mime_type, body, meta })
 }
 
 pub(super) fn mime_type(text: String) -> Result<String, String> {
@@ -178,22 +197,29 @@ pub(super) fn icons(icons: Vec<wit::Icon>) -> Vec<Icon> {
 }
 
 /// The plugin's own refusal of a call.
-pub(super) fn refusal(plugin: &str, error: wit::CallError) -> CallError {
+pub(super) fn refusal(plugin: &str, bytes_max: u64, error: wit::CallError) -> CallError {
     match error {
-        wit::CallError::InvalidParams(text) => CallError::InvalidParams(text),
-        wit::CallError::NotFound(text) => CallError::NotFound(text),
+        wit::CallError::InvalidParams(text) => CallError::InvalidParams(fault::cut(text)),
+        wit::CallError::NotFound(text) => CallError::NotFound(fault::cut(text)),
         wit::CallError::MissingCapability(feature) => CallError::MissingCapability(client_feature(feature)),
         wit::CallError::Internal(text) => fault::reported(plugin, &text),
-        wit::CallError::Custom(custom) => custom_error(plugin, custom),
+        wit::CallError::Custom(custom) => custom_error(plugin, bytes_max, custom),
     }
 }
 
-fn custom_error(plugin: &str, custom: wit::CustomError) -> CallError {
+fn custom_error(plugin: &str, bytes_max: u64, custom: wit::CustomError) -> CallError {
+    let bytes = custom.data.as_ref().map_or(0, String::len) as u64;
+    if bytes > bytes_max {
+        return limit(format!(
+            "the tool returned an error with {bytes} bytes of data; {} is the most",
+            Bytes(bytes_max)
+        ));
+    }
     if (-32768..=-32000).contains(&custom.code) {
         return fault::reported(plugin, &format!("code {} belongs to JSON-RPC: {}", custom.code, custom.message));
     }
     match custom.data.map(|data| accept(&data)).transpose() {
-        Ok(data) => CallError::Custom { code: custom.code, message: custom.message, data },
+        Ok(data) => CallError::Custom { code: custom.code, message: fault::cut(custom.message), data },
         Err(wrong) => invalid_output(format!("data of error {}: {wrong}", custom.code)),
     }
 }
@@ -220,5 +246,75 @@ pub(super) fn wit_feature(feature: ClientFeature) -> wit::ClientFeature {
         ClientFeature::SamplingContext => wit::ClientFeature::SamplingContext,
         ClientFeature::Roots => wit::ClientFeature::Roots,
         ClientFeature::Tasks => wit::ClientFeature::Tasks,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn link(change: impl FnOnce(&mut wit::ResourceLink)) -> Result<Returned, CallError> {
+        let mut link = wit::ResourceLink {
+            uri: "a:b".to_owned(),
+            name: "n".to_owned(),
+            title: None,
+            description: None,
+            mime_type: None,
+            size: None,
+            annotations: None,
+            meta: Vec::new(),
+        };
+        change(&mut link);
+        let output = WitOutput {
+            content: vec![wit::Content::ResourceLink(link)],
+            structured: None,
+            is_error: false,
+            meta: Vec::new(),
+        };
+        returned(Raw::Tool(output), 1000, None)
+    }
+
+    #[test]
+    fn every_text_of_a_result_counts() {
+        let long = || Some("x/".repeat(501));
+        assert!(link(|_| {}).is_ok());
+        let annotated = wit::Annotations { audience: Vec::new(), priority: None, last_modified: long() };
+        for refused in [
+            link(|link| link.title = long()),
+            link(|link| link.description = long()),
+            link(|link| link.mime_type = long()),
+            link(|link| link.annotations = Some(annotated)),
+            link(|link| link.meta = vec![("k".to_owned(), format!("{:?}", "x".repeat(1000)))]),
+        ] {
+            assert!(
+                matches!(&refused, Err(CallError::Fault { reason, .. }) if reason.contains("bytes")),
+                "{refused:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_type_of_a_link_or_a_resource_is_one() {
+        assert!(link(|link| link.mime_type = Some("text/plain".to_owned())).is_ok());
+        assert!(link(|link| link.mime_type = Some("text\n/x".to_owned())).is_err());
+    }
+
+    #[test]
+    fn errors_are_cut_and_quote_little() {
+        let long = || "ü".repeat(100_000);
+        for error in [wit::CallError::InvalidParams(long()), wit::CallError::NotFound(long())] {
+            let (CallError::InvalidParams(text) | CallError::NotFound(text)) = refusal("p", 10, error) else {
+                panic!()
+            };
+            assert!(text.len() <= 8 << 10, "{}", text.len());
+        }
+        let custom = |message, data| {
+            let error = wit::CustomError { code: 1, message, data, meta: Vec::new() };
+            refusal("p", 10, wit::CallError::Custom(error))
+        };
+        assert!(matches!(custom(long(), None), CallError::Custom { message, .. } if message.len() <= 8 << 10));
+        assert!(matches!(custom(String::new(), Some("1".repeat(11))), CallError::Fault { .. }));
+        let quoted = link(|link| link.uri = "x".repeat(900));
+        assert!(matches!(quoted, Err(CallError::Fault { reason, .. }) if reason.len() <= 8 << 10));
     }
 }

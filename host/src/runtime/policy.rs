@@ -105,12 +105,28 @@ impl Grants {
         Self { directories: directories.collect(), http, env: env.cloned().collect(), keyvalue }
     }
 
+    /// What of them a plugin does not want, as an operator would know it again.
+    pub fn unwanted(&self, wanted: &Bound) -> Vec<String> {
+        let left = self.within(wanted);
+        let directories = self.directories.iter().filter(|grant| !left.directories.contains(grant));
+        let directories = directories.map(|grant| {
+            let is_read = left.directories.iter().any(|other| other.guest == grant.guest);
+            format!("directory {}{}", grant.guest, if is_read { " (write)" } else { "" })
+        });
+        let is_wanted = |grant: &HttpGrant| {
+            wanted.http.as_ref().is_none_or(|wishes| wishes.iter().any(|wish| grant.meet(wish).is_some()))
+        };
+        let http = self.http.iter().filter(|grant| !is_wanted(grant)).map(|grant| format!("http {grant}"));
+        let env = self.env.iter().filter(|key| !left.env.contains(key)).map(|key| format!("env {key}"));
+        directories.chain(http).chain(env).collect()
+    }
+
     /// The directories that are wanted and not granted, each as it would be. Of a guest the host sees only that it looks for
     /// directories, not for which one.
     pub fn missing_directories(&self, wanted: &Bound) -> Vec<String> {
         let mut missing = Vec::new();
         let wishes = wanted.directories.iter().flatten().filter(|wish| !wish.optional);
-        for wish in wishes.filter(|wish| wish.guest.trim_end_matches('/') != "") {
+        for wish in wishes.filter(|wish| !wish.guest.trim_end_matches('/').is_empty()) {
             let mut below = self.directories.iter().filter(|grant| wish.covers(&grant.guest)).peekable();
             let is_there = below.peek().is_some();
             if !is_there || wish.write && !below.any(|grant| grant.write) {
@@ -210,6 +226,19 @@ mod tests {
         let left = grants().within(&bound);
         assert_eq!(left.http.iter().map(ToString::to_string).collect::<Vec<_>>(), ["https://x.a.org:443/v1"]);
         assert_eq!(left.env, ["B"]);
+    }
+
+    #[test]
+    fn grants_that_nobody_wants_are_named() {
+        let wanted = Bound {
+            directories: Some(vec![wish("/data", false)]),
+            http: Some(vec!["https://x.a.org".parse().unwrap()]),
+            env: Some(vec!["B".to_owned()]),
+            keyvalue: None,
+        };
+        let unwanted = ["directory /data (write)", "directory /database", "http http://10.0.0.1:80", "env A"];
+        assert_eq!(grants().unwanted(&wanted), unwanted);
+        assert_eq!(grants().unwanted(&Bound::default()), [""; 0]);
     }
 
     #[test]

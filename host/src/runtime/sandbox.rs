@@ -156,6 +156,7 @@ impl Sandbox {
                 slots: Arc::new(Semaphore::new(instances as usize)),
                 names: config.tenants.names.clone(),
                 quotas: Arc::default(),
+                lines: Arc::default(),
             },
             linker,
             cache,
@@ -251,7 +252,7 @@ impl Sandbox {
         let mut guest = Box::pin(guest);
         // Nobody is woken in vain: what is put in line is polled once in any case.
         let polled = guest.as_mut().poll(&mut Context::from_waker(Waker::noop()));
-        self.guests.charge(share, shared.cpu());
+        share.used_elsewhere(shared.cpu());
         if polled.is_ready() {
             return None;
         }

@@ -2,6 +2,8 @@
 //!
 //! Owns which schemas are accepted. Nothing is ever fetched or read for a schema, and no pattern can take more than linear time.
 
+mod expansion;
+
 use std::fmt;
 
 use jsonschema::error::ValidationErrorKind;
@@ -12,8 +14,14 @@ use serde_json::Value;
 const SCHEMA_BYTES_MAX: usize = 256 << 10;
 /// Nesting of one schema. Stops validators that recurse.
 const SCHEMA_DEPTH_MAX: usize = 32;
+/// Places of one schema with its references followed. Stops ten definitions that refer to each other ten times.
+const SCHEMA_PLACES_MAX: u64 = 100_000;
 /// Bytes of one compiled pattern. Stops `(a{1000}){1000}`.
-const PATTERN_BYTES_MAX: usize = 1 << 20;
+const PATTERN_BYTES_MAX: usize = 256 << 10;
+/// Patterns of one schema. Stops thousands of large ones, and a value with thousands of members for each to look at.
+const PATTERNS_MAX: usize = 64;
+/// Paths through a schema that refers to itself, for which it is worth looking for the one that was meant.
+const DETAILED_PATHS_MAX: f64 = 65_536.0;
 /// Violations that are worth reading.
 const VIOLATIONS_MAX: usize = 8;
 /// Bytes of one violation: the value that is wrong may be long.
@@ -36,7 +44,10 @@ impl fmt::Display for Violation {
 /// A compiled schema.
 #[derive(Debug)]
 pub struct Validator {
-    pub(crate) compiled: jsonschema::Validator,
+    compiled: jsonschema::Validator,
+    /// See [`expansion::Expansion`].
+    loops: u64,
+    patterns: usize,
 }
 
 impl Validator {
@@ -76,6 +87,14 @@ impl Validator {
             wrong.push(format!("its dialect is {dialect}; the host knows {DIALECT}"));
         }
         look_for_trouble(&schema, 1, &mut wrong);
+        let patterns = expansion::patterns(&schema);
+        if patterns > PATTERNS_MAX {
+            wrong.push(format!("{patterns} patterns; {PATTERNS_MAX} is the most"));
+        }
+        let expanded = expansion::of(&schema);
+        if expanded.places > SCHEMA_PLACES_MAX {
+            wrong.push(format!("its references stand for more than {SCHEMA_PLACES_MAX} places"));
+        }
         if !wrong.is_empty() {
             return Err(wrong);
         }
@@ -89,7 +108,12 @@ impl Validator {
                 let place = error.instance_path().to_string();
                 vec![format!("not a JSON Schema 2020-12{}: {error}", at(&place))]
             })?;
-        Ok(Self { compiled })
+        Ok(Self { compiled, loops: expanded.loops, patterns })
+    }
+
+    /// How many regular expressions are kept for it.
+    pub(super) fn patterns(&self) -> usize {
+        self.patterns
     }
 
     /// Whether a value fits.
@@ -102,12 +126,26 @@ impl Validator {
         if self.compiled.is_valid(value) {
             return Ok(());
         }
+        // That took care of what it had seen before; a list of everything that is wrong does not.
+        let levels = i32::try_from(depth(value)).unwrap_or(i32::MAX);
+        if self.loops > 0 && (self.loops as f64).powi(levels) > DETAILED_PATHS_MAX {
+            return Err(vec![Violation { path: String::new(), message: "it does not fit".to_owned() }]);
+        }
         let mut violations = Vec::new();
         for error in self.compiled.iter_errors(value).take(VIOLATIONS_MAX) {
             collect(&error, &mut violations);
         }
         violations.truncate(VIOLATIONS_MAX);
         if violations.is_empty() { Ok(()) } else { Err(violations) }
+    }
+}
+
+/// Levels of lists and objects.
+fn depth(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or_default(),
+        Value::Object(members) => 1 + members.values().map(depth).max().unwrap_or_default(),
+        _ => 0,
     }
 }
 
@@ -265,5 +303,70 @@ mod tests {
         let validator = Validator::compile(&schema.to_string()).unwrap();
         assert!(validator.check(&json!({"a": "a".repeat(50_000) + "!"})).is_err());
         assert!(wrong(&json!({"type": "object", "properties": {"a": {"pattern": "(?=a)b"}}})).contains("2020-12"));
+    }
+    /// The best that two references for each step can do with so many steps.
+    fn laughing(steps: usize) -> Value {
+        let mut defs = serde_json::Map::new();
+        for step in 0..steps {
+            let next = json!({"$ref": format!("#/$defs/a{}", step + 1)});
+            defs.insert(format!("a{step}"), json!({"allOf": [next, next]}));
+        }
+        defs.insert(format!("a{steps}"), json!({"maxProperties": 0}));
+        json!({"type": "object", "$defs": defs, "$ref": "#/$defs/a0"})
+    }
+
+    #[test]
+    fn references_that_multiply_are_refused() {
+        assert!(wrong(&laughing(30)).contains("references"));
+        assert!(wrong(&laughing(200)).contains("references"));
+        let few = Validator::compile(&laughing(3).to_string()).unwrap();
+        assert!(few.check(&json!({})).is_ok() && few.check(&json!({"a": 1})).is_err());
+    }
+
+    #[test]
+    fn a_schema_that_refers_to_itself_ends() {
+        for schema in [
+            json!({"type": "object", "allOf": [{"$ref": "#"}]}),
+            json!({"type": "object", "not": {"$ref": "#"}}),
+            json!({"type": "object", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}, "$ref": "#/$defs/a"}),
+            json!({"type": "object", "$dynamicAnchor": "x", "anyOf": [{"$dynamicRef": "#x"}, {"$ref": "#"}]}),
+        ] {
+            if let Ok(validator) = Validator::compile(&schema.to_string()) {
+                let _ = validator.check(&json!({}));
+                let _ = validator.check(&json!({"a": {"b": [1, 2, {}]}}));
+            }
+        }
+    }
+
+    /// Each level of the value could double what there is to say about it: then nothing is said in detail.
+    #[test]
+    fn values_that_multiply_are_judged_without_details() {
+        let twice = json!({"anyOf": [{"$ref": "#"}, {"$ref": "#"}]});
+        let schema = json!({"type": "object", "properties": {"a": twice}, "additionalProperties": false});
+        let validator = Validator::compile(&schema.to_string()).unwrap();
+        let nested = |depth: usize, inside: Value| (0..depth).fold(inside, |value, _| json!({"a": value}));
+        assert!(validator.check(&nested(100, json!({}))).is_ok());
+        let violations = validator.check(&nested(100, json!({"b": 1}))).unwrap_err();
+        assert!(violations.len() == 1 && violations[0].path.is_empty(), "{violations:?}");
+        let violations = validator.check(&nested(2, json!({"b": 1}))).unwrap_err();
+        assert!(violations[0].path.starts_with("/a"), "{violations:?}");
+    }
+
+    #[test]
+    fn patterns_are_bounded_in_size_and_number() {
+        assert!(
+            wrong(&json!({"type": "object", "properties": {"a": {"pattern": "((a{100}){100}){100}"}}}))
+                .contains("2020-12")
+        );
+        let many: serde_json::Map<_, _> = (0..65).map(|number| (format!("a{number}"), json!({}))).collect();
+        assert!(wrong(&json!({"type": "object", "patternProperties": many})).contains("patterns"));
+    }
+
+    #[test]
+    fn large_values_are_compared_in_time() {
+        let schema = json!({"type": "object", "properties": {"a": {"type": "array", "uniqueItems": true}}});
+        let validator = Validator::compile(&schema.to_string()).unwrap();
+        let many: Vec<_> = (0..100_000).map(|number| json!({"n": [number]})).collect();
+        assert!(validator.check(&json!({"a": many})).is_ok());
     }
 }

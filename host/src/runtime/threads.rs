@@ -145,11 +145,6 @@ impl Threads {
         guest
     }
 
-    /// Takes time that was used elsewhere from a share.
-    pub(super) fn charge(&self, share: &Share, used: Duration) {
-        self.0.line().fair.charge(share, micros(used));
-    }
-
     /// The same for one whose result is wanted. Nothing comes if it panics.
     pub(super) fn run<T: Send + 'static>(
         &self,

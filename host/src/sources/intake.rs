@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use async_trait::async_trait;
 
 use super::{Digest, Error, Fetching, Source, Trust, Verified, fetch};
@@ -10,8 +11,13 @@ use crate::plugins::{Candidate, Supply};
 use crate::runtime::LoadError;
 
 /// What every component goes through, whoever asks for it.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Intake {
+    rules: ArcSwap<Rules>,
+}
+
+#[derive(Debug)]
+struct Rules {
     trust: Trust,
     fetching: Fetching,
     /// By the plugin's name: where the configuration says that its component is.
@@ -20,7 +26,12 @@ pub struct Intake {
 
 impl Intake {
     pub fn new(trust: Trust, fetching: Fetching, configured: HashMap<String, (Source, Option<Digest>)>) -> Self {
-        Self { trust, fetching, configured }
+        Self { rules: ArcSwap::from_pointee(Rules { trust, fetching, configured }) }
+    }
+
+    /// From now on, goes by the rules of another one.
+    pub fn replace(&self, with: &Self) {
+        self.rules.store(with.rules.load_full());
     }
 
     /// Fetches a component and makes sure that it may be taken. `pinned` is what its SHA-256 must be.
@@ -28,19 +39,21 @@ impl Intake {
     /// # Errors
     /// It cannot be had, or nothing vouches for it.
     pub async fn take(&self, source: &Source, pinned: Option<Digest>) -> Result<Verified, Error> {
-        let fetched = fetch(source, &self.fetching, self.trust.wants_signature(source)).await?;
-        Ok(self.trust.verify(source, pinned, fetched)?)
+        let rules = self.rules.load_full();
+        let fetched = fetch(source, &rules.fetching, rules.trust.wants_signature(source)).await?;
+        Ok(rules.trust.verify(source, pinned, fetched)?)
     }
 
     /// Where the configuration says that a plugin is, and what its SHA-256 must be.
-    pub fn configured(&self, plugin: &str) -> Option<&(Source, Option<Digest>)> {
-        self.configured.get(plugin)
+    pub fn configured(&self, plugin: &str) -> Option<(Source, Option<Digest>)> {
+        self.rules.load().configured.get(plugin).cloned()
     }
 
     /// The plugin that the configuration says comes from there, and what its SHA-256 must be.
-    pub fn configured_from(&self, source: &Source) -> Option<(&str, Option<Digest>)> {
-        let found = self.configured.iter().find(|(_, (configured, _))| configured == source);
-        found.map(|(name, (_, pinned))| (name.as_str(), *pinned))
+    pub fn configured_from(&self, source: &Source) -> Option<(String, Option<Digest>)> {
+        let rules = self.rules.load();
+        let found = rules.configured.iter().find(|(_, (configured, _))| configured == source);
+        found.map(|(name, (_, pinned))| (name.clone(), *pinned))
     }
 }
 

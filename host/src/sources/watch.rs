@@ -197,7 +197,7 @@ impl Watch {
     async fn take(&self, path: &Path, file: &Seen, decided: &mut BTreeMap<String, Digest>) -> Taken {
         let source = Source::File(path.to_owned());
         let (name, pinned) = match self.intake.configured_from(&source) {
-            Some((name, pinned)) => (Some(name.to_owned()), pinned),
+            Some((name, pinned)) => (Some(name), pinned),
             None => (None, None),
         };
         let taken = self.intake.take(&source, pinned).await;

@@ -50,6 +50,7 @@ struct State {
     leases: Leases,
     faults: Faults,
     banished: HashSet<TenantId>,
+    looks: Vec<(&'static str, Requestor)>,
 }
 
 /// What is to go wrong.
@@ -94,6 +95,12 @@ impl MemoryStore {
         self.lock().faults.read_only = reason;
     }
 
+    /// What was looked for under one requestor's name, in order, since this was asked last: a search that depends on what others have
+    /// would show here.
+    pub fn take_looks(&self) -> Vec<(&'static str, Requestor)> {
+        std::mem::take(&mut self.lock().looks)
+    }
+
     /// What a restart does: every lease given so far is dead, a closed store is open again.
     pub fn restart(&self) {
         let mut state = self.lock();
@@ -115,6 +122,16 @@ impl MemoryStore {
             return Err(Error::Engine("a read was made to fail".to_owned()));
         }
         act(&state)
+    }
+
+    fn look<R>(
+        &self,
+        what: &'static str,
+        requestor: &Requestor,
+        act: impl FnOnce(&State) -> Result<R, Error>,
+    ) -> Result<R, Error> {
+        self.lock().looks.push((what, *requestor));
+        self.read(act)
     }
 
     fn write<R>(&self, act: impl FnOnce(&mut State) -> Result<R, Error>) -> Result<R, Error> {
@@ -278,22 +295,24 @@ impl TaskStore for MemoryStore {
     }
 
     async fn get(&self, requestor: &Requestor, id: TaskId) -> Result<Option<Task>, Error> {
-        self.read(|state| state.task(requestor, id))
+        self.look("task", requestor, |state| state.task(requestor, id))
     }
 
     async fn arguments(&self, requestor: &Requestor, id: TaskId) -> Result<Option<Json>, Error> {
-        self.read(|state| Ok(state.tasks.get(&(*requestor, id)).map(|entry| entry.arguments.clone())))
+        self.look("arguments", requestor, |state| {
+            Ok(state.tasks.get(&(*requestor, id)).map(|entry| entry.arguments.clone()))
+        })
     }
 
     async fn output(&self, requestor: &Requestor, id: TaskId) -> Result<Option<TaskOutput>, Error> {
-        self.read(|state| {
+        self.look("output", requestor, |state| {
             let bytes = state.tasks.get(&(*requestor, id)).and_then(|entry| entry.output.as_deref());
             bytes.map(record::decode_output).transpose()
         })
     }
 
     async fn by_alias(&self, requestor: &Requestor, alias: &str) -> Result<Option<TaskId>, Error> {
-        self.read(|state| Ok(state.aliases.get(&(*requestor, alias.to_owned())).copied()))
+        self.look("alias", requestor, |state| Ok(state.aliases.get(&(*requestor, alias.to_owned())).copied()))
     }
 
     async fn list(
@@ -303,7 +322,7 @@ impl TaskStore for MemoryStore {
         count_max: usize,
     ) -> Result<Vec<Task>, Error> {
         use std::ops::Bound::{Excluded, Included};
-        self.read(|state| {
+        self.look("list", requestor, |state| {
             let first = Included((*requestor, UnixMs::MIN, TaskId([0; 16])));
             let from = after.map_or(first, |at| Excluded((*requestor, UnixMs::MAX - at.created_at, at.id)));
             let last = Included((*requestor, UnixMs::MAX, TaskId([u8::MAX; 16])));

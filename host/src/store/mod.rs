@@ -7,6 +7,8 @@
 //! The trait takes data, not closures, so that an engine across machines can stand behind it: nothing here assumes that there
 //! is only one process.
 
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzz;
 pub mod keyvalue;
 mod leases;
 mod ledger;

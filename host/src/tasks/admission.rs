@@ -15,7 +15,8 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::oneshot;
 
 use super::feed::lock;
-use crate::domain::limits::{Limits, LimitsTable};
+use super::standing::LiveLimits;
+use crate::domain::limits::Limits;
 use crate::domain::requestor::{Requestor, TenantId};
 
 /// What a permit is wanted for.
@@ -59,7 +60,7 @@ fn first_full<const N: usize>(checks: [(u32, u32, &'static str); N]) -> Option<F
 
 #[derive(Debug)]
 pub(super) struct Admission {
-    limits: LimitsTable,
+    limits: LiveLimits,
     /// Calls that may rest at the same time, in all. Each holds an instance of the pool; more of them would take the instances
     /// that running calls have a permit for.
     resting_max: u32,
@@ -68,6 +69,8 @@ pub(super) struct Admission {
 
 #[derive(Debug, Default)]
 struct State {
+    /// Whether tasks stay in their queues although there is room.
+    held: bool,
     all: Sums,
     next_ticket: u64,
     tenants: HashMap<TenantId, Sums>,
@@ -78,13 +81,34 @@ struct State {
 
 /// Of all requestors of one tenant, or of the host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Sums {
-    running: u32,
+pub struct Sums {
+    pub running: u32,
     /// Plain calls that wait for a permit.
-    lined_up: u32,
-    queued: u32,
-    waiting: u32,
-    paused: u32,
+    pub lined_up: u32,
+    pub queued: u32,
+    pub waiting: u32,
+    pub paused: u32,
+}
+
+/// What is in use of the limits that count calls.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct InUse {
+    pub all: Sums,
+    /// Calls that may rest at the same time, in all.
+    pub resting_max: u32,
+    pub tenants: HashMap<TenantId, Sums>,
+    pub requestors: HashMap<Requestor, RequestorInUse>,
+}
+
+/// The same of one requestor.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RequestorInUse {
+    pub running: u32,
+    pub running_tasks: u32,
+    pub lined_up: u32,
+    pub queued: u32,
+    pub waiting: u32,
+    pub paused: u32,
 }
 
 impl Sums {
@@ -96,7 +120,8 @@ impl Sums {
         }
     }
 
-    fn resting(&self) -> u32 {
+    /// Calls that hold an instance without running.
+    pub fn resting(&self) -> u32 {
         self.waiting.saturating_add(self.paused)
     }
 }
@@ -248,12 +273,45 @@ impl Counts {
 }
 
 impl Admission {
-    pub(super) fn new(limits: LimitsTable, resting_max: u32) -> Arc<Self> {
+    pub(super) fn new(limits: LiveLimits, resting_max: u32) -> Arc<Self> {
         Arc::new(Self { limits, resting_max, state: Mutex::default() })
     }
 
-    pub(super) fn limits(&self, requestor: &Requestor) -> &Arc<Limits> {
+    pub(super) fn limits(&self, requestor: &Requestor) -> Arc<Limits> {
         self.limits.of(requestor)
+    }
+
+    /// Those that hold at the moment, for everybody.
+    pub(super) fn live_limits(&self) -> &LiveLimits {
+        &self.limits
+    }
+
+    /// Gives what there is room for by now.
+    pub(super) fn look_again(self: &Arc<Self>) {
+        self.dispatch(lock(&self.state));
+    }
+
+    /// Keeps tasks in their queues, or lets them go again.
+    pub(super) fn hold_queues(self: &Arc<Self>, held: bool) {
+        let mut state = lock(&self.state);
+        state.held = held;
+        self.dispatch(state);
+    }
+
+    /// Everything that is counted at this moment.
+    pub(super) fn in_use(&self) -> InUse {
+        let state = lock(&self.state);
+        let requestors = state.requestors.iter().map(|(requestor, counts)| {
+            let Counts { running, running_tasks, queued, waiting, paused, .. } = *counts;
+            let lined_up = counts.lined_up();
+            (*requestor, RequestorInUse { running, running_tasks, lined_up, queued, waiting, paused })
+        });
+        InUse {
+            all: state.all,
+            resting_max: self.resting_max,
+            tenants: state.tenants.clone(),
+            requestors: requestors.collect(),
+        }
     }
 
     /// Calls that hold a permit.
@@ -320,7 +378,7 @@ impl Admission {
             Hold::Queued => first_full([
                 (tenant.queued, limits.tasks_queued_per_tenant, "tasks_queued_per_tenant"),
                 (own.queued, limits.tasks_queued_per_requestor, "tasks_queued_per_requestor"),
-                (state.all.queued, self.limits.base.tasks_queued_total, "tasks_queued_total"),
+                (state.all.queued, self.limits.base().tasks_queued_total, "tasks_queued_total"),
             ]),
             Hold::Waiting => first_full([
                 (tenant.waiting, limits.tasks_waiting_per_tenant, "tasks_waiting_per_tenant"),
@@ -344,7 +402,7 @@ impl Admission {
         first_full([
             (tenant.lined_up, limits.calls_queued_per_tenant, "calls_queued_per_tenant"),
             (own.lined_up, limits.calls_queued_per_requestor, "calls_queued_per_requestor"),
-            (state.all.lined_up, self.limits.base.calls_queued_total, "calls_queued_total"),
+            (state.all.lined_up, self.limits.base().calls_queued_total, "calls_queued_total"),
         ])
     }
 
@@ -354,6 +412,9 @@ impl Admission {
     }
 
     fn refusal(&self, state: &State, requestor: &Requestor, purpose: Purpose) -> Option<Full> {
+        if state.held && purpose == Purpose::Task {
+            return Some(Full { limit: "tasks_running_per_requestor", value: 0 });
+        }
         let limits = self.limits.of(requestor);
         let (own, tenant) = state.counts(requestor);
         let running_tasks = match state.requestors.get(requestor) {
@@ -364,7 +425,7 @@ impl Admission {
             (tenant.running, limits.calls_running_per_tenant, "calls_running_per_tenant"),
             (running_tasks, limits.tasks_running_per_requestor, "tasks_running_per_requestor"),
             (own.running, limits.calls_running_per_requestor, "calls_running_per_requestor"),
-            (state.all.running, self.limits.base.calls_running_total, "calls_running_total"),
+            (state.all.running, self.limits.base().calls_running_total, "calls_running_total"),
         ])
     }
 
@@ -389,7 +450,8 @@ impl Admission {
 
     /// Gives permits for as long as somebody waits who has room.
     fn dispatch(self: &Arc<Self>, mut state: std::sync::MutexGuard<'_, State>) {
-        while state.all.running < self.limits.base.calls_running_total {
+        let running_max = self.limits.base().calls_running_total;
+        while state.all.running < running_max {
             let Some((requestor, waiter)) = self.next_turn(&mut state) else { break };
             let task = waiter.purpose.is_task();
             state.take(&requestor, task);

@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::feed::lock;
-use super::{Error, Tasks, Unavailable};
+use super::{Error, TaskNews, Tasks, Unavailable};
 use crate::domain::requestor::{Requestor, TenantId};
 
 #[derive(Default)]
@@ -34,8 +34,9 @@ impl Tasks {
         inner.banished.any.store(true, Ordering::Release);
         let runs: Vec<_> = lock(&inner.runs).values().cloned().collect();
         for run in runs {
-            if run.task().is_some_and(|task| task.requestor.tenant == tenant) {
+            if let Some(task) = run.task().filter(|task| task.requestor.tenant == tenant) {
                 run.gone();
+                inner.feeds.publish(&task.requestor, task.id, &TaskNews::Gone(task.id));
             }
         }
     }

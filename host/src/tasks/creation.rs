@@ -98,7 +98,7 @@ impl Inner {
         call_id: CallId,
     ) -> Result<Task, Error> {
         self.refuse_if_draining()?;
-        self.creations.check(requestor)?;
+        self.creations.load().check(requestor)?;
         let task = self.record(requestor, &request, Active::Running, (seed, call_id), None).await?;
         let task = task.ok_or_else(|| host_failure("promoting a call", &"an id was drawn twice"))?;
         self.may_expire(&task);
@@ -134,7 +134,7 @@ impl Inner {
             arguments_digest: Sha256::digest(arguments.as_str()).into(),
             created_at: now,
             updated_at: now,
-            retention: retention(request.ttl, limits),
+            retention: retention(request.ttl, &limits),
             poll_interval_ms,
             phase: Phase::Active(active),
             status_message: (!starts).then(|| "queued".to_owned()),

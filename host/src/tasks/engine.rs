@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use tokio::sync::{Notify, broadcast, watch};
 
 use super::admission::{Admission, Full, Held, Hold, Purpose};
@@ -22,6 +23,7 @@ use super::plain::PlainCall;
 use super::rate::Rates;
 use super::run::{Begin, Run};
 use super::shares::Shares;
+use super::standing::LiveLimits;
 use super::suspicion::Suspicions;
 use super::trial::{End, Tally, Trial, Trials, Verdict};
 use super::{CallRequest, Error, Job, Once, PluginRequest, TaskNews, TaskRequest};
@@ -29,7 +31,7 @@ use crate::audit::Audit;
 use crate::domain::UnixMs;
 use crate::domain::call::{Answer, CallError};
 use crate::domain::lifecycle::{self, Event, Refusal};
-use crate::domain::limits::{Limits, LimitsTable};
+use crate::domain::limits::Limits;
 use crate::domain::requestor::{Requestor, TenantId};
 use crate::domain::task::{Lease, NodeId, PluginVersion, Task, TaskId, TaskOutput};
 use crate::runtime::{CallSpec, Catalog, Executor, ListKind, Returned, ToolEntry};
@@ -49,7 +51,7 @@ pub struct Options {
     pub store: Arc<dyn Store>,
     pub executor: Arc<dyn Executor>,
     pub clock: Arc<dyn Clock>,
-    pub limits: LimitsTable,
+    pub limits: LiveLimits,
     /// Tenants with more than the usual share of the guests' threads, which is 1.
     pub cpu_weights: HashMap<TenantId, u32>,
     /// Calls that can hold an instance at the same time: those that run, and those that wait or are paused.
@@ -74,7 +76,7 @@ pub(super) struct Inner {
     pub(super) feeds: Feeds,
     pub(super) runs: Mutex<HashMap<TaskId, Arc<Run>>>,
     pub(super) durations: Durations,
-    pub(super) creations: Rates,
+    pub(super) creations: ArcSwap<Rates>,
     pub(super) shares: Shares,
     pub(super) node: NodeId,
     pub(super) lists: Lists,
@@ -108,7 +110,7 @@ impl Tasks {
     pub fn new(options: Options) -> Result<Self, Error> {
         let Options { store, executor, clock, limits, cpu_weights, instances_max, audit } = options;
         let resting_max =
-            instances_max.saturating_sub(limits.base.calls_running_total).min(limits.base.calls_resting_total);
+            instances_max.saturating_sub(limits.base().calls_running_total).min(limits.base().calls_resting_total);
         let inner = Inner {
             keyvalues: Arc::new(KeyValues::new(Arc::clone(&store))),
             secrets: OnceLock::new(),
@@ -116,7 +118,7 @@ impl Tasks {
             executor,
             clock,
             audit,
-            creations: Rates::of_creations(&limits),
+            creations: ArcSwap::from_pointee(Rates::of_creations(&limits.table())),
             admission: Admission::new(limits, resting_max),
             feeds: Feeds::default(),
             runs: Mutex::default(),
@@ -210,7 +212,7 @@ impl Tasks {
 
     /// The limits that hold for a requestor.
     pub fn limits(&self, requestor: &Requestor) -> Arc<Limits> {
-        self.inner.admission.limits(requestor).clone()
+        self.inner.admission.limits(requestor)
     }
 
     /// Starts a plain call, after waiting at most `call_queue_ms_max` for a permit. It lives as long as what is returned.
@@ -499,7 +501,7 @@ impl Inner {
         if let Some((plugin, _)) = job.first() {
             self.breakers.admit(requestor, plugin, self.clock.now())?;
         }
-        Ok(self.creations.check(requestor)?)
+        Ok(self.creations.load().check(requestor)?)
     }
 
     pub(super) fn refuse_if_draining(&self) -> Result<(), Error> {

@@ -87,6 +87,13 @@ impl Rates {
         })
     }
 
+    /// Whether the other ones allow something else.
+    pub fn differ(&self, other: &Self) -> bool {
+        let of = |pair: &Pair| (pair.requestors.per_second, pair.tenants.per_second);
+        let rates = |rates: &Self| rates.tenants.iter().map(|(id, pair)| (*id, of(pair))).collect::<HashMap<_, _>>();
+        of(&self.base) != of(&other.base) || rates(self) != rates(other)
+    }
+
     fn new(limits: &LimitsTable, pair: fn(&Limits) -> Pair) -> Self {
         let tenants = limits.tenants.iter().map(|(id, limits)| (*id, pair(limits))).collect();
         Self { base: pair(&limits.base), tenants }

@@ -23,47 +23,50 @@ impl Tasks {
 
     /// The record, with what the run last said about itself.
     pub async fn get(&self, requestor: &Requestor, id: TaskId) -> Result<Task, Error> {
+        self.find(requestor, Some(id), None).await
+    }
+
+    /// The task that was created under a name of its requestor's, if there is one: for whoever would make it otherwise, so that
+    /// finding none is no look in vain.
+    pub async fn named(&self, requestor: &Requestor, alias: &str) -> Result<Option<Task>, Error> {
+        let task = self.inner.look(requestor, self.inner.behind(requestor, alias).await?).await?;
+        Ok(task.map(|task| self.inner.with_live_status(task)))
+    }
+
+    /// The task of this id, or else that of this name. However it ends, this is one look.
+    pub async fn find(&self, requestor: &Requestor, id: Option<TaskId>, alias: Option<&str>) -> Result<Task, Error> {
         let inner = &self.inner;
         inner.may_look(requestor)?;
-        let task = inner.store.get(requestor, id).await.map_err(|error| inner.store_error(error))?;
-        let task = task.filter(|task| !inner.is_expired(task));
-        inner.note_looked("task.read", requestor, id, task.is_some());
-        task.inspect(|task| inner.polled(task)).map(|task| inner.with_live_status(task)).ok_or(Error::NotFound)
+        let mut task = inner.look(requestor, id).await?;
+        if let (None, Some(alias)) = (&task, alias) {
+            task = inner.look(requestor, inner.behind(requestor, alias).await?).await?;
+        }
+        let task = inner.noted(requestor, id, task)?;
+        Ok(inner.with_live_status(task))
     }
 
     /// The same with the output of a task that ended with one.
-    pub async fn get_with_output(
+    pub async fn find_with_output(
         &self,
         requestor: &Requestor,
-        id: TaskId,
+        id: Option<TaskId>,
+        alias: Option<&str>,
     ) -> Result<(Task, Option<TaskOutput>), Error> {
         let inner = &self.inner;
         inner.may_look(requestor)?;
-        let found = inner.store.with_output(requestor, id).await.map_err(|error| inner.store_error(error))?;
-        let found = found.filter(|(task, _)| !inner.is_expired(task));
-        inner.note_looked("task.read", requestor, id, found.is_some());
-        let (task, output) = found.ok_or(Error::NotFound)?;
-        inner.polled(&task);
-        match (task.outcome(), output) {
+        let mut found = inner.look_with_output(requestor, id).await?;
+        if let (None, Some(alias)) = (&found, alias) {
+            found = inner.look_with_output(requestor, inner.behind(requestor, alias).await?).await?;
+        }
+        let (task, output) = found.unzip();
+        let task = inner.noted(requestor, id, task)?;
+        match (task.outcome(), output.flatten()) {
             (Some(Outcome::Output { .. }), Some(output)) => {
-                inner.note_task("task.result_read", requestor, id);
+                inner.note_task("task.result_read", requestor, task.id);
                 Ok((task, Some(output)))
             }
             (Some(Outcome::Output { .. }), None) => Err(Error::NotFound),
             _ => Ok((inner.with_live_status(task), None)),
-        }
-    }
-
-    /// The task that was created under a name of its requestor's.
-    pub async fn named(&self, requestor: &Requestor, alias: &str) -> Result<Task, Error> {
-        self.inner.may_look(requestor)?;
-        let id = self.inner.store.by_alias(requestor, alias).await.map_err(|error| self.inner.store_error(error))?;
-        match id {
-            Some(id) => self.get(requestor, id).await,
-            None => {
-                self.inner.note_unknown_name(requestor);
-                Err(Error::NotFound)
-            }
         }
     }
 
@@ -116,6 +119,44 @@ impl Tasks {
 }
 
 impl Inner {
+    async fn look(&self, requestor: &Requestor, id: Option<TaskId>) -> Result<Option<Task>, Error> {
+        let Some(id) = id else { return Ok(None) };
+        let task = self.store.get(requestor, id).await.map_err(|error| self.store_error(error))?;
+        Ok(task.filter(|task| !self.is_expired(task)))
+    }
+
+    async fn look_with_output(
+        &self,
+        requestor: &Requestor,
+        id: Option<TaskId>,
+    ) -> Result<Option<(Task, Option<TaskOutput>)>, Error> {
+        let Some(id) = id else { return Ok(None) };
+        let found = self.store.with_output(requestor, id).await.map_err(|error| self.store_error(error))?;
+        Ok(found.filter(|(task, _)| !self.is_expired(task)))
+    }
+
+    async fn behind(&self, requestor: &Requestor, alias: &str) -> Result<Option<TaskId>, Error> {
+        self.store.by_alias(requestor, alias).await.map_err(|error| self.store_error(error))
+    }
+
+    /// Takes note of a look, and of what came of it.
+    fn noted(&self, requestor: &Requestor, id: Option<TaskId>, task: Option<Task>) -> Result<Task, Error> {
+        match task {
+            Some(task) => {
+                self.note_task("task.read", requestor, task.id);
+                self.polled(&task);
+                Ok(task)
+            }
+            None => {
+                match id {
+                    Some(id) => self.note_looked("task.read", requestor, id, false),
+                    None => self.note_unknown_name(requestor),
+                }
+                Err(Error::NotFound)
+            }
+        }
+    }
+
     fn with_live_status(&self, mut task: Task) -> Task {
         if let Phase::Active(_) = task.phase
             && let Some(run) = lock(&self.runs).get(&task.id)

@@ -126,12 +126,12 @@ fn all_about<'a>(all: &'a mut HashMap<Requestor, Seen>, requestor: &Requestor, n
 impl Inner {
     /// Whether a requestor may look for anything at the moment.
     pub(super) fn may_look(&self, requestor: &Requestor) -> Result<(), Error> {
-        self.suspicions.admit(requestor, self.admission.limits(requestor), self.clock.now())
+        self.suspicions.admit(requestor, &self.admission.limits(requestor), self.clock.now())
     }
 
     /// Somebody looked for what is not there, or not theirs.
     pub(super) fn looked_in_vain(&self, requestor: &Requestor) {
-        let said = self.suspicions.failed(requestor, self.admission.limits(requestor), self.clock.now());
+        let said = self.suspicions.failed(requestor, &self.admission.limits(requestor), self.clock.now());
         self.say(requestor, said);
     }
 
@@ -139,7 +139,7 @@ impl Inner {
     pub(super) fn polled(&self, task: &Task) {
         // What is over does not change any more: nobody waits for it.
         if task.outcome().is_none() {
-            let said = self.suspicions.polled(task, self.admission.limits(&task.requestor), self.clock.now());
+            let said = self.suspicions.polled(task, &self.admission.limits(&task.requestor), self.clock.now());
             self.say(&task.requestor, said);
         }
     }
@@ -207,9 +207,7 @@ mod tests {
     #[test]
     fn what_is_known_is_bounded_and_the_blocked_are_not_forgotten() {
         let (suspicions, limits) = (Suspicions::default(), limits());
-        for _ in 0..5 {
-            suspicions.failed(&requestor(0), &limits, 1);
-        }
+        assert_eq!((0..5).filter_map(|_| suspicions.failed(&requestor(0), &limits, 1)).count(), 1);
         for number in 1..20_000 {
             suspicions.failed(&requestor(number), &limits, 2);
         }

@@ -101,7 +101,7 @@ impl Tasks {
                         tracing::warn!("the lease could not be extended: {error}");
                     }
                 }
-                _ = forget.tick() => self.inner.creations.forget_idle(),
+                _ = forget.tick() => self.inner.creations.load().forget_idle(),
             }
         }
     }
@@ -137,7 +137,7 @@ impl Tasks {
     }
 
     /// Whether anything may still end by itself: what runs or sleeps does, what waits for an answer or is paused does not.
-    fn works(&self) -> bool {
+    pub(super) fn works(&self) -> bool {
         let inner = &self.inner;
         let runs = || lock(&inner.runs).values().any(|run| run.task().is_some_and(|task| is_active(&task)));
         inner.plain_calls.load(Ordering::Acquire) > 0 || runs()
@@ -147,7 +147,7 @@ impl Tasks {
     /// Queued tasks stay queued for the next start.
     pub async fn drain(&self, grace: Duration) -> Result<(), Error> {
         let inner = &self.inner;
-        inner.draining.store(true, Ordering::Release);
+        self.stop_accepting();
         let over = async {
             while self.works() {
                 tokio::time::sleep(Duration::from_millis(20)).await;

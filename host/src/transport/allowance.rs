@@ -7,9 +7,12 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use arc_swap::ArcSwap;
+
 use super::refusal::Refusal;
-use crate::domain::limits::{Limits, LimitsTable};
+use crate::domain::limits::Limits;
 use crate::domain::requestor::{Requestor, TenantId};
+use crate::tasks::LiveLimits;
 use crate::tasks::rate::Rates;
 
 /// A limit that has no room.
@@ -21,15 +24,15 @@ pub(super) struct Full {
 
 /// See the module.
 pub struct Allowance {
-    pub(super) limits: LimitsTable,
-    rates: Rates,
+    pub(super) limits: LiveLimits,
+    rates: ArcSwap<Rates>,
     open: Arc<Tally>,
     pub(super) kept: Arc<Tally>,
 }
 
 impl Allowance {
     /// Of these limits.
-    pub fn new(limits: LimitsTable) -> Self {
+    pub fn new(limits: LiveLimits) -> Self {
         let open = Tally::new(limits.clone(), |limits| {
             [
                 ("requests_open_per_tenant", limits.requests_open_per_tenant.into()),
@@ -44,12 +47,13 @@ impl Allowance {
                 ("event_bytes_total", limits.event_bytes_total),
             ]
         });
-        Self { rates: Rates::of_requests(&limits), open: Arc::new(open), kept: Arc::new(kept), limits }
+        let rates = ArcSwap::from_pointee(Rates::of_requests(&limits.table()));
+        Self { rates, open: Arc::new(open), kept: Arc::new(kept), limits }
     }
 
     /// Takes one request from the rates.
     pub(super) fn admit(&self, requestor: &Requestor) -> Result<(), Refusal> {
-        self.rates.check(requestor).map_err(|exceeded| Refusal::rate(&exceeded))
+        self.rates.load().check(requestor).map_err(|exceeded| Refusal::rate(&exceeded))
     }
 
     /// A place among the open requests.
@@ -59,7 +63,15 @@ impl Allowance {
 
     /// Forgets the rates of those who have been quiet.
     pub fn forget_idle(&self) {
-        self.rates.forget_idle();
+        self.rates.load().forget_idle();
+    }
+
+    /// Goes by the limits that were set. Buckets that are half empty stay so, unless a rate changes.
+    pub fn limits_changed(&self) {
+        let rates = Rates::of_requests(&self.limits.table());
+        if self.rates.load().differ(&rates) {
+            self.rates.store(Arc::new(rates));
+        }
     }
 }
 
@@ -68,7 +80,7 @@ type Caps = [(&'static str, u64); 3];
 
 /// How much of one thing is taken up.
 pub(super) struct Tally {
-    limits: LimitsTable,
+    limits: LiveLimits,
     caps: fn(&Limits) -> Caps,
     counts: Mutex<Counts>,
 }
@@ -93,7 +105,7 @@ impl Drop for Place {
 }
 
 impl Tally {
-    fn new(limits: LimitsTable, caps: fn(&Limits) -> Caps) -> Self {
+    fn new(limits: LiveLimits, caps: fn(&Limits) -> Caps) -> Self {
         Self { limits, caps, counts: Mutex::default() }
     }
 
@@ -103,9 +115,9 @@ impl Tally {
 
     /// The first limit that `more` would go beyond.
     fn full(&self, counts: &Counts, requestor: &Requestor, more: u64) -> Option<Full> {
-        let [tenant, own, _] = (self.caps)(self.limits.of(requestor));
+        let [tenant, own, _] = (self.caps)(&self.limits.of(requestor));
         // What holds for the host is not a tenant's to change.
-        let [_, _, total] = (self.caps)(&self.limits.base);
+        let [_, _, total] = (self.caps)(&self.limits.base());
         let counted = [
             (tenant, counts.tenants.get(&requestor.tenant).copied().unwrap_or(0)),
             (own, counts.requestors.get(requestor).copied().unwrap_or(0)),
@@ -172,6 +184,7 @@ fn give<K: std::hash::Hash + Eq>(counts: &mut HashMap<K, u64>, key: &K, count: u
 #[cfg(test)]
 mod unit {
     use super::*;
+    use crate::domain::limits::LimitsTable;
     use crate::domain::requestor::RequestorId;
 
     fn requestor(tenant: u8, id: u8) -> Requestor {
@@ -187,7 +200,7 @@ mod unit {
         };
         let own = Limits { requests_open_per_tenant: 1, requests_open_total: 1_000, ..limits.clone() };
         let tenants = [(TenantId([9; 16]), Arc::new(own))].into();
-        Allowance::new(LimitsTable { base: Arc::new(limits), tenants })
+        Allowance::new(LimitsTable { base: Arc::new(limits), tenants }.into())
     }
 
     #[test]

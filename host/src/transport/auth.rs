@@ -1,6 +1,6 @@
 //! Who is calling.
 //!
-//! Owns credentials: the only room that sees a token. Must not log one, keep one, pass one on (save to the issuer that is configured to
+//! Owns credentials: the only room that sees a token. Must not log one, keep one longer than the request that brought it, pass one on (save to the issuer that is configured to
 //! judge it), or accept one from anywhere but the `Authorization` header. Invariant: unknown, expired, revoked and foreign tokens
 //! get the same answer.
 
@@ -8,20 +8,25 @@ mod claims;
 mod introspection;
 mod jwt;
 mod keys;
+mod lasting;
 mod oauth;
 mod provider;
 mod resource;
 
 use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use async_trait::async_trait;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
+use tokio::sync::watch;
 
+use crate::domain::UnixMs;
 use crate::domain::requestor::Requestor;
 use crate::domain::rights::{Rights, ScopeBook};
 
 use super::refusal::Refusal;
 
+pub(super) use lasting::{Lasting, NOTICED_MS_MAX};
 pub use oauth::{IntrospectionOptions, IssuerOptions, OauthVerifier, TenantRule, Trusted};
 pub(super) use resource::Resource;
 pub use resource::ResourceOptions;
@@ -59,12 +64,17 @@ pub struct Verified {
     pub name: String,
     pub tenant: String,
     pub scopes: Scopes,
+    /// Until when nothing can happen to the token that matters to a stream which goes on.
+    pub look_at: UnixMs,
 }
 
 /// Who sent a request, and what its credential is good for.
 pub(super) struct Caller {
     pub(super) requestor: Requestor,
     pub(super) rights: Rights,
+    header: Option<HeaderValue>,
+    /// See [`Verified::look_at`]; `None` without a token.
+    look_at: Option<UnixMs>,
 }
 
 /// Knows one kind of token.
@@ -72,6 +82,11 @@ pub(super) struct Caller {
 pub trait Verifier: Send + Sync + 'static {
     /// Whose token this is.
     async fn verify(&self, token: &str) -> Result<Verified, Denied>;
+
+    /// The same for a token that was good when its request began.
+    async fn verify_again(&self, token: &str) -> Result<Verified, Denied> {
+        self.verify(token).await
+    }
 
     /// Who a request without a credential comes from, if there may be such requests at all. Asked only when the host lets
     /// nobody but this machine's users in.
@@ -82,60 +97,92 @@ pub trait Verifier: Send + Sync + 'static {
 
 /// Checks the credential of each request.
 pub struct Authenticator {
+    rules: ArcSwap<Rules>,
+    /// Moves with the rules.
+    changed: watch::Sender<()>,
+}
+
+/// Whom to let in, and for what.
+#[derive(Clone)]
+struct Rules {
     verifiers: Vec<Arc<dyn Verifier>>,
     anonymous_allowed: bool,
-    resource: Option<Resource>,
+    resource: Option<Arc<Resource>>,
     scopes: ScopeBook,
 }
 
 impl Authenticator {
     /// The verifiers are asked in this order. Without `anonymous_allowed`, nobody gets in without a token.
     pub fn new(verifiers: Vec<Arc<dyn Verifier>>, anonymous_allowed: bool) -> Self {
-        Self { verifiers, anonymous_allowed, resource: None, scopes: ScopeBook::default() }
+        Self::of(Rules { verifiers, anonymous_allowed, resource: None, scopes: ScopeBook::default() })
+    }
+
+    fn of(rules: Rules) -> Self {
+        Self { rules: ArcSwap::from_pointee(rules), changed: watch::Sender::new(()) }
     }
 
     /// Tells clients where they get tokens.
     #[must_use]
     pub fn with_resource(self, options: &ResourceOptions) -> Self {
-        Self { resource: Some(Resource::new(options, super::http::ENDPOINT)), ..self }
+        let resource = Some(Arc::new(Resource::new(options, super::http::ENDPOINT)));
+        Self::of(Rules { resource, ..Rules::clone(&self.rules.load()) })
     }
 
     /// Says what scopes are good for.
     #[must_use]
     pub fn with_scopes(self, scopes: ScopeBook) -> Self {
-        Self { scopes, ..self }
+        Self::of(Rules { scopes, ..Rules::clone(&self.rules.load()) })
+    }
+
+    /// From now on, lets in whom the other one would. Streams of those who are out by that, or have other rights, end.
+    pub fn replace(&self, with: &Self) {
+        self.rules.store(with.rules.load_full());
+        self.changed.send_replace(());
     }
 
     /// How the host presents itself to clients without a token.
-    pub(super) fn resource(&self) -> Option<&Resource> {
-        self.resource.as_ref()
+    pub(super) fn resource(&self) -> Option<Arc<Resource>> {
+        self.rules.load().resource.clone()
     }
 
     /// The requestor behind a request, or what to answer instead.
     pub(super) async fn caller(&self, headers: &HeaderMap) -> Result<Caller, Unauthorized> {
-        let Some(token) = bearer(headers)? else {
-            return Ok(Caller { requestor: self.anonymous().await?, rights: Rights::default() });
+        self.rules.load_full().caller(header_of(headers)?, false).await
+    }
+
+    /// The same for a request that is still open.
+    async fn caller_again(&self, header: Option<&HeaderValue>) -> Result<Caller, Unauthorized> {
+        self.rules.load_full().caller(header, true).await
+    }
+
+    /// The value of `WWW-Authenticate`, where one belongs into the answer.
+    pub(super) fn challenge(&self, unauthorized: &Unauthorized) -> Option<HeaderValue> {
+        match &self.rules.load().resource {
+            Some(resource) => resource.challenge(unauthorized),
+            None => unauthorized.challenge().map(HeaderValue::from_static),
+        }
+    }
+}
+
+impl Rules {
+    async fn caller(&self, header: Option<&HeaderValue>, again: bool) -> Result<Caller, Unauthorized> {
+        let Some(token) = header.map(bearer).transpose()? else {
+            let requestor = self.anonymous().await?;
+            return Ok(Caller { requestor, rights: Rights::default(), header: None, look_at: None });
         };
-        let Verified { requestor, name, tenant, scopes } = self.verified(token).await?;
+        let Verified { requestor, name, tenant, scopes, look_at } = self.verified(token, again).await?;
         let rights = match scopes {
             Scopes::All => Rights::default(),
             Scopes::Granted(scopes) => self.scopes.rights(&scopes, &tenant, &name, true),
             Scopes::Fixed(scopes) => self.scopes.rights(&scopes, &tenant, &name, false),
         };
-        Ok(Caller { requestor, rights })
+        Ok(Caller { requestor, rights, header: header.cloned(), look_at: Some(look_at) })
     }
 
-    /// The value of `WWW-Authenticate`, where one belongs into the answer.
-    pub(super) fn challenge(&self, unauthorized: &Unauthorized) -> Option<HeaderValue> {
-        match &self.resource {
-            Some(resource) => resource.challenge(unauthorized),
-            None => unauthorized.challenge().map(HeaderValue::from_static),
-        }
-    }
-
-    async fn verified(&self, token: &str) -> Result<Verified, Unauthorized> {
+    async fn verified(&self, token: &str, again: bool) -> Result<Verified, Unauthorized> {
         for verifier in &self.verifiers {
-            match verifier.verify(token).await {
+            let verified = if again { verifier.verify_again(token).await } else { verifier.verify(token).await };
+            match verified {
                 Ok(verified) => return Ok(verified),
                 Err(Denied::Invalid) => {}
                 Err(Denied::Unavailable { incident }) => return Err(Unauthorized::Unavailable { incident }),
@@ -178,6 +225,11 @@ impl Unauthorized {
         }
     }
 
+    /// Whether somebody tried a credential that is none, as whoever guesses does.
+    pub(super) fn is_a_failed_try(&self) -> bool {
+        matches!(self, Self::Malformed | Self::Invalid)
+    }
+
     /// For the audit log.
     pub(super) fn reason(&self) -> &'static str {
         match self {
@@ -203,13 +255,15 @@ impl Unauthorized {
     }
 }
 
-/// The token of a request. Another scheme than Bearer counts as no token at all.
-fn bearer(headers: &HeaderMap) -> Result<Option<&str>, Unauthorized> {
+/// The header with the token of a request.
+fn header_of(headers: &HeaderMap) -> Result<Option<&HeaderValue>, Unauthorized> {
     let mut values = headers.get_all(header::AUTHORIZATION).iter();
-    let Some(value) = values.next() else { return Ok(None) };
-    if values.next().is_some() {
-        return Err(Unauthorized::Malformed);
-    }
+    let value = values.next();
+    if values.next().is_some() { Err(Unauthorized::Malformed) } else { Ok(value) }
+}
+
+/// The token in it. Another scheme than Bearer counts as no token at all.
+fn bearer(value: &HeaderValue) -> Result<&str, Unauthorized> {
     let value = value.to_str().map_err(|_| Unauthorized::Malformed)?;
     let (scheme, token) = value.split_once(' ').unwrap_or((value, ""));
     if !scheme.eq_ignore_ascii_case("bearer") {
@@ -220,7 +274,7 @@ fn bearer(headers: &HeaderMap) -> Result<Option<&str>, Unauthorized> {
     if token.is_empty() || token.len() > TOKEN_BYTES_MAX || !token.bytes().all(plain) {
         return Err(Unauthorized::Malformed);
     }
-    Ok(Some(token))
+    Ok(token)
 }
 
 #[cfg(test)]
@@ -229,6 +283,10 @@ mod unit {
 
     fn headers(values: &[&str]) -> HeaderMap {
         values.iter().map(|value| (header::AUTHORIZATION, value.parse().unwrap())).collect()
+    }
+
+    fn bearer(headers: &HeaderMap) -> Result<Option<&str>, Unauthorized> {
+        header_of(headers)?.map(super::bearer).transpose()
     }
 
     #[test]

@@ -39,6 +39,7 @@ use tokio_rustls::TlsAcceptor;
 use super::Now;
 use super::allowance::Allowance;
 use super::auth::Authenticator;
+use super::failures::Failures;
 use super::mcp::Mcp;
 use super::refusal::Refusal;
 use super::session::Registry;
@@ -78,6 +79,7 @@ pub struct HttpOptions {
     pub sse_after_ms: u64,
     pub sse_keepalive_ms: u64,
     pub trusted_proxies: Vec<Network>,
+    pub credential_failures_per_minute: u32,
 }
 
 /// Why nothing can be listened on.
@@ -121,7 +123,7 @@ pub type Unready = Box<dyn Fn() -> Option<String> + Send + Sync>;
 pub struct Parts<M: Mcp> {
     pub mcp: Arc<M>,
     pub sessions: Arc<Registry<M>>,
-    pub authenticator: Authenticator,
+    pub authenticator: Arc<Authenticator>,
     pub audit: Audit,
     pub allowance: Arc<Allowance>,
     pub unready: Unready,
@@ -135,7 +137,7 @@ pub struct Parts<M: Mcp> {
 pub struct Server<M: Mcp> {
     mcp: Arc<M>,
     sessions: Arc<Registry<M>>,
-    authenticator: Authenticator,
+    authenticator: Arc<Authenticator>,
     audit: Audit,
     allowance: Arc<Allowance>,
     unready: Unready,
@@ -144,6 +146,7 @@ pub struct Server<M: Mcp> {
     /// Lower case, as they compare.
     hosts: HashSet<String>,
     proxies: Proxies,
+    failures: Failures,
     addresses: Arc<Addresses>,
     certificate: Option<Arc<Certificate>>,
     phase: watch::Sender<Phase>,
@@ -164,6 +167,7 @@ impl<M: Mcp> Server<M> {
         let Parts { mcp, sessions, authenticator, audit, allowance, unready, now, options, certificate } = parts;
         let hosts = options.allowed_hosts.iter().map(|host| checks::one_spelling(host)).collect();
         let phase = watch::Sender::new(Phase::Serving);
+        let failures = Failures::new(options.credential_failures_per_minute);
         let proxies = Proxies::new(options.trusted_proxies.clone(), certificate.is_some());
         let addresses = Addresses::new(options.connections_per_address, proxies.clone());
         Arc::new(Self {
@@ -177,6 +181,7 @@ impl<M: Mcp> Server<M> {
             options,
             hosts,
             proxies,
+            failures,
             addresses,
             certificate,
             phase,
@@ -246,6 +251,7 @@ impl<M: Mcp> Server<M> {
             tick.tick().await;
             self.sessions.sweep().await;
             self.allowance.forget_idle();
+            self.failures.forget_idle();
         }
     }
 }
@@ -308,11 +314,14 @@ impl<M: Mcp> Edge<M> {
         let serve = service_fn(move |request: Request<Incoming>| {
             let (server, router) = (server.clone(), router.clone());
             async move {
+                let in_chunks = request.headers().contains_key(header::TRANSFER_ENCODING);
                 // Nearly every request: the way through the router would be a tenth of what the edge costs.
-                if request.uri().path() == ENDPOINT {
-                    return Ok(endpoint::endpoint(&server, request.map(Body::new), peer).await);
-                }
-                router.call(request).await
+                let response = if request.uri().path() == ENDPOINT {
+                    Ok(endpoint::endpoint(&server, request.map(Body::new), peer).await)
+                } else {
+                    router.call(request).await
+                };
+                response.map(|response| if in_chunks { last_of_its_connection(response) } else { response })
             }
         });
         let mut connection = pin!(http.serve_connection(stream, serve));
@@ -328,6 +337,14 @@ impl<M: Mcp> Edge<M> {
             }
         }
     }
+}
+
+/// A request whose body comes in chunks is the last one of its connection. A `Content-Length` that stood beside them was dropped before
+/// this host could see it, and who believed that one (a proxy) would find the next request elsewhere: so nothing may follow
+/// (RFC 9112 section 6.3).
+fn last_of_its_connection(mut response: Response) -> Response {
+    response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    response
 }
 
 /// The next connection. It takes its permit first: what has none waits in the kernel and costs nothing here.
@@ -381,7 +398,8 @@ async fn readyz<M: Mcp>(State(server): State<Arc<Server<M>>>) -> Response {
 
 /// What clients without a token need to know. Public, and the same for every Host and Origin.
 async fn metadata<M: Mcp>(State(server): State<Arc<Server<M>>>, uri: http::Uri) -> Response {
-    let Some(document) = server.authenticator.resource().and_then(|resource| resource.document_at(uri.path())) else {
+    let resource = server.authenticator.resource();
+    let Some(document) = resource.as_ref().and_then(|resource| resource.document_at(uri.path())) else {
         return unknown_path().await;
     };
     let mut response = json_response(StatusCode::OK, document.to_owned());

@@ -13,6 +13,7 @@ pub mod protocol;
 pub mod session;
 pub mod stdio;
 
+pub(crate) mod failures;
 mod refusal;
 mod sse;
 

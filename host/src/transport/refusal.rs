@@ -79,6 +79,13 @@ impl Refusal {
         Self { code: QUOTA, ..Self::too_many(message, limit, value, PLACE_RETRY_MS) }
     }
 
+    /// Too many credentials from one address were none.
+    pub(super) fn failures(value: u32, retry_after_ms: u64) -> Self {
+        let message = "Too many invalid credentials came from this address: send a valid one, or try again later";
+        let limit = "credential_failures_per_minute";
+        Self { code: RATE, ..Self::too_many(message.to_owned(), limit, value.into(), retry_after_ms) }
+    }
+
     fn too_many(message: String, limit: &'static str, value: u64, retry_after_ms: u64) -> Self {
         Self { retry_after_ms: Some(retry_after_ms), ..Self::new(StatusCode::TOO_MANY_REQUESTS, message) }
             .with_data(&json!({ "limit": limit, "value": value, "retryAfterMs": retry_after_ms }))

@@ -309,7 +309,7 @@ impl<M: Mcp> Registry<M> {
     fn make_room(&self, inner: &mut Inner<M::Session>, requestor: Requestor) -> Result<Option<Digest>, Error> {
         let limits = self.allowance.limits.of(&requestor);
         let (own, tenant) = (inner.owned(&requestor), inner.owned_by_tenant(&requestor.tenant));
-        let total = self.allowance.limits.base.sessions_total;
+        let total = self.allowance.limits.base().sessions_total;
         let (oldest, limit, value) = if own >= self.options.per_requestor as usize {
             (inner.oldest_of(&requestor), "sessions_per_requestor", self.options.per_requestor)
         } else if tenant >= limits.sessions_per_tenant as usize {

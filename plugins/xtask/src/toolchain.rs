@@ -29,14 +29,33 @@ impl Toolchain {
         cargo.args(&self.arguments).envs(self.variables.iter().map(|(key, value)| (key, value)));
     }
 
-    /// Writes down what worked, for the tests that build a plugin as its author does.
+    /// Writes down what worked, for the tests that build a plugin as its author does, and for the shells of authors.
     pub(crate) fn remember(&self) -> anyhow::Result<()> {
         let variables: Map<_, _> =
             self.variables.iter().map(|(key, value)| ((*key).to_owned(), json!(value))).collect();
         let path = layout::guest_target().join("toolchain.json");
         let text = json!({ "arguments": self.arguments, "variables": variables }).to_string();
-        std::fs::write(&path, text).with_context(|| path.display().to_string())
+        std::fs::write(&path, text).with_context(|| path.display().to_string())?;
+        let path = layout::guest_target().join("toolchain.sh");
+        let found_in = std::env::var("PATH").unwrap_or_default();
+        std::fs::write(&path, self.script(&found_in)).with_context(|| path.display().to_string())
     }
+
+    /// The same for a shell, whose own search path comes behind. `found_in`: the search path that this toolchain was found with.
+    fn script(&self, found_in: &str) -> String {
+        let mut lines = vec![format!("# Made by `cargo xtask plugins`: what it takes to compile for {TARGET} here.")];
+        lines.extend(self.variables.iter().map(|(key, value)| match value.strip_suffix(found_in) {
+            Some(own) if *key == "PATH" => format!("export PATH={}\"$PATH\"", quoted(own)),
+            _ => format!("export {key}={}", quoted(value)),
+        }));
+        lines.push(format!("GUEST_ARGUMENTS={}\n", quoted(&self.arguments.join(" "))));
+        lines.join("\n")
+    }
+}
+
+/// As one word of a shell, whatever is in it.
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', r"'\''"))
 }
 
 /// Takes the first way that works, or the one that `XTASK_GUEST_TOOLCHAIN` names.
@@ -195,4 +214,19 @@ fn library_path(folder: &Path) -> anyhow::Result<String> {
         }
     }
     Ok(found.join(":"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shell_gets_what_cargo_gets_and_keeps_its_own_search_path() {
+        let variables = vec![("RUSTC", "/it's here/rustc".to_owned()), ("PATH", "/linkers:/bin:/usr/bin".to_owned())];
+        let toolchain = Toolchain { arguments: vec!["-Zbuild-std=std".to_owned(), "-v".to_owned()], variables };
+        let print =
+            format!("{}printf '%s\\n' \"$RUSTC\" \"$PATH\" $GUEST_ARGUMENTS", toolchain.script("/bin:/usr/bin"));
+        let printed = steps::output(Command::new("/bin/sh").args(["-ec", &print]).env("PATH", "/mine")).unwrap();
+        assert_eq!(printed, "/it's here/rustc\n/linkers:/mine\n-Zbuild-std=std\n-v\n");
+    }
 }

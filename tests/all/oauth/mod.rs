@@ -114,11 +114,11 @@ async fn host(issuer: &Issuer, further: &str) -> Host {
 
 fn setup(issuer: &Issuer, further: &str) -> Setup {
     let config = format!(
-        "[log]\nlevel = \"debug\"\n[auth]\nresource = \"{RESOURCE}\"\n[[auth.issuer]]\nissuer = \"{}\"\n\
+        "[log]\nlevel = \"debug\"\n[server]\ncredential_failures_per_minute = 1000000\n[auth]\nresource = \"{RESOURCE}\"\n[[auth.issuer]]\nissuer = \"{}\"\n\
          tenant = \"acme\"\nkeys_retry_ms = 100\n{further}",
         issuer.url
     );
-    Setup::with(&["text", "primes"]).config(&config)
+    Setup::with(&["text", "primes"]).config(&config).shared_code()
 }
 
 #[tokio::test]

@@ -196,3 +196,68 @@ async fn tokens_of_the_host_may_be_good_for_less() {
     let (status, ..) = refusal(&modern, "tools/list", json!({})).await;
     assert_eq!(status, StatusCode::UNAUTHORIZED);
 }
+
+/// Both eras' answer, without the names that differ.
+async fn both(host: &Host, token: &str, method: &str, params: &Value) -> [String; 2] {
+    let legacy = Client::connect_as(host, Some(token), all_capabilities()).await;
+    let modern = Modern::plain(host, Some(token));
+    [
+        format!("{:?}", legacy.call(method, params.clone()).await),
+        format!("{:?}", modern.call(method, params.clone()).await),
+    ]
+}
+
+#[tokio::test]
+async fn resources_and_prompts_of_a_plugin_that_may_not_be_used_are_not_there() {
+    let key = Key::ed("k1");
+    let issuer = Issuer::start(&[&key]).await;
+    let scopes = "[[auth.scope]]\nname = \"text\"\ntools = [\"echo\"]\n[[auth.scope]]\nname = \"tool\"\n\
+                  tools = [\"test_simple_text\"]\n[[auth.scope]]\nname = \"offers\"\nplugins = [\"conf*\"]\n";
+    let with = super::setup(&issuer, scopes).plugin("conformance", "").start().await;
+    let without = super::setup(&issuer, scopes).start().await;
+    let token = |scope: &str| {
+        let mut claims = claims(&issuer, "anna");
+        claims["scope"] = json!(scope);
+        key.token(&claims)
+    };
+    let all = token("text tool offers");
+    let prompts = Modern::plain(&with, Some(&all)).result("prompts/list", json!({})).await;
+    let prompt = prompts["prompts"][0]["name"].clone();
+    assert!(prompt.is_string(), "{prompts}");
+    let uri = "test://static-text";
+    let asked = [
+        ("resources/list", json!({})),
+        ("resources/templates/list", json!({})),
+        ("resources/read", json!({"uri": uri})),
+        ("resources/read", json!({"uri": "test://template/7/data"})),
+        ("resources/subscribe", json!({"uri": uri})),
+        ("prompts/list", json!({})),
+        ("prompts/get", json!({"name": prompt, "arguments": {}})),
+        (
+            "completion/complete",
+            json!({"ref": {"type": "ref/resource", "uri": "test://template/{id}/data"},
+            "argument": {"name": "id", "value": ""}}),
+        ),
+        ("server/discover", json!({})),
+        ("subscriptions/listen", json!({"notifications": {"resourceSubscriptions": [uri]}})),
+    ];
+    for (method, params) in &asked[..9] {
+        let hidden = both(&with, &token("text"), method, params).await;
+        assert_eq!(hidden, both(&without, &token("text"), method, params).await, "{method} {params}");
+        if *method != "server/discover" {
+            assert_ne!(hidden, both(&with, &all, method, params).await, "{method} {params}");
+        }
+    }
+    let (method, params) = &asked[9];
+    let mut hidden = Modern::plain(&with, Some(&token("text"))).send(method, params.clone()).await;
+    let mut absent = Modern::plain(&without, Some(&token("text"))).send(method, params.clone()).await;
+    assert_eq!(hidden.next().await, absent.next().await);
+    // Whoever may call one of its tools, or whose scope names it, uses all that it offers beside.
+    for scope in ["tool", "offers"] {
+        let modern = Modern::plain(&with, Some(&token(scope)));
+        modern.result("resources/read", json!({"uri": uri})).await;
+        let legacy = Client::connect_as(&with, Some(&token(scope)), all_capabilities()).await;
+        let listed = legacy.call("resources/list", json!({})).await.expect("a list");
+        assert!(listed["resources"].as_array().is_some_and(|resources| !resources.is_empty()), "{scope}: {listed}");
+    }
+}

@@ -130,6 +130,8 @@ async fn what_a_command_brings_while_it_is_awaited_stays() {
     let (world, _) = bench.start(vec![(named("text", "p."), Arc::clone(&late))]).await;
     let other = world.plugins.stage(other).await.unwrap().version;
     assert!(world.plugins.activate(&to(other.digest), false).await.unwrap().done);
+    let now = line(&world, "text").await.unwrap();
+    assert_eq!((now.state, now.problems), ("active", Vec::new()), "nothing is missing any more");
     world.plugins.fetch_awaited(|error| panic!("{error}")).await;
     let line = line(&world, "text").await.unwrap();
     assert_eq!((line.active, line.state, line.versions), (Some(Digest(other.digest)), "active", 1));

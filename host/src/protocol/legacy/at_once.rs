@@ -20,7 +20,7 @@ use crate::protocol::jsonrpc::{self, error_response};
 use crate::protocol::sep1686::{Wish, id_in_use};
 use crate::protocol::{Exchange, idempotency};
 use crate::runtime::Catalog;
-use crate::tasks::{self, Job};
+use crate::tasks::Job;
 
 /// Starts the exchange.
 pub(super) fn answer(method: Method, name: &str, request: Request<'_>, wish: Wish) -> Result<Exchange, RpcError> {
@@ -85,11 +85,8 @@ impl Augmented {
     /// The task that was made of the same request before.
     async fn found(&self, asked: &Json) -> Result<Option<Task>, RpcError> {
         let (tasks, requestor) = (&self.shared.tasks, self.session.requestor());
-        let task = match tasks.named(requestor, &self.wish.alias()).await {
-            Ok(task) => task,
-            Err(tasks::Error::NotFound) => return Ok(None),
-            Err(error) => return Err(RpcError::from(&error)),
-        };
+        let named = tasks.named(requestor, &self.wish.alias()).await;
+        let Some(task) = named.map_err(|error| RpcError::from(&error))? else { return Ok(None) };
         let job = Job::Answered { request: asked.clone(), answer: Json::new("{}") };
         match idempotency::is_made_of(tasks, requestor, &task, &job.work(), asked).await? {
             true => Ok(Some(task)),

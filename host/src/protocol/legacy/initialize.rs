@@ -11,6 +11,7 @@ use crate::protocol::capabilities::{Capabilities, client_tasks, features, intera
 use crate::protocol::error::RpcError;
 use crate::protocol::jsonrpc::{self, RequestId};
 use crate::protocol::offers::Offered;
+use crate::protocol::rights;
 use crate::protocol::session::{self, Session, Settled, Version};
 use crate::protocol::{Peer, Received, Shared};
 use crate::runtime::Catalog;
@@ -59,7 +60,7 @@ pub(super) fn initialize(
     }
     let params: Params = jsonrpc::params(params)?;
     let version = Version::named(&params.protocol_version).unwrap_or(Version::V2025_11_25);
-    let catalog = shared.tasks.catalog(&peer.requestor);
+    let catalog = rights::visible(&peer.rights, shared.tasks.catalog(&peer.requestor));
     let settled = Settled {
         requestor: peer.requestor,
         version,

@@ -180,7 +180,7 @@ pub(super) fn request(
         };
     };
     let unknown = || RpcError::method_not_found(format!("Method not found: {}", readable(name)));
-    let catalog = shared.tasks.catalog(session.requestor());
+    let catalog = rights::visible(&peer.rights, shared.tasks.catalog(session.requestor()));
     let method = method
         .filter(|method| method.exists_for(&session.settled))
         .filter(|method| offers::is_offered(*method, &catalog));

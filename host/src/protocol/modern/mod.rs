@@ -8,6 +8,8 @@ mod call;
 mod connection;
 mod declared;
 mod discover;
+#[cfg(any(test, fuzzing))]
+pub(in crate::protocol) mod fuzz;
 mod guest;
 mod listen;
 mod members;
@@ -228,7 +230,7 @@ fn request(
     if meta.version != VERSION {
         return Err(RpcError::unsupported_version(&VERSIONS, &meta.version));
     }
-    let catalog = shared.tasks.catalog(&peer.requestor);
+    let catalog = rights::visible(&peer.rights, shared.tasks.catalog(&peer.requestor));
     let method = method.filter(|method| offers::is_offered(*method, &catalog));
     let method = method.ok_or_else(|| RpcError::unknown_method(name))?;
     let client = meta.client()?;

@@ -84,6 +84,12 @@ impl Scripted {
         Self { catalog: Arc::new(Catalog::new(tools)), guests }
     }
 
+    /// Everything that there is, of as many plugins as may not break.
+    pub(super) fn complete(guests: Arc<Guests>) -> Self {
+        let tools = Self::new(Arc::default()).catalog;
+        Self { catalog: Arc::new(tools.as_ref().clone().with(offers::offers(&limits("")))), guests }
+    }
+
     /// The same with resources, prompts and completions of so many plugins.
     pub(super) fn offering(guests: Arc<Guests>, plugins: usize) -> Self {
         let offers = offers::offers(&limits("")).into_iter().take(plugins);
@@ -115,7 +121,7 @@ fn entry(name: &str, task_support: TaskSupport) -> Arc<ToolEntry> {
         plugin_tool: name.into(),
         limits,
         rerun_on_restart: false,
-        input: Validator { compiled: jsonschema::validator_for(&schema).unwrap() },
+        input: Validator::compile(&schema.to_string()).unwrap(),
         output: None,
     })
 }
@@ -233,7 +239,8 @@ async fn play(spec: &CallSpec, events: &mpsc::Sender<CallEvent>) -> Result<ToolO
         "detaches" => {
             let (reply, id) = oneshot::channel();
             let _ = events.send(CallEvent::Detach { reply }).await;
-            let id = id.await.unwrap();
+            // Nobody is there any more.
+            let Ok(id) = id.await else { return std::future::pending().await };
             let name = told(ask(events, vec![form("name")]).await)?;
             Ok(ToolOutput { structured: Some(Json::new(json!([id]).to_string())), ..name })
         }
@@ -247,7 +254,7 @@ async fn play(spec: &CallSpec, events: &mpsc::Sender<CallEvent>) -> Result<ToolO
         "steered" => loop {
             let (reply, messages) = oneshot::channel();
             let _ = events.send(CallEvent::Steering { reply }).await;
-            let messages = messages.await.unwrap();
+            let Ok(messages) = messages.await else { return std::future::pending().await };
             if !messages.is_empty() {
                 break Ok(text(messages.join(" ")));
             }

@@ -3,7 +3,9 @@
 
 mod asking;
 mod augmented;
+pub(crate) mod fuzz;
 mod guest;
+mod lookups;
 mod modern;
 mod offers;
 mod official;

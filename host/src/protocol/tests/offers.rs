@@ -101,7 +101,7 @@ pub(super) async fn play(
                 let _ = events.send(CallEvent::Progress { progress: 1.0, total: None, message: None }).await;
                 std::future::pending::<()>().await;
             }
-            events.send(CallEvent::ResourceUpdated(uri.clone())).await.unwrap();
+            let _ = events.send(CallEvent::ResourceUpdated(uri.clone())).await;
             let body = ResourceBody::Text(format!("{plugin} has {uri}"));
             Ok(Returned::Contents(vec![ResourceContents { uri: uri.clone(), mime_type: None, body, meta: vec![] }]))
         }

@@ -215,9 +215,9 @@ async fn open_at(
     }
     let opened = call.filesystem().open_at(fd, at, path, open, flags).await;
     if let Some(room) = &room
-        && open.intersects(OpenFlags::TRUNCATE | OpenFlags::CREATE)
+        && (open.contains(OpenFlags::TRUNCATE) || opened.is_err())
     {
-        // What was counted for a new entry may not have become one.
+        // It may be shorter now, or what was counted for a new entry has not become one.
         room.gave_back();
     }
     let opened = opened?;

@@ -161,14 +161,14 @@ impl Usage {
         }
         let open: Vec<_> = {
             let mut count = lock(&self.count);
-            (count.may_be_less, count.meanwhile) = (count.under_way > 0, count.under_way);
+            (count.may_be_less, count.meanwhile) = (false, count.under_way);
             count.open.iter().filter_map(Weak::upgrade).collect()
         };
         let (place, begin) = (self.place.clone(), Instant::now());
         let measured = tokio::task::spawn_blocking(move || {
             let removed = open.iter().filter_map(|file| file.metadata().ok()).filter(|found| found.nlink() == 0);
             let removed: u64 = removed.map(|found| found.len()).fold(0, u64::saturating_add);
-            measure(&place, enough).map(|there| there.saturating_add(removed))
+            measure(&place, enough).map(|there| (there, removed))
         });
         let measured = measured.await.unwrap_or_else(|error| Err(io::Error::other(error)));
         let took = begin.elapsed();
@@ -176,7 +176,11 @@ impl Usage {
         let mut count = lock(&self.count);
         count.measured_at = Some(Instant::now());
         match measured {
-            Ok(bytes) => count.bytes = Some(bytes.saturating_add(count.meanwhile)),
+            Ok((there, removed)) => {
+                count.bytes = Some(there.saturating_add(removed).saturating_add(count.meanwhile));
+                // What was under way may be counted twice, and nobody says when a removed file is closed.
+                count.may_be_less |= count.meanwhile > 0 || removed > 0;
+            }
             Err(error) => tracing::warn!("a directory with a quota cannot be measured: {error}"),
         }
     }
@@ -252,10 +256,10 @@ mod tests {
         assert!(room.take(1).await.is_ok());
         std::fs::write(folder.path().join("b"), [0; 4096]).unwrap();
         room.gave_back();
-        assert!(room.take(ENTRY_BYTES).await.is_err());
+        assert!(room.take(2 * ENTRY_BYTES).await.is_err());
         std::fs::remove_file(folder.path().join("b")).unwrap();
         tokio::time::sleep(AGAIN_AFTER).await;
-        assert!(room.take(ENTRY_BYTES).await.is_ok());
+        assert!(room.take(2 * ENTRY_BYTES).await.is_ok());
     }
 
     #[tokio::test]

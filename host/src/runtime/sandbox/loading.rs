@@ -159,13 +159,62 @@ impl Sandbox {
     ///
     /// Everything that is wrong with what it lists now.
     pub async fn relist(&self, loaded: &LoadedPlugin) -> Result<LoadedPlugin, LoadError> {
+        let granted = (Arc::clone(&loaded.plugin.granted), loaded.plugin.wanted.clone());
+        self.list_again(loaded, loaded.source.clone(), granted).await
+    }
+
+    /// The same version on other terms: other grants, limits and names. What comes back can be published as after
+    /// [`relist`](Self::relist); calls that have begun keep the terms that they began with.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be granted what the terms say, or what it lists on them is wrong.
+    pub async fn under(&self, loaded: &LoadedPlugin, terms: &PluginSource) -> Result<LoadedPlugin, LoadError> {
+        let source = PluginSource {
+            component: loaded.source.component.clone(),
+            name: Some(loaded.version.name.clone()),
+            ..terms.clone()
+        };
+        let refuse = |problems| LoadError::refused(loaded.version.name.clone(), problems);
+        let component = source.component.clone();
+        // What it wants stands in the component.
+        let raw = tokio::task::spawn_blocking(move || load::read(&component)).await;
+        let raw = raw.unwrap_or_else(|_| Err(vec!["the host panicked while reading it".to_owned()])).map_err(refuse)?;
+        if raw.digest != loaded.version.digest {
+            return Err(refuse(vec![
+                "its kept component has been changed: `bulkhead plugin add` repairs it".to_owned(),
+            ]));
+        }
+        let granted = self.grant(&source, raw.manifest.as_ref()).map_err(refuse)?;
+        self.list_again(loaded, source, (Arc::new(granted), loaded.plugin.wanted.clone())).await
+    }
+
+    async fn list_again(
+        &self,
+        loaded: &LoadedPlugin,
+        source: PluginSource,
+        granted: (Arc<GrantedTo>, WantedLimits),
+    ) -> Result<LoadedPlugin, LoadError> {
         let (plugin, version) = (&loaded.plugin, loaded.version.clone());
-        let (granted, exports) = ((Arc::clone(&plugin.granted), plugin.wanted.clone()), Arc::clone(&plugin.exports));
+        let exports = Arc::clone(&plugin.exports);
         let (instance, presence) = (plugin.instance.clone(), plugin.presence.clone());
-        let listed = self.list(loaded.source.clone(), version.clone(), granted, instance, exports, presence).await;
+        let listed = self.list(source, version.clone(), granted, instance, exports, presence).await;
         // A policy may be about a tool that is not there at the moment.
         let finished = listed.and_then(|prepared| Ok(load::finish(prepared, UnknownTools::Ignore)?));
         finished.map_err(|wrong| wrong.of(version.name))
+    }
+
+    /// Every version that a call could begin with at once.
+    pub fn ready_versions(&self) -> Vec<LoadedPlugin> {
+        self.published.load().versions.values().cloned().collect()
+    }
+
+    /// Puts versions in the place of the same ones as they were; those that are not ready any more are not made so.
+    pub fn replace_ready(&self, versions: Vec<LoadedPlugin>) {
+        self.published.rcu(|published| {
+            let still = versions.iter().filter(|loaded| published.versions.contains_key(&loaded.version));
+            still.fold(published.as_ref().clone(), |next, loaded| next.with(loaded))
+        });
     }
 
     /// Compiles what is not in the cache, and keeps it there.
@@ -205,6 +254,14 @@ impl Sandbox {
             return Err(problems);
         }
         let wanted = manifest.map(|manifest| manifest.wants.grants.clone()).unwrap_or_default();
+        let unwanted = source.grants.unwanted(&wanted);
+        if !unwanted.is_empty() {
+            tracing::warn!(
+                plugin.name = label(source),
+                ?unwanted,
+                "granted, but the plugin's manifest does not ask for it"
+            );
+        }
         let effective = source.grants.within(&wanted);
         let ready = |grants: Grants| {
             let missing_directories = grants.missing_directories(&wanted);

@@ -85,6 +85,21 @@ async fn get(house: &House, url: &str) -> ToolOutput {
     house.call("http_get", &format!("{{\"url\":\"{url}\"}}")).await.unwrap()
 }
 
+/// With the plugin that sends whatever it is told to.
+async fn sender(grants: &[String]) -> Option<House> {
+    let mut plugin = sample("hostile")?;
+    plugin.grants.http = grants.iter().map(|grant| grant.parse().unwrap()).collect();
+    let house = House::new();
+    house.publish(plugin).await;
+    Some(house)
+}
+
+async fn send(house: &House, wish: serde_json::Value) -> Vec<String> {
+    let output = house.call("request", &wish.to_string()).await.unwrap();
+    let results: serde_json::Value = serde_json::from_str(output.structured.unwrap().as_str()).unwrap();
+    serde_json::from_value(results["results"].clone()).unwrap()
+}
+
 const HELLO: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: 5\r\n\r\nhello";
 
 #[tokio::test(flavor = "multi_thread")]
@@ -182,4 +197,107 @@ async fn nothing_is_said_to_a_server_that_cannot_prove_its_name() {
     }
     assert_eq!((stranger.seen(), other_name.seen()), (Vec::new(), Vec::new()));
     assert!(plain.seen().iter().all(|bytes| !bytes.contains("GET")), "a request went out unprotected");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn methods_and_paths_that_are_not_granted_are_never_sent() {
+    let server = Server::answering(HELLO).await;
+    let origin = format!("http://127.0.0.1:{}", server.port);
+    let Some(house) = sender(&[format!("GET {origin}/v1"), format!("POST {origin}/v1/orders")]).await else { return };
+    for (method, path) in [
+        ("GET", "/v2"),
+        ("GET", "/v1/../v2"),
+        ("GET", "/v1/%2e%2e/v2"),
+        ("GET", "/v1/%252e%252e/v2"),
+        ("GET", "/v1/..%2fv2"),
+        ("GET", "//v1"),
+        ("DELETE", "/v1"),
+        ("POST", "/v1/other"),
+        ("get", "/v1"),
+        ("CONNECT", "/v1"),
+    ] {
+        let results = send(&house, serde_json::json!({"method": method, "url": format!("{origin}{path}")})).await;
+        assert!(
+            results[0].contains("HttpRequestDenied") || results[0].contains("refused"),
+            "{method} {path}: {results:?}"
+        );
+    }
+    assert_eq!(server.seen(), Vec::<String>::new());
+    for (method, path) in [("GET", "/v1"), ("GET", "/v1/a?b=/../c"), ("POST", "/v1/orders/1")] {
+        let results = send(&house, serde_json::json!({"method": method, "url": format!("{origin}{path}")})).await;
+        assert_eq!(results, ["200 5 hello"], "{method} {path}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_redirect_leads_nowhere_that_is_not_granted() {
+    let secret = Server::answering(HELLO).await;
+    let allowed = Server::answering(HELLO).await;
+    let redirect = |to: &str| -> &'static str {
+        let text = format!("HTTP/1.1 307 Temporary Redirect\r\nlocation: {to}\r\ncontent-length: 0\r\n\r\n");
+        Box::leak(text.into_boxed_str())
+    };
+    let inside = Server::answering(redirect(&format!("http://127.0.0.1:{}/metadata", secret.port))).await;
+    let other_path = Server::answering(redirect(&format!("http://127.0.0.1:{}/v2", allowed.port))).await;
+    let fine = Server::answering(redirect(&format!("http://127.0.0.1:{}/v1", allowed.port))).await;
+    let grants = [inside.port, other_path.port, fine.port].map(|port| format!("http://127.0.0.1:{port}"));
+    let narrow = format!("http://127.0.0.1:{}/v1", allowed.port);
+    let Some(house) = sender(&[&grants[..], &[narrow]].concat()).await else { return };
+    let follow = async |url: &str| {
+        send(&house, serde_json::json!({"method": "GET", "url": url, "follow": true})).await.remove(0)
+    };
+    assert!(follow(&grants[0]).await.contains("HttpRequestDenied"));
+    assert!(follow(&grants[1]).await.contains("HttpRequestDenied"));
+    assert_eq!((secret.seen(), allowed.seen()), (Vec::new(), Vec::new()));
+    assert_eq!(follow(&grants[2]).await, "200 5 hello");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn addresses_inside_are_reached_only_where_they_were_written_down() {
+    let server = Server::answering(HELLO).await;
+    let port = server.port;
+    let Some(house) = sender(&[format!("http://127.0.0.1:{port}"), format!("http://*.localhost:{port}")]).await else {
+        return;
+    };
+    for host in ["[::1]", "[::ffff:127.0.0.1]", "127.0.0.2", "169.254.169.254", "10.0.0.1", "x.localhost", "0.0.0.0"] {
+        let url = format!("http://{host}:{port}/");
+        let results = send(&house, serde_json::json!({"method": "GET", "url": url})).await;
+        let denied = ["HttpRequestDenied", "DestinationIpProhibited", "DnsError"];
+        assert!(denied.iter().any(|code| results[0].contains(code)), "{host}: {results:?}");
+    }
+    // Other spellings of the same address are the same address, or none.
+    for host in ["2130706433", "0x7f.1", "127.1", "0177.0.0.1"] {
+        let url = format!("http://{host}:{port}/");
+        let results = send(&house, serde_json::json!({"method": "GET", "url": url})).await;
+        assert!(!results[0].starts_with("200") || server.seen().len() == 1, "{host}: {results:?}");
+    }
+    assert!(server.seen().is_empty(), "{:?}", server.seen());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_has_so_many_requests_open_and_no_more() {
+    let server = Server::answering(HELLO).await;
+    let origin = format!("http://127.0.0.1:{}", server.port);
+    let Some(house) = sender(std::slice::from_ref(&origin)).await else { return };
+    let wish = serde_json::json!({"method": "GET", "url": origin, "at_once": 20});
+    let results = send(&house, wish.clone()).await;
+    assert_eq!(results.iter().filter(|result| *result == "200 5 hello").count(), 16, "{results:?}");
+    assert_eq!(results.iter().filter(|result| result.contains("ConnectionLimitReached")).count(), 4, "{results:?}");
+    let again = send(&house, wish).await;
+    assert_eq!(again.iter().filter(|result| *result == "200 5 hello").count(), 16, "the places came back");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_response_that_is_cut_off_or_has_endless_headers_is_an_error() {
+    let short = Server::answering("HTTP/1.1 200 OK\r\ncontent-length: 500\r\n\r\nhello").await;
+    let long: &'static str = Box::leak(
+        format!("HTTP/1.1 200 OK\r\nx: {}\r\ncontent-length: 0\r\n\r\n", "y".repeat(100 << 10)).into_boxed_str(),
+    );
+    let heavy = Server::answering(long).await;
+    let urls = [short.port, heavy.port].map(|port| format!("http://127.0.0.1:{port}"));
+    let Some(house) = sender(&urls).await else { return };
+    let results = send(&house, serde_json::json!({"method": "GET", "url": urls[0]})).await;
+    assert!(!results[0].ends_with("hello") || results[0].contains("Error"), "{results:?}");
+    let results = send(&house, serde_json::json!({"method": "GET", "url": urls[1]})).await;
+    assert!(!results[0].starts_with("200"), "{results:?}");
 }

@@ -16,7 +16,7 @@ fn with_manifest(plugin: PluginSource, manifest: &str) -> PluginSource {
     let size = u8::try_from(section.len() & 0x7f).unwrap() | 0x80;
     let size = [size, u8::try_from(section.len() >> 7).unwrap()];
     let bytes = [&component[..8], &[0], &size, &section, &component[8..]].concat();
-    PluginSource { component: Source::Bytes(bytes.into()), ..plugin }
+    PluginSource { component: Source::Bytes(bytes.into()), name: Some("hostile".to_owned()), ..plugin }
 }
 
 fn reading(folder: &TempDir) -> Option<PluginSource> {
@@ -133,7 +133,7 @@ async fn a_directory_that_is_wanted_and_not_granted_is_named_when_the_call_fails
     let (seen, outcome) = events(house.start(READ.0, READ.1)).await;
     let output = outcome.unwrap();
     let ContentKind::Text(why) = &output.content.last().unwrap().kind else { panic!() };
-    assert_eq!(why, "not granted to this plugin: directory /data (write); env KEY");
+    assert_eq!(why, "not granted to this plugin: directory /data (write)");
     assert_eq!(seen.iter().filter(|event| matches!(event, CallEvent::GrantDenied(_))).count(), 1);
     let (seen, _) = events(house.start("environment", "{}")).await;
     assert!(!seen.iter().any(|event| matches!(event, CallEvent::GrantDenied(_))), "it did not fail: {seen:?}");

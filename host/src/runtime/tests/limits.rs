@@ -41,7 +41,7 @@ impl Bench {
         let component = Component::from_binary(&engine, &wat::parse_str(wat).unwrap()).unwrap();
         let instance = load::linker(&engine).unwrap().instantiate_pre(&component).unwrap();
         let slots = Arc::new(Semaphore::new(INSTANCES as usize));
-        Self { ground: Ground { engine, slots, names: None, quotas: Arc::default() }, instance }
+        Self { ground: Ground { engine, slots, names: None, quotas: Arc::default(), lines: Arc::default() }, instance }
     }
 
     async fn run(&self, limits: &CallLimits) -> Result<(), CallError> {

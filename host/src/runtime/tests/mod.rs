@@ -1,6 +1,7 @@
 //! The sandbox from outside: plugins in, events out.
 
 mod egress;
+mod files;
 mod grants;
 mod guests;
 mod imports;

@@ -8,8 +8,12 @@
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use crate::domain::limits::CPU_WEIGHT_MAX;
+
+/// What a share owes at most for time elsewhere, in turns: some of it was used when nobody else wanted any.
+const ELSEWHERE_TURNS: u64 = 10;
 
 /// Accounts that are kept before those of nobody are looked for.
 const ACCOUNTS_BEFORE_SWEEP: usize = 64;
@@ -23,6 +27,8 @@ struct Facts {
     id: u64,
     weight: u64,
     served_us: AtomicU64,
+    /// On other threads, not charged yet.
+    elsewhere_us: AtomicU64,
 }
 
 impl Share {
@@ -31,7 +37,19 @@ impl Share {
     pub fn new(weight: u32) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
-        Self(Arc::new(Facts { id, weight: weight.clamp(1, CPU_WEIGHT_MAX).into(), served_us: AtomicU64::new(0) }))
+        Self(Arc::new(Facts {
+            id,
+            weight: weight.clamp(1, CPU_WEIGHT_MAX).into(),
+            served_us: AtomicU64::new(0),
+            elsewhere_us: AtomicU64::new(0),
+        }))
+    }
+
+    /// A call of it has used so much CPU time on a thread that is none of the guests'. Charged, up to a bound, when
+    /// somebody of it next stands in line.
+    pub(in crate::runtime) fn used_elsewhere(&self, used: Duration) {
+        let used_us = u64::try_from(used.as_micros()).unwrap_or(u64::MAX);
+        self.0.elsewhere_us.fetch_add(used_us, Ordering::Relaxed);
     }
 
     /// The CPU time that its calls have had on the guests' threads, in microseconds.
@@ -106,7 +124,10 @@ impl<T> FairQueue<T> {
             ready: VecDeque::new(),
         });
         if account.ready.is_empty() {
-            account.at = account.at.max(self.now);
+            let elsewhere_us = account.share.0.elsewhere_us.swap(0, Ordering::Relaxed);
+            account.share.0.served_us.fetch_add(elsewhere_us, Ordering::Relaxed);
+            let owed_us = elsewhere_us.min(self.turn_us.saturating_mul(ELSEWHERE_TURNS));
+            account.at = account.at.max(self.now).saturating_add(scaled(owed_us, account.share.0.weight));
             self.order.insert(account.place(self.turn_us));
         }
         account.ready.push_back(item);

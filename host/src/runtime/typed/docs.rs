@@ -3,8 +3,12 @@
 //! Owns where such texts are looked for. Invariant: a text that cannot be read costs a description, never the plugin.
 
 use std::collections::{BTreeMap, HashMap};
+use std::fs::OpenOptions;
+use std::io::Read as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
+use rustix::fs::OFlags;
 use serde::Deserialize;
 use wasmparser::{Parser, Payload};
 use wit_parser::{Interface, TypeDef, TypeDefKind, UnresolvedPackage, UnresolvedPackageGroup, WorldItem, WorldKey};
@@ -206,13 +210,19 @@ fn shown(text: Option<&str>) -> String {
 ///
 /// It cannot be read, or is too large; in words for the operator.
 pub fn wit_file(path: &Path) -> Result<Option<String>, String> {
-    match std::fs::metadata(path) {
-        Ok(found) if found.len() > BYTES_MAX as u64 => Err(format!("{} bytes; {BYTES_MAX} is the most", found.len())),
-        Ok(found) if !found.is_file() => Err("it is not a file".to_owned()),
-        Ok(_) => std::fs::read_to_string(path).map(Some).map_err(|error| error.to_string()),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error.to_string()),
+    // Opened once, and asked what it is then: a pipe would keep whoever reads it waiting, and a file may be swapped.
+    let flags = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default();
+    let file = match OpenOptions::new().read(true).custom_flags(flags).open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error.to_string()),
+    };
+    if !file.metadata().is_ok_and(|found| found.is_file()) {
+        return Err("it is not a file".to_owned());
     }
+    let mut text = String::new();
+    let read = file.take(BYTES_MAX as u64 + 1).read_to_string(&mut text).map_err(|error| error.to_string())?;
+    if read > BYTES_MAX { Err(format!("more than {BYTES_MAX} bytes")) } else { Ok(Some(text)) }
 }
 
 #[derive(Default, Deserialize)]

@@ -7,6 +7,7 @@ use super::*;
 use crate::domain::Json;
 use crate::domain::call::{CallError, ClientFeature, FaultKind};
 use crate::domain::task::{Active, Outcome, Phase, Retention, Task};
+use crate::vault::SealingKey;
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
@@ -80,6 +81,32 @@ fn every_phase_and_retention_comes_back() {
             assert!(seen.insert(bytes), "two different tasks have the same bytes");
         }
     }
+}
+
+/// What the golden bytes of version 3 were sealed with, and for.
+fn sealed_with() -> (SealingKey, Task) {
+    (SealingKey::new(&[9; 32]), full_task())
+}
+
+#[test]
+fn what_was_sealed_in_version_3_opens() {
+    let (key, task) = sealed_with();
+    let owner = Owner { requestor: &task.requestor, id: task.id };
+    let bytes = |line: &str| -> Vec<u8> {
+        let pairs = line.as_bytes().chunks(2).map(|pair| std::str::from_utf8(pair).unwrap());
+        pairs.map(|pair| u8::from_str_radix(pair, 16).unwrap()).collect()
+    };
+    let lines: Vec<_> = include_str!("golden/sealed.v3.hex").lines().map(bytes).collect();
+    let [record, output, arguments] = lines.as_slice() else { panic!("three lines") };
+    assert_eq!((record[0], output[0]), (THIRD, THIRD));
+    assert_eq!(open_task(record, |_| Ok(key.clone())).unwrap(), task);
+    assert_eq!(open_output(output, owner, || Ok(key.clone())).unwrap(), full_output());
+    assert_eq!(open_arguments(arguments.clone(), owner, || Ok(key.clone())).unwrap(), b"{\"a\":1}");
+    // Without the key one sees how the task stands, and nothing that anybody wrote.
+    let outline = decode_task(record).unwrap();
+    assert_eq!((outline.id, outline.revision, outline.expires_at()), (task.id, task.revision, task.expires_at()));
+    assert!(outline.inputs.is_empty() && outline.steering.is_empty() && outline.status_message.is_none());
+    assert!(decode_output(output).is_err());
 }
 
 #[test]

@@ -1,6 +1,7 @@
 use futures::FutureExt;
 
 use super::*;
+use crate::domain::limits::LimitsTable;
 use crate::domain::requestor::RequestorId;
 
 pub(in crate::tasks) fn limits() -> Limits {
@@ -276,7 +277,7 @@ fn whatever_happens_no_tenant_has_more_than_its_limits() {
     for seed in 0..200 {
         let mut random = seed;
         let table = LimitsTable { base: Arc::new(base.clone()), tenants: HashMap::clone(&tenants) };
-        let admission = Admission::new(table.clone(), 8);
+        let admission = Admission::new(table.clone().into(), 8);
         let mut held = Everything::default();
         for _ in 0..400 {
             let who = requestor(1 + draw(&mut random, 3) as u8, draw(&mut random, 12) as u8);

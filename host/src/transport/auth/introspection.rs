@@ -42,6 +42,12 @@ struct Answer {
     until: UnixMs,
 }
 
+impl Answer {
+    fn given(&self) -> Result<(Proof, UnixMs), Denied> {
+        self.proof.clone().map(|proof| (proof, self.until)).ok_or(Denied::Invalid)
+    }
+}
+
 /// Why a question brought nothing; for the log.
 #[derive(Debug, thiserror::Error)]
 enum QuestionError {
@@ -106,11 +112,11 @@ impl Introspection {
         Self { how, authorization, options, reach, now, answers, questions, failed_at }
     }
 
-    /// What a token proves.
-    pub(super) async fn ask(&self, token: &str) -> Result<Proof, Denied> {
+    /// What a token proves, and until when that is believed.
+    pub(super) async fn ask(&self, token: &str) -> Result<(Proof, UnixMs), Denied> {
         let digest: Digest = Sha256::digest(token).into();
         if let Some(known) = self.known(&digest) {
-            return known.ok_or(Denied::Invalid);
+            return known;
         }
         self.check_rested()?;
         let patience = Duration::from_millis(self.options.fetch_ms_max);
@@ -118,7 +124,7 @@ impl Introspection {
         let Ok(Ok(_turn)) = turn else { return Err(self.unavailable(&QuestionError::Busy)) };
         // Several requests of one client come at once: the first has asked for all of them.
         if let Some(known) = self.known(&digest) {
-            return known.ok_or(Denied::Invalid);
+            return known;
         }
         self.check_rested()?;
         let proof = self.question(token).await.map_err(|error| {
@@ -127,8 +133,7 @@ impl Introspection {
             }
             self.unavailable(&error)
         })?;
-        self.remember(digest, proof.clone());
-        proof.ok_or(Denied::Invalid)
+        self.remember(digest, proof)
     }
 
     /// Refuses at once for a while after the issuer failed.
@@ -140,25 +145,28 @@ impl Introspection {
         Ok(())
     }
 
-    fn known(&self, digest: &Digest) -> Option<Option<Proof>> {
+    fn known(&self, digest: &Digest) -> Option<Result<(Proof, UnixMs), Denied>> {
         let now = (self.now)();
         let answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
-        answers.get(digest).filter(|answer| now < answer.until).map(|answer| answer.proof.clone())
+        answers.get(digest).filter(|answer| now < answer.until).map(Answer::given)
     }
 
-    fn remember(&self, digest: Digest, proof: Option<Proof>) {
+    fn remember(&self, digest: Digest, proof: Option<Proof>) -> Result<(Proof, UnixMs), Denied> {
         let now = (self.now)();
         let until = match &proof {
             Some(proof) => now.saturating_add(self.how.cache_ms).min(proof.expires_at),
             None => now.saturating_add(self.how.cache_ms.min(REFUSAL_MS_MAX)),
         };
+        let answer = Answer { proof, until };
+        let given = answer.given();
         let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
         if answers.len() >= ANSWERS_MAX {
             answers.retain(|_, answer| now < answer.until && answer.proof.is_some());
         }
         if answers.len() < ANSWERS_MAX {
-            answers.insert(digest, Answer { proof, until });
+            answers.insert(digest, answer);
         }
+        given
     }
 
     /// Asks; `Ok(None)`: the issuer, or what it says of the token, refuses it.

@@ -12,7 +12,9 @@ use jsonwebtoken::Algorithm;
 use super::claims::{Named, Proof};
 use super::introspection::Introspection;
 use super::keys::Keys;
+use super::lasting::SIGNED_MS_MAX;
 use super::{Denied, Scopes, Verified, Verifier, jwt, provider};
+use crate::domain::UnixMs;
 use crate::domain::address::Network;
 use crate::outward::request::{Reach, Url};
 use crate::transport::Now;
@@ -20,6 +22,9 @@ use crate::transport::principal::{Identity, Principals, TOKEN_PREFIX};
 
 /// A document of an issuer: metadata, keys, an answer about a token.
 const DOCUMENT_BYTES_MAX: usize = 256 << 10;
+
+/// How often, at most, a stream asks what an opaque token is worth.
+const ASK_EVERY_MS: u64 = 1_000;
 
 /// `[[auth.issuer]]`, checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -144,16 +149,22 @@ impl OauthVerifier {
         Self { issuers, principals, now }
     }
 
-    async fn proof(&self, token: &str) -> Result<(&Issuer, Proof), Denied> {
+    /// What a token proves, by whose word, and until when nobody need ask again.
+    async fn proof(&self, token: &str) -> Result<(&Issuer, Proof, UnixMs), Denied> {
         if jwt::looks_signed(token) {
             let claimed = jwt::claimed_issuer(token).ok_or(Denied::Invalid)?;
             let issuer = self.issuers.iter().find(|issuer| issuer.options.issuer == claimed).ok_or(Denied::Invalid)?;
-            return Ok((issuer, issuer.signed(token, &self.now).await?));
+            let proof = issuer.signed(token, &self.now).await?;
+            let look_at = (self.now)().saturating_add(SIGNED_MS_MAX).min(proof.expires_at);
+            return Ok((issuer, proof, look_at));
         }
         // At most one: a token must not be shown to somebody else's issuer.
         for issuer in &self.issuers {
             if let Some(introspection) = &issuer.introspection {
-                return Ok((issuer, introspection.ask(token).await?));
+                let (proof, believed_until) = introspection.ask(token).await?;
+                // Where nothing is kept, a stream must not ask all the time.
+                let look_at = believed_until.max((self.now)().saturating_add(ASK_EVERY_MS)).min(proof.expires_at);
+                return Ok((issuer, proof, look_at));
             }
         }
         Err(Denied::Invalid)
@@ -167,7 +178,7 @@ impl Verifier for OauthVerifier {
         if token.starts_with(TOKEN_PREFIX) {
             return Err(Denied::Invalid);
         }
-        let (issuer, proof) = self.proof(token).await?;
+        let (issuer, proof, look_at) = self.proof(token).await?;
         let options = &issuer.options;
         // A person in two organisations is two requestors: the tenant is part of who they are where the token says it.
         let in_tenant = format!("{}/{}", proof.tenant, proof.subject);
@@ -180,6 +191,6 @@ impl Verifier for OauthVerifier {
         // Whatever the configuration says by now, rules about tenants go by the one that the requestor's tasks are in.
         let (requestor, tenant) = self.principals.identified(identity, &proof.tenant).await?;
         let Proof { subject: name, scopes, .. } = proof;
-        Ok(Verified { requestor, name, tenant, scopes: Scopes::Granted(scopes) })
+        Ok(Verified { requestor, name, tenant, scopes: Scopes::Granted(scopes), look_at })
     }
 }

@@ -13,7 +13,7 @@ use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
 
 use crate::domain::requestor::Requestor;
 use crate::transport::allowance::Full;
-use crate::transport::auth::{Caller, Unauthorized};
+use crate::transport::auth::{Caller, Lasting, Unauthorized};
 use crate::transport::mcp::{Mcp, Session as _};
 use crate::transport::refusal::Refusal;
 use crate::transport::session::{self, Live};
@@ -54,7 +54,7 @@ pub(super) async fn endpoint<M: Mcp>(server: &Arc<Server<M>>, request: Request<B
                 let client = server.proxies.client(peer, &parts.headers);
                 tracing::debug!(%client, ?unauthorized, "did not let a request in");
                 server.audit.note_seldom("access.refused", unauthorized.reason());
-                server.challenge(&unauthorized)
+                server.unauthorized(&unauthorized, client)
             }
         }
     } else {
@@ -71,7 +71,16 @@ fn not_allowed(message: &'static str, methods: HeaderValue) -> Response {
 }
 
 impl<M: Mcp> Server<M> {
-    fn challenge(&self, unauthorized: &Unauthorized) -> Response {
+    /// Whoever sends one bad credential after the other is told to wait; a good one from the same address is let in all the same.
+    fn unauthorized(&self, unauthorized: &Unauthorized, client: IpAddr) -> Response {
+        let noted = if unauthorized.is_a_failed_try() { self.failures.note(client) } else { Ok(()) };
+        match noted {
+            Err(exceeded) => refuse(&Refusal::failures(exceeded.per_minute, exceeded.retry_after_ms)),
+            Ok(()) => self.challenge(unauthorized),
+        }
+    }
+
+    pub(super) fn challenge(&self, unauthorized: &Unauthorized) -> Response {
         let mut response = refuse(&unauthorized.refusal());
         if let Some(challenge) = self.authenticator.challenge(unauthorized) {
             response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
@@ -88,7 +97,7 @@ impl<M: Mcp> Server<M> {
                 return not_allowed("This revision knows POST only", MODERN_METHODS);
             }
             Method::DELETE => self.delete(&requestor, headers).await,
-            _ => self.get(&requestor, headers).await,
+            _ => self.get(&caller, headers).await,
         };
         answer.unwrap_or_else(|refusal| refuse(&refusal))
     }
@@ -130,7 +139,8 @@ impl<M: Mcp> Server<M> {
         Ok(response)
     }
 
-    async fn get(self: &Arc<Self>, requestor: &Requestor, headers: &HeaderMap) -> Result<Response, Refusal> {
+    async fn get(self: &Arc<Self>, caller: &Caller, headers: &HeaderMap) -> Result<Response, Refusal> {
+        let requestor = &caller.requestor;
         if !checks::accepts(headers).events {
             return Err(Refusal::new(
                 StatusCode::NOT_ACCEPTABLE,
@@ -149,18 +159,24 @@ impl<M: Mcp> Server<M> {
                 )
             })?),
         };
+        let lasting = Lasting::new(&self.authenticator, caller, &self.now);
         match last {
-            None => self.standalone(&live, None),
-            Some(last) => self.resume(&live, &last),
+            None => self.standalone(&live, lasting, None),
+            Some(last) => self.resume(&live, lasting, &last),
         }
     }
 
     /// Goes on with the stream that the event belongs to, and with no other.
-    fn resume(self: &Arc<Self>, live: &Arc<Live<M::Session>>, last: &EventId) -> Result<Response, Refusal> {
+    fn resume(
+        self: &Arc<Self>,
+        live: &Arc<Live<M::Session>>,
+        lasting: Lasting,
+        last: &EventId,
+    ) -> Result<Response, Refusal> {
         let log = live.streams.find(self.sessions.epoch, last);
         if last.request.is_none() {
             // What was missed of a standalone stream that is gone is gone; the stream itself goes on as a new one.
-            return self.standalone(live, log.map(|log| (log, last.number)));
+            return self.standalone(live, lasting, log.map(|log| (log, last.number)));
         }
         let found = log.and_then(|log| Some((log.resume(last.number)?, log)));
         let Some((after, log)) = found else {
@@ -168,13 +184,14 @@ impl<M: Mcp> Server<M> {
             return Ok(stream::response(Body::from(plain_event(&lost))));
         };
         let open = live.begin(&self.now, &self.allowance).map_err(Refusal::quota)?;
-        Ok(stream::response(Reader::new(log, after, None, open, self.keepalive()).into_body()))
+        Ok(stream::response(Reader::new(log, after, None, open, lasting, self.keepalive()).into_body()))
     }
 
     /// Opens a stream for what belongs to no request, or goes on with one. The newest of them gets the messages.
     fn standalone(
         self: &Arc<Self>,
         live: &Arc<Live<M::Session>>,
+        lasting: Lasting,
         resumed: Option<(Arc<crate::transport::sse::Log>, u64)>,
     ) -> Result<Response, Refusal> {
         if live.standalone().borrow().len() >= STANDALONE_MAX {
@@ -197,7 +214,8 @@ impl<M: Mcp> Server<M> {
             }
         };
         let source = Source::new(live.clone(), self.phase.subscribe());
-        let reader = Reader::new(log, after, opening, open, self.keepalive()).with_source(source, self.now.clone());
+        let reader = Reader::new(log, after, opening, open, lasting, self.keepalive());
+        let reader = reader.with_source(source, self.now.clone());
         Ok(stream::response(reader.into_body()))
     }
 

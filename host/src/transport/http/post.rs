@@ -20,7 +20,7 @@ use crate::audit::Entry;
 use crate::domain::requestor::Requestor;
 use crate::protocol::{self, Exchange, Frame, Rejection};
 use crate::transport::allowance::Place;
-use crate::transport::auth::Caller;
+use crate::transport::auth::{Caller, Lasting, Unauthorized};
 use crate::transport::mcp::{Mcp, Peer, Received, Session as _};
 use crate::transport::refusal::{Refusal, request_id, retry_after};
 use crate::transport::session::{Live, Open};
@@ -40,10 +40,11 @@ const DISCARD_MS_MAX: u64 = 2_000;
 impl<M: Mcp> Server<M> {
     pub(super) async fn post(
         self: &Arc<Self>,
-        Caller { requestor, rights }: Caller,
+        caller: Caller,
         headers: &HeaderMap,
         body: Body,
     ) -> Result<Response, Refusal> {
+        let requestor = caller.requestor;
         checks::check_content_type(headers)?;
         let accepts = checks::accepts(headers);
         if !accepts.json {
@@ -73,12 +74,13 @@ impl<M: Mcp> Server<M> {
             }
         };
         let session = live.as_ref().map(|live| live.session.clone());
-        let peer = Peer { requestor, rights, session, declared: Some(checks::declared(headers)), connection: None };
+        let (rights, declared) = (caller.rights.clone(), Some(checks::declared(headers)));
+        let peer = Peer { requestor, rights, session, declared, connection: None };
         let mut work = Work::new(self.clone(), peer, message.clone(), held);
         match work.received().await {
             Received::Exchange(exchange) => {
                 work.stage = Stage::Running(exchange);
-                Ok(self.drive(work, live, &message, accepts.events).await)
+                Ok(self.drive(work, live, &message, &caller, accepts.events).await)
             }
             Received::Opened { session, reply } => self.opened(requestor, session, reply, &message).await,
             Received::Accepted => {
@@ -117,18 +119,25 @@ impl<M: Mcp> Server<M> {
         mut work: Work<M>,
         live: Option<Arc<Live<M::Session>>>,
         message: &[u8],
+        caller: &Caller,
         events: bool,
     ) -> Response {
+        let mut lasting = None;
         let first = loop {
             let patience = Duration::from_millis(self.options.sse_after_ms);
             // Most answers are there at once, and need no timer.
             let frame = match work.frame().now_or_never() {
                 Some(frame) => frame,
-                None => tokio::select! {
-                    biased;
-                    frame = work.frame() => frame,
-                    () = tokio::time::sleep(patience), if events => break None,
-                },
+                None => {
+                    let lasting = lasting.get_or_insert_with(|| Lasting::new(&self.authenticator, caller, &self.now));
+                    tokio::select! {
+                        biased;
+                        frame = work.frame() => frame,
+                        // What is under way goes on as if the client had gone.
+                        () = lasting.ended() => return self.challenge(&Unauthorized::Invalid),
+                        () = tokio::time::sleep(patience), if events => break None,
+                    }
+                }
             };
             match frame {
                 Some(frame) if frame.last => {
@@ -150,9 +159,10 @@ impl<M: Mcp> Server<M> {
                 }
             }
         };
+        let lasting = lasting.unwrap_or_else(|| Lasting::new(&self.authenticator, caller, &self.now));
         let Some(live) = live else {
             let (exchange, held) = work.take();
-            return stream::response(stream::direct(first, exchange, held, self.keepalive()));
+            return stream::response(stream::direct(first, exchange, held, lasting, self.keepalive()));
         };
         let log = live.streams.open(self.sessions.epoch, request_id(message).as_deref(), live.kept());
         let opening = stream::opening(&log, live.session.version());
@@ -161,7 +171,7 @@ impl<M: Mcp> Server<M> {
         }
         match live.begin(&self.now, &self.allowance) {
             Ok(open) => {
-                let body = Reader::new(log.clone(), 0, Some(opening), open, self.keepalive()).into_body();
+                let body = Reader::new(log.clone(), 0, Some(opening), open, lasting, self.keepalive()).into_body();
                 work.log = Some(log);
                 // Dropping it starts the pump, as it would if the client had gone.
                 drop(work);

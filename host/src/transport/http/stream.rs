@@ -1,7 +1,8 @@
 //! Event streams as response bodies.
 //!
 //! Owns what is written to a stream and when. Invariant: a body does something only when the connection has room for it, so that a client
-//! which does not read costs one connection and the bounded log behind it.
+//! which does not read costs one connection and the bounded log behind it; and nothing is written once the credential that it came with
+//! has ended.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -18,6 +19,7 @@ use tokio::time::sleep;
 
 use crate::protocol::{Exchange, Frame};
 use crate::transport::Now;
+use crate::transport::auth::Lasting;
 use crate::transport::mcp::Session;
 use crate::transport::session::{Live, Open};
 use crate::transport::sse::{KEEPALIVE, Log, Next, plain_event};
@@ -48,18 +50,23 @@ pub(super) fn direct<H: Send + 'static>(
     first: Option<Frame>,
     exchange: Exchange,
     held: H,
+    lasting: Lasting,
     keepalive: Duration,
 ) -> Body {
     let frames = stream::iter(first).chain(exchange).boxed();
-    Body::from_stream(stream::unfold(Some((frames, held)), move |left| async move {
-        let (mut frames, held) = left?;
+    Body::from_stream(stream::unfold(Some((frames, held, lasting)), move |left| async move {
+        let (mut frames, held, mut lasting) = left?;
+        if !lasting.is_good().await {
+            return None;
+        }
         tokio::select! {
             biased;
             frame = frames.next() => {
                 let Frame { message, last, .. } = frame?;
-                Some((Ok::<_, Infallible>(plain_event(&message)), (!last).then_some((frames, held))))
+                Some((Ok::<_, Infallible>(plain_event(&message)), (!last).then_some((frames, held, lasting))))
             }
-            () = sleep(keepalive) => Some((Ok(KEEPALIVE), Some((frames, held)))),
+            () = lasting.ended() => None,
+            () = sleep(keepalive) => Some((Ok(KEEPALIVE), Some((frames, held, lasting)))),
         }
     }))
 }
@@ -75,12 +82,20 @@ pub(super) struct Reader<S: Session> {
     /// For a standalone stream: where its messages come from. They are taken only when the connection has room.
     source: Option<(Source<S>, Now)>,
     open: Open<S>,
+    lasting: Lasting,
 }
 
 impl<S: Session> Reader<S> {
-    pub(super) fn new(log: Arc<Log>, after: u64, opening: Option<Bytes>, open: Open<S>, keepalive: Duration) -> Self {
+    pub(super) fn new(
+        log: Arc<Log>,
+        after: u64,
+        opening: Option<Bytes>,
+        open: Open<S>,
+        lasting: Lasting,
+        keepalive: Duration,
+    ) -> Self {
         let (number, changed) = log.read();
-        Self { log, number, after, opening, changed, keepalive, source: None, open }
+        Self { log, number, after, opening, changed, keepalive, source: None, open, lasting }
     }
 
     pub(super) fn with_source(mut self, source: Source<S>, now: Now) -> Self {
@@ -96,6 +111,9 @@ impl<S: Session> Reader<S> {
     }
 
     async fn next(&mut self) -> Option<Bytes> {
+        if !self.lasting.is_good().await {
+            return None;
+        }
         if let Some(opening) = self.opening.take() {
             return Some(opening);
         }
@@ -113,6 +131,7 @@ impl<S: Session> Reader<S> {
             tokio::select! {
                 biased;
                 _ = self.open.live.ended.wait() => return None,
+                () = self.lasting.ended() => return None,
                 _ = self.changed.changed() => {}
                 frame = next_of(&mut self.source) => self.log.push(&frame?.message, false),
                 () = &mut silence => return Some(KEEPALIVE),

@@ -7,9 +7,10 @@ use arc_swap::ArcSwapOption;
 use async_trait::async_trait;
 
 use super::{Error, LastUsed, Principals, Resolved, hex, random};
+use crate::domain::UnixMs;
 use crate::domain::requestor::Requestor;
 use crate::transport::Now;
-use crate::transport::auth::{Denied, Scopes, Verified, Verifier};
+use crate::transport::auth::{Denied, NOTICED_MS_MAX, Scopes, Verified, Verifier};
 
 /// Bearer tokens of this host.
 pub struct TokenVerifier {
@@ -40,6 +41,10 @@ impl TokenVerifier {
         Arc::clone(&self.used)
     }
 
+    async fn resolve(&self, token: &str, now: UnixMs) -> Result<Resolved, Denied> {
+        self.principals.resolve_token(token, now).await.map_err(unavailable)?.ok_or(Denied::Invalid)
+    }
+
     async fn look_up_anonymous(&self) -> Result<Option<Requestor>, Denied> {
         if self.closed.load(Ordering::Acquire) || self.principals.any_token().await.map_err(unavailable)? {
             self.closed.store(true, Ordering::Release);
@@ -53,10 +58,15 @@ impl TokenVerifier {
 impl Verifier for TokenVerifier {
     async fn verify(&self, token: &str) -> Result<Verified, Denied> {
         let now = (self.now)();
-        let resolved = self.principals.resolve_token(token, now).await.map_err(unavailable)?;
-        let Resolved { requestor, name, tenant, scopes, id, .. } = resolved.ok_or(Denied::Invalid)?;
-        self.used.note(id, now);
-        Ok(Verified { requestor, name, tenant, scopes: scopes.map_or(Scopes::All, Scopes::Fixed) })
+        let resolved = self.resolve(token, now).await?;
+        self.used.note(resolved.id, now);
+        Ok(verified(resolved, now))
+    }
+
+    /// A stream that goes on is no new use.
+    async fn verify_again(&self, token: &str) -> Result<Verified, Denied> {
+        let now = (self.now)();
+        Ok(verified(self.resolve(token, now).await?, now))
     }
 
     /// Everyone is the local requestor until the first token is made. Tokens that ended count: otherwise the door would open
@@ -73,6 +83,12 @@ impl Verifier for TokenVerifier {
         self.anonymous.store(generation.map(|generation| Arc::new(Anonymous { generation, requestor })));
         Ok(requestor)
     }
+}
+
+fn verified(resolved: Resolved, now: UnixMs) -> Verified {
+    let Resolved { requestor, name, tenant, scopes, expires_at, .. } = resolved;
+    let look_at = now.saturating_add(NOTICED_MS_MAX).min(expires_at.unwrap_or(UnixMs::MAX));
+    Verified { requestor, name, tenant, scopes: scopes.map_or(Scopes::All, Scopes::Fixed), look_at }
 }
 
 pub(super) fn unavailable(error: Error) -> Denied {

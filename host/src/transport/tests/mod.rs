@@ -44,7 +44,7 @@ impl Verifier for Tokens {
             "broken" => return Err(Denied::Unavailable { incident: "abc".into() }),
             _ => return Err(Denied::Invalid),
         };
-        Ok(Verified { requestor, name: name.into(), tenant: tenant.into(), scopes: Scopes::All })
+        Ok(Verified { requestor, name: name.into(), tenant: tenant.into(), scopes: Scopes::All, look_at: u64::MAX })
     }
 
     async fn anonymous(&self) -> Result<Option<Requestor>, Denied> {
@@ -66,6 +66,7 @@ impl Default for Setup {
     fn default() -> Self {
         Self {
             options: HttpOptions {
+                credential_failures_per_minute: 1_000_000,
                 allowed_hosts: vec![
                     "bulkhead.example".into(),
                     "exact.example:99".into(),
@@ -116,7 +117,7 @@ impl Edge {
         let server = Server::new(Parts {
             mcp: script.clone(),
             sessions: sessions.clone(),
-            authenticator: Authenticator::new(vec![Arc::new(Tokens)], setup.loopback_only),
+            authenticator: Arc::new(Authenticator::new(vec![Arc::new(Tokens)], setup.loopback_only)),
             audit: crate::audit::Audit::off(),
             allowance,
             unready: Box::new(move || unready.clone()),

@@ -138,6 +138,31 @@ fn short_calls_are_charged_for_what_they_took() {
 }
 
 #[test]
+fn time_on_other_threads_is_owed_up_to_a_bound() {
+    let turns_before_it = |elsewhere: Duration| {
+        let (a, b) = (Share::new(1), Share::new(1));
+        let mut queue = FairQueue::new(TURN_US);
+        a.used_elsewhere(elsewhere);
+        queue.push(&a, "a");
+        queue.push(&b, "b");
+        let mut turns = 0;
+        while let Some((share, "b")) = queue.pop() {
+            turns += 1;
+            queue.charge(&share, TURN_US);
+            queue.push(&share, "b");
+        }
+        assert_eq!(a.served_us(), elsewhere.as_micros() as u64);
+        turns
+    };
+    assert!(turns_before_it(Duration::ZERO) <= 1);
+    assert!((3..=4).contains(&turns_before_it(Duration::from_micros(3 * TURN_US))));
+    assert!(
+        (10..=11).contains(&turns_before_it(Duration::from_secs(3_600))),
+        "an hour without anybody else is no debt"
+    );
+}
+
+#[test]
 fn whoever_is_first_and_has_nothing_running_is_in_a_hurry() {
     let (a, b) = (Share::new(1), Share::new(1));
     let mut queue = FairQueue::new(TURN_US);

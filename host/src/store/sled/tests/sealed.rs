@@ -156,7 +156,7 @@ fn a_task_that_ran_is_claimed_as_it_was() {
         let lease = crate::domain::task::Lease { node: crate::domain::task::NodeId([8; 16]), until: 99 };
         let claimed = store.claim(1, lease, 10).await.unwrap();
         let expected = Task { lease: Some(lease), revision: waiting.revision + 1, ..waiting.clone() };
-        assert_eq!(claimed, [expected.clone()]);
+        assert_eq!(claimed, std::slice::from_ref(&expected));
         assert_eq!(store.get(&waiting.requestor, waiting.id).await.unwrap(), Some(expected));
     });
     assert!(!holds(dir.path(), MARKER.as_bytes()));

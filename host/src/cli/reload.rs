@@ -1,0 +1,229 @@
+//! Another configuration for a running host: read again, checked as a whole, and then taken over or not.
+//!
+//! Invariant: everything that can fail is done before the first thing changes, and what is read at the start only refuses the whole: a
+//! host never runs on half a configuration.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bulkhead::audit::{Audit, Entry};
+use bulkhead::config::{Config, Insecure, Problems};
+use bulkhead::control::ControlError;
+use bulkhead::control::admin::Reload;
+use bulkhead::domain::limits::LimitsTable;
+use bulkhead::plugins::Plugins;
+use bulkhead::sources::Intake;
+use bulkhead::tasks::{LiveLimits, Tasks};
+use bulkhead::transport::Now;
+use bulkhead::transport::allowance::Allowance;
+use bulkhead::transport::auth::{Authenticator, Trusted};
+use bulkhead::transport::principal::Principals;
+use serde_json::{Value, json};
+use tokio::sync::Mutex;
+use tokio::task::JoinHandle;
+
+use super::args::SourceArguments;
+use super::host::Host;
+use super::logging::Level;
+use super::show::now;
+use super::sources;
+use super::trust::{self, Verifiers};
+
+/// Where a configuration comes from.
+#[derive(Clone)]
+pub(crate) struct Origin {
+    pub(crate) sources: SourceArguments,
+    pub(crate) listen: Option<String>,
+    pub(crate) insecure: Insecure,
+}
+
+impl Origin {
+    /// The configuration as it is now, with the SHA-256 of its file.
+    pub(crate) fn read(&self) -> anyhow::Result<(Config, [u8; 32])> {
+        sources::load_with_digest(&self.sources, self.listen.as_deref(), self.insecure)
+    }
+}
+
+/// What a host is started with.
+pub(crate) struct Beginning {
+    pub(crate) origin: Origin,
+    pub(crate) config: Config,
+    pub(crate) digest: [u8; 32],
+    pub(crate) level: Level,
+}
+
+impl Beginning {
+    /// Lets a host that was started with it follow it from now on, and says whom it lets in.
+    pub(crate) fn follow(
+        self,
+        host: &Host,
+        issuers: Vec<Trusted>,
+    ) -> anyhow::Result<(Arc<Authenticator>, Arc<Reloading>)> {
+        let Self { origin, config, digest, level } = self;
+        let verifiers = Verifiers::new(&config, issuers, host);
+        let authenticator = Arc::new(verifiers.authenticator(&config));
+        let parts = host.followers(Arc::clone(&authenticator), level);
+        let reloading = Reloading::new(origin, parts, config, digest, verifiers)?;
+        Ok((authenticator, Arc::new(reloading)))
+    }
+}
+
+/// What of a host follows its configuration.
+pub(crate) struct Parts {
+    pub(crate) tasks: Tasks,
+    pub(crate) limits: LiveLimits,
+    pub(crate) allowance: Arc<Allowance>,
+    pub(crate) principals: Principals,
+    pub(crate) plugins: Plugins,
+    pub(crate) intake: Arc<Intake>,
+    pub(crate) authenticator: Arc<Authenticator>,
+    pub(crate) audit: Audit,
+    pub(crate) now: Now,
+    pub(crate) level: Level,
+}
+
+/// What is in effect.
+struct Current {
+    config: Config,
+    digest: [u8; 32],
+    verifiers: Verifiers,
+    watching: Watching,
+}
+
+/// What looks at the watched folders, for as long as this is there.
+#[derive(Default)]
+struct Watching(Option<JoinHandle<()>>);
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        if let Some(watching) = &self.0 {
+            watching.abort();
+        }
+    }
+}
+
+/// Takes over configurations, one at a time.
+pub(crate) struct Reloading {
+    origin: Origin,
+    parts: Parts,
+    current: Mutex<Current>,
+}
+
+/// A configuration that can be taken over.
+struct Ready {
+    config: Config,
+    digest: [u8; 32],
+    changed: Vec<String>,
+    limits: LimitsTable,
+    verifiers: Verifiers,
+    intake: Arc<Intake>,
+}
+
+impl Reloading {
+    /// Begins with the configuration that the host was started with, and watches its folders.
+    fn new(
+        origin: Origin,
+        parts: Parts,
+        config: Config,
+        digest: [u8; 32],
+        verifiers: Verifiers,
+    ) -> anyhow::Result<Self> {
+        let watching = parts.watch(&config)?;
+        parts.audit.note(|| Entry::new("configuration.loaded").configuration(&digest, None));
+        Ok(Self { origin, parts, current: Mutex::new(Current { config, digest, verifiers, watching }) })
+    }
+
+    /// Everything that can go wrong.
+    async fn prepare(&self, current: &Current) -> anyhow::Result<Ready> {
+        let (config, digest) = self.origin.read()?;
+        let found = current.config.differences(&config);
+        anyhow::ensure!(
+            found.at_start.is_empty(),
+            "needs a restart: {}; nothing was changed, not even what could be ({})",
+            found.at_start.join(", "),
+            if found.live.is_empty() { "nothing".to_owned() } else { found.live.join(", ") }
+        );
+        let parts = &self.parts;
+        config.check_exposure(parts.principals.any_active_token(now()).await?)?;
+        let issuers = trust::issuers(&config)?;
+        let mut tenants = HashMap::new();
+        for (name, tenant) in &config.tenants {
+            tenants.insert(parts.principals.tenant(name).await?, Arc::new(tenant.limits.clone()));
+        }
+        let limits = LimitsTable { base: Arc::new(config.limits.clone()), tenants };
+        let verifiers = current.verifiers.with_issuers(&config, issuers, &parts.principals, &parts.now);
+        let intake = sources::intake(&config)?;
+        Ok(Ready { config, digest, changed: found.live, limits, verifiers, intake })
+    }
+
+    async fn change(&self, who: &str, check: bool) -> anyhow::Result<Value> {
+        let mut current = self.current.lock().await;
+        let ready = self.prepare(&current).await?;
+        let parts = &self.parts;
+        let terms = parts.plugins.prepare(sources::terms(&ready.config)?, sources::otherwise(&ready.config)).await?;
+        let watching = if current.config.sources == ready.config.sources || check {
+            None
+        } else {
+            Some(parts.watch(&ready.config)?)
+        };
+        let said = json!({
+            "done": !check,
+            "changed": ready.changed,
+            "configuration_sha256": hex(&ready.digest),
+            "configuration_sha256_before": hex(&current.digest),
+        });
+        if check {
+            return Ok(said);
+        }
+        // From here on nothing fails.
+        let Ready { config, digest, changed, limits, verifiers, intake } = ready;
+        parts.authenticator.replace(&verifiers.authenticator(&config));
+        parts.intake.replace(&intake);
+        parts.limits.set(limits);
+        parts.tasks.limits_changed();
+        parts.allowance.limits_changed();
+        terms.take_over();
+        (parts.level)(&config.log.level);
+        parts.audit.note(|| {
+            let entry = Entry::new("configuration.changed").operator(who).named(&changed.join(", "));
+            entry.configuration(&digest, Some(&current.digest)).outcome("succeeded")
+        });
+        tracing::info!(changed = ?changed, "took over another configuration");
+        if let Some(watching) = watching {
+            current.watching = watching;
+        }
+        (current.config, current.digest, current.verifiers) = (config, digest, verifiers);
+        Ok(said)
+    }
+}
+
+impl Parts {
+    fn watch(&self, config: &Config) -> anyhow::Result<Watching> {
+        let watch = sources::watch(config, &self.intake, &self.plugins, &self.audit)?;
+        Ok(Watching(watch.map(|watch| tokio::spawn(watch.run()))))
+    }
+}
+
+#[async_trait]
+impl Reload for Reloading {
+    async fn reload(&self, who: &str, check: bool) -> Result<Value, ControlError> {
+        self.change(who, check).await.map_err(|error| {
+            let said = match error.downcast_ref::<Problems>() {
+                Some(problems) => problems.to_string(),
+                None => format!("{error:#}"),
+            };
+            if !check {
+                tracing::error!(problem = said, "another configuration was not taken over; the former one holds");
+                self.parts
+                    .audit
+                    .note(|| Entry::new("configuration.changed").operator(who).outcome("refused").because(&said));
+            }
+            ControlError::Invalid(said)
+        })
+    }
+}
+
+fn hex(bytes: &[u8; 32]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

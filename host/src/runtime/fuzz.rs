@@ -1,0 +1,100 @@
+//! Components and their manifests made of anything.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+
+use super::policy::Grants;
+use super::schema::Validator;
+use super::{CompilerMode, PluginSource, Sandbox, SandboxConfig, Source, Tenants, wants};
+use crate::domain::limits::{CallLimits, CompileLimits};
+
+/// A manifest as it stands in a component's custom section; a schema as a tool brings it, with a value to judge by it.
+pub(crate) fn manifests(data: &[u8]) {
+    let mut component = b"\0asm\x0d\0\x01\0".to_vec();
+    let name = b"bulkhead:manifest";
+    let mut body = vec![name.len() as u8];
+    body.extend(name);
+    body.extend(data);
+    component.push(0);
+    let mut length = body.len();
+    while length >= 0x80 {
+        component.push((length & 0x7f) as u8 | 0x80);
+        length >>= 7;
+    }
+    component.push(length as u8);
+    component.extend(body);
+    if let Ok(found) = wants::manifest(&component) {
+        assert!(found.is_some_and(|manifest| manifest.text.as_bytes() == data), "the manifest is what was written");
+    }
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    let (schema, value) = text.split_once('\n').unwrap_or((text, "{}"));
+    if let (Ok(validator), Ok(value)) = (Validator::compile_any(schema), serde_json::from_str(value)) {
+        let judged = validator.check(&value);
+        assert!(judged.is_ok() || judged.is_err_and(|violations| !violations.is_empty()));
+    }
+}
+
+/// What a sandbox needs to live, for as long as the process does.
+struct Yard {
+    sandbox: Arc<Sandbox>,
+    threads: tokio::runtime::Runtime,
+    _data: tempfile::TempDir,
+}
+
+fn yard() -> Option<&'static Yard> {
+    static YARD: OnceLock<Option<Yard>> = OnceLock::new();
+    let open = || {
+        let threads = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().ok()?;
+        let data = tempfile::tempdir().ok()?;
+        let config = SandboxConfig {
+            data: data.path().to_owned(),
+            calls_running_total: 2,
+            calls_resting_total: 2,
+            compile: CompileLimits { memory_bytes: 1 << 30, cpu_ms: 10_000, functions_max: 10_000 },
+            compiler: CompilerMode::InProcess,
+            epoch_tick_ms: 10,
+            io: threads.handle().clone(),
+            environment: |_| None,
+            tenants: Tenants::default(),
+        };
+        Some(Yard { sandbox: Sandbox::new(config).ok()?, threads, _data: data })
+    };
+    YARD.get_or_init(open).as_ref()
+}
+
+/// Loads a component as a host does: counted, compiled, linked, asked for its tools.
+pub(crate) fn components(data: &[u8]) {
+    let Some(yard) = yard() else { return };
+    let limits = CallLimits {
+        cpu_ms: 1_000,
+        wall_ms: 1_000,
+        memory_bytes: 1 << 20,
+        arguments_bytes: 1 << 20,
+        result_bytes: 1 << 20,
+        log_bytes: 1 << 10,
+        events_per_second: 50,
+        promote_after_ms: 1_000,
+        cancel_grace_ms: 0,
+        epoch_tick_ms: 10,
+    };
+    let source = PluginSource {
+        component: Source::Bytes(data.into()),
+        name: Some("fuzzed".to_owned()),
+        prefix: String::new(),
+        config: BTreeMap::new(),
+        grants: Grants::default(),
+        limits,
+        tools: BTreeMap::new(),
+        rerun: false,
+        manifest_required: false,
+    };
+    if let Err(refused) = yard.threads.block_on(yard.sandbox.load(source)) {
+        assert!(!refused.problems.is_empty(), "a refusal says why");
+        assert!(
+            refused.problems.iter().all(|problem| !problem.chars().any(|c| c.is_control() && c != '\n')),
+            "{refused}"
+        );
+    }
+    // What passed is kept for ever otherwise.
+    let _ = yard.sandbox.remove_others(std::iter::empty());
+}

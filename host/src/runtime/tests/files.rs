@@ -1,0 +1,189 @@
+//! Directories of a real guest that takes every way out of them, and into them.
+
+use serde_json::json;
+
+use super::*;
+use crate::runtime::policy::DirGrant;
+
+/// A sandbox whose guest has these directories, with these quotas.
+async fn house(directories: &[(&str, &Path, Option<u64>)]) -> Option<House> {
+    let mut plugin = sample("hostile")?;
+    let grant = |(guest, host, bytes_max): &(&str, &Path, Option<u64>)| DirGrant {
+        host: host.to_path_buf(),
+        guest: (*guest).to_owned(),
+        write: true,
+        bytes_max: *bytes_max,
+    };
+    plugin.grants.directories = directories.iter().map(grant).collect();
+    let house = House::of(Tenants { names: Some(Arc::new(Names)), ..Tenants::default() });
+    house.publish(plugin).await;
+    Some(house)
+}
+
+#[derive(Debug)]
+struct Names;
+
+#[async_trait::async_trait]
+impl TenantNames for Names {
+    async fn name(&self, tenant: TenantId) -> Option<String> {
+        Some(match tenant.0 {
+            [7, ..] => "acme".to_owned(),
+            [1, ..] => "..".to_owned(),
+            [2, ..] => "a/../b".to_owned(),
+            _ => return None,
+        })
+    }
+}
+
+async fn walk(house: &House, steps: serde_json::Value) -> Vec<String> {
+    walk_as(house, TENANT, steps).await.unwrap()
+}
+
+async fn walk_as(house: &House, tenant: TenantId, steps: serde_json::Value) -> Option<Vec<String>> {
+    let arguments = json!({"directory": "/data", "steps": steps}).to_string();
+    let running = house.start_with("files", &arguments, |spec| spec.tenant = tenant);
+    let output = finished(running).await.ok()?;
+    let results: serde_json::Value = serde_json::from_str(output.structured?.as_str()).unwrap();
+    Some(serde_json::from_value(results["results"].clone()).unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_path_and_no_link_leads_out_of_a_directory() {
+    let folder = TempDir::new().unwrap();
+    let (inside, outside) = (folder.path().join("in"), folder.path().join("secret"));
+    std::fs::create_dir(&inside).unwrap();
+    std::fs::create_dir(&outside).unwrap();
+    std::fs::write(outside.join("key"), "secret").unwrap();
+    std::os::unix::fs::symlink(&outside, inside.join("planted")).unwrap();
+    let absolute = outside.join("key").to_str().unwrap().to_owned();
+    for quota in [None, Some(1 << 20)] {
+        let Some(house) = house(&[("/data", &inside, quota)]).await else { return };
+        let mut steps = Vec::new();
+        for path in ["../secret/key", "./../secret/key", "a/../../secret/key", "planted/key", &absolute, "/etc/passwd"]
+        {
+            steps.push(json!({"do": "read", "path": path}));
+            steps.push(json!({"do": "write", "path": path, "bytes": 1}));
+            steps.push(json!({"do": "remove", "path": path}));
+            steps.push(json!({"do": "link", "from": path, "path": "stolen"}));
+            steps.push(json!({"do": "rename", "from": path, "path": "stolen"}));
+        }
+        for target in ["../secret", &absolute, "/"] {
+            steps.push(json!({"do": "symlink", "target": target, "path": "way"}));
+            steps.push(json!({"do": "read", "path": "way/key"}));
+            steps.push(json!({"do": "read", "path": "way"}));
+            steps.push(json!({"do": "write", "path": "way/new", "bytes": 1}));
+            steps.push(json!({"do": "remove", "path": "way"}));
+        }
+        steps.push(json!({"do": "mkdir", "path": "../made"}));
+        for (step, result) in steps.iter().zip(walk(&house, json!(steps)).await) {
+            let is_harmless = step["path"] == "way" && step["do"] != "read";
+            let worked = result == "done" || result.contains("secret") || result == "1";
+            assert!(!worked || is_harmless, "{step}: {result}");
+        }
+    }
+    let mut left: Vec<_> = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    left.sort();
+    assert_eq!(left, ["in", "secret"]);
+    assert_eq!(std::fs::read_dir(&outside).unwrap().count(), 1);
+    assert_eq!(std::fs::read_to_string(outside.join("key")).unwrap(), "secret");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_one_tenant_writes_no_other_reads() {
+    let folder = TempDir::new().unwrap();
+    let Some(house) = house(&[("/data", &folder.path().join("{tenant}"), None)]).await else { return };
+    let write = json!([{"do": "write", "path": "a", "bytes": 3}, {"do": "read", "path": "a"}]);
+    let read = json!([{"do": "read", "path": "a"}, {"do": "read", "path": "../acme/a"}]);
+    assert_eq!(walk(&house, write.clone()).await, ["3", "xxx"]);
+    let other = TenantId([1; 16]);
+    assert_eq!(walk_as(&house, other, read).await.unwrap(), ["no-entry", "not-permitted"]);
+    assert_eq!(walk_as(&house, other, write.clone()).await.unwrap(), ["3", "xxx"]);
+    for nobody in [TenantId([2; 16]), TenantId([3; 16])] {
+        assert_eq!(walk_as(&house, nobody, write.clone()).await, None, "there is no directory for {nobody}");
+    }
+    let mut made: Vec<_> = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    made.sort();
+    assert_eq!(made, ["%2E.", "acme"]);
+}
+
+/// The bytes below a directory, by an eye of its own.
+fn bytes_in(folder: &Path) -> u64 {
+    std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| {
+            let entry = entry.unwrap();
+            let found = entry.metadata().unwrap();
+            if found.is_dir() { bytes_in(&entry.path()) } else { found.len() }
+        })
+        .sum()
+}
+
+const QUOTA: u64 = 64 << 10;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_way_of_writing_gets_past_the_quota() {
+    let folder = TempDir::new().unwrap();
+    let Some(house) = house(&[("/data", folder.path(), Some(QUOTA))]).await else { return };
+    let full = |result: &String| result.contains("insufficient-space") || result.contains("os error 28");
+    for steps in [
+        json!([{"do": "write", "path": "a", "bytes": 1 << 20}]),
+        json!([{"do": "write", "path": "a", "bytes": 1 << 20, "append": true}]),
+        json!([{"do": "write_at", "path": "a", "offset": 0, "bytes": 1 << 17}]),
+        json!([{"do": "write_at", "path": "a", "offset": 1_u64 << 40, "bytes": 1}]),
+        json!([{"do": "resize", "path": "a", "size": 1_u64 << 40}]),
+        json!([{"do": "touch", "prefix": "e", "count": 1000}]),
+        json!([{"do": "write", "path": "a", "bytes": 50 << 10}, {"do": "write", "path": "b", "bytes": 50 << 10}]),
+    ] {
+        let results = walk(&house, steps.clone()).await;
+        assert!(full(results.last().unwrap()), "{steps}: {results:?}");
+        let there = bytes_in(folder.path());
+        assert!(there <= QUOTA, "{steps}: {there}");
+        let removals: Vec<_> = std::fs::read_dir(folder.path())
+            .unwrap()
+            .map(|entry| json!({"do": "remove", "path": entry.unwrap().file_name().to_str().unwrap()}))
+            .collect();
+        assert!(walk(&house, json!(removals)).await.iter().all(|result| result == "done"));
+    }
+    let fits =
+        walk(&house, json!([{"do": "write", "path": "a", "bytes": 50 << 10}, {"do": "read", "path": "a"}])).await;
+    assert_eq!(fits[0], (50 << 10).to_string(), "what was removed is room again");
+    let over = walk(&house, json!([{"do": "write", "path": "a", "bytes": 50 << 10}])).await;
+    assert_eq!(over, [(50 << 10).to_string()], "writing over what is there needs no room");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_calls_share_one_quota_and_the_host_goes_on() {
+    let folder = TempDir::new().unwrap();
+    let Some(house) = house(&[("/data", folder.path(), Some(QUOTA))]).await else { return };
+    let steps = |at: usize| json!([{"do": "write", "path": format!("f{at}"), "bytes": 40 << 10}]);
+    let calls = futures::future::join_all((0..6).map(|at| walk(&house, steps(at)))).await;
+    assert!(calls.iter().flatten().any(|result| result.contains("28")), "{calls:?}");
+    assert!(bytes_in(folder.path()) <= QUOTA);
+    assert_eq!(walk(&house, json!([{"do": "read", "path": "missing"}])).await, ["no-entry"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn files_that_are_removed_while_they_are_open_and_moves_are_counted() {
+    let (folder, free) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let directories = [("/data", folder.path(), Some(QUOTA)), ("/free", free.path(), None)];
+    let Some(house) = house(&directories).await else { return };
+    let hidden = |path: &str| json!({"do": "write_removed", "path": path, "bytes": 40 << 10});
+    let results = walk(&house, json!([hidden("a"), hidden("b"), hidden("c")])).await;
+    assert_eq!(results[0], (40 << 10).to_string());
+    let full = |result: &String| result.contains("os error 28") || result == "insufficient-space";
+    assert!(results[1..].iter().all(full), "{results:?}");
+    std::fs::write(free.path().join("large"), vec![0; 1 << 20]).unwrap();
+    let away = json!([
+        {"do": "write", "path": "mine", "bytes": 10},
+        {"do": "rename", "from": "mine", "path": "mine", "into": "/free"},
+        {"do": "rename", "from": "mine", "path": "yours"},
+        {"do": "link", "from": "yours", "path": "ours"},
+    ]);
+    assert_eq!(walk(&house, away).await, ["10", "cross-device", "done", "done"]);
+    let arguments = json!({"directory": "/free", "steps": [
+        {"do": "rename", "from": "large", "path": "large", "into": "/data"},
+        {"do": "write", "path": "unbounded", "bytes": 1 << 18},
+    ]});
+    let output = house.call("files", &arguments.to_string()).await.unwrap();
+    assert!(output.structured.unwrap().as_str().contains("[\"cross-device\",\"262144\"]"));
+}

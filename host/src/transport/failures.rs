@@ -1,0 +1,105 @@
+//! How many bad credentials may come from one address.
+//!
+//! Owns the buckets. Must not see a credential. Invariant: the number of buckets is bounded; while it is reached, addresses
+//! share one. Nothing is ever refused here that would have been let in.
+
+use std::net::IpAddr;
+use std::num::NonZeroU32;
+
+use governor::clock::{Clock as _, DefaultClock};
+use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
+
+/// Addresses with a bucket of their own. Stops a flood from many addresses from growing the host.
+const ADDRESSES_MAX: usize = 65_536;
+
+/// Too many bad credentials.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Exceeded {
+    pub(crate) per_minute: u32,
+    pub(crate) retry_after_ms: u64,
+}
+
+/// Whose bucket it is: an address, or the network that one subscriber has; `None` for all that have none of their own.
+type Place = Option<IpAddr>;
+
+/// The buckets: so many in a minute, at once or one after the other.
+pub(crate) struct Failures {
+    per_minute: NonZeroU32,
+    limiter: DefaultKeyedRateLimiter<Place>,
+    clock: DefaultClock,
+    addresses_max: usize,
+}
+
+impl Failures {
+    pub(crate) fn new(per_minute: u32) -> Self {
+        Self::bounded(per_minute, ADDRESSES_MAX)
+    }
+
+    fn bounded(per_minute: u32, addresses_max: usize) -> Self {
+        let per_minute = NonZeroU32::new(per_minute).unwrap_or(NonZeroU32::MIN);
+        let limiter = RateLimiter::keyed(Quota::per_minute(per_minute));
+        Self { per_minute, limiter, clock: DefaultClock::default(), addresses_max }
+    }
+
+    /// Counts one bad credential.
+    pub(crate) fn note(&self, client: IpAddr) -> Result<(), Exceeded> {
+        let place = if self.limiter.len() < self.addresses_max { Some(subscriber(client)) } else { None };
+        self.limiter.check_key(&place).map_err(|until| Exceeded {
+            per_minute: self.per_minute.get(),
+            retry_after_ms: u64::try_from(until.wait_time_from(self.clock.now()).as_millis())
+                .unwrap_or(u64::MAX)
+                .max(1),
+        })
+    }
+
+    /// Drops the buckets of addresses that have been quiet.
+    pub(crate) fn forget_idle(&self) {
+        self.limiter.retain_recent();
+        self.limiter.shrink_to_fit();
+    }
+}
+
+/// Who has one address of IPv6 has as many as there are in its /64.
+fn subscriber(client: IpAddr) -> IpAddr {
+    match client.to_canonical() {
+        IpAddr::V6(address) => IpAddr::V6((u128::from(address) & !u128::from(u64::MAX)).into()),
+        address @ IpAddr::V4(_) => address,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn each_address_has_so_many_tries_and_then_waits() {
+        let failures = Failures::new(5);
+        for _ in 0..5 {
+            failures.note(address("203.0.113.1")).unwrap();
+        }
+        let exceeded = failures.note(address("::ffff:203.0.113.1")).unwrap_err();
+        assert_eq!(exceeded.per_minute, 5);
+        assert!((1..=12_000).contains(&exceeded.retry_after_ms), "{exceeded:?}");
+        failures.note(address("203.0.113.2")).unwrap();
+    }
+
+    #[test]
+    fn a_subscriber_of_ipv6_has_one_bucket() {
+        let failures = Failures::new(1);
+        failures.note(address("2001:db8::1")).unwrap();
+        failures.note(address("2001:db8::2")).unwrap_err();
+        failures.note(address("2001:db8:0:1::1")).unwrap();
+    }
+
+    #[test]
+    fn buckets_are_bounded() {
+        let failures = Failures::bounded(1, 10);
+        let notes = (0..1_000_u32).map(|number| failures.note(IpAddr::V4(number.into())));
+        assert_eq!(notes.filter(Result::is_ok).count(), 11, "the last one is for all others together");
+        assert!(failures.limiter.len() <= 11);
+    }
+}

@@ -1,0 +1,31 @@
+//! Attacks on the protocol against a running host, byte by byte. After each of them the host serves on.
+//!
+//! Elsewhere: forged tokens (`oauth::attacks`), rotating keys (`oauth::keys`), rebound names of this host (`streams`, `refusals`) and of
+//! others (`egress` and `runtime::tests::egress` in the host), hostile components (`hostile`, `compile`, `registry_hostile`).
+
+mod connections;
+mod framing;
+mod messages;
+
+use tests::Host;
+use tests::raw;
+
+/// A request that is answered without a session, and what it is answered with.
+const PING: &str = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
+
+/// A good request, whole.
+fn ping() -> String {
+    format!(
+        "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{PING}",
+        PING.len()
+    )
+}
+
+/// The host is there and answers on a connection of its own.
+async fn serves_on(host: &mut Host, after: &str) {
+    assert!(host.is_alive(), "{after} took the host down:\n{}", host.log());
+    let heard = raw::exchange(host, ping().as_bytes()).await;
+    assert_eq!(heard.statuses(), [200], "after {after}: {heard:?}");
+    assert_eq!(heard.answers[0].body, r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, "after {after}");
+    assert!(!host.log().contains("panicked"), "{after}:\n{}", host.log());
+}

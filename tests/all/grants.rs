@@ -1,0 +1,179 @@
+//! What an operator grants, what a tenant is left of it, and who hears of what was not granted.
+
+use std::os::unix::fs::PermissionsExt as _;
+
+use serde_json::{Value, json};
+use tests::client::{Client, all_capabilities, text};
+use tests::{Host, Setup, command, place};
+
+use super::egress::Web;
+
+async fn client(host: &Host, token: &str) -> Client {
+    Client::connect_as(host, Some(token), all_capabilities()).await
+}
+
+/// The lines of the audit log about this event.
+fn audited(setup: &Setup, event: &str) -> Vec<Value> {
+    let files = std::fs::read_dir(setup.data().join("audit")).expect("a log");
+    let files = files.map(|file| file.expect("a file").path());
+    let text: String = files
+        .filter(|file| file.extension().is_some_and(|end| end == "jsonl"))
+        .map(|file| std::fs::read_to_string(file).expect("text"))
+        .collect();
+    let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+    lines.filter(|line| line["event"] == event).collect()
+}
+
+#[tokio::test]
+async fn a_call_that_needs_more_fails_with_the_name_of_the_grant_and_is_noted_once() {
+    let web = Web::start().await;
+    let setup = Setup::new()
+        .config("[audit]\nenabled = true\n")
+        .plugin("http", "[plugin.grants]\nhttp = [\"https://example.com\"]\n")
+        .plugin("hostile", "");
+    let token = setup.token("alice", "acme").await;
+    let host = setup.start().await;
+    let alice = client(&host, &token).await;
+    let lacking = format!("http {}", web.origin);
+
+    let secret = format!("{}/a-secret-path?and=query", web.origin);
+    let refused = alice.tool("http_get", json!({"url": secret})).await.expect("a result");
+    assert_eq!(refused["isError"], true);
+    let last = refused["content"].as_array().and_then(|content| content.last()).expect("content");
+    assert_eq!(last["text"], format!("not granted to this plugin: {lacking}"), "{refused}");
+
+    // Three requests of one call are one line; a task is named.
+    let wish = json!({"method": "GET", "url": secret, "at_once": 3});
+    let task = alice.task("request", wish).await;
+    alice.until_status(&task, "completed").await;
+    let log = host.log();
+    assert_eq!(log.matches("a plugin reached for what is not granted").count(), 2, "{log}");
+    assert!(!log.contains("a-secret-path"), "{log}");
+
+    let (_, setup) = host.terminate().await;
+    let noted = audited(&setup, "grant.denied");
+    let told: Vec<_> = noted.iter().map(|line| (&line["plugin"], &line["reason"], &line["task"])).collect();
+    assert_eq!(
+        told,
+        [(&json!("http"), &json!(lacking), &Value::Null), (&json!("hostile"), &json!(lacking), &json!(task))]
+    );
+    assert!(noted.iter().all(|line| line["requestor"].is_string() && line["tenant"].is_string()));
+    assert!(!serde_json::to_string(&noted).expect("JSON").contains("a-secret-path"));
+}
+
+#[tokio::test]
+async fn a_tenant_reaches_only_what_it_is_left() {
+    let web = Web::start().await;
+    let setup = Setup::new()
+        .config("[tenant.globex.grants]\nhttp = []\n")
+        .config(&format!("[tenant.initech.grants]\nhttp = [\"{}/bytes\"]\n", web.origin))
+        .plugin("http", &format!("[plugin.grants]\nhttp = [{:?}]\n", web.origin));
+    let mut tokens = Vec::new();
+    for tenant in ["acme", "globex", "initech"] {
+        tokens.push(setup.token("someone", tenant).await);
+    }
+    let host = setup.start().await;
+    for (token, reaches) in tokens.iter().zip([[true, true], [false, false], [false, true]]) {
+        let client = client(&host, token).await;
+        for (path, reached) in ["/page", "/bytes/3"].iter().zip(reaches) {
+            let page =
+                client.tool("http_get", json!({"url": format!("{}{path}", web.origin)})).await.expect("a result");
+            assert_eq!(page["isError"] != true, reached, "{path}: {page}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn each_tenant_has_its_own_directory_with_its_own_quota() {
+    let setup = Setup::new();
+    let folder = setup.path("tenants");
+    std::fs::create_dir(&folder).expect("a folder");
+    let grant = format!(
+        "[plugin.grants]\ndirectories = [{{ host = {:?}, guest = \"/data\", write = true, bytes_max = 20000 }}]\n",
+        folder.join("{tenant}")
+    );
+    let setup = setup.plugin("hostile", &grant);
+    let (alice, bob) = (setup.token("alice", "acme").await, setup.token("bob", "globex").await);
+    let host = setup.start().await;
+    let (alice, bob) = (client(&host, &alice).await, client(&host, &bob).await);
+    let write = async |client: &Client, path: &str, bytes: usize| {
+        client.tool("write_file", json!({"path": path, "text": "x".repeat(bytes)})).await.expect("a result")
+    };
+    assert_ne!(write(&alice, "/data/mine", 12_000).await["isError"], true);
+    let full = write(&alice, "/data/more", 12_000).await;
+    assert_eq!(full["isError"], true, "{full}");
+    assert!(text(&full).contains("space"), "the guest reads of a full disk: {full}");
+    assert_ne!(write(&bob, "/data/mine", 12_000).await["isError"], true, "another tenant has room");
+    for path in ["/data/more", "/data/../acme/mine", "/acme/mine"] {
+        let read = bob.tool("read_file", json!({"path": path})).await.expect("a result");
+        assert_eq!(read["isError"], true, "{path}: {read}");
+    }
+    for tenant in ["acme", "globex"] {
+        let found = std::fs::metadata(folder.join(tenant)).expect("a folder");
+        assert_eq!(found.permissions().mode() & 0o777, 0o700);
+    }
+    assert_eq!(std::fs::read_dir(&folder).expect("a folder").count(), 2);
+}
+
+#[tokio::test]
+async fn inspect_shows_what_is_wanted_granted_and_effective() {
+    let setup = Setup::new();
+    let file = place::component("csv");
+    let config = setup.path("bulkhead-inspect.toml");
+    let text = format!(
+        "[tenant.acme.grants]\ndirectories = []\n[[plugin]]\nfile = {file:?}\n[plugin.grants]\nenv = [\"HOME\"]\n\
+         directories = [{{ host = \"/tmp\", guest = \"/data\", write = true }}]\n"
+    );
+    std::fs::write(&config, text).expect("a file");
+    let (file, config) = (file.display().to_string(), config.display().to_string());
+    let arguments = ["plugin", "inspect", &file, "--config", &config];
+    let said = command::run(&mut command::bulkhead(), &[&arguments[..], &["--json"]].concat(), None).await;
+    let shown: Value = serde_json::from_str(&said).expect("JSON");
+    let row = |table: &Value, grant: &str| {
+        table.as_array().expect("rows").iter().find(|row| row["grant"] == grant).cloned().unwrap_or_default()
+    };
+    let everybody = &shown["grants"]["everybody"];
+    assert_eq!(
+        row(everybody, "directory /data"),
+        json!({"grant": "directory /data", "wanted": "read", "granted": "write", "effective": "read"})
+    );
+    assert_eq!(
+        row(everybody, "env HOME"),
+        json!({"grant": "env HOME", "wanted": "-", "granted": "yes", "effective": "-"})
+    );
+    assert_eq!(row(everybody, "call.cpu_ms")["wanted"], "any");
+    assert_eq!(
+        row(&shown["grants"]["tenants"]["acme"], "directory /data"),
+        json!({"grant": "directory /data", "wanted": "read", "granted": "write", "left": "-", "effective": "-"})
+    );
+    let plain = command::run(&mut command::bulkhead(), &arguments, None).await;
+    let line = plain.lines().find(|line| line.trim_start().starts_with("directory /data")).expect("a line");
+    assert_eq!(line.split_whitespace().skip(2).collect::<Vec<_>>(), ["read", "write", "read"]);
+    assert!(plain.contains("grants in calls of tenant acme"), "{plain}");
+    let bare = command::run(&mut command::bulkhead(), &["plugin", "inspect", &file, "--json"], None).await;
+    let bare: Value = serde_json::from_str(&bare).expect("JSON");
+    assert_eq!(row(&bare["grants"]["everybody"], "directory /data")["effective"], "-");
+}
+
+#[tokio::test]
+async fn what_a_guest_says_acts_in_no_log() {
+    let setup = Setup::new().config("[log]\nlevel = \"debug\"\n").plugin("hostile", "");
+    let host = setup.start().await;
+    let client = Client::connect(&host).await;
+    client.call("logging/setLevel", json!({"level": "debug"})).await.expect("set");
+    let words = "\u{1b}[2J\u{7}one\nFORGED ERROR a line of the host\r\u{202e}two\u{0}\u{9b}31m";
+    let params = json!({"name": "speak", "arguments": {"text": words}, "_meta": {"progressToken": 1}});
+    let (result, heard) = client.call_hearing("tools/call", params).await;
+    assert_eq!(text(&result.expect("a result")), words, "results are data");
+    let log = host.log();
+    assert!(log.contains("FORGED"), "it was logged: {log}");
+    assert!(!log.lines().any(|line| line.trim_start().starts_with("FORGED")), "{log}");
+    let acting = |character: char| matches!(character, '\u{1b}' | '\u{7}' | '\r' | '\0' | '\u{9b}' | '\u{202e}');
+    for line in log.lines().filter(|line| line.contains("FORGED")) {
+        assert!(!line.contains(acting), "{line:?}");
+    }
+    let told = |method: &str| heard.iter().find(|message| message["method"] == method);
+    let progress = told("notifications/progress").expect("progress");
+    assert_eq!(progress["params"]["message"], words);
+    assert_eq!(told("notifications/message").expect("a record")["params"]["data"], words);
+}
