@@ -75,7 +75,6 @@ async fn calls(sandbox: &Arc<Sandbox>, plugin: &str, tool: &str, plan: &Plan) ->
         limits: limits(),
         tools: BTreeMap::new(),
         rerun: false,
-        manifest_required: false,
     };
     let loaded = sandbox.load(source).await?;
     ensure!(sandbox.publish(vec![loaded]).1.is_empty(), "the plugin is refused");
