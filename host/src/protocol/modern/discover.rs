@@ -48,7 +48,7 @@ pub(super) fn discover(request: &Request<'_>) -> Exchange {
     // Clients check that the value of the extension is empty, unless they know the draft that adds to it.
     let (tasks, scope) = match request.client.interaction_in_tasks {
         true => (json!({"steer": true, "pause": true}), "private"),
-        false => (json!({}), scope(&request.catalog)),
+        false => (json!({}), scope(request)),
     };
     let capabilities = ServerCapabilities {
         logging: json!({}),

@@ -66,7 +66,7 @@ fn asker(request: &Request<'_>) -> Asker {
 pub(super) fn prompts(request: &Request<'_>) -> Result<Exchange, RpcError> {
     let Page { entries, next_cursor } = asker(request).prompts(request.params)?;
     let entries = entries.iter().map(|entry| PromptView { prompt: &entry.prompt, icons: true }).collect();
-    let list = Kept { body: PageBody { name: "prompts", entries, next_cursor }, scope: scope(&request.catalog) };
+    let list = Kept { body: PageBody { name: "prompts", entries, next_cursor }, scope: scope(request) };
     Ok(answered(response(&request.id, &Complete::new(&request.shared.modern, list))))
 }
 
@@ -74,8 +74,7 @@ pub(super) fn prompts(request: &Request<'_>) -> Result<Exchange, RpcError> {
 pub(super) fn templates(request: &Request<'_>) -> Result<Exchange, RpcError> {
     let Page { entries, next_cursor } = asker(request).templates(request.params)?;
     let entries = entries.iter().map(|entry| TemplateView { template: &entry.template, icons: true }).collect();
-    let list =
-        Kept { body: PageBody { name: "resourceTemplates", entries, next_cursor }, scope: scope(&request.catalog) };
+    let list = Kept { body: PageBody { name: "resourceTemplates", entries, next_cursor }, scope: scope(request) };
     Ok(answered(response(&request.id, &Complete::new(&request.shared.modern, list))))
 }
 

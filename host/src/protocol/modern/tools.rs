@@ -12,7 +12,6 @@ use crate::protocol::error::RpcError;
 use crate::protocol::exchange::answered;
 use crate::protocol::jsonrpc::{self, response};
 use crate::protocol::wire::{HintsView, IconView, MetaView, Raw, entry_if};
-use crate::runtime::Catalog;
 
 /// Plugins may be exchanged while the host runs; who wants to know at once listens.
 const TTL_MS: u64 = 60_000;
@@ -53,8 +52,8 @@ impl Serialize for ToolView<'_> {
 }
 
 /// Who may keep a list: everybody, unless somebody else may have another one.
-pub(super) fn scope(catalog: &Catalog) -> &'static str {
-    if catalog.is_for_everybody() { "public" } else { "private" }
+pub(super) fn scope(request: &Request<'_>) -> &'static str {
+    if request.catalog.is_for_everybody() && !request.rights.are_limited() { "public" } else { "private" }
 }
 
 pub(super) fn list(request: &Request<'_>) -> Result<Exchange, RpcError> {
@@ -77,6 +76,6 @@ pub(super) fn list(request: &Request<'_>) -> Result<Exchange, RpcError> {
         (Some(_), Some(last)) => cursor::seal(key, METHOD, requestor, last.0.name.as_bytes()),
         _ => None,
     };
-    let scope = if request.rights.are_limited() { "private" } else { scope(&request.catalog) };
+    let scope = scope(request);
     Ok(answered(response(&request.id, &Complete::new(&request.shared.modern, Page { tools, next_cursor, scope }))))
 }
