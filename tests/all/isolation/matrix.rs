@@ -74,6 +74,8 @@ async fn stage() -> Stage {
         "conformance",
         "prefix = \"again_\"",
     );
+    // More tools than a page of their list holds.
+    let setup = setup.plugin_as("third", "conformance", "prefix = \"third_\"");
     let host = setup.config(&config).start().await;
     Stage {
         host,
