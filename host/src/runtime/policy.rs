@@ -234,7 +234,7 @@ mod tests {
             directories: Some(vec![wish("/data", false)]),
             http: Some(vec!["https://x.a.org".parse().unwrap()]),
             env: Some(vec!["B".to_owned()]),
-            keyvalue: None,
+            keyvalue: Some(true),
         };
         let unwanted = ["directory /data (write)", "directory /database", "http http://10.0.0.1:80", "env A"];
         assert_eq!(grants().unwanted(&wanted), unwanted);
