@@ -192,7 +192,9 @@ async fn who_guesses_ids_is_kept_from_all_of_them_for_a_while() {
     }
     let ask = async |method: &str, id: &str| {
         let params = json!({"taskId": id});
-        let sent = client.request(method, &params).send().await.expect("an answer");
+        let request = client.request(method, &params);
+        let message = client.message(&json!(1), method, params).to_string();
+        let sent = request.body(message).send().await.expect("an answer");
         let status = sent.status().as_u16();
         let mut body: Value = sent.json().await.expect("JSON");
         assert!(body["error"]["data"]["retryAfterMs"].as_u64().is_some_and(|ms| ms > 0), "{body}");
