@@ -158,7 +158,13 @@ async fn attacks_leave_nothing_behind() {
     // Threads and connections that are there from the first time on are no loss.
     wave(0, 17 * 4).await;
     echo(&bystander, "peace").await;
-    tokio::time::sleep(Duration::from_secs(1)).await;
+    // Each token has a row for its last use, which is written some seconds later.
+    until("the uses of the tokens to be written", async || {
+        let listed = command::json(&["token", "list"], &setup.data()).await;
+        let tokens = listed["tokens"].as_array().expect("tokens");
+        tokens.iter().all(|token| !token["last_used_at"].is_null()).then_some(())
+    })
+    .await;
     let before = Holdings::of(&host);
     let (memory_before, _) = memory_bytes(host.pid());
     let kept = command::json(&["store", "check"], &setup.data()).await;
