@@ -69,13 +69,8 @@ async fn stage() -> Stage {
         claims[name] = value;
         key.token(&claims)
     };
-    let setup = Setup::with(&["primes", "desk", "text", "conformance"]).plugin_as(
-        "again",
-        "conformance",
-        "prefix = \"again_\"",
-    );
-    // More tools than a page of their list holds.
-    let setup = setup.plugin_as("third", "conformance", "prefix = \"third_\"");
+    // Together they have more tools than a page of their list holds.
+    let setup = Setup::with(&["primes", "desk", "text", "conformance", "hostile"]);
     let host = setup.config(&config).start().await;
     Stage {
         host,
