@@ -49,7 +49,8 @@ async fn idle_connections_cost_little_and_are_let_go() {
         stream.write_all(b"POST /mcp HTTP/1.1\r\nHost: loc").await.expect("an open connection");
     }
     until("the host to have them all", async || {
-        (Holdings::of(&host).descriptors >= before.descriptors + count as usize).then_some(())
+        // The connection of what was asked before may still have been counted.
+        (Holdings::of(&host).descriptors + 4 >= before.descriptors + count as usize).then_some(())
     })
     .await;
     serves_on(&mut host, "idle connections").await;
@@ -60,7 +61,9 @@ async fn idle_connections_cost_little_and_are_let_go() {
         (Holdings::of(&host).descriptors <= before.descriptors + 4).then_some(())
     })
     .await;
-    assert_eq!(Holdings::of(&host).threads, before.threads);
+    // Threads of the pool for what blocks end when they have been idle.
+    let threads = Holdings::of(&host).threads;
+    assert!(threads <= before.threads, "{threads} threads, {} before", before.threads);
     drop(streams);
     serves_on(&mut host, "idle connections").await;
 }
