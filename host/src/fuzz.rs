@@ -6,8 +6,11 @@
 
 use crate::{protocol, runtime, store};
 
+/// Takes any bytes.
+type Target = fn(&[u8]);
+
 /// Each target with its function; a program of the fuzzer and a folder of the corpus have its name.
-pub const TARGETS: [(&str, fn(&[u8])); 8] = [
+pub const TARGETS: [(&str, Target); 8] = [
     ("envelope", protocol::fuzz::envelope),
     ("legacy_params", protocol::fuzz::legacy_params),
     ("modern_params", protocol::fuzz::modern_params),

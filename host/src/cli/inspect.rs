@@ -38,7 +38,9 @@ pub(crate) async fn run(arguments: InspectArguments) -> anyhow::Result<ExitCode>
             let wants = inspection.manifest.as_ref().map(|manifest| &manifest.wants);
             let table = Table::new(wants, entry, &config);
             let mut value = describe(&inspection)?;
-            value["grants"] = table.as_json();
+            if let Some(told) = value.as_object_mut() {
+                told.insert("grants".to_owned(), table.as_json());
+            }
             if arguments.json {
                 say(serde_json::to_string_pretty(&value)?)
             } else {

@@ -349,7 +349,7 @@ section!(LIMITS, blank_limits, Limits, "limits", {
     calls_running_per_tenant: count(64, 1, 4_096), Override,
         "Running calls of all requestors of one tenant";
     calls_running_total: count(256, 1, 4_096), Host,
-        "Running calls of the whole host; also the size of the instance pool";
+        "Running calls of the whole host, an eighth of them for tenants that have none; also the size of the instance pool";
     call_queue_ms_max: ms(2_000, 0, 600_000), Override,
         "How long a plain call waits for a permit before it is refused";
     calls_queued_per_requestor: count(64, 0, 100_000), Override,
@@ -377,7 +377,7 @@ section!(LIMITS, blank_limits, Limits, "limits", {
     calls_resting_per_tenant: count(384, 0, 4_096), Override,
         "Waiting and paused calls of one tenant together: each holds an instance";
     calls_resting_total: count(768, 1, 4_096), Host,
-        "Waiting and paused calls of the whole host; these instances are in the pool beside the running ones";
+        "Waiting and paused calls of the whole host, an eighth for tenants that have none; in the pool beside the running ones";
     tasks_stored_per_requestor: count(10_000, 1, 100_000_000), Override,
         "Tasks of one requestor in the store, finished ones included, until they expire";
     tasks_stored_bytes_per_requestor: bytes(256 * MIB, KIB, TIB), Override,

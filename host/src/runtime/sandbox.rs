@@ -338,7 +338,7 @@ impl Executor for Sandbox {
         let pace = plugin.entry(&spec.operation).map(|(_, pace)| pace);
         let occupied = Occupied::new(Arc::clone(&plugin));
         let guest = call::run(ground, occupied, spec, Arc::clone(&shared), outbox).in_current_span();
-        let stop = match pace.filter(|pace| pace.is_quick()) {
+        let stop = match pace.filter(|pace| pace.is_quick() && share.may_begin_elsewhere()) {
             Some(pace) => self.begin_here(guest, pace, &share, &shared),
             None => Some(self.guests.spawn(&share, guest)),
         };

@@ -337,7 +337,7 @@ mod tests {
         let wit = Digest(Sha256::digest("words").into());
         let good = acme.sign(component, None, Some(&other.sign(component, None, None)));
         let verified = rules.verify(&SOURCE.parse().unwrap(), None, fetched(b"a", &good)).unwrap();
-        assert_eq!(verified.signed_by(), [acme_id.clone()]);
+        assert_eq!(verified.signed_by(), std::slice::from_ref(&acme_id));
         assert_eq!(verified.candidate(None).wit, Wit::Vouched(None), "words that nobody signed are not used");
         let good = acme.sign(component, Some(wit), None);
         let verified = rules.verify(&SOURCE.parse().unwrap(), None, fetched(b"a", &good)).unwrap();

@@ -52,6 +52,14 @@ pub(super) struct Full {
     pub(super) value: u64,
 }
 
+/// The part of the host's places that is kept back for tenants that have nothing yet: one in so many.
+const KEPT_BACK: u32 = 8;
+
+/// How much of the host a tenant may fill that has so much already: a few tenants cannot keep another one from its first call.
+fn left_to(has: u32, total: u32) -> u32 {
+    if has == 0 { total } else { total - total / KEPT_BACK }
+}
+
 /// Finds the limit that has no room for one more, among (its count, itself, its name).
 fn first_full<const N: usize>(checks: [(u32, u32, &'static str); N]) -> Option<Full> {
     let full = checks.into_iter().find(|(count, max, _)| count >= max);
@@ -384,13 +392,13 @@ impl Admission {
                 (tenant.waiting, limits.tasks_waiting_per_tenant, "tasks_waiting_per_tenant"),
                 (tenant.resting(), limits.calls_resting_per_tenant, "calls_resting_per_tenant"),
                 (own.waiting, limits.tasks_waiting_per_requestor, "tasks_waiting_per_requestor"),
-                (state.all.resting(), self.resting_max, "calls_resting_total"),
+                (state.all.resting(), left_to(tenant.resting(), self.resting_max), "calls_resting_total"),
             ]),
             Hold::Paused => first_full([
                 (tenant.paused, limits.tasks_paused_per_tenant, "tasks_paused_per_tenant"),
                 (tenant.resting(), limits.calls_resting_per_tenant, "calls_resting_per_tenant"),
                 (own.paused, limits.tasks_paused_per_requestor, "tasks_paused_per_requestor"),
-                (state.all.resting(), self.resting_max, "calls_resting_total"),
+                (state.all.resting(), left_to(tenant.resting(), self.resting_max), "calls_resting_total"),
             ]),
         }
     }
@@ -425,7 +433,7 @@ impl Admission {
             (tenant.running, limits.calls_running_per_tenant, "calls_running_per_tenant"),
             (running_tasks, limits.tasks_running_per_requestor, "tasks_running_per_requestor"),
             (own.running, limits.calls_running_per_requestor, "calls_running_per_requestor"),
-            (state.all.running, self.limits.base().calls_running_total, "calls_running_total"),
+            (state.all.running, left_to(tenant.running, self.limits.base().calls_running_total), "calls_running_total"),
         ])
     }
 

@@ -12,6 +12,9 @@ use std::time::Duration;
 
 use crate::domain::limits::CPU_WEIGHT_MAX;
 
+/// What a share of weight 1 may owe before a call of it has to stand in line.
+const ELSEWHERE_US_MAX: u64 = 10_000;
+
 /// What a share owes at most for time elsewhere, in turns: some of it was used when nobody else wanted any.
 const ELSEWHERE_TURNS: u64 = 10;
 
@@ -50,6 +53,12 @@ impl Share {
     pub(in crate::runtime) fn used_elsewhere(&self, used: Duration) {
         let used_us = u64::try_from(used.as_micros()).unwrap_or(u64::MAX);
         self.0.elsewhere_us.fetch_add(used_us, Ordering::Relaxed);
+    }
+
+    /// Whether another call of it may begin elsewhere. Some time may be owed; then somebody of it has to stand in line, where it is
+    /// charged: otherwise calls that are always over at once would never be.
+    pub(in crate::runtime) fn may_begin_elsewhere(&self) -> bool {
+        self.0.elsewhere_us.load(Ordering::Relaxed) < ELSEWHERE_US_MAX.saturating_mul(self.0.weight)
     }
 
     /// The CPU time that its calls have had on the guests' threads, in microseconds.

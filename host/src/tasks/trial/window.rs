@@ -84,6 +84,9 @@ pub(super) struct Window {
     samples: VecDeque<Sample>,
     whole: Count,
     of: HashMap<Requestor, Count>,
+    /// Who has ever called, also when their calls are forgotten: otherwise many calls of one tenant would make it the only one.
+    first: Option<TenantId>,
+    several: bool,
 }
 
 impl Window {
@@ -91,6 +94,8 @@ impl Window {
         if self.samples.len() >= CALLS_MAX {
             self.forget_oldest();
         }
+        let tenant = sample.requestor.tenant;
+        self.several |= *self.first.get_or_insert(tenant) != tenant;
         self.whole.add(&sample);
         self.of.entry(sample.requestor).or_default().add(&sample);
         self.samples.push_back(sample);
@@ -123,11 +128,9 @@ impl Window {
         self.of.keys().all(|one| one == requestor)
     }
 
-    /// Whether requestors of more than one tenant have called.
+    /// Whether requestors of more than one tenant have ever called.
     pub(super) fn has_several_tenants(&self) -> bool {
-        let mut tenants = self.of.keys().map(|requestor| requestor.tenant);
-        let first = tenants.next();
-        tenants.any(|tenant| Some(tenant) != first)
+        self.several
     }
 
     /// Everybody who has called, by tenant or one by one.
