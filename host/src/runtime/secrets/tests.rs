@@ -116,6 +116,25 @@ async fn a_large_body_goes_out_as_it_is() {
     assert!(body == text);
 }
 
+#[test]
+fn the_longest_name_is_found_and_a_longer_one_is_none() {
+    let text = |length: usize| format!("{{{{secret:{}}}}}", "n".repeat(length)).into_bytes();
+    assert_eq!(find(&text(64), 0), Some((0..75, "n".repeat(64).as_str())));
+    assert_eq!(find(&text(65), 0), None);
+}
+
+#[tokio::test]
+async fn a_body_of_beginnings_of_placeholders_takes_no_time() {
+    let secrets = [secret("KEY", "https://a.example", ALL)];
+    let end = "{{secret:KEY}}";
+    let text = "{{secret:".repeat(((1 << 20) - end.len()) / 9) + end;
+    let begun = std::time::Instant::now();
+    let (_, body) = sent(&secrets, "a.example", request("https://a.example/", &[], &text)).await.unwrap();
+    assert!(body.ends_with(VALUE));
+    // Reading each of them to the end of the text takes minutes.
+    assert!(begun.elapsed() < std::time::Duration::from_secs(10), "{:?}", begun.elapsed());
+}
+
 async fn answered(headers: &[(&str, &str)], pieces: Vec<Vec<u8>>) -> Result<(http::response::Parts, String), Error> {
     let secrets = [secret("KEY", "https://a.example", HEADER)];
     let (_, injected) =
