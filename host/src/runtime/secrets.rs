@@ -82,7 +82,12 @@ impl Secret {
 
 impl Target<'_> {
     fn is_within(&self, grant: &HttpGrant) -> bool {
-        grant.covers(self.tls, self.host, self.port) && grant.permits(self.method, self.path)
+        self.is_at(grant) && grant.permits(self.method, self.path)
+    }
+
+    /// Whether it is the same server, whatever method and path.
+    fn is_at(&self, grant: &HttpGrant) -> bool {
+        grant.covers(self.tls, self.host, self.port)
     }
 }
 

@@ -179,6 +179,32 @@ async fn an_echo_holds_the_placeholder_however_it_is_cut_and_spelt() {
 }
 
 #[tokio::test]
+async fn an_echo_under_another_path_or_method_of_the_server_holds_the_placeholder_too() {
+    for (to, at_port, is_known) in [
+        ("https://a.example/v1", 443, true),
+        ("POST https://a.example", 443, true),
+        ("https://*.example/v1", 443, true),
+        ("https://a.example/v1", 8443, false),
+        ("https://b.example", 443, false),
+        ("http://a.example:443", 443, false),
+    ] {
+        let secrets = [secret("KEY", to, ALL)];
+        let at = Target { port: at_port, ..target("a.example", "/log") };
+        let headers = [("accept-encoding", "gzip"), ("range", "bytes=0-3")];
+        let asked = request("https://a.example/log", &headers, "{{secret:KEY}}");
+        let (sent, injected) = inject(asked, &secrets, at).await.unwrap();
+        assert_eq!(sent.headers()["accept-encoding"], if is_known { "identity" } else { "gzip" }, "{to}");
+        assert_eq!(sent.headers().contains_key("range"), !is_known, "{to}");
+        assert_eq!(sent.into_body().collect().await.unwrap().to_bytes(), "{{secret:KEY}}", "nothing goes out there");
+        let answer = injected.scrub(http::Response::new(body(VALUE))).unwrap();
+        let expected = if is_known { "{{secret:KEY}}" } else { VALUE };
+        assert_eq!(answer.into_body().collect().await.unwrap().to_bytes(), expected, "{to}");
+        let asked = request("https://a.example/log", &[("x", "{{secret:KEY}}")], "");
+        assert!(matches!(inject(asked, &secrets, at).await, Err(Refusal::Missing(_))), "{to}");
+    }
+}
+
+#[tokio::test]
 async fn a_compressed_answer_that_nobody_asked_for_is_refused() {
     let refused = answered(&[("content-encoding", "gzip")], vec![vec![1]]).await;
     assert!(matches!(refused, Err(Error::HttpResponseContentCoding(Some(coding))) if coding == "gzip"));
