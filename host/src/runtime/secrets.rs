@@ -17,6 +17,9 @@ use super::policy::HttpGrant;
 /// Bytes of a value. A shorter one would be found by chance all over an answer; a longer one does not fit its row.
 pub const VALUE_BYTES: std::ops::RangeInclusive<usize> = 8..=2_048;
 
+/// Bytes of a name.
+const NAME_BYTES_MAX: usize = 64;
+
 /// Where in a request a value may be put.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Places {
@@ -79,13 +82,19 @@ impl Secret {
 
 impl Target<'_> {
     fn is_within(&self, grant: &HttpGrant) -> bool {
-        grant.covers(self.tls, self.host, self.port) && grant.permits(self.method, self.path)
+        self.is_at(grant) && grant.permits(self.method, self.path)
+    }
+
+    /// Whether it is the same server, whatever method and path.
+    fn is_at(&self, grant: &HttpGrant) -> bool {
+        grant.covers(self.tls, self.host, self.port)
     }
 }
 
 /// Whether a text can be the name of a secret.
 pub fn is_name(text: &str) -> bool {
-    (1..=64).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte))
+    (1..=NAME_BYTES_MAX).contains(&text.len())
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte))
 }
 
 /// The first placeholder at or after `from`: where it is, and whose name it has. In a URL, `{`, `:` and `}` may be percent-encoded.
@@ -104,7 +113,8 @@ fn find(text: &[u8], from: usize) -> Option<(Range<usize>, &str)> {
 fn placeholder(text: &[u8]) -> Option<(usize, &str)> {
     let rest = either(text, b"{", b"%7b").and_then(|rest| either(rest, b"{", b"%7b"))?;
     let rest = either(rest.strip_prefix(b"secret")?, b":", b"%3a")?;
-    let end = rest.iter().position(|byte| *byte == b'}' || *byte == b'%')?;
+    // No further than a name can go: a text that begins placeholders and ends none would be read once for each of them.
+    let end = rest.iter().take(NAME_BYTES_MAX + 1).position(|byte| *byte == b'}' || *byte == b'%')?;
     let (name, rest) = rest.split_at_checked(end)?;
     let name = std::str::from_utf8(name).ok().filter(|name| is_name(name))?;
     let rest = either(rest, b"}", b"%7d").and_then(|rest| either(rest, b"}", b"%7d"))?;

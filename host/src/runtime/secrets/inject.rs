@@ -11,7 +11,7 @@ use http_body_util::BodyExt as _;
 use wasmtime_wasi_http::{Error, WasiBody};
 
 use super::scrub::{Scrubber, scrub_headers, scrubbed};
-use super::{Places, Secret, Target, find, json_escaped, percent_encoded};
+use super::{HttpGrant, Places, Secret, Target, find, json_escaped, percent_encoded};
 
 /// Bytes of a body in which placeholders are looked for; a larger one goes out as it is.
 const BODY_BYTES_MAX: usize = 1 << 20;
@@ -38,7 +38,7 @@ impl From<Error> for Refusal {
 pub(in crate::runtime) struct Injected(Option<Scrubber>);
 
 impl Injected {
-    /// The answer without any value that was bound to where it comes from.
+    /// The answer without any value that goes to the server that it comes from, by whatever method and path.
     ///
     /// # Errors
     ///
@@ -70,8 +70,12 @@ pub(in crate::runtime) async fn inject(
     secrets: &[Secret],
     target: Target<'_>,
 ) -> Result<(http::Request<WasiBody>, Injected), Refusal> {
-    let bound: Vec<_> =
-        secrets.iter().filter(|secret| secret.destinations.iter().any(|to| target.is_within(to))).collect();
+    let of = |is_meant: &dyn Fn(&HttpGrant) -> bool| -> Vec<&Secret> {
+        secrets.iter().filter(|secret| secret.destinations.iter().any(is_meant)).collect()
+    };
+    let bound = of(&|to| target.is_within(to));
+    // A server may repeat a value under any path of its own, whichever it was sent to.
+    let known = of(&|to| target.is_at(to));
     let (mut head, mut body) = request.into_parts();
     let mut filling = Filling { bound: &bound, left: PLACEHOLDERS_MAX };
     for value in head.headers.values_mut() {
@@ -83,15 +87,15 @@ pub(in crate::runtime) async fn inject(
         }
     }
     head.uri = filling.uri(&head.uri)?;
-    if !bound.is_empty() {
+    if !known.is_empty() {
         // What comes back must be readable, and whole: two halves of a value are no value.
         head.headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         head.headers.remove(RANGE);
-        if bound.iter().any(|secret| secret.places.body) {
-            body = filling.body(secrets, &mut head.headers, body).await?;
-        }
     }
-    let scrubber = (!bound.is_empty()).then(|| Scrubber::new(&bound));
+    if bound.iter().any(|secret| secret.places.body) {
+        body = filling.body(secrets, &mut head.headers, body).await?;
+    }
+    let scrubber = (!known.is_empty()).then(|| Scrubber::new(&known));
     Ok((http::Request::from_parts(head, body), Injected(scrubber)))
 }
 

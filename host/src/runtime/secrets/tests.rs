@@ -116,6 +116,25 @@ async fn a_large_body_goes_out_as_it_is() {
     assert!(body == text);
 }
 
+#[test]
+fn the_longest_name_is_found_and_a_longer_one_is_none() {
+    let text = |length: usize| format!("{{{{secret:{}}}}}", "n".repeat(length)).into_bytes();
+    assert_eq!(find(&text(64), 0), Some((0..75, "n".repeat(64).as_str())));
+    assert_eq!(find(&text(65), 0), None);
+}
+
+#[tokio::test]
+async fn a_body_of_beginnings_of_placeholders_takes_no_time() {
+    let secrets = [secret("KEY", "https://a.example", ALL)];
+    let end = "{{secret:KEY}}";
+    let text = "{{secret:".repeat(((1 << 20) - end.len()) / 9) + end;
+    let begun = std::time::Instant::now();
+    let (_, body) = sent(&secrets, "a.example", request("https://a.example/", &[], &text)).await.unwrap();
+    assert!(body.ends_with(VALUE));
+    // Reading each of them to the end of the text takes minutes.
+    assert!(begun.elapsed() < std::time::Duration::from_secs(10), "{:?}", begun.elapsed());
+}
+
 async fn answered(headers: &[(&str, &str)], pieces: Vec<Vec<u8>>) -> Result<(http::response::Parts, String), Error> {
     let secrets = [secret("KEY", "https://a.example", HEADER)];
     let (_, injected) =
@@ -157,6 +176,32 @@ async fn an_echo_holds_the_placeholder_however_it_is_cut_and_spelt() {
     let (head, _) = answered(&headers, Vec::new()).await.unwrap();
     assert_eq!(head.headers["location"], "https://b.example/?k={{secret:KEY}}");
     assert!(!head.headers.contains_key("content-length"));
+}
+
+#[tokio::test]
+async fn an_echo_under_another_path_or_method_of_the_server_holds_the_placeholder_too() {
+    for (to, at_port, is_known) in [
+        ("https://a.example/v1", 443, true),
+        ("POST https://a.example", 443, true),
+        ("https://*.example/v1", 443, true),
+        ("https://a.example/v1", 8443, false),
+        ("https://b.example", 443, false),
+        ("http://a.example:443", 443, false),
+    ] {
+        let secrets = [secret("KEY", to, ALL)];
+        let at = Target { port: at_port, ..target("a.example", "/log") };
+        let headers = [("accept-encoding", "gzip"), ("range", "bytes=0-3")];
+        let asked = request("https://a.example/log", &headers, "{{secret:KEY}}");
+        let (sent, injected) = inject(asked, &secrets, at).await.unwrap();
+        assert_eq!(sent.headers()["accept-encoding"], if is_known { "identity" } else { "gzip" }, "{to}");
+        assert_eq!(sent.headers().contains_key("range"), !is_known, "{to}");
+        assert_eq!(sent.into_body().collect().await.unwrap().to_bytes(), "{{secret:KEY}}", "nothing goes out there");
+        let answer = injected.scrub(http::Response::new(body(VALUE))).unwrap();
+        let expected = if is_known { "{{secret:KEY}}" } else { VALUE };
+        assert_eq!(answer.into_body().collect().await.unwrap().to_bytes(), expected, "{to}");
+        let asked = request("https://a.example/log", &[("x", "{{secret:KEY}}")], "");
+        assert!(matches!(inject(asked, &secrets, at).await, Err(Refusal::Missing(_))), "{to}");
+    }
 }
 
 #[tokio::test]
