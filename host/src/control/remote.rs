@@ -201,7 +201,14 @@ impl Desk {
         if !command.is_for_administrators() {
             return refusal(StatusCode::FORBIDDEN, "this command is for the machine of the host only");
         }
-        let done = self.operator.execute_for(&format!("administrator at {peer}"), command).await;
+        let operator = Arc::clone(&self.operator);
+        // Its peer may go before it is done, and what was begun must get to its line in the audit log.
+        let done = tokio::spawn(async move {
+            let who = format!("administrator at {peer}");
+            operator.execute_for(&who, command).await
+        });
+        let done =
+            done.await.unwrap_or_else(|_| Err(ControlError::Failed("the host failed at this command".to_owned())));
         respond(StatusCode::OK, &done.map_or_else(Reply::Error, Reply::Ok))
     }
 }
