@@ -69,8 +69,15 @@ impl Walk<'_> {
     /// Goes on from there, through the tasks of one requestor or of all; gives whether the end was reached.
     async fn on(&mut self, from: Option<Position>, only: Option<Requestor>) -> Result<bool, ControlError> {
         let mut at = from;
+        // Where the next reply goes on if nothing is left to look at here.
+        self.last = from.or(self.last);
         loop {
+            if self.looks >= LOOKS_MAX {
+                return Ok(false);
+            }
             let page = self.store.scan(at, PAGE_TASKS).await?;
+            // Those of others count as well: they were read to know whose they are.
+            self.looks += page.len();
             if page.is_empty() {
                 return Ok(true);
             }
@@ -78,10 +85,10 @@ impl Walk<'_> {
                 if only.is_some_and(|only| task.requestor != only) {
                     return Ok(true);
                 }
-                if self.found.len() >= self.count_max || self.looks >= LOOKS_MAX {
+                if self.found.len() >= self.count_max {
                     return Ok(false);
                 }
-                (at, self.looks) = (Some((task.requestor, task.id)), self.looks + 1);
+                at = Some((task.requestor, task.id));
                 self.last = at;
                 if self.fits(&task) {
                     self.found.push(task);

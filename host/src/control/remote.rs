@@ -26,13 +26,15 @@ use tokio_rustls::TlsAcceptor;
 use super::{Command, ControlError, Operator, REQUEST_BYTES_MAX, Reply};
 use crate::audit::Audit;
 use crate::transport::failures::Failures;
-use crate::transport::http::Certificate;
+use crate::transport::http::{Addresses, Certificate, Proxies};
 
 /// Where commands are taken.
 pub const PATH: &str = "/admin";
 
 /// Connections at a time; more wait in the kernel.
 const CONNECTIONS_MAX: usize = 32;
+/// Those of one address: whoever has no credential must not keep administrators out alone.
+const CONNECTIONS_PER_ADDRESS: u32 = 4;
 /// Accepting fails when descriptors run out; trying again at once would only burn the CPU.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 /// For a handshake, for headers, and for a body.
@@ -103,6 +105,7 @@ impl Drop for Remote {
 /// The connections live in a set that dies with this future.
 async fn accept(listener: TcpListener, acceptor: Option<TlsAcceptor>, desk: Arc<Desk>) {
     let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let addresses = Addresses::new(CONNECTIONS_PER_ADDRESS, Proxies::new(Vec::new(), acceptor.is_some()));
     let mut connections = JoinSet::new();
     let mut forget = tokio::time::interval(Duration::from_secs(60));
     loop {
@@ -122,12 +125,14 @@ async fn accept(listener: TcpListener, acceptor: Option<TlsAcceptor>, desk: Arc<
             }
         };
         while connections.try_join_next().is_some() {}
+        // What is over its limit is closed here: its permit goes to the next one.
+        let Some(place) = addresses.enter(peer.ip()) else { continue };
         let (acceptor, desk) = (acceptor.clone(), Arc::clone(&desk));
         connections.spawn(async move {
             let served = serve(stream, peer.ip().to_canonical(), acceptor, desk);
             // Whoever takes longer is cut off.
             let _ = tokio::time::timeout(CONNECTION, served).await;
-            drop(permit);
+            drop((place, permit));
         });
     }
 }
@@ -201,7 +206,14 @@ impl Desk {
         if !command.is_for_administrators() {
             return refusal(StatusCode::FORBIDDEN, "this command is for the machine of the host only");
         }
-        let done = self.operator.execute_for(&format!("administrator at {peer}"), command).await;
+        let operator = Arc::clone(&self.operator);
+        // Its peer may go before it is done, and what was begun must get to its line in the audit log.
+        let done = tokio::spawn(async move {
+            let who = format!("administrator at {peer}");
+            operator.execute_for(&who, command).await
+        });
+        let done =
+            done.await.unwrap_or_else(|_| Err(ControlError::Failed("the host failed at this command".to_owned())));
         respond(StatusCode::OK, &done.map_or_else(Reply::Error, Reply::Ok))
     }
 }
@@ -213,8 +225,11 @@ fn bearer(headers: &http::HeaderMap) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
 }
 
+/// Ends the connection, too: it must not be kept by whoever gets nothing else.
 fn refusal(status: StatusCode, message: &str) -> Response<Full<Bytes>> {
-    respond(status, &Reply::Error(ControlError::Invalid(message.to_owned())))
+    let mut response = respond(status, &Reply::Error(ControlError::Invalid(message.to_owned())));
+    response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    response
 }
 
 fn respond(status: StatusCode, reply: &Reply) -> Response<Full<Bytes>> {

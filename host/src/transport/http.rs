@@ -45,8 +45,8 @@ use super::refusal::Refusal;
 use super::session::Registry;
 use crate::audit::Audit;
 use crate::domain::address::Network;
-use addresses::Addresses;
-use peers::Proxies;
+pub(crate) use addresses::Addresses;
+pub(crate) use peers::Proxies;
 
 pub use tls::{Certificate, TlsError};
 

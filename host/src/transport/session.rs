@@ -184,17 +184,29 @@ impl<S: Session> Inner<S> {
         idle.min_by_key(|(_, entry)| entry.used_at()).map(|(digest, _)| *digest)
     }
 
-    /// The oldest one of whoever has most in a tenant.
-    fn oldest_in(&self, tenant: &TenantId) -> Option<Digest> {
-        let owners = self.owners.iter().filter(|(requestor, _)| requestor.tenant == *tenant);
-        let (most, _) = owners.max_by_key(|(_, sessions)| sessions.len())?;
-        self.oldest_of(most)
+    /// The oldest one of whoever has most in the tenant of a newcomer. Who has none that is idle is passed over.
+    fn oldest_in_tenant(&self, newcomer: &Requestor) -> Option<Digest> {
+        self.oldest_where(newcomer, |owner| owner.tenant == newcomer.tenant)
     }
 
-    /// The oldest one of whoever has most in the tenant that has most.
-    fn oldest_of_all(&self) -> Option<Digest> {
-        let (most, _) = self.tenants.iter().max_by_key(|(_, count)| **count)?;
-        self.oldest_in(most)
+    /// The oldest one of whoever has most in the tenant that has most, likewise.
+    fn oldest_of_all(&self, newcomer: &Requestor) -> Option<Digest> {
+        let own = self.owned_by_tenant(&newcomer.tenant);
+        self.oldest_where(newcomer, |owner| self.owned_by_tenant(&owner.tenant) >= own)
+    }
+
+    /// The oldest idle one of those who have most, but of nobody in the newcomer's tenant who has less than the newcomer.
+    fn oldest_where(&self, newcomer: &Requestor, may_lose: impl Fn(&Requestor) -> bool) -> Option<Digest> {
+        let own = self.owned(newcomer);
+        let is_meant = |(owner, sessions): &(&Requestor, &HashSet<Digest>)| {
+            may_lose(owner) && (owner.tenant != newcomer.tenant || sessions.len() >= own)
+        };
+        let mut owners: Vec<_> = self.owners.iter().filter(is_meant).collect();
+        let most = |(owner, sessions): &(&Requestor, &HashSet<Digest>)| {
+            std::cmp::Reverse((self.owned_by_tenant(&owner.tenant), owner.tenant, sessions.len()))
+        };
+        owners.sort_by_cached_key(most);
+        owners.into_iter().find_map(|(owner, _)| self.oldest_of(owner))
     }
 
     /// Ends a session in memory; the row is the caller's business.
@@ -305,7 +317,7 @@ impl<M: Mcp> Registry<M> {
     }
 
     /// Ends one session if there are too many; says which. A requestor that has too many loses its own; a tenant, one of whoever has
-    /// most in it; the host, one of the tenant that has most: nobody is pushed out by somebody who has more.
+    /// most in it and has an idle one; the host, one of the tenant that has most, likewise: nobody is pushed out by somebody who has more.
     fn make_room(&self, inner: &mut Inner<M::Session>, requestor: Requestor) -> Result<Option<Digest>, Error> {
         let limits = self.allowance.limits.of(&requestor);
         let (own, tenant) = (inner.owned(&requestor), inner.owned_by_tenant(&requestor.tenant));
@@ -313,9 +325,9 @@ impl<M: Mcp> Registry<M> {
         let (oldest, limit, value) = if own >= self.options.per_requestor as usize {
             (inner.oldest_of(&requestor), "sessions_per_requestor", self.options.per_requestor)
         } else if tenant >= limits.sessions_per_tenant as usize {
-            (inner.oldest_in(&requestor.tenant), "sessions_per_tenant", limits.sessions_per_tenant)
+            (inner.oldest_in_tenant(&requestor), "sessions_per_tenant", limits.sessions_per_tenant)
         } else if inner.entries.len() >= total as usize {
-            (inner.oldest_of_all(), "sessions_total", total)
+            (inner.oldest_of_all(&requestor), "sessions_total", total)
         } else {
             return Ok(None);
         };

@@ -13,7 +13,7 @@ const V6_NETWORK_BITS: u32 = 64;
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Addresses {
+pub(crate) struct Addresses {
     /// `server.connections_per_address`.
     per_address: u32,
     /// Everybody's connections come from these.
@@ -23,18 +23,18 @@ pub(super) struct Addresses {
 
 /// A connection from an address, given back when dropped.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(crate) struct Place {
     addresses: Arc<Addresses>,
     from: Option<IpAddr>,
 }
 
 impl Addresses {
-    pub(super) fn new(per_address: u32, proxies: Proxies) -> Arc<Self> {
+    pub(crate) fn new(per_address: u32, proxies: Proxies) -> Arc<Self> {
         Arc::new(Self { per_address, proxies, open: Mutex::default() })
     }
 
     /// A place for one more connection from there, if there is one.
-    pub(super) fn enter(self: &Arc<Self>, peer: IpAddr) -> Option<Place> {
+    pub(crate) fn enter(self: &Arc<Self>, peer: IpAddr) -> Option<Place> {
         let addresses = Arc::clone(self);
         let peer = peer.to_canonical();
         if self.proxies.trusts(peer) {

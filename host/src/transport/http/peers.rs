@@ -13,7 +13,7 @@ const FORWARDED_FOR: &str = "x-forwarded-for";
 
 /// The configured proxies.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Proxies {
+pub(crate) struct Proxies {
     networks: Vec<Network>,
     /// Whether what does not come through a proxy would come in the clear.
     required: bool,
@@ -21,7 +21,7 @@ pub(super) struct Proxies {
 
 impl Proxies {
     /// `tls`: whether the host has TLS of its own.
-    pub(super) fn new(networks: Vec<Network>, tls: bool) -> Self {
+    pub(crate) fn new(networks: Vec<Network>, tls: bool) -> Self {
         let required = !networks.is_empty() && !tls;
         Self { networks, required }
     }

@@ -123,25 +123,26 @@ impl<M: Mcp> Server<M> {
         events: bool,
     ) -> Response {
         let mut lasting = None;
-        let first = loop {
+        let mut streams = events;
+        let (first, place) = loop {
             let patience = Duration::from_millis(self.options.sse_after_ms);
             // Most answers are there at once, and need no timer.
             let frame = match work.frame().now_or_never() {
-                Some(frame) => frame,
+                Some(frame) => Some(frame),
                 None => {
                     let lasting =
                         lasting.get_or_insert_with(|| Lasting::new(&self.authenticator, caller, tells, &self.now));
                     tokio::select! {
                         biased;
-                        frame = work.frame() => frame,
+                        frame = work.frame() => Some(frame),
                         // What is under way goes on as if the client had gone.
                         () = lasting.ended() => return self.challenge(&Unauthorized::Invalid),
-                        () = tokio::time::sleep(patience), if events => break None,
+                        () = tokio::time::sleep(patience), if streams => None,
                     }
                 }
             };
-            match frame {
-                Some(frame) if frame.last => {
+            let first = match frame {
+                Some(Some(frame)) if frame.last => {
                     work.stage = Stage::Over;
                     if let Some(live) = &live {
                         self.sessions.save(live).await;
@@ -151,17 +152,24 @@ impl<M: Mcp> Server<M> {
                         None => json_response(StatusCode::OK, frame.message),
                     };
                 }
-                Some(frame) if events => break Some(frame),
-                // Somebody who reads no events gets the answer and nothing before it.
-                Some(_) => {}
-                None => {
+                Some(None) => {
                     work.stage = Stage::Over;
                     return unanswered(events);
                 }
+                // Somebody who reads no events gets the answer and nothing before it.
+                Some(Some(_)) if !streams => continue,
+                Some(first) => first,
+                None => None,
+            };
+            // The call and whoever reads its stream come to their ends apart, so the latter has a place of its own. The call has begun
+            // and is not refused any more: without room for a stream, its answer comes alone.
+            match live.as_ref().map(|live| live.begin(&self.now, &self.allowance)).transpose() {
+                Ok(place) => break (first, place),
+                Err(_) => streams = false,
             }
         };
         let lasting = lasting.unwrap_or_else(|| Lasting::new(&self.authenticator, caller, tells, &self.now));
-        let Some(live) = live else {
+        let Some((live, open)) = live.zip(place) else {
             let (exchange, held) = work.take();
             return stream::response(stream::direct(first, exchange, held, lasting, self.keepalive()));
         };
@@ -170,16 +178,11 @@ impl<M: Mcp> Server<M> {
         if let Some(Frame { message, last, .. }) = first {
             log.push(&message, last);
         }
-        match live.begin(&self.now, &self.allowance) {
-            Ok(open) => {
-                let body = Reader::new(log.clone(), 0, Some(opening), open, lasting, self.keepalive()).into_body();
-                work.log = Some(log);
-                // Dropping it starts the pump, as it would if the client had gone.
-                drop(work);
-                stream::response(body)
-            }
-            Err(full) => Refusal::quota(full).to(request_id(message)).at(StatusCode::OK).response(),
-        }
+        let body = Reader::new(log.clone(), 0, Some(opening), open, lasting, self.keepalive()).into_body();
+        work.log = Some(log);
+        // Dropping it starts the pump, as it would if the client had gone.
+        drop(work);
+        stream::response(body)
     }
 }
 

@@ -23,10 +23,17 @@ const ROWS_MAX: usize = 256;
 
 pub(super) type TokenId = [u8; 8];
 
+#[derive(Clone, Copy)]
+struct Use {
+    /// Where the token's own row is.
+    row: [u8; 32],
+    at: UnixMs,
+}
+
 /// Uses that are not written yet.
 pub struct LastUsed {
     principals: Principals,
-    seen: Mutex<HashMap<TokenId, UnixMs>>,
+    seen: Mutex<HashMap<TokenId, Use>>,
     any: Notify,
 }
 
@@ -35,9 +42,9 @@ impl LastUsed {
         Arc::new(Self { principals, seen: Mutex::default(), any: Notify::new() })
     }
 
-    pub(super) fn note(&self, id: TokenId, now: UnixMs) {
+    pub(super) fn note(&self, id: TokenId, row: [u8; 32], now: UnixMs) {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        if seen.insert(id, now).is_none() {
+        if seen.insert(id, Use { row, at: now }).is_none() {
             self.any.notify_one();
         }
     }
@@ -49,9 +56,9 @@ impl LastUsed {
             self.any.notified().await;
             tokio::time::sleep(COLLECT).await;
             let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone();
-            let newest = seen.values().max().copied().unwrap_or_default();
+            let newest = seen.values().map(|used| used.at).max().unwrap_or_default();
             noted.retain(|_, at| newest.saturating_sub(*at) < NOTE_EVERY_MS);
-            for (id, at) in seen {
+            for (id, Use { at, .. }) in seen {
                 noted.entry(id).or_insert_with(|| {
                     audit.note(|| Entry::new("token.used").named(&hex(&id)));
                     at
@@ -71,7 +78,11 @@ impl LastUsed {
     pub async fn write(&self) -> Result<(), Error> {
         let seen = std::mem::take(&mut *self.seen.lock().unwrap_or_else(PoisonError::into_inner));
         let mut changes = Vec::with_capacity(seen.len());
-        for (id, at) in seen {
+        for (id, Use { row, at }) in seen {
+            // Nothing may be left of a token that was removed with its tenant.
+            if self.principals.store.row(RowKind::Token, &row).await?.is_none() {
+                continue;
+            }
             changes.push((key(&id), Some(encode(RowKind::Principal, &at)?)));
         }
         for changes in changes.chunks(ROWS_MAX) {

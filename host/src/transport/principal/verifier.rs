@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use arc_swap::ArcSwapOption;
 use async_trait::async_trait;
 
+use super::tokens::digest;
 use super::{Error, LastUsed, Principals, Resolved, hex, random};
 use crate::domain::UnixMs;
 use crate::domain::requestor::Requestor;
@@ -59,7 +60,7 @@ impl Verifier for TokenVerifier {
     async fn verify(&self, token: &str) -> Result<Verified, Denied> {
         let now = (self.now)();
         let resolved = self.resolve(token, now).await?;
-        self.used.note(resolved.id, now);
+        self.used.note(resolved.id, digest(token), now);
         Ok(verified(resolved, now))
     }
 
