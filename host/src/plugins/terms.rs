@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use tokio::sync::MutexGuard;
 
 use super::{Error, Plugins, Policies, Policy, State};
+use crate::domain::task::PluginVersion;
 use crate::runtime::{Canary, LoadError, LoadedPlugin, PluginSource};
 
 /// What the operator says about one plugin.
@@ -31,6 +32,8 @@ pub struct Prepared<'a> {
     canaries: Vec<Canary>,
     /// Versions that calls are left of.
     older: Vec<LoadedPlugin>,
+    /// Those of them that cannot run on their new terms.
+    lost: Vec<PluginVersion>,
 }
 
 impl Plugins {
@@ -72,16 +75,19 @@ impl Plugins {
         if !problems.is_empty() {
             return Err(Error::Refused(problems));
         }
-        let mut older = Vec::new();
+        let (mut older, mut lost) = (Vec::new(), Vec::new());
         for version in inner.sandbox.ready_versions().into_iter().filter(|ready| !state.runs(&ready.version)) {
             let source = terms_of(&policies, &version.version.name);
             match inner.sandbox.under(&version, &source).await {
                 Ok(version) => older.push(version),
                 // It is made ready again when a call of it begins, or fails with a reason then.
-                Err(error) => tracing::warn!(%error, "an older version cannot run on its new terms"),
+                Err(error) => {
+                    tracing::warn!(%error, "an older version cannot run on its new terms");
+                    lost.push(version.version);
+                }
             }
         }
-        Ok(Prepared { plugins: self, state, policies, by_label, table, canaries, older })
+        Ok(Prepared { plugins: self, state, policies, by_label, table, canaries, older, lost })
     }
 
     async fn under(
@@ -106,6 +112,7 @@ impl Prepared<'_> {
     /// Takes the terms over, for all plugins at once.
     pub fn take_over(mut self) {
         let inner = &self.plugins.inner;
+        inner.sandbox.remember_others(|name| terms_of(&self.policies, name));
         for (name, policy) in &self.policies.by_name {
             inner.sandbox.remember(name, &policy.source);
             inner.calls.quarantine_after(name, policy.quarantine_after);
@@ -119,7 +126,7 @@ impl Prepared<'_> {
         for error in inner.publish(&mut self.state, self.table, self.canaries) {
             self.state.broken.insert(error.plugin, error.problems);
         }
-        inner.sandbox.replace_ready(self.older);
+        inner.sandbox.replace_ready(self.older, &self.lost);
         drop(self.state);
         inner.drains.notify_one();
     }

@@ -224,9 +224,9 @@ impl Protocol {
     ///
     /// Nothing is kept for a session that nobody listens to: questions and a changed tool list are said when somebody does
     /// again. When a session has several of these, the newest speaks. Drop it when its reader is gone, so that what it
-    /// carried can go elsewhere.
-    pub fn standalone(&self, session: &Arc<Session>) -> Exchange {
-        legacy::standalone(&self.shared, session)
+    /// carried can go elsewhere. The rights are those of whoever reads it.
+    pub fn standalone(&self, session: &Arc<Session>, rights: Rights) -> Exchange {
+        legacy::standalone(&self.shared, session, rights)
     }
 }
 

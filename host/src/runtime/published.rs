@@ -61,6 +61,8 @@ pub(super) struct Published {
     generation: u64,
     /// Also older versions: calls that started with one keep it.
     pub(super) versions: HashMap<PluginVersion, LoadedPlugin>,
+    /// Versions on terms that no call begins with any more, for as long as calls of them are left.
+    pub(super) outdated: Vec<LoadedPlugin>,
     /// The policy of every plugin that was published since the start, for versions of it that are loaded again.
     pub(super) sources: HashMap<String, PluginSource>,
 }
@@ -116,6 +118,18 @@ impl Published {
         next
     }
 
+    /// Without these versions among those that a call can begin with at once.
+    pub(super) fn without(&self, versions: &[PluginVersion]) -> Self {
+        let mut next = self.clone();
+        next.outdated.extend(versions.iter().filter_map(|version| next.versions.remove(version)));
+        next
+    }
+
+    /// The version as it is ready, and as it was on earlier terms.
+    pub(super) fn all_of(&self, version: &PluginVersion) -> impl Iterator<Item = &LoadedPlugin> {
+        self.versions.get(version).into_iter().chain(self.outdated.iter().filter(move |old| old.version == *version))
+    }
+
     /// Without the versions that are neither in a catalog, nor pinned, nor in a call.
     pub(super) fn reduced(&self, pinned: &HashSet<PluginVersion>) -> Self {
         let libraries = self.catalogs.iter().flat_map(|catalog| catalog.libraries());
@@ -127,7 +141,8 @@ impl Published {
                 current.contains(version) || pinned.contains(*version) || loaded.plugin.calls() > 0
             })
             .map(|(version, loaded)| (version.clone(), loaded.clone()));
-        Self { versions: versions.collect(), ..self.clone() }
+        let outdated = self.outdated.iter().filter(|loaded| loaded.plugin.calls() > 0).cloned().collect();
+        Self { versions: versions.collect(), outdated, ..self.clone() }
     }
 }
 

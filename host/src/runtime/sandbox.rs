@@ -226,6 +226,17 @@ impl Sandbox {
         });
     }
 
+    /// The same for every plugin that such terms are known of, in the place of the former ones.
+    pub fn remember_others(&self, policy: impl Fn(&str) -> PluginSource) {
+        self.published.rcu(|published| {
+            let mut next = Published::clone(published);
+            for (name, source) in &mut next.sources {
+                *source = policy(name);
+            }
+            next
+        });
+    }
+
     /// Whether a version that is not ready could be made so.
     fn is_kept(&self, version: &PluginVersion) -> bool {
         self.published.load().sources.contains_key(&version.name) && self.kept.path(&version.digest).exists()
@@ -288,12 +299,12 @@ impl Sandbox {
 
     /// How many calls of a version there are at this moment, running and waiting.
     pub fn calls(&self, version: &PluginVersion) -> usize {
-        self.published.load().versions.get(version).map_or(0, |loaded| loaded.plugin.calls())
+        self.published.load().all_of(version).map(|loaded| loaded.plugin.calls()).sum()
     }
 
     /// Ends every call of a version, and every one that still comes. To be used on versions that are not offered any more.
     pub fn withdraw(&self, version: &PluginVersion) {
-        if let Some(loaded) = self.published.load().versions.get(version) {
+        for loaded in self.published.load().all_of(version) {
             loaded.plugin.presence.withdrawn.send_replace(true);
         }
     }

@@ -25,7 +25,8 @@ pub trait Session: Send + Sync + 'static {
     fn revision(&self) -> u64;
 
     /// Messages that belong to no request. What nobody has taken out stays for the next stream; dropping one loses nothing.
-    fn standalone(&self) -> Exchange;
+    /// The rights are those of whoever reads it.
+    fn standalone(&self, rights: &Rights) -> Exchange;
 
     /// The session is over: whatever it holds may go.
     fn close(&self);

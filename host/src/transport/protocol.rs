@@ -6,6 +6,7 @@ use bytes::Bytes;
 
 use super::mcp;
 use crate::domain::requestor::Requestor;
+use crate::domain::rights::Rights;
 use crate::protocol::{self, Exchange, Protocol};
 
 /// A session together with the protocol that speaks on it.
@@ -37,8 +38,8 @@ impl mcp::Session for Session {
         self.session.changes()
     }
 
-    fn standalone(&self) -> Exchange {
-        self.protocol.standalone(&self.session)
+    fn standalone(&self, rights: &Rights) -> Exchange {
+        self.protocol.standalone(&self.session, rights.clone())
     }
 
     fn close(&self) {

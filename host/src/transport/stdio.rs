@@ -150,7 +150,7 @@ impl<M: Mcp> Connection<M> {
                     former.close();
                 }
                 self.say(reply).await;
-                self.standalone.spawn(forward(session.standalone(), self.out.clone()));
+                self.standalone.spawn(forward(session.standalone(&Rights::default()), self.out.clone()));
                 self.session = Some(session);
             }
             Received::Accepted => {}

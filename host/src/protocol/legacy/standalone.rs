@@ -10,12 +10,13 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::time::Instant;
 
 use super::asking::Offers;
+use crate::domain::rights::Rights;
 use crate::domain::task::{Design, Task, TaskId};
 use crate::protocol::exchange::{Outlet, talk};
 use crate::protocol::notices::{self, ProgressReports};
 use crate::protocol::session::{LIST_KINDS, Listener, Session};
 use crate::protocol::wire::{RelatedTask, TaskView};
-use crate::protocol::{Exchange, Shared};
+use crate::protocol::{Exchange, Shared, rights};
 use crate::tasks::{ResourceUpdate, TaskNews};
 
 /// Tasks that are looked at on opening, newest first.
@@ -24,14 +25,14 @@ const LOOKED_AT_MAX: usize = 500;
 const KNOWN_MAX: usize = 2048;
 
 /// The standalone stream of a session. It never ends by itself, except with the host.
-pub(crate) fn standalone(shared: &Arc<Shared>, session: &Arc<Session>) -> Exchange {
+pub(crate) fn standalone(shared: &Arc<Shared>, session: &Arc<Session>, rights: Rights) -> Exchange {
     let (shared, session) = (Arc::clone(shared), Arc::clone(session));
     // Counts as listening from the moment it exists, not from the first look at it.
     let listener = session.listen(shared.carriers.stream_id());
     talk(|outlet| async move {
         session.ready().await;
         let offers = Offers::new(&shared, &session, outlet.clone());
-        Standalone { shared, session, outlet, listener, offers, known: HashMap::new() }.run().await;
+        Standalone { shared, session, rights, outlet, listener, offers, known: HashMap::new() }.run().await;
         None::<String>
     })
 }
@@ -39,6 +40,8 @@ pub(crate) fn standalone(shared: &Arc<Shared>, session: &Arc<Session>) -> Exchan
 struct Standalone {
     shared: Arc<Shared>,
     session: Arc<Session>,
+    /// Of whoever reads what is said.
+    rights: Rights,
     outlet: Outlet,
     listener: Listener,
     offers: Offers,
@@ -116,9 +119,18 @@ impl Standalone {
 
     fn tell_updated(&self, update: &ResourceUpdate) {
         let concerns = update.concerns(self.session.requestor()) && self.session.follows(&update.uri, &update.plugin);
-        if self.listener.speaks() && concerns {
+        if self.listener.speaks() && concerns && self.sees(&update.plugin) {
             self.outlet.say(notices::resource_updated(&update.uri));
         }
+    }
+
+    /// Whether a plugin's resources are there for whoever listens: they may have been followed with other rights.
+    fn sees(&self, plugin: &str) -> bool {
+        if !self.rights.are_limited() {
+            return true;
+        }
+        let catalog = rights::visible(&self.rights, self.shared.tasks.catalog(self.session.requestor()));
+        catalog.libraries().iter().any(|library| library.plugin.name == plugin)
     }
 
     /// Looks at the stored tasks for questions that nobody was sent.

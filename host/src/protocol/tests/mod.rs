@@ -223,7 +223,7 @@ impl Client<'_> {
     }
 
     fn standalone(&self) -> Talk {
-        Talk { exchange: self.world.protocol.standalone(&self.session), method: "" }
+        Talk { exchange: self.world.protocol.standalone(&self.session, Rights::default()), method: "" }
     }
 }
 

@@ -15,6 +15,7 @@ use crate::runtime::inspect::{self, Inspection, hex};
 use crate::runtime::kept::Wit;
 use crate::runtime::load::{self, LoadError, LoadedPlugin, PluginSource, Prepared, Raw, Source, UnknownTools, Wrong};
 use crate::runtime::policy::{Granted, GrantedTo, Grants};
+use crate::runtime::published::Published;
 use crate::runtime::typed;
 use crate::runtime::wants::{Manifest, WantedLimits};
 
@@ -209,11 +210,12 @@ impl Sandbox {
         self.published.load().versions.values().cloned().collect()
     }
 
-    /// Puts versions in the place of the same ones as they were; those that are not ready any more are not made so.
-    pub fn replace_ready(&self, versions: Vec<LoadedPlugin>) {
+    /// Puts versions in the place of the same ones as they were; those that are not ready any more are not made so. No call begins
+    /// with one of the `lost` as it was.
+    pub fn replace_ready(&self, versions: Vec<LoadedPlugin>, lost: &[PluginVersion]) {
         self.published.rcu(|published| {
             let still = versions.iter().filter(|loaded| published.versions.contains_key(&loaded.version));
-            still.fold(published.as_ref().clone(), |next, loaded| next.with(loaded))
+            still.fold(published.without(lost), |next, loaded| next.with(loaded))
         });
     }
 
@@ -303,13 +305,27 @@ impl Sandbox {
 
     /// Makes an older version of a plugin ready again, under the plugin's present grants and limits.
     pub(super) async fn revive(self: &Arc<Self>, version: &PluginVersion) -> Result<LoadedPlugin, LoadError> {
-        let policy = self.published.load().sources.get(&version.name).cloned();
         let unconfigured = || LoadError::refused(&version.name, vec!["it is not configured any more".to_owned()]);
-        let policy = policy.ok_or_else(unconfigured)?;
         let _one_at_a_time = self.loading.lock().await;
-        let loaded = self.load_kept(version, &policy).await?;
-        self.published.rcu(|published| published.with(&loaded));
-        Ok(loaded)
+        loop {
+            let policy = self.published.load().sources.get(&version.name).cloned().ok_or_else(unconfigured)?;
+            let loaded = self.load_kept(version, &policy).await?;
+            // The terms may have changed meanwhile: then it is made ready on the new ones.
+            let holds = |published: &Published| {
+                published.sources.get(&version.name).is_some_and(|policy| loaded.is_under(policy))
+                    && !published.versions.contains_key(version)
+            };
+            let before = self.published.rcu(|published| match holds(published) {
+                true => Arc::new(published.with(&loaded)),
+                false => Arc::clone(published),
+            });
+            if let Some(ready) = before.versions.get(version) {
+                return Ok(ready.clone());
+            }
+            if holds(&before) {
+                return Ok(loaded);
+            }
+        }
     }
 
     /// Looks into a component without granting it anything.

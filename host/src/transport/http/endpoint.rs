@@ -163,8 +163,8 @@ impl<M: Mcp> Server<M> {
         let tells = last.as_ref().is_none_or(|last| last.request.is_none());
         let lasting = Lasting::new(&self.authenticator, caller, tells, &self.now);
         match last {
-            None => self.standalone(&live, lasting, None),
-            Some(last) => self.resume(&live, lasting, &last),
+            None => self.standalone(&live, (caller, lasting), None),
+            Some(last) => self.resume(&live, (caller, lasting), &last),
         }
     }
 
@@ -172,13 +172,13 @@ impl<M: Mcp> Server<M> {
     fn resume(
         self: &Arc<Self>,
         live: &Arc<Live<M::Session>>,
-        lasting: Lasting,
+        (caller, lasting): (&Caller, Lasting),
         last: &EventId,
     ) -> Result<Response, Refusal> {
         let log = live.streams.find(self.sessions.epoch, last);
         if last.request.is_none() {
             // What was missed of a standalone stream that is gone is gone; the stream itself goes on as a new one.
-            return self.standalone(live, lasting, log.map(|log| (log, last.number)));
+            return self.standalone(live, (caller, lasting), log.map(|log| (log, last.number)));
         }
         let found = log.and_then(|log| Some((log.resume(last.number)?, log)));
         let Some((after, log)) = found else {
@@ -193,7 +193,7 @@ impl<M: Mcp> Server<M> {
     fn standalone(
         self: &Arc<Self>,
         live: &Arc<Live<M::Session>>,
-        lasting: Lasting,
+        (caller, lasting): (&Caller, Lasting),
         resumed: Option<(Arc<crate::transport::sse::Log>, u64)>,
     ) -> Result<Response, Refusal> {
         if live.standalone().borrow().len() >= STANDALONE_MAX {
@@ -215,7 +215,7 @@ impl<M: Mcp> Server<M> {
                 (0, log, Some(opening))
             }
         };
-        let source = Source::new(live.clone(), self.phase.subscribe());
+        let source = Source::new(live.clone(), caller.rights.clone(), self.phase.subscribe());
         let reader = Reader::new(log, after, opening, open, lasting, self.keepalive());
         let reader = reader.with_source(source, self.now.clone());
         Ok(stream::response(reader.into_body()))

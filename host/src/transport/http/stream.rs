@@ -17,6 +17,7 @@ use http::{HeaderValue, header};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
+use crate::domain::rights::Rights;
 use crate::protocol::{Exchange, Frame};
 use crate::transport::Now;
 use crate::transport::auth::Lasting;
@@ -161,6 +162,7 @@ async fn next_of<S: Session>(source: &mut Option<(Source<S>, Now)>) -> Option<Fr
 /// before it: so each message is on exactly one stream.
 pub(super) struct Source<S: Session> {
     live: Arc<Live<S>>,
+    rights: Rights,
     place: u64,
     places: watch::Receiver<Vec<u64>>,
     frames: Option<Exchange>,
@@ -168,14 +170,14 @@ pub(super) struct Source<S: Session> {
 }
 
 impl<S: Session> Source<S> {
-    pub(super) fn new(live: Arc<Live<S>>, phase: watch::Receiver<Phase>) -> Self {
+    pub(super) fn new(live: Arc<Live<S>>, rights: Rights, phase: watch::Receiver<Phase>) -> Self {
         let mut place = 0;
         live.standalone().send_modify(|places| {
             place = places.last().map_or(0, |last| last + 1);
             places.push(place);
         });
         let places = live.standalone().subscribe();
-        Self { live, place, places, frames: None, phase }
+        Self { live, rights, place, places, frames: None, phase }
     }
 
     /// `None` when the session is over or the host is going down.
@@ -187,7 +189,7 @@ impl<S: Session> Source<S> {
             }
             let frame = async {
                 match newest {
-                    true => self.frames.get_or_insert_with(|| self.live.session.standalone()).next().await,
+                    true => self.frames.get_or_insert_with(|| self.live.session.standalone(&self.rights)).next().await,
                     false => std::future::pending().await,
                 }
             };

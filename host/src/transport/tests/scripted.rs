@@ -13,6 +13,7 @@ use tokio::sync::Notify;
 use tokio::time::sleep;
 
 use crate::domain::requestor::Requestor;
+use crate::domain::rights::Rights;
 use crate::protocol::{Exchange, Frame, Rejection};
 use crate::store::{Error, RowKind, RowState, RowStore};
 use crate::transport::mcp::{Mcp, Peer, Received, Session};
@@ -70,7 +71,7 @@ impl Session for Told {
         self.revision.load(Ordering::Relaxed)
     }
 
-    fn standalone(&self) -> Exchange {
+    fn standalone(&self, _: &Rights) -> Exchange {
         let queue = self.queue.clone();
         stream::unfold(queue, |queue| async move {
             loop {
