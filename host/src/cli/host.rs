@@ -119,13 +119,13 @@ impl Host {
         let names = NamesOfTenants { principals: principals.clone(), known: Mutex::default() };
         let mut different = Tenants { bounds: HashMap::new(), names: Some(Arc::new(names)) };
         for (name, bound) in &config.tenant_grants {
-            different.bounds.insert(principals.tenant(name).await?, bound.clone());
+            different.bounds.insert(principals.configured_tenant(name).await?, bound.clone());
         }
         let sandbox = sandbox(config, data, different)?;
         let mut tenants = HashMap::new();
         let mut cpu_weights = HashMap::new();
         for (name, tenant) in &config.tenants {
-            let id = principals.tenant(name).await?;
+            let id = principals.configured_tenant(name).await?;
             tenants.insert(id, Arc::new(tenant.limits.clone()));
             cpu_weights.insert(id, tenant.cpu_weight);
         }
@@ -228,6 +228,7 @@ impl Host {
         let upkeep = Arc::new(SledUpkeep { store: Arc::clone(&self.store), data: data.to_owned() });
         let steward = Arc::new(self.tasks.clone());
         let operator = HostOperator::new(self.store.clone(), upkeep, steward, Arc::clone(&self.clock))
+            .with_principals(self.principals.clone())
             .with_plugins(self.shelf.clone())
             .with_attendance(Attendance { tasks: self.tasks.clone(), reload })
             .with_secrets(Arc::clone(&self.secrets))

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bulkhead::audit::{Audit, Entry};
-use bulkhead::config::{Config, Insecure, Problems};
+use bulkhead::config::{AdminSecret, Config, Insecure, Problems};
 use bulkhead::control::ControlError;
 use bulkhead::control::admin::Reload;
 use bulkhead::domain::limits::LimitsTable;
@@ -20,6 +20,7 @@ use bulkhead::transport::allowance::Allowance;
 use bulkhead::transport::auth::{Authenticator, Trusted};
 use bulkhead::transport::principal::Principals;
 use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
 use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
 
@@ -107,6 +108,8 @@ impl Drop for Watching {
 pub(crate) struct Reloading {
     origin: Origin,
     parts: Parts,
+    /// SHA-256 of the token of administrators, if it is in a file.
+    admin_token: Option<[u8; 32]>,
     current: Mutex<Current>,
 }
 
@@ -131,13 +134,18 @@ impl Reloading {
     ) -> anyhow::Result<Self> {
         let watching = parts.watch(&config)?;
         parts.audit.note(|| Entry::new("configuration.loaded").configuration(&digest, None));
-        Ok(Self { origin, parts, current: Mutex::new(Current { config, digest, verifiers, watching }) })
+        let admin_token = admin_token(&config);
+        Ok(Self { origin, parts, admin_token, current: Mutex::new(Current { config, digest, verifiers, watching }) })
     }
 
     /// Everything that can go wrong.
     async fn prepare(&self, current: &Current) -> anyhow::Result<Ready> {
         let (config, digest) = self.origin.read()?;
-        let found = current.config.differences(&config);
+        let mut found = current.config.differences(&config);
+        // The same file may hold another token.
+        if config.admin == current.config.admin && admin_token(&config) != self.admin_token {
+            found.at_start.push("admin.token_file".to_owned());
+        }
         anyhow::ensure!(
             found.at_start.is_empty(),
             "needs a restart: {}; nothing was changed, not even what could be ({})",
@@ -149,7 +157,7 @@ impl Reloading {
         let issuers = trust::issuers(&config)?;
         let mut tenants = HashMap::new();
         for (name, tenant) in &config.tenants {
-            tenants.insert(parts.principals.tenant(name).await?, Arc::new(tenant.limits.clone()));
+            tenants.insert(parts.principals.configured_tenant(name).await?, Arc::new(tenant.limits.clone()));
         }
         let limits = LimitsTable { base: Arc::new(config.limits.clone()), tenants };
         let verifiers = current.verifiers.with_issuers(&config, issuers, &parts.principals, &parts.now);
@@ -222,6 +230,12 @@ impl Reload for Reloading {
             ControlError::Invalid(said)
         })
     }
+}
+
+/// `None` also where it cannot be read: a host on stdio has no use for it.
+fn admin_token(config: &Config) -> Option<[u8; 32]> {
+    let AdminSecret::File(file) = &config.admin.as_ref()?.secret else { return None };
+    Some(Sha256::digest(trust::admin_token(file).ok()?).into())
 }
 
 fn hex(bytes: &[u8; 32]) -> String {

@@ -169,7 +169,7 @@ pub(crate) fn intake(config: &Config) -> anyhow::Result<Arc<Intake>> {
 pub(crate) async fn pinning(config: &Config, principals: &Principals) -> anyhow::Result<HashMap<TenantId, Pinning>> {
     let mut tenants = HashMap::new();
     for (name, pinning) in &config.changed_definitions {
-        tenants.insert(principals.tenant(name).await?, *pinning);
+        tenants.insert(principals.configured_tenant(name).await?, *pinning);
     }
     Ok(tenants)
 }

@@ -180,6 +180,13 @@ impl HostOperator {
         }
     }
 
+    /// With the principals of a host that runs, which know what was removed from it.
+    #[must_use]
+    pub fn with_principals(mut self, principals: Principals) -> Self {
+        self.principals = principals;
+        self
+    }
+
     /// With plugins to work on.
     #[must_use]
     pub fn with_plugins(mut self, shelf: Shelf) -> Self {
@@ -490,7 +497,9 @@ impl From<store::Error> for ControlError {
 impl From<principal::Error> for ControlError {
     fn from(error: principal::Error) -> Self {
         match error {
-            principal::Error::Name { .. } | principal::Error::Scope(_) => Self::Invalid(error.to_string()),
+            principal::Error::Name { .. } | principal::Error::Removed(_) | principal::Error::Scope(_) => {
+                Self::Invalid(error.to_string())
+            }
             principal::Error::UnknownToken(_) => Self::NotFound(error.to_string()),
             other => Self::Failed(other.to_string()),
         }

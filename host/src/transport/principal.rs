@@ -8,7 +8,8 @@ mod tokens;
 mod used;
 mod verifier;
 
-use std::sync::Arc;
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -53,6 +54,10 @@ pub enum Error {
     Name { what: &'static str, name: String },
     #[error("there is no token {0:?}; `bulkhead token list` shows the ids")]
     UnknownToken(String),
+    #[error(
+        "the tenant {0:?} was erased, and the configuration names it: restart the host before anybody gets this name again"
+    )]
+    Removed(String),
     #[error("{0}")]
     Scope(String),
     #[error("the system gives no random bytes: {0}")]
@@ -130,11 +135,31 @@ pub struct Named {
 #[derive(Clone)]
 pub struct Principals {
     store: Arc<dyn Store>,
+    configured: Arc<Mutex<Configured>>,
+}
+
+/// The tenants that a running host has rules for, by their ids. Whoever comes under the name of one that was removed would have another id,
+/// and with it none of those rules.
+#[derive(Default)]
+struct Configured {
+    names: HashMap<TenantId, String>,
+    removed: HashSet<String>,
 }
 
 impl Principals {
     pub fn new(store: Arc<dyn Store>) -> Self {
-        Self { store }
+        Self { store, configured: Arc::default() }
+    }
+
+    fn configured(&self) -> MutexGuard<'_, Configured> {
+        self.configured.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The id of a tenant, for rules that go by it until the host ends.
+    pub async fn configured_tenant(&self, name: &str) -> Result<TenantId, Error> {
+        let id = self.tenant(name).await?;
+        self.configured().names.insert(id, name.to_owned());
+        Ok(id)
     }
 
     /// Who everybody is while no token is configured.
@@ -176,6 +201,9 @@ impl Principals {
         key.extend_from_slice(name.as_bytes());
         if let Some(row) = self.get::<TenantRow>(RowKind::Principal, &key).await? {
             return Ok(TenantId(row.id));
+        }
+        if self.configured().removed.contains(name) {
+            return Err(Error::Removed(name.to_owned()));
         }
         let row = self.put_first(&key, TenantRow { id: random()? }).await?;
         Ok(TenantId(row.id))
@@ -223,6 +251,13 @@ impl Principals {
     /// Removes the principals of a tenant and its name: whoever comes under these names later has other ids. Gives the number of
     /// principals.
     pub async fn remove_tenant(&self, tenant: TenantId) -> Result<u64, Error> {
+        {
+            let mut configured = self.configured();
+            if let Some(name) = configured.names.remove(&tenant) {
+                configured.removed.insert(name);
+                tracing::warn!(%tenant, "a tenant with rules of its own was removed: nobody gets its name before a restart");
+            }
+        }
         let mut removed = 0;
         for (key, row) in self.all::<PrincipalRow>(RowKind::Principal, &[KEY_IDENTITY]).await? {
             if row.tenant == tenant.0 {
