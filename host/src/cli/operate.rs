@@ -338,7 +338,9 @@ async fn execute_at(config: &Config, command: Command, absent: Absent) -> anyhow
     let steward = Arc::new(Unattended { store: store.clone(), clock: clock.clone() });
     let audit = super::audit::of_idle(config)?;
     let mut operator = HostOperator::new(store.clone(), upkeep, steward, clock).with_audit(audit.clone());
-    if command.is_about_secrets() {
+    if matches!(command, Command::SecretList | Command::SecretRemove { .. }) {
+        operator = operator.with_secrets(super::secrets::unopened(config, store.clone()));
+    } else if command.is_about_secrets() {
         operator = operator.with_secrets(super::secrets::open(config, store.clone()).await?);
     }
     let done = operator.execute(command).await;

@@ -129,6 +129,11 @@ pub(super) async fn open(config: &Config, store: Arc<dyn Store>) -> anyhow::Resu
     Ok(Arc::new(secrets.context("the secrets of plugins cannot be used")?))
 }
 
+/// The same for commands that need no value: they must do their work where a key is lost.
+pub(super) fn unopened(config: &Config, store: Arc<dyn Store>) -> Arc<Secrets> {
+    Arc::new(Secrets::unopened(store, source(config)))
+}
+
 fn secret_table(value: &Value) -> String {
     let now = now();
     let joined = |list: &Value| {

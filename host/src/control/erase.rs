@@ -20,6 +20,9 @@ const PAGE: usize = 256;
 /// How often somebody may write something while it is being removed.
 const ROUNDS_MAX: u32 = 5;
 
+/// Losses that a message names.
+const LOST_SHOWN: usize = 5;
+
 /// Who must let a tenant go that is being erased, because they keep something of it in memory that they would write again.
 #[derive(Default)]
 pub struct Farewell(Mutex<Vec<Leave>>);
@@ -50,6 +53,21 @@ impl Removed {
     fn total(&self) -> u64 {
         self.tasks + self.tokens + self.principals + self.sessions + self.rows
     }
+}
+
+/// What could not be read may be somebody else's, and is in the old store alone: only the operator can let that go.
+fn refuse_losses(rebuilt: &Value) -> Result<(), ControlError> {
+    let lost: Vec<_> =
+        rebuilt.get("lost").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
+    if lost.is_empty() {
+        return Ok(());
+    }
+    let (count, shown) = (lost.len(), lost.iter().take(LOST_SHOWN).copied().collect::<Vec<_>>().join("; "));
+    let old_store = rebuilt.get("old_store").and_then(Value::as_str).unwrap_or("the data directory");
+    Err(ControlError::Failed(format!(
+        "the tenant is not erased: the database was made anew, but not all of the old one could be read ({count}: {shown}). It is left \
+         in {old_store}, with what it holds of everybody: copy that away if you need it, then do this once more, which removes it"
+    )))
 }
 
 impl HostOperator {
@@ -102,7 +120,8 @@ impl HostOperator {
                 return Err(ControlError::Failed(why.to_owned()));
             }
             // What sled removes it only forgets: a new database has never seen it.
-            self.upkeep.rebuild(None).await?;
+            let rebuilt = self.upkeep.rebuild(None).await?;
+            refuse_losses(&rebuilt)?;
             old_stores += self.upkeep.remove_old_stores().await?;
         }
         self.upkeep.set_erasing(&[]).await?;

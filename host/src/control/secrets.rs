@@ -68,7 +68,14 @@ async fn which(
     tenant: Option<String>,
 ) -> Result<Which, ControlError> {
     let tenant = match tenant {
-        Some(name) => Some((principals.tenant(&name).await?, name)),
+        // Only looked for: a name that was mistyped would be a new tenant.
+        Some(name) => match principals.find_tenant(&name).await? {
+            Some(id) => Some((id, name)),
+            None => {
+                let advice = "`bulkhead tenant list` shows the names";
+                return Err(ControlError::NotFound(format!("no tenant {name}: {advice}")));
+            }
+        },
         None => None,
     };
     Ok(Which { name, plugin, tenant })

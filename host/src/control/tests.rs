@@ -1,4 +1,5 @@
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
@@ -17,8 +18,13 @@ use crate::store::{self, Creation, Store, StoredCaps, TaskStore};
 use crate::tasks::clock::ManualClock;
 use crate::transport::principal::Principals;
 
-/// The memory store has nothing to keep up.
-struct NoUpkeep;
+/// The memory store has nothing to keep up: what a rebuild would have said, and what was asked for.
+#[derive(Default)]
+struct NoUpkeep {
+    rebuilt: Mutex<Option<Value>>,
+    erasing: Mutex<Vec<TenantId>>,
+    removals: AtomicU64,
+}
 
 #[async_trait]
 impl Upkeep for NoUpkeep {
@@ -29,7 +35,7 @@ impl Upkeep for NoUpkeep {
         Err(store::Error::Exists)
     }
     async fn rebuild(&self, _: Option<&Path>) -> Result<Value, store::Error> {
-        Err(store::Error::Engine("no".to_owned()))
+        self.rebuilt.lock().unwrap().clone().ok_or_else(|| store::Error::Engine("no".to_owned()))
     }
     async fn backup(&self, _: &Path) -> Result<Value, store::Error> {
         Err(store::Error::Locked("x".to_owned()))
@@ -38,12 +44,14 @@ impl Upkeep for NoUpkeep {
         Err(store::Error::Sealed("no key".to_owned()))
     }
     async fn remove_old_stores(&self) -> Result<u64, store::Error> {
-        Ok(0)
+        self.removals.fetch_add(1, Ordering::Relaxed);
+        Ok(1)
     }
     async fn erasing(&self) -> Result<Vec<TenantId>, store::Error> {
-        Ok(Vec::new())
+        Ok(self.erasing.lock().unwrap().clone())
     }
-    async fn set_erasing(&self, _: &[TenantId]) -> Result<(), store::Error> {
+    async fn set_erasing(&self, tenants: &[TenantId]) -> Result<(), store::Error> {
+        *self.erasing.lock().unwrap() = tenants.to_vec();
         Ok(())
     }
 }
@@ -63,10 +71,32 @@ impl Attach for Shouting {
 }
 
 fn operator(store: &Arc<MemoryStore>) -> HostOperator {
+    operator_with(store, Arc::default())
+}
+
+fn operator_with(store: &Arc<MemoryStore>, upkeep: Arc<NoUpkeep>) -> HostOperator {
     let clock = Arc::new(ManualClock::at(1_000));
     let store: Arc<dyn Store> = store.clone();
     let steward = Arc::new(Unattended { store: store.clone(), clock: clock.clone() });
-    HostOperator::new(store, Arc::new(NoUpkeep), steward, clock)
+    HostOperator::new(store, upkeep, steward, clock)
+}
+
+#[tokio::test]
+async fn an_old_store_with_what_nobody_could_read_is_not_removed_before_the_operator_knows() {
+    let (store, upkeep) = (Arc::new(MemoryStore::new()), Arc::new(NoUpkeep::default()));
+    let operator = operator_with(&store, upkeep.clone());
+    let tenant = Principals::new(store.clone()).tenant("acme").await.unwrap();
+    *upkeep.rebuilt.lock().unwrap() = Some(json!({ "lost": ["task 7 is damaged"], "old_store": "/data/store.old-1" }));
+    let purge = || operator.execute(Command::TenantPurge { tenant: "acme".to_owned() });
+    let refused = purge().await.unwrap_err().to_string();
+    assert!(refused.contains("task 7 is damaged") && refused.contains("/data/store.old-1"), "{refused}");
+    assert_eq!(upkeep.removals.load(Ordering::Relaxed), 0);
+    assert_eq!(*upkeep.erasing.lock().unwrap(), [tenant], "it is not over");
+
+    *upkeep.rebuilt.lock().unwrap() = Some(json!({ "lost": [], "old_store": "/data/store.old-2" }));
+    let purged = purge().await.unwrap();
+    assert_eq!(purged["tenants"], json!([tenant.to_string()]));
+    assert!(upkeep.removals.load(Ordering::Relaxed) > 0 && upkeep.erasing.lock().unwrap().is_empty());
 }
 
 async fn put_task(store: &MemoryStore, requestor: Requestor, id: u8) -> Task {

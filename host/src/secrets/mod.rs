@@ -39,11 +39,13 @@ pub enum Error {
     )]
     NoKey,
     #[error(
-        "secret {name} of plugin {plugin} is sealed, and there is no key: name the file of keys in [secrets] key_file, or set BULKHEAD_SECRET_KEY"
+        "secret {name} of plugin {plugin} is sealed, and there is no key: name the file of keys in [secrets] key_file, or set BULKHEAD_SECRET_KEY; if the key is lost, `bulkhead secret remove {name} --plugin {plugin}` lets the secret go (for one tenant's, with --tenant)"
     )]
     Locked { name: String, plugin: String },
     /// At the start, or when keys have changed.
-    #[error("secret {name} of plugin {plugin} cannot be opened: {error}")]
+    #[error(
+        "secret {name} of plugin {plugin} cannot be opened: {error}; if its key is lost, `bulkhead secret remove {name} --plugin {plugin}` lets it go (for one tenant's, with --tenant)"
+    )]
     Sealed { name: String, plugin: String, error: vault::Error },
     #[error(transparent)]
     Vault(#[from] vault::Error),
@@ -103,6 +105,12 @@ impl Secrets {
         let secrets = Self { rows, source, keys: ArcSwapOption::empty() };
         secrets.read_keys().await?;
         Ok(secrets)
+    }
+
+    /// To list and remove only: also where a key is lost. Opens nothing; keys that cannot be read are none.
+    pub fn unopened(rows: Arc<dyn Store>, source: KeySource) -> Self {
+        let keys = source().ok().flatten().map(Arc::new);
+        Self { rows, source, keys: ArcSwapOption::new(keys) }
     }
 
     /// Takes other keys, if every secret can be opened with them.

@@ -139,6 +139,23 @@ async fn a_start_with_the_wrong_key_or_none_says_what_is_missing() {
 }
 
 #[tokio::test]
+async fn a_secret_whose_key_is_lost_can_be_listed_and_removed() {
+    let store = Arc::new(MemoryStore::new());
+    opened(store.clone(), ONE).await.set(wish(which("KEY", "p", None), VALUE), 1).await.unwrap();
+    for keys in [Given::default(), given("no key"), given(TWO)] {
+        let secrets = Secrets::unopened(store.clone(), source(&keys));
+        assert_eq!(secrets.list().await.unwrap().len(), 1);
+        assert!(secrets.of(TENANT, "p").await.is_err());
+    }
+    for keys in [Given::default(), given(TWO)] {
+        let refused = Secrets::open(store.clone(), source(&keys)).await.err().unwrap().to_string();
+        assert!(refused.contains("`bulkhead secret remove KEY --plugin p`"), "{refused}");
+    }
+    Secrets::unopened(store.clone(), source(&Given::default())).remove(&which("KEY", "p", None)).await.unwrap();
+    assert!(Secrets::open(store, source(&Given::default())).await.is_ok());
+}
+
+#[tokio::test]
 async fn a_binding_that_somebody_changed_on_the_disk_opens_nothing() {
     let store = Arc::new(MemoryStore::new());
     let secrets = opened(store.clone(), ONE).await;

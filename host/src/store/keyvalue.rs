@@ -140,6 +140,11 @@ impl KeyValues {
                     return Ok(());
                 }
                 Err(Error::Conflict) => give_back(&count, before, after)?,
+                // Certainly not written.
+                Err(error @ Error::ReadOnly(_)) => {
+                    give_back(&count, before, after)?;
+                    return Err(error.into());
+                }
                 Err(error) => {
                     // Nobody knows whether it was written: count again.
                     self.counts().remove(space);
@@ -164,6 +169,7 @@ impl KeyValues {
             match self.change(&at, Some(old), changes).await {
                 Ok(()) => return give_back(&count, Kept::default(), gone),
                 Err(Error::Conflict) => {}
+                Err(error @ Error::ReadOnly(_)) => return Err(error),
                 Err(error) => {
                     self.counts().remove(space);
                     return Err(error);

@@ -18,6 +18,7 @@ use crate::domain::requestor::Requestor;
 use crate::domain::task::{Task, TaskId};
 
 const WINDOW_MS: u64 = 60_000;
+const CLEAR_EVERY_MS: u64 = 1_000;
 /// Requestors of which something is known at a time. Those that are blocked are forgotten last.
 const REQUESTORS_MAX: usize = 10_000;
 /// Tasks of one requestor whose last poll is known.
@@ -31,13 +32,18 @@ pub(super) struct Suspicions {
     seen: Mutex<HashMap<Requestor, Seen>>,
     /// Nobody is blocked after this: asking costs nothing then.
     blocked_until_max: AtomicU64,
+    /// When those that are of no interest any more were looked for: that is a walk over all.
+    cleared_at: AtomicU64,
 }
 
 /// Of one requestor, in its present minute.
 #[derive(Default)]
 struct Seen {
     since: UnixMs,
+    /// Since the last block of this minute, if there was one.
     failed: u32,
+    /// Whether it was said in this minute: a later block in it begins in silence.
+    said: bool,
     early: u32,
     blocked_until: UnixMs,
     polls: Vec<(TaskId, UnixMs)>,
@@ -69,7 +75,11 @@ impl Suspicions {
 
     fn failed(&self, requestor: &Requestor, limits: &Limits, now: UnixMs) -> Option<Said> {
         let mut all = lock(&self.seen);
-        let seen = all_about(&mut all, requestor, now)?;
+        let seen = self.all_about(&mut all, requestor, now)?;
+        // What was under way when the block began.
+        if seen.blocked_until > now {
+            return None;
+        }
         seen.failed = seen.failed.saturating_add(1);
         if seen.failed.checked_sub(1) != Some(limits.failed_lookups_per_minute) {
             return None;
@@ -77,12 +87,14 @@ impl Suspicions {
         let blocked_ms = limits.failed_lookups_block_ms;
         seen.blocked_until = now.saturating_add(blocked_ms);
         self.blocked_until_max.fetch_max(seen.blocked_until, Ordering::Release);
-        Some(Said { event: "requestor.probing", count: seen.failed, blocked_ms })
+        let count = std::mem::take(&mut seen.failed);
+        let was_said = std::mem::replace(&mut seen.said, true);
+        (!was_said).then_some(Said { event: "requestor.probing", count, blocked_ms })
     }
 
     fn polled(&self, task: &Task, limits: &Limits, now: UnixMs) -> Option<Said> {
         let mut all = lock(&self.seen);
-        let seen = all_about(&mut all, &task.requestor, now)?;
+        let seen = self.all_about(&mut all, &task.requestor, now)?;
         let patience = u64::from(task.poll_interval_ms) / EARLY_DIVISOR;
         match seen.polls.iter_mut().find(|(id, _)| *id == task.id) {
             Some((_, at)) => {
@@ -104,23 +116,31 @@ impl Suspicions {
         let reached = seen.early.checked_sub(1) == Some(limits.early_polls_per_minute);
         reached.then_some(Said { event: "requestor.polling", count: seen.early, blocked_ms: 0 })
     }
-}
 
-/// What is known of a requestor, in the minute that it is; `None` where there is no room to know anything.
-fn all_about<'a>(all: &'a mut HashMap<Requestor, Seen>, requestor: &Requestor, now: UnixMs) -> Option<&'a mut Seen> {
-    if all.len() >= REQUESTORS_MAX && !all.contains_key(requestor) {
-        all.retain(|_, seen| seen.blocked_until > now || now.saturating_sub(seen.since) < WINDOW_MS);
-        if all.len() >= REQUESTORS_MAX {
-            let quietest = all.iter().filter(|(_, seen)| seen.blocked_until <= now).min_by_key(|(_, seen)| seen.failed);
-            let quietest = *quietest?.0;
-            all.remove(&quietest);
+    /// What is known of a requestor, in the minute that it is; `None` where there is no room to know anything.
+    fn all_about<'a>(
+        &self,
+        all: &'a mut HashMap<Requestor, Seen>,
+        requestor: &Requestor,
+        now: UnixMs,
+    ) -> Option<&'a mut Seen> {
+        if all.len() >= REQUESTORS_MAX && !all.contains_key(requestor) {
+            if now.saturating_sub(self.cleared_at.load(Ordering::Relaxed)) >= CLEAR_EVERY_MS {
+                self.cleared_at.store(now, Ordering::Relaxed);
+                all.retain(|_, seen| seen.blocked_until > now || now.saturating_sub(seen.since) < WINDOW_MS);
+            }
+            if all.len() >= REQUESTORS_MAX {
+                let free = all.iter().filter(|(_, seen)| seen.blocked_until <= now);
+                let quietest = *free.min_by_key(|(_, seen)| (seen.said, seen.failed))?.0;
+                all.remove(&quietest);
+            }
         }
+        let seen = all.entry(*requestor).or_default();
+        if now.saturating_sub(seen.since) >= WINDOW_MS {
+            (seen.since, seen.failed, seen.said, seen.early) = (now, 0, false, 0);
+        }
+        Some(seen)
     }
-    let seen = all.entry(*requestor).or_default();
-    if now.saturating_sub(seen.since) >= WINDOW_MS {
-        (seen.since, seen.failed, seen.early) = (now, 0, 0);
-    }
-    Some(seen)
 }
 
 impl Inner {
@@ -191,6 +211,19 @@ mod tests {
         suspicions.admit(&one, &limits, 10_103).unwrap();
         // The next minute counts by itself.
         assert!((0..4).filter_map(|at| suspicions.failed(&one, &limits, 70_000 + at)).count() == 1);
+    }
+
+    #[test]
+    fn a_block_begins_again_in_the_minute_in_which_one_has_ended() {
+        let (suspicions, limits) = (Suspicions::default(), limits());
+        let one = requestor(1);
+        let mut said = 0;
+        for begin in [100, 10_200, 20_300] {
+            suspicions.admit(&one, &limits, begin).unwrap();
+            said += (0..4).filter_map(|at| suspicions.failed(&one, &limits, begin + at)).count();
+            assert!(suspicions.admit(&one, &limits, begin + 9_999).is_err(), "{begin}");
+        }
+        assert_eq!(said, 1);
     }
 
     #[test]

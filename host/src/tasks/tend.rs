@@ -17,6 +17,9 @@ const BATCH: usize = 256;
 /// The sweeper looks at least this often, whatever it knows of the next expiry: another process may share the store.
 const SWEEP_MS_MAX: u64 = 1_000;
 
+/// What one look spends on keys of plugins: tasks and leases wait for it.
+const SWEEP_KEYS_MAX: Duration = Duration::from_millis(500);
+
 /// Idle rate-limit entries are forgotten this often.
 const FORGET_EVERY: Duration = Duration::from_secs(60);
 
@@ -109,31 +112,59 @@ impl Tasks {
     /// Removes what is over its time; gives the time until the next look.
     async fn sweep(&self) -> Duration {
         let inner = &self.inner;
+        let mut failed: usize;
         loop {
             let expired = match inner.store.expired(inner.clock.now(), BATCH).await {
                 Ok(expired) => expired,
                 Err(error) => {
                     tracing::warn!("expired tasks cannot be listed: {error}");
+                    self.sweep_keys().await;
                     return Duration::from_millis(SWEEP_MS_MAX);
                 }
             };
+            failed = 0;
             for (requestor, id) in &expired {
-                if let Err(error) = inner.expire(requestor, *id).await {
-                    tracing::warn!(task.id = %id, "an expired task cannot be removed: {error}");
-                    return Duration::from_millis(SWEEP_MS_MAX);
+                match inner.expire(requestor, *id).await {
+                    Ok(()) => inner.note_task("task.expired", requestor, *id),
+                    // Those after it must not wait for one that cannot be read.
+                    Err(error) => {
+                        failed += 1;
+                        if failed == 1 {
+                            tracing::warn!(task.id = %id, "an expired task cannot be removed: {error}");
+                        }
+                    }
                 }
-                inner.note_task("task.expired", requestor, *id);
             }
-            if expired.len() < BATCH {
+            if failed > 1 {
+                tracing::warn!("{failed} expired tasks cannot be removed");
+            }
+            if expired.len() < BATCH || failed == expired.len() {
                 break;
             }
         }
-        if let Err(error) = inner.keyvalues.sweep(inner.clock.now(), BATCH).await {
-            tracing::warn!("expired keys of plugins cannot be removed: {error}");
+        self.sweep_keys().await;
+        if failed > 0 {
+            // Their time is over: what comes next would be at once, again and again.
+            return Duration::from_millis(SWEEP_MS_MAX);
         }
         let next = inner.store.next_expiry().await.ok().flatten();
         let ms = next.map_or(SWEEP_MS_MAX, |at| at.saturating_sub(inner.clock.now()).clamp(1, SWEEP_MS_MAX));
         Duration::from_millis(ms)
+    }
+
+    /// Removes keys of plugins whose time is over, for as long as one look may take.
+    async fn sweep_keys(&self) {
+        let begun = std::time::Instant::now();
+        loop {
+            match self.inner.keyvalues.sweep(self.inner.clock.now(), BATCH).await {
+                Ok(swept) if swept == BATCH && begun.elapsed() < SWEEP_KEYS_MAX => {}
+                Ok(_) => return,
+                Err(error) => {
+                    tracing::warn!("expired keys of plugins cannot be removed: {error}");
+                    return;
+                }
+            }
+        }
     }
 
     /// Whether anything may still end by itself: what runs or sleeps does, what waits for an answer or is paused does not.

@@ -82,6 +82,24 @@ async fn a_share_has_a_size_and_room_comes_back() {
 }
 
 #[tokio::test]
+async fn a_refusal_to_write_takes_no_room_and_keeps_the_count() {
+    let (store, kept) = in_memory();
+    let own = space(1, "p");
+    kept.set(&own, &LIMITS, "a", &[0; 10], None).await.unwrap();
+    let count = Arc::clone(&kept.counts()[&own]);
+    store.set_read_only(Some("full".to_owned()));
+    for _ in 0..5 {
+        let refused = kept.set(&own, &LIMITS, "b", &[0; 15_000], None).await.unwrap_err();
+        assert!(matches!(refused, KeyValueError::Store(Error::ReadOnly(_))), "{refused}");
+        assert!(matches!(kept.delete(&own, "a").await, Err(Error::ReadOnly(_))));
+    }
+    assert!(Arc::ptr_eq(&count, &kept.counts()[&own]), "nothing is read again");
+    assert_eq!(kept.kept(&own).await.unwrap(), Kept { keys: 1, bytes: 11 });
+    store.set_read_only(None);
+    kept.set(&own, &LIMITS, "b", &[0; 15_000], None).await.unwrap();
+}
+
+#[tokio::test]
 async fn what_has_expired_is_gone_at_once_and_swept_later() {
     let (store, kept) = in_memory();
     let own = space(1, "p");
