@@ -360,6 +360,10 @@ impl Pollable for Counted {
 impl OutputStream for Counted {
     fn write(&mut self, bytes: Bytes) -> StreamResult<()> {
         self.failure()?;
+        if matches!(self.state, State::Asking(..) | State::Writing(_)) {
+            // One at a time: otherwise each of them would be another task of the host.
+            return Err(StreamError::trap("write not permitted: check_write not called first"));
+        }
         let addition = self.addition(&bytes);
         if let Some(taken) = self.room.try_take(&addition) {
             return self.pass(bytes, taken);
@@ -394,10 +398,18 @@ impl OutputStream for Counted {
     }
 
     async fn cancel(&mut self) {
+        // What is being written stays counted until it is.
+        self.inner.cancel().await;
+        if let State::Asking(asked, _) = std::mem::replace(&mut self.state, State::Closed) {
+            asked.abort();
+        }
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
         if let State::Asking(asked, _) = &self.state {
             asked.abort();
         }
-        self.state = State::Closed;
-        self.inner.cancel().await;
     }
 }
