@@ -22,7 +22,7 @@ use wasmtime_wasi::p2::{DynOutputStream, FsResult};
 use wasmtime_wasi_io::poll::Pollable;
 use wasmtime_wasi_io::streams::{OutputStream, StreamError, StreamResult};
 
-use super::quota::{ENTRY_BYTES, Full, Room, UnderWay};
+use super::quota::{Addition, Full, Room, UnderWay};
 use crate::runtime::call::Call;
 
 const ENVIRONMENT: &str = "wasi:cli/environment@0.2.12";
@@ -155,18 +155,11 @@ fn file(call: &mut Call, fd: &Resource<Descriptor>) -> FsResult<Option<Arc<std::
     })
 }
 
-/// By how much a file grows when it is written up to there.
-fn growth(file: &std::fs::File, end: Option<u64>, bytes: u64) -> io::Result<u64> {
-    let size = file.metadata()?.len();
-    Ok(end.map_or(bytes, |end| end.saturating_sub(size)))
-}
-
 async fn write(call: &mut Call, fd: Resource<Descriptor>, bytes: Vec<u8>, offset: u64) -> FsResult<u64> {
     let mut _taken = None;
     if let (Some(room), Some(file)) = (call.rooms.of(&fd), file(call, &fd)?) {
-        let length = bytes.len() as u64;
-        let growth = growth(&file, Some(offset.saturating_add(length)), length)?;
-        _taken = Some(room.take(growth).await.map_err(ErrorCode::from)?);
+        let end = offset.saturating_add(bytes.len() as u64);
+        _taken = Some(room.take(&Addition::UpTo(file, end)).await.map_err(ErrorCode::from)?);
     }
     call.filesystem().write(fd, bytes, offset).await
 }
@@ -189,10 +182,9 @@ async fn set_size(call: &mut Call, fd: Resource<Descriptor>, size: u64) -> FsRes
     let Some((room, file)) = call.rooms.of(&fd).zip(file(call, &fd)?) else {
         return call.filesystem().set_size(fd, size).await;
     };
-    let _taken = room.take(growth(&file, Some(size), 0)?).await.map_err(ErrorCode::from)?;
-    let resized = call.filesystem().set_size(fd, size).await;
-    room.gave_back();
-    resized
+    let _taken = room.take(&Addition::UpTo(file, size)).await.map_err(ErrorCode::from)?;
+    let _shrinking = room.shrinking();
+    call.filesystem().set_size(fd, size).await
 }
 
 async fn open_at(
@@ -210,14 +202,16 @@ async fn open_at(
     {
         let same = Resource::new_borrow(fd.rep());
         if call.filesystem().stat_at(same, at, path.clone()).await.is_err() {
-            _taken = Some(room.take(ENTRY_BYTES).await.map_err(ErrorCode::from)?);
+            _taken = Some(room.take_entry(0).await.map_err(ErrorCode::from)?);
         }
     }
+    let shrinking = room.as_ref().filter(|_| open.contains(OpenFlags::TRUNCATE)).map(Room::shrinking);
     let opened = call.filesystem().open_at(fd, at, path, open, flags).await;
+    drop(shrinking);
     if let Some(room) = &room
-        && (open.contains(OpenFlags::TRUNCATE) || opened.is_err())
+        && opened.is_err()
     {
-        // It may be shorter now, or what was counted for a new entry has not become one.
+        // What was counted for a new entry has not become one.
         room.gave_back();
     }
     let opened = opened?;
@@ -232,7 +226,7 @@ async fn open_at(
 
 async fn create_directory_at(call: &mut Call, fd: Resource<Descriptor>, path: String) -> FsResult<()> {
     let _taken = match call.rooms.of(&fd) {
-        Some(room) => Some(room.take(ENTRY_BYTES).await.map_err(ErrorCode::from)?),
+        Some(room) => Some(room.take_entry(0).await.map_err(ErrorCode::from)?),
         None => None,
     };
     call.filesystem().create_directory_at(fd, path).await
@@ -240,7 +234,7 @@ async fn create_directory_at(call: &mut Call, fd: Resource<Descriptor>, path: St
 
 async fn symlink_at(call: &mut Call, fd: Resource<Descriptor>, target: String, path: String) -> FsResult<()> {
     let _taken = match call.rooms.of(&fd) {
-        Some(room) => Some(room.take(ENTRY_BYTES.saturating_add(target.len() as u64)).await.map_err(ErrorCode::from)?),
+        Some(room) => Some(room.take_entry(target.len() as u64).await.map_err(ErrorCode::from)?),
         None => None,
     };
     call.filesystem().symlink_at(fd, target, path).await
@@ -266,7 +260,7 @@ async fn link_at(
     let Some(room) = one_room(call, &fd, &into)? else {
         return call.filesystem().link_at(fd, at, from, into, path).await;
     };
-    let _taken = room.take(ENTRY_BYTES).await.map_err(ErrorCode::from)?;
+    let _taken = room.take_entry(0).await.map_err(ErrorCode::from)?;
     let _still = room.still().await;
     call.filesystem().link_at(fd, at, from, into, path).await
 }
@@ -309,9 +303,12 @@ enum State {
 }
 
 impl Counted {
-    fn growth(&self, bytes: &Bytes) -> io::Result<u64> {
+    fn addition(&self, bytes: &Bytes) -> Addition {
         let length = bytes.len() as u64;
-        growth(&self.file, self.offset.map(|offset| offset.saturating_add(length)), length)
+        match self.offset {
+            Some(offset) => Addition::UpTo(Arc::clone(&self.file), offset.saturating_add(length)),
+            None => Addition::Bytes(length),
+        }
     }
 
     fn pass(&mut self, bytes: Bytes, taken: UnderWay) -> StreamResult<()> {
@@ -363,20 +360,24 @@ impl Pollable for Counted {
 impl OutputStream for Counted {
     fn write(&mut self, bytes: Bytes) -> StreamResult<()> {
         self.failure()?;
-        let growth = self.growth(&bytes).map_err(|error| StreamError::LastOperationFailed(error.into()))?;
-        if let Some(taken) = self.room.try_take(growth) {
+        if matches!(self.state, State::Asking(..) | State::Writing(_)) {
+            // One at a time: otherwise each of them would be another task of the host.
+            return Err(StreamError::trap("write not permitted: check_write not called first"));
+        }
+        let addition = self.addition(&bytes);
+        if let Some(taken) = self.room.try_take(&addition) {
             return self.pass(bytes, taken);
         }
         let room = self.room.clone();
-        self.state = State::Asking(tokio::spawn(async move { room.take(growth).await }), bytes);
+        self.state = State::Asking(tokio::spawn(async move { room.take(&addition).await }), bytes);
         Ok(())
     }
 
     async fn blocking_write_and_flush(&mut self, bytes: Bytes) -> StreamResult<()> {
         self.ready().await;
         self.failure()?;
-        let growth = self.growth(&bytes).map_err(|error| StreamError::LastOperationFailed(error.into()))?;
-        let Ok(_taken) = self.room.take(growth).await else {
+        let addition = self.addition(&bytes);
+        let Ok(_taken) = self.room.take(&addition).await else {
             self.state = State::Closed;
             return Err(full());
         };
@@ -397,10 +398,18 @@ impl OutputStream for Counted {
     }
 
     async fn cancel(&mut self) {
+        // What is being written stays counted until it is.
+        self.inner.cancel().await;
+        if let State::Asking(asked, _) = std::mem::replace(&mut self.state, State::Closed) {
+            asked.abort();
+        }
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
         if let State::Asking(asked, _) = &self.state {
             asked.abort();
         }
-        self.state = State::Closed;
-        self.inner.cancel().await;
     }
 }

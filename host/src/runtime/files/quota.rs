@@ -5,7 +5,7 @@
 //! Invariant: what guests add is never counted late, so that they do not get past the quota together; a count may be too high for
 //! a moment, never too low.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::{File, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
@@ -72,25 +72,73 @@ struct Count {
     measured_at: Option<Instant>,
     /// Something may have become smaller since.
     may_be_less: bool,
-    /// Counted, and perhaps not written yet.
-    under_way: u64,
+    /// Counted, and perhaps not written yet, by its number.
+    under_way: BTreeMap<u64, Pending>,
+    last: u64,
+    /// How many are going on by which a file may become shorter.
+    shrinking: usize,
     /// Counted since the measurement began that is going on.
     meanwhile: u64,
     /// Removed files that somebody has open still take room.
     open: Vec<Weak<File>>,
 }
 
+/// What is about to be added.
+#[derive(Clone, Debug)]
+pub(super) enum Addition {
+    /// So much, whatever happens before.
+    Bytes(u64),
+    /// What a file lacks up to there.
+    UpTo(Arc<File>, u64),
+}
+
+impl Addition {
+    /// By how much there will be more, as it is now.
+    fn bytes(&self) -> u64 {
+        match self {
+            Self::Bytes(bytes) => *bytes,
+            Self::UpTo(file, end) => end.saturating_sub(file.metadata().map_or(0, |found| found.len())),
+        }
+    }
+
+    /// The same, if the file is emptied before.
+    fn most(&self) -> u64 {
+        match self {
+            Self::Bytes(bytes) => *bytes,
+            Self::UpTo(_, end) => *end,
+        }
+    }
+}
+
+/// What a write that is going on may add to what a measurement finds.
+#[derive(Debug)]
+struct Pending {
+    bytes: u64,
+    most: u64,
+}
+
 /// Room that was counted for a write that is going on.
 #[derive(Debug)]
 pub(super) struct UnderWay {
     usage: Arc<Usage>,
-    bytes: u64,
+    number: u64,
 }
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
-        let mut count = lock(&self.usage.count);
-        count.under_way = count.under_way.saturating_sub(self.bytes);
+        lock(&self.usage.count).under_way.remove(&self.number);
+    }
+}
+
+/// Held while a file may become shorter.
+#[derive(Debug)]
+pub(super) struct Shrinking(Arc<Usage>);
+
+impl Drop for Shrinking {
+    fn drop(&mut self) {
+        let mut count = lock(&self.0.count);
+        count.shrinking = count.shrinking.saturating_sub(1);
+        count.may_be_less = true;
     }
 }
 
@@ -101,18 +149,23 @@ impl Room {
     }
 
     /// Counts what is about to be added, if there is room for it by what is known.
-    pub(super) fn try_take(&self, bytes: u64) -> Option<UnderWay> {
+    pub(super) fn try_take(&self, what: &Addition) -> Option<UnderWay> {
         let mut count = lock(&self.usage.count);
+        // Looked at only now: a measurement may have found the file shorter than it was when the write was asked for.
+        let (bytes, most) = (what.bytes(), what.most());
         let sum = count.bytes?.checked_add(bytes).filter(|sum| *sum <= self.bytes_max || bytes == 0)?;
+        let pending = Pending { bytes: if count.shrinking > 0 { most } else { bytes }, most };
         count.bytes = Some(sum);
-        count.under_way = count.under_way.saturating_add(bytes);
-        count.meanwhile = count.meanwhile.saturating_add(bytes);
-        Some(UnderWay { usage: Arc::clone(&self.usage), bytes })
+        count.meanwhile = count.meanwhile.saturating_add(pending.bytes);
+        count.last = count.last.wrapping_add(1);
+        let number = count.last;
+        count.under_way.insert(number, pending);
+        Some(UnderWay { usage: Arc::clone(&self.usage), number })
     }
 
     /// The same, after a measurement if that may help.
-    pub(super) async fn take(&self, bytes: u64) -> Result<UnderWay, Full> {
-        if let Some(taken) = self.try_take(bytes) {
+    pub(super) async fn take(&self, what: &Addition) -> Result<UnderWay, Full> {
+        if let Some(taken) = self.try_take(what) {
             return Ok(taken);
         }
         let since = Instant::now();
@@ -121,14 +174,33 @@ impl Room {
             let is_fresh = count.measured_at.is_some_and(|at| since.duration_since(at) < AGAIN_AFTER);
             is_fresh && !count.may_be_less
         };
-        if bytes > self.bytes_max || is_known {
+        if what.bytes() > self.bytes_max || is_known {
             return Err(Full);
         }
         self.usage.measure(since, self.bytes_max).await;
-        self.try_take(bytes).ok_or(Full)
+        self.try_take(what).ok_or(Full)
     }
 
-    /// Something became smaller, or went.
+    /// Room for an entry with so many bytes of its own.
+    pub(super) async fn take_entry(&self, bytes: u64) -> Result<UnderWay, Full> {
+        self.take(&Addition::Bytes(ENTRY_BYTES.saturating_add(bytes))).await
+    }
+
+    /// A file may become shorter from now on. Nothing is given back for it, but the next measurement finds less, and a write that
+    /// goes on would then add more than was counted for it.
+    pub(super) fn shrinking(&self) -> Shrinking {
+        let mut count = lock(&self.usage.count);
+        let mut more = 0_u64;
+        for pending in count.under_way.values_mut() {
+            more = more.saturating_add(pending.most.saturating_sub(pending.bytes));
+            pending.bytes = pending.bytes.max(pending.most);
+        }
+        count.meanwhile = count.meanwhile.saturating_add(more);
+        count.shrinking = count.shrinking.saturating_add(1);
+        Shrinking(Arc::clone(&self.usage))
+    }
+
+    /// Something went.
     pub(super) fn gave_back(&self) {
         lock(&self.usage.count).may_be_less = true;
     }
@@ -151,24 +223,34 @@ impl Room {
 impl Usage {
     /// Measures the directory, unless somebody did so since that time. What cannot be measured keeps its count; there is no room
     /// in what never was.
-    async fn measure(&self, since: Instant, enough: u64) {
-        let mut rest = Arc::clone(&self.rest).lock_owned().await;
+    async fn measure(self: &Arc<Self>, since: Instant, enough: u64) {
+        let rest = Arc::clone(&self.rest).lock_owned().await;
         if lock(&self.count).measured_at.is_some_and(|at| at >= since) {
             return;
         }
+        // Whoever asked may go away, and the walk would go on: the next one waits for its end and its rest all the same.
+        let going_on = tokio::spawn(Arc::clone(self).measured(rest, enough));
+        if let Err(error) = going_on.await {
+            tracing::warn!("a directory with a quota cannot be measured: {error}");
+        }
+    }
+
+    async fn measured(self: Arc<Self>, mut rest: OwnedMutexGuard<Option<Instant>>, enough: u64) {
         if let Some(until) = *rest {
             tokio::time::sleep_until(until.into()).await;
         }
-        let open: Vec<_> = {
+        {
             let mut count = lock(&self.count);
-            (count.may_be_less, count.meanwhile) = (false, count.under_way);
-            count.open.iter().filter_map(Weak::upgrade).collect()
-        };
-        let (place, begin) = (self.place.clone(), Instant::now());
+            let under_way = count.under_way.values().map(|pending| pending.bytes).fold(0, u64::saturating_add);
+            (count.may_be_less, count.meanwhile) = (false, under_way);
+        }
+        let (usage, begin) = (Arc::clone(&self), Instant::now());
         let measured = tokio::task::spawn_blocking(move || {
+            let there = measure(&usage.place, enough)?;
+            // Afterwards: what was removed before the walk came to it is seen here.
+            let open: Vec<_> = lock(&usage.count).open.iter().filter_map(Weak::upgrade).collect();
             let removed = open.iter().filter_map(|file| file.metadata().ok()).filter(|found| found.nlink() == 0);
-            let removed: u64 = removed.map(|found| found.len()).fold(0, u64::saturating_add);
-            measure(&place, enough).map(|there| (there, removed))
+            Ok((there, removed.map(|found| found.len()).fold(0, u64::saturating_add)))
         });
         let measured = measured.await.unwrap_or_else(|error| Err(io::Error::other(error)));
         let took = begin.elapsed();
@@ -239,27 +321,27 @@ mod tests {
     async fn what_is_there_counts_and_what_is_taken_counts_at_once() {
         let (folder, room) = room(3 * ENTRY_BYTES);
         std::fs::write(folder.path().join("a"), [0; 100]).unwrap();
-        let taken = room.take(2 * ENTRY_BYTES - 100).await.unwrap();
-        assert!(room.take(1).await.is_err(), "it is not written yet, but counted");
+        let taken = room.take(&Addition::Bytes(2 * ENTRY_BYTES - 100)).await.unwrap();
+        assert!(room.take(&Addition::Bytes(1)).await.is_err(), "it is not written yet, but counted");
         drop(taken);
-        assert!(room.take(0).await.is_ok() && room.take(u64::MAX).await.is_err());
+        assert!(room.take(&Addition::Bytes(0)).await.is_ok() && room.take(&Addition::Bytes(u64::MAX)).await.is_err());
     }
 
     #[tokio::test]
     async fn room_that_was_given_back_is_found_at_once_and_what_others_removed_after_a_while() {
         let (folder, room) = room(2 * ENTRY_BYTES);
         std::fs::write(folder.path().join("a"), [0; 4096]).unwrap();
-        assert!(room.take(1).await.is_err());
+        assert!(room.take(&Addition::Bytes(1)).await.is_err());
         std::fs::remove_file(folder.path().join("a")).unwrap();
-        assert!(room.take(1).await.is_err(), "nobody said so");
+        assert!(room.take(&Addition::Bytes(1)).await.is_err(), "nobody said so");
         room.gave_back();
-        assert!(room.take(1).await.is_ok());
+        assert!(room.take(&Addition::Bytes(1)).await.is_ok());
         std::fs::write(folder.path().join("b"), [0; 4096]).unwrap();
         room.gave_back();
-        assert!(room.take(2 * ENTRY_BYTES).await.is_err());
+        assert!(room.take(&Addition::Bytes(2 * ENTRY_BYTES)).await.is_err());
         std::fs::remove_file(folder.path().join("b")).unwrap();
         tokio::time::sleep(AGAIN_AFTER).await;
-        assert!(room.take(2 * ENTRY_BYTES).await.is_ok());
+        assert!(room.take(&Addition::Bytes(2 * ENTRY_BYTES)).await.is_ok());
     }
 
     #[tokio::test]
@@ -270,10 +352,50 @@ mod tests {
         file.set_len(3 * ENTRY_BYTES).unwrap();
         std::fs::remove_file(folder.path().join("a")).unwrap();
         room.gave_back();
-        assert!(room.take(1).await.is_err());
+        assert!(room.take(&Addition::Bytes(1)).await.is_err());
         drop(file);
         room.gave_back();
-        assert!(room.take(1).await.is_ok());
+        assert!(room.take(&Addition::Bytes(1)).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_file_that_is_emptied_while_a_write_to_it_waits_takes_what_the_write_makes_of_it() {
+        let (folder, room) = room(3 * ENTRY_BYTES);
+        let file = Arc::new(File::create(folder.path().join("a")).unwrap());
+        room.opened(&file);
+        file.set_len(ENTRY_BYTES).unwrap();
+        let one_more = Addition::UpTo(Arc::clone(&file), ENTRY_BYTES + 1);
+        let early = room.take(&one_more).await.unwrap();
+        let shrinking = room.shrinking();
+        let amid = room.take(&one_more).await.unwrap();
+        file.set_len(0).unwrap();
+        drop(shrinking);
+        assert!(room.take(&Addition::Bytes(ENTRY_BYTES - 1)).await.is_err(), "the file is as long again in a moment");
+        drop((early, amid));
+        room.gave_back();
+        let all_but = room.take(&Addition::Bytes(ENTRY_BYTES)).await.unwrap();
+        assert!(room.try_take(&one_more).is_none(), "the file is empty, whatever it was when the write was asked for");
+        drop(all_but);
+        let free = 2 * ENTRY_BYTES;
+        room.gave_back();
+        assert!(room.take(&Addition::UpTo(file, free)).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_measurement_goes_on_when_nobody_waits_for_it() {
+        let (folder, room) = room(3 * ENTRY_BYTES);
+        std::fs::write(folder.path().join("a"), [0; 100]).unwrap();
+        let asked = tokio::spawn({
+            let room = room.clone();
+            async move { room.take(&Addition::Bytes(1)).await.map(drop) }
+        });
+        while Arc::clone(&room.usage.rest).try_lock_owned().is_ok() && lock(&room.usage.count).measured_at.is_none() {
+            tokio::task::yield_now().await;
+        }
+        asked.abort();
+        _ = asked.await;
+        drop(room.still().await);
+        assert!(lock(&room.usage.count).measured_at.is_some());
     }
 
     #[test]
