@@ -14,7 +14,7 @@ use crate::domain::task::{Outcome, Phase, Task, TaskId, TaskOutput};
 use crate::store::ListPosition;
 
 impl Tasks {
-    /// The arguments of a task's work: those of a call as they arrived, of anything else what [`Job::arguments`] said.
+    /// The arguments of a task's work: those of a call as they arrived, of anything else what [`Job::arguments`](super::Job::arguments) said.
     pub async fn arguments(&self, requestor: &Requestor, id: TaskId) -> Result<Json, Error> {
         self.inner.may_look(requestor)?;
         let arguments = self.inner.store.arguments(requestor, id).await;
