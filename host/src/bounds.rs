@@ -75,6 +75,8 @@ const GROWS: &[(&str, &str, By)] = &[
     ("transport/auth/introspection.rs", "answers", Const("ANSWERS_MAX")),
     ("transport/http.rs", "hosts", OPERATORS),
     ("transport/http/addresses.rs", "open", Key("server.connections_max")),
+    ("transport/principal.rs", "names", OPERATORS),
+    ("transport/principal.rs", "removed", OPERATORS),
     ("transport/principal/used.rs", "seen", OPERATORS),
     ("transport/session.rs", "entries", Key("limits.sessions_total")),
     ("transport/session.rs", "owners", Key("limits.sessions_total")),
