@@ -6,17 +6,14 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
 
-use futures::StreamExt as _;
+use futures::future::join_all;
+use tokio::sync::Semaphore;
 
 use super::start::{READ_AT_ONCE, Wanted, is_known, look};
-use super::{Error, Plugins, Policy, State};
+use super::{Error, Plugins, Policy, State, pause_after};
 use crate::domain::task::PluginVersion;
 use crate::runtime::{LoadError, PluginSource, Source};
-
-/// After a failure that may pass: the first pause before the next attempt, which doubles, and the longest.
-const AGAIN: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(300));
 
 /// What became of one that was waited for.
 enum Joined {
@@ -30,19 +27,21 @@ impl Plugins {
     /// Fetches what is awaited, until all of it has come or was refused. `failed` hears of each new reason why something has not.
     pub async fn fetch_awaited(&self, failed: impl Fn(&LoadError) + Sync) {
         let awaited = self.inner.state.lock().await.awaited.clone();
-        let failed = &failed;
-        futures::stream::iter(awaited)
-            .for_each_concurrent(READ_AT_ONCE, |wanted| async move { self.fetch_one(&wanted, failed).await })
-            .await;
+        // Whoever waits for the next attempt keeps nobody else from theirs.
+        let turns = Semaphore::new(READ_AT_ONCE);
+        join_all(awaited.iter().map(|wanted| self.fetch_one(wanted, &turns, &failed))).await;
     }
 
-    async fn fetch_one(&self, wanted: &Wanted, failed: &(impl Fn(&LoadError) + Sync)) {
+    async fn fetch_one(&self, wanted: &Wanted, turns: &Semaphore, failed: &(impl Fn(&LoadError) + Sync)) {
         let (label, source) = (wanted.label(), wanted.supply.label());
         tracing::info!(plugin.name = label, source, "not there yet: it is fetched, and joins when it has come");
-        let (mut pause, longest) = AGAIN;
         let mut said = Vec::new();
-        loop {
-            let mut error = match self.join(wanted).await {
+        for failures in 1_u32.. {
+            // It is never closed.
+            let turn = turns.acquire().await;
+            let joined = self.join(wanted).await;
+            drop(turn);
+            let mut error = match joined {
                 Ok(Joined::Here(version)) => {
                     tracing::info!(plugin.name = version.name, source, "it has come, and is offered from now on");
                     return;
@@ -50,7 +49,7 @@ impl Plugins {
                 Ok(Joined::Elsewhere) => return,
                 Err(Error::Refused(mut errors)) if errors.len() == 1 => errors.remove(0),
                 Err(other) => {
-                    LoadError { plugin: label.clone(), passing: other.is_passing(), problems: reasons(other) }
+                    LoadError { plugin: label.clone(), passing: other.is_passing(), problems: other.problems() }
                 }
             };
             if error.passing {
@@ -70,8 +69,7 @@ impl Plugins {
                 return;
             }
             drop(state);
-            tokio::time::sleep(pause).await;
-            pause = pause.saturating_mul(2).min(longest);
+            tokio::time::sleep(pause_after(failures)).await;
         }
     }
 
@@ -151,12 +149,5 @@ impl State {
         }
         let wanted = self.awaited.iter().find(|wanted| wanted.label() == name)?;
         Some(format!("not there yet: the running host fetches it from {}", wanted.supply.label()))
-    }
-}
-
-fn reasons(error: Error) -> Vec<String> {
-    match error {
-        Error::Refused(errors) => errors.into_iter().flat_map(|error| error.problems).collect(),
-        other => vec![other.to_string()],
     }
 }

@@ -28,6 +28,7 @@ mod view;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use tokio::sync::{Mutex, Notify};
@@ -55,6 +56,9 @@ pub use start::{Wanted, component};
 pub use switch::{Switched, SwitchedPlugin, Target, Turn};
 pub use terms::{Prepared, Terms};
 pub use view::{CanaryView, Listed, Unsound, Verified, VersionView};
+
+/// The first pause after a failure that may pass, and the longest.
+const AGAIN: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(300));
 
 /// Why a command about plugins was not done. Operators may read all of it.
 #[derive(Debug, thiserror::Error)]
@@ -84,6 +88,20 @@ impl Error {
             Self::NotFound(_) | Self::Invalid(_) | Self::Store(_) | Self::Files(_) => true,
         }
     }
+
+    /// One sentence for each thing that is wrong.
+    pub fn problems(self) -> Vec<String> {
+        match self {
+            Self::Refused(errors) => errors.into_iter().flat_map(|error| error.problems).collect(),
+            other => vec![other.to_string()],
+        }
+    }
+}
+
+/// How long to wait after so many failures in a row that may pass, before the next attempt: longer each time, up to a bound.
+pub fn pause_after(failures: u32) -> Duration {
+    let (first, longest) = AGAIN;
+    first.saturating_mul(2_u32.saturating_pow(failures.saturating_sub(1))).min(longest)
 }
 
 /// What happens to the calls of a replaced version that are still there after `drain_ms`.

@@ -22,12 +22,10 @@ use tokio::time::Instant;
 use super::{Intake, Source, beside};
 use crate::audit::{Audit, Entry};
 use crate::domain::task::PluginVersion;
-use crate::plugins::{Candidate, Digest, Error, Plugins, Stage, Target};
+use crate::plugins::{Candidate, Digest, Error, Plugins, Stage, Target, pause_after};
 
 /// A file that nobody has changed for this long is whole.
 const SETTLE: Duration = Duration::from_millis(500);
-/// After a failure that may pass: the first pause before the next attempt, which doubles, and the longest.
-const AGAIN: (Duration, Duration) = (LOOK_EVERY, Duration::from_secs(300));
 /// How often the folders are looked at when nothing happens in them: what links lead to is somewhere else.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
@@ -216,7 +214,7 @@ impl Watch {
         let candidate = verified.unattended(name.clone());
         let version = match self.plugins.identify(&candidate).await {
             Ok(version) => version,
-            Err(error) => return Taken::Refused { name: label(), problems: reasons(error) },
+            Err(error) => return Taken::Refused { name: label(), problems: error.problems() },
         };
         let (name, digest) = (version.name, Digest(version.digest));
         let is_old = file.from_start || decided.get(&name) == Some(&digest);
@@ -226,8 +224,8 @@ impl Watch {
                 decided.insert(name.clone(), digest);
                 if problems.is_empty() { Taken::Settled { name } } else { Taken::Refused { name, problems } }
             }
-            Err(error) if error.is_passing() => Taken::Failed { name, problems: reasons(error) },
-            Err(error) => Taken::Refused { name, problems: reasons(error) },
+            Err(error) if error.is_passing() => Taken::Failed { name, problems: error.problems() },
+            Err(error) => Taken::Refused { name, problems: error.problems() },
         }
     }
 
@@ -315,16 +313,7 @@ impl Next {
     /// One more attempt has failed.
     fn after_failure(self) -> Self {
         let failed = if let Self::Retry { failed, .. } = self { failed.saturating_add(1) } else { 1 };
-        let (first, longest) = AGAIN;
-        let pause = first.saturating_mul(2_u32.saturating_pow(failed.saturating_sub(1))).min(longest);
-        Self::Retry { at: Instant::now() + pause, failed }
-    }
-}
-
-fn reasons(error: Error) -> Vec<String> {
-    match error {
-        Error::Refused(errors) => errors.into_iter().flat_map(|error| error.problems).collect(),
-        other => vec![other.to_string()],
+        Self::Retry { at: Instant::now() + pause_after(failed), failed }
     }
 }
 
