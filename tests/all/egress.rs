@@ -9,18 +9,32 @@ use tests::{Host, Setup};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 
-/// A web server that says hello to everybody, or as many bytes as the path `/bytes/COUNT` asks for, and remembers what it was
-/// asked.
+/// A web server that remembers what it was asked.
 pub(crate) struct Web {
     pub(crate) origin: String,
     asked: Arc<Mutex<Vec<String>>>,
 }
 
 impl Web {
+    /// Says hello to everybody, or as many bytes as the path `/bytes/COUNT` asks for.
     pub(crate) async fn start() -> Self {
+        Self::answering(|request| {
+            let path = request.split(' ').nth(1).unwrap_or_default();
+            let body = match path.strip_prefix("/bytes/").and_then(|count| count.parse().ok()) {
+                Some(count) => (0_u64..).flat_map(|number| format!("{number} ").into_bytes()).take(count).collect(),
+                None => b"hello".to_vec(),
+            };
+            let head = format!("HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: {}\r\n\r\n", body.len());
+            [head.into_bytes(), body].concat()
+        })
+        .await
+    }
+
+    /// Answers a whole request, head and body, with these bytes.
+    pub(crate) async fn answering(answer: impl Fn(&str) -> Vec<u8> + Send + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let origin = format!("http://{}", listener.local_addr().expect("an address"));
-        let asked = Arc::new(Mutex::new(Vec::new()));
+        let asked = Arc::<Mutex<Vec<String>>>::default();
         let kept = Arc::clone(&asked);
         tokio::spawn(async move {
             while let Ok((mut stream, _)) = listener.accept().await {
@@ -31,23 +45,21 @@ impl Web {
                         Err(_) => break,
                     }
                 }
-                let request = String::from_utf8_lossy(&request).into_owned();
-                let path = request.split(' ').nth(1).unwrap_or_default();
-                let body = match path.strip_prefix("/bytes/").and_then(|count| count.parse().ok()) {
-                    Some(count) => (0_u64..).flat_map(|number| format!("{number} ").into_bytes()).take(count).collect(),
-                    None => b"hello".to_vec(),
-                };
+                let head = String::from_utf8_lossy(&request).into_owned();
+                let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse().ok());
+                let mut body = vec![0; length.unwrap_or_default()];
+                // Whoever hung up does not want an answer.
+                let _ = stream.read_exact(&mut body).await;
+                let request = format!("{head}{}", String::from_utf8_lossy(&body));
+                let answer = answer(&request);
                 kept.lock().expect("nobody panics").push(request);
-                let head =
-                    format!("HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: {}\r\n\r\n", body.len());
-                // Whoever hung up does not want it.
-                let _ = stream.write_all(&[head.into_bytes(), body].concat()).await;
+                let _ = stream.write_all(&answer).await;
             }
         });
         Self { origin, asked }
     }
 
-    fn asked(&self) -> Vec<String> {
+    pub(crate) fn asked(&self) -> Vec<String> {
         self.asked.lock().expect("nobody panics").clone()
     }
 }

@@ -1,67 +1,40 @@
 //! Secrets of plugins, from the operator's pipe to the server that needs them, and nowhere else.
 
 use std::process::Stdio;
-use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 use tests::client::{Client, all_capabilities, text};
 use tests::wait::{soon, until};
 use tests::{Host, Setup, command};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpListener;
+use tokio::io::AsyncWriteExt as _;
+
+use crate::egress::Web;
 
 const KEY: &str = "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=";
 const NEW_KEY: &str = "AgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgI=";
 const VALUE: &str = "sk-the-marker/+=of-1";
 
 /// A server that says back whatever it is sent, in its body and in a header, and redirects `/away?URL` there.
-struct Echo {
-    origin: String,
-    seen: Arc<Mutex<Vec<String>>>,
+async fn echo() -> Web {
+    Web::answering(|request| {
+        let auth = request.lines().find_map(|line| line.strip_prefix("authorization: ")).unwrap_or_default();
+        let path = request.split(' ').nth(1).unwrap_or_default();
+        let (status, more) = match path.split_once("/away?") {
+            Some((_, to)) => ("302 Found", format!("location: {to}#{auth}\r\n")),
+            None => ("200 OK", String::new()),
+        };
+        let head = format!("HTTP/1.1 {status}\r\nx-auth: {auth}\r\n{more}content-length: {}\r\n\r\n", request.len());
+        format!("{head}{request}").into_bytes()
+    })
+    .await
 }
 
-impl Echo {
-    async fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let origin = format!("http://{}", listener.local_addr().expect("an address"));
-        let seen = Arc::<Mutex<Vec<String>>>::default();
-        let kept = Arc::clone(&seen);
-        tokio::spawn(async move {
-            while let Ok((mut stream, _)) = listener.accept().await {
-                let mut request = Vec::new();
-                while !request.ends_with(b"\r\n\r\n") {
-                    match stream.read_u8().await {
-                        Ok(byte) => request.push(byte),
-                        Err(_) => break,
-                    }
-                }
-                let head = String::from_utf8_lossy(&request).into_owned();
-                let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse().ok());
-                let mut body = vec![0; length.unwrap_or_default()];
-                // Whoever hung up does not want an answer.
-                let _ = stream.read_exact(&mut body).await;
-                let text = format!("{head}{}", String::from_utf8_lossy(&body));
-                let auth = head.lines().find_map(|line| line.strip_prefix("authorization: ")).unwrap_or_default();
-                let path = head.split(' ').nth(1).unwrap_or_default();
-                let (status, more) = match path.split_once("/away?") {
-                    Some((_, to)) => ("302 Found", format!("location: {to}#{auth}\r\n")),
-                    None => ("200 OK", String::new()),
-                };
-                let head =
-                    format!("HTTP/1.1 {status}\r\nx-auth: {auth}\r\n{more}content-length: {}\r\n\r\n", text.len());
-                let _ = stream.write_all(format!("{head}{text}").as_bytes()).await;
-                kept.lock().expect("nobody panics").push(text);
-            }
-        });
-        Self { origin, seen }
-    }
-
-    fn seen(&self) -> String {
-        self.seen.lock().expect("nobody panics").join("\n")
-    }
+/// All that it was sent.
+fn seen(echo: &Web) -> String {
+    echo.asked().join("\n")
 }
 
-fn setup(echo: &Echo) -> Setup {
+fn setup(echo: &Web) -> Setup {
     let grants = format!("[plugin.grants]\nhttp = [{:?}]\n", echo.origin);
     Setup::new()
         .config("[log]\nlevel = \"trace\"\n[audit]\nenabled = true\n")
@@ -127,7 +100,7 @@ fn holds(bytes: &[u8], text: &str) -> bool {
 
 #[tokio::test]
 async fn the_server_gets_the_value_and_the_guest_a_placeholder() {
-    let echo = Echo::start().await;
+    let echo = echo().await;
     let setup = setup(&echo);
     let host = setup.start().await;
     // While the host runs, over its socket.
@@ -140,7 +113,7 @@ async fn the_server_gets_the_value_and_the_guest_a_placeholder() {
             ["content-length", body.len().to_string()]]
     });
     let answer = send(&client, "send", arguments.clone()).await;
-    let seen = echo.seen();
+    let seen = seen(&echo);
     assert!(seen.contains(&format!("authorization: Bearer {VALUE}\r\n")), "{seen}");
     assert!(seen.contains("?key=sk-the-marker%2F%2B%3Dof-1 "), "{seen}");
     assert!(seen.contains(&format!("{{\"key\": \"{VALUE}\"}}")), "{seen}");
@@ -170,7 +143,7 @@ async fn the_server_gets_the_value_and_the_guest_a_placeholder() {
 
 #[tokio::test]
 async fn it_goes_to_no_other_destination_plugin_place_or_tenant() {
-    let (echo, elsewhere) = (Echo::start().await, Echo::start().await);
+    let (echo, elsewhere) = (echo().await, echo().await);
     let grants = format!("[plugin.grants]\nhttp = [{:?}, {:?}]\n", echo.origin, elsewhere.origin);
     let setup = Setup::new()
         .plugin("probe", &grants)
@@ -187,7 +160,7 @@ async fn it_goes_to_no_other_destination_plugin_place_or_tenant() {
     let good = send(&alice, "send", asking(&echo.origin, "/v1/users", "KEY")).await;
     assert_eq!(good["structuredContent"]["status"], 200, "{good}");
     assert_eq!(send(&alice, "send", asking(&echo.origin, "/", "ACME")).await["structuredContent"]["status"], 200);
-    let asked = echo.seen();
+    let asked = seen(&echo);
     for (client, tool, arguments) in [
         (&alice, "send", asking(&elsewhere.origin, "/v1", "KEY")),
         (&alice, "send", asking(&echo.origin, "/v2", "KEY")),
@@ -201,7 +174,7 @@ async fn it_goes_to_no_other_destination_plugin_place_or_tenant() {
         assert_eq!(refused["isError"], true, "{arguments}: {refused}");
         assert!(text(&refused).contains("HttpRequestDenied"), "{refused}");
     }
-    assert_eq!((echo.seen(), elsewhere.seen()), (asked, String::new()), "nothing of it went out");
+    assert_eq!((seen(&echo), seen(&elsewhere)), (asked, String::new()), "nothing of it went out");
     until("the log to name it", async || host.log().contains("secret KEY in the header").then_some(())).await;
 
     // A redirect names the placeholder, and whoever follows it with the placeholder is refused elsewhere.
@@ -209,7 +182,7 @@ async fn it_goes_to_no_other_destination_plugin_place_or_tenant() {
     assert_eq!(away["structuredContent"]["status"], 302, "{away}");
     assert!(away.to_string().contains(&format!("location: {}#Bearer {{{{secret:KEY}}}}", elsewhere.origin)), "{away}");
     assert!(!away.to_string().contains("marker"));
-    assert_eq!(elsewhere.seen(), "");
+    assert_eq!(seen(&elsewhere), "");
 
     assert!(secret(&setup, &["remove", "KEY", "--plugin", "probe"], "").await.0);
     let refused = send(&alice, "send", asking(&echo.origin, "/v1", "KEY")).await;
@@ -220,7 +193,7 @@ async fn it_goes_to_no_other_destination_plugin_place_or_tenant() {
 
 #[tokio::test]
 async fn keys_rotate_and_a_wrong_one_stops_the_start_with_a_reason() {
-    let echo = Echo::start().await;
+    let echo = echo().await;
     let setup = Setup::new().plugin("probe", &format!("[plugin.grants]\nhttp = [{:?}]\n", echo.origin));
     let file = setup.path("secrets.key");
     let keys = |text: &str| {
@@ -250,7 +223,7 @@ async fn keys_rotate_and_a_wrong_one_stops_the_start_with_a_reason() {
     let host = setup.start().await;
     let client = Client::connect(&host).await;
     assert_eq!(send(&client, "send", asking).await["structuredContent"]["status"], 200);
-    assert_eq!(echo.seen().matches(&format!("x-key: {VALUE}")).count(), 2);
+    assert_eq!(seen(&echo).matches(&format!("x-key: {VALUE}")).count(), 2);
     let setup = host.kill().await;
 
     keys(KEY);
@@ -264,7 +237,7 @@ async fn keys_rotate_and_a_wrong_one_stops_the_start_with_a_reason() {
 
 #[tokio::test]
 async fn a_value_is_never_an_argument() {
-    let echo = Echo::start().await;
+    let echo = echo().await;
     let setup = setup(&echo);
     let arguments = ["set", "KEY", "--plugin", "probe", "--to", &echo.origin];
     for (value, why) in

@@ -197,8 +197,7 @@ impl Principals {
     /// The id of a tenant, made with its first appearance.
     pub async fn tenant(&self, name: &str) -> Result<TenantId, Error> {
         check_name("tenant", name)?;
-        let mut key = vec![KEY_TENANT];
-        key.extend_from_slice(name.as_bytes());
+        let key = tenant_key(name);
         if let Some(row) = self.get::<TenantRow>(RowKind::Principal, &key).await? {
             return Ok(TenantId(row.id));
         }
@@ -245,7 +244,8 @@ impl Principals {
 
     /// The id of a tenant that there is.
     pub async fn find_tenant(&self, name: &str) -> Result<Option<TenantId>, Error> {
-        Ok(self.tenants().await?.into_iter().find(|(known, _)| known == name).map(|(_, id)| id))
+        let row = self.get::<TenantRow>(RowKind::Principal, &tenant_key(name)).await?;
+        Ok(row.map(|row| TenantId(row.id)))
     }
 
     /// Removes the principals of a tenant and its name: whoever comes under these names later has other ids. Gives the number of
@@ -319,6 +319,10 @@ impl PrincipalRow {
         }
         self.subject.rsplit('/').next().unwrap_or_default()
     }
+}
+
+fn tenant_key(name: &str) -> Vec<u8> {
+    [&[KEY_TENANT], name.as_bytes()].concat()
 }
 
 fn check_name(what: &'static str, name: &str) -> Result<(), Error> {

@@ -193,7 +193,7 @@ impl Principals {
 
     /// Removes every token of a tenant, ended ones too, and when they were used; gives their number.
     pub async fn remove_tokens(&self, tenant: TenantId) -> Result<u64, Error> {
-        let name = self.tenants().await?.into_iter().find(|(_, id)| *id == tenant).map(|(name, _)| name);
+        let name = self.tenant_name(tenant).await?;
         let mut removed = 0;
         for (key, row) in self.all::<TokenRow>(RowKind::Token, &[]).await? {
             let principal = self.get::<PrincipalRow>(RowKind::Principal, &row.principal).await?;
