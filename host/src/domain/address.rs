@@ -12,6 +12,9 @@ pub fn normal_host(host: &str) -> String {
     host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase()
 }
 
+/// Where virtual machines of Azure find what others find at a link-local address: metadata, keys and certificates of the machine.
+const WIRE_SERVER: Ipv4Addr = Ipv4Addr::new(168, 63, 129, 16);
+
 /// Whether an address is one of the open internet: not loopback, private, link-local (where clouds keep their metadata), shared,
 /// reserved or multicast, also when wrapped in IPv6.
 pub fn is_public(address: IpAddr) -> bool {
@@ -32,6 +35,7 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
         || (a == 100 && (64..128).contains(&b))
         || (a == 192 && b == 0 && c == 0)
         || (a == 198 && (b == 18 || b == 19))
+        || address == WIRE_SERVER
         || a >= 240)
 }
 
@@ -126,6 +130,18 @@ impl fmt::Display for Network {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn metadata_is_nowhere_on_the_open_internet() {
+        for address in
+            ["169.254.169.254", "168.63.129.16", "::ffff:168.63.129.16", "64:ff9b::a83f:8110", "fd00:ec2::254"]
+        {
+            assert!(!is_public(address.parse().unwrap()), "{address}");
+        }
+        for address in ["168.63.129.17", "168.63.128.16", "2606:4700::1111"] {
+            assert!(is_public(address.parse().unwrap()), "{address}");
+        }
+    }
 
     #[test]
     fn a_network_holds_what_begins_with_its_bits() {

@@ -34,6 +34,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::Stream;
+use futures::future::BoxFuture;
 
 use crate::domain::requestor::Requestor;
 use crate::domain::rights::Rights;
@@ -107,6 +108,8 @@ pub enum Received {
     Opened { session: Arc<Session>, reply: String },
     /// A notification or a response: nothing to say.
     Accepted,
+    /// The answer to a question of a task: nothing to say either, once this has been driven to its end.
+    Settling(BoxFuture<'static, ()>),
     /// Refused before it became a request.
     Rejected { rejection: Rejection, body: String },
 }
@@ -180,7 +183,7 @@ impl Protocol {
     }
 
     /// Takes one message: the body of a POST, or a line of stdin.
-    pub async fn receive(&self, peer: Peer, message: Bytes) -> Received {
+    pub fn receive(&self, peer: Peer, message: Bytes) -> Received {
         let message = match jsonrpc::parse(&message) {
             Ok(message) => message,
             Err(malformed) => {
@@ -209,9 +212,7 @@ impl Protocol {
                 Received::Accepted
             }
             (Era::Legacy, Message::Notification { method, params }) => legacy::notification(&peer, &method, params),
-            (Era::Legacy, Message::Response { id, outcome }) => {
-                legacy::response(&self.shared, &peer, &id, outcome).await
-            }
+            (Era::Legacy, Message::Response { id, outcome }) => legacy::response(&self.shared, &peer, &id, outcome),
         }
     }
 

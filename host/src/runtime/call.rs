@@ -147,7 +147,7 @@ pub(super) struct Call {
 }
 
 impl Call {
-    /// The state of a call before its first instruction.
+    /// The state of a call before its first instruction. It is large, and passed on several times.
     pub(super) fn new(
         plugin: Arc<str>,
         granted: Arc<Granted>,
@@ -156,7 +156,7 @@ impl Call {
         shared: Arc<Shared>,
         outbox: Outbox,
         (tenant, quotas): (Option<&str>, &Quotas),
-    ) -> Result<Self, HostFailure> {
+    ) -> Result<Box<Self>, HostFailure> {
         let mut table = ResourceTable::new();
         table.set_max_capacity(HOST_RESOURCES_MAX);
         let mut http = WasiHttpCtx::new();
@@ -169,7 +169,7 @@ impl Call {
             wasi = Some(world.build());
         }
         let denials = Denials::new(Arc::clone(&plugin), Arc::clone(&granted), outbox.clone());
-        Ok(Self {
+        Ok(Box::new(Self {
             clock,
             wasi,
             egress: Egress::new(Arc::clone(&granted), denials.clone(), Arc::clone(&plugin), facts.belongings.clone()),
@@ -185,12 +185,12 @@ impl Call {
             detach_settled: false,
             table,
             http,
-        })
+        }))
     }
 
     /// A store for it, with every limit set.
-    pub(super) fn into_store(self, engine: &Engine, limits: &CallLimits) -> wasmtime::Store<Self> {
-        let mut store = wasmtime::Store::new(engine, self);
+    pub(super) fn into_store(self: Box<Self>, engine: &Engine, limits: &CallLimits) -> wasmtime::Store<Self> {
+        let mut store = wasmtime::Store::new(engine, *self);
         store.limiter(|call| &mut call.limiter);
         store.set_max_component_handles(COMPONENT_HANDLES_MAX);
         // Text counts once and lists count by element, so twice the result is enough for everything that may pass.
@@ -302,7 +302,7 @@ async fn execute(
 pub(super) async fn visit<T: Send>(
     ground: &Ground,
     component: &InstancePre<Call>,
-    call: Call,
+    call: Box<Call>,
     limits: &CallLimits,
     body: impl for<'a> FnOnce(&'a mut wasmtime::Store<Call>, Instance) -> BoxFuture<'a, wasmtime::Result<T>> + Send,
 ) -> Result<T, CallError> {

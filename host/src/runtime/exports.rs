@@ -3,8 +3,10 @@
 //! Every plugin of our world exports tools; resources, prompts and completions are looked up in each component and taken where they
 //! are there. The functions of a component that does not know us are tools too.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use wasmtime::component::types::ComponentItem;
-use wasmtime::component::{ComponentExportIndex, Instance, InstancePre};
+use wasmtime::component::{ComponentExportIndex, Instance, InstancePre, TypedFunc};
 
 use super::bindings::bulkhead::plugin::types as wit;
 use super::bindings::exports::bulkhead::plugin::{completions, prompts, resources, tools};
@@ -34,7 +36,7 @@ pub(super) struct Exports {
 /// Where a component's tools come from.
 enum Tools {
     /// It lists them.
-    Listed { tools: tools::GuestIndices, call_tool: ComponentExportIndex },
+    Listed { tools: tools::GuestIndices, call_tool: CallToolExport },
     /// They are its functions.
     Typed(typed::Functions),
 }
@@ -117,9 +119,8 @@ impl Exports {
         match operation {
             Operation::CallTool { tool, arguments } => {
                 let returned = match &self.tools {
-                    // Nothing but the one function that is called: checking the types of the others takes longer than many tools.
                     Tools::Listed { call_tool, .. } => {
-                        let call = instance.get_typed_func::<CallTool<'_>, CalledTool>(&mut *store, call_tool)?;
+                        let call = call_tool.of(store, instance)?;
                         call.call_async(store, (&tool, arguments.as_str())).await?.0
                     }
                     Tools::Typed(functions) => functions.call(store, instance, &tool, arguments.as_str()).await?,
@@ -215,7 +216,36 @@ fn listed(instance: &InstancePre<Call>) -> wasmtime::Result<Tools> {
         .get_export_index(None, "bulkhead:plugin/tools@0.1.0")
         .and_then(|tools| component.get_export_index(Some(&tools), "call-tool"))
         .ok_or_else(|| wasmtime::Error::msg("there is no call-tool"))?;
+    let call_tool = CallToolExport { index: call_tool, checked: AtomicBool::new(false) };
     Ok(Tools::Listed { tools, call_tool })
+}
+
+/// The function that calls a tool. Nothing but this one is looked up for a call, and its types are compared once: both take longer
+/// than many tools.
+struct CallToolExport {
+    index: ComponentExportIndex,
+    /// Whether its types are known to be ours.
+    checked: AtomicBool,
+}
+
+impl CallToolExport {
+    #[expect(
+        unsafe_code,
+        reason = "its types were checked before, and are those of the component, not of the instance"
+    )]
+    fn of<'a>(&self, store: &mut Store, instance: &Instance) -> wasmtime::Result<TypedFunc<CallTool<'a>, CalledTool>> {
+        if !self.checked.load(Ordering::Acquire) {
+            let call = instance.get_typed_func::<CallTool<'a>, CalledTool>(&mut *store, &self.index)?;
+            self.checked.store(true, Ordering::Release);
+            return Ok(call);
+        }
+        let func =
+            instance.get_func(&mut *store, &self.index).ok_or_else(|| wasmtime::Error::msg("there is no call-tool"))?;
+        // SAFETY: the types have to be those of the function. The flag is set only after wasmtime itself has found the export of this
+        // index to have them. Exports are read from one component for one component: an index of another one is refused by
+        // `get_func`, and what an index means, types included, is fixed when a component is compiled.
+        Ok(unsafe { TypedFunc::new_unchecked(func) })
+    }
 }
 
 fn not_offered(what: &str) -> wit::CallError {

@@ -339,7 +339,7 @@ pub(super) async fn list(
 }
 
 /// A call that nobody listens to: a plugin that asks or reports while it is listed talks to the wall.
-fn unheard(name: &Arc<str>, granted: &Arc<Granted>, limits: &CallLimits, quotas: &Quotas) -> Result<Call, String> {
+fn unheard(name: &Arc<str>, granted: &Arc<Granted>, limits: &CallLimits, quotas: &Quotas) -> Result<Box<Call>, String> {
     let (sender, _) = mpsc::channel(1);
     let (shared, outbox) = (Arc::new(Shared::default()), Outbox::new(sender, 1, 0));
     let call = Call::new(Arc::clone(name), Arc::clone(granted), nobody(), limits, shared, outbox, (None, quotas));

@@ -8,6 +8,7 @@ mod loading;
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Waker};
 use std::time::Duration;
@@ -255,14 +256,13 @@ impl Sandbox {
     /// over by the guest's first wait, or by the next epoch tick, goes on among the guests.
     fn begin_here(
         &self,
-        guest: impl Future<Output = ()> + Send + 'static,
+        mut guest: impl Future<Output = ()> + Send + Unpin + 'static,
         pace: &Pace,
         share: &Share,
         shared: &Shared,
     ) -> Option<Arc<dyn Stop>> {
-        let mut guest = Box::pin(guest);
         // Nobody is woken in vain: what is put in line is polled once in any case.
-        let polled = guest.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        let polled = Pin::new(&mut guest).poll(&mut Context::from_waker(Waker::noop()));
         share.used_elsewhere(shared.cpu());
         if polled.is_ready() {
             return None;
@@ -348,7 +348,8 @@ impl Executor for Sandbox {
         };
         let pace = plugin.entry(&spec.operation).map(|(_, pace)| pace);
         let occupied = Occupied::new(Arc::clone(&plugin));
-        let guest = call::run(ground, occupied, spec, Arc::clone(&shared), outbox).in_current_span();
+        // It is large: boxed once, it is not moved again.
+        let guest = Box::pin(call::run(ground, occupied, spec, Arc::clone(&shared), outbox)).in_current_span();
         let stop = match pace.filter(|pace| pace.is_quick() && share.may_begin_elsewhere()) {
             Some(pace) => self.begin_here(guest, pace, &share, &shared),
             None => Some(self.guests.spawn(&share, guest)),

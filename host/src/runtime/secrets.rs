@@ -5,6 +5,7 @@
 
 mod inject;
 mod scrub;
+mod spelling;
 #[cfg(test)]
 mod tests;
 

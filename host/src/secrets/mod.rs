@@ -23,7 +23,7 @@ use crate::vault::{self, Keys, sealed_by};
 
 /// Destinations of one secret.
 const DESTINATIONS_MAX: usize = 16;
-/// Secrets of one plugin. Each request of the plugin looks at all of them.
+/// Secrets of one plugin for one tenant, and those for all tenants. Each request of the plugin looks at all of them.
 const SECRETS_PER_PLUGIN_MAX: usize = 64;
 const PAGE_ROWS: usize = 64;
 
@@ -139,10 +139,12 @@ impl Secrets {
         let keys = self.keys()?;
         check(&wish)?;
         let Wish { which, destinations, places, value } = wish;
-        let of_plugin = self.of_plugin(&which.plugin).await?;
         let scope = Scope::of(&which);
-        if of_plugin.len() >= SECRETS_PER_PLUGIN_MAX && !of_plugin.iter().any(|(found, _)| *found == scope) {
-            return Err(Error::Invalid(format!("a plugin has at most {SECRETS_PER_PLUGIN_MAX} secrets")));
+        let beside = self.all(&Scope::within(&scope.plugin, scope.tenant)).await?;
+        if beside.len() >= SECRETS_PER_PLUGIN_MAX && !beside.iter().any(|(found, _)| *found == scope) {
+            return Err(Error::Invalid(format!(
+                "a plugin has at most {SECRETS_PER_PLUGIN_MAX} secrets for one tenant, and as many for all of them"
+            )));
         }
         let mut row = Row {
             tenant: which.tenant.map(|(_, name)| name),
@@ -220,11 +222,9 @@ impl Secrets {
     /// When one cannot be opened, or the store fails.
     pub async fn of(&self, tenant: TenantId, plugin: &str) -> Result<Vec<Secret>, Error> {
         let mut found: Vec<(Scope, Secret)> = Vec::new();
-        // Those for all come first in the order of the keys.
-        for (scope, row) in self.of_plugin(plugin).await? {
-            if scope.tenant.is_some_and(|of| of != tenant) {
-                continue;
-            }
+        let mut rows = self.all(&Scope::within(plugin, None)).await?;
+        rows.extend(self.all(&Scope::within(plugin, Some(tenant))).await?);
+        for (scope, row) in rows {
             let keys = self.keys()?;
             let value = row.open(&keys, &scope).map_err(|error| scope.sealed(error))?;
             let secret = row.secret(&scope, value)?;
@@ -232,10 +232,6 @@ impl Secrets {
             found.push((scope, secret));
         }
         Ok(found.into_iter().map(|(_, secret)| secret).collect())
-    }
-
-    async fn of_plugin(&self, plugin: &str) -> Result<Vec<(Scope, Row)>, Error> {
-        self.all(&Scope::of_plugin(plugin)).await
     }
 
     async fn all(&self, prefix: &[u8]) -> Result<Vec<(Scope, Row)>, Error> {

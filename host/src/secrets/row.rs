@@ -29,24 +29,24 @@ impl Scope {
         Self { plugin: which.plugin.clone(), tenant, name: which.name.clone() }
     }
 
-    /// What every key of a plugin begins with.
-    pub(super) fn of_plugin(plugin: &str) -> Vec<u8> {
+    /// What every key of a plugin's secrets for one tenant, or for all of them, begins with.
+    pub(super) fn within(plugin: &str, tenant: Option<TenantId>) -> Vec<u8> {
         // A name has at most 64 bytes.
         let mut key = vec![u8::try_from(plugin.len()).unwrap_or(u8::MAX)];
         key.extend(plugin.as_bytes());
-        key
-    }
-
-    /// Those for all tenants come before those for one.
-    pub(super) fn key(&self) -> Vec<u8> {
-        let mut key = Self::of_plugin(&self.plugin);
-        match self.tenant {
+        match tenant {
             None => key.push(FOR_ALL),
             Some(tenant) => {
                 key.push(FOR_ONE);
                 key.extend(tenant.0);
             }
         }
+        key
+    }
+
+    /// Those for all tenants come before those for one.
+    pub(super) fn key(&self) -> Vec<u8> {
+        let mut key = Self::within(&self.plugin, self.tenant);
         key.extend(self.name.as_bytes());
         key
     }

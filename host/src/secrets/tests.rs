@@ -97,6 +97,9 @@ async fn what_makes_no_sense_is_refused_without_showing_the_value() {
         secrets.set(wish(which(&format!("K{at}"), "p", None), VALUE), 1).await.unwrap();
     }
     assert!(secrets.set(wish(which("K64", "p", None), VALUE), 1).await.is_err());
+    for tenant in [TENANT, OTHER] {
+        secrets.set(wish(which("K64", "p", Some(tenant)), VALUE), 1).await.expect("each tenant has room of its own");
+    }
     secrets.set(wish(which("K7", "p", None), VALUE), 1).await.unwrap();
 }
 

@@ -423,7 +423,8 @@ impl Admission {
         if state.held && purpose == Purpose::Task {
             return Some(Full { limit: "tasks_running_per_requestor", value: 0 });
         }
-        let limits = self.limits.of(requestor);
+        let all = self.limits.read();
+        let limits = all.of(requestor);
         let (own, tenant) = state.counts(requestor);
         let running_tasks = match state.requestors.get(requestor) {
             Some(counts) if purpose.is_task() => counts.running_tasks,
@@ -433,7 +434,7 @@ impl Admission {
             (tenant.running, limits.calls_running_per_tenant, "calls_running_per_tenant"),
             (running_tasks, limits.tasks_running_per_requestor, "tasks_running_per_requestor"),
             (own.running, limits.calls_running_per_requestor, "calls_running_per_requestor"),
-            (state.all.running, left_to(tenant.running, self.limits.base().calls_running_total), "calls_running_total"),
+            (state.all.running, left_to(tenant.running, all.base.calls_running_total), "calls_running_total"),
         ])
     }
 
@@ -458,7 +459,7 @@ impl Admission {
 
     /// Gives permits for as long as somebody waits who has room.
     fn dispatch(self: &Arc<Self>, mut state: std::sync::MutexGuard<'_, State>) {
-        let running_max = self.limits.base().calls_running_total;
+        let running_max = self.limits.read().base.calls_running_total;
         while state.all.running < running_max {
             let Some((requestor, waiter)) = self.next_turn(&mut state) else { break };
             let task = waiter.purpose.is_task();

@@ -30,6 +30,11 @@ impl LiveLimits {
         Arc::clone(&self.0.load().base)
     }
 
+    /// All of them, for a moment: nothing that every request counts up and down, as an `Arc` of its own would be.
+    pub(crate) fn read(&self) -> arc_swap::Guard<Arc<LimitsTable>> {
+        self.0.load()
+    }
+
     /// All of them.
     pub fn table(&self) -> Arc<LimitsTable> {
         self.0.load_full()

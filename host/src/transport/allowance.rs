@@ -5,6 +5,7 @@
 //! who have nothing.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
@@ -115,9 +116,10 @@ impl Tally {
 
     /// The first limit that `more` would go beyond.
     fn full(&self, counts: &Counts, requestor: &Requestor, more: u64) -> Option<Full> {
-        let [tenant, own, _] = (self.caps)(&self.limits.of(requestor));
+        let limits = self.limits.read();
+        let [tenant, own, _] = (self.caps)(limits.of(requestor));
         // What holds for the host is not a tenant's to change.
-        let [_, _, total] = (self.caps)(&self.limits.base());
+        let [_, _, total] = (self.caps)(&limits.base);
         let counted = [
             (tenant, counts.tenants.get(&requestor.tenant).copied().unwrap_or(0)),
             (own, counts.requestors.get(requestor).copied().unwrap_or(0)),
@@ -147,8 +149,8 @@ impl Tally {
     pub(super) fn give(&self, requestor: &Requestor, count: u64) {
         let mut counts = self.counts();
         counts.all = counts.all.saturating_sub(count);
-        give(&mut counts.tenants, &requestor.tenant, count);
-        give(&mut counts.requestors, requestor, count);
+        give(&mut counts.tenants, requestor.tenant, count);
+        give(&mut counts.requestors, *requestor, count);
     }
 
     /// Whether there is more than there may be.
@@ -172,11 +174,11 @@ impl Counts {
     }
 }
 
-fn give<K: std::hash::Hash + Eq>(counts: &mut HashMap<K, u64>, key: &K, count: u64) {
-    if let Some(held) = counts.get_mut(key) {
-        *held = held.saturating_sub(count);
-        if *held == 0 {
-            counts.remove(key);
+fn give<K: std::hash::Hash + Eq>(counts: &mut HashMap<K, u64>, key: K, count: u64) {
+    if let Entry::Occupied(mut held) = counts.entry(key) {
+        *held.get_mut() = held.get().saturating_sub(count);
+        if *held.get() == 0 {
+            held.remove();
         }
     }
 }

@@ -306,18 +306,21 @@ impl<M: Mcp> Edge<M> {
         http.keep_alive(*phase.borrow_and_update() == Phase::Serving)
             .timer(TokioTimer::new())
             .header_read_timeout(Duration::from_millis(options.header_read_ms_max))
+            // Most answers are small: one copy costs less than a write in pieces.
+            .writev(false)
             .max_header_size(options.header_bytes_max)
             .max_buf_size(BUFFER_BYTES.max(options.header_bytes_max).max(BUFFER_BYTES_MIN));
         let stream = TokioIo::new(stall::Stalling::new(stream, Duration::from_millis(WRITE_STALL_MS_MAX)));
-        let router = TowerToHyperService::new(self.router.clone());
-        let server = self.server.clone();
+        // Of this connection alone: what all connections count up and down with each request slows all of them.
+        let own = Arc::new((self.server.clone(), TowerToHyperService::new(self.router.clone())));
         let serve = service_fn(move |request: Request<Incoming>| {
-            let (server, router) = (server.clone(), router.clone());
+            let own = Arc::clone(&own);
             async move {
+                let (server, router) = &*own;
                 let in_chunks = request.headers().contains_key(header::TRANSFER_ENCODING);
                 // Nearly every request: the way through the router would be a tenth of what the edge costs.
                 let response = if request.uri().path() == ENDPOINT {
-                    Ok(endpoint::endpoint(&server, request.map(Body::new), peer).await)
+                    Ok(endpoint::endpoint(server, request.map(Body::new), peer).await)
                 } else {
                     router.call(request).await
                 };

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use futures::future::BoxFuture;
 
 use crate::domain::requestor::Requestor;
 use crate::domain::rights::Rights;
@@ -51,6 +52,8 @@ pub enum Received<S> {
     Opened { session: Arc<S>, reply: String },
     /// Nothing to say.
     Accepted,
+    /// Nothing to say once this is done; it has to be driven to its end, whether or not anybody waits for it.
+    Settling(BoxFuture<'static, ()>),
     /// Refused before it became a request.
     Rejected { rejection: Rejection, body: String },
 }
@@ -61,11 +64,7 @@ pub trait Mcp: Send + Sync + 'static {
 
     /// Takes one message. Long work belongs into the exchange that is returned, not here: stdio reads its next line only when
     /// this is done.
-    fn receive(
-        &self,
-        peer: Peer<Self::Session>,
-        message: Bytes,
-    ) -> impl Future<Output = Received<Self::Session>> + Send;
+    fn receive(&self, peer: Peer<Self::Session>, message: Bytes) -> Received<Self::Session>;
 
     /// A session as it was when its state was saved; `None` if the state cannot be understood.
     fn restore(&self, requestor: Requestor, id: &str, state: &[u8]) -> Option<Arc<Self::Session>>;

@@ -50,16 +50,17 @@ impl mcp::Session for Session {
 impl mcp::Mcp for Protocol {
     type Session = Session;
 
-    async fn receive(&self, peer: mcp::Peer<Session>, message: Bytes) -> mcp::Received<Session> {
+    fn receive(&self, peer: mcp::Peer<Session>, message: Bytes) -> mcp::Received<Session> {
         let session = peer.session.as_ref().map(|session| Arc::clone(&session.session));
         let mcp::Peer { requestor, rights, declared, connection, .. } = peer;
         let peer = protocol::Peer { requestor, rights, session, declared, connection };
-        match Self::receive(self, peer, message).await {
+        match Self::receive(self, peer, message) {
             protocol::Received::Exchange(exchange) => mcp::Received::Exchange(exchange),
             protocol::Received::Opened { session, reply } => {
                 mcp::Received::Opened { session: Session::of(self, session), reply }
             }
             protocol::Received::Accepted => mcp::Received::Accepted,
+            protocol::Received::Settling(work) => mcp::Received::Settling(work),
             protocol::Received::Rejected { rejection, body } => mcp::Received::Rejected { rejection, body },
         }
     }

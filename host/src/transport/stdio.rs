@@ -136,7 +136,7 @@ impl<M: Mcp> Connection<M> {
             declared: None,
             connection: Some(self.in_flight.clone()),
         };
-        match self.mcp.receive(peer, message).await {
+        match self.mcp.receive(peer, message) {
             Received::Exchange(exchange) => {
                 let forwarded = forward(exchange, self.out.clone());
                 self.requests.spawn(async move {
@@ -154,6 +154,7 @@ impl<M: Mcp> Connection<M> {
                 self.session = Some(session);
             }
             Received::Accepted => {}
+            Received::Settling(work) => work.await,
             Received::Rejected { body, .. } => self.say(body).await,
         }
     }

@@ -270,7 +270,7 @@ pub(super) fn notification(peer: &Peer, name: &str, params: Option<&RawValue>) -
 
 /// Takes the response to a request of ours. One that is unknown or late is ignored, as is the answer to a task's question from
 /// whoever has no right to tasks.
-pub(super) async fn response(
+pub(super) fn response(
     shared: &Arc<Shared>,
     peer: &Peer,
     id: &RequestId,
@@ -282,7 +282,8 @@ pub(super) async fn response(
         let reply: Reply = outcome.map(ToOwned::to_owned);
         match expected.question {
             Some(asked) if asking::client_task(session, &asked.question, &reply).is_none() => {
-                settle(shared, session, &asked, &reply).await;
+                let (shared, session) = (Arc::clone(shared), Arc::clone(session));
+                return Received::Settling(Box::pin(async move { settle(&shared, &session, &asked, &reply).await }));
             }
             // Nobody waits any more: the question will be asked again.
             _ => drop(expected.reply.send(reply)),

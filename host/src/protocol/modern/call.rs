@@ -102,11 +102,7 @@ impl Conversation {
     }
 
     pub(super) async fn answer(mut self, id: &RequestId, state: Option<String>, outlet: &Outlet) -> Frame {
-        let call = match &self.work {
-            Work::Tool(call) => Some(call.clone()),
-            Work::Visits(_) => None,
-        };
-        if let Some(call) = &call
+        if let Work::Tool(call) = &self.work
             && let Err(misfit) = check(call).await
         {
             let ending = match misfit {
@@ -116,13 +112,17 @@ impl Conversation {
             return self.respond(id, ending);
         }
         if let Some(state) = state {
-            return respond(id, self.go_on(state, outlet).await);
+            return respond(id, Box::pin(self.go_on(state, outlet)).await);
         }
         let key = self.client.idempotency_key.take();
-        let ending = match (call, key) {
-            (Some(call), Some(key)) => self.once(call, &key, outlet).await,
-            (Some(call), None) if self.is_task_at_once(&call) => self.create(call).await,
-            (Some(_) | None, _) => self.begin(outlet).await.map_err(|stop| match stop {
+        // What is rare is boxed, so that the usual call is not as large.
+        let ending = match (&self.work, key) {
+            (Work::Tool(call), Some(key)) => {
+                let call = call.clone();
+                Box::pin(self.once(call, &key, outlet)).await
+            }
+            (Work::Tool(call), None) if self.is_task_at_once(call) => Box::pin(self.create(call.clone())).await,
+            (Work::Tool(_) | Work::Visits(_), _) => self.begin(outlet).await.map_err(|stop| match stop {
                 Stop::Broken(error) | Stop::Refused(error) => error,
             }),
         };
@@ -285,7 +285,7 @@ impl Conversation {
                         continue;
                     }
                     let origin = self.origin();
-                    match running.guest.promote(&self.shared, self.requestor, origin).await? {
+                    match Box::pin(running.guest.promote(&self.shared, self.requestor, origin)).await? {
                         Ok(task) => return Ok(Ending::Task(Box::new(task))),
                         Err(guest) => running.guest = guest,
                     }

@@ -46,7 +46,7 @@ fn on_stage(act: impl FnOnce(&Stage)) {
 
 /// One message, and all that is said to it: lines of JSON, one response at most, and it is the last.
 async fn speak(world: &World, peer: Peer, message: &[u8]) {
-    match world.protocol.receive(peer, Bytes::copy_from_slice(message)).await {
+    match world.protocol.receive(peer, Bytes::copy_from_slice(message)) {
         Received::Exchange(mut exchange) => {
             let mut over = false;
             for _ in 0..FRAMES_MAX {
@@ -59,6 +59,7 @@ async fn speak(world: &World, peer: Peer, message: &[u8]) {
         Received::Opened { reply, .. } => whole(&reply),
         Received::Rejected { body, .. } => whole(&body),
         Received::Accepted => {}
+        Received::Settling(work) => work.await,
     }
 }
 

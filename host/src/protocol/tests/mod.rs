@@ -132,7 +132,13 @@ impl World {
     }
 
     async fn receive(&self, peer: Peer, message: &str) -> Received {
-        self.protocol.receive(peer, Bytes::copy_from_slice(message.as_bytes())).await
+        match self.protocol.receive(peer, Bytes::copy_from_slice(message.as_bytes())) {
+            Received::Settling(work) => {
+                work.await;
+                Received::Accepted
+            }
+            received => received,
+        }
     }
 
     /// A client that has been through the handshake.

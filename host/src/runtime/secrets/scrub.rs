@@ -3,23 +3,23 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use base64::Engine as _;
-use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 use bytes::Bytes;
 use http::header::{HeaderMap, HeaderValue};
 use http_body::{Body, Frame};
 use http_body_util::BodyExt as _;
 use wasmtime_wasi_http::{Error, WasiBody};
 
-use super::{Secret, json_escaped, percent_encoded};
+use super::Secret;
+use super::spelling::{Found, Spelling};
 
 /// Replaces values in a stream of bytes, wherever its pieces begin and end.
 #[derive(Clone)]
 pub(super) struct Scrubber {
-    /// Spellings of values, longest first, with what takes their place.
-    needles: Vec<(Vec<u8>, Bytes)>,
+    /// Spellings of values, with what takes their place.
+    needles: Arc<[(Spelling, Bytes)]>,
     /// Whether a needle begins with a byte.
     begins: [bool; 256],
     /// The end of what came, if it may be the beginning of a needle.
@@ -34,34 +34,22 @@ impl fmt::Debug for Scrubber {
 }
 
 impl Scrubber {
-    /// For values as they are, and in the spellings in which servers like to repeat them.
+    /// For values in the spellings in which servers like to repeat them.
     pub(super) fn new(secrets: &[&Secret]) -> Self {
         let mut needles = Vec::new();
         for secret in secrets {
-            let (value, with) = (&secret.value, Bytes::from(secret.placeholder()));
-            let encoded = percent_encoded(value);
-            let spellings = [
-                value.clone(),
-                with_small_digits(&encoded),
-                encoded.replace("%20", "+"),
-                encoded,
-                json_escaped(value),
-                json_escaped(value).replace('/', "\\/"),
-                STANDARD.encode(value),
-                STANDARD_NO_PAD.encode(value),
-                URL_SAFE_NO_PAD.encode(value),
-            ];
-            needles.extend(spellings.map(|needle| (needle.into_bytes(), with.clone())));
+            let with = Bytes::from(secret.placeholder());
+            needles.extend(Spelling::of(&secret.value).into_iter().map(|spelling| (spelling, with.clone())));
         }
-        needles.sort_by(|(a, _), (b, _)| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
-        needles.dedup_by(|(a, _), (b, _)| a == b);
         let mut begins = [false; 256];
-        for first in needles.iter().filter_map(|(needle, _)| needle.first()) {
-            if let Some(begin) = begins.get_mut(usize::from(*first)) {
-                *begin = true;
+        for first in needles.iter().flat_map(|(spelling, _)| spelling.first_bytes()) {
+            for first in [first.to_ascii_lowercase(), first.to_ascii_uppercase()] {
+                if let Some(begin) = begins.get_mut(usize::from(first)) {
+                    *begin = true;
+                }
             }
         }
-        Self { needles, begins, held: Vec::new() }
+        Self { needles: needles.into(), begins, held: Vec::new() }
     }
 
     /// What can be passed on of what has come so far.
@@ -81,22 +69,35 @@ impl Scrubber {
         let (mut out, mut rest) = (Vec::with_capacity(text.len()), text);
         while let Some((first, after)) = rest.split_first() {
             let is_begin = self.begins.get(usize::from(*first)).copied().unwrap_or_default();
-            if is_begin {
-                let may_begin = |(needle, _): &(Vec<u8>, Bytes)| needle.len() > rest.len() && needle.starts_with(rest);
-                if !is_last && self.needles.iter().any(may_begin) {
+            match if is_begin { self.find(rest) } else { (Found::Nothing, None) } {
+                (Found::Beginning, _) if !is_last => {
                     self.held = rest.to_vec();
                     return out;
                 }
-                if let Some((needle, with)) = self.needles.iter().find(|(needle, _)| rest.starts_with(needle)) {
+                (_, Some((bytes, with))) => {
                     out.extend_from_slice(with);
-                    rest = rest.get(needle.len()..).unwrap_or_default();
-                    continue;
+                    rest = rest.get(bytes..).unwrap_or_default();
+                }
+                _ => {
+                    out.push(*first);
+                    rest = after;
                 }
             }
-            out.push(*first);
-            rest = after;
         }
         out
+    }
+
+    /// Whether a value may begin here that is not there as a whole, and the longest that is.
+    fn find(&self, text: &[u8]) -> (Found, Option<(usize, &Bytes)>) {
+        let (mut undecided, mut longest) = (Found::Nothing, None::<(usize, &Bytes)>);
+        for (spelling, with) in self.needles.iter() {
+            match spelling.find(text) {
+                Found::Whole(bytes) if longest.is_none_or(|(most, _)| bytes > most) => longest = Some((bytes, with)),
+                Found::Beginning => undecided = Found::Beginning,
+                Found::Whole(_) | Found::Nothing => {}
+            }
+        }
+        (undecided, longest)
     }
 
     /// A text that is there as a whole; `None` when there was no value in it.
@@ -104,16 +105,6 @@ impl Scrubber {
         let scrubbed = self.clone().scan(text, true);
         (scrubbed != text).then_some(scrubbed)
     }
-}
-
-/// Percent-encoding with small letters.
-fn with_small_digits(encoded: &str) -> String {
-    let mut left = 0;
-    let lower = |character: char| {
-        left = if character == '%' { 3 } else { usize::saturating_sub(left, 1) };
-        if left > 0 { character.to_ascii_lowercase() } else { character }
-    };
-    encoded.chars().map(lower).collect()
 }
 
 /// Replaces values in headers or trailers.

@@ -3,8 +3,7 @@
 //! Owns the choice between one JSON body and a stream, and what happens to a request whose client goes away. Invariant: a request of a
 //! session is driven to its end whoever is still there to read it; one without a session ends with its connection.
 
-use std::mem;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
@@ -76,23 +75,34 @@ impl<M: Mcp> Server<M> {
         let session = live.as_ref().map(|live| live.session.clone());
         let (rights, declared) = (caller.rights.clone(), Some(checks::declared(headers)));
         let peer = Peer { requestor, rights, session, declared, connection: None };
-        let mut work = Work::new(self.clone(), peer, message.clone(), held);
-        match work.received().await {
+        match self.mcp.receive(peer, message.clone()) {
             Received::Exchange(exchange) => {
-                work.stage = Stage::Running(exchange);
+                let work = Work { exchange: Some(exchange), held: Some(held), log: None, server: self.clone() };
                 Ok(self.drive(work, live, &message, (&caller, checks::listens(headers)), accepts.events).await)
             }
             Received::Opened { session, reply } => self.opened(requestor, session, reply, &message).await,
-            Received::Accepted => {
-                if let Some(live) = live {
-                    self.sessions.save(&live).await;
-                }
-                let mut response = Response::default();
-                *response.status_mut() = StatusCode::ACCEPTED;
-                Ok(response)
+            Received::Accepted => Ok(self.accepted(live).await),
+            Received::Settling(work) => {
+                let settled = tokio::spawn(async move {
+                    work.await;
+                    drop(held);
+                });
+                // Should it fail, it is as if the answer had never come: the question stays open.
+                let _ = settled.await;
+                Ok(self.accepted(live).await)
             }
             Received::Rejected { rejection, body } => Ok(self.rejected(rejection, body)),
         }
+    }
+
+    /// Nothing to say.
+    async fn accepted(&self, live: Option<Arc<Live<M::Session>>>) -> Response {
+        if let Some(live) = live {
+            self.sessions.save(&live).await;
+        }
+        let mut response = Response::default();
+        *response.status_mut() = StatusCode::ACCEPTED;
+        response
     }
 
     async fn opened(
@@ -143,7 +153,7 @@ impl<M: Mcp> Server<M> {
             };
             let first = match frame {
                 Some(Some(frame)) if frame.last => {
-                    work.stage = Stage::Over;
+                    work.exchange = None;
                     if let Some(live) = &live {
                         self.sessions.save(live).await;
                     }
@@ -153,7 +163,7 @@ impl<M: Mcp> Server<M> {
                     };
                 }
                 Some(None) => {
-                    work.stage = Stage::Over;
+                    work.exchange = None;
                     return unanswered(events);
                 }
                 // Somebody who reads no events gets the answer and nothing before it.
@@ -222,15 +232,6 @@ fn unanswered(events: bool) -> Response {
     response
 }
 
-type Receiving<S> = Pin<Box<dyn Future<Output = Received<S>> + Send>>;
-
-/// How far a message has come.
-enum Stage<S> {
-    Receiving(Receiving<S>),
-    Running(Exchange),
-    Over,
-}
-
 /// The place of a message among the open requests, given back when it is dropped.
 pub(super) enum Held<S> {
     /// It goes on without its client.
@@ -242,7 +243,8 @@ pub(super) enum Held<S> {
 /// A message on its way. If it belongs to a session and is dropped before its end, a task of its own takes over; so nothing has to be
 /// spawned for the many requests whose client just waits for the answer.
 struct Work<M: Mcp> {
-    stage: Stage<M::Session>,
+    /// `None` once it is over, or somebody else has it.
+    exchange: Option<Exchange>,
     /// `None` once somebody else has it.
     held: Option<Held<M::Session>>,
     /// Where frames go when the request is no longer driven by its connection; nowhere if the client never saw an event id.
@@ -251,54 +253,31 @@ struct Work<M: Mcp> {
 }
 
 impl<M: Mcp> Work<M> {
-    fn new(server: Arc<Server<M>>, peer: Peer<M::Session>, message: Bytes, held: Held<M::Session>) -> Self {
-        let mcp = server.mcp.clone();
-        let receiving = Box::pin(async move { mcp.receive(peer, message).await });
-        Self { stage: Stage::Receiving(receiving), held: Some(held), log: None, server }
-    }
-
-    /// What became of the message. To be called once.
-    async fn received(&mut self) -> Received<M::Session> {
-        let Stage::Receiving(receiving) = &mut self.stage else { return Received::Accepted };
-        let received = receiving.await;
-        self.stage = Stage::Over;
-        received
-    }
-
     async fn frame(&mut self) -> Option<Frame> {
-        match &mut self.stage {
-            Stage::Running(exchange) => exchange.next().await,
-            Stage::Receiving(_) | Stage::Over => None,
-        }
+        self.exchange.as_mut()?.next().await
     }
 
     /// What is left to do, and the place that it takes up.
     fn take(&mut self) -> (Exchange, Option<Held<M::Session>>) {
-        let exchange = match mem::replace(&mut self.stage, Stage::Over) {
-            Stage::Running(exchange) => exchange,
-            Stage::Receiving(_) | Stage::Over => futures::stream::empty().boxed(),
-        };
-        (exchange, self.held.take())
+        (self.exchange.take().unwrap_or_else(|| futures::stream::empty().boxed()), self.held.take())
     }
 }
 
 impl<M: Mcp> Drop for Work<M> {
     fn drop(&mut self) {
-        let stage = mem::replace(&mut self.stage, Stage::Over);
-        let Some(Held::Session(open)) = self.held.take() else { return };
+        let Some((Held::Session(open), exchange)) = self.held.take().zip(self.exchange.take()) else { return };
         // When the runtime is going down, nothing can be driven any more.
-        if let (Stage::Receiving(_) | Stage::Running(_), Ok(runtime)) = (&stage, tokio::runtime::Handle::try_current())
-        {
-            runtime.spawn(pump(self.server.clone(), stage, open, self.log.take()));
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(pump(self.server.clone(), exchange, open, self.log.take()));
         }
     }
 }
 
 /// Drives a request of a session to its end, whether anybody reads it or not. Ends early with the session.
-async fn pump<M: Mcp>(server: Arc<Server<M>>, stage: Stage<M::Session>, open: Open<M::Session>, log: Option<Arc<Log>>) {
+async fn pump<M: Mcp>(server: Arc<Server<M>>, exchange: Exchange, open: Open<M::Session>, log: Option<Arc<Log>>) {
     tokio::select! {
         _ = open.live.ended.wait() => {}
-        () = run_out(stage, log.as_deref()) => {}
+        () = run_out(exchange, log.as_deref()) => {}
     }
     if let Some(log) = log {
         log.finish((server.now)());
@@ -306,15 +285,7 @@ async fn pump<M: Mcp>(server: Arc<Server<M>>, stage: Stage<M::Session>, open: Op
     server.sessions.save(&open.live).await;
 }
 
-async fn run_out<S>(stage: Stage<S>, log: Option<&Log>) {
-    let mut exchange = match stage {
-        Stage::Running(exchange) => exchange,
-        Stage::Receiving(receiving) => match receiving.await {
-            Received::Exchange(exchange) => exchange,
-            Received::Opened { .. } | Received::Accepted | Received::Rejected { .. } => return,
-        },
-        Stage::Over => return,
-    };
+async fn run_out(mut exchange: Exchange, log: Option<&Log>) {
     while let Some(frame) = exchange.next().await {
         if let Some(log) = log {
             log.push(&frame.message, frame.last);

@@ -80,7 +80,8 @@ impl Verifier for TokenVerifier {
         {
             return Ok(known.requestor);
         }
-        let requestor = self.look_up_anonymous().await?;
+        // Rare, and large.
+        let requestor = Box::pin(self.look_up_anonymous()).await?;
         self.anonymous.store(generation.map(|generation| Arc::new(Anonymous { generation, requestor })));
         Ok(requestor)
     }

@@ -55,7 +55,6 @@ pub(in super::super) fn call(request: Request<'_>) -> Result<Exchange, RpcError>
         requestor: request.requestor,
         catalog: request.catalog,
         client: request.client,
-        declared: request.declared.cloned(),
         name,
         arguments: arguments.map(RawValue::to_owned),
         fresh,
@@ -64,12 +63,13 @@ pub(in super::super) fn call(request: Request<'_>) -> Result<Exchange, RpcError>
     let id = request.id;
     let Some(state) = state else {
         let tool = asked.offered()?;
-        let conversation = asked.conversation(&tool)?;
+        let conversation = asked.conversation(&tool, request.declared)?;
         return Ok(talk(|outlet| async move { Some(conversation.answer(&id, None, &outlet).await) }));
     };
+    let declared = request.declared.cloned();
     Ok(talk(|outlet| async move {
         let conversation = match asked.begun_with(&state).await {
-            Ok(tool) => asked.conversation(&tool),
+            Ok(tool) => asked.conversation(&tool, declared.as_ref()),
             Err(error) => Err(error),
         };
         Some(match conversation {
@@ -86,7 +86,6 @@ struct Asked {
     requestor: Requestor,
     catalog: Arc<Catalog>,
     client: Client,
-    declared: Option<Declared>,
     name: String,
     arguments: Option<Box<RawValue>>,
     fresh: Answers,
@@ -140,8 +139,8 @@ impl Asked {
         }
     }
 
-    fn conversation(self, tool: &Arc<ToolEntry>) -> Result<Conversation, RpcError> {
-        let Self { rights, shared, requestor, client, declared, name, arguments, fresh, catalog: _ } = self;
+    fn conversation(self, tool: &Arc<ToolEntry>, declared: Option<&Declared>) -> Result<Conversation, RpcError> {
+        let Self { rights, shared, requestor, client, name, arguments, fresh, catalog: _ } = self;
         if tool.tool.task_support == TaskSupport::Required {
             client.check_tasks()?;
             let needs = [Need::Tool(&name), Need::Tasks];
@@ -150,7 +149,7 @@ impl Asked {
             })?;
         }
         let arguments = arguments::object(tool, arguments.as_deref())?;
-        if let Some(declared) = &declared {
+        if let Some(declared) = declared {
             declared::check_params(declared, &tool.tool.input_schema, arguments)?;
         }
         let promotable = tool.tool.task_support == TaskSupport::Optional

@@ -19,7 +19,7 @@ async fn raw(world: &World, declared: Option<Declared>, message: &Value) -> (Val
             (serde_json::from_str(&frame.message).unwrap(), frame.rejection)
         }
         Received::Rejected { rejection, body } => (serde_json::from_str(&body).unwrap(), Some(rejection)),
-        Received::Opened { .. } | Received::Accepted => panic!("neither"),
+        Received::Opened { .. } | Received::Accepted | Received::Settling(_) => panic!("neither"),
     }
 }
 
