@@ -202,7 +202,7 @@ impl Inner {
             tenant: requestor.tenant,
             operation: Operation::CallTool { tool, arguments },
             limits: request.tool.limits.clone(),
-            share: self.shares.of(&requestor.tenant),
+            share: self.shares.of(requestor),
             facts: self.facts(requestor, request.client, identity, related),
         }
     }

@@ -307,7 +307,7 @@ fn start(inner: &Arc<Inner>, task: &Task, visit: Visit) -> Result<Started, CallE
     let facts = inner.facts(&task.requestor, client, identity, &task.related);
     let Visit { plugin, operation, limits } = visit;
     let cancel_grace = Duration::from_millis(limits.cancel_grace_ms);
-    let (tenant, share) = (task.requestor.tenant, inner.shares.of(&task.requestor.tenant));
+    let (tenant, share) = (task.requestor.tenant, inner.shares.of(&task.requestor));
     let spec = CallSpec { plugin: plugin.clone(), tenant, operation, limits, share, facts };
     let running = inner.executor.start(spec).map_err(|error| broken("starting a call", &error))?;
     Ok(Started { running, plugin, cancel_grace })
