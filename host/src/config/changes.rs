@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 
 use super::keys::{self, Bound};
-use super::{Config, Place, PluginConfig, TenantConfig, TrustConfig};
+use super::{Config, Place, PluginConfig, TrustConfig};
 
 /// The differences between two configurations, by the names of their keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -46,11 +46,11 @@ impl Config {
         differ("trust", rules(self) != rules(other), true);
         let names = self.tenants.keys().chain(other.tenants.keys().filter(|name| !self.tenants.contains_key(*name)));
         for name in names {
-            let (ours, theirs) = (self.tenants.get(name), other.tenants.get(name));
-            let limits = |tenant: Option<&TenantConfig>| tenant.map(|tenant| tenant.limits.clone());
-            let weight = |tenant: Option<&TenantConfig>| tenant.map_or(1, |tenant| tenant.cpu_weight);
-            differ(&format!("tenant.{name}.limits"), limits(ours) != limits(theirs), true);
-            differ(&format!("tenant.{name}.cpu_weight"), weight(ours) != weight(theirs), true);
+            // A tenant that the file does not name has what everybody has.
+            let limits = |config: &Self| config.tenants.get(name).map_or(&config.limits, |own| &own.limits).clone();
+            differ(&format!("tenant.{name}.limits"), limits(self) != limits(other), true);
+            let weight = |config: &Self| config.tenants.get(name).map_or(1, |own| own.cpu_weight);
+            differ(&format!("tenant.{name}.cpu_weight"), weight(self) != weight(other), true);
             let grants = |config: &Self| config.tenant_grants.get(name).cloned().unwrap_or_default();
             differ(&format!("tenant.{name}.grants"), grants(self) != grants(other), true);
             let pinning = |config: &Self| config.changed_definitions.get(name).copied();

@@ -254,48 +254,59 @@ mod tests {
         assert!(rates.check(&requestor(1, 2)).is_ok());
     }
 
+    /// Asks until it is refused by this limit; gives how empty its tenant's bucket and its own were before and after that.
+    fn levels_around_refusal(rates: &Rates, who: &Requestor, limit: &str) -> [(Option<Nanos>, Option<Nanos>); 2] {
+        let levels = || {
+            let Pair { tenants, requestors, .. } = &rates.base;
+            (tenants.levels.all().get(&who.tenant).copied(), requestors.levels.all().get(&who.id).copied())
+        };
+        for _ in 0..100_000 {
+            let before = levels();
+            if rates.check(who).is_err_and(|refused| refused.limit == limit) {
+                return [before, levels()];
+            }
+        }
+        panic!("never refused by {limit}");
+    }
+
     #[test]
     fn what_a_tenant_is_refused_is_not_charged_to_the_requestor() {
         let rates = rates();
-        // Others use up what the tenant has, and go on asking in the name of one who has asked nothing yet.
         passed(&rates, (0..=255).map(|id| requestor(1, id)));
-        let alone = RequestorId([77; 16]);
-        rates.base.requestors.levels.put_back(alone, None);
-        for _ in 0..1_000 {
-            let refused = rates.check(&requestor(1, 77));
-            assert!(refused.is_ok() || refused.unwrap_err().limit == "requests_per_second_per_tenant");
-        }
-        rates.base.tenants.levels.put_back(TenantId([1; 16]), None);
-        let through = passed(&rates, std::iter::repeat_n(requestor(1, 77), 100));
-        assert!((9..=12).contains(&through), "its own burst is as it was: {through}");
+        let [before, after] = levels_around_refusal(&rates, &requestor(1, 77), "requests_per_second_per_tenant");
+        assert_eq!(before, after);
     }
 
     #[test]
     fn what_a_requestor_is_refused_is_not_charged_to_the_tenant() {
         let rates = rates();
-        passed(&rates, std::iter::repeat_n(requestor(1, 1), 10_000));
-        // 16 at once for the tenant, of which the one has had its 10.
-        let through = passed(&rates, (2..=100).map(|id| requestor(1, id)));
-        assert!((5..=8).contains(&through), "what is left: {through}");
+        let [before, after] = levels_around_refusal(&rates, &requestor(1, 1), "requests_per_second");
+        assert_eq!(before, after);
+        assert!(before.0.is_some(), "what passed before is charged to both");
+    }
+
+    #[test]
+    fn who_is_refused_for_both_hears_of_the_tenant_first() {
+        let rates = rates();
+        let empty = Some(Nanos::from(u64::MAX / 4));
+        rates.base.tenants.levels.put_back(TenantId([1; 16]), empty);
+        rates.base.requestors.levels.put_back(RequestorId([1; 16]), empty);
         let refused = rates.check(&requestor(1, 1)).unwrap_err();
-        assert_eq!((refused.limit, refused.value), ("requests_per_second_per_tenant", 8), "the tenant comes first");
+        assert_eq!((refused.limit, refused.value), ("requests_per_second_per_tenant", 8));
+        assert!(refused.retry_after_ms > 0, "{refused:?}");
     }
 
     #[test]
     fn taking_at_the_same_time_charges_each_passage_once() {
-        let rates = rates();
+        let (rates, begun) = (rates(), std::time::Instant::now());
+        let many = |id| passed(&rates, std::iter::repeat_n(requestor(1, id), 2_000));
         let through: usize = std::thread::scope(|scope| {
-            let taking: Vec<_> = (1..=4)
-                .map(|id| {
-                    scope.spawn({
-                        let rates = &rates;
-                        move || passed(rates, std::iter::repeat_n(requestor(1, id), 2_000))
-                    })
-                })
-                .collect();
+            let many = &many;
+            let taking: Vec<_> = (1..=4).map(|id| scope.spawn(move || many(id))).collect();
             taking.into_iter().map(|taking| taking.join().unwrap()).sum()
         });
-        assert!((16..=20).contains(&through), "{through}");
+        let most = 17 + begun.elapsed().as_millis() as usize * 8 / 1_000;
+        assert!((16..=most).contains(&through), "{through} of {most}");
     }
 
     #[test]
