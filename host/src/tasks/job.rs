@@ -55,7 +55,7 @@ impl Ask {
         let (work, stored) = Stored::of(&operation, &first.plugin.name)?;
         let request = stored.json()?;
         let names = others.iter().map(|other| other.plugin.name.clone()).collect();
-        let stored = stored.to_be_asked_of(names).json()?;
+        let stored = stored.asked_of(names).json()?;
         Some(Self { work, operation, request, stored, first, others })
     }
 }
@@ -166,7 +166,7 @@ pub(super) fn request(work: &Work, stored: Json) -> Json {
         Work::Resource => serde_json::from_str::<Stored>(stored.as_str()).ok(),
         Work::Tool(_) | Work::Prompt | Work::Completion | Work::Answered => None,
     };
-    read.and_then(|read| read.to_be_asked_of(Vec::new()).json()).unwrap_or(stored)
+    read.and_then(|read| read.asked_of(Vec::new()).json()).unwrap_or(stored)
 }
 
 /// A request to plugins as it is stored. Names of prompts and templates are the plugin's own, so the plugin is named with them.
@@ -218,7 +218,7 @@ impl Stored {
     }
 
     /// The same with those who could be asked beside the first one. A resource is looked for; everything else belongs to one plugin.
-    fn to_be_asked_of(self, others: Vec<String>) -> Self {
+    fn asked_of(self, others: Vec<String>) -> Self {
         match self {
             Self::ReadResource { uri, .. } => Self::ReadResource { uri, others },
             other => other,
@@ -302,7 +302,7 @@ mod tests {
     fn whom_a_read_could_be_asked_of_is_stored_and_makes_no_other_request_of_it() {
         let (work, stored) = Stored::of(&Operation::ReadResource { uri: "a://1".to_owned() }, "plugin").unwrap();
         let alone = stored.json().unwrap();
-        let several = stored.to_be_asked_of(vec!["second".to_owned()]).json().unwrap();
+        let several = stored.asked_of(vec!["second".to_owned()]).json().unwrap();
         assert_eq!(operation(&several).unwrap().1, ["second"]);
         for stored in [&several, &alone] {
             assert_eq!(request(&work, stored.clone()), alone);
