@@ -30,6 +30,8 @@ enum By {
 use By::{Because, Const, Key};
 
 const OPERATORS: By = Because("operators make tenants, tokens, plugins and names, clients do not");
+const SHARES: By =
+    Because("operators make tenants, and twice as many requestors are remembered as have a call that is ready");
 
 /// Fields that hold collections, by file.
 const GROWS: &[(&str, &str, By)] = &[
@@ -45,9 +47,9 @@ const GROWS: &[(&str, &str, By)] = &[
     ("protocol/session.rs", "expected", Const("EXPECTED_MAX")),
     ("protocol/session.rs", "in_flight", Key("limits.requests_open_per_requestor")),
     ("protocol/session.rs", "subscriptions", Const("SUBSCRIPTIONS_MAX")),
-    ("runtime/threads/queue.rs", "accounts", OPERATORS),
-    ("runtime/threads/queue.rs", "order", OPERATORS),
-    ("runtime/threads/queue.rs", "ready", Key("limits.calls_running_total")),
+    ("runtime/threads/queue.rs", "turns", Key("limits.calls_running_total")),
+    ("runtime/threads/queue/turns.rs", "accounts", SHARES),
+    ("runtime/threads/queue/turns.rs", "order", Key("limits.calls_running_total")),
     ("tasks/admission.rs", "queues", Key("limits.tasks_queued_total")),
     ("tasks/admission.rs", "requestors", Key("limits.tasks_queued_total")),
     ("tasks/admission.rs", "tenants", OPERATORS),

@@ -8,8 +8,11 @@ use reqwest::StatusCode;
 use serde_json::{Value, json};
 use tests::client::{Client, all_capabilities};
 use tests::modern::Modern;
+use tests::place::variant;
 use tests::wait::{soon, until};
 use tests::{Host, Setup, command};
+
+use super::egress::Web;
 
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 
@@ -148,6 +151,20 @@ async fn a_drained_host_finishes_what_runs_and_takes_nothing_new() {
     let host = Setup::with(&["primes", "text"]).shared_code().start().await;
     let client = client(&host, "anna", "acme").await;
     let task = client.task("count_primes", json!({"below": 3_000_000})).await;
+    // Whoever follows it may go: it was said, and holds.
+    let waiting = client.task("count_primes", json!({"below": 1_000_000_000_000_u64})).await;
+    let drain = ["admin", "drain", "--data"];
+    let mut following = command::bulkhead()
+        .args(drain)
+        .arg(host.setup.data())
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .expect("a command");
+    let refuses = async || (client.tool("echo", json!({"text": "a"})).await.is_err()).then_some(());
+    until("the host to take nothing new", refuses).await;
+    following.kill().await.expect("it still followed");
+    client.tool("echo", json!({"text": "a"})).await.expect_err("nothing new");
+    client.about("tasks/cancel", &waiting).await.expect("cancelled");
     let said = done(&host, &["drain"]).await;
     assert_eq!((&said["still"], &said["draining"]), (&json!(true), &json!(true)), "{said}");
     let over = client.about("tasks/get", &task).await.expect("its own task");
@@ -229,6 +246,61 @@ async fn a_changed_configuration_is_taken_over_as_a_whole_or_not_at_all() {
     assert!(std::process::Command::new("kill").args(["-HUP", &pid]).status().expect("a signal").success());
     audit_log(&setup, "\"operator\":\"SIGHUP\"", 1).await;
     until("the former limit", async || (burst(&client).await == 40).then_some(())).await;
+}
+
+#[tokio::test]
+async fn what_is_set_for_a_tenant_changes_while_the_host_runs() {
+    let web = Web::start().await;
+    let setup = Setup::new()
+        .config("[audit]\nenabled = true")
+        .plugin("http", &format!("[plugin.grants]\nhttp = [{:?}]\n", web.origin))
+        .shared_code();
+    let host = setup.start().await;
+    let (anna, ben) = (client(&host, "anna", "acme").await, client(&host, "ben", "globex").await);
+    let reaches = async |client: &Client| {
+        let page = client.tool("http_get", json!({"url": format!("{}/page", web.origin)})).await.expect("a result");
+        page["isError"] != true
+    };
+    let good = std::fs::read_to_string(setup.path("bulkhead.toml")).expect("the configuration");
+    let configure = |sections: &str| {
+        std::fs::write(setup.path("bulkhead.toml"), format!("{sections}\n{good}")).expect("the configuration");
+    };
+    let add = async |text: &str| {
+        let file = setup.path("text.wasm");
+        std::fs::write(&file, variant("text", "Compares two", text)).expect("a component");
+        let file = file.to_str().expect("a path");
+        command::outcome(&["plugin", "add", file, "--name", "text"], &setup.data()).await.1
+    };
+    assert_eq!(add("Compares two").await["done"], true);
+    assert!(reaches(&anna).await && reaches(&ben).await);
+
+    // With something that needs a restart beside it, none of it holds.
+    let less = "[tenant.acme]\ncpu_weight = 7\nchanged_definitions = \"allow\"\n[tenant.acme.grants]\nhttp = []\n\
+                [tenant.globex]\nchanged_definitions = \"allow\"";
+    configure(&format!("{less}\n[server]\ndrain_ms = 1"));
+    assert!(admin(&host, &["reload"]).await.1.to_string().contains("needs a restart: server.drain_ms"));
+    assert!(reaches(&anna).await);
+    configure(less);
+    let names = ["tenant.acme.cpu_weight", "tenant.acme.grants", "tenant.acme.changed_definitions"];
+    let changed = done(&host, &["reload"]).await;
+    assert_eq!(changed["changed"], json!([names.as_slice(), &["tenant.globex.changed_definitions"]].concat()));
+    assert!(!reaches(&anna).await && reaches(&ben).await, "the session is older than the bound");
+    // Nobody says anything for those of neither tenant, so their plugin's own rule holds.
+    assert_eq!(add("Comparez two").await["done"], false);
+    let held = command::outcome(&["plugin", "activate", "text", "--tenant", "acme"], &setup.data()).await.1;
+    assert_eq!(held["done"], true, "what acme alone gets, acme lets pass: {held}");
+    command::json(&["plugin", "rollback", "text"], &setup.data()).await;
+
+    configure(&less.replace("allow", "hold").replace("http = []", "env = []"));
+    let changed = done(&host, &["reload"]).await;
+    let now = [&names[1..], &["tenant.globex.changed_definitions"]].concat();
+    assert_eq!(changed["changed"], json!(now));
+    assert!(reaches(&anna).await, "what was taken away is there again");
+    assert_eq!(add("Compares tow").await["done"], false);
+    let held = command::outcome(&["plugin", "activate", "text", "--tenant", "acme"], &setup.data()).await.1;
+    assert_eq!(held["done"], false, "{held}");
+    configure("");
+    assert_eq!(done(&host, &["reload"]).await["changed"].as_array().map(Vec::len), Some(4));
 }
 
 #[tokio::test]

@@ -91,6 +91,122 @@ async fn who_did_what_is_noted_and_never_with_which_arguments() {
     assert!(made.is_empty(), "the tokens were made before there was a log: {made:?}");
 }
 
+/// What goes wrong, ends before its time or comes too often, each with whose it is.
+#[tokio::test]
+async fn what_does_not_come_to_its_end_is_noted() {
+    let setup = audited(&["desk", "bad_schema"])
+        .plugin("primes", "on_restart = \"rerun\"")
+        .config("[limits]\nearly_polls_per_minute = 5\n[call]\ncpu_ms = 600000\n");
+    let alice_token = setup.token("alice", "acme").await;
+    let host = setup.start().await;
+    let alice = client(&host, &alice_token).await;
+    // Polled much faster than it was asked for.
+    let endless = json!({"below": 1_000_000_000_000_u64});
+    let counting = alice.task("count_primes", endless).await;
+    for _ in 0..20 {
+        alice.about("tasks/get", &counting).await.expect("a task");
+    }
+    // A call that its client gives up, however long it took to begin.
+    let asking = tokio::spawn({
+        let (alice, params) = (alice.clone_session(), json!({"name": "wait", "arguments": {"ms": 60_000}}));
+        let message = json!({"jsonrpc": "2.0", "id": "away", "method": "tools/call", "params": params});
+        async move { drop(alice.post(message.to_string(), None).await) }
+    });
+    let abandoned = until("call.abandoned", async || {
+        alice.notify("notifications/cancelled", json!({"requestId": "away"})).await;
+        events(&lines(&log(&setup)), "call.abandoned").first().map(|line| (*line).clone())
+    })
+    .await;
+    asking.abort();
+    assert_eq!((&abandoned["tool"], &abandoned["plugin"]), (&json!("wait"), &json!("desk")));
+    assert!(abandoned["arguments_sha256"].is_string(), "{abandoned}");
+    // A task of its client's own name is deleted.
+    let named = json!({"modelcontextprotocol.io/task": {"taskId": "mine"}});
+    let call = json!({"name": "count_primes", "arguments": {"below": 1_000}, "_meta": named});
+    alice.call("tools/call", call).await.expect("a result");
+    alice.about("tasks/delete", "mine").await.expect("deleted");
+    let setup = host.kill().await;
+    let host = setup.start().await;
+    let again = client(&host, &alice_token).await;
+    assert_eq!(again.about("tasks/get", &counting).await.expect("a task")["status"], "working");
+    let (_, setup) = host.terminate().await;
+
+    let lines = lines(&log(&setup));
+    let polling = events(&lines, "requestor.polling");
+    assert_eq!(polling.len(), 1, "once a minute: {polling:?}");
+    assert_eq!(polling[0]["count"], json!(6));
+    let interrupted = events(&lines, "task.interrupted");
+    assert!(
+        !interrupted.is_empty() && interrupted.iter().all(|line| line["task"] == json!(counting)),
+        "{interrupted:?}"
+    );
+    let deleted = events(&lines, "task.deleted");
+    let made = events(&lines, "task.created");
+    assert_eq!(deleted.len(), 1, "{deleted:?}");
+    assert!(made.iter().any(|line| line["task"] == deleted[0]["task"]), "by the id that the log knows it by");
+    for line in [&abandoned, polling[0], interrupted[0], deleted[0]] {
+        assert_eq!((&line["tenant"], &line["requestor"]), (&made[0]["tenant"], &made[0]["requestor"]), "{line}");
+    }
+    let refused = events(&lines, "plugin.refused");
+    assert_eq!((refused.len(), &refused[0]["name"]), (2, &json!("bad_schema")), "at each start: {refused:?}");
+    assert!(refused[0]["reason"].as_str().is_some_and(|why| why.contains("schema")), "{refused:?}");
+}
+
+/// A host that is being drained refuses all that is new, by whichever door it comes.
+#[tokio::test]
+async fn refusals_are_noted_whatever_was_asked_for() {
+    let setup = audited(&["primes", "conformance"]);
+    let alice_token = setup.token("alice", "acme").await;
+    let host = setup.start().await;
+    let (legacy, modern) = (client(&host, &alice_token).await, Modern::full(&host, Some(&alice_token)));
+    let prompt = legacy.call("prompts/list", json!({})).await.expect("a list")["prompts"]
+        .as_array()
+        .and_then(|prompts| prompts.iter().find(|prompt| prompt["arguments"].as_array().is_none_or(Vec::is_empty)))
+        .map(|prompt| json!({"name": prompt["name"]}))
+        .expect("a prompt without arguments");
+    let resource = legacy.call("resources/list", json!({})).await.expect("a list")["resources"][0]["uri"].clone();
+    // A name of another request is refused by a host that takes everything, too.
+    let keyed = modern.with_meta("dev.bulkhead/idempotencyKey", json!("k"));
+    for below in [1_000, 2_000] {
+        let first = keyed.call("tools/call", json!({"name": "count_primes", "arguments": {"below": below}})).await;
+        assert_eq!(first.is_ok(), below == 1_000, "{first:?}");
+    }
+    command::run(&mut command::bulkhead(), &["admin", "drain", "--data"], Some(&setup.data())).await;
+    let wished = |mut params: Value, name: &str| {
+        params["_meta"] = json!({"modelcontextprotocol.io/task": {"taskId": name}});
+        params
+    };
+    let count = json!({"name": "count_primes", "arguments": {"below": 987_654_321}});
+    let read = json!({"uri": resource});
+    for (method, params) in [
+        ("tools/call", count.clone()),
+        ("tools/call", wished(count.clone(), "a")),
+        ("prompts/get", prompt.clone()),
+        ("prompts/get", wished(prompt.clone(), "b")),
+        ("resources/read", read.clone()),
+        ("resources/read", wished(read.clone(), "c")),
+    ] {
+        legacy.call(method, params).await.expect_err("it is drained");
+    }
+    let keyed = modern.with_meta("dev.bulkhead/idempotencyKey", json!("other"));
+    for (client, method, params) in [
+        (&modern, "tools/call", &count),
+        (&keyed, "tools/call", &count),
+        (&modern, "prompts/get", &prompt),
+        (&modern, "resources/read", &read),
+    ] {
+        client.call(method, params.clone()).await.expect_err("it is drained");
+    }
+    let (_, setup) = host.terminate().await;
+    let log = log(&setup);
+    assert!(!log.contains("987654321"));
+    let lines = lines(&log);
+    let refused = events(&lines, "call.refused");
+    let of = |label: &str| refused.iter().filter(|line| line["tool"] == label).count();
+    assert_eq!([of("count_primes"), of("(prompt)"), of("(resource)"), refused.len()], [5, 3, 3, 11], "{refused:#?}");
+    assert!(refused.iter().all(|line| line["reason"].is_string() && line["requestor"].is_string()), "{refused:#?}");
+}
+
 /// Whichever door a call comes in by, its refusal is a line.
 #[tokio::test]
 async fn refused_calls_and_creations_are_noted_once_each() {

@@ -141,6 +141,33 @@ async fn unpurgeable(setup: &Setup, name: &str) -> (Option<i32>, String) {
 }
 
 #[tokio::test]
+async fn the_name_of_an_erased_tenant_with_rules_of_its_own_is_nobodys_before_a_restart() {
+    let setup = Setup::with(&["text"]).config(&format!("[tenant.{NAME}.limits]\nsteer_queue = 1"));
+    let (alice, bob) = (setup.token("alice", NAME).await, setup.token("bob", "globex").await);
+    let host = setup.start().await;
+    let status = async |host: &Host, token: &str| {
+        let sent = Modern::full(host, Some(token)).request("tools/list", &json!({})).send().await;
+        sent.expect("an answer").status().as_u16()
+    };
+    // Read before: it must not go by what is remembered of it.
+    Modern::full(&host, Some(&alice)).result("tools/list", json!({})).await;
+    command::json(&["tenant", "purge", NAME, "--yes"], &setup.data()).await;
+    let create = async || {
+        let arguments = ["token", "create", "--requestor", "eve", "--tenant", NAME, "--data"];
+        let output = command::output(&mut command::bulkhead(), &arguments, Some(&setup.data())).await;
+        (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let (made, why) = create().await;
+    assert!(!made && why.contains("was erased") && why.contains("restart"), "{why}");
+    assert_eq!(status(&host, &alice).await, 401);
+    Modern::full(&host, Some(&bob)).result("tools/list", json!({})).await;
+    host.terminate().await;
+    let host = setup.start().await;
+    assert!(create().await.0, "another one, with the rules of the name");
+    assert_eq!(status(&host, &alice).await, 401, "an old token is nobody's for good");
+}
+
+#[tokio::test]
 async fn without_its_last_token_a_host_does_not_open_to_everybody() {
     let setup = Setup::with(&["text"]);
     setup.token("alice", NAME).await;

@@ -11,9 +11,7 @@ use bulkhead::domain::call::ClientFeatures;
 use bulkhead::domain::limits::{CallLimits, CompileLimits};
 use bulkhead::domain::requestor::TenantId;
 use bulkhead::domain::task::CallId;
-use bulkhead::runtime::{
-    CallEvent, CallFacts, CallSpec, CompilerMode, Executor as _, OnDemand, Operation, Share, Tenants,
-};
+use bulkhead::runtime::{CallEvent, CallFacts, CallSpec, CompilerMode, Executor as _, OnDemand, Operation, Share};
 use bulkhead::runtime::{PluginSource, Sandbox, SandboxConfig, Source};
 use tests::place;
 
@@ -59,7 +57,7 @@ fn sandbox(data: &Path) -> anyhow::Result<Arc<Sandbox>> {
         epoch_tick_ms: 10,
         io: tokio::runtime::Handle::current(),
         environment: |_| None,
-        tenants: Tenants::default(),
+        tenant_names: None,
     })?)
 }
 
@@ -71,6 +69,7 @@ async fn calls(sandbox: &Arc<Sandbox>, plugin: &str, tool: &str, plan: &Plan) ->
         prefix: String::new(),
         config: BTreeMap::new(),
         grants: bulkhead::runtime::policy::Grants::default(),
+        tenants: Arc::default(),
         manifest_required: false,
         limits: limits(),
         tools: BTreeMap::new(),

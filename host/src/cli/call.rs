@@ -15,7 +15,7 @@ use bulkhead::domain::tool::{ContentKind, ToolOutput};
 use bulkhead::protocol::output_json;
 use bulkhead::runtime::policy::DirGrant;
 use bulkhead::runtime::{
-    CallEvent, CallFacts, CallSpec, Executor as _, OnDemand, Operation, Returned, Running, Share, TenantNames, Tenants,
+    CallEvent, CallFacts, CallSpec, Executor as _, OnDemand, Operation, Returned, Running, Share, TenantNames,
     ToolEntry,
 };
 use bulkhead::transport::principal::TENANT_DEFAULT;
@@ -58,9 +58,8 @@ pub(crate) async fn run(arguments: CallArguments) -> anyhow::Result<ExitCode> {
         Err(error) => return Ok(usage(&error)),
     };
     let workshop = Workshop::open().context("there is no room for a temporary folder")?;
-    let tenants = Tenants { names: Some(Arc::new(Alone)), ..Tenants::default() };
-    let sandbox = host::sandbox(&config, workshop.path(), tenants)?;
-    let loaded = match sandbox.load(sources::plugin_source(plugin)).await {
+    let sandbox = host::sandbox(&config, workshop.path(), Some(Arc::new(Alone)))?;
+    let loaded = match sandbox.load(sources::plugin_source(plugin, &Arc::default())).await {
         Ok(loaded) => loaded,
         Err(error) => return Ok(refuse(&error)),
     };

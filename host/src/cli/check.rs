@@ -6,7 +6,6 @@ use std::time::Instant;
 
 use bulkhead::domain::limits::CallLimits;
 use bulkhead::domain::tool::Tool;
-use bulkhead::runtime::Tenants;
 use bulkhead::runtime::inspect::Inspection;
 use serde_json::{Value, json};
 
@@ -50,7 +49,7 @@ pub(super) async fn run(arguments: CheckArguments) -> anyhow::Result<ExitCode> {
 async fn look(file: &Path) -> anyhow::Result<Report> {
     let config = sources::load(&SourceArguments::default(), None)?;
     let workshop = Workshop::open()?;
-    let sandbox = host::sandbox(&config, workshop.path(), Tenants::default())?;
+    let sandbox = host::sandbox(&config, workshop.path(), None)?;
     let source = || sources::bare_source(file, config.call.clone());
     let begin = Instant::now();
     let inspection = match sandbox.inspect(source()).await {

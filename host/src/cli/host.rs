@@ -15,11 +15,10 @@ use bulkhead::control::operator::HostOperator;
 use bulkhead::control::plugins::Shelf;
 use bulkhead::control::server::{Attach, AttachedReader, AttachedWriter, Server};
 use bulkhead::control::socket_path;
-use bulkhead::domain::limits::LimitsTable;
 use bulkhead::domain::requestor::TenantId;
 use bulkhead::plugins::{self, Plugins};
 use bulkhead::protocol::{Protocol, ProtocolOptions};
-use bulkhead::runtime::{CompilerMode, LoadError, Sandbox, SandboxConfig, TenantNames, Tenants};
+use bulkhead::runtime::{CompilerMode, LoadError, Sandbox, SandboxConfig, TenantNames};
 use bulkhead::secrets::Secrets;
 use bulkhead::store::sled::{SledOptions, SledStore};
 use bulkhead::store::{self, RowKind, RowStore as _};
@@ -34,6 +33,7 @@ use futures::future::join_all;
 use tokio::task::JoinHandle;
 
 use super::logging::Level;
+use super::tenants::Tenants;
 use super::upkeep::SledUpkeep;
 use super::{reload, sources};
 
@@ -74,7 +74,11 @@ fn private_folder(data: &Path) -> anyhow::Result<()> {
 }
 
 /// A sandbox that keeps its compiled code below `data`.
-pub(crate) fn sandbox(config: &Config, data: &Path, tenants: Tenants) -> anyhow::Result<Arc<Sandbox>> {
+pub(crate) fn sandbox(
+    config: &Config,
+    data: &Path,
+    tenant_names: Option<Arc<dyn TenantNames>>,
+) -> anyhow::Result<Arc<Sandbox>> {
     private_folder(data)?;
     Ok(Sandbox::new(SandboxConfig {
         data: data.to_owned(),
@@ -85,14 +89,14 @@ pub(crate) fn sandbox(config: &Config, data: &Path, tenants: Tenants) -> anyhow:
         epoch_tick_ms: config.call.epoch_tick_ms,
         io: tokio::runtime::Handle::current(),
         environment: sources::variable,
-        tenants,
+        tenant_names,
     })?)
 }
 
 /// Loads every plugin and publishes those that are sound; gives what is wrong with the others.
 pub(crate) async fn load_plugins(sandbox: &Arc<Sandbox>, config: &Config) -> anyhow::Result<Vec<LoadError>> {
     let intake = sources::intake(config)?;
-    let loading = sources::wanted(config, &intake)?.into_iter().map(|wanted| async move {
+    let loading = sources::wanted(config, &intake, &Arc::default())?.into_iter().map(|wanted| async move {
         let component = plugins::component(sandbox, &wanted).await?;
         sandbox.load(component).await
     });
@@ -117,19 +121,9 @@ impl Host {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
         let principals = Principals::new(store.clone());
         let names = NamesOfTenants { principals: principals.clone(), known: Mutex::default() };
-        let mut different = Tenants { bounds: HashMap::new(), names: Some(Arc::new(names)) };
-        for (name, bound) in &config.tenant_grants {
-            different.bounds.insert(principals.configured_tenant(name).await?, bound.clone());
-        }
-        let sandbox = sandbox(config, data, different)?;
-        let mut tenants = HashMap::new();
-        let mut cpu_weights = HashMap::new();
-        for (name, tenant) in &config.tenants {
-            let id = principals.configured_tenant(name).await?;
-            tenants.insert(id, Arc::new(tenant.limits.clone()));
-            cpu_weights.insert(id, tenant.cpu_weight);
-        }
-        let limits = LiveLimits::from(LimitsTable { base: Arc::new(config.limits.clone()), tenants });
+        let sandbox = sandbox(config, data, Some(Arc::new(names)))?;
+        let Tenants { limits, cpu_weights, bounds, pinning } = Tenants::of(config, &principals).await?;
+        let limits = LiveLimits::from(limits);
         let allowance = Arc::new(Allowance::new(limits.clone()));
 
         let instances_max = u32::try_from(sandbox.instances_max()).unwrap_or(u32::MAX);
@@ -153,12 +147,12 @@ impl Host {
             sandbox,
             calls: Arc::new(tasks.clone()),
             clock: Arc::clone(&clock),
-            otherwise: sources::otherwise(config),
-            tenants: sources::pinning(config, &principals).await?,
+            otherwise: sources::otherwise(config, &bounds),
+            tenants: pinning,
             audit: audit.clone(),
         };
         let intake = sources::intake(config)?;
-        let (plugins, refused) = Plugins::start(options, sources::wanted(config, &intake)?).await?;
+        let (plugins, refused) = Plugins::start(options, sources::wanted(config, &intake, &bounds)?).await?;
         let refuse = {
             let audit = audit.clone();
             move |refused: &LoadError| {

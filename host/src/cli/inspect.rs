@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use bulkhead::config::{Place, PluginConfig};
 use bulkhead::domain::offer::{Prompt, PromptArgument};
 use bulkhead::protocol::{prompt_json, resource_json, template_json, tool_json};
+use bulkhead::runtime::LoadError;
 use bulkhead::runtime::inspect::Inspection;
-use bulkhead::runtime::{LoadError, Tenants};
 use serde_json::{Value, json};
 
 use super::args::{InspectArguments, SourceArguments};
@@ -26,7 +26,7 @@ pub(crate) async fn run(arguments: InspectArguments) -> anyhow::Result<ExitCode>
     };
     let config = sources::load(&sources, None)?;
     let workshop = Workshop::open()?;
-    let sandbox = host::sandbox(&config, workshop.path(), Tenants::default())?;
+    let sandbox = host::sandbox(&config, workshop.path(), None)?;
     let inspected = sandbox.inspect(sources::bare_source(&arguments.file, config.call.clone())).await;
     match inspected {
         Ok(inspection) => {

@@ -23,6 +23,7 @@ mod show;
 mod signing;
 mod sources;
 mod stdio;
+mod tenants;
 mod trust;
 mod upkeep;
 mod values;

@@ -20,6 +20,7 @@ use serde_json::Value;
 use super::args::{CanaryArguments, OperateArguments, PluginCommand, SourceArguments};
 use super::inspect::EXIT_REFUSED;
 use super::show::{cell, now, table, when};
+use super::tenants::Tenants;
 use super::upkeep::SledUpkeep;
 use super::{EXIT_FAILED, complain, host, logging, say, sources};
 
@@ -135,18 +136,19 @@ async fn alone(config: &Config, data: &Path, command: Command) -> anyhow::Result
     let store = host::open_store(config, data).await?;
     let clock = Arc::new(SystemClock::default());
     let audit = super::audit::of_idle(config)?;
+    let tenants = Tenants::of(config, &Principals::new(store.clone())).await?;
     let unattended = Arc::new(Unattended { store: store.clone(), clock: clock.clone() });
     let options = Options {
         store: store.clone(),
-        sandbox: host::sandbox(config, data, bulkhead::runtime::Tenants::default())?,
+        sandbox: host::sandbox(config, data, None)?,
         calls: unattended.clone(),
         clock: clock.clone(),
-        otherwise: sources::otherwise(config),
-        tenants: sources::pinning(config, &Principals::new(store.clone())).await?,
+        otherwise: sources::otherwise(config, &tenants.bounds),
+        tenants: tenants.pinning,
         audit: audit.clone(),
     };
     let intake = sources::intake(config)?;
-    let (plugins, _) = Plugins::start(options, sources::wanted(config, &intake)?).await?;
+    let (plugins, _) = Plugins::start(options, sources::wanted(config, &intake, &tenants.bounds)?).await?;
     let upkeep = Arc::new(SledUpkeep { store: Arc::clone(&store), data: data.to_owned() });
     let operator = HostOperator::new(store.clone(), upkeep, unattended, clock);
     let operator = operator.with_plugins(Shelf { plugins, intake }).with_audit(audit.clone());

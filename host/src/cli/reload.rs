@@ -3,7 +3,6 @@
 //! Invariant: everything that can fail is done before the first thing changes, and what is read at the start only refuses the whole: a
 //! host never runs on half a configuration.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -11,7 +10,6 @@ use bulkhead::audit::{Audit, Entry};
 use bulkhead::config::{AdminSecret, Config, Insecure, Problems};
 use bulkhead::control::ControlError;
 use bulkhead::control::admin::Reload;
-use bulkhead::domain::limits::LimitsTable;
 use bulkhead::plugins::Plugins;
 use bulkhead::sources::Intake;
 use bulkhead::tasks::{LiveLimits, Tasks};
@@ -29,6 +27,7 @@ use super::host::Host;
 use super::logging::Level;
 use super::show::now;
 use super::sources;
+use super::tenants::Tenants;
 use super::trust::{self, Verifiers};
 
 /// Where a configuration comes from.
@@ -118,7 +117,7 @@ struct Ready {
     config: Config,
     digest: [u8; 32],
     changed: Vec<String>,
-    limits: LimitsTable,
+    tenants: Tenants,
     verifiers: Verifiers,
     intake: Arc<Intake>,
 }
@@ -155,21 +154,19 @@ impl Reloading {
         let parts = &self.parts;
         config.check_exposure(parts.principals.any_active_token(now()).await?)?;
         let issuers = trust::issuers(&config)?;
-        let mut tenants = HashMap::new();
-        for (name, tenant) in &config.tenants {
-            tenants.insert(parts.principals.configured_tenant(name).await?, Arc::new(tenant.limits.clone()));
-        }
-        let limits = LimitsTable { base: Arc::new(config.limits.clone()), tenants };
+        let tenants = Tenants::of(&config, &parts.principals).await?;
         let verifiers = current.verifiers.with_issuers(&config, issuers, &parts.principals, &parts.now);
         let intake = sources::intake(&config)?;
-        Ok(Ready { config, digest, changed: found.live, limits, verifiers, intake })
+        Ok(Ready { config, digest, changed: found.live, tenants, verifiers, intake })
     }
 
     async fn change(&self, who: &str, check: bool) -> anyhow::Result<Value> {
         let mut current = self.current.lock().await;
         let ready = self.prepare(&current).await?;
         let parts = &self.parts;
-        let terms = parts.plugins.prepare(sources::terms(&ready.config)?, sources::otherwise(&ready.config)).await?;
+        let bounds = &ready.tenants.bounds;
+        let (terms, otherwise) = (sources::terms(&ready.config, bounds)?, sources::otherwise(&ready.config, bounds));
+        let terms = parts.plugins.prepare(terms, otherwise, ready.tenants.pinning.clone()).await?;
         let watching = if current.config.sources == ready.config.sources || check {
             None
         } else {
@@ -185,11 +182,12 @@ impl Reloading {
             return Ok(said);
         }
         // From here on nothing fails.
-        let Ready { config, digest, changed, limits, verifiers, intake } = ready;
+        let Ready { config, digest, changed, tenants, verifiers, intake } = ready;
         parts.authenticator.replace(&verifiers.authenticator(&config));
         parts.intake.replace(&intake);
-        parts.limits.set(limits);
+        parts.limits.set(tenants.limits);
         parts.tasks.limits_changed();
+        parts.tasks.set_cpu_weights(tenants.cpu_weights);
         parts.allowance.limits_changed();
         terms.take_over();
         (parts.level)(&config.log.level);

@@ -174,7 +174,7 @@ pub(super) fn stop_signal() -> anyhow::Result<impl Future<Output = ()> + Send> {
 async fn check(config: &Config) -> anyhow::Result<ExitCode> {
     // The cache of a running host is left alone.
     let scratch = tempfile::tempdir().context("there is no room for a temporary folder")?;
-    let sandbox = host::sandbox(config, scratch.path(), bulkhead::runtime::Tenants::default())?;
+    let sandbox = host::sandbox(config, scratch.path(), None)?;
     let refused = host::load_plugins(&sandbox, config).await?;
     for error in &refused {
         for problem in &error.problems {

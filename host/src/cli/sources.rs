@@ -10,12 +10,11 @@ use bulkhead::audit::Audit;
 use bulkhead::config::{Config, File, Flags, Insecure, OnRestart, PluginConfig, ToolConfig, TrustConfig};
 use bulkhead::domain::address::normal_host;
 use bulkhead::domain::limits::CallLimits;
-use bulkhead::domain::requestor::TenantId;
-use bulkhead::plugins::{Pinning, Plugins, Policy, Terms, Wanted};
+use bulkhead::plugins::{Plugins, Policy, Terms, Wanted};
+use bulkhead::runtime::policy::TenantBounds;
 use bulkhead::runtime::{PluginSource, Source, ToolPolicy};
 use bulkhead::sources::oci::Logins;
 use bulkhead::sources::{self, Configured, Fetching, Intake, Progress, PublicKey, Rule, Trust, Watch};
-use bulkhead::transport::principal::Principals;
 use sha2::{Digest as _, Sha256};
 
 use super::args::SourceArguments;
@@ -93,7 +92,7 @@ fn same_file(a: &Path, b: &Path) -> bool {
 }
 
 /// What the runtime needs to know of a plugin.
-pub(crate) fn plugin_source(plugin: PluginConfig) -> PluginSource {
+pub(crate) fn plugin_source(plugin: PluginConfig, tenants: &Arc<TenantBounds>) -> PluginSource {
     let policy = |tool: ToolConfig| ToolPolicy {
         task_support: tool.task_support,
         presentation: tool.presentation,
@@ -109,6 +108,7 @@ pub(crate) fn plugin_source(plugin: PluginConfig) -> PluginSource {
         prefix: plugin.prefix,
         config: plugin.settings,
         grants: plugin.grants,
+        tenants: Arc::clone(tenants),
         manifest_required: plugin.manifest_required,
         limits: plugin.call,
         tools: plugin.tools.into_iter().map(|(name, tool)| (name, policy(tool))).collect(),
@@ -117,7 +117,7 @@ pub(crate) fn plugin_source(plugin: PluginConfig) -> PluginSource {
 }
 
 /// What is known of a plugin beside its component, and how it changes.
-pub(crate) fn policy(plugin: PluginConfig) -> Policy {
+fn policy(plugin: PluginConfig, tenants: &Arc<TenantBounds>) -> Policy {
     Policy {
         accept_changes: plugin.accept_changes,
         drain_ms: plugin.drain_ms,
@@ -125,31 +125,35 @@ pub(crate) fn policy(plugin: PluginConfig) -> Policy {
         quarantine_after: plugin.quarantine_after,
         canary: plugin.canary,
         watch_switch_ms: plugin.watch_switch_ms,
-        source: plugin_source(plugin),
+        source: plugin_source(plugin, tenants),
     }
 }
 
 /// A plugin that the configuration does not name: nothing is granted to it.
-pub(crate) fn otherwise(config: &Config) -> Policy {
-    policy(PluginConfig::found(std::path::PathBuf::new(), config.call.clone()))
+pub(crate) fn otherwise(config: &Config, tenants: &Arc<TenantBounds>) -> Policy {
+    policy(PluginConfig::found(std::path::PathBuf::new(), config.call.clone()), tenants)
 }
 
 /// Every plugin to begin with.
-pub(crate) fn wanted(config: &Config, intake: &Arc<Intake>) -> anyhow::Result<Vec<Wanted>> {
+pub(crate) fn wanted(
+    config: &Config,
+    intake: &Arc<Intake>,
+    tenants: &Arc<TenantBounds>,
+) -> anyhow::Result<Vec<Wanted>> {
     let wanted = |plugin: PluginConfig| {
         let source = plugin.source.clone().absolute().with_context(|| format!("plugin {}", plugin.label()))?;
         let (intake, name) = (Arc::clone(intake), plugin.name.clone());
         let supply = Arc::new(Configured { intake, source, sha256: plugin.sha256, name });
-        Ok(Wanted { pinned: plugin.pinned, supply, policy: policy(plugin) })
+        Ok(Wanted { pinned: plugin.pinned, supply, policy: policy(plugin, tenants) })
     };
     plugins(config)?.into_iter().map(wanted).collect()
 }
 
 /// What the configuration says about each plugin, whatever its component.
-pub(crate) fn terms(config: &Config) -> anyhow::Result<Vec<Terms>> {
+pub(crate) fn terms(config: &Config, tenants: &Arc<TenantBounds>) -> anyhow::Result<Vec<Terms>> {
     let terms = |plugin: PluginConfig| {
         let source = plugin.source.clone().absolute().with_context(|| format!("plugin {}", plugin.label()))?;
-        Ok(Terms { name: plugin.name.clone(), label: source.to_string(), policy: policy(plugin) })
+        Ok(Terms { name: plugin.name.clone(), label: source.to_string(), policy: policy(plugin, tenants) })
     };
     plugins(config)?.into_iter().map(terms).collect()
 }
@@ -163,15 +167,6 @@ pub(crate) fn intake(config: &Config) -> anyhow::Result<Arc<Intake>> {
         }
     }
     Ok(Arc::new(Intake::new(trust(config)?, fetching(config), configured)))
-}
-
-/// The tenants that have a say about definitions that change.
-pub(crate) async fn pinning(config: &Config, principals: &Principals) -> anyhow::Result<HashMap<TenantId, Pinning>> {
-    let mut tenants = HashMap::new();
-    for (name, pinning) in &config.changed_definitions {
-        tenants.insert(principals.configured_tenant(name).await?, *pinning);
-    }
-    Ok(tenants)
 }
 
 /// What looks at the watched folders, if there are any.
@@ -224,7 +219,7 @@ pub(crate) fn fetching(config: &Config) -> Fetching {
 
 /// A component by its file alone, with nothing granted.
 pub(crate) fn bare_source(file: &Path, limits: CallLimits) -> PluginSource {
-    plugin_source(PluginConfig::found(file.to_owned(), limits))
+    plugin_source(PluginConfig::found(file.to_owned(), limits), &Arc::default())
 }
 
 /// One variable of the host's environment, for plugins that are granted it.

@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 
 use super::keys::{self, Bound};
-use super::{Config, Place, PluginConfig, TenantConfig, TrustConfig};
+use super::{Config, Place, PluginConfig, TrustConfig};
 
 /// The differences between two configurations, by the names of their keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -46,18 +46,16 @@ impl Config {
         differ("trust", rules(self) != rules(other), true);
         let names = self.tenants.keys().chain(other.tenants.keys().filter(|name| !self.tenants.contains_key(*name)));
         for name in names {
-            let (ours, theirs) = (self.tenants.get(name), other.tenants.get(name));
-            let limits = |tenant: Option<&TenantConfig>| tenant.map(|tenant| tenant.limits.clone());
-            let weight = |tenant: Option<&TenantConfig>| tenant.map_or(1, |tenant| tenant.cpu_weight);
-            differ(&format!("tenant.{name}.limits"), limits(ours) != limits(theirs), true);
-            differ(&format!("tenant.{name}.cpu_weight"), weight(ours) != weight(theirs), false);
+            // A tenant that the file does not name has what everybody has.
+            let limits = |config: &Self| config.tenants.get(name).map_or(&config.limits, |own| &own.limits).clone();
+            differ(&format!("tenant.{name}.limits"), limits(self) != limits(other), true);
+            let weight = |config: &Self| config.tenants.get(name).map_or(1, |own| own.cpu_weight);
+            differ(&format!("tenant.{name}.cpu_weight"), weight(self) != weight(other), true);
+            let grants = |config: &Self| config.tenant_grants.get(name).cloned().unwrap_or_default();
+            differ(&format!("tenant.{name}.grants"), grants(self) != grants(other), true);
+            let pinning = |config: &Self| config.changed_definitions.get(name).copied();
+            differ(&format!("tenant.{name}.changed_definitions"), pinning(self) != pinning(other), true);
         }
-        let bounds = |config: &Self| {
-            let bounds = config.tenant_grants.iter().filter(|(_, bound)| **bound != Default::default());
-            bounds.map(|(name, bound)| (name.clone(), bound.clone())).collect::<Vec<_>>()
-        };
-        differ("tenant.*.grants", bounds(self) != bounds(other), false);
-        differ("tenant.*.changed_definitions", self.changed_definitions != other.changed_definitions, false);
         // Which plugins there are, and where they come from, is settled at the start, and by commands from then on.
         for plugin in other.plugins.iter().filter(|plugin| !self.plugins.iter().any(|known| is_same(known, plugin))) {
             differ(&format!("plugin {} (it is new, or comes from elsewhere)", plugin.label()), true, false);
@@ -128,6 +126,11 @@ mod tests {
         let plugin = "[[plugin]]\nname = 'a'\nfile = 'a.wasm'\n";
         assert_eq!(differences(plugin, &format!("\n\n{plugin}")), live(&[]), "another line is no difference");
         assert_eq!(differences(plugin, &format!("{plugin}prefix = 'x_'")), live(&["plugin a"]));
+        let tenant = "[tenant.acme]\ncpu_weight = 3\nchanged_definitions = 'hold'\n[tenant.acme.grants]\nhttp = []";
+        let names = ["tenant.acme.cpu_weight", "tenant.acme.grants", "tenant.acme.changed_definitions"];
+        assert_eq!(differences("", tenant), live(&names));
+        assert_eq!(differences(tenant, ""), live(&names), "also when the tenant is gone from the file");
+        assert_eq!(differences("", "[tenant.acme]\ncpu_weight = 1\n[tenant.acme.grants]"), live(&[]));
         let at_start = |one: &str, other: &str| differences(one, other).1;
         assert_eq!(at_start("", "[server]\nlisten = '127.0.0.1:1'\ndrain_ms = 1").len(), 2);
         assert_eq!(at_start("", "[limits]\ncalls_running_total = 100"), ["limits.calls_running_total"]);

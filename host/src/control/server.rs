@@ -96,7 +96,9 @@ async fn accept(listener: UnixListener, operator: Arc<dyn Operator>, attach: Arc
     }
 }
 
-/// Answers one line after the other, until the other side is done or asks for MCP.
+/// Answers one line after the other, until the other side is done or asks for MCP. Who hangs up is missed between two commands only:
+/// what was begun goes on to its end, and to its line in the audit log. What is followed (a drain, say) is asked for again and again by
+/// whoever follows it, and attached connections read on, so both end with the other side.
 async fn converse(stream: UnixStream, who: &str, operator: &dyn Operator, attach: &dyn Attach) -> io::Result<()> {
     let (reader, mut writer) = stream.into_split();
     let mut reader = BufReader::new(reader);

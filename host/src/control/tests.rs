@@ -3,7 +3,8 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
-use tokio::net::UnixStream;
+use tokio::net::{TcpListener, TcpStream, UnixStream};
+use tokio::sync::Notify;
 
 use super::client::Client;
 use super::operator::{HostOperator, Unattended, Upkeep};
@@ -272,4 +273,83 @@ async fn an_attached_connection_carries_raw_bytes() {
     let mut line = String::new();
     reader.read_line(&mut line).await.unwrap();
     assert_eq!(line, "HELLO\n");
+}
+
+/// Takes as long as it is told to, and knows whose commands it has done.
+#[derive(Default)]
+struct Slow {
+    begun: Notify,
+    go_on: Notify,
+    done: Mutex<Vec<String>>,
+}
+
+#[async_trait]
+impl Operator for Slow {
+    async fn execute(&self, command: Command) -> Result<Value, ControlError> {
+        self.execute_for("nobody", command).await
+    }
+
+    async fn execute_for(&self, who: &str, _: Command) -> Result<Value, ControlError> {
+        self.begun.notify_one();
+        self.go_on.notified().await;
+        self.done.lock().unwrap().push(who.to_owned());
+        Ok(Value::Null)
+    }
+}
+
+impl Slow {
+    /// Who ordered it, once the command is done that was given over this connection, which is gone meanwhile.
+    async fn done_without(&self, connection: impl AsyncWriteExt) -> String {
+        tokio::time::timeout(std::time::Duration::from_secs(20), self.begun.notified()).await.expect("it begins");
+        drop(connection);
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        assert!(self.done.lock().unwrap().is_empty());
+        self.go_on.notify_one();
+        for _ in 0..500 {
+            if let Some(who) = self.done.lock().unwrap().first() {
+                return who.clone();
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        }
+        panic!("a command that was begun was not done");
+    }
+}
+
+#[tokio::test]
+async fn a_command_goes_on_when_whoever_gave_it_hangs_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let slow = Arc::new(Slow::default());
+    let path = socket_path(folder.path());
+    let _server = Server::spawn(&path, slow.clone(), Arc::new(Shouting)).unwrap();
+    let mut connection = UnixStream::connect(&path).await.unwrap();
+    connection.write_all(b"{\"command\":\"drain_begin\"}\n{\"command\":\"drain_end\"}\n").await.unwrap();
+    let who = slow.done_without(connection).await;
+    assert!(who.starts_with("user "), "{who}");
+    // Nobody is there to hear of the first one, so the second one is not for anybody either.
+    let second = tokio::time::timeout(std::time::Duration::from_millis(200), slow.begun.notified()).await;
+    assert!(second.is_err(), "what was not begun is not");
+}
+
+#[tokio::test]
+async fn a_command_from_afar_goes_on_to_its_line_when_its_peer_has_gone() {
+    let slow = Arc::new(Slow::default());
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let secret = remote::Secret::of_token("a token of administrators");
+    let parts = remote::Parts {
+        listener,
+        secret,
+        certificate: None,
+        operator: slow.clone(),
+        audit: crate::audit::Audit::off(),
+    };
+    let _remote = remote::Remote::spawn(parts).unwrap();
+    let mut connection = TcpStream::connect(address).await.unwrap();
+    let body = r#"{"command":"drain_begin"}"#;
+    let head = format!(
+        "POST /admin HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer a token of administrators\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    connection.write_all(head.as_bytes()).await.unwrap();
+    assert_eq!(slow.done_without(connection).await, "administrator at 127.0.0.1");
 }

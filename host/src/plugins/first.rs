@@ -11,7 +11,7 @@ use futures::future::join_all;
 use tokio::sync::Semaphore;
 
 use super::start::{READ_AT_ONCE, Wanted, is_known, look};
-use super::{Error, Plugins, Policy, State, pause_after};
+use super::{Error, Plugins, Policies, Policy, State, pause_after};
 use crate::domain::task::PluginVersion;
 use crate::runtime::{LoadError, PluginSource, Source};
 
@@ -100,6 +100,9 @@ impl Plugins {
                 return Err(refused(error));
             }
         };
+        if !loaded.is_under(&state.policy_of(wanted).source) {
+            return Err(Error::Invalid("what the configuration says of it changed meanwhile".to_owned()));
+        }
         let mut table = state.table.clone();
         table.push(loaded.clone());
         let clashes = inner.sandbox.clashes(&table, &state.canaries);
@@ -109,6 +112,11 @@ impl Plugins {
         }
         inner.sandbox.remember(&name, &policy.source);
         inner.calls.quarantine_after(&name, policy.quarantine_after);
+        inner.policies.rcu(|policies| {
+            let mut next = Policies::clone(policies);
+            next.by_name.insert(name.clone(), policy.clone());
+            next
+        });
         let version = loaded.version.clone();
         let first = HashMap::from([(name.clone(), found.provenance)]);
         inner.note_first(&mut state, &[loaded], &first).await?;

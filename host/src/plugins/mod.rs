@@ -158,8 +158,6 @@ struct Inner {
     calls: Arc<dyn Calls>,
     clock: Arc<dyn Clock>,
     policies: ArcSwap<Policies>,
-    /// Tenants that have a say of their own about definitions that change.
-    tenants: HashMap<TenantId, Pinning>,
     audit: Audit,
     /// One switch at a time.
     state: Mutex<State>,
@@ -227,6 +225,8 @@ struct Policies {
     by_name: HashMap<String, Policy>,
     /// Of plugins that the configuration does not name.
     otherwise: Policy,
+    /// Tenants that have a say of their own about definitions that change.
+    tenants: HashMap<TenantId, Pinning>,
 }
 
 impl Policies {

@@ -52,6 +52,10 @@ impl Plugins {
         if let Some(gone) = digest.filter(|digest| !entry.versions.contains_key(digest)) {
             return Err(Error::NotFound(format!("{gone} of {name} was removed meanwhile: add it again")));
         }
+        // It may have been loaded on terms that are no more.
+        if to.is_some_and(|to| !to.is_under(&self.inner.policies.load().of(name).source)) {
+            return Err(Error::Invalid(format!("what the configuration says of {name} changed meanwhile: try again")));
+        }
         let turn = match (&one.to, canary) {
             (To::Back { from, .. }, None) if entry.head.active == Some(*from) => Turn::TakenBack,
             (To::Back { .. }, None) => return Err(Error::Invalid(format!("{name} was switched meanwhile"))),

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::definition::hashes;
 use super::difference::Changes;
 use super::entry::{CanaryRow, Entry};
-use super::{AcceptChanges, Digest, Inner};
+use super::{AcceptChanges, Digest, Inner, Policies};
 use crate::audit;
 use crate::domain::requestor::TenantId;
 use crate::domain::task::PluginVersion;
@@ -53,9 +53,9 @@ fn say(own: AcceptChanges, source: Option<Pinning>, tenants: &[Option<Pinning>])
     Say { passing, shown: says(Pinning::Show) }
 }
 
-impl Inner {
+impl Policies {
     /// What holds for a version. `canary`: who gets it, if that is not everybody.
-    pub(super) fn say(&self, name: &str, entry: Option<&Entry>, digest: &Digest, canary: Option<&CanaryRow>) -> Say {
+    fn say(&self, name: &str, entry: Option<&Entry>, digest: &Digest, canary: Option<&CanaryRow>) -> Say {
         let source = entry.and_then(|entry| entry.versions.get(digest)?.pinning);
         let tenants: Vec<_> = match canary.filter(|canary| canary.share == 0) {
             Some(canary) => {
@@ -65,13 +65,25 @@ impl Inner {
             // Also those that say nothing.
             None => self.tenants.values().copied().map(Some).chain([None]).collect(),
         };
-        say(self.policy(name).accept_changes, source, &tenants)
+        say(self.of(name).accept_changes, source, &tenants)
     }
 
     /// What holds for a version as it runs or would be run: to its part of the requestors while it is a canary.
     pub(super) fn say_of(&self, name: &str, entry: Option<&Entry>, digest: &Digest) -> Say {
         let canary = entry.and_then(|entry| entry.head.canary.as_ref()).filter(|canary| canary.version == *digest);
         self.say(name, entry, digest, canary)
+    }
+}
+
+impl Inner {
+    /// What holds at this moment, as [`Policies::say`].
+    pub(super) fn say(&self, name: &str, entry: Option<&Entry>, digest: &Digest, canary: Option<&CanaryRow>) -> Say {
+        self.policies.load().say(name, entry, digest, canary)
+    }
+
+    /// What holds at this moment, as [`Policies::say_of`].
+    pub(super) fn say_of(&self, name: &str, entry: Option<&Entry>, digest: &Digest) -> Say {
+        self.policies.load().say_of(name, entry, digest)
     }
 
     /// Notes what changed and was taken because somebody wants to see it.

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::book::{Book, Draft};
 use super::definition::hashes;
 use super::difference::Changes;
-use super::{AcceptChanges, Digest, Error, Inner, Plugins};
+use super::{AcceptChanges, Digest, Error, Inner, Plugins, Policies};
 use crate::domain::task::PluginVersion;
 use crate::runtime::{ListKind, LoadError, LoadedPlugin};
 
@@ -69,6 +69,10 @@ impl Plugins {
         // A switch may have come between.
         let mut places = table.iter_mut().chain(canaries.iter_mut().map(|canary| &mut canary.plugin));
         let Some(place) = places.find(|plugin| plugin.version == *version) else { return Ok(()) };
+        // So may other terms, under which it was listed again: those that this was listed on are no more.
+        if !now.is_under(&inner.policies.load().of(&version.name).source) {
+            return Ok(());
+        }
         let mut changes = Changes::between(place, &now);
         changes.tools_removed.clear();
         let say = inner.say_of(&version.name, state.book.get(&version.name), &Digest(version.digest));
@@ -76,7 +80,8 @@ impl Plugins {
         let shown = if say.shown { changes.held_back(AcceptChanges::Nothing) } else { Vec::new() };
         // Those that were listed a moment ago have just been compared.
         let listed: HashSet<_> = place.own_tools().map(|(tool, _)| tool).collect();
-        problems.extend(inner.not_accepted(&state.book, &now, |tool| !listed.contains(tool)));
+        let unlike = inner.policies.load().unlike(&state.book, &now, |tool| !listed.contains(tool));
+        problems.extend(unlike.held);
         if !problems.is_empty() {
             return Err(Error::Refused(vec![LoadError::refused(&version.name, problems)]));
         }
@@ -91,7 +96,7 @@ impl Plugins {
             entry.accept(&Digest(version.digest), hashes(&now));
             state.book.commit(&*inner.store, draft).await?;
         }
-        inner.show(version, &shown);
+        inner.show(version, &[shown, unlike.shown].concat());
         tracing::info!(plugin.name = version.name, tools = now.tools.len(), "its lists changed");
         inner.publish(&mut state, table, canaries);
         Ok(())
@@ -99,36 +104,48 @@ impl Plugins {
 }
 
 impl Inner {
-    /// A version of which no tool is another one than what was accepted.
+    /// A version of which no tool is another one than what was accepted; those that may be are noted.
     ///
     /// # Errors
     ///
-    /// Names the tools that are.
+    /// Names the tools that may not be.
     pub(super) fn accepted(&self, book: &Book, plugin: LoadedPlugin) -> Result<LoadedPlugin, LoadError> {
-        let problems = self.not_accepted(book, &plugin, |_| true);
-        if problems.is_empty() { Ok(plugin) } else { Err(LoadError::refused(plugin.version.name, problems)) }
+        let Unlike { held, shown } = self.policies.load().unlike(book, &plugin, |_| true);
+        if !held.is_empty() {
+            return Err(LoadError::refused(plugin.version.name, held));
+        }
+        self.show(&plugin.version, &shown);
+        Ok(plugin)
     }
+}
 
-    /// The tools whose definition is another one than what was accepted under their name, one sentence each. Functions of a
-    /// component are described by the operator, who needs nobody's word.
-    fn not_accepted(&self, book: &Book, plugin: &LoadedPlugin, which: impl Fn(&str) -> bool) -> Vec<String> {
+/// Tools whose definition is another one than what was accepted under their name, one sentence each.
+#[derive(Default)]
+pub(super) struct Unlike {
+    /// Those that need the operator's word.
+    pub(super) held: Vec<String>,
+    /// Those that do not, and are to be noted.
+    pub(super) shown: Vec<String>,
+}
+
+impl Policies {
+    /// What of a version is not what was accepted. Functions of a component are described by the operator, who needs nobody's word.
+    pub(super) fn unlike(&self, book: &Book, plugin: &LoadedPlugin, which: impl Fn(&str) -> bool) -> Unlike {
         let name = &plugin.version.name;
-        let Some(entry) = book.get(name) else { return Vec::new() };
+        let Some(entry) = book.get(name) else { return Unlike::default() };
         let digest = Digest(plugin.version.digest);
         let say = self.say_of(name, Some(entry), &digest);
         if plugin.is_typed() || (say.passing == AcceptChanges::Anything && !say.shown) {
-            return Vec::new();
+            return Unlike::default();
         }
         let changed = hashes(plugin).filter(|(tool, hash)| {
             which(tool) && entry.accepted_for(&digest, tool).is_some_and(|accepted| *accepted != Digest(*hash))
         });
-        let changed: Vec<_> =
-            changed.map(|(tool, _)| format!("the tool {tool} is not the one that was accepted before")).collect();
+        let changed = changed.map(|(tool, _)| format!("the tool {tool} is not the one that was accepted before"));
         if say.passing == AcceptChanges::Anything {
-            self.show(&plugin.version, &changed);
-            return Vec::new();
+            return Unlike { held: Vec::new(), shown: changed.collect() };
         }
         let advice = |what| format!("{what}: `bulkhead plugin activate {name}@{digest}` accepts it");
-        changed.into_iter().map(advice).collect()
+        Unlike { held: changed.map(advice).collect(), shown: Vec::new() }
     }
 }

@@ -7,7 +7,8 @@ use std::collections::HashMap;
 
 use tokio::sync::MutexGuard;
 
-use super::{Error, Plugins, Policies, Policy, State};
+use super::{Digest, Error, Pinning, Plugins, Policies, Policy, State};
+use crate::domain::requestor::TenantId;
 use crate::domain::task::PluginVersion;
 use crate::runtime::{Canary, LoadError, LoadedPlugin, PluginSource};
 
@@ -34,15 +35,22 @@ pub struct Prepared<'a> {
     older: Vec<LoadedPlugin>,
     /// Those of them that cannot run on their new terms.
     lost: Vec<PluginVersion>,
+    /// What is not what was accepted, and passes on the new terms.
+    shown: Vec<(PluginVersion, Vec<String>)>,
 }
 
 impl Plugins {
-    /// Checks other terms against everything that runs.
+    /// Checks other terms against everything that runs. `tenants`: those that have a say of their own about definitions that change.
     ///
     /// # Errors
     ///
     /// A plugin cannot run on its new terms, or offers by them what another one offers, or what was not accepted.
-    pub async fn prepare(&self, terms: Vec<Terms>, otherwise: Policy) -> Result<Prepared<'_>, Error> {
+    pub async fn prepare(
+        &self,
+        terms: Vec<Terms>,
+        otherwise: Policy,
+        tenants: HashMap<TenantId, Pinning>,
+    ) -> Result<Prepared<'_>, Error> {
         let inner = &self.inner;
         let state = self.settled().await?;
         let (mut by_name, mut by_label) = (HashMap::new(), HashMap::new());
@@ -53,18 +61,18 @@ impl Plugins {
                 by_name.insert(name, policy);
             }
         }
-        let policies = Policies { by_name, otherwise };
-        let mut problems = Vec::new();
+        let policies = Policies { by_name, otherwise, tenants };
+        let (mut problems, mut shown) = (Vec::new(), Vec::new());
         let mut table = Vec::with_capacity(state.table.len());
         for plugin in &state.table {
-            match self.under(&state, plugin, &policies).await {
+            match self.under(&state, plugin, &policies, &mut shown).await {
                 Ok(plugin) => table.push(plugin),
                 Err(error) => problems.push(error),
             }
         }
         let mut canaries = Vec::with_capacity(state.canaries.len());
         for canary in &state.canaries {
-            match self.under(&state, &canary.plugin, &policies).await {
+            match self.under(&state, &canary.plugin, &policies, &mut shown).await {
                 Ok(plugin) => canaries.push(Canary { plugin, route: canary.route.clone() }),
                 Err(error) => problems.push(error),
             }
@@ -87,24 +95,35 @@ impl Plugins {
                 }
             }
         }
-        Ok(Prepared { plugins: self, state, policies, by_label, table, canaries, older, lost })
+        Ok(Prepared { plugins: self, state, policies, by_label, table, canaries, older, lost, shown })
     }
 
+    /// A version on other terms, if they are others, and if what it lists may be listed on them.
     async fn under(
         &self,
         state: &State,
         plugin: &LoadedPlugin,
         policies: &Policies,
+        shown: &mut Vec<(PluginVersion, Vec<String>)>,
     ) -> Result<LoadedPlugin, LoadError> {
-        let source = terms_of(policies, &plugin.version.name);
-        if plugin.is_under(&source) {
+        let (version, source) = (&plugin.version, terms_of(policies, &plugin.version.name));
+        let say = |policies: &Policies| {
+            policies.say_of(&version.name, state.book.get(&version.name), &Digest(version.digest))
+        };
+        let is_under = plugin.is_under(&source);
+        if is_under && say(policies) == say(&self.inner.policies.load()) {
             return Ok(plugin.clone());
         }
-        let plugin = self.inner.sandbox.under(plugin, &source).await?;
-        match state.pinned.contains(&plugin.version.name) {
-            true => Ok(plugin),
-            false => self.inner.accepted(&state.book, plugin),
+        let plugin = if is_under { plugin.clone() } else { self.inner.sandbox.under(plugin, &source).await? };
+        if state.pinned.contains(&version.name) {
+            return Ok(plugin);
         }
+        let unlike = policies.unlike(&state.book, &plugin, |_| true);
+        if !unlike.held.is_empty() {
+            return Err(LoadError::refused(&version.name, unlike.held));
+        }
+        shown.push((version.clone(), unlike.shown));
+        Ok(plugin)
     }
 }
 
@@ -127,6 +146,11 @@ impl Prepared<'_> {
             self.state.broken.insert(error.plugin, error.problems);
         }
         inner.sandbox.replace_ready(self.older, &self.lost);
+        // What was loaded to be switched to is loaded again, on the new terms.
+        self.state.fresh.clear();
+        for (version, changes) in &self.shown {
+            inner.show(version, changes);
+        }
         drop(self.state);
         inner.drains.notify_one();
     }

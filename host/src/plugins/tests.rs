@@ -2,6 +2,7 @@
 
 mod canary;
 mod first;
+mod terms;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use std::sync::Arc;
 use super::*;
 use crate::domain::limits::{CallLimits, CompileLimits};
 use crate::runtime::policy::{DirGrant, Grants};
-use crate::runtime::{CompilerMode, Executor as _, ListKind, SandboxConfig, Source, Tenants, Wit};
+use crate::runtime::{CompilerMode, Executor as _, ListKind, SandboxConfig, Source, Wit};
 use crate::store::memory::MemoryStore;
 use crate::tasks::clock::ManualClock;
 use crate::tasks::{PluginHealth, Trial, Verdict};
@@ -71,6 +72,7 @@ fn policy() -> Policy {
         prefix: String::new(),
         config: BTreeMap::new(),
         grants: Grants::default(),
+        tenants: Arc::default(),
         manifest_required: false,
         limits,
         tools: BTreeMap::new(),
@@ -121,7 +123,7 @@ async fn start_in(
         epoch_tick_ms: 10,
         io: tokio::runtime::Handle::current(),
         environment: |_| None,
-        tenants: Tenants::default(),
+        tenant_names: None,
     })
     .unwrap();
     let calls = Arc::new(Silence::default());

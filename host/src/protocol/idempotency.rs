@@ -44,22 +44,19 @@ pub(crate) async fn made_once(
     request: TaskRequest,
     alias: &str,
 ) -> Result<Option<Task>, RpcError> {
-    let (work, arguments) = (request.job.work(), request.job.arguments().clone());
+    let (work, arguments) = (request.job.work(), request.job.request().clone());
     let made = tasks.create_once(requestor, request, alias).await;
     let Once { task, found } = made.map_err(|error| RpcError::from(&error))?;
-    let is_the_same = !found || is_made_of(tasks, requestor, &task, &work, &arguments).await?;
+    let is_the_same = !found || is_made_of(tasks, &task, &work, &arguments).await?;
+    if !is_the_same {
+        tasks.note_name_in_use(requestor, &work);
+    }
     Ok(is_the_same.then_some(task))
 }
 
 /// Whether a task does this work with these arguments.
-pub(crate) async fn is_made_of(
-    tasks: &Tasks,
-    requestor: &Requestor,
-    task: &Task,
-    work: &Work,
-    arguments: &Json,
-) -> Result<bool, RpcError> {
-    let before = tasks.arguments(requestor, task.id).await.map_err(|error| RpcError::from(&error))?;
+pub(crate) async fn is_made_of(tasks: &Tasks, task: &Task, work: &Work, arguments: &Json) -> Result<bool, RpcError> {
+    let before = tasks.request_of(task).await.map_err(|error| RpcError::from(&error))?;
     Ok(task.work == *work && same(before.as_str(), arguments.as_str()))
 }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::policy::Grants;
 use super::schema::Validator;
-use super::{CompilerMode, PluginSource, Sandbox, SandboxConfig, Source, Tenants, wants};
+use super::{CompilerMode, PluginSource, Sandbox, SandboxConfig, Source, wants};
 use crate::domain::limits::{CallLimits, CompileLimits};
 
 /// A manifest as it stands in a component's custom section; a schema as a tool brings it, with a value to judge by it.
@@ -55,7 +55,7 @@ fn yard() -> Option<&'static Yard> {
             epoch_tick_ms: 10,
             io: threads.handle().clone(),
             environment: |_| None,
-            tenants: Tenants::default(),
+            tenant_names: None,
         };
         Some(Yard { sandbox: Sandbox::new(config).ok()?, threads, _data: data })
     };
@@ -83,6 +83,7 @@ pub(crate) fn components(data: &[u8]) {
         prefix: String::new(),
         config: BTreeMap::new(),
         grants: Grants::default(),
+        tenants: Arc::default(),
         limits,
         tools: BTreeMap::new(),
         rerun: false,

@@ -20,7 +20,7 @@ use super::limits::{INSTANCES_MAX, LIST_CPU_MS, LIST_WALL_MS, MEMORIES_MAX, TABL
 use super::offers;
 use super::output;
 use super::pace::Pace;
-use super::policy::{Granted, GrantedTo, Grants};
+use super::policy::{Granted, GrantedTo, Grants, TenantBounds};
 use super::typed;
 use super::wants::{self, Manifest, WantedLimits};
 use super::world::escaped;
@@ -53,6 +53,8 @@ pub struct PluginSource {
     /// What the guest reads through `config`.
     pub config: BTreeMap<String, Json>,
     pub grants: Grants,
+    /// How much of them plugins reach in calls of each tenant.
+    pub tenants: Arc<TenantBounds>,
     /// Whether a component without a manifest is refused, instead of wanting whatever it is granted.
     pub manifest_required: bool,
     /// For each call: the defaults with the plugin's own values already in place.
@@ -145,11 +147,22 @@ impl LoadedPlugin {
 
     /// Whether it runs on these terms already.
     pub fn is_under(&self, terms: &PluginSource) -> bool {
-        let PluginSource { component: _, name: _, prefix, config, grants, manifest_required, limits, tools, rerun } =
-            terms;
+        let PluginSource {
+            component: _,
+            name: _,
+            prefix,
+            config,
+            grants,
+            tenants,
+            manifest_required,
+            limits,
+            tools,
+            rerun,
+        } = terms;
         let own = &self.source;
-        (&own.prefix, &own.config, &own.grants, &own.manifest_required, &own.limits, &own.tools, &own.rerun)
-            == (prefix, config, grants, manifest_required, limits, tools, rerun)
+        (&own.prefix, &own.config, &own.grants, &own.tenants) == (prefix, config, grants, tenants)
+            && (&own.manifest_required, &own.limits, &own.tools, &own.rerun)
+                == (manifest_required, limits, tools, rerun)
     }
 
     /// Whether its tools are the component's own functions, which never change.

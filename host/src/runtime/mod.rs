@@ -70,7 +70,7 @@ pub use kept::{Kept, Wit};
 pub use load::{LoadError, LoadedPlugin, PluginSource, Presentation, Source, ToolPolicy, read_component};
 pub use operation::{Operation, Returned};
 pub use published::Canary;
-pub use sandbox::{Sandbox, SandboxConfig, SandboxError, TenantNames, Tenants};
+pub use sandbox::{Sandbox, SandboxConfig, SandboxError, TenantNames};
 pub use threads::{Share, Stop};
 pub use typed::wit_file;
 

@@ -58,6 +58,9 @@ pub struct Bound {
     pub keyvalue: Option<bool>,
 }
 
+/// What tenants are left, those that have a bound.
+pub type TenantBounds = HashMap<TenantId, Bound>;
+
 /// A directory by its name for the guest, with everything below it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DirBound {

@@ -5,7 +5,7 @@
 
 mod loading;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::io;
 use std::path::PathBuf;
 use std::pin::Pin;
@@ -31,7 +31,6 @@ use super::kept::Kept;
 use super::limits::EVENTS_QUEUED_MAX;
 use super::load::{self, LoadError, LoadedPlugin, PluginSource};
 use super::pace::Pace;
-use super::policy::Bound;
 use super::published::{Canary, Published};
 use super::threads::{Share, Stop, Threads};
 use super::{
@@ -62,16 +61,8 @@ pub struct SandboxConfig {
     pub io: tokio::runtime::Handle,
     /// Reads the host's environment, for grants of its keys.
     pub environment: fn(&str) -> Option<String>,
-    pub tenants: Tenants,
-}
-
-/// What is different for each tenant.
-#[derive(Clone, Debug, Default)]
-pub struct Tenants {
-    /// What those are left that have a bound.
-    pub bounds: HashMap<TenantId, Bound>,
     /// For directories that each tenant has its own of. Without, nobody has any.
-    pub names: Option<Arc<dyn TenantNames>>,
+    pub tenant_names: Option<Arc<dyn TenantNames>>,
 }
 
 /// Who knows the names of tenants.
@@ -116,7 +107,6 @@ pub struct Sandbox {
     compiler: Compiler,
     kept: Kept,
     environment: fn(&str) -> Option<String>,
-    tenants: Tenants,
     published: ArcSwap<Published>,
     /// Many calls may wait for one version: it is loaded once.
     loading: tokio::sync::Mutex<()>,
@@ -155,7 +145,7 @@ impl Sandbox {
             ground: Ground {
                 engine,
                 slots: Arc::new(Semaphore::new(instances as usize)),
-                names: config.tenants.names.clone(),
+                names: config.tenant_names,
                 quotas: Arc::default(),
                 lines: Arc::default(),
             },
@@ -164,7 +154,6 @@ impl Sandbox {
             compiler,
             kept,
             environment: config.environment,
-            tenants: config.tenants,
             published: ArcSwap::default(),
             loading: tokio::sync::Mutex::default(),
             guests,

@@ -60,6 +60,8 @@ struct Faults {
     writes_failing: u32,
     acknowledgements_lost: u32,
     reads_failing: u32,
+    /// What cannot be removed.
+    broken: Vec<TaskId>,
     closed: bool,
 }
 
@@ -83,6 +85,11 @@ impl MemoryStore {
     /// The next `count` writes take effect, and are reported as failed: what a caller sees when the reply gets lost.
     pub fn lose_next_acknowledgements(&self, count: u32) {
         self.lock().faults.acknowledgements_lost = count;
+    }
+
+    /// This task cannot be removed any more.
+    pub fn break_task(&self, id: TaskId) {
+        self.lock().faults.broken.push(id);
     }
 
     /// The next `count` reads fail.
@@ -352,7 +359,10 @@ impl TaskStore for MemoryStore {
     }
 
     async fn remove(&self, requestor: &Requestor, id: TaskId) -> Result<(), Error> {
-        self.write(|state| state.remove(requestor, id))
+        self.write(|state| match state.faults.broken.contains(&id) {
+            true => Err(Error::Engine("a task was made to stay".to_owned())),
+            false => state.remove(requestor, id),
+        })
     }
 
     async fn banish(&self, tenant: TenantId) -> Result<(), Error> {

@@ -116,7 +116,7 @@ impl Inner {
     ) -> Result<Option<Task>, Error> {
         let limits = self.admission.limits(requestor);
         let now = self.clock.now();
-        let (work, arguments) = (request.job.work(), request.job.arguments());
+        let (work, arguments) = (request.job.work(), request.job.stored());
         let (plugin, result_bytes) = match request.job.first() {
             Some((plugin, result_bytes)) => (plugin.clone(), result_bytes),
             None => (PluginVersion { name: String::new(), digest: [0; 32] }, 0),
@@ -202,7 +202,7 @@ impl Inner {
             tenant: requestor.tenant,
             operation: Operation::CallTool { tool, arguments },
             limits: request.tool.limits.clone(),
-            share: self.shares.of(&requestor.tenant),
+            share: self.shares.of(requestor),
             facts: self.facts(requestor, request.client, identity, related),
         }
     }

@@ -258,7 +258,7 @@ impl Tasks {
             tenant: requestor.tenant,
             operation,
             limits: library.limits.clone(),
-            share: inner.shares.of(&requestor.tenant),
+            share: inner.shares.of(requestor),
             facts,
         };
         PlainCall::start(inner.clone(), *requestor, None, spec, occupancy)

@@ -1,7 +1,8 @@
 //! What a task is made of, and the visits to plugins that its run makes.
 //!
 //! Owns the form in which a request to a plugin lies beside its record, so that a run after a restart knows what was wanted. Must not
-//! run anything. Invariant: what was stored reads back as the same request, and two requests are the same if what is stored is.
+//! run anything. Invariants: what was stored reads back as the same request, to be asked of nobody whom its requestor could not ask when
+//! it was made; two requests are the same if what is stored is, whoever could be asked.
 
 use std::sync::Arc;
 
@@ -41,6 +42,7 @@ pub enum Job {
 pub struct Ask {
     work: Work,
     operation: Operation,
+    request: Json,
     stored: Json,
     first: Arc<Library>,
     others: Vec<Arc<Library>>,
@@ -51,8 +53,10 @@ impl Ask {
     /// host.
     pub fn new(operation: Operation, first: Arc<Library>, others: Vec<Arc<Library>>) -> Option<Self> {
         let (work, stored) = Stored::of(&operation, &first.plugin.name)?;
-        let stored = Json::new(serde_json::to_string(&stored).ok()?);
-        Some(Self { work, operation, stored, first, others })
+        let request = stored.json()?;
+        let names = others.iter().map(|other| other.plugin.name.clone()).collect();
+        let stored = stored.asked_of(names).json()?;
+        Some(Self { work, operation, request, stored, first, others })
     }
 }
 
@@ -84,10 +88,18 @@ impl Job {
     }
 
     /// What is stored beside the record.
-    pub fn arguments(&self) -> &Json {
+    pub(super) fn stored(&self) -> &Json {
+        match self {
+            Self::Ask(ask) => &ask.stored,
+            Self::Call(_) | Self::Refused(..) | Self::Answered { .. } => self.request(),
+        }
+    }
+
+    /// What tells it from another job of the same work.
+    pub fn request(&self) -> &Json {
         match self {
             Self::Call(call) | Self::Refused(call, _) => &call.arguments,
-            Self::Ask(ask) => &ask.stored,
+            Self::Ask(ask) => &ask.request,
             Self::Answered { request, .. } => request,
         }
     }
@@ -143,18 +155,42 @@ pub(super) fn visits(operation: &Operation, first: Arc<Library>, others: Vec<Arc
         .collect()
 }
 
-/// What was wanted, out of what was stored.
-pub(super) fn operation(stored: &Json) -> Option<Operation> {
+/// What was wanted, out of what was stored, and the plugins that could be asked beside the first one.
+pub(super) fn operation(stored: &Json) -> Option<(Operation, Vec<String>)> {
     serde_json::from_str::<Stored>(stored.as_str()).ok().map(Stored::operation)
+}
+
+/// [`Job::request`] of a task, out of what was stored.
+pub(super) fn request(work: &Work, stored: Json) -> Json {
+    let read = match work {
+        Work::Resource => serde_json::from_str::<Stored>(stored.as_str()).ok(),
+        Work::Tool(_) | Work::Prompt | Work::Completion | Work::Answered => None,
+    };
+    read.and_then(|read| read.asked_of(Vec::new()).json()).unwrap_or(stored)
 }
 
 /// A request to plugins as it is stored. Names of prompts and templates are the plugin's own, so the plugin is named with them.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Stored {
-    ReadResource { uri: String },
-    GetPrompt { plugin: String, prompt: String, arguments: Vec<(String, String)> },
-    Complete { plugin: String, of: StoredReference, name: String, value: String, context: Vec<(String, String)> },
+    ReadResource {
+        uri: String,
+        /// Names of plugins.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        others: Vec<String>,
+    },
+    GetPrompt {
+        plugin: String,
+        prompt: String,
+        arguments: Vec<(String, String)>,
+    },
+    Complete {
+        plugin: String,
+        of: StoredReference,
+        name: String,
+        value: String,
+        context: Vec<(String, String)>,
+    },
 }
 
 #[derive(Serialize, Deserialize)]
@@ -168,7 +204,7 @@ impl Stored {
     fn of(operation: &Operation, plugin: &str) -> Option<(Work, Self)> {
         let plugin = plugin.to_owned();
         Some(match operation.clone() {
-            Operation::ReadResource { uri } => (Work::Resource, Self::ReadResource { uri }),
+            Operation::ReadResource { uri } => (Work::Resource, Self::ReadResource { uri, others: Vec::new() }),
             Operation::GetPrompt { prompt, arguments } => (Work::Prompt, Self::GetPrompt { plugin, prompt, arguments }),
             Operation::Complete { reference, argument: PartialArgument { name, value, context } } => {
                 let of = match reference {
@@ -181,16 +217,29 @@ impl Stored {
         })
     }
 
-    fn operation(self) -> Operation {
+    /// The same with those who could be asked beside the first one. A resource is looked for; everything else belongs to one plugin.
+    fn asked_of(self, others: Vec<String>) -> Self {
         match self {
-            Self::ReadResource { uri } => Operation::ReadResource { uri },
-            Self::GetPrompt { prompt, arguments, .. } => Operation::GetPrompt { prompt, arguments },
+            Self::ReadResource { uri, .. } => Self::ReadResource { uri, others },
+            other => other,
+        }
+    }
+
+    fn json(&self) -> Option<Json> {
+        serde_json::to_string(self).ok().map(Json::new)
+    }
+
+    fn operation(self) -> (Operation, Vec<String>) {
+        match self {
+            Self::ReadResource { uri, others } => (Operation::ReadResource { uri }, others),
+            Self::GetPrompt { prompt, arguments, .. } => (Operation::GetPrompt { prompt, arguments }, Vec::new()),
             Self::Complete { of, name, value, context, .. } => {
                 let reference = match of {
                     StoredReference::Prompt(prompt) => Reference::Prompt(prompt),
                     StoredReference::Template(template) => Reference::Template(template),
                 };
-                Operation::Complete { reference, argument: PartialArgument { name, value, context } }
+                let argument = PartialArgument { name, value, context };
+                (Operation::Complete { reference, argument }, Vec::new())
             }
         }
     }
@@ -241,11 +290,27 @@ mod tests {
             let (_, stored) = Stored::of(&wanted, "plugin").unwrap();
             let text = serde_json::to_string(&stored).unwrap();
             let read = operation(&Json::new(text.clone())).unwrap();
-            assert_eq!(format!("{read:?}"), format!("{wanted:?}"));
+            assert_eq!(format!("{read:?}"), format!("{:?}", (wanted, [""; 0])));
             assert!(!texts.contains(&text));
             texts.push(text);
         }
         assert!(operation(&Json::new(r#"{"call_tool":{}}"#)).is_none());
         assert!(Stored::of(&Operation::ListResources { cursor: None }, "plugin").is_none());
+    }
+
+    #[test]
+    fn whom_a_read_could_be_asked_of_is_stored_and_makes_no_other_request_of_it() {
+        let (work, stored) = Stored::of(&Operation::ReadResource { uri: "a://1".to_owned() }, "plugin").unwrap();
+        let alone = stored.json().unwrap();
+        let several = stored.asked_of(vec!["second".to_owned()]).json().unwrap();
+        assert_eq!(operation(&several).unwrap().1, ["second"]);
+        for stored in [&several, &alone] {
+            assert_eq!(request(&work, stored.clone()), alone);
+        }
+        assert_eq!(
+            request(&Work::Tool("t".to_owned()), several.clone()),
+            several,
+            "the arguments of a call are its own"
+        );
     }
 }

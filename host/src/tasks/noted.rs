@@ -8,7 +8,7 @@ use crate::audit::{Audit, Entry};
 use crate::domain::call::CallError;
 use crate::domain::lifecycle::Event;
 use crate::domain::requestor::Requestor;
-use crate::domain::task::{Outcome, PluginVersion, Task, TaskId, TaskOutput};
+use crate::domain::task::{Outcome, PluginVersion, Task, TaskId, TaskOutput, Work};
 use crate::domain::tool::{ContentKind, ResourceBody, ToolOutput};
 use crate::runtime::Returned;
 
@@ -91,6 +91,12 @@ impl Tasks {
     /// Somebody called what is not offered to them.
     pub fn note_unknown_tool(&self, requestor: &Requestor, name: &str) {
         self.inner.audit.note(|| Entry::new("lookup.failed").by(requestor).tool(name));
+    }
+
+    /// Somebody asked for something under a name that they gave to another request before.
+    pub fn note_name_in_use(&self, requestor: &Requestor, work: &Work) {
+        let entry = || Entry::new("call.refused").by(requestor).tool(work.label());
+        self.inner.audit.note(|| entry().because("its name is that of another request"));
     }
 }
 

@@ -1,17 +1,22 @@
 //! How often something may be done: token buckets with a burst of twice the rate, for each requestor and for each tenant.
 //!
-//! Owns the buckets. Must not know what is done. Invariant: there is at most one bucket for each requestor and tenant that did
-//! something lately; [`Rates::forget_idle`] drops those that are full again. They are not stored: a restart fills them, which gives
-//! everybody one burst.
+//! Owns the buckets. Must not know what is done. Invariants: what is refused is charged to nobody, neither to the requestor nor to its
+//! tenant; there is at most one bucket for each requestor and tenant that did something lately, and [`Rates::forget_idle`] drops those
+//! that are full again. They are not stored: a restart fills them, which gives everybody one burst.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::num::NonZeroU32;
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use governor::clock::{Clock as _, DefaultClock};
-use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
+use governor::nanos::Nanos;
+use governor::state::StateStore;
+use governor::state::keyed::ShrinkableKeyedStateStore;
+use governor::{Quota, RateLimiter};
 
 use super::Error;
+use super::feed::lock;
 use crate::domain::limits::{Limits, LimitsTable};
 use crate::domain::requestor::{Requestor, RequestorId, TenantId};
 
@@ -39,29 +44,85 @@ pub struct Rates {
 
 /// For those who have the same limits.
 struct Pair {
-    requestors: Buckets<RequestorId>,
     tenants: Buckets<TenantId>,
+    requestors: Buckets<RequestorId>,
+    /// Held by whoever takes of both, so that nobody sees what is put back.
+    taking: Mutex<()>,
 }
 
-struct Buckets<K: Hash + Eq + Clone> {
+struct Buckets<K: Hash + Eq + Copy> {
     limit: &'static str,
     per_second: u32,
-    limiter: DefaultKeyedRateLimiter<K>,
+    limiter: RateLimiter<K, Levels<K>, DefaultClock>,
+    levels: Levels<K>,
 }
 
-impl<K: Hash + Eq + Clone> Buckets<K> {
+/// How empty each bucket is, in the words of the limiter; one that is not there is full.
+#[derive(Clone)]
+struct Levels<K>(Arc<Mutex<HashMap<K, Nanos>>>);
+
+impl<K: Hash + Eq + Copy> Levels<K> {
+    fn all(&self) -> MutexGuard<'_, HashMap<K, Nanos>> {
+        lock(&self.0)
+    }
+
+    fn put_back(&self, key: K, level: Option<Nanos>) {
+        match level {
+            Some(level) => self.all().insert(key, level),
+            None => self.all().remove(&key),
+        };
+    }
+}
+
+impl<K: Hash + Eq + Copy> StateStore for Levels<K> {
+    type Key = K;
+
+    fn measure_and_replace<T, F, E>(&self, key: &K, f: F) -> Result<T, E>
+    where
+        F: Fn(Option<Nanos>) -> Result<(T, Nanos), E>,
+    {
+        let mut levels = self.all();
+        let (passed, level) = f(levels.get(key).copied())?;
+        levels.insert(*key, level);
+        Ok(passed)
+    }
+}
+
+impl<K: Hash + Eq + Copy> ShrinkableKeyedStateStore<K> for Levels<K> {
+    fn retain_recent(&self, drop_below: Nanos) {
+        self.all().retain(|_, level| *level > drop_below);
+    }
+
+    fn shrink_to_fit(&self) {
+        self.all().shrink_to_fit();
+    }
+
+    fn len(&self) -> usize {
+        self.all().len()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.all().is_empty()
+    }
+}
+
+impl<K: Hash + Eq + Copy> Buckets<K> {
     fn new(limit: &'static str, per_second: u32) -> Self {
         let rate = NonZeroU32::new(per_second).unwrap_or(NonZeroU32::MIN);
         let quota = Quota::per_second(rate).allow_burst(rate.saturating_mul(NonZeroU32::MIN.saturating_add(1)));
-        Self { limit, per_second, limiter: RateLimiter::keyed(quota) }
+        let levels = Levels(Arc::default());
+        Self { limit, per_second, limiter: RateLimiter::new(quota, levels.clone(), DefaultClock::default()), levels }
     }
 
-    fn check(&self, key: &K) -> Result<(), Exceeded> {
+    /// Takes a token; gives the level from before.
+    fn take(&self, key: &K) -> Result<Option<Nanos>, Exceeded> {
+        let before = self.levels.all().get(key).copied();
         self.limiter.check_key(key).map_err(|until| {
             let wait_ms = u64::try_from(until.wait_time_from(DefaultClock::default().now()).as_millis());
             let retry_after_ms = wait_ms.unwrap_or(u64::MAX).saturating_add(1);
             Exceeded { limit: self.limit, value: self.per_second, retry_after_ms }
-        })
+        })?;
+        Ok(before)
     }
 
     fn forget_idle(&self) {
@@ -70,20 +131,44 @@ impl<K: Hash + Eq + Clone> Buckets<K> {
     }
 }
 
+impl Pair {
+    fn new(requestors: Buckets<RequestorId>, tenants: Buckets<TenantId>) -> Self {
+        Self { tenants, requestors, taking: Mutex::default() }
+    }
+
+    fn take(&self, requestor: &Requestor) -> Result<(), Exceeded> {
+        let _taking = lock(&self.taking);
+        let before = self.tenants.take(&requestor.tenant)?;
+        self.requestors.take(&requestor.id).map(drop).inspect_err(|_| {
+            self.tenants.levels.put_back(requestor.tenant, before);
+        })
+    }
+
+    fn forget_idle(&self) {
+        let _taking = lock(&self.taking);
+        self.requestors.forget_idle();
+        self.tenants.forget_idle();
+    }
+}
+
 impl Rates {
     /// `requests_per_second` and its like for tenants.
     pub fn of_requests(limits: &LimitsTable) -> Self {
-        Self::new(limits, |limits| Pair {
-            requestors: Buckets::new("requests_per_second", limits.requests_per_second),
-            tenants: Buckets::new("requests_per_second_per_tenant", limits.requests_per_second_per_tenant),
+        Self::new(limits, |limits| {
+            Pair::new(
+                Buckets::new("requests_per_second", limits.requests_per_second),
+                Buckets::new("requests_per_second_per_tenant", limits.requests_per_second_per_tenant),
+            )
         })
     }
 
     /// `task_creations_per_second` and its like for tenants.
     pub fn of_creations(limits: &LimitsTable) -> Self {
-        Self::new(limits, |limits| Pair {
-            requestors: Buckets::new("task_creations_per_second", limits.task_creations_per_second),
-            tenants: Buckets::new("task_creations_per_second_per_tenant", limits.task_creations_per_second_per_tenant),
+        Self::new(limits, |limits| {
+            Pair::new(
+                Buckets::new("task_creations_per_second", limits.task_creations_per_second),
+                Buckets::new("task_creations_per_second_per_tenant", limits.task_creations_per_second_per_tenant),
+            )
         })
     }
 
@@ -99,24 +184,20 @@ impl Rates {
         Self { base: pair(&limits.base), tenants }
     }
 
-    /// Takes one token of the requestor's and one of its tenant's, or says when there will be some.
+    /// Takes one token of the tenant's and one of the requestor's, or none and says when there will be some.
     ///
-    /// The requestor's come first: who is refused for its own sake must not use up what its neighbours share.
+    /// The tenant's come first: making requestors gives it no more. What a requestor is refused for its own sake goes back, so that it
+    /// does not use up what its neighbours share.
     ///
     /// # Errors
     /// One of the two buckets is empty.
     pub fn check(&self, requestor: &Requestor) -> Result<(), Exceeded> {
-        let pair = self.tenants.get(&requestor.tenant).unwrap_or(&self.base);
-        pair.requestors.check(&requestor.id)?;
-        pair.tenants.check(&requestor.tenant)
+        self.tenants.get(&requestor.tenant).unwrap_or(&self.base).take(requestor)
     }
 
     /// Forgets whose buckets are full again.
     pub fn forget_idle(&self) {
-        for pair in self.tenants.values().chain([&self.base]) {
-            pair.requestors.forget_idle();
-            pair.tenants.forget_idle();
-        }
+        self.tenants.values().chain([&self.base]).for_each(Pair::forget_idle);
     }
 }
 
@@ -173,12 +254,67 @@ mod tests {
         assert!(rates.check(&requestor(1, 2)).is_ok());
     }
 
+    /// Asks until it is refused by this limit; gives how empty its tenant's bucket and its own were before and after that.
+    fn levels_around_refusal(rates: &Rates, who: &Requestor, limit: &str) -> [(Option<Nanos>, Option<Nanos>); 2] {
+        let levels = || {
+            let Pair { tenants, requestors, .. } = &rates.base;
+            (tenants.levels.all().get(&who.tenant).copied(), requestors.levels.all().get(&who.id).copied())
+        };
+        for _ in 0..100_000 {
+            let before = levels();
+            if rates.check(who).is_err_and(|refused| refused.limit == limit) {
+                return [before, levels()];
+            }
+        }
+        panic!("never refused by {limit}");
+    }
+
+    #[test]
+    fn what_a_tenant_is_refused_is_not_charged_to_the_requestor() {
+        let rates = rates();
+        passed(&rates, (0..=255).map(|id| requestor(1, id)));
+        let [before, after] = levels_around_refusal(&rates, &requestor(1, 77), "requests_per_second_per_tenant");
+        assert_eq!(before, after);
+    }
+
+    #[test]
+    fn what_a_requestor_is_refused_is_not_charged_to_the_tenant() {
+        let rates = rates();
+        let [before, after] = levels_around_refusal(&rates, &requestor(1, 1), "requests_per_second");
+        assert_eq!(before, after);
+        assert!(before.0.is_some(), "what passed before is charged to both");
+    }
+
+    #[test]
+    fn who_is_refused_for_both_hears_of_the_tenant_first() {
+        let rates = rates();
+        let empty = Some(Nanos::from(u64::MAX / 4));
+        rates.base.tenants.levels.put_back(TenantId([1; 16]), empty);
+        rates.base.requestors.levels.put_back(RequestorId([1; 16]), empty);
+        let refused = rates.check(&requestor(1, 1)).unwrap_err();
+        assert_eq!((refused.limit, refused.value), ("requests_per_second_per_tenant", 8));
+        assert!(refused.retry_after_ms > 0, "{refused:?}");
+    }
+
+    #[test]
+    fn taking_at_the_same_time_charges_each_passage_once() {
+        let (rates, begun) = (rates(), std::time::Instant::now());
+        let many = |id| passed(&rates, std::iter::repeat_n(requestor(1, id), 2_000));
+        let through: usize = std::thread::scope(|scope| {
+            let many = &many;
+            let taking: Vec<_> = (1..=4).map(|id| scope.spawn(move || many(id))).collect();
+            taking.into_iter().map(|taking| taking.join().unwrap()).sum()
+        });
+        let most = 17 + begun.elapsed().as_millis() as usize * 8 / 1_000;
+        assert!((16..=most).contains(&through), "{through} of {most}");
+    }
+
     #[test]
     fn full_buckets_are_forgotten() {
         let rates = rates();
         passed(&rates, (0..=255).map(|id| requestor(id, id)));
         std::thread::sleep(std::time::Duration::from_millis(1_100));
         rates.forget_idle();
-        assert!(rates.base.requestors.limiter.is_empty() && rates.base.tenants.limiter.is_empty());
+        assert!(rates.base.requestors.levels.is_empty() && rates.base.tenants.levels.is_empty());
     }
 }

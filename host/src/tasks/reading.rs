@@ -7,18 +7,19 @@ use tokio::sync::broadcast;
 
 use super::engine::Inner;
 use super::feed::lock;
-use super::{Error, TaskNews, Tasks};
+use super::{Error, TaskNews, Tasks, job};
 use crate::domain::Json;
 use crate::domain::requestor::Requestor;
 use crate::domain::task::{Outcome, Phase, Task, TaskId, TaskOutput};
 use crate::store::ListPosition;
 
 impl Tasks {
-    /// The arguments of a task's work: those of a call as they arrived, of anything else what [`Job::arguments`](super::Job::arguments) said.
-    pub async fn arguments(&self, requestor: &Requestor, id: TaskId) -> Result<Json, Error> {
-        self.inner.may_look(requestor)?;
-        let arguments = self.inner.store.arguments(requestor, id).await;
-        arguments.map_err(|error| self.inner.store_error(error))?.ok_or(Error::NotFound)
+    /// What a task was made of: the arguments of a call as they arrived, of anything else what [`Job::request`](super::Job::request) said.
+    pub async fn request_of(&self, task: &Task) -> Result<Json, Error> {
+        self.inner.may_look(&task.requestor)?;
+        let stored = self.inner.store.arguments(&task.requestor, task.id).await;
+        let stored = stored.map_err(|error| self.inner.store_error(error))?.ok_or(Error::NotFound)?;
+        Ok(job::request(&task.work, stored))
     }
 
     /// The record, with what the run last said about itself.

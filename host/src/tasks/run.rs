@@ -307,7 +307,7 @@ fn start(inner: &Arc<Inner>, task: &Task, visit: Visit) -> Result<Started, CallE
     let facts = inner.facts(&task.requestor, client, identity, &task.related);
     let Visit { plugin, operation, limits } = visit;
     let cancel_grace = Duration::from_millis(limits.cancel_grace_ms);
-    let (tenant, share) = (task.requestor.tenant, inner.shares.of(&task.requestor.tenant));
+    let (tenant, share) = (task.requestor.tenant, inner.shares.of(&task.requestor));
     let spec = CallSpec { plugin: plugin.clone(), tenant, operation, limits, share, facts };
     let running = inner.executor.start(spec).map_err(|error| broken("starting a call", &error))?;
     Ok(Started { running, plugin, cancel_grace })
@@ -325,7 +325,7 @@ async fn recall(inner: &Arc<Inner>, task: &Task) -> Result<Vec<Visit>, CallError
         let operation = Operation::CallTool { tool: tool.plugin_tool.clone(), arguments };
         return Ok(vec![Visit { plugin: task.plugin.clone(), operation, limits: tool.limits.clone() }]);
     }
-    let operation = job::operation(&arguments).ok_or(CallError::Interrupted)?;
+    let (operation, asked) = job::operation(&arguments).ok_or(CallError::Interrupted)?;
     let first = inner.executor.library(&task.plugin).await;
     let first = first.ok_or_else(|| {
         let name = &task.plugin.name;
@@ -335,7 +335,8 @@ async fn recall(inner: &Arc<Inner>, task: &Task) -> Result<Vec<Visit>, CallError
         Operation::ReadResource { uri } => inner.catalog(&task.requestor).readers(uri),
         _ => Vec::new(),
     };
-    let others = others.into_iter().filter(|other| other.plugin.name != first.plugin.name).collect();
+    // What its requestor may use is known only while it asks.
+    let others = others.into_iter().filter(|other| asked.contains(&other.plugin.name)).collect();
     Ok(visits(&operation, first, others))
 }
 

@@ -2,6 +2,7 @@
 //!
 //! Owns what operators see and change of all that while it runs. Invariant: what has begun goes on, whatever the limits become.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -12,7 +13,7 @@ use super::engine::Tasks;
 use super::feed::lock;
 use super::rate::Rates;
 use crate::domain::limits::{Limits, LimitsTable};
-use crate::domain::requestor::Requestor;
+use crate::domain::requestor::{Requestor, TenantId};
 use crate::domain::task::{Active, Phase};
 
 /// The limits that hold at this moment, the same wherever they are looked at; cheap to clone.
@@ -97,6 +98,11 @@ impl Tasks {
             self.inner.creations.store(Arc::new(rates));
         }
         self.inner.admission.look_again();
+    }
+
+    /// Divides the guests' threads by these weights from now on, also between calls that run; a tenant that is not named has 1.
+    pub fn set_cpu_weights(&self, weights: HashMap<TenantId, u32>) {
+        self.inner.shares.set_weights(weights);
     }
 
     /// Refuses new calls and tasks from now on, and leaves queued tasks in their queues. What runs goes on.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
 use super::admission::tests::limits;
-use super::clock::ManualClock;
+use super::clock::{Clock as _, ManualClock};
 use super::*;
 use crate::domain::call::{ElicitationAction, FaultKind, Question};
 use crate::domain::limits::{CallLimits, Limits};
@@ -477,4 +477,50 @@ async fn a_paused_task_expires_like_any_other() {
     for refused in [world.tasks.get(&ANNA, task.id).await, world.tasks.resume(&ANNA, task.id).await] {
         assert!(matches!(refused, Err(Error::NotFound)));
     }
+}
+
+#[tokio::test]
+async fn an_expired_task_that_cannot_be_removed_holds_up_no_other() {
+    let world = world();
+    let mut made = Vec::new();
+    for _ in 0..4 {
+        made.push(world.create(&ANNA, "quick").await.unwrap().id);
+        world.clock.advance(1);
+    }
+    for id in &made {
+        world.ended(*id).await;
+    }
+    world.store.break_task(made[0]);
+    world.store.break_task(made[2]);
+    world.clock.advance(10_000);
+    let left = async || -> Vec<TaskId> {
+        let expired = crate::store::TaskStore::expired(&*world.store, world.clock.now(), 10).await.unwrap();
+        expired.into_iter().map(|(_, id)| id).collect()
+    };
+    assert_eq!(left().await, made, "nobody looked yet");
+    let tending = tokio::spawn({
+        let tasks = world.tasks.clone();
+        async move { tasks.tend().await }
+    });
+    for attempt in 0.. {
+        if left().await == [made[0], made[2]] {
+            break;
+        }
+        assert!(attempt < 500 && !tending.is_finished(), "{:?}", left().await);
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    tending.abort();
+}
+
+#[tokio::test]
+async fn weights_of_tenants_change_for_shares_that_are_in_use() {
+    let shares = super::shares::Shares::new(HashMap::from([(ANNA.tenant, 2)]));
+    let weight = |who: &Requestor| format!("{:?}", shares.of(who)).contains("weight: 5,");
+    assert!(!weight(&ANNA));
+    shares.set_weights(HashMap::from([(ANNA.tenant, 5)]));
+    assert!(weight(&ANNA) && weight(&BOB), "requestors of a tenant have one share");
+    let other = Requestor { tenant: TenantId([9; 16]), ..ANNA };
+    assert!(!weight(&other));
+    shares.set_weights(HashMap::from([(other.tenant, 5)]));
+    assert!(!weight(&ANNA) && weight(&other), "who is not named any more has the usual weight");
 }

@@ -170,7 +170,11 @@ impl Principals {
 
     /// The same for a verifier, with the name of the tenant that it is in: an identity keeps its first one.
     pub(super) async fn identified(&self, identity: Identity<'_>, tenant: &str) -> Result<(Requestor, String), Denied> {
-        let row = self.principal(identity, tenant).await.map_err(unavailable)?;
+        let row = self.principal(identity, tenant).await.map_err(|error| match error {
+            // Nothing is wrong with the host, and its log does not need the name.
+            Error::Removed(_) => Denied::Invalid,
+            other => unavailable(other),
+        })?;
         Ok((row.requestor(), row.tenant_name))
     }
 
@@ -512,6 +516,35 @@ mod unit {
         principals.revoke_token(&new.info.id, 2).await.unwrap();
         assert!(matches!(verifier.verify(&new.token).await, Err(Denied::Invalid)));
         assert_eq!(verifier.anonymous().await.unwrap(), None);
+    }
+
+    #[tokio::test]
+    async fn the_name_of_a_removed_tenant_with_rules_is_nobodys_until_a_restart() {
+        let store = Arc::new(MemoryStore::new());
+        let principals = Principals::new(store.clone());
+        let (acme, free) =
+            (principals.configured_tenant("acme").await.unwrap(), principals.tenant("free").await.unwrap());
+        let old = principals.create_token("alice", "acme", None, 1).await.unwrap().token;
+        let anna = Identity { verifier: "oauth", issuer: "https://login.example.com", subject: "anna", client: "" };
+        principals.identified(anna, "acme").await.unwrap();
+        for tenant in [acme, free] {
+            principals.remove_tokens(tenant).await.unwrap();
+            principals.remove_tenant(tenant).await.unwrap();
+        }
+        let removed = |result: Result<(), Error>| matches!(result, Err(Error::Removed(name)) if name == "acme");
+        assert!(removed(principals.create_token("alice", "acme", None, 1).await.map(drop)));
+        let by_access_token = principals.identified(anna, "acme").await;
+        assert!(matches!(by_access_token, Err(Denied::Invalid)), "{by_access_token:?}");
+        assert!(removed(principals.configured_tenant("acme").await.map(drop)));
+        assert!(removed(principals.clone().tenant("acme").await.map(drop)), "whoever asks");
+        let verifier = TokenVerifier::new(principals.clone(), Arc::new(|| 50));
+        assert!(matches!(verifier.verify(&old).await, Err(Denied::Invalid)));
+        // Without rules of its own, a name is free at once.
+        assert_ne!(principals.tenant("free").await.unwrap(), free);
+        // Another host on the same store begins with the rules for whoever has the name then.
+        let restarted = Principals::new(store);
+        assert_ne!(restarted.configured_tenant("acme").await.unwrap(), acme);
+        assert!(matches!(TokenVerifier::new(restarted, Arc::new(|| 50)).verify(&old).await, Err(Denied::Invalid)));
     }
 
     #[tokio::test]

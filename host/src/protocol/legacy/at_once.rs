@@ -88,9 +88,12 @@ impl Augmented {
         let named = tasks.named(requestor, &self.wish.alias()).await;
         let Some(task) = named.map_err(|error| RpcError::from(&error))? else { return Ok(None) };
         let job = Job::Answered { request: asked.clone(), answer: Json::new("{}") };
-        match idempotency::is_made_of(tasks, requestor, &task, &job.work(), asked).await? {
+        match idempotency::is_made_of(tasks, &task, &job.work(), asked).await? {
             true => Ok(Some(task)),
-            false => Err(id_in_use()),
+            false => {
+                tasks.note_name_in_use(requestor, &job.work());
+                Err(id_in_use())
+            }
         }
     }
 

@@ -1,6 +1,7 @@
 //! SEP-1686 for requests that are no call of a tool: those that reach a guest, and those that the host answers itself.
 
 use super::*;
+use crate::domain::rights::{Rights, ScopeBook, ScopeRule};
 
 const TASK: &str = "modelcontextprotocol.io/task";
 
@@ -285,4 +286,35 @@ async fn a_queued_one_runs_after_a_restart_and_an_interrupted_one_fails() {
     );
     let lost = anna.result("tasks/get", json!({"taskId": "r0"})).await;
     assert_eq!(lost["error"], "The host stopped while this call ran; the call was not finished");
+}
+
+/// Nobody's credential is there any more to say what its requestor may use: it is what it was when the read was made.
+#[tokio::test]
+async fn a_read_goes_to_no_other_plugin_after_a_restart_than_its_requestor_could_ask() {
+    let rights = |plugins: &[&str]| {
+        let plugins = plugins.iter().map(|name| (*name).to_owned()).collect();
+        let rule = ScopeRule { name: "some".to_owned(), plugins, tasks: true, ..ScopeRule::default() };
+        ScopeBook::new(vec![rule]).rights(&["some".to_owned()], "tenant", "requestor", false)
+    };
+    let world = world_nowhere();
+    let anna = world.anna().await;
+    for number in 0..8 {
+        drop(anna.augmented("resources/read", json!({"uri": "a://slow"}), &format!("r{number}")).await);
+    }
+    let read = async |rights: Rights, id: &str| {
+        let params = wished(json!({"uri": "b://0"}), id);
+        let message = json!({"jsonrpc": "2.0", "id": 40, "method": "resources/read", "params": params});
+        let received = world.receive(Peer { rights, ..anna.peer() }, &message.to_string()).await;
+        let Received::Exchange(exchange) = received else { panic!("no exchange") };
+        let created = Talk { exchange, method: "resources/read" }.next().await;
+        assert_eq!(created["method"], "notifications/tasks/created", "{created}");
+    };
+    read(rights(&["first"]), "narrow").await;
+    read(rights(&["first", "second"]), "wide").await;
+    // With other rights it is the same request all the same.
+    read(rights(&["first"]), "wide").await;
+    let world = world.crashed().await;
+    let anna = world.anna().await;
+    anna.until("wide", "completed").await;
+    anna.until("narrow", "failed").await;
 }

@@ -281,7 +281,7 @@ impl Sandbox {
                 missing_variables,
             })
         };
-        let tenants = self.tenants.bounds.iter().map(|(id, bound)| (*id, ready(effective.within(bound)))).collect();
+        let tenants = source.tenants.iter().map(|(id, bound)| (*id, ready(effective.within(bound)))).collect();
         Ok(GrantedTo { others: ready(effective), tenants })
     }
 

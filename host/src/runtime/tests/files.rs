@@ -15,7 +15,7 @@ async fn house(directories: &[(&str, &Path, Option<u64>)]) -> Option<House> {
         bytes_max: *bytes_max,
     };
     plugin.grants.directories = directories.iter().map(grant).collect();
-    let house = House::of(Tenants { names: Some(Arc::new(Names)), ..Tenants::default() });
+    let house = House::of(Arc::new(Names));
     house.publish(plugin).await;
     Some(house)
 }

@@ -93,16 +93,28 @@ async fn a_tenant_is_left_less_than_the_others() {
     let read_only = DirBound { guest: "/data".to_owned(), write: false, optional: false };
     let bound = Bound { directories: Some(vec![read_only]), env: Some(Vec::new()), ..Bound::default() };
     let other = TenantId([8; 16]);
-    let house = House::of(Tenants { bounds: HashMap::from([(other, bound)]), names: None });
-    house.publish(plugin).await;
-    for (tenant, writes, sees) in [(TENANT, true, "GRANTED=yes\n"), (other, false, "")] {
-        let call = async |(tool, arguments)| {
-            finished(house.start_with(tool, arguments, |spec| spec.tenant = tenant)).await.unwrap()
-        };
-        assert_eq!(text(&call(READ).await), "inside");
-        assert_eq!(!call(WRITE).await.is_error, writes);
-        assert_eq!(text(&call(("environment", "{}")).await), sees);
-    }
+    let (all, less) = ((true, "GRANTED=yes\n"), (false, ""));
+    let house = House::new();
+    let is_left = async |of_one, of_other| {
+        for (tenant, (writes, sees)) in [(TENANT, of_one), (other, of_other)] {
+            let call = async |(tool, arguments)| {
+                finished(house.start_with(tool, arguments, |spec| spec.tenant = tenant)).await.unwrap()
+            };
+            assert_eq!(text(&call(READ).await), "inside");
+            assert_eq!(!call(WRITE).await.is_error, writes);
+            assert_eq!(text(&call(("environment", "{}")).await), sees);
+        }
+    };
+    let bound = |tenant| Arc::new(HashMap::from([(tenant, bound.clone())]));
+    let loaded = house.publish(PluginSource { tenants: bound(other), ..plugin.clone() }).await;
+    is_left(all, less).await;
+    // The same component on other terms.
+    let terms = PluginSource { tenants: bound(TENANT), ..plugin };
+    assert!(!loaded.is_under(&terms));
+    let loaded = house.sandbox.under(&loaded, &terms).await.unwrap();
+    assert!(loaded.is_under(&terms));
+    assert_eq!(house.sandbox.publish(vec![loaded]).1, Vec::new());
+    is_left(less, all).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

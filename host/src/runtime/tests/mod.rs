@@ -39,17 +39,17 @@ impl House {
         Self::with_data(&kept())
     }
 
-    /// With tenants that are not all alike.
-    fn of(tenants: Tenants) -> Self {
-        Self::with(&kept(), tenants)
+    /// With tenants that have names.
+    fn of(tenants: Arc<dyn TenantNames>) -> Self {
+        Self::with(&kept(), Some(tenants))
     }
 
     /// For tests that look into the data directory or change it.
     fn with_data(data: &Path) -> Self {
-        Self::with(data, Tenants::default())
+        Self::with(data, None)
     }
 
-    fn with(data: &Path, tenants: Tenants) -> Self {
+    fn with(data: &Path, tenant_names: Option<Arc<dyn TenantNames>>) -> Self {
         let config = SandboxConfig {
             data: data.to_owned(),
             calls_running_total: 8,
@@ -59,7 +59,7 @@ impl House {
             epoch_tick_ms: 10,
             io: tokio::runtime::Handle::current(),
             environment: |key| (key == "GRANTED").then(|| "yes".to_owned()),
-            tenants,
+            tenant_names,
         };
         Self { sandbox: Sandbox::new(config).unwrap() }
     }
@@ -137,6 +137,7 @@ fn source(component: Source) -> PluginSource {
         prefix: String::new(),
         config: BTreeMap::new(),
         grants: Grants::default(),
+        tenants: Arc::default(),
         manifest_required: false,
         limits: limits(),
         tools: BTreeMap::new(),

@@ -1,16 +1,20 @@
 //! Whose turn it is on the guests' threads.
 //!
-//! Owns the order: start-time fair queueing over shares, first come first served within one. Must know neither threads nor clocks.
-//! Invariants: whoever is ready is served as long as anything is (no turn is left unused); of two shares that always have somebody
-//! ready, neither gets ahead of the other, by weight, by more than one turn a thread; a share that was away comes back with the place
-//! of those that stayed, neither with saved time nor with a debt that it has not made.
+//! Owns the order: start-time fair queueing over shares, within a share over its parts, and first come first served within a part. Must
+//! know neither threads nor clocks. Invariants: whoever is ready is served as long as anything is (no turn is left unused); of two
+//! shares that always have somebody ready, neither gets ahead of the other, by weight, by more than one turn a thread, and so with two
+//! parts of one share; a share that was away comes back with the place of those that stayed, neither with saved time nor with a debt
+//! that it has not made.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+mod turns;
+
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::domain::limits::CPU_WEIGHT_MAX;
+use turns::{Line, Turns};
 
 /// What a share of weight 1 may owe before a call of it has to stand in line.
 const ELSEWHERE_US_MAX: u64 = 10_000;
@@ -18,17 +22,17 @@ const ELSEWHERE_US_MAX: u64 = 10_000;
 /// What a share owes at most for time elsewhere, in turns: some of it was used when nobody else wanted any.
 const ELSEWHERE_TURNS: u64 = 10;
 
-/// Accounts that are kept before those of nobody are looked for.
-const ACCOUNTS_BEFORE_SWEEP: usize = 64;
-
 /// What a call takes its time on the guests' threads from; calls with the same one share it. Says nothing about whose it is.
 #[derive(Clone, Debug)]
-pub struct Share(Arc<Facts>);
+pub struct Share {
+    facts: Arc<Facts>,
+    part: u128,
+}
 
 #[derive(Debug)]
 struct Facts {
     id: u64,
-    weight: u64,
+    weight: AtomicU64,
     served_us: AtomicU64,
     /// On other threads, not charged yet.
     elsewhere_us: AtomicU64,
@@ -40,30 +44,53 @@ impl Share {
     pub fn new(weight: u32) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
-        Self(Arc::new(Facts {
+        let facts = Facts {
             id,
-            weight: weight.clamp(1, CPU_WEIGHT_MAX).into(),
+            weight: AtomicU64::new(bounded(weight)),
             served_us: AtomicU64::new(0),
             elsewhere_us: AtomicU64::new(0),
-        }))
+        };
+        Self { facts: Arc::new(facts), part: 0 }
+    }
+
+    /// A part of the same share: parts have the same weight, and divide evenly what the share gets.
+    #[must_use]
+    pub fn part(&self, part: u128) -> Self {
+        Self { facts: Arc::clone(&self.facts), part }
+    }
+
+    /// Another weight from now on, for the time that is used from now on.
+    pub fn set_weight(&self, weight: u32) {
+        self.facts.weight.store(bounded(weight), Ordering::Relaxed);
+    }
+
+    fn weight(&self) -> u64 {
+        self.facts.weight.load(Ordering::Relaxed)
     }
 
     /// A call of it has used so much CPU time on a thread that is none of the guests'. Charged, up to a bound, when
-    /// somebody of it next stands in line.
+    /// somebody of it next stands in line; to the share, not to a part.
     pub(in crate::runtime) fn used_elsewhere(&self, used: Duration) {
         let used_us = u64::try_from(used.as_micros()).unwrap_or(u64::MAX);
-        self.0.elsewhere_us.fetch_add(used_us, Ordering::Relaxed);
+        self.facts.elsewhere_us.fetch_add(used_us, Ordering::Relaxed);
     }
 
     /// Whether another call of it may begin elsewhere. Some time may be owed; then somebody of it has to stand in line, where it is
     /// charged: otherwise calls that are always over at once would never be.
     pub(in crate::runtime) fn may_begin_elsewhere(&self) -> bool {
-        self.0.elsewhere_us.load(Ordering::Relaxed) < ELSEWHERE_US_MAX.saturating_mul(self.0.weight)
+        self.facts.elsewhere_us.load(Ordering::Relaxed) < ELSEWHERE_US_MAX.saturating_mul(self.weight())
     }
 
     /// The CPU time that its calls have had on the guests' threads, in microseconds.
     pub fn served_us(&self) -> u64 {
-        self.0.served_us.load(Ordering::Relaxed)
+        self.facts.served_us.load(Ordering::Relaxed)
+    }
+
+    /// What is to be charged now of the time that was used elsewhere.
+    fn take_owed(&self, turn_us: u64) -> u64 {
+        let elsewhere_us = self.facts.elsewhere_us.swap(0, Ordering::Relaxed);
+        self.facts.served_us.fetch_add(elsewhere_us, Ordering::Relaxed);
+        elsewhere_us.min(turn_us.saturating_mul(ELSEWHERE_TURNS))
     }
 }
 
@@ -74,114 +101,73 @@ impl Default for Share {
     }
 }
 
+fn bounded(weight: u32) -> u64 {
+    weight.clamp(1, CPU_WEIGHT_MAX).into()
+}
+
 /// Those who are ready, in the order of their turns.
 #[derive(Debug)]
 pub(super) struct FairQueue<T> {
-    accounts: HashMap<u64, Account<T>>,
-    /// Of shares with somebody ready: where they stand, and which.
-    order: BTreeSet<(u64, u64)>,
-    /// Where the last one stood whose turn came. Never goes back.
-    now: u64,
-    /// What a turn takes that is not over: several threads must not all turn to the one share that stood first.
+    shares: Turns<u64, Parts<T>>,
     turn_us: u64,
-    sweep_at: usize,
 }
 
+/// Those of one share.
 #[derive(Debug)]
-struct Account<T> {
+struct Parts<T> {
     share: Share,
-    /// The time that it has had, divided by its weight; see [`scaled`].
-    at: u64,
-    /// Turns that are not over.
-    running: u32,
-    ready: VecDeque<T>,
+    turns: Turns<u128, VecDeque<T>>,
 }
 
-/// Microseconds by weight, in thousandths. At weight 1 and on 64 threads this takes nine years to overflow.
-fn scaled(us: u64, weight: u64) -> u64 {
-    us.saturating_mul(1_000) / weight
-}
-
-impl<T> Account<T> {
-    fn place(&self, turn_us: u64) -> (u64, u64) {
-        let taken = scaled(turn_us.saturating_mul(self.running.into()), self.share.0.weight);
-        (self.at.saturating_add(taken), self.share.0.id)
+impl<T> Line for Parts<T> {
+    fn is_empty(&self) -> bool {
+        self.turns.is_empty()
     }
 
-    fn is_idle(&self) -> bool {
-        self.running == 0 && self.ready.is_empty()
+    fn is_held(&self) -> bool {
+        Arc::strong_count(&self.share.facts) > 1
     }
 }
+
+/// Parts of a share are equal.
+const WEIGHT_OF_PARTS: u64 = 1;
 
 impl<T> FairQueue<T> {
     /// `turn_us`: how long a turn usually is.
     pub(super) fn new(turn_us: u64) -> Self {
-        let sweep_at = ACCOUNTS_BEFORE_SWEEP;
-        Self { accounts: HashMap::new(), order: BTreeSet::new(), now: 0, turn_us, sweep_at }
+        Self { shares: Turns::new(turn_us), turn_us }
     }
 
-    /// Puts somebody at the end of its share's line; says whether that share is now first of all and has nothing running.
+    /// Puts somebody at the end of its part's line; says whether its share is now first of all and has nothing running.
     pub(super) fn push(&mut self, share: &Share, item: T) -> bool {
-        let id = share.0.id;
-        if self.accounts.len() >= self.sweep_at && !self.accounts.contains_key(&id) {
-            self.sweep();
-        }
-        let account = self.accounts.entry(id).or_insert_with(|| Account {
-            share: share.clone(),
-            at: 0,
-            running: 0,
-            ready: VecDeque::new(),
-        });
-        if account.ready.is_empty() {
-            let elsewhere_us = account.share.0.elsewhere_us.swap(0, Ordering::Relaxed);
-            account.share.0.served_us.fetch_add(elsewhere_us, Ordering::Relaxed);
-            let owed_us = elsewhere_us.min(self.turn_us.saturating_mul(ELSEWHERE_TURNS));
-            account.at = account.at.max(self.now).saturating_add(scaled(owed_us, account.share.0.weight));
-            self.order.insert(account.place(self.turn_us));
-        }
-        account.ready.push_back(item);
-        account.running == 0 && self.order.first().is_some_and(|(_, first)| *first == id)
+        let (id, turn_us) = (share.facts.id, self.turn_us);
+        let owed_us = if self.shares.has(id) { 0 } else { share.take_owed(turn_us) };
+        let new = || Parts { share: share.clone(), turns: Turns::new(turn_us) };
+        self.shares.join(id, (share.weight(), owed_us), new, |parts| {
+            parts.turns.join(share.part, (WEIGHT_OF_PARTS, 0), VecDeque::new, |line| line.push_back(item));
+        })
     }
 
     /// The next one, and the share that its turn is to be charged to.
     pub(super) fn pop(&mut self) -> Option<(Share, T)> {
-        loop {
-            let (_, id) = self.order.pop_first()?;
-            let Some(account) = self.accounts.get_mut(&id) else { continue };
-            let Some(item) = account.ready.pop_front() else { continue };
-            self.now = self.now.max(account.at);
-            account.running += 1;
-            if !account.ready.is_empty() {
-                self.order.insert(account.place(self.turn_us));
-            }
-            return Some((account.share.clone(), item));
-        }
+        let take = |parts: &mut Parts<T>| {
+            let (part, item) = parts.turns.next(VecDeque::pop_front)?;
+            Some((parts.share.part(part), item))
+        };
+        self.shares.next(take).map(|(_, next)| next)
     }
 
     /// A turn is over that took so long. To be called once for each that came out of [`Self::pop`].
     pub(super) fn charge(&mut self, share: &Share, used_us: u64) {
-        share.0.served_us.fetch_add(used_us, Ordering::Relaxed);
-        let Some(account) = self.accounts.get_mut(&share.0.id) else { return };
-        self.order.remove(&account.place(self.turn_us));
-        account.running = account.running.saturating_sub(1);
-        account.at = account.at.saturating_add(scaled(used_us, share.0.weight));
-        if !account.ready.is_empty() {
-            self.order.insert(account.place(self.turn_us));
+        share.facts.served_us.fetch_add(used_us, Ordering::Relaxed);
+        if let Some(parts) = self.shares.over(share.facts.id, share.weight(), used_us) {
+            parts.turns.over(share.part, WEIGHT_OF_PARTS, used_us);
         }
     }
 
     /// Takes everybody out.
     pub(super) fn drain(&mut self) -> Vec<T> {
-        self.order.clear();
-        self.accounts.drain().flat_map(|(_, account)| account.ready).collect()
-    }
-
-    /// Forgets shares that nobody holds, and those that stand where a new one would.
-    fn sweep(&mut self) {
-        let now = self.now;
-        self.accounts
-            .retain(|_, account| !account.is_idle() || (account.at > now && Arc::strong_count(&account.share.0) > 1));
-        self.sweep_at = (self.accounts.len() * 2).max(ACCOUNTS_BEFORE_SWEEP);
+        self.shares.drain().flat_map(|mut parts| parts.turns.drain().flatten().collect::<Vec<_>>()).collect()
     }
 }
 

@@ -91,7 +91,7 @@ impl<M: Mcp> Server<M> {
                 let _ = settled.await;
                 Ok(self.accepted(live).await)
             }
-            Received::Rejected { rejection, body } => Ok(self.rejected(rejection, body)),
+            Received::Rejected { rejection, body } => Ok(self.rejected(&requestor, rejection, body)),
         }
     }
 
@@ -158,7 +158,7 @@ impl<M: Mcp> Server<M> {
                         self.sessions.save(live).await;
                     }
                     return match frame.rejection {
-                        Some(rejection) => self.rejected(rejection, frame.message),
+                        Some(rejection) => self.rejected(&caller.requestor, rejection, frame.message),
                         None => json_response(StatusCode::OK, frame.message),
                     };
                 }
@@ -197,7 +197,7 @@ impl<M: Mcp> Server<M> {
 }
 
 impl<M: Mcp> Server<M> {
-    fn rejected(&self, rejection: Rejection, body: String) -> Response {
+    fn rejected(&self, requestor: &Requestor, rejection: Rejection, body: String) -> Response {
         let (mut challenge, mut retry_after_ms) = (None, None);
         let status = match rejection {
             Rejection::Malformed | Rejection::Unserved | Rejection::SessionRequired => StatusCode::BAD_REQUEST,
@@ -207,7 +207,7 @@ impl<M: Mcp> Server<M> {
                 StatusCode::TOO_MANY_REQUESTS
             }
             Rejection::Forbidden(scopes) => {
-                self.audit.note(|| Entry::new("access.refused").because("insufficient scope"));
+                self.audit.note(|| Entry::new("access.refused").by(requestor).because("insufficient scope"));
                 let resource = self.authenticator.resource();
                 challenge = resource.and_then(|resource| resource.step_up(&scopes));
                 StatusCode::FORBIDDEN

@@ -152,6 +152,61 @@ async fn requests_are_open_for_as_long_as_their_streams() {
 }
 
 #[tokio::test]
+async fn a_newcomer_gets_the_place_of_an_idle_session_where_those_with_most_have_none() {
+    for setup in [with(|setup| setup.limits.sessions_per_tenant = 3), with(|setup| setup.limits.sessions_total = 3)] {
+        let of_one_tenant = setup.limits.sessions_per_tenant == 3;
+        let edge = Edge::start(setup).await;
+        let (alice, other) = if of_one_tenant { ("alice", "carol") } else { ("alice", "bob") };
+        let client = |name: &str| edge.client().with("Authorization", &format!("Bearer {name}"));
+        let opens = async |name: &str| {
+            let reply = client(name).rpc(1, "initialize", json!({"protocolVersion": "2025-11-25"})).await;
+            status_and_body(reply).await.1["error"]["data"].clone()
+        };
+        let mut busy = Vec::new();
+        for _ in 0..2 {
+            let session = edge.session_as(client(alice), "2025-11-25").await;
+            let mut stream = session.get().await;
+            assert!(stream.event().await.is_some());
+            busy.push((session, stream));
+        }
+        let idle = edge.session_as(client(other), "2025-11-25").await;
+        let limit = if of_one_tenant { "sessions_per_tenant" } else { "sessions_total" };
+        assert_eq!(opens(alice).await["limit"], limit, "nobody is pushed out by somebody who has more");
+        assert_eq!(idle.rpc(2, "state", json!({})).await.status, 200);
+        assert_eq!(opens(other).await, json!(null), "its own idle one goes, though somebody else has more");
+        assert_eq!(idle.rpc(2, "state", json!({})).await.status, 404);
+        for (session, _) in &busy {
+            assert_eq!(session.rpc(2, "state", json!({})).await.status, 200, "who is busy stays");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_call_for_whose_stream_there_is_no_room_is_answered_alone() {
+    let edge = Edge::start(with(|setup| {
+        setup.limits.requests_open_per_requestor = 1;
+        setup.options.sse_after_ms = 50;
+    }))
+    .await;
+    let client = edge.session().await;
+    // One says something first, the other nothing for a while.
+    for (id, params) in [(7, json!({ "steps": 3, "gap_ms": 10 })), (8, json!({ "ms": 200 }))] {
+        let reply = client.rpc(id, "do", params).await;
+        assert_eq!(reply.header("content-type"), Some("application/json"));
+        let (status, body) = status_and_body(reply).await;
+        assert_eq!((status, &body["id"]), (200, &json!(id)));
+        assert!(body["result"].is_object(), "what has begun is not refused: {body}");
+    }
+    assert_eq!((edge.script.finished(), edge.script.dropped()), (2, 0));
+    // No place and no byte of the stream is taken that never was.
+    let other = Edge::start(with(|setup| setup.limits.requests_open_per_requestor = 2)).await;
+    let client = other.session().await;
+    for id in 0..3 {
+        assert!(client.rpc(id, "do", json!({ "steps": 1 })).await.event().await.is_some(), "{id}");
+    }
+}
+
+#[tokio::test]
 async fn an_address_that_has_too_many_connections_gets_no_more() {
     let edge = Edge::start(with(|setup| setup.options.connections_per_address = 2)).await;
     let mut open = Vec::new();

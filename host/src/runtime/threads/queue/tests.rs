@@ -1,3 +1,6 @@
+use std::collections::HashMap;
+
+use super::turns::ACCOUNTS_BEFORE_SWEEP;
 use super::*;
 
 const TURN_US: u64 = 10_000;
@@ -187,7 +190,57 @@ fn shares_of_nobody_are_forgotten() {
         let (share, ()) = queue.pop().unwrap();
         queue.charge(&share, TURN_US);
     }
-    assert!(queue.accounts.len() <= 2 * ACCOUNTS_BEFORE_SWEEP, "{}", queue.accounts.len());
+    let remembered = queue.shares.remembered();
+    assert!(remembered <= 2 * ACCOUNTS_BEFORE_SWEEP, "{remembered}");
+}
+
+#[test]
+fn parts_that_are_gone_are_forgotten_while_others_of_their_share_go_on() {
+    let (share, mut queue) = (Share::new(1), FairQueue::new(TURN_US));
+    queue.push(&share, ());
+    for part in 1..10_000 {
+        queue.push(&share.part(part), ());
+        let (served, ()) = queue.pop().unwrap();
+        queue.charge(&served, TURN_US);
+        if served.part == 0 {
+            queue.push(&share, ());
+        }
+    }
+    let (_, ()) = queue.pop().unwrap();
+    let parts = queue.shares.over(share.facts.id, 1, 0).unwrap();
+    assert!(parts.turns.remembered() <= 2 * ACCOUNTS_BEFORE_SWEEP, "{}", parts.turns.remembered());
+}
+
+#[test]
+fn five_hundred_loops_of_one_part_get_no_more_than_one_of_another() {
+    let (a, other) = (Share::new(1), Share::new(2));
+    for threads in 1..=3 {
+        let mut machine = Machine::new(threads);
+        machine.add(&a.part(1), "a", 500);
+        // As many as there are threads: more than that, one alone could not use.
+        machine.add(&a.part(2), "b", threads);
+        machine.add(&other, "c", 50);
+        machine.run(600);
+        let even = 100 * threads as u64;
+        for (turns, wanted) in machine.turns().into_iter().zip([even, even, 4 * even]) {
+            assert!(turns.abs_diff(wanted) <= 2 * threads as u64, "{threads} threads: {turns} of {wanted}");
+        }
+    }
+}
+
+#[test]
+fn another_weight_holds_from_the_next_turn_on_for_those_who_wait() {
+    let (a, b) = (Share::new(1), Share::new(1));
+    let mut machine = Machine::new(2);
+    machine.add(&a, "a", 50);
+    machine.add(&b, "b", 50);
+    for (weight, wanted) in [(1, 200_u64), (3, 300), (1, 200)] {
+        a.set_weight(weight);
+        machine.run(200);
+        let [had, _, _] = machine.turns();
+        assert!(had.abs_diff(wanted) <= 8, "weight {weight}: {had} of 400");
+        assert_eq!(machine.queue.shares.remembered(), 2);
+    }
 }
 
 /// Small, fast, and the same everywhere.
@@ -219,7 +272,7 @@ fn two_that_are_always_ready_never_drift_apart() {
             let (share, at) = running.swap_remove(over);
             queue.charge(&share, 1 + draw(&mut random, TURN_US));
             queue.push(&share, at);
-            let had: Vec<_> = shares.iter().map(|share| share.served_us() as f64 / share.0.weight as f64).collect();
+            let had: Vec<_> = shares.iter().map(|share| share.served_us() as f64 / share.weight() as f64).collect();
             let (least, most) =
                 had.iter().fold((f64::MAX, 0f64), |(least, most), had| (least.min(*had), most.max(*had)));
             let bound = (2 * (threads + 1) * TURN_US) as f64;
