@@ -56,13 +56,16 @@ async fn idle_connections_cost_little_and_are_let_go() {
     serves_on(&mut host, "idle connections").await;
     let (memory, _) = memory_bytes(host.pid());
     let each = memory.saturating_sub(memory_before) / u64::from(count);
+    println!("{count} idle connections: {before} became {}, {each} bytes each", Holdings::of(&host));
     assert!(each < 48 * 1024, "{each} bytes for each of {count} idle connections");
     until("the host to let them go", async || {
         (Holdings::of(&host).descriptors <= before.descriptors + 4).then_some(())
     })
     .await;
     // Threads of the pool for what blocks end when they have been idle.
-    let threads = Holdings::of(&host).threads;
+    let after = Holdings::of(&host);
+    println!("let go: {after}");
+    let threads = after.threads;
     assert!(threads <= before.threads, "{threads} threads, {} before", before.threads);
     drop(streams);
     serves_on(&mut host, "idle connections").await;
