@@ -1,3 +1,5 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| bulkhead::fuzz::feed("legacy_params", data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+    bulkhead::fuzz::feed("legacy_params", data);
+});

@@ -6,8 +6,8 @@
 
 use crate::{protocol, runtime, store};
 
-/// Takes any bytes.
-type Target = fn(&[u8]);
+/// Takes any bytes; says whether they were what they claim to be, and so went deeper than a refusal.
+type Target = fn(&[u8]) -> bool;
 
 /// Each target with its function; a program of the fuzzer and a folder of the corpus have its name.
 pub const TARGETS: [(&str, Target); 8] = [
@@ -22,10 +22,8 @@ pub const TARGETS: [(&str, Target); 8] = [
 ];
 
 /// Feeds one target; there is one of every name in [`TARGETS`].
-pub fn feed(name: &str, data: &[u8]) {
-    for (_, target) in TARGETS.iter().filter(|(known, _)| *known == name) {
-        target(data);
-    }
+pub fn feed(name: &str, data: &[u8]) -> bool {
+    TARGETS.iter().any(|(known, target)| *known == name && target(data))
 }
 
 #[cfg(test)]
@@ -56,17 +54,18 @@ mod tests {
         }
     }
 
-    /// What was found once is never found again. Every file, whole and cut in half.
+    /// What was found once is never found again. Every file, whole and cut in half; several of them are taken, so that what lies
+    /// behind the refusals is reached.
     fn replay(name: &str) {
-        let mut fed = 0;
+        let (mut fed, mut taken) = (0, 0);
         for entry in fs::read_dir(folder("corpus").join(name)).unwrap() {
             let bytes = fs::read(entry.unwrap().path()).unwrap();
-            feed(name, &bytes);
+            taken += u32::from(feed(name, &bytes));
             feed(name, &bytes[..bytes.len() / 2]);
             fed += 1;
         }
         feed(name, b"");
-        assert!(fed > 0);
+        assert!(taken >= 3, "{name}: {taken} of {fed} files were taken");
     }
 
     #[test]

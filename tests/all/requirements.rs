@@ -35,7 +35,8 @@ pub(crate) fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-fn files(folder: &Path) -> Vec<PathBuf> {
+/// All files below a folder.
+pub(crate) fn files(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
     let paths = entries.map(|entry| entry.expect("a folder can be read").path());
     paths.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()

@@ -284,7 +284,7 @@ async fn a_kill_at_each_step_of_a_switch_leaves_the_old_version_or_the_new_one()
     };
     let steps = [Step::Kept, Step::Compiled, Step::Committed, Step::Published];
     let mut old = DIFF[0].to_owned();
-    for round in 0..rounds(8, 400) {
+    for round in 0..rounds(8, 200) {
         let step = steps[usize::try_from(round).expect("a small number") % steps.len()];
         let new = format!("The texts are the {round:04}.");
         let path = setup.path("new.wasm");

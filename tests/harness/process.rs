@@ -1,5 +1,6 @@
 //! What a host holds: counted from outside, before and after.
 
+use std::fmt;
 use std::path::Path;
 
 use crate::host::Host;
@@ -38,6 +39,18 @@ impl Holdings {
             children: children.sum(),
             files,
         }
+    }
+}
+
+/// In one line.
+impl fmt::Display for Holdings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { threads, descriptors, mappings, children, files } = self;
+        let files = files.len();
+        write!(
+            f,
+            "{threads} threads, {descriptors} descriptors, {mappings} mappings, {children} children, {files} files"
+        )
     }
 }
 

@@ -133,7 +133,7 @@ pub struct KeyValueLimits {
     pub value_bytes_max: u64,
 }
 
-#[cfg(test)]
+#[cfg(any(test, fuzzing))]
 impl Limits {
     /// So large that no test meets them unless it wants to.
     pub(crate) fn generous() -> Self {

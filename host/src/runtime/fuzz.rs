@@ -9,7 +9,7 @@ use super::{CompilerMode, PluginSource, Sandbox, SandboxConfig, Source, wants};
 use crate::domain::limits::{CallLimits, CompileLimits};
 
 /// A manifest as it stands in a component's custom section; a schema as a tool brings it, with a value to judge by it.
-pub(crate) fn manifests(data: &[u8]) {
+pub(crate) fn manifests(data: &[u8]) -> bool {
     let mut component = b"\0asm\x0d\0\x01\0".to_vec();
     let name = b"bulkhead:manifest";
     let mut body = vec![name.len() as u8];
@@ -23,22 +23,28 @@ pub(crate) fn manifests(data: &[u8]) {
     }
     component.push(length as u8);
     component.extend(body);
-    if let Ok(found) = wants::manifest(&component) {
-        assert!(found.is_some_and(|manifest| manifest.text.as_bytes() == data), "the manifest is what was written");
+    let manifest = wants::manifest(&component);
+    if let Ok(found) = &manifest {
+        assert!(
+            found.as_ref().is_some_and(|manifest| manifest.text.as_bytes() == data),
+            "the manifest is what was written"
+        );
     }
-    let Ok(text) = std::str::from_utf8(data) else { return };
+    let Ok(text) = std::str::from_utf8(data) else { return false };
     let (schema, value) = text.split_once('\n').unwrap_or((text, "{}"));
-    if let (Ok(validator), Ok(value)) = (Validator::compile_any(schema), serde_json::from_str(value)) {
+    let (validator, value) = (Validator::compile_any(schema), serde_json::from_str(value));
+    if let (Ok(validator), Ok(value)) = (&validator, value) {
         let judged = validator.check(&value);
         assert!(judged.is_ok() || judged.is_err_and(|violations| !violations.is_empty()));
     }
+    manifest.is_ok() || validator.is_ok()
 }
 
 /// What a sandbox needs to live, for as long as the process does.
 struct Yard {
     sandbox: Arc<Sandbox>,
     threads: tokio::runtime::Runtime,
-    _data: tempfile::TempDir,
+    data: tempfile::TempDir,
 }
 
 fn yard() -> Option<&'static Yard> {
@@ -57,14 +63,14 @@ fn yard() -> Option<&'static Yard> {
             environment: |_| None,
             tenant_names: None,
         };
-        Some(Yard { sandbox: Sandbox::new(config).ok()?, threads, _data: data })
+        Some(Yard { sandbox: Sandbox::new(config).ok()?, threads, data })
     };
     YARD.get_or_init(open).as_ref()
 }
 
 /// Loads a component as a host does: counted, compiled, linked, asked for its tools.
-pub(crate) fn components(data: &[u8]) {
-    let Some(yard) = yard() else { return };
+pub(crate) fn components(data: &[u8]) -> bool {
+    let Some(yard) = yard() else { return false };
     let limits = CallLimits {
         cpu_ms: 1_000,
         wall_ms: 1_000,
@@ -89,13 +95,18 @@ pub(crate) fn components(data: &[u8]) {
         rerun: false,
         manifest_required: false,
     };
-    if let Err(refused) = yard.threads.block_on(yard.sandbox.load(source)) {
+    let loaded = yard.threads.block_on(yard.sandbox.load(source));
+    if let Err(refused) = &loaded {
         assert!(!refused.problems.is_empty(), "a refusal says why");
         assert!(
             refused.problems.iter().all(|problem| !problem.chars().any(|c| c.is_control() && c != '\n')),
             "{refused}"
         );
     }
-    // What passed is kept for ever otherwise.
-    let _ = yard.sandbox.remove_others(std::iter::empty());
+    // What passed is kept for long otherwise, and what was compiled once is not compiled again.
+    for folder in ["components", "cache"] {
+        let files = std::fs::read_dir(yard.data.path().join(folder)).into_iter().flatten().flatten();
+        files.for_each(|file| drop(std::fs::remove_file(file.path())));
+    }
+    loaded.is_ok()
 }

@@ -130,6 +130,7 @@ async fn others_are_served_right_while_every_attack_runs() {
     let mut times: Vec<_> = times.into_iter().flatten().collect();
     times.sort();
     let p99 = times[times.len() * 99 / 100];
+    println!("{} attacks, {} echoes, p99 {p99:?}", fought.iter().sum::<u32>(), times.len());
     assert!(p99 < BYSTANDER, "of {} echoes, one in a hundred took {p99:?}", times.len());
     let (_, most) = memory_bytes(host.pid());
     // Eight run at a time; what a slot of the pool once had it may keep.
@@ -170,11 +171,13 @@ async fn attacks_leave_nothing_behind() {
     let kept = command::json(&["store", "check"], &setup.data()).await;
 
     let count = rounds(17 * 8, 10_000);
+    let begin = Instant::now();
     for from in (0..count).step_by(500) {
         wave(1_000 + from, 500.min(count - from)).await;
         echo(&bystander, "still here").await;
     }
-    until("everything to be given back", async || {
+    let took = begin.elapsed();
+    let after = until("everything to be given back", async || {
         let now = Holdings::of(&host);
         let same = now.threads <= before.threads
             && now.children == before.children
@@ -182,13 +185,14 @@ async fn attacks_leave_nothing_behind() {
             && now.descriptors <= before.descriptors + 16
             && now.mappings <= before.mappings + 128
             && now.files == before.files;
-        same.then_some(()).or_else(|| {
+        same.then(|| now.clone()).or_else(|| {
             eprintln!("{now:?} instead of {before:?}");
             None
         })
     })
     .await;
     let (memory, _) = memory_bytes(host.pid());
+    println!("{count} attacks in {took:?}: {before} and {memory_before} bytes became {after} and {memory} bytes");
     assert!(memory < memory_before + (96 << 20), "{memory} bytes after {count} attacks, {memory_before} before");
     // What is over its time is swept a little later.
     until("the store to hold what it held", async || {

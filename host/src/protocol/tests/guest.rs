@@ -1,7 +1,7 @@
 //! A guest that plays its part by the tool's name.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
 
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
@@ -86,8 +86,12 @@ impl Scripted {
 
     /// Everything that there is, of as many plugins as may not break.
     pub(super) fn complete(guests: Arc<Guests>) -> Self {
-        let tools = Self::new(Arc::default()).catalog;
-        Self { catalog: Arc::new(tools.as_ref().clone().with(offers::offers(&limits("")))), guests }
+        // Made once: a fuzzer wants thousands of them in a second.
+        static EVERYTHING: LazyLock<Arc<Catalog>> = LazyLock::new(|| {
+            let tools = Scripted::new(Arc::default()).catalog;
+            Arc::new(tools.as_ref().clone().with(offers::offers(&limits(""))))
+        });
+        Self { catalog: EVERYTHING.clone(), guests }
     }
 
     /// The same with resources, prompts and completions of so many plugins.
@@ -245,9 +249,9 @@ async fn play(spec: &CallSpec, events: &mpsc::Sender<CallEvent>) -> Result<ToolO
             Ok(ToolOutput { structured: Some(Json::new(json!([id]).to_string())), ..name })
         }
         "same_key" => {
-            let first = word(&ask(events, vec![form("name"), form("name")]).await.unwrap()[1]);
-            let second = word(&ask(events, vec![form("name")]).await.unwrap()[0]);
-            Ok(text(format!("{first}, {second}")))
+            let first = ask(events, vec![form("name"), form("name")]).await;
+            let second = ask(events, vec![form("name")]).await;
+            told(first.and_then(|first| Ok(first.into_iter().skip(1).chain(second?).collect())))
         }
         "lacks" => Err(CallError::MissingCapability(ClientFeature::Sampling)),
         "list" => Ok(ToolOutput { structured: Some(Json::new("[1, 2]")), ..ToolOutput::default() }),

@@ -82,9 +82,11 @@ pub(super) async fn play(
     match (plugin, operation) {
         ("broken", _) => Err(CallError::Internal { incident: "77".into() }),
         ("first", Operation::ListResources { cursor }) => {
-            let from: usize = cursor.as_deref().map_or(0, |cursor| cursor.parse().unwrap());
-            let items = (from..COUNT.min(from + 2)).map(|number| resource(format!("a://{number}"))).collect();
-            let next = (from + 2 < COUNT).then(|| (from + 2).to_string());
+            let Ok(from) = cursor.as_deref().map_or(Ok(0), str::parse::<usize>) else {
+                return Err(CallError::NotFound("no page".into()));
+            };
+            let items = (from..COUNT).take(2).map(|number| resource(format!("a://{number}"))).collect();
+            let next = (from < COUNT - 2).then(|| (from + 2).to_string());
             Ok(Returned::Resources(ResourcePage { items, next }))
         }
         // The first one belongs to somebody else.
@@ -112,7 +114,8 @@ pub(super) async fn play(
             Ok(Returned::Prompt(PromptOutput { description: None, messages, meta: vec![] }))
         }
         (_, Operation::Complete { argument, .. }) => {
-            let values = vec![format!("{}1", argument.value), argument.context[0].1.clone()];
+            let others = argument.context.iter().map(|(_, value)| value.clone());
+            let values = std::iter::once(format!("{}1", argument.value)).chain(others).collect();
             Ok(Returned::Completion(Completion { values, total: Some(2), has_more: false, meta: vec![] }))
         }
         (_, Operation::CallTool { .. }) => panic!("a tool is played elsewhere"),
@@ -122,10 +125,10 @@ pub(super) async fn play(
 async fn ask(events: &mpsc::Sender<CallEvent>) -> String {
     let (reply, answers) = oneshot::channel();
     let requests = vec![InputRequest { key: "roots".into(), question: Question::Roots, meta: Vec::new() }];
-    events.send(CallEvent::Ask { requests, reply }).await.unwrap();
+    let _ = events.send(CallEvent::Ask { requests, reply }).await;
     match answers.await {
-        Ok(Ok(answers)) => match &answers[0] {
-            Answer::Roots(roots) => roots[0].uri.clone(),
+        Ok(Ok(answers)) => match answers.first() {
+            Some(Answer::Roots(roots)) => roots.iter().map(|root| root.uri.as_str()).collect(),
             other => format!("{other:?}"),
         },
         Ok(Err(AskError::Unsupported(ClientFeature::Roots))) => "unsupported".into(),

@@ -203,7 +203,7 @@ fn wherever_a_rebuild_fails_the_old_store_goes_on() {
     runtime().block_on(async {
         let store = open(dir.path());
         fill(&store, 1).await;
-        for round in 0..super::rounds(12, 300) {
+        for round in 0..super::rounds(12, 60) {
             let expected = contents(&store).await;
             let made = dir.path().join("store.new");
             let saboteur = std::thread::spawn(move || {
