@@ -221,12 +221,14 @@ async fn an_operator_pauses_and_resumes_a_task_with_and_without_a_host() {
     assert_eq!((&paused["status"], &paused["status_message"]), (&json!("paused"), &json!("paused by the operator")));
     let seen = client.about("tasks/get", &loops).await.expect("it is there");
     // This client knows nothing of pauses: it sees the status before, and that it is paused.
-    assert_eq!((&seen["status"], &seen["statusMessage"]), (&json!("working"), &json!("paused")));
+    assert_eq!((&seen["status"], &seen["statusMessage"]), (&json!("working"), &json!("paused by the operator")));
     let again = command::output(&mut command::bulkhead(), &["tasks", "pause", &loops, "--data"], Some(&data)).await;
     assert!(String::from_utf8_lossy(&again.stderr).contains("already paused"), "{again:?}");
     let resumed = command::json(&["tasks", "resume", &loops], &data).await;
     assert_eq!((&resumed["status"], &resumed["status_message"]), (&json!("running"), &json!(null)));
     command::json(&["tasks", "pause", &loops, "--message", "until the disk is larger"], &data).await;
+    let seen = client.about("tasks/get", &loops).await.expect("it is there");
+    assert_eq!(seen["statusMessage"], "paused: until the disk is larger");
 
     let setup = host.kill().await;
     let shown = command::json(&["tasks", "show", &loops], &data).await;

@@ -44,6 +44,20 @@ async fn both_eras_are_served_on_one_endpoint() {
 }
 
 #[tokio::test]
+async fn a_guest_that_stood_still_reports_to_whoever_comes_back() {
+    let host = host().await;
+    let client = Modern::plain(&host, None);
+    let asked = client.tool("book_trip", json!({})).await;
+    let curious = client.with_meta("progressToken", json!("p"));
+    let mut said = Vec::new();
+    let mut reply = curious.send("tools/call", retry(&asked, journey())).await;
+    let next = reply.response_after(&mut said).await;
+    assert_eq!(next["result"]["resultType"], "input_required", "{next}");
+    let heard: Vec<_> = said.iter().map(|message| &message["params"]["message"]).collect();
+    assert_eq!(heard, ["The destination is known"]);
+}
+
+#[tokio::test]
 async fn statuses_are_those_of_the_era() {
     let host = host().await;
     let client = Modern::plain(&host, None);
@@ -74,7 +88,7 @@ async fn statuses_are_those_of_the_era() {
 }
 
 #[tokio::test]
-async fn a_question_is_answered_in_rounds_even_after_a_restart() {
+async fn a_question_is_answered_in_rounds_and_nothing_is_done_twice_after_a_restart() {
     let setup = Setup::with(&["desk"]);
     let host = setup.start().await;
     let client = Modern::plain(&host, None);
@@ -82,12 +96,15 @@ async fn a_question_is_answered_in_rounds_even_after_a_restart() {
     assert_eq!(first["resultType"], "input_required");
     let second = client.result("tools/call", retry(&first, journey())).await;
     assert!(second["inputRequests"]["details"].is_object(), "{second}");
-    host.kill().await;
-    let host = setup.start().await;
-    let client = Modern::plain(&host, None);
     let done = client.result("tools/call", retry(&second, details())).await;
     assert_eq!(done["structuredContent"]["summary"], "Booked 2 economy seats to Rome.");
     assert_eq!(client.result("tools/call", retry(&second, details())).await, done);
+    // The reply may have been lost with its host: nothing is booked twice.
+    host.kill().await;
+    let host = setup.start().await;
+    let client = Modern::plain(&host, None);
+    let refused = client.call("tools/call", retry(&second, details())).await.expect_err("nobody knows what came of it");
+    assert_eq!(refused.code, -32602);
     let mut tampered = second.clone();
     tampered["requestState"] = json!(format!("{}A", second["requestState"].as_str().expect("a state")));
     let refused = client.call("tools/call", retry(&tampered, details())).await.expect_err("tampered");

@@ -217,16 +217,18 @@ async fn calls_stay_on_the_version_that_they_began_with() {
     let retry = |asked: &Value, answers: Value| json!({"name": "book_trip", "arguments": {}, "requestState": asked["requestState"], "inputResponses": answers});
     let plain = Modern::plain(&host, None);
     let second = plain.result("tools/call", retry(&parked, journey())).await;
-    // The guest that stood still is lost with its host, the version is not.
     for task in [&one, &two] {
         client.until_status(task, "completed").await;
     }
-    host.kill().await;
-    let host = setup.start().await;
-    let plain = Modern::plain(&host, None);
     let done = plain.result("tools/call", retry(&second, details())).await;
     let summary = done["structuredContent"]["summary"].as_str().expect("a text");
     assert!(summary.contains(SEATS.0), "{summary}");
+    // Another host cannot know that this has happened.
+    host.kill().await;
+    let host = setup.start().await;
+    let plain = Modern::plain(&host, None);
+    let refused = plain.call("tools/call", retry(&second, details())).await.expect_err("it is not run twice");
+    assert_eq!(refused.code, -32602);
 }
 
 #[tokio::test]

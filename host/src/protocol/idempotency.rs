@@ -8,8 +8,9 @@ use sha2::{Digest, Sha256};
 use super::digest::digest;
 use super::error::RpcError;
 use crate::domain::Json;
+use crate::domain::call::LogLevel;
 use crate::domain::requestor::Requestor;
-use crate::domain::task::{Task, Work};
+use crate::domain::task::{Origin, Task, Work};
 use crate::tasks::{Once, TaskRequest, Tasks};
 
 /// Characters of a client's key.
@@ -24,6 +25,17 @@ pub(crate) fn checked(key: String) -> Result<String, RpcError> {
 /// What is said to a key that is none.
 pub(crate) fn malformed() -> RpcError {
     RpcError::invalid_params(format!("dev.bulkhead/idempotencyKey must be a text of 1 to {CHARS_MAX} characters"))
+}
+
+/// What is said of a call that was cancelled to whoever asks for it again.
+pub(crate) fn cancelled() -> RpcError {
+    RpcError::invalid_params("The call with this idempotency key was cancelled; use another key")
+}
+
+/// The origin of a call whose news several requests may want to hear: each passes on what it wants itself.
+pub(crate) fn heard_by_all(origin: Origin) -> Origin {
+    let progress_token = origin.progress_token.or_else(|| Some(Json::new("0")));
+    Origin { log_level: Some(LogLevel::Debug), progress_token, ..origin }
 }
 
 /// Makes a task, or finds the one that was made under the same key.

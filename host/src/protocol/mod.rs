@@ -141,10 +141,16 @@ pub fn is_modern_version(name: &str) -> bool {
     modern::is_modern_version(name)
 }
 
-/// Whether a message may be one of a revision without sessions. Cheap; what it denies is certain.
-pub fn may_be_modern(message: &[u8]) -> bool {
+/// Whether a message says itself that it is of a revision without sessions.
+pub fn is_modern(message: &[u8]) -> bool {
+    may_be_modern(message) && jsonrpc::parse(message).is_ok_and(|message| era_of(&message, None) == Era::Modern)
+}
+
+/// Whether it may be one. Cheap; what it denies is certain.
+fn may_be_modern(message: &[u8]) -> bool {
     // Names can be spelled with escapes.
-    std::str::from_utf8(message).is_ok_and(|text| text.contains("protocolVersion") || text.contains("\\u"))
+    let names = ["protocolVersion", "server/discover", "subscriptions/listen", "\\u"];
+    std::str::from_utf8(message).is_ok_and(|text| names.iter().any(|name| text.contains(name)))
 }
 
 /// How the host presents itself, and what it needs to speak.

@@ -168,7 +168,7 @@ fn status(task: &Task) -> (&'static str, Option<String>) {
     match &task.phase {
         Phase::Active(Active::Queued) => ("working", said().or_else(|| Some("queued".to_owned()))),
         Phase::Active(active) => (active_name(*active), said()),
-        Phase::Paused { before } => (active_name(*before), Some("paused".to_owned())),
+        Phase::Paused { before } => (active_name(*before), Some(paused(task))),
         Phase::Ended(Outcome::Output { is_error: false }) => ("completed", said()),
         Phase::Ended(Outcome::Output { is_error: true }) => {
             ("failed", said().or_else(|| Some("The tool reported an error; its result says more".to_owned())))
@@ -177,6 +177,15 @@ fn status(task: &Task) -> (&'static str, Option<String>) {
         Phase::Ended(Outcome::Cancelled) => {
             ("cancelled", said().or_else(|| Some("The task was cancelled by request".to_owned())))
         }
+    }
+}
+
+/// What is said of a pause to whoever knows no such status.
+pub(crate) fn paused(task: &Task) -> String {
+    match task.status_message.as_deref() {
+        None => "paused".to_owned(),
+        Some(why) if why.starts_with("paused") => why.to_owned(),
+        Some(why) => format!("paused: {why}"),
     }
 }
 

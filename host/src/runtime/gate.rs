@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 use futures::task::AtomicWaker;
 use tokio::sync::Notify;
 
-use super::Control;
+use super::{CallFacts, Control};
+use crate::domain::call::{ClientFeatures, LogLevel};
 
 /// The state behind [`Control`].
 #[derive(Debug, Default)]
@@ -23,9 +24,18 @@ pub struct Shared {
     resumed: Notify,
     cpu_us: AtomicU64,
     task_id: OnceLock<String>,
+    audience: Mutex<Option<Audience>>,
     wall: Mutex<Wall>,
     /// Told when the wall clock starts again, since its timer is then out of date.
     supervisor: AtomicWaker,
+}
+
+/// Who listens to a call, and what it wants and can answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Audience {
+    pub features: ClientFeatures,
+    pub log_level: Option<LogLevel>,
+    pub wants_progress: bool,
 }
 
 /// A stopwatch that several reasons can hold at once.
@@ -127,6 +137,13 @@ impl Shared {
         self.steering.load(Ordering::Acquire)
     }
 
+    /// Who listens now: whoever came last, or else the request that the call began with.
+    pub(crate) fn audience(&self, facts: &CallFacts) -> Audience {
+        let later = *self.audience.lock().unwrap_or_else(PoisonError::into_inner);
+        let &CallFacts { features, log_level, wants_progress, .. } = facts;
+        later.unwrap_or(Audience { features, log_level, wants_progress })
+    }
+
     pub(super) fn task_id(&self) -> Option<&str> {
         self.task_id.get().map(String::as_str)
     }
@@ -175,6 +192,11 @@ impl Control {
     /// The call is a task from now on. The first id stays.
     pub fn promoted(&self, task_id: &str) {
         self.shared.set_task_id(task_id.to_owned());
+    }
+
+    /// Another request listens from now on. Nothing of the earlier one's wishes holds any more.
+    pub fn heard_by(&self, audience: Audience) {
+        *self.shared.audience.lock().unwrap_or_else(PoisonError::into_inner) = Some(audience);
     }
 
     /// Whether messages wait for the guest. Without, it never asks for them.

@@ -16,7 +16,7 @@ use super::fault::HostFailure;
 use super::json::accept;
 use super::output::{client_feature, wit_feature};
 use super::world::{Stream, beginning, escaped, random, random_id};
-use super::{CallEvent, ListKind};
+use super::{Audience, CallEvent, ListKind};
 use crate::domain::Json;
 use crate::domain::call::{AskError, LogLevel};
 
@@ -35,6 +35,10 @@ impl Call {
         }
     }
 
+    fn audience(&self) -> Audience {
+        self.shared.audience(&self.facts)
+    }
+
     /// Says something that has a reply, and waits for it with both clocks stopped. `None`: nobody is there any more.
     async fn converse<T>(&mut self, event: impl FnOnce(oneshot::Sender<T>) -> CallEvent) -> Option<T> {
         let (reply, replied) = oneshot::channel();
@@ -50,7 +54,7 @@ impl Call {
 impl wit::Host for Call {
     async fn progress(&mut self, progress: f64, total: Option<f64>, message: Option<String>) -> Result<()> {
         self.enter().await;
-        if self.facts.wants_progress {
+        if self.audience().wants_progress {
             self.outbox.progress(progress, total, message);
         }
         Ok(())
@@ -69,7 +73,7 @@ impl wit::Host for Call {
             let text = escaped(beginning(&data, LOGGED_BYTES_MAX));
             tracing::debug!(plugin = &*self.plugin, ?level, text, "guest log");
         }
-        if self.facts.log_level.is_some_and(|lowest| level >= lowest) {
+        if self.audience().log_level.is_some_and(|lowest| level >= lowest) {
             // A record that is not JSON is still worth reading: it goes out as a JSON string.
             let data = accept(&data).unwrap_or_else(|_| Json::new(serde_json::Value::String(data).to_string()));
             self.outbox.log(level, logger, data);
@@ -82,6 +86,7 @@ impl wit::Host for Call {
         requests: Vec<wit::InputRequest>,
     ) -> Result<Result<Vec<wit::InputResponse>, wit::AskError>> {
         self.enter().await;
+        let features = self.audience().features;
         let (seed, drawn) = (self.facts.seed, &mut self.ids_drawn);
         let new_id = || {
             let mut rng = random(seed, Stream::Host);
@@ -90,7 +95,7 @@ impl wit::Host for Call {
             *drawn += 1;
             random_id(&mut rng)
         };
-        let requests = match asking::check(requests, self.facts.features, new_id) {
+        let requests = match asking::check(requests, features, new_id) {
             Ok(requests) => requests,
             Err(error) => return Ok(Err(ask_error(error))),
         };
@@ -196,12 +201,12 @@ impl wit::Host for Call {
 
     async fn client_supports(&mut self, feature: wit::ClientFeature) -> Result<bool> {
         self.enter().await;
-        Ok(self.facts.features.contains(client_feature(feature)))
+        Ok(self.audience().features.contains(client_feature(feature)))
     }
 
     async fn wanted_log_level(&mut self) -> Result<Option<wit::LogLevel>> {
         self.enter().await;
-        Ok(self.facts.log_level.map(wit_log_level))
+        Ok(self.audience().log_level.map(wit_log_level))
     }
 
     async fn related_tasks(&mut self) -> Result<Vec<String>> {

@@ -65,7 +65,7 @@ use crate::domain::task::{CallId, PluginVersion};
 pub use belongings::Belongings;
 pub use catalog::{Catalog, Library, ListGenerations, PromptEntry, TemplateEntry, ToolEntry};
 pub use compile::{COMPILE_ARGUMENT, CompilerMode, compile_main};
-pub use gate::Shared;
+pub use gate::{Audience, Shared};
 pub use kept::{Kept, Wit};
 pub use load::{LoadError, LoadedPlugin, PluginSource, Presentation, Source, ToolPolicy, read_component};
 pub use operation::{Operation, Returned};
@@ -97,6 +97,7 @@ pub struct CallFacts {
     pub idempotency_key: OnDemand,
     /// A tenant-scoped random id.
     pub requestor_alias: OnDemand,
+    /// This, the level and the wish for progress are of the request that the call began with; see [`Control::heard_by`].
     pub features: ClientFeatures,
     pub log_level: Option<LogLevel>,
     pub related_tasks: Vec<String>,

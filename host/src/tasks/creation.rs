@@ -21,9 +21,6 @@ use crate::domain::task::{Active, CallId, Phase, PluginVersion, Retention, Task,
 use crate::runtime::{CallFacts, CallSpec, OnDemand, Operation};
 use crate::store::{self, Creation, Store, StoredCaps};
 
-/// Related tasks that one call may name; more are ignored.
-const RELATED_MAX: usize = 16;
-
 /// Who waits for the end of a task reads its output after it has ended: a task that were gone with its end could never be answered.
 const KEEP_ALIVE_MS_MIN: u64 = 1_000;
 
@@ -146,7 +143,7 @@ impl Inner {
             call_id,
             lease: Some(self.lease(now)),
             attempt: u32::from(starts),
-            related: self.known(requestor, request.job.related()).await?,
+            related: request.job.related().to_vec(),
         };
         let output = request.job.output();
         if let Some(output) = &output {
@@ -177,25 +174,7 @@ impl Inner {
         }
     }
 
-    /// Those of the named tasks that this requestor may read and that are calls; the others are dropped without a word.
-    pub(super) async fn known(&self, requestor: &Requestor, ids: &[TaskId]) -> Result<Vec<TaskId>, Error> {
-        let mut known = Vec::new();
-        for id in ids.iter().take(RELATED_MAX) {
-            let task = self.store.get(requestor, *id).await.map_err(|error| self.store_error(error))?;
-            if task.is_some_and(|task| task.work.tool().is_some() && !self.is_expired(&task)) && !known.contains(id) {
-                known.push(*id);
-            }
-        }
-        Ok(known)
-    }
-
-    pub(super) fn spec(
-        &self,
-        requestor: &Requestor,
-        request: &CallRequest,
-        identity: Identity,
-        related: &[TaskId],
-    ) -> CallSpec {
+    pub(super) fn spec(&self, requestor: &Requestor, request: &CallRequest, identity: Identity) -> CallSpec {
         let (tool, arguments) = (request.tool.plugin_tool.clone(), request.arguments.clone());
         CallSpec {
             plugin: request.tool.plugin.clone(),
@@ -203,7 +182,7 @@ impl Inner {
             operation: Operation::CallTool { tool, arguments },
             limits: request.tool.limits.clone(),
             share: self.shares.of(requestor),
-            facts: self.facts(requestor, request.client, identity, related),
+            facts: self.facts(requestor, request.client, identity, &request.related),
         }
     }
 

@@ -226,9 +226,8 @@ impl Tasks {
         let inner = &self.inner;
         inner.breakers.admit(requestor, &request.tool.plugin, inner.clock.now())?;
         let occupancy = inner.occupy(requestor).await?;
-        let related = inner.known(requestor, &request.related).await?;
         let (seed, call_id) = seed_and_id()?;
-        let spec = inner.spec(requestor, &request, Identity { seed, call_id, task_id: None, attempt: 1 }, &related);
+        let spec = inner.spec(requestor, &request, Identity { seed, call_id, task_id: None, attempt: 1 });
         PlainCall::start(inner.clone(), *requestor, Some(request), spec, occupancy)
     }
 

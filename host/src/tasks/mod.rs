@@ -117,7 +117,7 @@ pub struct CallRequest {
     pub tool: Arc<ToolEntry>,
     pub arguments: Json,
     pub client: Client,
-    /// Earlier tasks that this call continues; unknown ones are dropped.
+    /// Earlier tasks that this call continues: calls that its requestor has looked at.
     pub related: Vec<TaskId>,
 }
 

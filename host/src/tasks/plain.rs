@@ -17,12 +17,12 @@ use super::live::{Reply as LiveReply, Wait as LiveWait};
 use super::noted::Unended;
 use super::occupancy::Occupancy;
 use super::run::{Begin, Started};
-use super::{CallNews, CallRequest, Error, Job, RequestedTtl, TaskRequest};
+use super::{CallNews, CallRequest, Client, Error, Job, RequestedTtl, TaskRequest};
 use crate::domain::call::{Answer, AskError, CallError};
 use crate::domain::requestor::Requestor;
 use crate::domain::task::{CallId, Origin, PluginVersion, Task};
 use crate::domain::tool::ToolOutput;
-use crate::runtime::{CallEvent, CallSpec, Returned, Running};
+use crate::runtime::{Audience, CallEvent, CallSpec, Returned, Running};
 
 /// A call that runs, and will give back a `T`. Dropping it stops the guest at once.
 pub struct PlainCall<T = ToolOutput> {
@@ -93,6 +93,12 @@ impl<T> PlainCall<T> {
     /// The same call, without saying what it gives back.
     pub fn erased(self) -> PlainCall<Returned> {
         PlainCall { work: self.work, gives_back: PhantomData }
+    }
+
+    /// Another request of the same requestor listens from now on: the guest reports and asks what that one wants and can answer.
+    pub fn heard_by(&self, client: Client) {
+        let Client { features, log_level, wants_progress } = client;
+        self.work.running.control.heard_by(Audience { features, log_level, wants_progress });
     }
 
     /// Makes the running call a task, without running anything twice: the record is durable when this returns, and the guest

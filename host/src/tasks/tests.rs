@@ -431,30 +431,6 @@ async fn a_draining_host_takes_nothing_new() {
 }
 
 #[tokio::test]
-async fn related_tasks_are_the_requestors_own_and_no_more_than_a_few() {
-    let world = world();
-    let foreign = world.create(&BOB, "quick").await.unwrap().id;
-    let expired = world.create(&ANNA, "forever").await.unwrap().id;
-    world.clock.advance(5_000);
-    let own = world.create(&ANNA, "quick").await.unwrap();
-    let own = world.until(own.id, |task| task.outcome().is_some()).await;
-    let nobody = TaskId([0; 16]);
-    let related = async |ids: &[TaskId]| {
-        let call = CallRequest { related: ids.to_vec(), ..world.call("quick") };
-        let request = TaskRequest { job: Job::Call(call), origin: origin(), ttl: RequestedTtl::Ms(5_000) };
-        let task = world.tasks.create(&ANNA, request).await.unwrap();
-        assert!(!ids.contains(&task.id), "it is a task of its own");
-        task.related
-    };
-    assert_eq!(related(&[own.id, foreign, expired, nobody, own.id]).await, [own.id]);
-    assert_eq!(related(&[]).await, []);
-    let mut many = vec![nobody; 100];
-    many.push(own.id);
-    assert_eq!(related(&many).await, [], "what comes after the most that are looked at is passed over");
-    assert_eq!(world.tasks.get(&ANNA, own.id).await.unwrap(), own, "it has a life of its own");
-}
-
-#[tokio::test]
 async fn related_tasks_need_not_have_ended() {
     let world = world();
     let running = world.create(&ANNA, "forever").await.unwrap().id;

@@ -151,11 +151,13 @@ struct Inner<S> {
     owners: HashMap<Requestor, HashSet<Digest>>,
     /// How many each tenant has.
     tenants: HashMap<TenantId, usize>,
+    /// Counts the sessions that ended: a row that was read before one did may be of that one.
+    ends: u64,
 }
 
 impl<S> Default for Inner<S> {
     fn default() -> Self {
-        Self { entries: HashMap::new(), owners: HashMap::new(), tenants: HashMap::new() }
+        Self { entries: HashMap::new(), owners: HashMap::new(), tenants: HashMap::new(), ends: 0 }
     }
 }
 
@@ -211,6 +213,7 @@ impl<S: Session> Inner<S> {
 
     /// Ends a session in memory; the row is the caller's business.
     fn take(&mut self, digest: &Digest) -> bool {
+        self.ends += 1;
         let Some(entry) = self.entries.remove(digest) else { return false };
         let requestor = entry.requestor();
         if let Some(sessions) = self.owners.get_mut(&requestor) {
@@ -343,26 +346,47 @@ impl<M: Mcp> Registry<M> {
         id: &str,
     ) -> Result<Option<Arc<Live<M::Session>>>, store::Error> {
         let digest = digest(id);
-        let now = (self.now)();
-        match self.lock().entries.get(&digest) {
-            Some(entry) if entry.requestor() != *requestor || entry.is_idle(now, self.options.idle_ms_max) => {
-                return Ok(None);
+        loop {
+            let now = (self.now)();
+            let ends = {
+                let inner = self.lock();
+                match inner.entries.get(&digest) {
+                    Some(entry) if entry.requestor() != *requestor || entry.is_idle(now, self.options.idle_ms_max) => {
+                        return Ok(None);
+                    }
+                    Some(Entry::Live(live)) => return Ok(Some(live.clone())),
+                    // Another process on the same store may have opened it, so that a missing entry says nothing.
+                    Some(Entry::Dormant { .. }) | None => inner.ends,
+                }
+            };
+            let Some(live) = self.revived(requestor, id, now).await? else { return Ok(None) };
+            let mut inner = self.lock();
+            if let Some(Entry::Live(live)) = inner.entries.get(&digest) {
+                return Ok(Some(live.clone()));
             }
-            Some(Entry::Live(live)) => return Ok(Some(live.clone())),
-            // Another process on the same store may have opened it, so that a missing entry says nothing.
-            Some(Entry::Dormant { .. }) | None => {}
+            // If one ended while the row was read, it may be this one.
+            if inner.ends == ends {
+                let live = Arc::new(live);
+                inner.put(digest, Entry::Live(live.clone()));
+                return Ok(Some(live));
+            }
         }
+    }
+
+    /// A session as its row has it, if it is this requestor's and not over.
+    async fn revived(
+        &self,
+        requestor: &Requestor,
+        id: &str,
+        now: UnixMs,
+    ) -> Result<Option<Live<M::Session>>, store::Error> {
+        let digest = digest(id);
         let Some(value) = self.rows.row(RowKind::Session, &digest).await? else { return Ok(None) };
-        let Some(row) = Row::decode(&value) else { return Ok(None) };
-        if row.requestor != *requestor || now > row.used_at.saturating_add(self.options.idle_ms_max) {
-            return Ok(None);
-        }
-        let Some(session) = self.mcp.restore(*requestor, id, row.state) else { return Ok(None) };
-        let mut inner = self.lock();
-        if let Some(Entry::Live(live)) = inner.entries.get(&digest) {
-            return Ok(Some(live.clone()));
-        }
-        let live = Arc::new(Live {
+        let row = Row::decode(&value)
+            .filter(|row| row.requestor == *requestor && now <= row.used_at.saturating_add(self.options.idle_ms_max));
+        let Some(row) = row else { return Ok(None) };
+        let session = self.mcp.restore(*requestor, id, row.state);
+        Ok(session.map(|session| Live {
             streams: Streams::default(),
             standalone: OnceLock::new(),
             digest,
@@ -374,9 +398,7 @@ impl<M: Mcp> Registry<M> {
             ended: SetOnce::new(),
             kept: self.kept(*requestor),
             session,
-        });
-        inner.put(digest, Entry::Live(live.clone()));
-        Ok(Some(live))
+        }))
     }
 
     /// Ends a session for good.
@@ -411,10 +433,13 @@ impl<M: Mcp> Registry<M> {
         }
     }
 
+    /// Removes the row of a session that was taken out of memory, and the session once more: whoever read the row before may have
+    /// brought it back.
     async fn remove_row(&self, digest: &Digest) {
         if let Err(error) = self.rows.remove_row(RowKind::Session, digest).await {
             tracing::warn!(%error, "the row of a session that is over could not be removed");
         }
+        self.lock().take(digest);
     }
 
     /// Ends sessions that were idle for too long, forgets old streams, and writes what changed.

@@ -37,6 +37,12 @@ async fn words_of_the_other_era_do_what_they_mean_there_or_nothing() {
             ("a wish for a task", wish.clone(), 200, 0),
             ("the same of a client with tasks", wish.tasked(), 200, 0),
             ("a modern _meta under an older header", text().with("mcp-protocol-version", "2025-11-25"), 400, -32020),
+            (
+                "the same in a session of nobody",
+                text().with("mcp-protocol-version", "2025-11-25").with("mcp-session-id", "nobody's"),
+                400,
+                -32020,
+            ),
             ("the same in a session", in_session(text().with("mcp-protocol-version", "2025-11-25")), 400, -32020),
             (
                 "a modern _meta that names an older revision",

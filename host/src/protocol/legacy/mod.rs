@@ -8,6 +8,7 @@ mod augmented;
 mod call;
 mod carriers;
 mod initialize;
+mod keyed;
 mod offers;
 mod results;
 mod standalone;

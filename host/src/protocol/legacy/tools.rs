@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
-use super::{Request, augmented, call, readable, tasks};
+use super::{Request, augmented, call, keyed, readable, tasks};
 use crate::domain::Json;
 use crate::domain::call::ClientFeature;
 use crate::domain::rights::Need;
@@ -99,7 +99,7 @@ pub(super) struct Call {
     pub(super) request: CallRequest,
     pub(super) progress_token: Option<Json>,
     pub(super) session: Arc<Session>,
-    /// Set for a task that is to be made once.
+    /// Set for a call or a task that is to be made once.
     pub(super) idempotency_key: Option<String>,
     unchecked: bool,
     /// In what they do not fit the tool's schema.
@@ -172,9 +172,6 @@ impl Manner {
     fn checked_key(&self, key: Option<String>) -> Result<Option<String>, RpcError> {
         let key = key.map(idempotency::checked).transpose()?;
         match (self, &key) {
-            (Self::Plain, Some(_)) => Err(RpcError::invalid_params(
-                "in this revision dev.bulkhead/idempotencyKey works with tasks only: call the tool with task, or without the key",
-            )),
             (Self::Augmented(_), Some(_)) => Err(RpcError::invalid_params(
                 "the taskId is the idempotency key of such a call: leave dev.bulkhead/idempotencyKey out",
             )),
@@ -227,7 +224,7 @@ pub(super) fn call(request: Request<'_>) -> Result<Exchange, RpcError> {
     }
     let client =
         Client { features, log_level: Some(session.log_level()), wants_progress: params.meta.progress_token.is_some() };
-    let call = Call {
+    let mut call = Call {
         request: CallRequest { tool: Arc::clone(tool), arguments: Json::new(arguments), client, related: Vec::new() },
         progress_token: params.meta.progress_token.and_then(|token| serde_json::to_string(&token).ok()).map(Json::new),
         session: Arc::clone(session),
@@ -236,7 +233,10 @@ pub(super) fn call(request: Request<'_>) -> Result<Exchange, RpcError> {
         misfit,
     };
     match manner {
-        Manner::Plain => call::plain(request, call),
+        Manner::Plain => match call.idempotency_key.take() {
+            Some(key) => keyed::call(request, call, key),
+            None => call::plain(request, call),
+        },
         Manner::Task(ttl) => Ok(tasks::create(request, call, ttl)),
         Manner::Augmented(wish) => augmented::call(request, call, wish),
     }

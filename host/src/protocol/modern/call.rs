@@ -21,7 +21,7 @@ use super::result::{Ending, EndingView};
 use super::rounds::{Ask, Claim, Outcome, Parked};
 use super::state::{Answers, Binding, Position};
 use crate::domain::Json;
-use crate::domain::call::{AskError, CallError};
+use crate::domain::call::{CallError, ClientFeature, InputRequest, Question};
 use crate::domain::requestor::Requestor;
 use crate::domain::task::{Design, Era, Origin};
 use crate::domain::tool::{TaskSupport, ToolOutput};
@@ -36,6 +36,7 @@ use crate::protocol::{Frame, Shared};
 use crate::runtime::{Operation, Returned};
 use crate::tasks::{Absence, CallNews, CallRequest, Job, PlainCall, PluginRequest, RequestedTtl, TaskRequest};
 use asking::{Settled, issue};
+use begin::related;
 pub(super) use begin::{Rounds, call};
 
 /// What is asked of plugins.
@@ -102,14 +103,18 @@ impl Conversation {
     }
 
     pub(super) async fn answer(mut self, id: &RequestId, state: Option<String>, outlet: &Outlet) -> Frame {
-        if let Work::Tool(call) = &self.work
-            && let Err(misfit) = check(call).await
-        {
-            let ending = match misfit {
-                Misfit::Schema(text) => Ok(Ending::Output(Returned::Tool(ToolOutput::failure(text)))),
-                Misfit::Malformed(error) => Err(error),
-            };
-            return self.respond(id, ending);
+        if let Work::Tool(call) = &mut self.work {
+            match check(call).await {
+                Ok(()) => {}
+                Err(Misfit::Schema(text)) => {
+                    return self.respond(id, Ok(Ending::Output(Returned::Tool(ToolOutput::failure(text)))));
+                }
+                Err(Misfit::Malformed(error)) => return super::refused(id, &error),
+            }
+            match related(&self.shared.tasks, &self.requestor, &self.client.related).await {
+                Ok(tasks) => call.related = tasks,
+                Err(error) => return super::refused(id, &error),
+            }
         }
         if let Some(state) = state {
             return respond(id, Box::pin(self.go_on(state, outlet)).await);
@@ -181,6 +186,12 @@ impl Conversation {
         started.map(Guest::new).map_err(|error| RpcError::from(&error))
     }
 
+    /// What this client lacks to be asked these questions.
+    fn unable<'a>(&self, requests: impl IntoIterator<Item = &'a InputRequest>) -> Option<ClientFeature> {
+        let mut questions = requests.into_iter().map(|request| &request.question);
+        questions.find(|question| !can_answer(self.client.features, question)).map(Question::feature)
+    }
+
     /// Whether another plugin may have what this one has not.
     fn pass(&mut self, error: &CallError) -> bool {
         let Work::Visits(visits) = &self.work else { return false };
@@ -210,7 +221,7 @@ impl Conversation {
         })?;
         let ticket = position.ticket;
         let rounds = Arc::clone(&self.shared.modern.rounds);
-        let turn = match rounds.claim(self.requestor, ticket, self.fresh_digest()).await {
+        let turn = match rounds.claim(self.requestor, ticket, self.fresh_digest(), self.may_run_again()).await {
             Claim::Turn(turn) => turn,
             Claim::Done(outcome) => return Outcome::clone(&outcome),
             Claim::Conflict => {
@@ -218,10 +229,16 @@ impl Conversation {
                     "this requestState was answered before, with other inputResponses",
                 ));
             }
+            Claim::Forgotten => {
+                return Err(RpcError::invalid_params(
+                    "the host does not know any more what came of this requestState, and does not run its call a second time; call the tool again without it if that does no harm",
+                ));
+            }
         };
         self.from = Some((position, state));
         let ending = match rounds.unpark(&ticket) {
             Some(Parked { guest, ask, issued, answers }) => {
+                guest.heard_by(self.client.as_heard());
                 self.converse(Running { guest, issued, answers }, Some(ask), outlet).await
             }
             None => self.begin(outlet).await,
@@ -250,6 +267,14 @@ impl Conversation {
         };
         let arguments: Value = serde_json::from_str(arguments.as_str()).ok()?;
         Some(Binding { requestor: &self.requestor, tool, arguments: digest(&arguments) })
+    }
+
+    /// Whether it does no harm to run this a second time: a call where plugin and operator say so, a read always.
+    fn may_run_again(&self) -> bool {
+        match &self.work {
+            Work::Tool(call) => call.tool.rerun_on_restart,
+            Work::Visits(_) => true,
+        }
     }
 
     fn fresh_digest(&self) -> [u8; 32] {
@@ -291,12 +316,6 @@ impl Conversation {
                     }
                 }
                 CallNews::Ask { requests, reply } => {
-                    let unable = requests.iter().find(|request| !can_answer(self.client.features, &request.question));
-                    if let Some(request) = unable {
-                        // The call may be over by now.
-                        let _ = reply.send(Err(AskError::Unsupported(request.question.feature())));
-                        continue;
-                    }
                     let questions =
                         requests.into_iter().map(|request| (issue(&mut running.issued, &request.key), request));
                     ask = Some(Ask { questions: questions.collect(), reply });

@@ -9,7 +9,7 @@ use crate::domain::task::{Origin, Task};
 use crate::protocol::Shared;
 use crate::protocol::error::RpcError;
 use crate::runtime::Returned;
-use crate::tasks::{CallNews, Error, PlainCall, RequestedTtl, TaskRequest};
+use crate::tasks::{CallNews, Client, Error, PlainCall, RequestedTtl, TaskRequest};
 
 /// A plain call. Dropping it cancels it, with the grace period of a guest that looks for signals.
 pub(super) struct Guest(Option<PlainCall<Returned>>);
@@ -27,6 +27,13 @@ impl Guest {
             self.0 = None;
         }
         news
+    }
+
+    /// Another request listens from now on.
+    pub(super) fn heard_by(&self, client: Client) {
+        if let Some(call) = &self.0 {
+            call.heard_by(client);
+        }
     }
 
     /// Makes a task of it. When that is refused the call goes on as it is, and comes back.

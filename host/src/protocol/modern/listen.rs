@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -30,6 +31,8 @@ use crate::tasks::{self, ResourceUpdate, TaskNews, Tasks};
 
 /// Resources that one stream may follow; more are left out of the acknowledgement.
 const RESOURCES_MAX: usize = 256;
+/// Between two tries to read a task that changed: it may have ended, and then nothing changes any more.
+const MISSED_RETRY: Duration = Duration::from_secs(1);
 /// Tasks that one stream may follow; more are left out of the acknowledgement.
 const TASKS_MAX: usize = 1024;
 
@@ -113,7 +116,7 @@ pub(super) fn listen(request: Request<'_>) -> Result<Exchange, RpcError> {
     let closing =
         Closing { host: shared.modern.closing.subscribe(), connection: request.connection.map(|one| one.closing()) };
     Ok(talk(|outlet| async move {
-        let listener = Listener { shared, requestor, id, outlet, face, shown: HashMap::new() };
+        let listener = Listener { shared, requestor, id, outlet, face, shown: HashMap::new(), retry_at: None };
         Some(listener.run(wanted, Sources { lists, news, updates }, closing).await)
     }))
 }
@@ -154,12 +157,16 @@ struct Listener {
     face: Face,
     /// The tasks that are followed, with what was said of each last.
     shown: HashMap<TaskId, Shown>,
+    /// When to look again at those that were missed.
+    retry_at: Option<Instant>,
 }
 
 #[derive(Default)]
 struct Shown {
     revision: u64,
     line: String,
+    /// It changed, and could not be read.
+    missed: bool,
 }
 
 /// The lists that the stream is about.
@@ -233,6 +240,8 @@ enum Next {
     News(TaskNews),
     /// News were lost: look at everything again.
     Lost,
+    /// Look again at what could not be read.
+    Retry,
     /// The host has nothing more to say.
     Over,
 }
@@ -287,6 +296,7 @@ impl Listener {
                 biased;
                 () = closing.begins() => Next::Over,
                 next = sources.next() => next,
+                () = tokio::time::sleep_until(self.retry_at.unwrap_or_else(Instant::now)), if self.retry_at.is_some() => Next::Retry,
             };
             match next {
                 Next::Changed(kinds) => {
@@ -312,7 +322,11 @@ impl Listener {
                 }
                 // Tasks of this era report neither on any stream.
                 Next::News(TaskNews::Progress { .. } | TaskNews::Log { .. }) => {}
-                Next::Lost => self.show_all().await,
+                Next::Lost => self.look_again(|_| true).await,
+                Next::Retry => {
+                    self.retry_at = None;
+                    self.look_again(|shown| shown.missed).await;
+                }
                 Next::Over => {
                     // One text of the specification wants a notification where there is no stream to close, another a result.
                     if closing.connection.is_some() {
@@ -345,16 +359,25 @@ impl Listener {
         Meta { subscription: &self.id }
     }
 
-    async fn show_all(&mut self) {
-        let ids: Vec<_> = self.shown.keys().copied().collect();
+    async fn look_again(&mut self, at: impl Fn(&Shown) -> bool) {
+        let ids: Vec<_> = self.shown.iter().filter(|(_, shown)| at(shown)).map(|(id, _)| *id).collect();
         for id in ids {
             match self.shared.tasks.get(&self.requestor, id).await {
                 Ok(task) => self.show(task).await,
-                Err(tasks::Error::NotFound) => {
-                    self.shown.remove(&id);
+                Err(error) => self.miss(id, &error),
+            }
+        }
+    }
+
+    /// A task cannot be read: it is gone, or will be looked at again. The reason was logged where it arose.
+    fn miss(&mut self, id: TaskId, error: &tasks::Error) {
+        match error {
+            tasks::Error::NotFound => drop(self.shown.remove(&id)),
+            _ => {
+                if let Some(shown) = self.shown.get_mut(&id) {
+                    shown.missed = true;
+                    self.retry_at.get_or_insert_with(|| Instant::now() + MISSED_RETRY);
                 }
-                // It was logged where it happened; the next change shows the task again.
-                Err(_) => {}
             }
         }
     }
@@ -362,12 +385,16 @@ impl Listener {
     /// Says how a task stands, unless that is what was said last.
     async fn show(&mut self, task: Task) {
         let (id, revision) = (task.id, task.revision);
-        // An output that cannot be read any more belongs to a task that is gone.
-        let Ok(detailed) = Detailed::read(&self.shared, &self.requestor, task, self.face).await else { return };
+        let detailed = match Detailed::read(&self.shared, &self.requestor, task, self.face).await {
+            Ok(detailed) => detailed,
+            Err(error) => return self.miss(id, &error),
+        };
         let notice = Notice { detailed: &detailed, meta: Meta { subscription: &self.id } };
         let Some(line) = notification("notifications/tasks", Some(&notice)) else { return };
-        if self.shown.get(&id).is_some_and(|shown| shown.line != line) {
-            self.shown.insert(id, Shown { revision, line: line.clone() });
+        let Some(shown) = self.shown.get_mut(&id) else { return };
+        shown.missed = false;
+        if shown.line != line {
+            *shown = Shown { revision, line: line.clone(), missed: false };
             self.outlet.say(line);
         }
     }

@@ -7,13 +7,13 @@ use super::VERSION;
 use super::members::Members;
 use crate::domain::Json;
 use crate::domain::call::{ClientFeature, ClientFeatures, LogLevel};
-use crate::domain::task::TaskId;
 use crate::protocol::capabilities::{Capabilities, Interaction, features};
 use crate::protocol::error::RpcError;
 use crate::protocol::idempotency;
 use crate::protocol::jsonrpc::RequestId;
 use crate::protocol::session::Version;
 use crate::protocol::wire::level;
+use crate::tasks;
 
 const PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 const CLIENT_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
@@ -112,11 +112,21 @@ pub(super) struct Client {
     pub(super) interaction_in_tasks: bool,
     pub(super) log_level: Option<LogLevel>,
     pub(super) progress_token: Option<Json>,
-    pub(super) related: Vec<TaskId>,
+    /// The tasks that a call continues, as its client names them.
+    pub(super) related: Vec<String>,
     pub(super) idempotency_key: Option<String>,
 }
 
 impl Client {
+    /// As the guest of a call is told of whoever listens.
+    pub(super) fn as_heard(&self) -> tasks::Client {
+        tasks::Client {
+            features: self.features,
+            log_level: self.log_level,
+            wants_progress: self.progress_token.is_some(),
+        }
+    }
+
     /// Refuses a client that did not declare the extension of tasks.
     pub(super) fn check_tasks(&self) -> Result<(), RpcError> {
         if self.features.contains(ClientFeature::Tasks) { Ok(()) } else { Err(RpcError::tasks_required()) }
@@ -167,9 +177,7 @@ fn idempotency_key(raw: &RawValue) -> Result<String, RpcError> {
     serde_json::from_str(raw.get()).map_err(|_| idempotency::malformed()).and_then(idempotency::checked)
 }
 
-/// Ids that are none name no task, which is what an unknown id does.
-fn related(raw: &RawValue) -> Result<Vec<TaskId>, RpcError> {
-    let ids: Vec<String> = serde_json::from_str(raw.get())
-        .map_err(|_| RpcError::invalid_params("io.modelcontextprotocol/relatedTaskIds must be a list of task ids"))?;
-    Ok(ids.iter().filter_map(|id| TaskId::parse(id)).collect())
+fn related(raw: &RawValue) -> Result<Vec<String>, RpcError> {
+    serde_json::from_str(raw.get())
+        .map_err(|_| RpcError::invalid_params("io.modelcontextprotocol/relatedTaskIds must be a list of task ids"))
 }

@@ -27,8 +27,18 @@ pub(super) struct Shelf<V> {
 
 struct Slots<V> {
     by_ticket: HashMap<Ticket, Slot<V>>,
+    /// How much each requestor has there; without those who have nothing.
+    held: HashMap<Requestor, usize>,
     /// Counts what was ever put there: a smaller number is older.
     number: u64,
+    /// Nothing is over its time before.
+    next_end: Option<Instant>,
+}
+
+impl<V> Default for Slots<V> {
+    fn default() -> Self {
+        Self { by_ticket: HashMap::new(), held: HashMap::new(), number: 0, next_end: None }
+    }
 }
 
 struct Slot<V> {
@@ -50,7 +60,7 @@ pub(super) struct Item<V> {
 
 impl<V> Shelf<V> {
     pub(super) fn new(bounds: Bounds) -> Self {
-        Self { bounds, slots: Mutex::new(Slots { by_ticket: HashMap::new(), number: 0 }) }
+        Self { bounds, slots: Mutex::default() }
     }
 
     fn slots(&self) -> MutexGuard<'_, Slots<V>> {
@@ -65,25 +75,33 @@ impl<V> Shelf<V> {
         drop(gone);
     }
 
-    /// What lies under a ticket; if nothing does, `make` puts something there.
-    pub(super) fn get_or_put(&self, ticket: &Ticket, make: impl FnOnce() -> Item<V>) -> Option<V>
+    /// What lies under a ticket.
+    pub(super) fn get(&self, ticket: &Ticket) -> Option<V>
+    where
+        V: Clone,
+    {
+        self.slots().get(ticket).cloned()
+    }
+
+    /// Puts a thing there if `may` says so of what lies under the ticket; else gives that back.
+    pub(super) fn put_if(&self, item: Item<V>, may: impl FnOnce(Option<&V>) -> bool) -> Result<(), Option<V>>
     where
         V: Clone,
     {
         let mut slots = self.slots();
-        let gone = slots.expire();
-        if let Some(slot) = slots.by_ticket.get(ticket) {
-            return Some(slot.value.clone());
+        let found = slots.get(&item.ticket);
+        if !may(found) {
+            return Err(found.cloned());
         }
-        let pushed_out = slots.put(make(), self.bounds);
+        let gone = slots.put(item, self.bounds);
         drop(slots);
-        drop((gone, pushed_out));
-        None
+        drop(gone);
+        Ok(())
     }
 
     /// Takes a thing away.
     pub(super) fn take(&self, ticket: &Ticket) -> Option<V> {
-        let slot = self.slots().by_ticket.remove(ticket)?;
+        let slot = self.slots().remove(ticket)?;
         (slot.until > Instant::now()).then_some(slot.value)
     }
 
@@ -95,53 +113,77 @@ impl<V> Shelf<V> {
 }
 
 impl<V> Slots<V> {
+    fn get(&self, ticket: &Ticket) -> Option<&V> {
+        self.by_ticket.get(ticket).filter(|slot| slot.until > Instant::now()).map(|slot| &slot.value)
+    }
+
+    fn remove(&mut self, ticket: &Ticket) -> Option<Slot<V>> {
+        let slot = self.by_ticket.remove(ticket)?;
+        if let Some(held) = self.held.get_mut(&slot.requestor) {
+            *held = held.saturating_sub(slot.weight);
+            if *held == 0 {
+                self.held.remove(&slot.requestor);
+            }
+        }
+        Some(slot)
+    }
+
     fn expire(&mut self) -> Vec<Slot<V>> {
         let now = Instant::now();
-        self.by_ticket.extract_if(|_, slot| slot.until <= now).map(|(_, slot)| slot).collect()
+        if self.next_end.is_none_or(|end| end > now) {
+            return Vec::new();
+        }
+        let over = self.by_ticket.iter().filter(|(_, slot)| slot.until <= now).map(|(ticket, _)| *ticket);
+        let over: Vec<_> = over.collect();
+        let gone = over.iter().filter_map(|ticket| self.remove(ticket)).collect();
+        self.next_end = self.by_ticket.values().map(|slot| slot.until).min();
+        gone
     }
 
     fn put(&mut self, item: Item<V>, bounds: Bounds) -> Vec<Slot<V>> {
         let Item { ticket, requestor, weight, until, value } = item;
         let mut gone = self.expire();
-        gone.extend(self.by_ticket.remove(&ticket));
+        gone.extend(self.remove(&ticket));
         self.number += 1;
+        self.next_end = Some(self.next_end.map_or(until, |end| end.min(until)));
+        *self.held.entry(requestor).or_default() += weight;
         self.by_ticket.insert(ticket, Slot { requestor, weight, until, number: self.number, value });
         while self.weight_of(&requestor) > bounds.weight_max_per_requestor {
             let Some(slot) = self.push_out(&requestor) else { break };
             gone.push(slot);
         }
-        while self.weight(|slot| slot.requestor.tenant == requestor.tenant) > bounds.weight_max_per_tenant {
+        while self.weight_of_tenant(&requestor.tenant) > bounds.weight_max_per_tenant {
             let Some(slot) = self.push_out_of(&requestor.tenant) else { break };
             gone.push(slot);
         }
-        while self.weight(|_| true) > bounds.weight_max {
-            let tenants = self.by_ticket.values().map(|slot| slot.requestor.tenant);
-            let heaviest = tenants.max_by_key(|one| self.weight(|slot| slot.requestor.tenant == *one));
+        while self.held.values().sum::<usize>() > bounds.weight_max {
+            let tenants = self.held.keys().map(|requestor| requestor.tenant);
+            let heaviest = tenants.max_by_key(|one| self.weight_of_tenant(one));
             let Some(slot) = heaviest.and_then(|tenant| self.push_out_of(&tenant)) else { break };
             gone.push(slot);
         }
         gone
     }
 
-    fn weight(&self, of: impl Fn(&Slot<V>) -> bool) -> usize {
-        self.by_ticket.values().filter(|slot| of(slot)).map(|slot| slot.weight).sum()
+    fn weight_of_tenant(&self, tenant: &TenantId) -> usize {
+        self.held.iter().filter(|(requestor, _)| requestor.tenant == *tenant).map(|(_, held)| held).sum()
     }
 
     fn weight_of(&self, requestor: &Requestor) -> usize {
-        self.weight(|slot| slot.requestor == *requestor)
+        self.held.get(requestor).copied().unwrap_or_default()
     }
 
     /// The oldest of whoever has most in a tenant.
     fn push_out_of(&mut self, tenant: &TenantId) -> Option<Slot<V>> {
-        let requestors = self.by_ticket.values().map(|slot| slot.requestor).filter(|one| one.tenant == *tenant);
-        let heaviest = requestors.max_by_key(|one| self.weight_of(one))?;
+        let requestors = self.held.iter().filter(|(requestor, _)| requestor.tenant == *tenant);
+        let heaviest = *requestors.max_by_key(|(_, held)| **held)?.0;
         self.push_out(&heaviest)
     }
 
     fn push_out(&mut self, requestor: &Requestor) -> Option<Slot<V>> {
         let oldest = self.by_ticket.iter().filter(|(_, slot)| slot.requestor == *requestor);
         let ticket = *oldest.min_by_key(|(_, slot)| slot.number)?.0;
-        self.by_ticket.remove(&ticket)
+        self.remove(&ticket)
     }
 }
 
@@ -207,8 +249,9 @@ mod tests {
         assert_eq!(shelf.take(&[1; 16]), None);
         shelf.expire();
         assert_eq!(held(&shelf), [2]);
-        assert_eq!(shelf.get_or_put(&[2; 16], || item(3, 1, 1, 1)), Some(2));
-        assert_eq!(shelf.get_or_put(&[4; 16], || item(4, 1, 1, 9)), None);
-        assert_eq!(shelf.take(&[4; 16]), Some(4));
+        assert_eq!(shelf.put_if(item(2, 1, 1, 1), |found| found.is_none()), Err(Some(2)));
+        assert_eq!(shelf.put_if(item(4, 1, 1, 9), |found| found.is_some()), Err(None));
+        assert_eq!(shelf.put_if(item(4, 1, 1, 9), |found| found.is_none()), Ok(()));
+        assert_eq!((shelf.get(&[4; 16]), shelf.take(&[4; 16]), shelf.get(&[4; 16])), (Some(4), Some(4), None));
     }
 }

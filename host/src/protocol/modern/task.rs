@@ -10,7 +10,7 @@ use crate::domain::task::{Active, Outcome, Phase, Retention, Task, TaskOutput};
 use crate::domain::timestamp::iso8601;
 use crate::domain::tool::ToolOutput;
 use crate::protocol::error::RpcError;
-use crate::protocol::wire::entry_if;
+use crate::protocol::wire::{entry_if, paused};
 use crate::protocol::{Shared, sep1686};
 use crate::tasks;
 
@@ -36,7 +36,7 @@ impl Face {
             Phase::Active(Active::Queued) => ("working", Some("queued: waits for its turn".to_owned())),
             Phase::Active(active) => (active_name(*active), said()),
             Phase::Paused { .. } if self.sees_paused => ("paused", said()),
-            Phase::Paused { before } => (active_name(*before), Some("paused".to_owned())),
+            Phase::Paused { before } => (active_name(*before), Some(paused(task))),
             Phase::Ended(Outcome::Output { .. }) => ("completed", said()),
             Phase::Ended(Outcome::Error(error)) => ("failed", Some(RpcError::modern(error).message)),
             Phase::Ended(Outcome::Cancelled) => ("cancelled", said()),

@@ -14,8 +14,8 @@ use crate::domain::task::PluginVersion;
 use crate::domain::tool::{TaskSupport, Tool, ToolOutput};
 use crate::runtime::schema::Validator;
 use crate::runtime::{
-    CallEvent, CallSpec, Catalog, Control, Executor, ListKind, Operation, Returned, Running, StartError, StopOnDrop,
-    ToolEntry,
+    CallEvent, CallSpec, Catalog, Control, Executor, ListKind, Operation, Returned, Running, Shared, StartError,
+    StopOnDrop, ToolEntry,
 };
 
 pub(super) struct Scripted {
@@ -56,6 +56,7 @@ impl Scripted {
         let mut tools = vec![
             entry("echo", TaskSupport::Forbidden),
             entry("only_task", TaskSupport::Required),
+            entry("task_asks", TaskSupport::Required),
             entry("broken_json", TaskSupport::Forbidden),
         ];
         let optional = [
@@ -78,6 +79,8 @@ impl Scripted {
             "headers",
             "list",
             "steered",
+            "continues",
+            "reports",
         ];
         tools.extend(optional.map(|name| entry(name, TaskSupport::Optional)));
         tools.extend((0..FILLERS).map(|number| entry(&format!("z{number:03}"), TaskSupport::Forbidden)));
@@ -124,7 +127,7 @@ fn entry(name: &str, task_support: TaskSupport) -> Arc<ToolEntry> {
         plugin: PluginVersion { name: "scripted".into(), digest: [1; 32] },
         plugin_tool: name.into(),
         limits,
-        rerun_on_restart: false,
+        rerun_on_restart: name == "two_forms",
         input: Validator::compile(&schema.to_string()).unwrap(),
         output: None,
     })
@@ -141,7 +144,7 @@ fn limits(name: &str) -> CallLimits {
         events_per_second: 50,
         promote_after_ms: match name {
             "at_once" => 0,
-            "detaches" | "form" | "two_forms" | "quick" => 60_000,
+            "detaches" | "form" | "two_forms" | "quick" | "reports" => 60_000,
             _ => 10,
         },
         cancel_grace_ms: 20,
@@ -159,19 +162,17 @@ impl Executor for Scripted {
     fn start(&self, spec: CallSpec) -> Result<Running, StartError> {
         let (sender, events) = mpsc::channel(16);
         let life = Life::begin(&self.guests);
+        let control = Control::default();
+        let shared = Arc::clone(&control.shared);
         let guest = tokio::spawn(async move {
             let _life = life;
             let finished = match &spec.operation {
-                Operation::CallTool { .. } => play(&spec, &sender).await.map(Returned::Tool),
+                Operation::CallTool { .. } => play(&spec, &shared, &sender).await.map(Returned::Tool),
                 operation => offers::play(&spec.plugin.name, operation, &sender).await,
             };
             let _ = sender.send(CallEvent::Finished(finished)).await;
         });
-        Ok(Running {
-            events,
-            control: Control { shared: Arc::default() },
-            stop: Some(StopOnDrop::new(Arc::new(guest))),
-        })
+        Ok(Running { events, control, stop: Some(StopOnDrop::new(Arc::new(guest))) })
     }
 
     fn engine_hash(&self) -> u64 {
@@ -183,7 +184,7 @@ fn text(text: impl Into<String>) -> ToolOutput {
     ToolOutput { is_error: false, ..ToolOutput::failure(text) }
 }
 
-async fn play(spec: &CallSpec, events: &mpsc::Sender<CallEvent>) -> Result<ToolOutput, CallError> {
+async fn play(spec: &CallSpec, shared: &Shared, events: &mpsc::Sender<CallEvent>) -> Result<ToolOutput, CallError> {
     let Operation::CallTool { tool, arguments } = &spec.operation else { panic!("{:?}", spec.operation) };
     match tool.as_str() {
         "echo" => {
@@ -208,7 +209,7 @@ async fn play(spec: &CallSpec, events: &mpsc::Sender<CallEvent>) -> Result<ToolO
         }
         "structured" => Ok(ToolOutput { structured: Some(Json::new("{\"a\": 1}")), ..ToolOutput::default() }),
         "broken_json" => Ok(ToolOutput { structured: Some(Json::new("{\"a\":")), ..ToolOutput::default() }),
-        "form" => told(ask(events, vec![form("name")]).await),
+        "form" | "task_asks" => told(ask(events, vec![form("name")]).await),
         "url" => {
             let question = Question::Url {
                 message: "Sign in".into(),
@@ -252,6 +253,19 @@ async fn play(spec: &CallSpec, events: &mpsc::Sender<CallEvent>) -> Result<ToolO
             let first = ask(events, vec![form("name"), form("name")]).await;
             let second = ask(events, vec![form("name")]).await;
             told(first.and_then(|first| Ok(first.into_iter().skip(1).chain(second?).collect())))
+        }
+        "continues" => Ok(text(spec.facts.related_tasks.join(" "))),
+        "reports" => {
+            let name = told(ask(events, vec![form("name")]).await)?;
+            let audience = shared.audience(&spec.facts);
+            if audience.wants_progress {
+                let _ = events.send(CallEvent::Progress { progress: 1.0, total: None, message: None }).await;
+            }
+            if audience.log_level.is_some_and(|lowest| LogLevel::Debug >= lowest) {
+                let data = Json::new("\"heard\"");
+                let _ = events.send(CallEvent::Log { level: LogLevel::Debug, logger: None, data }).await;
+            }
+            Ok(name)
         }
         "lacks" => Err(CallError::MissingCapability(ClientFeature::Sampling)),
         "list" => Ok(ToolOutput { structured: Some(Json::new("[1, 2]")), ..ToolOutput::default() }),

@@ -5,6 +5,7 @@ mod asking;
 mod augmented;
 pub(crate) mod fuzz;
 mod guest;
+mod keyed;
 mod lookups;
 mod modern;
 mod offers;

@@ -283,7 +283,4 @@ async fn a_task_under_a_key_is_made_once_in_this_era_too() {
     let bob = world.client(BOB, "2025-11-25", json!({})).await;
     let other = bob.result("tools/call", call(json!({"a": 1}))).await["task"]["taskId"].clone();
     assert_ne!(other, first);
-    let mut plain = call(json!({"a": 1}));
-    plain.as_object_mut().unwrap().remove("task");
-    assert_eq!(anna.error("tools/call", plain).await["code"], -32602, "it cannot be kept, and that is said");
 }

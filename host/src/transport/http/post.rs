@@ -52,11 +52,11 @@ impl<M: Mcp> Server<M> {
                 "Answers come as JSON or events: send Accept: application/json, text/event-stream",
             ));
         }
-        // What is modern by its headers knows no sessions; what is by its body alone is refused for that by the protocol.
-        let legacy = checks::is_legacy(headers);
-        let live = if legacy { self.session(&requestor, headers).await? } else { None };
         let message = read(body, headers, self.options.body_bytes_max).await?;
-        if legacy && !protocol::may_be_modern(&message) {
+        // What is modern, by its headers or by its body alone, knows no sessions; the latter is refused by the protocol.
+        let legacy = checks::is_legacy(headers) && !protocol::is_modern(&message);
+        let live = if legacy { self.session(&requestor, headers).await? } else { None };
+        if legacy {
             self.check_version(headers)?;
         }
         let admitted = self.allowance.admit(&requestor).and_then(|()| match &live {

@@ -45,6 +45,21 @@ async fn a_session_means_nothing_to_a_modern_request() {
 }
 
 #[tokio::test]
+async fn a_session_means_nothing_to_a_request_that_is_modern_by_its_body_alone() {
+    let edge = Edge::usual().await;
+    let modern = json!({"_meta": {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}});
+    let live = edge.session().await;
+    for client in [live.with("Mcp-Session-Id", "unknown"), live.clone()] {
+        for client in [client.with("MCP-Protocol-Version", "2025-11-25"), client] {
+            let (status, body) = status_and_body(client.rpc(1, "declared", modern.clone()).await).await;
+            assert_eq!((status, &body["result"]["session"]), (200, &json!(false)));
+        }
+    }
+    let only_mentioned = json!({"text": "io.modelcontextprotocol/protocolVersion"});
+    assert_eq!(live.with("Mcp-Session-Id", "unknown").rpc(1, "declared", only_mentioned).await.status, 404);
+}
+
+#[tokio::test]
 async fn a_revision_that_a_message_names_itself_is_for_the_protocol_to_judge() {
     let edge = Edge::usual().await;
     let client = edge.client().with("MCP-Protocol-Version", "1900-01-01");

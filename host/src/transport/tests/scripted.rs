@@ -249,12 +249,21 @@ type RowKey = (RowKind, Vec<u8>);
 pub(super) struct Rows {
     pub(super) rows: Mutex<BTreeMap<RowKey, Vec<u8>>>,
     pub(super) read_only: AtomicBool,
+    /// The next read waits between the look and the answer.
+    pub(super) hold_next_read: AtomicBool,
+    pub(super) reads: Notify,
+    pub(super) go_on: Notify,
 }
 
 #[async_trait]
 impl RowStore for Rows {
     async fn row(&self, kind: RowKind, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
-        Ok(self.rows.lock().unwrap().get(&(kind, key.to_vec())).cloned())
+        let row = self.rows.lock().unwrap().get(&(kind, key.to_vec())).cloned();
+        if self.hold_next_read.swap(false, Ordering::SeqCst) {
+            self.reads.notify_one();
+            self.go_on.notified().await;
+        }
+        Ok(row)
     }
 
     async fn put_row(&self, kind: RowKind, key: &[u8], value: Vec<u8>, absent_only: bool) -> Result<(), Error> {

@@ -50,6 +50,25 @@ async fn a_deleted_session_is_closed_and_its_row_gone() {
 }
 
 #[tokio::test]
+async fn a_session_does_not_come_back_with_a_request_that_read_its_row_before_it_ended() {
+    let rows: Arc<Rows> = Arc::default();
+    let edge = Edge::start(Setup { rows: rows.clone(), ..Setup::default() }).await;
+    let id = edge.session().await.header("mcp-session-id").to_owned();
+    edge.stop().await;
+
+    let edge = Edge::start(Setup { rows: rows.clone(), ..Setup::default() }).await;
+    let client = edge.client().with("mcp-session-id", &id);
+    rows.hold_next_read.store(true, Ordering::SeqCst);
+    let slow = client.clone();
+    let slow = tokio::spawn(async move { slow.rpc(1, "state", json!({})).await.status });
+    rows.reads.notified().await;
+    assert_eq!(client.send("DELETE", "/mcp", "").await.status, 204);
+    rows.go_on.notify_one();
+    assert_eq!(slow.await.unwrap(), 404);
+    assert_eq!(client.rpc(2, "state", json!({})).await.status, 404);
+}
+
+#[tokio::test]
 async fn a_session_survives_a_restart_with_what_changed_in_it() {
     let rows: Arc<Rows> = Arc::default();
     let edge = Edge::start(Setup { rows: rows.clone(), ..Setup::default() }).await;

@@ -5,7 +5,7 @@ use super::super::rounds::{Ask, Parked, STATE_MS};
 use super::super::shelf::Ticket;
 use super::super::state::{Position, SealError};
 use super::{Conversation, Running, Stop, Work};
-use crate::domain::call::InputRequest;
+use crate::domain::call::{AskError, CallError, InputRequest};
 use crate::protocol::error::RpcError;
 use crate::protocol::questions::read_answer;
 
@@ -37,13 +37,23 @@ impl Conversation {
             let _ = ask.reply.send(Ok(answers));
             return Ok(Settled::Answered(Box::new(running)));
         }
-        if let Some(text) = unusable {
-            if let Some((position, _)) = &self.from {
-                self.park(position.ticket, running, ask);
+        let lacking = self.unable(missing.iter().map(|(_, request)| request));
+        let refusal = match (unusable, lacking) {
+            (Some(text), _) => RpcError::invalid_params(text),
+            // An earlier request was asked this; the question waits for one that can be.
+            (None, Some(feature)) if self.from.is_some() && !self.used => {
+                RpcError::modern(&CallError::MissingCapability(feature))
             }
-            return Err(Stop::Refused(RpcError::invalid_params(text)));
+            (None, Some(feature)) => {
+                let _ = ask.reply.send(Err(AskError::Unsupported(feature)));
+                return Ok(Settled::Answered(Box::new(running)));
+            }
+            (None, None) => return self.leave(running, ask, missing),
+        };
+        if let Some((position, _)) = &self.from {
+            self.park(position.ticket, running, ask);
         }
-        self.leave(running, ask, missing)
+        Err(Stop::Refused(refusal))
     }
 
     /// Asks the client, under the state that it came with if it has brought nothing new, else under a new one.
@@ -68,6 +78,7 @@ impl Conversation {
             SealError::TooLarge => RpcError::invalid_params("the answers of this call are too large to go on with it"),
             SealError::Broken => broken(),
         })?;
+        self.shared.modern.rounds.open(self.requestor, position.ticket);
         self.park(position.ticket, running, ask);
         Ok(Settled::Left(Ending::Asked { questions, state: Some(state) }))
     }

@@ -18,13 +18,17 @@ use crate::domain::Json;
 use crate::domain::call::ClientFeature;
 use crate::domain::requestor::Requestor;
 use crate::domain::rights::{Need, Rights};
+use crate::domain::task::TaskId;
 use crate::domain::tool::TaskSupport;
 use crate::protocol::digest::digest;
 use crate::protocol::error::RpcError;
 use crate::protocol::exchange::talk;
-use crate::protocol::{Declared, Exchange, Shared, arguments, rights};
+use crate::protocol::{Declared, Exchange, Shared, arguments, rights, sep1686};
 use crate::runtime::{Catalog, ToolEntry};
-use crate::tasks::{self, CallRequest};
+use crate::tasks::{self, CallRequest, Tasks};
+
+/// Tasks that one call may continue; more are left out.
+const RELATED_MAX: usize = 16;
 
 /// What a request brings to go on where another one ended.
 pub(in super::super) struct Rounds {
@@ -77,6 +81,27 @@ pub(in super::super) fn call(request: Request<'_>) -> Result<Exchange, RpcError>
             Err(error) => refused(&id, &error),
         })
     }))
+}
+
+/// The tasks behind the names of those that a call continues: each is looked for as `tasks/get` does, and what is not there is left
+/// out.
+pub(super) async fn related(tasks: &Tasks, requestor: &Requestor, names: &[String]) -> Result<Vec<TaskId>, RpcError> {
+    let (mut seen, mut found) = (Vec::new(), Vec::new());
+    for name in names {
+        if seen.contains(&name) {
+            continue;
+        }
+        if seen.len() == RELATED_MAX {
+            break;
+        }
+        seen.push(name);
+        match sep1686::find_call(tasks, requestor, name).await {
+            Ok(task) => found.push(task.id),
+            Err(tasks::Error::NotFound) => {}
+            Err(error) => return Err(RpcError::from(&error)),
+        }
+    }
+    Ok(found)
 }
 
 /// A request, as far as it does not depend on the tool.
@@ -140,7 +165,7 @@ impl Asked {
     }
 
     fn conversation(self, tool: &Arc<ToolEntry>, declared: Option<&Declared>) -> Result<Conversation, RpcError> {
-        let Self { rights, shared, requestor, client, name, arguments, fresh, catalog: _ } = self;
+        let Self { rights, shared, requestor, mut client, name, arguments, fresh, catalog: _ } = self;
         if tool.tool.task_support == TaskSupport::Required {
             client.check_tasks()?;
             let needs = [Need::Tool(&name), Need::Tasks];
@@ -152,6 +177,10 @@ impl Asked {
         if let Some(declared) = declared {
             declared::check_params(declared, &tool.tool.input_schema, arguments)?;
         }
+        // Who may not look at tasks names none.
+        if !rights.has(Need::Tasks) {
+            client.related.clear();
+        }
         let promotable = tool.tool.task_support == TaskSupport::Optional
             && client.features.contains(ClientFeature::Tasks)
             && rights.has(Need::Tasks);
@@ -159,12 +188,8 @@ impl Asked {
         let call = CallRequest {
             tool: Arc::clone(tool),
             arguments: Json::new(arguments),
-            client: tasks::Client {
-                features: client.features,
-                log_level: client.log_level,
-                wants_progress: client.progress_token.is_some(),
-            },
-            related: client.related.clone(),
+            client: client.as_heard(),
+            related: Vec::new(),
         };
         let mut conversation = Conversation::new(shared, requestor, Work::Tool(call), client, fresh);
         conversation.promote_at = promotable.then(|| Instant::now() + patience);

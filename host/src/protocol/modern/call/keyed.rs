@@ -9,6 +9,7 @@ use tokio::sync::broadcast::error::RecvError;
 
 use super::super::result::Ending;
 use super::{Conversation, at};
+use crate::domain::call::CallError;
 use crate::domain::task::{Active, Outcome, Phase, Task, TaskOutput};
 use crate::protocol::error::RpcError;
 use crate::protocol::exchange::Outlet;
@@ -21,10 +22,15 @@ impl Conversation {
     /// Makes the call or finds it, and stays with it as long as a plain call would.
     pub(super) async fn once(&mut self, call: CallRequest, key: &str, outlet: &Outlet) -> Result<Ending, RpcError> {
         let tasks = self.shared.tasks.clone();
-        let failed = |error: tasks::Error| RpcError::from(&error);
-        let request = TaskRequest { job: Job::Call(call), origin: self.origin(), ttl: RequestedTtl::Default };
-        let id = idempotency::once(&tasks, &self.requestor, request, key).await?.id;
-        let (mut task, mut news) = tasks.watch(&self.requestor, id).await.map_err(failed)?;
+        let is_task_at_once = self.is_task_at_once(&call);
+        let origin = idempotency::heard_by_all(self.origin());
+        let request = TaskRequest { job: Job::Call(call), origin, ttl: RequestedTtl::Default };
+        let made = idempotency::once(&tasks, &self.requestor, request, key).await?;
+        if is_task_at_once {
+            return Ok(Ending::Task(Box::new(made)));
+        }
+        let watched = tasks.watch(&self.requestor, made.id).await;
+        let (mut task, mut news) = watched.map_err(|error| RpcError::from(&error))?;
         loop {
             if let Some(ending) = self.ending(&mut task).await? {
                 return Ok(ending);
@@ -46,9 +52,7 @@ impl Conversation {
                 Err(error) => Err(RpcError::from(&error)),
             },
             Phase::Ended(Outcome::Error(error)) => Err(RpcError::modern(error)),
-            Phase::Ended(Outcome::Cancelled) => {
-                Err(RpcError::invalid_params("The call with this idempotency key was cancelled; use another key"))
-            }
+            Phase::Ended(Outcome::Cancelled) => Err(idempotency::cancelled()),
             Phase::Active(Active::InputRequired) => {
                 // It waits as a task for those who can answer one.
                 if self.promote_at.is_some() {
@@ -74,8 +78,10 @@ impl Conversation {
             let answered = self.shared.tasks.answer(&self.requestor, task.id, &key, answer).await;
             *task = answered.map_err(|error| RpcError::from(&error))?;
         }
-        let left =
-            task.outstanding().map(|input| (input.issued_key.clone(), input.request.clone())).collect::<Vec<_>>();
+        let left: Vec<_> = task.outstanding().map(|input| (input.issued_key.clone(), input.request.clone())).collect();
+        // The question waits for a request that can be asked it.
+        self.unable(left.iter().map(|(_, request)| request))
+            .map_or(Ok(()), |feature| Err(RpcError::modern(&CallError::MissingCapability(feature))))?;
         Ok((!left.is_empty()).then_some(Ending::Asked { questions: left, state: None }))
     }
 

@@ -120,3 +120,45 @@ async fn a_key_is_a_short_text() {
         assert_eq!(client.refusal("tools/call", json!({"name": "quick"})).await, (-32602, None));
     }
 }
+
+#[tokio::test]
+async fn a_tool_that_must_be_a_task_is_one_under_a_key_too() {
+    let world = world();
+    let client = keyed(&world.tasked(), "k");
+    for (tool, status) in [("only_task", "completed"), ("task_asks", "input_required")] {
+        let created = client.call(tool).await;
+        assert_eq!(created["resultType"], "task", "{created}");
+        client.until(&created["taskId"], status).await;
+        let again = client.call(tool).await;
+        assert_eq!((&again["resultType"], &again["taskId"]), (&json!("task"), &created["taskId"]));
+        let undeclared = keyed(&world.plain(), "k").refusal("tools/call", json!({"name": tool})).await;
+        assert_eq!(undeclared, (-32021, Some(Rejection::Unserved)));
+    }
+    assert_eq!(world.started(), 2);
+}
+
+#[tokio::test]
+async fn a_repeat_is_asked_only_what_it_declares() {
+    let world = world();
+    let client = keyed(&world.plain(), "k");
+    let asked = client.call("form").await;
+    let mute = client.clone().lacking("elicitation");
+    let refused = mute.refusal("tools/call", json!({"name": "form", "arguments": {}})).await;
+    assert_eq!(refused, (-32021, Some(Rejection::Unserved)));
+    assert_eq!(client.call("form").await, asked, "the question waits");
+}
+
+#[tokio::test]
+async fn a_repeat_hears_what_it_asks_for_itself() {
+    let world = world();
+    let client = keyed(&world.plain(), "k");
+    assert_eq!(client.call("reports").await["resultType"], "input_required");
+    let curious =
+        client.with_meta("progressToken", json!("p")).with_meta("io.modelcontextprotocol/logLevel", json!("debug"));
+    let answer = json!({"name": "reports", "arguments": {},
+        "inputResponses": {"name": {"action": "decline"}}});
+    let mut stream = curious.open("tools/call", answer).await;
+    assert_eq!(stream.next().await["params"]["progressToken"], "p");
+    assert_eq!(stream.next().await["params"]["data"], "heard");
+    assert_eq!(stream.next().await["result"]["resultType"], "complete");
+}

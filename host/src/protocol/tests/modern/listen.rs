@@ -134,7 +134,53 @@ async fn a_pause_shows_on_the_streams_of_those_who_know_it() {
     knows.result("tasks/pause", json!({"taskId": id})).await;
     assert_eq!(one.next().await["params"]["status"], "paused");
     let seen = other.next().await;
-    assert_eq!((&seen["params"]["status"], &seen["params"]["statusMessage"]), (&json!("working"), &json!("paused")));
+    assert_eq!(
+        (&seen["params"]["status"], &seen["params"]["statusMessage"]),
+        (&json!("working"), &json!("paused by request"))
+    );
+}
+
+#[tokio::test]
+async fn an_end_that_could_not_be_read_is_shown_later() {
+    let world = world();
+    let client = world.tasked();
+    let id = client.call("slow").await["taskId"].clone();
+    let mut stream = client.open("subscriptions/listen", json!({"notifications": {"taskIds": [id]}})).await;
+    stream.next().await;
+    assert_eq!(stream.next().await["params"]["status"], "working");
+    client.until(&id, "completed").await;
+    // The stream has not looked yet, and there is nothing after this that would make it look again.
+    world.store.fail_next_reads(1);
+    let last = stream.next().await;
+    assert_eq!((&last["params"]["taskId"], &last["params"]["status"]), (&id, &json!("completed")));
+    assert!(stream.is_silent().await);
+}
+
+#[tokio::test]
+async fn a_stream_that_is_too_slow_is_shown_how_everything_stands() {
+    let world = world();
+    let client = world.tasked();
+    let (over, goes_on) = (client.call("slow").await["taskId"].clone(), client.call("forever").await["taskId"].clone());
+    let filter = json!({"notifications": {"taskIds": [over, goes_on]}});
+    let mut stream = client.open("subscriptions/listen", filter).await;
+    for _ in 0..3 {
+        stream.next().await;
+    }
+    client.until(&over, "completed").await;
+    client.result("tasks/cancel", json!({"taskId": goes_on})).await;
+    // More news of other tasks than are kept for a stream.
+    for _ in 0..70 {
+        let other = client.call("only_task").await["taskId"].clone();
+        client.until(&other, "completed").await;
+    }
+    let mut shown = std::collections::BTreeMap::new();
+    for _ in 0..2 {
+        let params = stream.next().await["params"].take();
+        shown.insert(params["taskId"].to_string(), params["status"].as_str().unwrap().to_owned());
+    }
+    let expected = [(over.to_string(), "completed".to_owned()), (goes_on.to_string(), "cancelled".to_owned())];
+    assert_eq!(shown, expected.into());
+    assert!(stream.is_silent().await);
 }
 
 #[tokio::test]

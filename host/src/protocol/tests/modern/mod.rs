@@ -24,13 +24,21 @@ pub(super) struct Modern<'a> {
     meta: Value,
     /// Whether the messages come over HTTP.
     declares: bool,
+    rights: Rights,
 }
 
 impl World {
     /// A client that can be asked everything and knows no tasks.
     pub(super) fn plain(&self) -> Modern<'_> {
         let capabilities = json!({"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}});
-        Modern { world: self, requestor: ANNA, capabilities, meta: json!({}), declares: true }
+        Modern {
+            world: self,
+            requestor: ANNA,
+            capabilities,
+            meta: json!({}),
+            declares: true,
+            rights: Rights::default(),
+        }
     }
 
     /// One that knows tasks as well.
@@ -74,6 +82,11 @@ impl<'a> Modern<'a> {
         self
     }
 
+    fn with_rights(mut self, rights: Rights) -> Self {
+        self.rights = rights;
+        self
+    }
+
     fn lacking(mut self, capability: &str) -> Self {
         self.capabilities.as_object_mut().unwrap().remove(capability);
         self
@@ -102,13 +115,7 @@ impl<'a> Modern<'a> {
     }
 
     fn peer(&self, declared: Option<Declared>) -> Peer {
-        Peer {
-            requestor: self.requestor,
-            rights: crate::domain::rights::Rights::default(),
-            session: None,
-            declared,
-            connection: None,
-        }
+        Peer { requestor: self.requestor, rights: self.rights.clone(), session: None, declared, connection: None }
     }
 
     pub(super) async fn open(&self, method: &'static str, params: Value) -> Stream<'a> {

@@ -64,6 +64,49 @@ async fn a_guest_that_is_gone_is_run_again_with_the_answers_so_far() {
 }
 
 #[tokio::test]
+async fn a_call_that_may_have_happened_is_not_run_again_by_a_host_that_knows_nothing_of_it() {
+    let (before, after) = (world(), world());
+    let asked = before.plain().call("form").await;
+    let params = retry("form", &asked["requestState"], json!({"name": accept("Ada")}));
+    before.plain().result("tools/call", params.clone()).await;
+    assert_eq!(after.plain().refusal("tools/call", params).await, (-32602, None));
+    assert_eq!(after.started(), 0);
+}
+
+#[tokio::test]
+async fn a_retry_hears_what_it_asks_for_itself() {
+    let world = world();
+    let client = world.plain();
+    let asked = client.call("reports").await;
+    let curious =
+        client.with_meta("progressToken", json!("p")).with_meta("io.modelcontextprotocol/logLevel", json!("debug"));
+    let mut stream =
+        curious.open("tools/call", retry("reports", &asked["requestState"], json!({"name": accept("Ada")}))).await;
+    assert_eq!(stream.next().await["params"]["progressToken"], "p");
+    assert_eq!(stream.next().await["params"]["data"], "heard");
+    assert_eq!(text(&stream.next().await["result"]), r#"Accept {"name":"Ada"}"#);
+    assert_eq!(world.started(), 1, "the guest that stood still");
+    // And what the first one asked for is not said to the second.
+    let asked = curious.call("reports").await;
+    let quiet = retry("reports", &asked["requestState"], json!({"name": accept("Ada")}));
+    assert_eq!(text(&world.plain().result("tools/call", quiet).await), r#"Accept {"name":"Ada"}"#);
+}
+
+#[tokio::test]
+async fn a_retry_is_asked_only_what_it_declares() {
+    let world = world();
+    let client = world.plain();
+    let asked = client.call("form").await;
+    let nothing = retry("form", &asked["requestState"], json!({}));
+    let mute = client.clone().lacking("elicitation");
+    assert_eq!(mute.refusal("tools/call", nothing.clone()).await, (-32021, Some(Rejection::Unserved)));
+    assert_eq!(client.result("tools/call", nothing).await["inputRequests"], asked["inputRequests"]);
+    let answered = retry("form", &asked["requestState"], json!({"name": accept("Ada")}));
+    assert!(text(&mute.result("tools/call", answered).await).contains("Ada"), "an answer is one whoever brings it");
+    assert_eq!(world.started(), 1);
+}
+
+#[tokio::test]
 async fn a_retry_that_brings_nothing_is_asked_again() {
     let world = world();
     let client = world.plain();

@@ -171,7 +171,7 @@ async fn a_pause_shows_only_to_those_who_know_it() {
     assert_eq!(client.refusal("tasks/update", answer.clone()).await, (-32602, None));
 
     let seen = plain.result("tasks/get", params.clone()).await;
-    assert_eq!((&seen["status"], &seen["statusMessage"]), (&json!("input_required"), &json!("paused")));
+    assert_eq!((&seen["status"], &seen["statusMessage"]), (&json!("input_required"), &json!("paused by request")));
     assert_eq!(seen["inputRequests"], before["inputRequests"]);
 
     let resumed = client.result("tasks/resume", params.clone()).await;
@@ -248,4 +248,59 @@ async fn only_calls_of_tools_become_tasks() {
     }
     assert_eq!(client.result("prompts/get", json!({"name": "x_asking"})).await["resultType"], "input_required");
     assert_eq!(world.stored().await, 0);
+}
+
+/// What a call with these related ids heard of them.
+async fn continued(client: &Modern<'_>, ids: Value) -> Value {
+    let call = client.clone().with_meta("io.modelcontextprotocol/relatedTaskIds", ids);
+    call.call("continues").await["content"][0]["text"].take()
+}
+
+#[tokio::test]
+async fn a_call_hears_of_the_tasks_that_it_continues() {
+    let world = world();
+    let client = world.tasked();
+    let own = started(&client, "forever").await;
+    let foreign = started(&client.clone().of(BOB), "forever").await;
+    assert_eq!(continued(&client, json!([foreign, "nonsense", "0".repeat(32), own, own])).await, own);
+    assert_eq!(continued(&client, json!([])).await, "");
+    let mut many = vec![json!("nonsense"); 100];
+    many.push(own.clone());
+    assert_eq!(continued(&client, json!(many)).await, own, "what is said twice counts once");
+    let others = (0..16).map(|at| json!(format!("{at}"))).chain([own.clone()]).collect::<Vec<_>>();
+    assert_eq!(continued(&client, json!(others)).await, "", "no more than a few are looked at");
+    let undeclared = world.plain();
+    assert_eq!(continued(&undeclared, json!([own])).await, "");
+    let limited = world.tasked().with_rights(scope(false));
+    assert_eq!(continued(&limited, json!([own])).await, "", "who may not look at tasks names none");
+    assert_eq!(continued(&world.tasked().with_rights(scope(true)), json!([own])).await, own);
+}
+
+#[tokio::test]
+async fn a_task_is_continued_under_the_name_that_its_client_gave_it() {
+    let world = world();
+    let anna = world.anna().await;
+    let named = json!({"name": "quick", "_meta": {"modelcontextprotocol.io/task": {"taskId": "m"}}});
+    let mut talk = anna.open(1, "tools/call", named).await;
+    while !talk.next().await["method"].is_null() {}
+    let task = world.tasks.named(&ANNA, "sep1686:m").await.unwrap().unwrap();
+    assert_eq!(continued(&world.tasked(), json!(["m"])).await, task.id.to_string());
+}
+
+#[tokio::test]
+async fn ids_of_related_tasks_are_guesses_like_any_other() {
+    let world = world();
+    let client = world.tasked();
+    world.store.take_looks();
+    continued(&client, json!(["f".repeat(32)])).await;
+    let looked = world.store.take_looks();
+    let refused = client.refusal("tasks/get", json!({"taskId": "f".repeat(32)})).await;
+    assert_eq!((refused.0, world.store.take_looks()), (-32602, looked.clone()));
+    assert!(!looked.is_empty());
+}
+
+fn scope(tasks: bool) -> crate::domain::rights::Rights {
+    let rule =
+        crate::domain::rights::ScopeRule { name: "s".into(), tools: vec!["*".into()], tasks, ..Default::default() };
+    crate::domain::rights::ScopeBook::new(vec![rule]).rights(&["s".to_owned()], "t", "r", true)
 }

@@ -1,0 +1,104 @@
+//! Plain calls under an idempotency key, in sessions.
+
+use std::sync::atomic::Ordering;
+
+use super::*;
+
+fn keyed(tool: &str, arguments: Value) -> Value {
+    json!({"name": tool, "arguments": arguments, "_meta": {"dev.bulkhead/idempotencyKey": "k", "progressToken": "p"}})
+}
+
+fn started(world: &World) -> u64 {
+    world.guests.started.load(Ordering::SeqCst)
+}
+
+#[tokio::test]
+async fn a_plain_call_with_a_key_runs_once_and_its_result_is_kept() {
+    let world = world();
+    let anna = world.anna().await;
+    let older = world.client(ANNA, "2025-06-18", json!({})).await;
+    let first = anna.result("tools/call", keyed("echo", json!({"text": "hi", "n": 1}))).await;
+    assert_eq!(first, json!({"content": [{"type": "text", "text": "hi"}], "isError": false}), "as without a key");
+    for client in [&anna, &older] {
+        assert_eq!(client.result("tools/call", keyed("echo", json!({"n": 1.0, "text": "hi"}))).await, first);
+        let conflict = client.error("tools/call", keyed("echo", json!({"text": "ho"}))).await;
+        assert_eq!(conflict["data"], json!({"type": "idempotency_key_conflict"}));
+    }
+    assert_eq!(started(&world), 1);
+    let bob = world.client(BOB, "2025-11-25", json!({})).await;
+    bob.result("tools/call", keyed("echo", json!({"text": "ho"}))).await;
+    assert_eq!(started(&world), 2, "keys of others are other keys");
+    for _ in 0..2 {
+        assert_eq!(anna.error("tools/call", keyed("custom", json!({}))).await["code"], 77);
+        assert_eq!(anna.result("tools/call", keyed("fails", json!({}))).await["isError"], true);
+    }
+    assert_eq!(started(&world), 4);
+}
+
+#[tokio::test]
+async fn one_key_is_one_call_whichever_way_it_is_made() {
+    let world = world();
+    let anna = world.anna().await;
+    let plain = anna.result("tools/call", keyed("quick", json!({}))).await;
+    let mut as_task = keyed("quick", json!({}));
+    as_task["task"] = json!({});
+    let task = anna.result("tools/call", as_task).await["task"].take();
+    assert_eq!(task["status"], "completed");
+    let modern = world.plain().with_meta("dev.bulkhead/idempotencyKey", json!("k"));
+    let result = modern.result("tools/call", json!({"name": "quick", "arguments": {}})).await;
+    assert_eq!(result["content"], plain["content"]);
+    assert_eq!(started(&world), 1);
+}
+
+#[tokio::test]
+async fn its_news_and_questions_come_on_its_own_stream() {
+    let world = world();
+    let anna = world.anna().await;
+    let mut standalone = anna.standalone();
+    let mut talk = anna.open(7, "tools/call", keyed("count", json!({}))).await;
+    let progress = talk.next().await;
+    assert_eq!((&progress["params"]["progressToken"], &progress["params"]["_meta"]), (&json!("p"), &Value::Null));
+    while !talk.next().await["method"].is_null() {}
+
+    let mut talk = anna.open(8, "tools/call", keyed("form", json!({}))).await;
+    let question = talk.next().await;
+    assert_eq!((&question["method"], &question["params"]["_meta"]), (&json!("elicitation/create"), &Value::Null));
+    // Its client goes away, and asks again.
+    drop(talk);
+    let mut talk = anna.open(9, "tools/call", keyed("form", json!({}))).await;
+    let question = talk.next().await;
+    anna.answer(&question, json!({"action": "accept", "content": {"name": "Ada"}})).await;
+    assert_eq!(talk.next().await["result"]["content"][0]["text"], "Accept {\"name\":\"Ada\"}");
+    assert!(standalone.is_silent().await);
+    assert_eq!(started(&world), 2);
+    let mute = world.client(ANNA, "2025-11-25", json!({})).await;
+    assert_eq!(mute.result("tools/call", keyed("form", json!({}))).await["isError"], false, "what it came to is kept");
+}
+
+#[tokio::test]
+async fn who_cannot_be_asked_leaves_the_question_to_others() {
+    let world = world();
+    let (anna, mute) = (world.anna().await, world.client(ANNA, "2025-11-25", json!({})).await);
+    let mut talk = anna.open(8, "tools/call", keyed("form", json!({}))).await;
+    let question = talk.next().await;
+    let refused = mute.error("tools/call", keyed("form", json!({}))).await;
+    assert_eq!(
+        (&refused["code"], &refused["data"]["requiredCapabilities"]),
+        (&json!(-32600), &json!({"elicitation": {}}))
+    );
+    anna.answer(&question, json!({"action": "decline"})).await;
+    assert_eq!(talk.next().await["result"]["content"][0]["text"], "Decline nothing");
+}
+
+#[tokio::test]
+async fn who_cancels_the_request_cancels_the_call() {
+    let world = world();
+    let anna = world.anna().await;
+    let mut talk = anna.open(8, "tools/call", keyed("forever", json!({}))).await;
+    assert!(talk.is_silent().await);
+    anna.tell(json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 8}})).await;
+    assert!(talk.exchange.next().await.is_none(), "nothing is answered");
+    let refused = anna.error("tools/call", keyed("forever", json!({}))).await;
+    assert!(refused["message"].as_str().unwrap().contains("cancelled"), "{refused}");
+    assert_eq!(started(&world), 1);
+}
