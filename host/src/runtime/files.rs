@@ -4,6 +4,7 @@
 //! plain part of a path, and from there on nothing is a link.
 
 mod apart;
+mod counted;
 mod guarded;
 mod quota;
 
