@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tests::client::{Client, all_capabilities};
+use tests::client::{Client, all_capabilities, text};
 use tests::modern::Modern;
 use tests::wait::until;
 use tests::{Host, Setup, command};
@@ -57,14 +57,26 @@ async fn fill(host: &Host, token: Option<&str>) -> (String, String) {
     let named = json!({"modelcontextprotocol.io/task": {"taskId": ALIAS}});
     let call = json!({"name": "count_primes", "arguments": {"below": 10}, "_meta": named});
     legacy.call("tools/call", call).await.expect("a task of its own name");
+    for (key, repeats) in [("small", 1), ("large", 1_000)] {
+        let keep = json!({"what": "set", "key": key, "value": WORD.repeat(repeats)});
+        assert_eq!(text(&legacy.tool("keep", keep).await.expect("a result")), "kept");
+    }
     (trip, waiting)
 }
 
-const PLUGINS: [&str; 3] = ["desk", "probe", "primes"];
+/// What a plugin keeps, as it shows it.
+async fn kept(host: &Host, token: Option<&str>) -> String {
+    let client = Client::connect_as(host, token, all_capabilities()).await;
+    text(&client.tool("keep", json!({"what": "get", "key": "small"})).await.expect("a result")).to_owned()
+}
+
+fn plugins() -> Setup {
+    Setup::with(&["desk", "primes"]).plugin("probe", "[plugin.kv]\n")
+}
 
 #[tokio::test]
 async fn a_thief_of_the_disk_reads_nothing_and_the_operator_everything() {
-    let setup = Setup::with(&PLUGINS).config("[encryption]\nkey_env = \"BULKHEAD_STORE_KEY\"\n");
+    let setup = plugins().config("[encryption]\nkey_env = \"BULKHEAD_STORE_KEY\"\n");
     let (old, new) = ("3a".repeat(32), "4b".repeat(32));
     let with = |keys: &str| setup.clone().env("BULKHEAD_STORE_KEY", keys);
     let host = with(&old).start().await;
@@ -79,24 +91,26 @@ async fn a_thief_of_the_disk_reads_nothing_and_the_operator_everything() {
     let host = with(&format!("{new} {old}")).start().await;
     let client = Modern::full(&host, None);
     assert!(client.result("tasks/get", json!({"taskId": trip})).await.to_string().contains(WORD));
+    assert!(kept(&host, None).await.ends_with(WORD));
     let rekeyed = command::json(&["store", "rekey"], &setup.data()).await;
     assert_eq!((&rekeyed["tenants"], &rekeyed["sealed_again"]), (&json!(1), &json!(1)), "{rekeyed}");
     host.terminate().await;
     let host = with(&new).start().await;
     let client = Modern::full(&host, None);
     assert!(client.result("tasks/get", json!({"taskId": trip})).await.to_string().contains(WORD));
+    assert!(kept(&host, None).await.ends_with(WORD));
     client.call("tasks/get", json!({"taskId": waiting})).await.expect("it is there");
 }
 
 #[tokio::test]
 async fn an_erased_tenant_leaves_no_byte_behind_while_the_others_go_on() {
-    let setup = Setup::with(&PLUGINS).config("[audit]\nenabled = true\n[call]\npromote_after_ms = 0\n");
+    let setup = plugins().config("[audit]\nenabled = true\n[call]\npromote_after_ms = 0\n");
     let (alice, bob) = (setup.token(&format!("{NAME}-alice"), NAME).await, setup.token("bob", "globex").await);
     let host = setup.start().await;
     fill(&host, Some(&alice)).await;
     let other = Modern::full(&host, Some(&bob));
-    let kept = other.task("wait", json!({"ms": 1})).await;
-    other.until_status(&kept, "completed").await;
+    let done = other.task("wait", json!({"ms": 1})).await;
+    other.until_status(&done, "completed").await;
     command::json(&["store", "rebuild"], &setup.data()).await;
     for word in [WORD, NAME, ALIAS] {
         assert!(!holding(&setup.data(), word, "audit").is_empty(), "the search itself works: {word}");
@@ -121,9 +135,10 @@ async fn an_erased_tenant_leaves_no_byte_behind_while_the_others_go_on() {
 
     let gone = Modern::full(&host, Some(&alice)).request("tools/list", &json!({})).send().await.expect("an answer");
     assert_eq!(gone.status(), 401);
-    assert_eq!(other.result("tasks/get", json!({"taskId": kept})).await["status"], "completed");
+    assert_eq!(other.result("tasks/get", json!({"taskId": done})).await["status"], "completed");
     // Whoever comes under the old name is somebody else, and may work.
     let again = setup.token(&format!("{NAME}-alice"), NAME).await;
+    assert_eq!(kept(&host, Some(&again)).await, "nothing");
     let client = Modern::full(&host, Some(&again));
     let task = client.task("wait", json!({"ms": 1})).await;
     client.until_status(&task, "completed").await;
@@ -180,7 +195,7 @@ async fn without_its_last_token_a_host_does_not_open_to_everybody() {
 #[tokio::test]
 async fn an_erasure_that_was_killed_is_repeated() {
     for delay_ms in [0, 40, 150] {
-        let setup = Setup::with(&PLUGINS);
+        let setup = plugins();
         let alice = setup.token(&format!("{NAME}-alice"), NAME).await;
         let host = setup.start().await;
         fill(&host, Some(&alice)).await;

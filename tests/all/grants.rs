@@ -1,6 +1,7 @@
 //! What an operator grants, what a tenant is left of it, and who hears of what was not granted.
 
 use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 
 use serde_json::{Value, json};
 use tests::client::{Client, all_capabilities, text};
@@ -113,6 +114,95 @@ async fn each_tenant_has_its_own_directory_with_its_own_quota() {
         assert_eq!(found.permissions().mode() & 0o777, 0o700);
     }
     assert_eq!(std::fs::read_dir(&folder).expect("a folder").count(), 2);
+}
+
+/// `[plugin.grants]` with one directory.
+fn directory(host: &Path, write: bool) -> String {
+    format!("[plugin.grants]\ndirectories = [{{ host = {host:?}, guest = \"/data\", write = {write} }}]\n")
+}
+
+#[tokio::test]
+async fn nobody_may_write_where_the_way_to_another_grant_leads_through() {
+    let setup = Setup::new();
+    let (outer, beside) = (setup.path("outer"), setup.path("beside"));
+    std::fs::create_dir_all(outer.join("tenants")).expect("a folder");
+    std::fs::create_dir(&beside).expect("a folder");
+    let inner = outer.join("tenants/{tenant}");
+    let with = |writes: &Path| {
+        let second = directory(writes, true);
+        setup.clone().plugin_as("first", "hostile", &directory(&inner, false)).plugin_as(
+            "second",
+            "hostile",
+            &format!("prefix = \"second_\"\n{second}"),
+        )
+    };
+    let names_both = |said: &str| {
+        said.contains("plugin.first.grants.directories (/data)")
+            && said.contains("plugin.second.grants.directories (/data)")
+            && said.contains("beside it")
+    };
+    let (code, said) = with(&outer).refused().await;
+    assert!(code == Some(2) && names_both(&said), "{code:?} {said}");
+
+    let host = with(&beside).start().await;
+    let setup = host.setup.clone();
+    let configuration = std::fs::read_to_string(setup.path("bulkhead.toml")).expect("the configuration");
+    let (good, bad) = (format!("{beside:?}"), format!("{outer:?}"));
+    assert!(configuration.contains(&good));
+    std::fs::write(setup.path("bulkhead.toml"), configuration.replace(&good, &bad)).expect("the configuration");
+    let arguments = ["admin", "reload", "--data"];
+    let output = command::output(&mut command::bulkhead(), &arguments, Some(&setup.data())).await;
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(1) && names_both(&said), "{said}");
+    // Nothing has changed.
+    let client = Client::connect(&host).await;
+    let written = client.tool("second_write_file", json!({"path": "/data/a", "text": "x"})).await.expect("a result");
+    assert!(written["isError"] != true && beside.join("a").is_file(), "{written}");
+}
+
+#[tokio::test]
+async fn an_older_version_loses_what_its_plugin_is_not_granted_any_more() {
+    let setup = Setup::new().config("[limits]\ntasks_running_per_requestor = 1\n[call]\ncpu_ms = 600000\n");
+    let folder = setup.path("folder");
+    std::fs::create_dir(&folder).expect("a folder");
+    std::fs::write(folder.join("a"), "granted").expect("a file");
+    let grant = directory(&folder, false);
+    let setup = setup.plugin("hostile", &format!("accept_changes = \"any\"\n{grant}"));
+    let host = setup.start().await;
+    let client = Client::connect(&host).await;
+    // One runs, the others wait behind it with the version that they were made with.
+    let mut tasks = Vec::new();
+    let read = json!({"path": "/data/a"});
+    for (tool, arguments) in
+        [("spin", json!({})), ("read_file", read.clone()), ("spin", json!({})), ("read_file", read)]
+    {
+        tasks.push(client.task(tool, arguments).await);
+    }
+    let other = setup.path("other.wasm");
+    let words = ["Reads a file and returns its text.", "Reads a file and returns its TEXT."];
+    std::fs::write(&other, place::variant("hostile", words[0], words[1])).expect("a file");
+    let arguments = ["plugin", "add", other.to_str().expect("UTF-8"), "--name", "hostile", "--accept"];
+    command::json(&arguments, &setup.data()).await;
+    assert!(client.call("tools/list", json!({})).await.expect("a list").to_string().contains(words[1]));
+    client.about("tasks/cancel", &tasks[0]).await.expect("it is cancelled");
+    client.until_status(&tasks[1], "completed").await;
+    assert_eq!(text(&client.about("tasks/result", &tasks[1]).await.expect("a result")), "granted");
+
+    let configuration = std::fs::read_to_string(setup.path("bulkhead.toml")).expect("the configuration");
+    std::fs::write(setup.path("bulkhead.toml"), configuration.replace(&grant, "")).expect("the configuration");
+    let reloaded = command::json(&["admin", "reload"], &setup.data()).await;
+    assert_eq!(reloaded["changed"], json!(["plugin hostile"]));
+    client.about("tasks/cancel", &tasks[2]).await.expect("it is cancelled");
+    client.until_status(&tasks[3], "failed").await;
+    let refused = client.about("tasks/result", &tasks[3]).await.expect("a result");
+    assert!(refused["isError"] == true && !refused.to_string().contains("granted\""), "{refused}");
+
+    let mut versions = Vec::new();
+    for task in [&tasks[1], &tasks[3], &client.task("spin", json!({})).await] {
+        let shown = command::json(&["admin", "tasks", "inspect", task], &setup.data()).await;
+        versions.push(shown["plugin_sha256"].as_str().expect("a digest").to_owned());
+    }
+    assert!(versions[0] == versions[1] && versions[1] != versions[2], "both were of the older version: {versions:?}");
 }
 
 #[tokio::test]

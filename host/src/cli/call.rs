@@ -120,6 +120,7 @@ fn plugin(config: &Config, arguments: &CallArguments) -> anyhow::Result<PluginCo
     for text in &arguments.http {
         plugin.grants.http.push(text.parse().context("--http")?);
     }
+    sources::refuse_overlaps(std::slice::from_ref(&plugin))?;
     Ok(plugin)
 }
 

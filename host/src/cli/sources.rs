@@ -7,12 +7,14 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use bulkhead::audit::Audit;
-use bulkhead::config::{Config, File, Flags, Insecure, OnRestart, PluginConfig, ToolConfig, TrustConfig};
+use bulkhead::config::{
+    Config, File, Flags, Insecure, OnRestart, PluginConfig, Problem, Problems, ToolConfig, TrustConfig,
+};
 use bulkhead::domain::address::normal_host;
 use bulkhead::domain::limits::CallLimits;
 use bulkhead::plugins::{Plugins, Policy, Terms, Wanted};
 use bulkhead::runtime::policy::TenantBounds;
-use bulkhead::runtime::{PluginSource, Source, ToolPolicy};
+use bulkhead::runtime::{NamedDirectory, Overlap, PluginSource, Source, ToolPolicy, overlaps};
 use bulkhead::sources::oci::Logins;
 use bulkhead::sources::{self, Configured, Fetching, Intake, Progress, PublicKey, Rule, Trust, Watch};
 use sha2::{Digest as _, Sha256};
@@ -59,6 +61,7 @@ pub(crate) fn load_with_digest(
 
 /// Every plugin to load: those of the configuration and the flags, then those of the folders by name.
 pub(crate) fn plugins(config: &Config) -> anyhow::Result<Vec<PluginConfig>> {
+    refuse_overlaps(&config.plugins)?;
     let mut plugins = config.plugins.clone();
     for folder in &config.plugin_dirs {
         for file in
@@ -73,6 +76,25 @@ pub(crate) fn plugins(config: &Config) -> anyhow::Result<Vec<PluginConfig>> {
         }
     }
     Ok(plugins)
+}
+
+/// Refuses directories by which one plugin could lead another one, or itself, to where nothing was granted.
+pub(crate) fn refuse_overlaps(plugins: &[PluginConfig]) -> anyhow::Result<()> {
+    let (mut places, mut granted) = (Vec::new(), Vec::new());
+    for plugin in plugins {
+        for grant in &plugin.grants.directories {
+            let key = format!("plugin.{}.grants.directories ({})", plugin.label(), grant.guest);
+            granted.push(NamedDirectory { key, grant });
+            places.push(&plugin.place);
+        }
+    }
+    let found = overlaps(&granted).context("granted directories cannot be compared")?;
+    let problem = |overlap: Overlap| {
+        let place = places.get(overlap.at).copied().cloned()?;
+        Some(Problem { place, message: overlap.problem })
+    };
+    let problems: Vec<_> = found.into_iter().filter_map(problem).collect();
+    if problems.is_empty() { Ok(()) } else { Err(Problems(problems).into()) }
 }
 
 fn components(folder: &Path) -> std::io::Result<Vec<std::path::PathBuf>> {

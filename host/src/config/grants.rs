@@ -1,5 +1,7 @@
 //! `[plugin.grants]`: what a plugin may reach, and `[tenant.NAME.grants]`: what plugins may reach at most for a tenant.
 
+use std::path::Component;
+
 use super::document::{Node, Reader};
 use crate::runtime::policy::{Bound, DirBound, DirGrant, Grants, HttpGrant, TENANT_MARK};
 
@@ -112,6 +114,10 @@ fn read_directory(reader: &mut Reader<'_>, path: &str, node: &Node<'_>) -> Optio
     let marks = host.to_string_lossy().replace(TENANT_MARK, "");
     if marks.contains(['{', '}']) {
         reader.refuse(node, format!("{path}.host: braces stand for {TENANT_MARK} only"));
+    }
+    let below = host.components().skip_while(|part| !part.as_os_str().to_string_lossy().contains(TENANT_MARK));
+    if below.into_iter().any(|part| part == Component::ParentDir) {
+        reader.refuse(node, format!("{path}.host: no \"..\" behind {TENANT_MARK}"));
     }
     if bytes_max.is_some() && !write {
         reader.refuse(node, format!("{path}.bytes_max: nothing is written to it; set write = true"));

@@ -452,6 +452,8 @@ fn plugin_entries_are_checked() {
     refused_once(&grant("env = ['A=B']"), "etc/bulkhead.toml:4: plugin.?.grants.env:", "name of an environment");
     refused_once(&grant("directories = [{ host = '/x' }]"), "etc/bulkhead.toml:4:", "needs `host`");
     refused_once(&grant("directories = [{ host = '/x', guest = '../y' }]"), "etc/bulkhead.toml:4:", "absolute");
+    let up = grant("directories = [{ host = '/x/{tenant}/../y', guest = '/y' }]");
+    refused_once(&up, "etc/bulkhead.toml:4:", "behind {tenant}");
     refused_once("[[plugin]]\nfile='a'\n[plugin.tool.t]\ntask_support = 'maybe'", "etc/bulkhead.toml:4:", "not one of");
 }
 

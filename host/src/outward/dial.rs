@@ -42,7 +42,18 @@ pub async fn connect(
     tls: Option<Arc<rustls::ClientConfig>>,
     may_reach: impl Fn(IpAddr) -> bool,
 ) -> Result<Box<dyn Stream>, DialError> {
-    let allowed = resolve(host, port, may_reach).await?;
+    connect_by(looked_up, host, port, tls, may_reach).await
+}
+
+/// The same with names looked up as the caller says: once, and what was checked is what is connected to.
+async fn connect_by(
+    look_up: impl AsyncFn(&str, u16) -> io::Result<Vec<SocketAddr>>,
+    host: &str,
+    port: u16,
+    tls: Option<Arc<rustls::ClientConfig>>,
+    may_reach: impl Fn(IpAddr) -> bool,
+) -> Result<Box<dyn Stream>, DialError> {
+    let allowed = resolve_by(look_up, host, port, may_reach).await?;
     let stream = connect_first(&allowed).await?;
     // Small requests go out at once.
     let _ = stream.set_nodelay(true);
@@ -52,14 +63,15 @@ pub async fn connect(
 }
 
 /// The addresses of a host that may be reached. One forbidden address makes none of the others wrong.
-pub(crate) async fn resolve(
+async fn resolve_by(
+    look_up: impl AsyncFn(&str, u16) -> io::Result<Vec<SocketAddr>>,
     host: &str,
     port: u16,
     may_reach: impl Fn(IpAddr) -> bool,
 ) -> Result<Vec<SocketAddr>, DialError> {
-    let found: Vec<SocketAddr> = match host.parse::<IpAddr>() {
+    let found = match host.parse::<IpAddr>() {
         Ok(address) => vec![SocketAddr::new(address, port)],
-        Err(_) => tokio::net::lookup_host((host, port)).await.map_err(DialError::Lookup)?.collect(),
+        Err(_) => look_up(host, port).await.map_err(DialError::Lookup)?,
     };
     let (allowed, refused): (Vec<_>, Vec<_>) = found.into_iter().partition(|address| may_reach(address.ip()));
     match refused.first() {
@@ -70,6 +82,10 @@ pub(crate) async fn resolve(
         }
         None => Err(DialError::NoAddress),
     }
+}
+
+async fn looked_up(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+    Ok(tokio::net::lookup_host((host, port)).await?.collect())
 }
 
 async fn connect_first(addresses: &[SocketAddr]) -> Result<TcpStream, DialError> {
@@ -98,4 +114,120 @@ pub fn tls_config(further: &[CertificateDer<'_>]) -> Result<Arc<rustls::ClientCo
         .with_root_certificates(roots)
         .with_no_client_auth();
     Ok(Arc::new(config))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+    use std::sync::Mutex;
+
+    use tokio::io::AsyncReadExt as _;
+    use tokio::net::TcpListener;
+
+    use super::*;
+    use crate::domain::address::is_public;
+
+    /// Stands for a public address: it is on this machine, so that a test can listen there.
+    const GOOD: &str = "127.0.0.2";
+    const INSIDE: [&str; 9] = [
+        "127.0.0.1",
+        "10.0.0.1",
+        "192.168.1.1",
+        "169.254.169.254",
+        "0.0.0.0",
+        "::1",
+        "fd00:ec2::254",
+        "::ffff:127.0.0.1",
+        "::ffff:169.254.169.254",
+    ];
+
+    fn may_reach(address: IpAddr) -> bool {
+        address == GOOD.parse::<IpAddr>().unwrap() || is_public(address)
+    }
+
+    /// A name whose owner answers each question with other addresses.
+    struct Name {
+        answers: Mutex<VecDeque<Vec<&'static str>>>,
+    }
+
+    impl Name {
+        fn answering(answers: &[&[&'static str]]) -> Self {
+            Self { answers: Mutex::new(answers.iter().map(|answer| answer.to_vec()).collect()) }
+        }
+
+        fn left(&self) -> usize {
+            self.answers.lock().unwrap().len()
+        }
+
+        async fn connect(&self, port: u16) -> Result<Box<dyn Stream>, DialError> {
+            let look_up = async |host: &str, port: u16| {
+                assert_eq!(host, "rebound.example");
+                let answer = self.answers.lock().unwrap().pop_front().expect("nobody asks more often");
+                Ok(answer.iter().map(|address| SocketAddr::new(address.parse().unwrap(), port)).collect())
+            };
+            connect_by(look_up, "rebound.example", port, None, may_reach).await
+        }
+    }
+
+    /// Greets whoever comes with the address that they came to, on every address of this machine.
+    async fn server() -> (u16, Arc<Mutex<Vec<IpAddr>>>) {
+        let listener = TcpListener::bind("0.0.0.0:0").await.unwrap();
+        let (port, seen) = (listener.local_addr().unwrap().port(), Arc::<Mutex<Vec<_>>>::default());
+        let came = Arc::clone(&seen);
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let at = stream.local_addr().unwrap().ip();
+                came.lock().unwrap().push(at);
+                let _ = tokio::io::AsyncWriteExt::write_all(&mut stream, at.to_string().as_bytes()).await;
+            }
+        });
+        (port, seen)
+    }
+
+    async fn greeting(stream: Result<Box<dyn Stream>, DialError>) -> String {
+        let mut text = String::new();
+        stream.unwrap().read_to_string(&mut text).await.unwrap();
+        text
+    }
+
+    #[tokio::test]
+    async fn a_name_that_is_bound_to_another_address_afterwards_is_refused_afterwards() {
+        let (port, seen) = server().await;
+        let inside: Vec<_> = INSIDE.iter().map(std::slice::from_ref).collect();
+        let name = Name::answering(&[&[&[GOOD][..]], &inside[..]].concat());
+        assert_eq!(greeting(name.connect(port).await).await, GOOD);
+        assert_eq!(name.left(), INSIDE.len(), "one question for a connection: no other answer comes in between");
+        for address in INSIDE {
+            let refused = name.connect(port).await.map(drop);
+            assert!(matches!(refused, Err(DialError::Prohibited(_))), "{address}: {refused:?}");
+        }
+        assert_eq!((name.left(), seen.lock().unwrap().clone()), (0, vec![GOOD.parse::<IpAddr>().unwrap()]));
+    }
+
+    #[tokio::test]
+    async fn of_mixed_answers_only_what_may_be_reached_is_tried() {
+        let (port, seen) = server().await;
+        let name = Name::answering(&[&["127.0.0.1", "::1", GOOD, "169.254.169.254"], &[GOOD, "127.0.0.1"]]);
+        for _ in 0..2 {
+            assert_eq!(greeting(name.connect(port).await).await, GOOD);
+        }
+        assert!(seen.lock().unwrap().iter().all(|address| address.to_string() == GOOD));
+        // Where the good one does not answer, the others are no way out.
+        let inside = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let name = Name::answering(&[&[GOOD, "127.0.0.1"], &["127.0.0.1", GOOD]]);
+        for _ in 0..2 {
+            let refused = name.connect(inside.local_addr().unwrap().port()).await.map(drop);
+            assert!(matches!(refused, Err(DialError::Connect(_))), "{refused:?}");
+        }
+        let came = tokio::time::timeout(std::time::Duration::from_millis(50), inside.accept()).await;
+        assert!(came.is_err(), "somebody came in");
+    }
+
+    #[tokio::test]
+    async fn a_public_name_that_resolves_to_loopback_is_refused() {
+        let refused = resolve_by(looked_up, "localhost", 80, is_public).await;
+        assert!(matches!(refused, Err(DialError::Prohibited(_))), "{refused:?}");
+        let allowed = resolve_by(looked_up, "localhost", 80, |address| address.is_loopback()).await.unwrap();
+        assert!(allowed.iter().all(|address| address.ip().is_loopback() && address.port() == 80), "{allowed:?}");
+    }
 }

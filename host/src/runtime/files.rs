@@ -3,6 +3,8 @@
 //! Owns the way from a grant to an open directory, those that each tenant has its own of, and how much they may hold. Invariant: a tenant's name is one
 //! plain part of a path, and from there on nothing is a link.
 
+mod apart;
+mod counted;
 mod guarded;
 mod quota;
 
@@ -16,6 +18,7 @@ use wasmtime_wasi::{FsPerms, WasiCtxBuilder};
 use super::fault::HostFailure;
 use super::policy::{DirGrant, TENANT_MARK};
 
+pub use apart::{NamedDirectory, Overlap, overlaps};
 pub(super) use guarded::{Rooms, guard};
 pub(super) use quota::Quotas;
 

@@ -20,6 +20,8 @@ pub const VALUE_BYTES: std::ops::RangeInclusive<usize> = 8..=2_048;
 
 /// Bytes of a name.
 const NAME_BYTES_MAX: usize = 64;
+/// Bytes of a placeholder, with everything in it encoded that may be.
+const PLACEHOLDER_BYTES_MAX: usize = "%7b%7bsecret%3a%7d%7d".len() + NAME_BYTES_MAX;
 
 /// Where in a request a value may be put.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

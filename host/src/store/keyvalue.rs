@@ -2,11 +2,13 @@
 //!
 //! Owns the rows of [`RowKind::KeyValue`]: entries, the pieces of large values, the index of what expires, and the count that
 //! quotas are checked against. Must not know a clock (times come in) or who may keep anything. Invariant: an entry, its pieces and its
-//! place in the index change in one step, and a key begins with tenant and plugin, so that nobody's keys are found by anybody else.
+//! place in the index change in one step, and a key begins with tenant and plugin, so that nobody's keys are found by anybody else. Where
+//! a tenant has a sealing key, no value is written in the clear; keys, sizes and times are, which listing and expiry need.
 
 mod layout;
 #[cfg(test)]
 mod tests;
+mod turns;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,6 +17,7 @@ use tokio::sync::OnceCell;
 
 pub(super) use self::layout::tenant_of;
 use self::layout::{Entry, Place, due};
+use self::turns::Turns;
 use super::{Error, RowKind, RowState, Store};
 use crate::domain::UnixMs;
 use crate::domain::limits::KeyValueLimits;
@@ -77,11 +80,12 @@ type Count = Arc<OnceCell<Mutex<Kept>>>;
 pub struct KeyValues {
     rows: Arc<dyn Store>,
     counts: Mutex<HashMap<Space, Count>>,
+    turns: Turns,
 }
 
 impl KeyValues {
     pub fn new(rows: Arc<dyn Store>) -> Self {
-        Self { rows, counts: Mutex::default() }
+        Self { rows, counts: Mutex::default(), turns: Turns::default() }
     }
 
     /// The value, unless it has expired.
@@ -96,9 +100,9 @@ impl KeyValues {
                 return Ok(None);
             }
             // A piece is missing where somebody wrote another value in between.
-            if let Some(value) = self.value(space, entry).await? {
-                return Ok(Some(value));
-            }
+            let Some(stored) = self.stored(space, &entry).await? else { continue };
+            let sealing = if entry.is_sealed { self.rows.sealing_key(space.tenant).await? } else { None };
+            return entry.open(space, key, stored, sealing.as_ref()).map(Some);
         }
         Err(Error::Corrupt("pieces of a kept value are missing".to_owned()))
     }
@@ -120,11 +124,12 @@ impl KeyValues {
         if bytes > bytes_max {
             return Err(KeyValueError::TooLarge { bytes, bytes_max });
         }
-        let count = self.count(space).await?;
+        let _turn = self.turns.take(space.tenant, bytes).await;
+        let (count, sealing) = (self.count(space).await?, self.rows.sealing_key(space.tenant).await?);
         let at = space.entry(key);
         for _ in 0..CONFLICTS_MAX {
             let old = self.entry(&at).await?;
-            let (entry, pieces) = Entry::new(space, value, expires_at)?;
+            let (entry, pieces) = Entry::new(space, key, value, expires_at, sealing.as_ref())?;
             let before = old.as_ref().map(|(entry, _)| entry.counted(key)).unwrap_or_default();
             let after = entry.counted(key);
             reserve(&count, before, after, limits)?;
@@ -161,6 +166,7 @@ impl KeyValues {
     ///
     /// When the store fails.
     pub async fn delete(&self, space: &Space, key: &str) -> Result<(), Error> {
+        let _turn = self.turns.take(space.tenant, 0).await;
         let count = self.count(space).await?;
         let at = space.entry(key);
         for _ in 0..CONFLICTS_MAX {
@@ -294,19 +300,19 @@ impl KeyValues {
         Ok(Some((Entry::decode(&bytes)?, bytes)))
     }
 
-    /// The value of an entry; `None` when one of its pieces is not there.
-    async fn value(&self, space: &Space, entry: Entry) -> Result<Option<Vec<u8>>, Error> {
-        match entry.place {
-            Place::Here(value) => Ok(Some(value)),
+    /// What is stored for a value; `None` when one of its pieces is not there.
+    async fn stored(&self, space: &Space, entry: &Entry) -> Result<Option<Vec<u8>>, Error> {
+        match &entry.place {
+            Place::Here(stored) => Ok(Some(stored.clone())),
             Place::Pieces { stamp, count } => {
-                let mut value = Vec::new();
-                for number in 0..count {
-                    match self.rows.row(RowKind::KeyValue, &space.piece(stamp, number)).await? {
-                        Some(piece) => value.extend(piece),
+                let mut stored = Vec::new();
+                for number in 0..*count {
+                    match self.rows.row(RowKind::KeyValue, &space.piece(*stamp, number)).await? {
+                        Some(piece) => stored.extend(piece),
                         None => return Ok(None),
                     }
                 }
-                Ok(Some(value))
+                Ok(Some(stored))
             }
         }
     }

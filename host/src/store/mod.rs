@@ -26,6 +26,7 @@ use async_trait::async_trait;
 use crate::domain::requestor::{Requestor, TenantId};
 use crate::domain::task::{Lease, NodeId, Task, TaskId, TaskOutput};
 use crate::domain::{Json, UnixMs};
+use crate::vault::SealingKey;
 
 /// Why a store refused or failed.
 #[derive(Debug, thiserror::Error)]
@@ -278,6 +279,11 @@ pub trait RowStore: Send + Sync + 'static {
     /// the same. `None` where rows may change without this process.
     fn generation(&self) -> Option<u64> {
         None
+    }
+
+    /// What whoever writes rows of a tenant seals their values with; `None` where nothing is sealed. A first key is durable on return.
+    async fn sealing_key(&self, _tenant: TenantId) -> Result<Option<SealingKey>, Error> {
+        Ok(None)
     }
 
     /// Rows of a kind in key order, strictly after `after`, at most `count_max`.

@@ -5,10 +5,8 @@
 //! from. Invariant: whoever has no quota pays a look into an empty table.
 
 use std::collections::HashMap;
-use std::io;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use wasmtime::StoreContextMut;
 use wasmtime::component::{Linker, Resource};
 use wasmtime_wasi::cli::WasiCliView as _;
@@ -19,10 +17,9 @@ use wasmtime_wasi::p2::bindings::filesystem::types::{
     DescriptorFlags, ErrorCode, HostDescriptor as _, OpenFlags, PathFlags,
 };
 use wasmtime_wasi::p2::{DynOutputStream, FsResult};
-use wasmtime_wasi_io::poll::Pollable;
-use wasmtime_wasi_io::streams::{OutputStream, StreamError, StreamResult};
 
-use super::quota::{Addition, Full, Room, UnderWay};
+use super::counted::Counted;
+use super::quota::{Addition, Full, Room};
 use crate::runtime::call::Call;
 
 const ENVIRONMENT: &str = "wasi:cli/environment@0.2.12";
@@ -174,7 +171,7 @@ fn stream(call: &mut Call, fd: Resource<Descriptor>, offset: Option<u64>) -> FsR
     };
     let (Some(room), Some(file)) = (room, file) else { return Ok(made) };
     let inner = filesystem.table.delete(made)?;
-    let counted: DynOutputStream = Box::new(Counted { inner, file, room, offset, state: State::Ready });
+    let counted: DynOutputStream = Box::new(Counted::new(inner, file, room, offset));
     Ok(filesystem.table.push(counted)?)
 }
 
@@ -280,136 +277,4 @@ async fn rename_at(
     // What had the name before is gone.
     room.gave_back();
     renamed
-}
-
-/// A stream into a file, with the count in front.
-struct Counted {
-    inner: DynOutputStream,
-    file: Arc<std::fs::File>,
-    room: Room,
-    /// Where the next byte goes; `None`: to the end.
-    offset: Option<u64>,
-    state: State,
-}
-
-enum State {
-    Ready,
-    /// The directory is measured, to see whether there is room for these bytes.
-    Asking(tokio::task::JoinHandle<Result<UnderWay, Full>>, Bytes),
-    /// They are being written.
-    Writing(#[expect(dead_code, reason = "held until they are written")] UnderWay),
-    Failed,
-    Closed,
-}
-
-impl Counted {
-    fn addition(&self, bytes: &Bytes) -> Addition {
-        let length = bytes.len() as u64;
-        match self.offset {
-            Some(offset) => Addition::UpTo(Arc::clone(&self.file), offset.saturating_add(length)),
-            None => Addition::Bytes(length),
-        }
-    }
-
-    fn pass(&mut self, bytes: Bytes, taken: UnderWay) -> StreamResult<()> {
-        if let Some(offset) = &mut self.offset {
-            *offset = offset.saturating_add(bytes.len() as u64);
-        }
-        self.state = State::Writing(taken);
-        self.inner.write(bytes)
-    }
-
-    /// Says once that there is no room.
-    fn failure(&mut self) -> StreamResult<()> {
-        match self.state {
-            State::Failed => {
-                self.state = State::Closed;
-                Err(full())
-            }
-            State::Closed => Err(StreamError::Closed),
-            State::Ready | State::Asking(..) | State::Writing(_) => Ok(()),
-        }
-    }
-}
-
-fn full() -> StreamError {
-    StreamError::LastOperationFailed(io::Error::from(Full).into())
-}
-
-#[async_trait::async_trait]
-impl Pollable for Counted {
-    async fn ready(&mut self) {
-        if let State::Asking(asked, _) = &mut self.state {
-            let asked = asked.await.unwrap_or(Err(Full));
-            let State::Asking(_, bytes) = std::mem::replace(&mut self.state, State::Failed) else { return };
-            if let Ok(taken) = asked
-                && self.pass(bytes, taken).is_err()
-            {
-                self.state = State::Failed;
-            }
-        }
-        if matches!(self.state, State::Failed | State::Closed) {
-            return;
-        }
-        self.inner.ready().await;
-        self.state = State::Ready;
-    }
-}
-
-#[async_trait::async_trait]
-impl OutputStream for Counted {
-    fn write(&mut self, bytes: Bytes) -> StreamResult<()> {
-        self.failure()?;
-        if matches!(self.state, State::Asking(..) | State::Writing(_)) {
-            // One at a time: otherwise each of them would be another task of the host.
-            return Err(StreamError::trap("write not permitted: check_write not called first"));
-        }
-        let addition = self.addition(&bytes);
-        if let Some(taken) = self.room.try_take(&addition) {
-            return self.pass(bytes, taken);
-        }
-        let room = self.room.clone();
-        self.state = State::Asking(tokio::spawn(async move { room.take(&addition).await }), bytes);
-        Ok(())
-    }
-
-    async fn blocking_write_and_flush(&mut self, bytes: Bytes) -> StreamResult<()> {
-        self.ready().await;
-        self.failure()?;
-        let addition = self.addition(&bytes);
-        let Ok(_taken) = self.room.take(&addition).await else {
-            self.state = State::Closed;
-            return Err(full());
-        };
-        if let Some(offset) = &mut self.offset {
-            *offset = offset.saturating_add(bytes.len() as u64);
-        }
-        self.inner.blocking_write_and_flush(bytes).await
-    }
-
-    fn flush(&mut self) -> StreamResult<()> {
-        self.failure()?;
-        self.inner.flush()
-    }
-
-    fn check_write(&mut self) -> StreamResult<usize> {
-        self.failure()?;
-        if matches!(self.state, State::Asking(..)) { Ok(0) } else { self.inner.check_write() }
-    }
-
-    async fn cancel(&mut self) {
-        // What is being written stays counted until it is.
-        self.inner.cancel().await;
-        if let State::Asking(asked, _) = std::mem::replace(&mut self.state, State::Closed) {
-            asked.abort();
-        }
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        if let State::Asking(asked, _) = &self.state {
-            asked.abort();
-        }
-    }
 }

@@ -6,14 +6,14 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderValue, RANGE};
-use http_body::{Body, Frame};
+use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt as _;
 use wasmtime_wasi_http::{Error, WasiBody};
 
 use super::scrub::{Scrubber, scrub_headers, scrubbed};
-use super::{HttpGrant, Places, Secret, Target, find, json_escaped, percent_encoded};
+use super::{HttpGrant, PLACEHOLDER_BYTES_MAX, Places, Secret, Target, find, json_escaped, percent_encoded};
 
-/// Bytes of a body in which placeholders are looked for; a larger one goes out as it is.
+/// Bytes of a body in which placeholders are filled; a larger one may hold none.
 const BODY_BYTES_MAX: usize = 1 << 20;
 /// Placeholders in one request. Stops a guest from making the host build requests of megabytes out of a few bytes.
 const PLACEHOLDERS_MAX: u32 = 16;
@@ -145,8 +145,8 @@ impl Filling<'_> {
         Ok(http::Uri::from_parts(parts).map_err(|_| Error::HttpRequestUriInvalid)?)
     }
 
-    /// The body with values in it, if it is small and not compressed. In a body, a name that is no secret of the plugin's is a text
-    /// like any other.
+    /// The body with values in it, if it is not compressed; a large one ends with an error where it would need any. In a body, a name that
+    /// is no secret of the plugin's is a text like any other.
     async fn body(
         &mut self,
         secrets: &[Secret],
@@ -155,8 +155,11 @@ impl Filling<'_> {
     ) -> Result<WasiBody, Refusal> {
         let length = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
         let is_large = length.is_some_and(|length| length > BODY_BYTES_MAX);
-        if is_large || headers.contains_key(CONTENT_ENCODING) || body.is_end_stream() {
+        if headers.contains_key(CONTENT_ENCODING) || body.is_end_stream() {
             return Ok(body);
+        }
+        if is_large {
+            return Ok(Unfilled::new(body, secrets).boxed_unsync());
         }
         let (mut text, mut trailers) = (Vec::new(), None);
         while let Some(frame) = body.frame().await {
@@ -165,7 +168,8 @@ impl Filling<'_> {
                 Err(frame) => trailers = Some(frame),
             }
             if text.len() > BODY_BYTES_MAX {
-                return Ok(Queued { frames: [Frame::data(text.into())].into(), rest: Some(body) }.boxed_unsync());
+                let whole = Queued { frames: [Frame::data(text.into())].into(), rest: Some(body) }.boxed_unsync();
+                return Ok(Unfilled::new(whole, secrets).boxed_unsync());
             }
         }
         let media_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
@@ -210,6 +214,59 @@ impl Filling<'_> {
         }
         filled.extend(text.get(copied..).unwrap_or_default());
         Ok(Some(filled))
+    }
+}
+
+/// A body that is too large to be filled. It ends before the first placeholder of a secret: a server would take the name for the value.
+struct Unfilled {
+    body: WasiBody,
+    names: Vec<String>,
+    /// The end of what went out, in which a placeholder may have begun.
+    before: Vec<u8>,
+}
+
+impl Unfilled {
+    fn new(body: WasiBody, secrets: &[Secret]) -> Self {
+        Self { body, names: secrets.iter().map(|secret| secret.name.clone()).collect(), before: Vec::new() }
+    }
+
+    /// Whether a placeholder ends in these bytes.
+    fn names_a_secret(&mut self, bytes: &[u8]) -> bool {
+        let mut text = std::mem::take(&mut self.before);
+        text.extend_from_slice(bytes);
+        let mut at = 0;
+        while let Some((found, name)) = find(&text, at) {
+            if self.names.iter().any(|known| known == name) {
+                return true;
+            }
+            at = found.end;
+        }
+        self.before = text.split_off(text.len().saturating_sub(PLACEHOLDER_BYTES_MAX));
+        false
+    }
+}
+
+impl Body for Unfilled {
+    type Data = Bytes;
+    type Error = Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+        let polled = Pin::new(&mut self.body).poll_frame(cx);
+        if let Poll::Ready(Some(Ok(frame))) = &polled
+            && let Some(data) = frame.data_ref()
+            && self.names_a_secret(data)
+        {
+            return Poll::Ready(Some(Err(Error::HttpRequestBodySize(Some(BODY_BYTES_MAX as u64)))));
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }
 

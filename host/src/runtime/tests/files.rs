@@ -187,3 +187,52 @@ async fn files_that_are_removed_while_they_are_open_and_moves_are_counted() {
     let output = house.call("files", &arguments.to_string()).await.unwrap();
     assert!(output.structured.unwrap().as_str().contains("[\"cross-device\",\"262144\"]"));
 }
+
+/// Each operation that has a count in front, in a directory that is full, and on what it is not meant for.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_refused_is_an_error_for_the_guest_and_never_its_end() {
+    let (folder, other) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let directories = [("/data", folder.path(), Some(QUOTA)), ("/other", other.path(), Some(QUOTA))];
+    let Some(house) = house(&directories).await else { return };
+    let entries = QUOTA / 4096;
+    for number in 0..entries {
+        std::fs::write(folder.path().join(format!("{number}")), "").unwrap();
+    }
+    let path = "new";
+    let full = json!([
+        {"do": "write", "path": path, "bytes": 1},
+        {"do": "write", "path": "0", "bytes": 1},
+        {"do": "write", "path": "0", "bytes": 1, "append": true},
+        {"do": "write_at", "path": "0", "offset": 0, "bytes": 1},
+        {"do": "write_at", "path": "0", "offset": u64::MAX, "bytes": 1},
+        {"do": "resize", "path": "0", "size": 1},
+        {"do": "resize", "path": "0", "size": u64::MAX},
+        {"do": "touch", "prefix": path, "count": 1},
+        {"do": "mkdir", "path": path},
+        {"do": "symlink", "target": "0", "path": path},
+        {"do": "link", "from": "0", "path": path},
+    ]);
+    for (step, said) in full.as_array().unwrap().iter().zip(walk(&house, full.clone()).await) {
+        assert!(said.contains("insufficient-space") || said.contains("os error 28"), "{step}: {said}");
+    }
+    assert_eq!(bytes_in(folder.path()), 0);
+    let astray = [
+        (json!({"do": "write", "path": ".", "bytes": 1}), "is-directory invalid not-permitted"),
+        (json!({"do": "write", "path": ".", "bytes": 1, "append": true}), "is-directory invalid not-permitted"),
+        (json!({"do": "write_at", "path": ".", "offset": 0, "bytes": 1}), "is-directory invalid not-permitted"),
+        (json!({"do": "resize", "path": ".", "size": 1}), "is-directory invalid not-permitted"),
+        (json!({"do": "rename", "from": "0", "path": "0", "into": "/other"}), "cross-device"),
+        (json!({"do": "link", "from": "missing", "path": "x"}), "no-entry insufficient-space"),
+        (json!({"do": "rename", "from": "missing", "path": "x"}), "no-entry"),
+        (json!({"do": "remove", "path": "missing"}), "no-entry"),
+        (json!({"do": "remove", "path": "."}), "is-directory invalid not-permitted"),
+        (json!({"do": "mkdir", "path": "../x"}), "not-permitted insufficient-space"),
+    ];
+    let steps: Vec<_> = astray.iter().map(|(step, _)| step).collect();
+    for ((step, expected), said) in astray.iter().zip(walk(&house, json!(steps)).await) {
+        assert!(expected.split(' ').any(|name| said.contains(name)), "{step}: {said}");
+    }
+    let after = json!([{"do": "remove", "path": "1"}, {"do": "remove", "path": "2"}, {"do": "write", "path": "0", "bytes": 8000}]);
+    assert_eq!(walk(&house, after).await, ["done", "done", "8000"], "the same call could go on");
+    assert_eq!(bytes_in(folder.path()), 8000);
+}

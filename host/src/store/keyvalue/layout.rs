@@ -8,11 +8,15 @@ use super::{Error, Kept, Space};
 use crate::domain::UnixMs;
 use crate::domain::requestor::TenantId;
 use crate::store::RowState;
+use crate::vault::SealingKey;
 
 /// Expiry time, tenant, plugin, key → nothing.
 const DUE: u8 = b'0';
-/// The only version of an entry.
-const VERSION: u8 = 1;
+/// An entry with its value as it is.
+const CLEAR: u8 = 1;
+/// An entry with its value sealed, for this entry alone.
+const SEALED: u8 = 2;
+const LABEL: &[u8] = b"kept";
 /// Bytes of a value that stays in its entry, and of a piece of one that does not.
 const PIECE_BYTES: usize = 3_900;
 
@@ -30,8 +34,10 @@ pub(super) enum Inside {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
     pub(super) expires_at: Option<UnixMs>,
-    /// Bytes of the whole value.
+    /// Bytes of the whole value, before it was sealed.
     bytes: u64,
+    /// Whether its value has to be opened.
+    pub(super) is_sealed: bool,
     pub(super) place: Place,
 }
 
@@ -48,19 +54,55 @@ pub(super) enum Place {
 
 impl Entry {
     /// An entry, and the rows of its pieces.
-    pub(super) fn new(space: &Space, value: &[u8], expires_at: Option<UnixMs>) -> Result<(Self, Vec<RowState>), Error> {
-        let bytes = value.len() as u64;
-        if value.len() <= PIECE_BYTES {
-            return Ok((Self { expires_at, bytes, place: Place::Here(value.to_vec()) }, Vec::new()));
+    pub(super) fn new(
+        space: &Space,
+        key: &str,
+        value: &[u8],
+        expires_at: Option<UnixMs>,
+        sealing: Option<&SealingKey>,
+    ) -> Result<(Self, Vec<RowState>), Error> {
+        let (bytes, is_sealed) = (value.len() as u64, sealing.is_some());
+        let mut entry = Self { expires_at, bytes, is_sealed, place: Place::Here(Vec::new()) };
+        let stored = match sealing {
+            Some(sealing) => {
+                let sealed = sealing.seal(&Self::context(space, key, &entry.head()), value);
+                sealed.map_err(|error| Error::Engine(error.to_string()))?
+            }
+            None => value.to_vec(),
+        };
+        if stored.len() <= PIECE_BYTES {
+            entry.place = Place::Here(stored);
+            return Ok((entry, Vec::new()));
         }
         let mut stamp = [0; 8];
         getrandom::fill(&mut stamp).map_err(|error| Error::Engine(format!("no random bytes: {error}")))?;
         let pieces: Vec<_> = (0..=u16::MAX)
-            .zip(value.chunks(PIECE_BYTES))
+            .zip(stored.chunks(PIECE_BYTES))
             .map(|(number, piece)| (space.piece(stamp, number), Some(piece.to_vec())))
             .collect();
-        let count = u16::try_from(pieces.len()).unwrap_or(u16::MAX);
-        Ok((Self { expires_at, bytes, place: Place::Pieces { stamp, count } }, pieces))
+        entry.place = Place::Pieces { stamp, count: u16::try_from(pieces.len()).unwrap_or(u16::MAX) };
+        Ok((entry, pieces))
+    }
+
+    /// The value out of what is stored for it.
+    pub(super) fn open(
+        &self,
+        space: &Space,
+        key: &str,
+        stored: Vec<u8>,
+        sealing: Option<&SealingKey>,
+    ) -> Result<Vec<u8>, Error> {
+        if !self.is_sealed {
+            return Ok(stored);
+        }
+        let sealing = sealing.ok_or_else(|| Error::Sealed("a kept value is, and no key was given".to_owned()))?;
+        let opened = sealing.open(&Self::context(space, key, &self.head()), &stored);
+        opened.map_err(|error| Error::Corrupt(format!("a value that a plugin keeps cannot be opened: {error}")))
+    }
+
+    /// What a seal covers beside the value: whose it is, its key, and what is known without opening it.
+    fn context<'a>(space: &'a Space, key: &'a str, head: &'a [u8]) -> [&'a [u8]; 5] {
+        [LABEL, &space.tenant.0, space.plugin.as_bytes(), key.as_bytes(), head]
     }
 
     pub(super) fn is_expired(&self, now: UnixMs) -> bool {
@@ -81,10 +123,15 @@ impl Entry {
         rows
     }
 
-    pub(super) fn encode(&self) -> Vec<u8> {
-        let mut row = vec![VERSION];
+    fn head(&self) -> Vec<u8> {
+        let mut row = vec![if self.is_sealed { SEALED } else { CLEAR }];
         row.extend(self.expires_at.unwrap_or(UnixMs::MAX).to_be_bytes());
         row.extend(self.bytes.to_be_bytes());
+        row
+    }
+
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut row = self.head();
         match &self.place {
             Place::Here(value) => {
                 row.push(0);
@@ -101,7 +148,12 @@ impl Entry {
 
     pub(super) fn decode(row: &[u8]) -> Result<Self, Error> {
         let read = || {
-            let rest = row.strip_prefix(&[VERSION])?;
+            let (version, rest) = row.split_first()?;
+            let is_sealed = match *version {
+                CLEAR => false,
+                SEALED => true,
+                _ => return None,
+            };
             let (expires_at, rest) = rest.split_first_chunk()?;
             let (bytes, rest) = rest.split_first_chunk()?;
             let place = match rest.split_first()? {
@@ -113,7 +165,7 @@ impl Entry {
                 _ => return None,
             };
             let expires_at = Some(u64::from_be_bytes(*expires_at)).filter(|at| *at != UnixMs::MAX);
-            Some(Self { expires_at, bytes: u64::from_be_bytes(*bytes), place })
+            Some(Self { expires_at, bytes: u64::from_be_bytes(*bytes), is_sealed, place })
         };
         read()
             .ok_or_else(|| corrupt("an entry that a plugin keeps cannot be read; a newer program may have written it"))

@@ -1,9 +1,12 @@
 //! What plugins keep, in both stores.
 
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
 use super::*;
-use crate::store::RowStore;
 use crate::store::memory::MemoryStore;
+use crate::store::samples::{completion, creation, output, requestor, task};
 use crate::store::sled::{ProbeMode, SledOptions, SledStore, rebuild};
+use crate::store::{RowStore, TaskStore as _};
 
 const LIMITS: KeyValueLimits = KeyValueLimits { keys_max: 4, bytes_max: 20_000, value_bytes_max: 15_000 };
 
@@ -200,7 +203,7 @@ async fn values_survive_closing_a_rebuild_and_a_backup() {
 #[test]
 fn damaged_entries_are_refused() {
     let own = space(1, "p");
-    let (entry, pieces) = Entry::new(&own, &[1; 9_000], Some(5)).unwrap();
+    let (entry, pieces) = Entry::new(&own, "k", &[1; 9_000], Some(5), None).unwrap();
     assert_eq!(pieces.len(), 3);
     let bytes = entry.encode();
     assert_eq!(Entry::decode(&bytes).unwrap(), entry);
@@ -208,4 +211,44 @@ fn damaged_entries_are_refused() {
         assert!(Entry::decode(&bytes[..length]).is_err(), "{length}");
     }
     assert!(Entry::decode(&[9; 40]).is_err());
+}
+
+/// Everything goes to the disk through one line. Whoever else stands in it has a write or two of a plugin in front, not those of all
+/// the calls that would like to write.
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_that_do_nothing_but_keep_values_leave_others_their_turn() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = SledStore::open(options(dir.path())).unwrap();
+    let kept = Arc::new(KeyValues::new(store.clone()));
+    let limits = KeyValueLimits { keys_max: 100, bytes_max: 1 << 30, value_bytes_max: VALUE_BYTES_MAX };
+    let value = Arc::new(vec![7; usize::try_from(VALUE_BYTES_MAX).unwrap()]);
+    let (written, over) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+    let loops: Vec<_> = (0..32)
+        .map(|number| {
+            let (kept, value, limits) = (Arc::clone(&kept), Arc::clone(&value), limits.clone());
+            let (written, over) = (Arc::clone(&written), Arc::clone(&over));
+            tokio::spawn(async move {
+                while !over.load(Ordering::SeqCst) {
+                    kept.set(&space(1, "p"), &limits, &format!("k{number}"), &value, None).await.unwrap();
+                    written.fetch_add(1, Ordering::SeqCst);
+                }
+            })
+        })
+        .collect();
+    while written.load(Ordering::SeqCst) < 2 {
+        tokio::task::yield_now().await;
+    }
+    let mut most = 0;
+    for number in 1..=10 {
+        let before = written.load(Ordering::SeqCst);
+        let created = store.create(creation(task(requestor(2, 1), number))).await.unwrap();
+        store.commit(completion(&created, output("done"))).await.unwrap();
+        most = most.max(written.load(Ordering::SeqCst) - before);
+    }
+    over.store(true, Ordering::SeqCst);
+    for writer in loops {
+        writer.await.unwrap();
+    }
+    // Two commits, each behind the group that is being written and in one with the next write.
+    assert!(most <= 8, "{most} large values were written while a task began and ended");
 }

@@ -24,7 +24,7 @@ impl TaskStore for SledStore {
         let Creation { mut task, arguments, output, reserved_bytes, caps } = creation;
         task.revision = 1;
         let key = TaskKey::new(&task.requestor, task.id);
-        let sealing = self.sealing_key(task.requestor.tenant).await?;
+        let sealing = self.key_for_sealing(task.requestor.tenant).await?;
         let mut payloads = Payloads { sealed: sealing.is_some(), ..Payloads::default() };
         let (record, chunked) = place_record(task_bytes(&task, sealing.as_ref())?);
         payloads.chunks.extend(chunked);
@@ -47,7 +47,7 @@ impl TaskStore for SledStore {
         let Change { mut task, output } = change;
         task.revision = task.revision.saturating_add(1);
         let key = TaskKey::new(&task.requestor, task.id);
-        let sealing = self.sealing_key(task.requestor.tenant).await?;
+        let sealing = self.key_for_sealing(task.requestor.tenant).await?;
         let mut payloads = Payloads { sealed: sealing.is_some(), ..Payloads::default() };
         let (record, chunked) = place_record(task_bytes(&task, sealing.as_ref())?);
         payloads.chunks.extend(chunked);
@@ -235,6 +235,10 @@ impl RowStore for SledStore {
 
     fn generation(&self) -> Option<u64> {
         Some(self.shared.view.generation())
+    }
+
+    async fn sealing_key(&self, tenant: TenantId) -> Result<Option<SealingKey>, Error> {
+        Self::key_for_sealing(self, tenant).await
     }
 
     async fn rows(

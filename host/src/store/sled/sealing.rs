@@ -109,7 +109,7 @@ pub struct Rekeyed {
 
 impl SledStore {
     /// What a tenant's data is to be sealed with; `None` where nothing is. A first key is on disk when this returns.
-    pub(super) async fn sealing_key(&self, tenant: TenantId) -> Result<Option<SealingKey>, Error> {
+    pub(super) async fn key_for_sealing(&self, tenant: TenantId) -> Result<Option<SealingKey>, Error> {
         let sealing = &self.shared.sealing;
         let Some(keys) = &sealing.keys else { return Ok(None) };
         if let Some(key) = sealing.of(tenant, &self.shared.view)? {

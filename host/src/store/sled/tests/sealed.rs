@@ -7,7 +7,10 @@ use std::sync::Arc;
 use super::{options, runtime};
 use crate::domain::Json;
 use crate::domain::call::{CallError, InputRequest, Question};
+use crate::domain::limits::KeyValueLimits;
+use crate::domain::requestor::TenantId;
 use crate::domain::task::{Input, Outcome, Phase, Task};
+use crate::store::keyvalue::{Kept, KeyValues, Space};
 use crate::store::samples::{completion, creation, output, requestor, task};
 use crate::store::sled::{Rekeyed, SledOptions, SledStore, backup, check, export, rebuild, rebuild_running, rekey};
 use crate::store::{Change, Creation, Error, RowKind, RowStore as _, TaskStore as _};
@@ -175,6 +178,98 @@ fn without_its_tenants_key_nothing_is_read_or_written() {
         // A new key is drawn for what is new.
         let created = store.create(marked(1, 77)).await.unwrap();
         assert_eq!(store.get(&created.requestor, created.id).await.unwrap(), Some(created));
+    });
+}
+
+const LIMITS: KeyValueLimits = KeyValueLimits { keys_max: 9, bytes_max: 1 << 20, value_bytes_max: 1 << 20 };
+
+fn space(tenant: u8) -> Space {
+    Space { tenant: TenantId([tenant; 16]), plugin: "plugin".into() }
+}
+
+/// Values of every form.
+async fn keep(store: &Arc<SledStore>, tenant: u8) {
+    let kept = KeyValues::new(store.clone());
+    for (key, repeats) in [("small", 1), ("large", 1_000)] {
+        kept.set(&space(tenant), &LIMITS, key, MARKER.repeat(repeats).as_bytes(), Some(900)).await.unwrap();
+    }
+}
+
+async fn is_kept(store: &Arc<SledStore>, tenant: u8) {
+    let kept = KeyValues::new(store.clone());
+    for (key, repeats) in [("small", 1), ("large", 1_000)] {
+        let value = kept.get(&space(tenant), key, 0).await.unwrap();
+        assert!(value == Some(MARKER.repeat(repeats).into_bytes()), "{key}");
+    }
+    let bytes = 10 + 1_001 * MARKER.len() as u64;
+    assert_eq!(kept.kept(&space(tenant)).await.unwrap(), Kept { keys: 2, bytes }, "seals cost no quota");
+}
+
+#[test]
+fn what_plugins_keep_is_sealed_and_goes_through_every_change_of_keys() {
+    let (dir, clear, other) = (folder(), folder(), folder());
+    runtime().block_on(async {
+        keep(&open(clear.path(), "").unwrap(), 1).await;
+        let store = open(dir.path(), OLD).unwrap();
+        keep(&store, 1).await;
+        is_kept(&store, 1).await;
+        rebuild_running(&store).await.unwrap();
+        is_kept(&store, 1).await;
+    });
+    assert!(holds(clear.path(), MARKER.as_bytes()), "the search itself works");
+    assert!(!holds(dir.path(), MARKER.as_bytes()));
+    runtime().block_on(async {
+        let store = open(dir.path(), &format!("{NEW} {OLD}")).unwrap();
+        assert_eq!(rekey(&store).await.unwrap(), Rekeyed { tenants: 1, sealed_again: 1 });
+    });
+    let mut lines = Vec::new();
+    export(dir.path(), &mut lines).unwrap();
+    rebuild(other.path(), Some(&mut lines.as_slice())).unwrap();
+    assert_eq!(check(other.path()).unwrap().problems, [] as [String; 0]);
+    runtime().block_on(async { is_kept(&open(other.path(), NEW).unwrap(), 1).await });
+    assert!(!holds(other.path(), MARKER.as_bytes()));
+}
+
+#[test]
+fn what_plugins_kept_before_the_first_key_stays_readable_and_is_sealed_when_it_is_written_again() {
+    let dir = folder();
+    runtime().block_on(async { keep(&open(dir.path(), "").unwrap(), 1).await });
+    runtime().block_on(async {
+        let store = open(dir.path(), OLD).unwrap();
+        is_kept(&store, 1).await;
+        assert_eq!(store.rows(RowKind::TenantKey, None, 9).await.unwrap().len(), 0, "reading draws no key");
+        keep(&store, 1).await;
+        is_kept(&store, 1).await;
+        // What sled replaced is in its files for a while.
+        rebuild_running(&store).await.unwrap();
+        is_kept(&store, 1).await;
+    });
+    assert!(!holds(&dir.path().join("store"), MARKER.as_bytes()));
+}
+
+#[test]
+fn a_kept_value_opens_under_its_own_key_plugin_tenant_and_time_only() {
+    let dir = folder();
+    runtime().block_on(async {
+        let store = open(dir.path(), OLD).unwrap();
+        let kept = KeyValues::new(store.clone());
+        for (space, key) in [(space(1), "a"), (space(1), "b"), (space(2), "a")] {
+            kept.set(&space, &LIMITS, key, key.as_bytes(), None).await.unwrap();
+        }
+        let rows = store.rows(RowKind::KeyValue, None, 9).await.unwrap();
+        let [(first, a), (second, _), (third, _)] = <[_; 3]>::try_from(rows).unwrap();
+        for (row, bytes) in [(&second, a.clone()), (&third, a.clone())] {
+            store.put_row(RowKind::KeyValue, row, bytes, false).await.unwrap();
+        }
+        let mut later = a.clone();
+        later[8] ^= 1;
+        store.put_row(RowKind::KeyValue, &first, later, false).await.unwrap();
+        for (space, key) in [(space(1), "a"), (space(1), "b"), (space(2), "a")] {
+            let refused = kept.get(&space, key, 0).await.unwrap_err();
+            assert!(matches!(&refused, Error::Corrupt(why) if why.contains("cannot be opened")), "{refused}");
+        }
+        store.put_row(RowKind::KeyValue, &first, a, false).await.unwrap();
+        assert_eq!(kept.get(&space(1), "a", 0).await.unwrap().as_deref(), Some(&b"a"[..]));
     });
 }
 
