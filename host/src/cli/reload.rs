@@ -15,7 +15,6 @@ use bulkhead::domain::limits::LimitsTable;
 use bulkhead::plugins::Plugins;
 use bulkhead::sources::Intake;
 use bulkhead::tasks::{LiveLimits, Tasks};
-use bulkhead::transport::Now;
 use bulkhead::transport::allowance::Allowance;
 use bulkhead::transport::auth::{Authenticator, Trusted};
 use bulkhead::transport::principal::Principals;
@@ -80,7 +79,6 @@ pub(crate) struct Parts {
     pub(crate) intake: Arc<Intake>,
     pub(crate) authenticator: Arc<Authenticator>,
     pub(crate) audit: Audit,
-    pub(crate) now: Now,
     pub(crate) level: Level,
 }
 
@@ -160,7 +158,7 @@ impl Reloading {
             tenants.insert(parts.principals.configured_tenant(name).await?, Arc::new(tenant.limits.clone()));
         }
         let limits = LimitsTable { base: Arc::new(config.limits.clone()), tenants };
-        let verifiers = current.verifiers.with_issuers(&config, issuers, &parts.principals, &parts.now);
+        let verifiers = current.verifiers.with_issuers(&config, issuers);
         let intake = sources::intake(&config)?;
         Ok(Ready { config, digest, changed: found.live, limits, verifiers, intake })
     }

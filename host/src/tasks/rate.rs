@@ -43,20 +43,31 @@ struct Pair {
     tenants: Buckets<TenantId>,
 }
 
-struct Buckets<K: Hash + Eq + Clone> {
+/// Buckets of one size, one for each key.
+pub struct Buckets<K: Hash + Eq + Clone> {
     limit: &'static str,
     per_second: u32,
     limiter: DefaultKeyedRateLimiter<K>,
 }
 
 impl<K: Hash + Eq + Clone> Buckets<K> {
-    fn new(limit: &'static str, per_second: u32) -> Self {
+    /// Of so many a second, refused under this name.
+    pub fn new(limit: &'static str, per_second: u32) -> Self {
         let rate = NonZeroU32::new(per_second).unwrap_or(NonZeroU32::MIN);
         let quota = Quota::per_second(rate).allow_burst(rate.saturating_mul(NonZeroU32::MIN.saturating_add(1)));
         Self { limit, per_second, limiter: RateLimiter::keyed(quota) }
     }
 
-    fn check(&self, key: &K) -> Result<(), Exceeded> {
+    /// What was said when they were made.
+    pub fn per_second(&self) -> u32 {
+        self.per_second
+    }
+
+    /// Takes one token, or says when there will be one.
+    ///
+    /// # Errors
+    /// The bucket is empty.
+    pub fn check(&self, key: &K) -> Result<(), Exceeded> {
         self.limiter.check_key(key).map_err(|until| {
             let wait_ms = u64::try_from(until.wait_time_from(DefaultClock::default().now()).as_millis());
             let retry_after_ms = wait_ms.unwrap_or(u64::MAX).saturating_add(1);

@@ -20,7 +20,7 @@ use crate::audit::Entry;
 use crate::domain::requestor::Requestor;
 use crate::protocol::{self, Exchange, Frame, Rejection};
 use crate::transport::allowance::Place;
-use crate::transport::auth::{Caller, Lasting, Unauthorized};
+use crate::transport::auth::{Caller, Lasting};
 use crate::transport::mcp::{Mcp, Peer, Received, Session as _};
 use crate::transport::refusal::{Refusal, request_id, retry_after};
 use crate::transport::session::{Live, Open};
@@ -91,7 +91,7 @@ impl<M: Mcp> Server<M> {
                 *response.status_mut() = StatusCode::ACCEPTED;
                 Ok(response)
             }
-            Received::Rejected { rejection, body } => Ok(self.rejected(rejection, body)),
+            Received::Rejected { rejection, body } => Ok(self.rejected(&requestor, rejection, body)),
         }
     }
 
@@ -136,7 +136,7 @@ impl<M: Mcp> Server<M> {
                         biased;
                         frame = work.frame() => Some(frame),
                         // What is under way goes on as if the client had gone.
-                        () = lasting.ended() => return self.challenge(&Unauthorized::Invalid),
+                        unauthorized = lasting.ended() => return self.challenge(&unauthorized),
                         () = tokio::time::sleep(patience), if streams => None,
                     }
                 }
@@ -148,7 +148,7 @@ impl<M: Mcp> Server<M> {
                         self.sessions.save(live).await;
                     }
                     return match frame.rejection {
-                        Some(rejection) => self.rejected(rejection, frame.message),
+                        Some(rejection) => self.rejected(&caller.requestor, rejection, frame.message),
                         None => json_response(StatusCode::OK, frame.message),
                     };
                 }
@@ -187,7 +187,7 @@ impl<M: Mcp> Server<M> {
 }
 
 impl<M: Mcp> Server<M> {
-    fn rejected(&self, rejection: Rejection, body: String) -> Response {
+    fn rejected(&self, requestor: &Requestor, rejection: Rejection, body: String) -> Response {
         let (mut challenge, mut retry_after_ms) = (None, None);
         let status = match rejection {
             Rejection::Malformed | Rejection::Unserved | Rejection::SessionRequired => StatusCode::BAD_REQUEST,
@@ -196,8 +196,11 @@ impl<M: Mcp> Server<M> {
                 retry_after_ms = ms;
                 StatusCode::TOO_MANY_REQUESTS
             }
-            Rejection::Forbidden(scopes) => {
-                self.audit.note(|| Entry::new("access.refused").because("insufficient scope"));
+            Rejection::Forbidden { scopes, tool } => {
+                self.audit.note(|| {
+                    let entry = Entry::new("access.refused").by(requestor).because("insufficient scope");
+                    tool.iter().fold(entry, |entry, tool| entry.tool(tool))
+                });
                 let resource = self.authenticator.resource();
                 challenge = resource.and_then(|resource| resource.step_up(&scopes));
                 StatusCode::FORBIDDEN
