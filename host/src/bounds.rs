@@ -29,7 +29,9 @@ enum By {
 }
 use By::{Because, Const, Key};
 
-const OPERATORS: By = Because("operators make tenants, tokens, plugins and names, clients do not");
+const OPERATORS: By = Because("operators make tokens, plugins and names, clients do not");
+/// Operators make tenants, and so do the tokens of issuers where they say so.
+const TENANTS: By = Key("limits.tenants_total");
 const SHARES: By =
     Because("operators make tenants, and twice as many requestors are remembered as have a call that is ready");
 
@@ -53,9 +55,9 @@ const GROWS: &[(&str, &str, By)] = &[
     ("runtime/threads/queue/turns.rs", "order", Key("limits.calls_running_total")),
     ("tasks/admission.rs", "queues", Key("limits.tasks_queued_total")),
     ("tasks/admission.rs", "requestors", Key("limits.tasks_queued_total")),
-    ("tasks/admission.rs", "tenants", OPERATORS),
+    ("tasks/admission.rs", "tenants", TENANTS),
     ("tasks/admission.rs", "turns", Key("limits.tasks_queued_total")),
-    ("tasks/banish.rs", "tenants", OPERATORS),
+    ("tasks/banish.rs", "tenants", TENANTS),
     ("tasks/breaker.rs", "after", OPERATORS),
     ("tasks/breaker.rs", "faults", Const("FAULTS_SHOWN")),
     ("tasks/breaker.rs", "requestors", Const("REQUESTORS_MAX")),
@@ -66,24 +68,28 @@ const GROWS: &[(&str, &str, By)] = &[
     ("tasks/engine.rs", "runs", Key("limits.tasks_queued_total")),
     ("tasks/feed.rs", "by_key", Key("limits.requests_open_total")),
     ("tasks/lists.rs", "said", OPERATORS),
-    ("tasks/rate.rs", "tenants", OPERATORS),
-    ("tasks/shares.rs", "by_tenant", OPERATORS),
+    ("tasks/rate.rs", "tenants", TENANTS),
+    ("tasks/shares.rs", "by_tenant", TENANTS),
     ("tasks/shares.rs", "weights", OPERATORS),
     ("tasks/suspicion.rs", "seen", Const("REQUESTORS_MAX")),
     ("tasks/trial/window.rs", "of", Const("CALLS_MAX")),
     ("tasks/trial/window.rs", "samples", Const("CALLS_MAX")),
     ("tasks/trial.rs", "watched", Const("CANARIES_MAX")),
     ("transport/allowance.rs", "requestors", Key("limits.requests_open_total")),
-    ("transport/allowance.rs", "tenants", OPERATORS),
+    ("transport/allowance.rs", "tenants", TENANTS),
     ("transport/auth/introspection.rs", "answers", Const("ANSWERS_MAX")),
+    ("transport/auth/line.rs", "addresses", Key("server.connections_max")),
+    ("transport/auth/noted.rs", "at", Const("NOTED_MAX")),
+    ("transport/failures.rs", "over", Const("ADDRESSES_MAX")),
     ("transport/http.rs", "hosts", OPERATORS),
     ("transport/http/addresses.rs", "open", Key("server.connections_max")),
     ("transport/principal.rs", "names", OPERATORS),
     ("transport/principal.rs", "removed", OPERATORS),
+    ("transport/principal/newcomers.rs", "requestors", TENANTS),
     ("transport/principal/used.rs", "seen", OPERATORS),
     ("transport/session.rs", "entries", Key("limits.sessions_total")),
     ("transport/session.rs", "owners", Key("limits.sessions_total")),
-    ("transport/session.rs", "tenants", OPERATORS),
+    ("transport/session.rs", "tenants", TENANTS),
     ("transport/sse.rs", "events", Const("EVENTS_MAX")),
     ("transport/sse.rs", "logs", Const("LOGS_MAX")),
     ("transport/stdio.rs", "requests", Key("limits.requests_open_per_requestor")),

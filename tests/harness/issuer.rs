@@ -1,8 +1,9 @@
 //! An authorization server of the tests: real keys, real signatures, and the misfortunes of real ones.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
@@ -148,6 +149,10 @@ struct Told {
     introspected: AtomicUsize,
     credentials: Mutex<Vec<String>>,
     down: AtomicBool,
+    /// Whether tokens that it does not know are too many for it.
+    stingy: AtomicBool,
+    /// How long each answer takes.
+    delay_ms: AtomicU64,
 }
 
 /// A running issuer. It is gone when this is dropped.
@@ -206,6 +211,17 @@ impl Issuer {
         self.told.down.store(down, Ordering::Relaxed);
     }
 
+    /// Whether it takes no questions about tokens that it does not know.
+    pub fn set_stingy(&self, stingy: bool) {
+        self.told.stingy.store(stingy, Ordering::Relaxed);
+    }
+
+    /// From now on each answer takes so long.
+    pub fn set_delay(&self, delay: Duration) {
+        let ms = u64::try_from(delay.as_millis()).expect("a short time");
+        self.told.delay_ms.store(ms, Ordering::Relaxed);
+    }
+
     /// How often its keys were asked for.
     pub fn asked(&self) -> usize {
         self.told.asked.load(Ordering::Relaxed)
@@ -230,12 +246,13 @@ impl Drop for Issuer {
 
 type Answer = Result<Json<Value>, StatusCode>;
 
-fn up(told: &Told) -> Result<(), StatusCode> {
+async fn up(told: &Told) -> Result<(), StatusCode> {
+    tokio::time::sleep(Duration::from_millis(told.delay_ms.load(Ordering::Relaxed))).await;
     if told.down.load(Ordering::Relaxed) { Err(StatusCode::SERVICE_UNAVAILABLE) } else { Ok(()) }
 }
 
 async fn metadata(State(told): State<Arc<Told>>, headers: HeaderMap) -> Answer {
-    up(&told)?;
+    up(&told).await?;
     let host = headers.get("host").and_then(|host| host.to_str().ok()).unwrap_or_default();
     let issuer = told.issuer.lock().expect("a lock").clone();
     Ok(Json(json!({"issuer": issuer, "jwks_uri": format!("http://{host}/keys")})))
@@ -243,16 +260,19 @@ async fn metadata(State(told): State<Arc<Told>>, headers: HeaderMap) -> Answer {
 
 async fn keys_of(State(told): State<Arc<Told>>) -> Answer {
     told.asked.fetch_add(1, Ordering::Relaxed);
-    up(&told)?;
+    up(&told).await?;
     Ok(Json(json!({"keys": *told.keys.lock().expect("a lock")})))
 }
 
 async fn introspect(State(told): State<Arc<Told>>, headers: HeaderMap, form: String) -> Answer {
     told.introspected.fetch_add(1, Ordering::Relaxed);
-    up(&told)?;
+    up(&told).await?;
     let credentials = headers.get("authorization").and_then(|value| value.to_str().ok()).unwrap_or_default();
     told.credentials.lock().expect("a lock").push(credentials.to_owned());
     let token = form.split('&').find_map(|pair| pair.strip_prefix("token=")).unwrap_or_default();
     let known = told.opaque.lock().expect("a lock").get(token).cloned();
+    if known.is_none() && told.stingy.load(Ordering::Relaxed) {
+        return Err(StatusCode::TOO_MANY_REQUESTS);
+    }
     Ok(Json(known.unwrap_or_else(|| json!({"active": false}))))
 }

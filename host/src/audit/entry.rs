@@ -19,6 +19,13 @@ pub struct Entry {
     requestor: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<String>,
+    /// Who vouches for the requestor, and under which name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    issuer: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    subject: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    client: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     task: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -89,6 +96,14 @@ impl Entry {
     #[must_use]
     pub fn named(self, name: &str) -> Self {
         Self { name: Some(cut(name)), ..self }
+    }
+
+    /// Who a requestor is outside, in whole: tokens with names that are too long are refused before. The client is empty unless it tells
+    /// requestors apart.
+    #[must_use]
+    pub fn identity(self, issuer: &str, subject: &str, client: &str) -> Self {
+        let client = (!client.is_empty()).then(|| client.to_owned());
+        Self { issuer: Some(issuer.to_owned()), subject: Some(subject.to_owned()), client, ..self }
     }
 
     #[must_use]

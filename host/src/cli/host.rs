@@ -47,7 +47,7 @@ pub(crate) struct Host {
     pub(crate) tasks: Tasks,
     pub(crate) protocol: Arc<Protocol>,
     pub(crate) allowance: Arc<Allowance>,
-    limits: LiveLimits,
+    pub(crate) limits: LiveLimits,
     pub(crate) now: Now,
     pub(crate) audit: Audit,
     clock: Arc<dyn Clock>,
@@ -212,7 +212,6 @@ impl Host {
             intake: Arc::clone(&self.shelf.intake),
             authenticator,
             audit: self.audit.clone(),
-            now: Arc::clone(&self.now),
             level,
         }
     }

@@ -13,7 +13,6 @@ use bulkhead::control::admin::Reload;
 use bulkhead::plugins::Plugins;
 use bulkhead::sources::Intake;
 use bulkhead::tasks::{LiveLimits, Tasks};
-use bulkhead::transport::Now;
 use bulkhead::transport::allowance::Allowance;
 use bulkhead::transport::auth::{Authenticator, Trusted};
 use bulkhead::transport::principal::Principals;
@@ -79,7 +78,6 @@ pub(crate) struct Parts {
     pub(crate) intake: Arc<Intake>,
     pub(crate) authenticator: Arc<Authenticator>,
     pub(crate) audit: Audit,
-    pub(crate) now: Now,
     pub(crate) level: Level,
 }
 
@@ -155,7 +153,7 @@ impl Reloading {
         config.check_exposure(parts.principals.any_active_token(now()).await?)?;
         let issuers = trust::issuers(&config)?;
         let tenants = Tenants::of(&config, &parts.principals).await?;
-        let verifiers = current.verifiers.with_issuers(&config, issuers, &parts.principals, &parts.now);
+        let verifiers = current.verifiers.with_issuers(&config, issuers);
         let intake = sources::intake(&config)?;
         Ok(Ready { config, digest, changed: found.live, tenants, verifiers, intake })
     }

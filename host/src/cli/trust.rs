@@ -4,12 +4,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context as _;
+use bulkhead::audit::Audit;
 use bulkhead::config::{AdminConfig, AdminSecret, Config, IssuerConfig, SecretPlace, TlsConfig};
 use bulkhead::control::remote::Secret;
 use bulkhead::domain::rights::ScopeBook;
 use bulkhead::outward::dial;
+use bulkhead::tasks::LiveLimits;
 use bulkhead::transport::Now;
-use bulkhead::transport::auth::{Authenticator, OauthVerifier, ResourceOptions, Trusted, Verifier};
+use bulkhead::transport::auth::{Authenticator, Issuer, OauthVerifier, ResourceOptions, Trusted, Verifier};
 use bulkhead::transport::http::Certificate;
 use bulkhead::transport::principal::{Principals, TokenVerifier};
 use rustls::pki_types::CertificateDer;
@@ -66,15 +68,32 @@ pub(super) fn certificate(config: &Config) -> anyhow::Result<Option<Arc<Certific
     Ok(Some(Certificate::load(&tls.certificate, &tls.key).context("server.tls")?))
 }
 
-/// Who knows tokens. They keep what they know while the configuration stays the same.
+/// Who knows tokens.
 #[derive(Clone)]
 pub(super) struct Verifiers {
     tokens: Arc<TokenVerifier>,
-    oauth: Option<(Arc<OauthVerifier>, IssuersSeen)>,
+    issuers: Vec<KnownIssuer>,
+    oauth: Option<Arc<OauthVerifier>>,
+    principals: Principals,
+    limits: LiveLimits,
+    audit: Audit,
+    now: Now,
 }
 
-/// What issuers are known by, with what was in the files that they point at.
-type IssuersSeen = Vec<(IssuerConfig, [u8; 32])>;
+/// An issuer, with what it is known by. It keeps its keys and answers while that stays the same, whatever happens to others.
+#[derive(Clone)]
+struct KnownIssuer {
+    config: IssuerConfig,
+    /// Of what was in the files that the configuration points at.
+    digest: [u8; 32],
+    issuer: Arc<Issuer>,
+}
+
+impl KnownIssuer {
+    fn is(&self, config: &IssuerConfig, digest: &[u8; 32]) -> bool {
+        self.config == *config && self.digest == *digest
+    }
+}
 
 impl Verifiers {
     /// Begins to fetch the keys of issuers.
@@ -82,32 +101,41 @@ impl Verifiers {
         let tokens = TokenVerifier::new(host.principals.clone(), Arc::clone(&host.now));
         let (used, audit) = (tokens.used(), host.audit.clone());
         tokio::spawn(async move { used.tend(&audit).await });
-        let none = Self { tokens: Arc::new(tokens), oauth: None };
-        none.with_issuers(config, issuers, &host.principals, &host.now)
+        let none = Self {
+            tokens: Arc::new(tokens),
+            issuers: Vec::new(),
+            oauth: None,
+            principals: host.principals.clone(),
+            limits: host.limits.clone(),
+            audit: host.audit.clone(),
+            now: Arc::clone(&host.now),
+        };
+        none.with_issuers(config, issuers)
     }
 
-    /// The same with the issuers of a configuration; they stay those that they are where nothing about them is different.
-    pub(super) fn with_issuers(
-        &self,
-        config: &Config,
-        issuers: Vec<Trusted>,
-        principals: &Principals,
-        now: &Now,
-    ) -> Self {
-        let seen: IssuersSeen = config.auth.issuers.iter().zip(&issuers).map(seen).collect();
-        let oauth = match &self.oauth {
-            _ if issuers.is_empty() => None,
-            Some((oauth, before)) if *before == seen => Some((Arc::clone(oauth), seen)),
-            _ => Some((Arc::new(OauthVerifier::new(issuers, principals.clone(), Arc::clone(now))), seen)),
+    /// The same with the issuers of a configuration.
+    pub(super) fn with_issuers(&self, config: &Config, issuers: Vec<Trusted>) -> Self {
+        let issuers = config.auth.issuers.iter().zip(issuers).map(|(config, trusted)| {
+            let digest = digest(config, &trusted);
+            let known = self.issuers.iter().find(|known| known.is(config, &digest)).cloned();
+            let new = || KnownIssuer { config: config.clone(), digest, issuer: Issuer::new(trusted, &self.now) };
+            known.unwrap_or_else(new)
+        });
+        let issuers: Vec<_> = issuers.collect();
+        let these: Vec<_> = issuers.iter().map(|known| Arc::clone(&known.issuer)).collect();
+        let verifier = || {
+            let (principals, limits, audit) = (self.principals.clone(), self.limits.clone(), self.audit.clone());
+            OauthVerifier::new(these, principals, limits, audit, Arc::clone(&self.now))
         };
-        Self { tokens: Arc::clone(&self.tokens), oauth }
+        let oauth = (!issuers.is_empty()).then(|| Arc::new(verifier()));
+        Self { issuers, oauth, ..self.clone() }
     }
 
     /// Who is let in by this configuration, and for what.
     pub(super) fn authenticator(&self, config: &Config) -> Authenticator {
         let tokens: Arc<dyn Verifier> = self.tokens.clone();
         let scopes = ScopeBook::new(config.auth.scopes.clone());
-        let (Some(resource), Some((oauth, _))) = (config.auth.resource.clone(), &self.oauth) else {
+        let (Some(resource), Some(oauth)) = (config.auth.resource.clone(), &self.oauth) else {
             return Authenticator::new(vec![tokens], config.is_local() || config.insecure.anonymous)
                 .with_scopes(scopes);
         };
@@ -121,11 +149,11 @@ impl Verifiers {
     }
 }
 
-fn seen((config, trusted): (&IssuerConfig, &Trusted)) -> (IssuerConfig, [u8; 32]) {
+fn digest(config: &IssuerConfig, trusted: &Trusted) -> [u8; 32] {
     // A file that cannot be read would have been refused before.
     let root = config.root_certificate.as_ref().and_then(|file| std::fs::read(file).ok()).unwrap_or_default();
     let digest = Sha256::new().chain_update((root.len() as u64).to_be_bytes()).chain_update(root);
-    (config.clone(), digest.chain_update(&trusted.client_secret).finalize().into())
+    digest.chain_update(&trusted.client_secret).finalize().into()
 }
 
 /// The certificate of the administrators' listener, and the credential that it asks for.

@@ -404,6 +404,12 @@ section!(LIMITS, blank_limits, Limits, "limits", {
         "Sessions of all requestors of one tenant at a time; for one requestor, server.sessions_per_requestor says so";
     sessions_total: count(100_000, 1, 10_000_000), Host,
         "Sessions of the whole host at a time";
+    requestors_per_tenant: count(10_000, 1, 10_000_000), Override,
+        "Requestors of one tenant above which access tokens bring in no more; they are remembered until their tenant is erased";
+    requestor_creations_per_second_per_tenant: per_second(10, 1_000_000), Host,
+        "Requestors of one tenant that come with an access token for the first time, with a burst of twice this";
+    tenants_total: count(1_000, 1, 1_000_000), Host,
+        "Tenants of the host above which access tokens bring in no more that the configuration does not name";
     event_bytes_per_requestor: bytes(64 * MIB, KIB, TIB), Override,
         "Events of one requestor that are kept so that their streams can be resumed; the oldest go first";
     event_bytes_per_tenant: bytes(256 * MIB, KIB, TIB), Override,

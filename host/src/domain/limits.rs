@@ -49,6 +49,10 @@ pub struct Limits {
     /// The limit for one requestor is one of the server's.
     pub sessions_per_tenant: u32,
     pub sessions_total: u32,
+    /// That tokens of issuers may bring in.
+    pub requestors_per_tenant: u32,
+    pub requestor_creations_per_second_per_tenant: u32,
+    pub tenants_total: u32,
     /// Kept for streams that may be resumed.
     pub event_bytes_per_requestor: u64,
     pub event_bytes_per_tenant: u64,
@@ -168,6 +172,9 @@ impl Limits {
             requests_open_total: 16_384,
             sessions_per_tenant: 10_000,
             sessions_total: 100_000,
+            requestors_per_tenant: 1_000_000,
+            requestor_creations_per_second_per_tenant: 1_000_000,
+            tenants_total: 1_000_000,
             event_bytes_per_requestor: 64 << 20,
             event_bytes_per_tenant: 256 << 20,
             event_bytes_total: 1 << 30,

@@ -137,10 +137,10 @@ impl RpcError {
     }
 
     /// The credential is good, but not for this. All scopes that are needed in addition are named at once.
-    pub(crate) fn insufficient_scope(scopes: Vec<String>) -> Self {
+    pub(crate) fn insufficient_scope(scopes: Vec<String>, tool: Option<&str>) -> Self {
         let data = serde_json::json!({"requiredScopes": scopes});
         Self::new(INSUFFICIENT_SCOPE, "The token is not good for this; get one with the scopes in requiredScopes")
-            .rejected(Rejection::Forbidden(scopes.into()))
+            .rejected(Rejection::Forbidden { scopes: scopes.into(), tool: tool.map(str::to_owned) })
             .with(&data)
     }
 

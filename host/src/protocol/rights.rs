@@ -15,7 +15,8 @@ pub(super) fn check(rights: &Rights, needs: &[Need<'_>], absent: impl FnOnce() -
         return Ok(());
     }
     let scopes = rights.opening(needs);
-    Err(if scopes.is_empty() { absent() } else { RpcError::insufficient_scope(scopes) })
+    let tool = needs.iter().find_map(|need| if let Need::Tool(name) = need { Some(*name) } else { None });
+    Err(if scopes.is_empty() { absent() } else { RpcError::insufficient_scope(scopes, tool) })
 }
 
 /// The catalog without the resources and prompts of plugins that the requestor may not use: to it they are not there. A plugin may be used

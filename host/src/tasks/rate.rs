@@ -50,7 +50,8 @@ struct Pair {
     taking: Mutex<()>,
 }
 
-struct Buckets<K: Hash + Eq + Copy> {
+/// Buckets of one size, one for each key.
+pub struct Buckets<K: Hash + Eq + Copy> {
     limit: &'static str,
     per_second: u32,
     limiter: RateLimiter<K, Levels<K>, DefaultClock>,
@@ -107,11 +108,25 @@ impl<K: Hash + Eq + Copy> ShrinkableKeyedStateStore<K> for Levels<K> {
 }
 
 impl<K: Hash + Eq + Copy> Buckets<K> {
-    fn new(limit: &'static str, per_second: u32) -> Self {
+    /// Of so many a second, refused under this name.
+    pub fn new(limit: &'static str, per_second: u32) -> Self {
         let rate = NonZeroU32::new(per_second).unwrap_or(NonZeroU32::MIN);
         let quota = Quota::per_second(rate).allow_burst(rate.saturating_mul(NonZeroU32::MIN.saturating_add(1)));
         let levels = Levels(Arc::default());
         Self { limit, per_second, limiter: RateLimiter::new(quota, levels.clone(), DefaultClock::default()), levels }
+    }
+
+    /// What was said when they were made.
+    pub fn per_second(&self) -> u32 {
+        self.per_second
+    }
+
+    /// Takes one token, or says when there will be one.
+    ///
+    /// # Errors
+    /// The bucket is empty.
+    pub fn check(&self, key: &K) -> Result<(), Exceeded> {
+        self.take(key).map(|_| ())
     }
 
     /// Takes a token; gives the level from before.

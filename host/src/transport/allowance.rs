@@ -18,9 +18,9 @@ use crate::tasks::rate::Rates;
 
 /// A limit that has no room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Full {
-    pub(super) limit: &'static str,
-    pub(super) value: u64,
+pub struct Full {
+    pub limit: &'static str,
+    pub value: u64,
 }
 
 /// See the module.

@@ -9,10 +9,13 @@ mod introspection;
 mod jwt;
 mod keys;
 mod lasting;
+mod line;
+mod noted;
 mod oauth;
 mod provider;
 mod resource;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
@@ -23,11 +26,14 @@ use tokio::sync::watch;
 use crate::domain::UnixMs;
 use crate::domain::requestor::Requestor;
 use crate::domain::rights::{Rights, ScopeBook};
+use crate::tasks::rate;
 
+use super::allowance::Full;
+use super::failures::{self, Failures};
 use super::refusal::Refusal;
 
 pub(super) use lasting::{Lasting, NOTICED_MS_MAX};
-pub use oauth::{IntrospectionOptions, IssuerOptions, OauthVerifier, TenantRule, Trusted};
+pub use oauth::{IntrospectionOptions, Issuer, IssuerOptions, OauthVerifier, TenantRule, Trusted};
 pub(super) use resource::Resource;
 pub use resource::ResourceOptions;
 
@@ -43,6 +49,31 @@ pub enum Denied {
     /// It could not be checked; the reason was logged under this id.
     #[error("the token cannot be checked at the moment (incident {incident})")]
     Unavailable { incident: String },
+    /// Perhaps it is, but not now.
+    #[error(transparent)]
+    Limited(#[from] Limited),
+}
+
+/// A limit that keeps a credential from being judged, or a requestor from coming into being.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Limited {
+    /// Too many credentials from that address were none: nobody is asked about another one.
+    #[error("too many credentials from that address were not valid")]
+    Failures(failures::Exceeded),
+    /// Too many requestors of the tenant are new.
+    #[error("{} is exceeded", .0.limit)]
+    Rate(rate::Exceeded),
+    /// There are as many as there may be.
+    #[error("{} is at its limit", .0.limit)]
+    Full(Full),
+}
+
+/// What is known of whoever sends a credential before it is judged.
+#[derive(Clone, Copy)]
+pub struct Sender<'a> {
+    pub address: IpAddr,
+    /// How many bad credentials came from where.
+    pub failures: &'a Failures,
 }
 
 /// What a token was given for.
@@ -66,6 +97,8 @@ pub struct Verified {
     pub scopes: Scopes,
     /// Until when nothing can happen to the token that matters to a stream which goes on.
     pub look_at: UnixMs,
+    /// When it ends by itself.
+    pub ends_at: UnixMs,
 }
 
 /// Who sent a request, and what its credential is good for.
@@ -75,18 +108,18 @@ pub(super) struct Caller {
     header: Option<HeaderValue>,
     /// See [`Verified::look_at`]; `None` without a token.
     look_at: Option<UnixMs>,
+    /// See [`Verified::ends_at`].
+    ends_at: UnixMs,
 }
 
 /// Knows one kind of token.
 #[async_trait]
 pub trait Verifier: Send + Sync + 'static {
     /// Whose token this is.
-    async fn verify(&self, token: &str) -> Result<Verified, Denied>;
+    async fn verify(&self, token: &str, sender: Sender<'_>) -> Result<Verified, Denied>;
 
     /// The same for a token that was good when its request began.
-    async fn verify_again(&self, token: &str) -> Result<Verified, Denied> {
-        self.verify(token).await
-    }
+    async fn verify_again(&self, token: &str) -> Result<Verified, Denied>;
 
     /// Who a request without a credential comes from, if there may be such requests at all. Asked only when the host lets
     /// nobody but this machine's users in.
@@ -146,13 +179,13 @@ impl Authenticator {
     }
 
     /// The requestor behind a request, or what to answer instead.
-    pub(super) async fn caller(&self, headers: &HeaderMap) -> Result<Caller, Unauthorized> {
-        self.rules.load_full().caller(header_of(headers)?, false).await
+    pub(super) async fn caller(&self, headers: &HeaderMap, sender: Sender<'_>) -> Result<Caller, Unauthorized> {
+        self.rules.load_full().caller(header_of(headers)?, Some(sender)).await
     }
 
     /// The same for a request that is still open.
     async fn caller_again(&self, header: Option<&HeaderValue>) -> Result<Caller, Unauthorized> {
-        self.rules.load_full().caller(header, true).await
+        self.rules.load_full().caller(header, None).await
     }
 
     /// The value of `WWW-Authenticate`, where one belongs into the answer.
@@ -165,27 +198,37 @@ impl Authenticator {
 }
 
 impl Rules {
-    async fn caller(&self, header: Option<&HeaderValue>, again: bool) -> Result<Caller, Unauthorized> {
+    /// Without a sender: again, for a request that was let in.
+    async fn caller(&self, header: Option<&HeaderValue>, sender: Option<Sender<'_>>) -> Result<Caller, Unauthorized> {
         let Some(token) = header.map(bearer).transpose()? else {
             let requestor = self.anonymous().await?;
-            return Ok(Caller { requestor, rights: Rights::default(), header: None, look_at: None });
+            return Ok(Caller {
+                requestor,
+                rights: Rights::default(),
+                header: None,
+                look_at: None,
+                ends_at: UnixMs::MAX,
+            });
         };
-        let Verified { requestor, name, tenant, scopes, look_at } = self.verified(token, again).await?;
+        let Verified { requestor, name, tenant, scopes, look_at, ends_at } = self.verified(token, sender).await?;
         let rights = match scopes {
             Scopes::All => Rights::default(),
             Scopes::Granted(scopes) => self.scopes.rights(&scopes, &tenant, &name, true),
             Scopes::Fixed(scopes) => self.scopes.rights(&scopes, &tenant, &name, false),
         };
-        Ok(Caller { requestor, rights, header: header.cloned(), look_at: Some(look_at) })
+        Ok(Caller { requestor, rights, header: header.cloned(), look_at: Some(look_at), ends_at })
     }
 
-    async fn verified(&self, token: &str, again: bool) -> Result<Verified, Unauthorized> {
+    async fn verified(&self, token: &str, sender: Option<Sender<'_>>) -> Result<Verified, Unauthorized> {
         for verifier in &self.verifiers {
-            let verified = if again { verifier.verify_again(token).await } else { verifier.verify(token).await };
+            let verified = match sender {
+                Some(sender) => verifier.verify(token, sender).await,
+                None => verifier.verify_again(token).await,
+            };
             match verified {
                 Ok(verified) => return Ok(verified),
                 Err(Denied::Invalid) => {}
-                Err(Denied::Unavailable { incident }) => return Err(Unauthorized::Unavailable { incident }),
+                Err(denied) => return Err(denied.into()),
             }
         }
         Err(Unauthorized::Invalid)
@@ -197,7 +240,7 @@ impl Rules {
                 match verifier.anonymous().await {
                     Ok(Some(requestor)) => return Ok(requestor),
                     Ok(None) | Err(Denied::Invalid) => {}
-                    Err(Denied::Unavailable { incident }) => return Err(Unauthorized::Unavailable { incident }),
+                    Err(denied) => return Err(denied.into()),
                 }
             }
         }
@@ -212,6 +255,17 @@ pub(super) enum Unauthorized {
     Malformed,
     Invalid,
     Unavailable { incident: String },
+    Limited(Limited),
+}
+
+impl From<Denied> for Unauthorized {
+    fn from(denied: Denied) -> Self {
+        match denied {
+            Denied::Invalid => Self::Invalid,
+            Denied::Unavailable { incident } => Self::Unavailable { incident },
+            Denied::Limited(limited) => Self::Limited(limited),
+        }
+    }
 }
 
 impl Unauthorized {
@@ -221,8 +275,13 @@ impl Unauthorized {
             Self::Missing => Some(r#"Bearer realm="bulkhead""#),
             Self::Malformed => Some(r#"Bearer realm="bulkhead", error="invalid_request""#),
             Self::Invalid => Some(r#"Bearer realm="bulkhead", error="invalid_token""#),
-            Self::Unavailable { .. } => None,
+            Self::Unavailable { .. } | Self::Limited(_) => None,
         }
+    }
+
+    /// Whether it says nothing about the credential.
+    fn is_no_judgement(&self) -> bool {
+        matches!(self, Self::Unavailable { .. } | Self::Limited(_))
     }
 
     /// Whether somebody tried a credential that is none, as whoever guesses does.
@@ -237,6 +296,9 @@ impl Unauthorized {
             Self::Malformed => "a malformed credential",
             Self::Invalid => "an invalid credential",
             Self::Unavailable { .. } => "the credential could not be checked",
+            Self::Limited(Limited::Failures(_)) => "too many invalid credentials from one address",
+            Self::Limited(Limited::Rate(_)) => "too many new requestors of one tenant",
+            Self::Limited(Limited::Full(full)) => full.limit,
         }
     }
 
@@ -251,6 +313,11 @@ impl Unauthorized {
             ),
             Self::Invalid => Refusal::new(StatusCode::UNAUTHORIZED, "The bearer token is not valid"),
             Self::Unavailable { incident } => Refusal::host_failure(incident),
+            Self::Limited(Limited::Failures(exceeded)) => {
+                Refusal::failures(exceeded.per_minute, exceeded.retry_after_ms)
+            }
+            Self::Limited(Limited::Rate(exceeded)) => Refusal::rate(exceeded),
+            Self::Limited(Limited::Full(full)) => Refusal::quota(*full),
         }
     }
 }

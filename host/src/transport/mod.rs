@@ -6,6 +6,7 @@
 
 pub mod allowance;
 pub mod auth;
+pub mod failures;
 pub mod http;
 pub mod mcp;
 pub mod principal;
@@ -13,7 +14,6 @@ pub mod protocol;
 pub mod session;
 pub mod stdio;
 
-pub(crate) mod failures;
 mod refusal;
 mod sse;
 

@@ -4,6 +4,7 @@
 //! works with, and the other way round for operators. Must not store or log a token: only its SHA-256 is kept. Invariant: an
 //! identity gets its ids once and keeps them, whatever becomes of its tokens.
 
+mod newcomers;
 mod tokens;
 mod used;
 mod verifier;
@@ -18,11 +19,14 @@ use super::auth::Denied;
 use crate::domain::UnixMs;
 use crate::domain::requestor::{Requestor, RequestorId, TenantId};
 use crate::store::{self, RowKind, Store};
+use crate::tasks::LiveLimits;
 
 pub use tokens::{NewToken, Resolved, TokenInfo, TokenWish};
 pub use used::LastUsed;
+pub(super) use used::NOTE_EVERY_MS;
 pub use verifier::TokenVerifier;
 
+use newcomers::Newcomers;
 use verifier::unavailable;
 
 /// The tenant of everybody who was not given another.
@@ -77,6 +81,14 @@ pub struct Identity<'a> {
     pub client: &'a str,
 }
 
+/// The tenant that somebody comes to.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct InTenant<'a> {
+    pub(super) name: &'a str,
+    /// Whether the configuration names it. Otherwise a token has, and there may be only so many of these.
+    pub(super) is_configured: bool,
+}
+
 impl Identity<'_> {
     /// Length-prefixed, so that no two identities run together.
     fn key(&self) -> [u8; 33] {
@@ -109,7 +121,7 @@ struct TenantRow {
 }
 
 /// A row with its layouts.
-trait Row: Serialize + for<'de> Deserialize<'de> {
+trait Row: Serialize + for<'de> Deserialize<'de> + Send {
     /// First byte of the value.
     const VERSION: u8 = ROW_VERSION;
 
@@ -136,6 +148,7 @@ pub struct Named {
 pub struct Principals {
     store: Arc<dyn Store>,
     configured: Arc<Mutex<Configured>>,
+    newcomers: Arc<Newcomers>,
 }
 
 /// The tenants that a running host has rules for, by their ids. Whoever comes under the name of one that was removed would have another id,
@@ -148,7 +161,7 @@ struct Configured {
 
 impl Principals {
     pub fn new(store: Arc<dyn Store>) -> Self {
-        Self { store, configured: Arc::default() }
+        Self { store, configured: Arc::default(), newcomers: Arc::default() }
     }
 
     fn configured(&self) -> MutexGuard<'_, Configured> {
@@ -168,13 +181,19 @@ impl Principals {
         self.requestor(identity, TENANT_DEFAULT).await
     }
 
-    /// The same for a verifier, with the name of the tenant that it is in: an identity keeps its first one.
-    pub(super) async fn identified(&self, identity: Identity<'_>, tenant: &str) -> Result<(Requestor, String), Denied> {
-        let row = self.principal(identity, tenant).await.map_err(|error| match error {
-            // Nothing is wrong with the host, and its log does not need the name.
-            Error::Removed(_) => Denied::Invalid,
-            other => unavailable(other),
-        })?;
+    /// The same for somebody whom an issuer vouches for, with the name of the tenant that they are in: an identity keeps its first one.
+    /// The limits say whether one that was never seen may come into being.
+    pub(super) async fn identified(
+        &self,
+        identity: Identity<'_>,
+        tenant: InTenant<'_>,
+        limits: &LiveLimits,
+    ) -> Result<(Requestor, String), Denied> {
+        let known = self.get::<PrincipalRow>(RowKind::Principal, &identity.key()).await.map_err(unavailable)?;
+        let row = match known {
+            Some(row) => row,
+            None => self.newcomer(identity, tenant, limits).await?,
+        };
         Ok((row.requestor(), row.tenant_name))
     }
 
@@ -274,6 +293,7 @@ impl Principals {
                 self.store.remove_row(RowKind::Principal, &key).await?;
             }
         }
+        self.newcomers.count_again().await;
         Ok(removed)
     }
 
@@ -296,15 +316,26 @@ impl Principals {
     /// Every row whose key begins so, with its key.
     async fn all<R: Row>(&self, kind: RowKind, prefix: &[u8]) -> Result<Vec<(Vec<u8>, R)>, Error> {
         let mut found = Vec::new();
+        self.each(kind, prefix, |key, row| found.push((key, row))).await?;
+        Ok(found)
+    }
+
+    /// The same, one after the other.
+    async fn each<R: Row>(
+        &self,
+        kind: RowKind,
+        prefix: &[u8],
+        mut take: impl FnMut(Vec<u8>, R) + Send,
+    ) -> Result<(), Error> {
         let mut after: Option<Vec<u8>> = None;
         loop {
             let page = self.store.rows(kind, after.as_deref(), PAGE_ROWS).await?;
-            let Some((last, _)) = page.last() else { return Ok(found) };
+            let Some((last, _)) = page.last() else { return Ok(()) };
             after = Some(last.clone());
             for (key, bytes) in page {
                 if key.starts_with(prefix) {
                     let row = decode(kind, &bytes)?;
-                    found.push((key, row));
+                    take(key, row);
                 }
             }
         }
@@ -367,6 +398,7 @@ fn corrupt(kind: RowKind, reason: &str) -> Error {
 mod unit {
     use super::tokens::{TokenRow, digest};
     use super::*;
+    use crate::domain::limits::Limits;
     use crate::store::memory::MemoryStore;
     use crate::store::sled::{ProbeMode, SledOptions, SledStore};
     use crate::transport::auth::{Scopes, Verifier as _};
@@ -434,7 +466,7 @@ mod unit {
         };
         let new = principals.create(wish, 1).await.unwrap();
         let verifier = TokenVerifier::new(principals.clone(), Arc::new(|| 50));
-        let verified = verifier.verify(&new.token).await.unwrap();
+        let verified = verifier.verify_again(&new.token).await.unwrap();
         assert_eq!((verified.name.as_str(), verified.tenant.as_str()), ("alice", "acme"));
         assert_eq!(verified.scopes, Scopes::Fixed(scopes.to_vec()));
         assert_eq!(principals.tokens().await.unwrap()[0].last_used_at, None);
@@ -443,7 +475,7 @@ mod unit {
         verifier.used().write().await.unwrap();
         let told = &principals.tokens().await.unwrap()[0];
         assert_eq!((told.last_used_at, told.revoked_at, told.name.as_deref()), (Some(50), Some(60), Some("laptop")));
-        assert!(matches!(verifier.verify(&new.token).await, Err(Denied::Invalid)));
+        assert!(matches!(verifier.verify_again(&new.token).await, Err(Denied::Invalid)));
         for bad in ["", "a b", "a\"b"] {
             let scopes = [bad.to_owned()];
             let wish = TokenWish { scopes: Some(&scopes), ..wish };
@@ -511,10 +543,10 @@ mod unit {
         // Somebody else on the same store, as the control socket is.
         let new = Principals::new(store).create_token("alice", "acme", Some(100), 1).await.unwrap();
         assert_eq!(verifier.anonymous().await.unwrap(), None);
-        let alice = verifier.verify(&new.token).await.unwrap().requestor;
+        let alice = verifier.verify_again(&new.token).await.unwrap().requestor;
         assert_ne!(alice, principals.local_requestor().await.unwrap());
         principals.revoke_token(&new.info.id, 2).await.unwrap();
-        assert!(matches!(verifier.verify(&new.token).await, Err(Denied::Invalid)));
+        assert!(matches!(verifier.verify_again(&new.token).await, Err(Denied::Invalid)));
         assert_eq!(verifier.anonymous().await.unwrap(), None);
     }
 
@@ -526,35 +558,40 @@ mod unit {
             (principals.configured_tenant("acme").await.unwrap(), principals.tenant("free").await.unwrap());
         let old = principals.create_token("alice", "acme", None, 1).await.unwrap().token;
         let anna = Identity { verifier: "oauth", issuer: "https://login.example.com", subject: "anna", client: "" };
-        principals.identified(anna, "acme").await.unwrap();
+        let limits = LiveLimits::from(Limits::generous());
+        let tenant = InTenant { name: "acme", is_configured: true };
+        principals.identified(anna, tenant, &limits).await.unwrap();
         for tenant in [acme, free] {
             principals.remove_tokens(tenant).await.unwrap();
             principals.remove_tenant(tenant).await.unwrap();
         }
         let removed = |result: Result<(), Error>| matches!(result, Err(Error::Removed(name)) if name == "acme");
         assert!(removed(principals.create_token("alice", "acme", None, 1).await.map(drop)));
-        let by_access_token = principals.identified(anna, "acme").await;
+        let by_access_token = principals.identified(anna, tenant, &limits).await;
         assert!(matches!(by_access_token, Err(Denied::Invalid)), "{by_access_token:?}");
         assert!(removed(principals.configured_tenant("acme").await.map(drop)));
         assert!(removed(principals.clone().tenant("acme").await.map(drop)), "whoever asks");
         let verifier = TokenVerifier::new(principals.clone(), Arc::new(|| 50));
-        assert!(matches!(verifier.verify(&old).await, Err(Denied::Invalid)));
+        assert!(matches!(verifier.verify_again(&old).await, Err(Denied::Invalid)));
         // Without rules of its own, a name is free at once.
         assert_ne!(principals.tenant("free").await.unwrap(), free);
         // Another host on the same store begins with the rules for whoever has the name then.
         let restarted = Principals::new(store);
         assert_ne!(restarted.configured_tenant("acme").await.unwrap(), acme);
-        assert!(matches!(TokenVerifier::new(restarted, Arc::new(|| 50)).verify(&old).await, Err(Denied::Invalid)));
+        let verifier = TokenVerifier::new(restarted, Arc::new(|| 50));
+        assert!(matches!(verifier.verify_again(&old).await, Err(Denied::Invalid)));
     }
 
     #[tokio::test]
     async fn an_identity_stays_in_its_first_tenant() {
         let principals = principals();
         let anna = Identity { verifier: "oauth", issuer: "https://login.example.com", subject: "anna", client: "" };
-        let first = principals.identified(anna, "acme").await.unwrap();
+        let limits = LiveLimits::from(Limits::generous());
+        let tenant = |name| InTenant { name, is_configured: true };
+        let first = principals.identified(anna, tenant("acme"), &limits).await.unwrap();
         assert_eq!(first, (principals.requestor(anna, "globex").await.unwrap(), "acme".to_owned()));
         // The rules of scopes go by this name, and it must be that of the tenant's id.
-        assert_eq!(principals.identified(anna, "globex").await.unwrap(), first);
+        assert_eq!(principals.identified(anna, tenant("globex"), &limits).await.unwrap(), first);
         assert_eq!(first.0.tenant, principals.tenant("acme").await.unwrap());
     }
 

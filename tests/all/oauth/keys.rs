@@ -5,6 +5,7 @@ use std::time::Duration;
 use bulkhead::transport::auth::Denied;
 use serde_json::{Value, json};
 use tests::issuer::{Issuer, Key};
+use tests::wait::until;
 
 use super::{Bench, NOW};
 
@@ -132,4 +133,66 @@ async fn a_key_set_can_be_named_without_metadata() {
     let mut claims = lasting(&bench);
     claims["iss"] = json!("https://login.example.com/realm");
     bench.accepted(&key.token(&claims)).await;
+}
+
+/// Connections are taken and no answer comes, for longer than anybody would wait.
+#[tokio::test]
+async fn an_issuer_that_hangs_keeps_nobody_waiting_while_its_keys_may_be_used() {
+    let bench = Bench::with(|options| options.fetch_ms_max = 60_000).await;
+    let token = bench.key.token(&lasting(&bench));
+    bench.accepted(&token).await;
+    bench.issuer.set_delay(Duration::from_secs(600));
+    bench.advance(10_001);
+    let all = async {
+        for _ in 0..5 {
+            // Time to ask again, each time.
+            bench.advance(1_000);
+            futures::future::join_all((0..20).map(|_| bench.accepted(&token))).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), all).await.expect("one short wait for all of them");
+}
+
+#[tokio::test]
+async fn an_issuer_that_is_back_is_believed_again() {
+    let bench = Bench::new().await;
+    let old = bench.key.token(&lasting(&bench));
+    bench.accepted(&old).await;
+    bench.issuer.set_down(true);
+    bench.advance(10_001);
+    bench.accepted(&old).await;
+    bench.issuer.set_down(false);
+    let next = Key::ec("k2");
+    bench.issuer.publish(&[&next]);
+    bench.advance(1_000);
+    until("the new keys", async || bench.verify(&old).await.is_err().then_some(())).await;
+    bench.accepted(&next.token(&lasting(&bench))).await;
+}
+
+#[tokio::test]
+async fn tokens_that_name_no_key_are_good_while_keys_are_rotated() {
+    let bench = Bench::new().await;
+    let nameless = |key: &Key| {
+        let mut header = key.header();
+        header.as_object_mut().expect("a header").remove("kid");
+        key.sign(&header, &lasting(&bench))
+    };
+    let (old, next, stranger) = (&bench.key, Key::ec("k2"), Key::ec("k3"));
+    bench.accepted(&nameless(old)).await;
+    // Signed with a key that is newer than what the host has.
+    bench.issuer.publish(&[old, &next]);
+    bench.advance(1_000);
+    bench.accepted(&nameless(&next)).await;
+    bench.accepted(&nameless(old)).await;
+    Bench::is_refused(&bench.verify(&nameless(&stranger)).await, "a key that the issuer does not have");
+    // A token that names its key is judged by that one only.
+    let mut header = next.header();
+    header["kid"] = json!("k1");
+    Bench::is_refused(&bench.verify(&next.sign(&header, &lasting(&bench))).await, "another key's name");
+    // However many there are, a few are tried.
+    let many: Vec<_> = (0..20).map(|at| Key::ec(&format!("many-{at}"))).collect();
+    bench.issuer.publish(&many.iter().collect::<Vec<_>>());
+    bench.advance(10_001);
+    bench.accepted(&nameless(&many[0])).await;
+    Bench::is_refused(&bench.verify(&nameless(&many[19])).await, "one of too many");
 }

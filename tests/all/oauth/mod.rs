@@ -3,15 +3,24 @@
 mod attacks;
 mod keys;
 mod opaque;
+mod passthrough;
+mod records;
 mod scopes;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use bulkhead::audit::Audit;
+use bulkhead::config::{Config, Flags};
 use bulkhead::domain::requestor::Requestor;
 use bulkhead::outward::dial;
 use bulkhead::store::memory::MemoryStore;
-use bulkhead::transport::auth::{Denied, IssuerOptions, OauthVerifier, TenantRule, Trusted, Verified, Verifier as _};
+use bulkhead::tasks::LiveLimits;
+use bulkhead::transport::Now;
+use bulkhead::transport::auth::{
+    Denied, Issuer as Trust, IssuerOptions, OauthVerifier, Sender, TenantRule, Trusted, Verified, Verifier as _,
+};
+use bulkhead::transport::failures::Failures;
 use bulkhead::transport::principal::Principals;
 use serde_json::{Value, json};
 use tests::client::{Client, all_capabilities};
@@ -32,6 +41,7 @@ struct Bench {
     key: Key,
     clock: Arc<AtomicU64>,
     verifier: Arc<OauthVerifier>,
+    failures: Failures,
 }
 
 /// How a verifier treats an issuer, unless a test says otherwise.
@@ -70,9 +80,12 @@ impl Bench {
         let trusted =
             Trusted { options, tls: dial::tls_config(&[]).expect("roots"), client_secret: "s&cret".to_owned() };
         let principals = Principals::new(Arc::new(MemoryStore::new()));
-        let now = Arc::new(move || ticking.load(Ordering::Relaxed));
-        let verifier = Arc::new(OauthVerifier::new(vec![trusted], principals, now));
-        Self { issuer, key, clock, verifier }
+        let now: Now = Arc::new(move || ticking.load(Ordering::Relaxed));
+        let config = Config::load(None, Vec::new(), &Flags::default()).expect("the defaults");
+        let limits = LiveLimits::from(config.limits);
+        let issuers = vec![Trust::new(trusted, &now)];
+        let verifier = Arc::new(OauthVerifier::new(issuers, principals, limits, Audit::off(), now));
+        Self { issuer, key, clock, verifier, failures: Failures::new(60) }
     }
 
     fn advance(&self, ms: u64) {
@@ -88,7 +101,12 @@ impl Bench {
     }
 
     async fn verify(&self, token: &str) -> Result<Verified, Denied> {
-        self.verifier.verify(token).await
+        self.verify_from([127, 0, 0, 1], token).await
+    }
+
+    async fn verify_from(&self, address: [u8; 4], token: &str) -> Result<Verified, Denied> {
+        let sender = Sender { address: address.into(), failures: &self.failures };
+        self.verifier.verify(token, sender).await
     }
 
     async fn accepted(&self, token: &str) -> Requestor {

@@ -1,9 +1,15 @@
 //! Tokens that only their issuer can read.
 
-use bulkhead::transport::auth::{Denied, IntrospectionOptions};
-use serde_json::{Value, json};
+use std::time::Duration;
 
-use super::{Bench, NOW, RESOURCE};
+use bulkhead::transport::auth::{Denied, IntrospectionOptions};
+use reqwest::StatusCode;
+use serde_json::{Value, json};
+use tests::issuer::{Issuer, Key};
+use tests::modern::Modern;
+use tests::{Host, Setup};
+
+use super::{Bench, NOW, RESOURCE, claims};
 
 async fn bench() -> Bench {
     Bench::with(|options| {
@@ -115,4 +121,139 @@ async fn without_introspection_no_token_is_shown_to_anybody() {
     let bench = Bench::new().await;
     Bench::is_refused(&bench.verify("opaque").await, "opaque");
     assert_eq!(bench.issuer.introspected(), 0);
+}
+
+/// One address sends what it made up, and the issuer takes its time over each.
+#[tokio::test]
+async fn a_flood_of_unknown_tokens_keeps_no_good_one_waiting() {
+    let bench = bench().await;
+    bench.issuer.knows("good", answer(|_| {}));
+    bench.issuer.knows("new", answer(|answer| answer["sub"] = json!("ben")));
+    bench.accepted("good").await;
+    // Its answer has grown old.
+    bench.advance(10_000);
+    bench.issuer.set_delay(Duration::from_millis(500));
+    let garbage: Vec<_> = (0..1_000).map(|at| format!("garbage-{at}")).collect();
+    let flood = futures::future::join_all(garbage.iter().map(|token| bench.verify_from([192, 0, 2, 7], token)));
+    let good = async {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let known = bench.verify_from([192, 0, 2, 7], "good").await;
+        let new = bench.verify_from([192, 0, 2, 8], "new").await;
+        (known.map(|_| ()), new.map(|_| ()))
+    };
+    let (known, new) = tokio::select! {
+        _ = flood => panic!("a thousand questions cannot be answered so soon"),
+        seen = good => seen,
+    };
+    assert!(known.is_ok() && new.is_ok(), "{known:?}, {new:?}");
+    assert!(bench.issuer.introspected() < 60, "{} questions", bench.issuer.introspected());
+}
+
+#[tokio::test]
+async fn an_issuer_that_has_enough_of_unknown_tokens_is_still_asked_about_good_ones() {
+    let bench = bench().await;
+    bench.issuer.knows("good", answer(|_| {}));
+    bench.accepted("good").await;
+    bench.advance(10_000);
+    bench.issuer.set_stingy(true);
+    for number in 0..10 {
+        let refused = bench.verify(&format!("garbage-{number}")).await;
+        assert!(matches!(refused, Err(Denied::Unavailable { .. })), "{refused:?}");
+    }
+    assert_eq!(bench.issuer.introspected(), 2, "it said that it has enough");
+    bench.accepted("good").await;
+}
+
+/// A host whose tokens are opaque; answers about them are not kept.
+async fn host(issuer: &Issuer, server: &str) -> Host {
+    let config = format!(
+        "[server]\n{server}\n[auth]\nresource = \"{RESOURCE}\"\n[[auth.issuer]]\nissuer = \"{}\"\ntenant = \"acme\"\n\
+         introspection_url = \"{}\"\nclient_id = \"host\"\nclient_secret_env = \"ISSUER_SECRET\"\nintrospection_cache_ms = 0\n",
+        issuer.url,
+        issuer.at("/introspect"),
+    );
+    Setup::with(&["desk"]).config(&config).env("ISSUER_SECRET", "secret").shared_code().start().await
+}
+
+async fn status(host: &Host, token: &str) -> StatusCode {
+    let http = reqwest::Client::builder().no_proxy().build().expect("a client");
+    let body = json!({"jsonrpc": "2.0", "id": 1, "method": "ping"}).to_string();
+    let request = http.post(&host.url).bearer_auth(token).body(body).header("content-type", "application/json");
+    request.send().await.expect("an answer").status()
+}
+
+#[tokio::test]
+async fn nobody_is_asked_for_an_address_that_sends_nothing_but_bad_tokens() {
+    let issuer = Issuer::start(&[&Key::ec("k1")]).await;
+    for token in ["good", "new"] {
+        let mut active = claims(&issuer, token);
+        active["active"] = json!(true);
+        issuer.knows(token, active);
+    }
+    let host = host(&issuer, "credential_failures_per_minute = 5").await;
+    assert_eq!(status(&host, "good").await, StatusCode::OK);
+    let mut seen = Vec::new();
+    for number in 0..40 {
+        seen.push(status(&host, &format!("garbage-{number}")).await);
+    }
+    assert_eq!(seen[..5], [StatusCode::UNAUTHORIZED; 5]);
+    assert_eq!(seen[39], StatusCode::TOO_MANY_REQUESTS);
+    // One more now and then, as the minute passes.
+    assert!(issuer.introspected() < 20, "{} questions", issuer.introspected());
+    assert_eq!(status(&host, "good").await, StatusCode::OK, "it was good a moment ago");
+    assert_eq!(status(&host, "new").await, StatusCode::TOO_MANY_REQUESTS, "nobody knows that it is good");
+
+    // What goes wrong all the time is not a line each time.
+    issuer.set_down(true);
+    for _ in 0..20 {
+        assert_eq!(status(&host, "good").await, StatusCode::INTERNAL_SERVER_ERROR);
+    }
+    let log = host.log();
+    assert_eq!(log.matches("the issuer does not say what a token is worth").count(), 1, "{log}");
+}
+
+/// Two calls that wait: one for a single answer, one with a stream.
+async fn waiting(host: &Host, ms: u64) -> (reqwest::Response, reqwest::Response) {
+    let modern = Modern::plain(host, Some("good"));
+    let send = async |accept: &str| {
+        let params = json!({"name": "wait", "arguments": {"ms": ms}});
+        let request = modern.request("tools/call", &params).header("accept", accept);
+        let request = request.body(modern.message(&json!(1), "tools/call", params).to_string());
+        request.send().await.expect("an answer")
+    };
+    tokio::join!(send("application/json"), send("application/json, text/event-stream"))
+}
+
+#[tokio::test]
+async fn calls_outlast_an_issuer_that_cannot_be_asked_for_a_moment_and_no_refusal() {
+    let issuer = Issuer::start(&[&Key::ec("k1")]).await;
+    let mut active = claims(&issuer, "anna");
+    active["active"] = json!(true);
+    issuer.knows("good", active.clone());
+    let host = host(&issuer, "sse_after_ms = 50").await;
+    let down = async {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        issuer.set_down(true);
+    };
+    let ((json, events), ()) = tokio::join!(waiting(&host, 4_000), down);
+    assert_eq!(json.status(), StatusCode::OK);
+    let text = json.text().await.expect("an answer");
+    assert!(text.contains("\"result\""), "{text}");
+    let text = events.text().await.expect("a stream");
+    assert!(text.contains("\"result\""), "it was cut: {text}");
+    assert_eq!(status(&host, "good").await, StatusCode::INTERNAL_SERVER_ERROR, "nobody new is let in by it");
+
+    // Once it says that the token is none, they end.
+    issuer.set_down(false);
+    tests::wait::until("the issuer to be asked again", async || {
+        (status(&host, "good").await == StatusCode::OK).then_some(())
+    })
+    .await;
+    let revoked = async {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        issuer.knows("good", json!({"active": false}));
+    };
+    let ((json, events), ()) = tokio::join!(waiting(&host, 60_000), revoked);
+    assert_eq!(json.status(), StatusCode::UNAUTHORIZED);
+    assert!(!events.text().await.expect("a stream").contains("\"result\""));
 }

@@ -323,7 +323,7 @@ fn set_level(request: &Request<'_>) -> Result<Exchange, RpcError> {
 
 /// A refusal as a response. Only what a client has to do something about outside of MCP has a status of its own.
 fn refused(id: &RequestId, error: &RpcError) -> Frame {
-    let rejection = error.rejection.clone().filter(|rejection| matches!(rejection, Rejection::Forbidden(_)));
+    let rejection = error.rejection.clone().filter(|rejection| matches!(rejection, Rejection::Forbidden { .. }));
     Frame { rejection, ..Frame::from(error_response(Some(id), error)) }
 }
 

@@ -1,14 +1,13 @@
 //! Opaque tokens: their issuer is asked what they are worth (RFC 7662).
 //!
 //! Owns the question, the host's own credentials for it, and the answers for a while. Must not keep a token: answers are found by
-//! its hash. Invariant: a good answer is believed for at most `cache_ms` and never beyond the token's own end; answers in memory and
-//! questions under way are bounded, and so is how long a request waits for one: an issuer that does not answer is left alone for
-//! `keys_retry_ms`.
+//! its hash. Invariant: a good answer is believed for at most `cache_ms` and never beyond the token's own end; answers in memory,
+//! questions under way (`line`) and lines in the log are bounded, and so is how long a request waits: an issuer that does not answer is
+//! left alone for `keys_retry_ms`.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -18,11 +17,11 @@ use http::StatusCode;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
-use tokio::sync::Semaphore;
 
 use super::claims::{Claims, Named, Proof};
+use super::line::{Line, Standing};
 use super::oauth::IntrospectionOptions;
-use super::{Denied, IssuerOptions};
+use super::{Denied, IssuerOptions, Limited, Sender};
 use crate::domain::UnixMs;
 use crate::outward::request::{Reach, RequestError};
 use crate::transport::Now;
@@ -31,8 +30,6 @@ use crate::transport::Now;
 const ANSWERS_MAX: usize = 10_000;
 /// A bad answer is believed for at most this long: the token may be about to become good.
 const REFUSAL_MS_MAX: u64 = 5_000;
-/// Questions at a time. Stops a flood of tokens from being one at the issuer.
-const QUESTIONS_MAX: usize = 16;
 
 type Digest = [u8; 32];
 
@@ -45,6 +42,10 @@ struct Answer {
 impl Answer {
     fn given(&self) -> Result<(Proof, UnixMs), Denied> {
         self.proof.clone().map(|proof| (proof, self.until)).ok_or(Denied::Invalid)
+    }
+
+    fn is_of_a_token_that_lasts(&self, now: UnixMs) -> bool {
+        self.proof.as_ref().is_some_and(|proof| now < proof.expires_at)
     }
 }
 
@@ -59,26 +60,6 @@ enum QuestionError {
     Answer,
     #[error("too many questions were waiting for an answer")]
     Busy,
-    #[error("it has just failed to answer")]
-    Resting,
-}
-
-impl QuestionError {
-    /// Whether the next question would fare no better. An answer that displeases may be due to the token alone: whoever sends such
-    /// tokens must not shut everybody else out.
-    fn is_of_the_issuer(&self) -> bool {
-        match self {
-            Self::Request(_) => true,
-            Self::Status(status) => matches!(
-                *status,
-                StatusCode::TOO_MANY_REQUESTS
-                    | StatusCode::BAD_GATEWAY
-                    | StatusCode::SERVICE_UNAVAILABLE
-                    | StatusCode::GATEWAY_TIMEOUT
-            ),
-            Self::Answer | Self::Busy | Self::Resting => false,
-        }
-    }
 }
 
 pub(super) struct Introspection {
@@ -89,9 +70,15 @@ pub(super) struct Introspection {
     reach: Reach,
     now: Now,
     answers: Mutex<HashMap<Digest, Answer>>,
-    questions: Semaphore,
-    /// When the issuer failed last; 0: never.
-    failed_at: AtomicU64,
+    line: Line,
+    incident: Mutex<Incident>,
+}
+
+/// What the log calls the last failure.
+#[derive(Default)]
+struct Incident {
+    id: String,
+    at: UnixMs,
 }
 
 impl Introspection {
@@ -107,48 +94,75 @@ impl Introspection {
         // Base64 is always a header's value.
         let mut authorization = HeaderValue::from_str(&basic).unwrap_or(HeaderValue::from_static("Basic"));
         authorization.set_sensitive(true);
-        let answers = Mutex::new(HashMap::new());
-        let (questions, failed_at) = (Semaphore::new(QUESTIONS_MAX), AtomicU64::new(0));
-        Self { how, authorization, options, reach, now, answers, questions, failed_at }
+        let (answers, incident) = (Mutex::default(), Mutex::default());
+        Self { how, authorization, options, reach, now, answers, line: Line::new(), incident }
     }
 
-    /// What a token proves, and until when that is believed.
-    pub(super) async fn ask(&self, token: &str) -> Result<(Proof, UnixMs), Denied> {
+    /// What a token proves, and until when that is believed. Without a sender: of one that was good when its request began.
+    pub(super) async fn ask(&self, token: &str, sender: Option<Sender<'_>>) -> Result<(Proof, UnixMs), Denied> {
         let digest: Digest = Sha256::digest(token).into();
         if let Some(known) = self.known(&digest) {
             return known;
         }
-        self.check_rested()?;
+        let unknown = sender.filter(|_| !self.was_good(&digest));
+        let standing = unknown.map_or(Standing::Known, |sender| Standing::Unknown(sender.address));
+        self.check_open(standing, unknown)?;
         let patience = Duration::from_millis(self.options.fetch_ms_max);
-        let turn = tokio::time::timeout(patience, self.questions.acquire()).await;
-        let Ok(Ok(_turn)) = turn else { return Err(self.unavailable(&QuestionError::Busy)) };
+        let turn = tokio::time::timeout(patience, self.line.turn(standing)).await;
+        let Ok(_turn) = turn else { return Err(self.unavailable(&QuestionError::Busy)) };
         // Several requests of one client come at once: the first has asked for all of them.
         if let Some(known) = self.known(&digest) {
             return known;
         }
-        self.check_rested()?;
-        let proof = self.question(token).await.map_err(|error| {
-            if error.is_of_the_issuer() {
-                self.failed_at.store((self.now)(), Ordering::Release);
+        self.check_open(standing, unknown)?;
+        match self.question(token).await {
+            Ok(proof) => self.remember(digest, proof),
+            Err(error) => {
+                self.rest(standing, &error);
+                Err(self.unavailable(&error))
             }
-            self.unavailable(&error)
-        })?;
-        self.remember(digest, proof)
+        }
     }
 
-    /// Refuses at once for a while after the issuer failed.
-    fn check_rested(&self) -> Result<(), Denied> {
-        let failed_at = self.failed_at.load(Ordering::Acquire);
+    /// Refuses at once for a while after the issuer failed, and on behalf of an address that has sent too many bad tokens.
+    fn check_open(&self, standing: Standing, unknown: Option<Sender<'_>>) -> Result<(), Denied> {
+        if let Some(exceeded) = unknown.and_then(|sender| sender.failures.exceeded(sender.address)) {
+            return Err(Limited::Failures(exceeded).into());
+        }
+        let failed_at = self.line.failed_at(standing);
         if failed_at != 0 && (self.now)().saturating_sub(failed_at) < self.options.keys_retry_ms {
-            return Err(self.unavailable(&QuestionError::Resting));
+            return Err(Denied::Unavailable { incident: self.incident().id.clone() });
         }
         Ok(())
     }
 
+    /// Leaves the issuer alone where the next question would fare no better. An answer that displeases may be due to the token alone, and
+    /// too many questions to the unknown ones: whoever sends such tokens must not shut everybody else out.
+    fn rest(&self, standing: Standing, error: &QuestionError) {
+        let now = (self.now)();
+        match error {
+            QuestionError::Status(StatusCode::TOO_MANY_REQUESTS) => self.line.too_many(standing, now),
+            QuestionError::Request(_)
+            | QuestionError::Status(
+                StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT,
+            ) => self.line.failed(now),
+            QuestionError::Status(_) | QuestionError::Answer | QuestionError::Busy => {}
+        }
+    }
+
+    fn answers(&self) -> MutexGuard<'_, HashMap<Digest, Answer>> {
+        self.answers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn known(&self, digest: &Digest) -> Option<Result<(Proof, UnixMs), Denied>> {
         let now = (self.now)();
-        let answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
-        answers.get(digest).filter(|answer| now < answer.until).map(Answer::given)
+        self.answers().get(digest).filter(|answer| now < answer.until).map(Answer::given)
+    }
+
+    /// Whether the last answer was a good one. It may have grown old.
+    fn was_good(&self, digest: &Digest) -> bool {
+        let now = (self.now)();
+        self.answers().get(digest).is_some_and(|answer| answer.is_of_a_token_that_lasts(now))
     }
 
     fn remember(&self, digest: Digest, proof: Option<Proof>) -> Result<(Proof, UnixMs), Denied> {
@@ -159,11 +173,15 @@ impl Introspection {
         };
         let answer = Answer { proof, until };
         let given = answer.given();
-        let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut answers = self.answers();
         if answers.len() >= ANSWERS_MAX {
-            answers.retain(|_, answer| now < answer.until && answer.proof.is_some());
+            answers.retain(|_, answer| answer.is_of_a_token_that_lasts(now));
         }
-        if answers.len() < ANSWERS_MAX {
+        if answers.len() >= ANSWERS_MAX {
+            answers.retain(|_, answer| now < answer.until);
+        }
+        // A refusal takes the place of an answer about the same token, which must not let it in any more.
+        if answers.len() < ANSWERS_MAX || answers.contains_key(&digest) {
             answers.insert(digest, answer);
         }
         given
@@ -192,15 +210,25 @@ impl Introspection {
         Ok(judged.map_err(|reason| tracing::debug!(issuer = self.options.issuer, reason, "refused a token")).ok())
     }
 
+    fn incident(&self) -> MutexGuard<'_, Incident> {
+        self.incident.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whoever sends tokens can make this happen as often as they like: there is one line for all of it in `keys_retry_ms`.
     fn unavailable(&self, error: &QuestionError) -> Denied {
-        let incident = format!("{:08x}", getrandom::u32().unwrap_or_default());
-        tracing::error!(
-            issuer = self.options.issuer,
-            incident,
-            %error,
-            "the issuer does not say what a token is worth"
-        );
-        Denied::Unavailable { incident }
+        let now = (self.now)();
+        let mut incident = self.incident();
+        if incident.id.is_empty() || now.saturating_sub(incident.at) >= self.options.keys_retry_ms {
+            let id = format!("{:08x}", getrandom::u32().unwrap_or_default());
+            tracing::error!(
+                issuer = self.options.issuer,
+                incident = id,
+                %error,
+                "the issuer does not say what a token is worth"
+            );
+            *incident = Incident { id, at: now };
+        }
+        Denied::Unavailable { incident: incident.id.clone() }
     }
 }
 

@@ -60,15 +60,16 @@ pub(super) fn head(token: &str, options: &IssuerOptions) -> Result<Head, &'stati
     Ok(Head { kid: header.kid, algorithm: header.alg })
 }
 
-/// The claims of a token whose signature is good.
-pub(super) fn claims(token: &str, key: &DecodingKey, algorithm: Algorithm) -> Result<Claims, &'static str> {
+/// The claims of a token that one of these keys has signed.
+pub(super) fn claims(token: &str, keys: &[DecodingKey], algorithm: Algorithm) -> Result<Claims, &'static str> {
     let mut validation = Validation::new(algorithm);
     // What the claims say is judged by `claims`, by the host's own clock and with exact types.
     validation.required_spec_claims.clear();
     validation.validate_exp = false;
     validation.validate_nbf = false;
     validation.validate_aud = false;
-    decode::<Claims>(token, key, &validation)
+    keys.iter()
+        .find_map(|key| decode::<Claims>(token, key, &validation).ok())
         .map(|token| token.claims)
-        .map_err(|_| "its signature is wrong, or its claims cannot be read")
+        .ok_or("no key of the issuer fits its signature, or its claims cannot be read")
 }

@@ -2,11 +2,12 @@
 //!
 //! Owns fetching, keeping and dropping them. Invariant: however many tokens with unknown keys arrive, an issuer is asked at most
 //! once every `keys_retry_ms`, by one request at a time; keys older than `keys_fresh_ms` are used only after the issuer was asked in
-//! vain, for `keys_stale_ms` more
-//! and not a moment longer; keys that an issuer no longer names are gone with the next answer.
+//! vain or has kept somebody waiting, for `keys_stale_ms` more and not a moment longer; keys that an issuer no longer names are gone
+//! with its next answer.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use http::StatusCode;
@@ -15,6 +16,7 @@ use jsonwebtoken::{Algorithm, DecodingKey};
 use serde::Deserialize;
 use serde_json::Value;
 use tokio::sync::Mutex;
+use tokio::time::timeout;
 
 use super::{Denied, IssuerOptions};
 use crate::domain::UnixMs;
@@ -23,6 +25,10 @@ use crate::transport::Now;
 
 /// Keys of one issuer; the largest sets in the field have a dozen.
 const KEYS_MAX: usize = 64;
+/// Keys that are tried on a token which names none.
+const CANDIDATES_MAX: usize = 4;
+/// How long an answer is awaited while there are older keys that may still be used.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Why keys could not be fetched; for the log.
 #[derive(Debug, thiserror::Error)]
@@ -43,19 +49,18 @@ struct Known {
 }
 
 /// One answer of the issuer.
-struct Held {
+pub(super) struct Held {
     keys: Vec<Known>,
     fetched_at: UnixMs,
 }
 
 impl Held {
-    /// The key of this name and kind; without a name, the only one of the kind.
-    fn find(&self, kid: Option<&str>, algorithm: Algorithm) -> Option<DecodingKey> {
-        let mut fitting = self.keys.iter().filter(|known| known.algorithm == algorithm);
-        match kid {
-            Some(kid) => fitting.find(|known| known.kid.as_deref() == Some(kid)).map(|known| known.key.clone()),
-            None => fitting.next().filter(|_| fitting.next().is_none()).map(|known| known.key.clone()),
-        }
+    /// The key of this name and kind; without a name, those of the kind: while keys are rotated there are several.
+    pub(super) fn candidates(&self, kid: Option<&str>, algorithm: Algorithm) -> Vec<DecodingKey> {
+        let fitting = self.keys.iter().filter(|known| known.algorithm == algorithm);
+        let named = fitting.filter(|known| kid.is_none() || known.kid.as_deref() == kid);
+        let most = if kid.is_some() { 1 } else { CANDIDATES_MAX };
+        named.take(most).map(|known| known.key.clone()).collect()
     }
 }
 
@@ -69,6 +74,8 @@ pub(super) struct Keys {
     asked_at: AtomicU64,
     /// One request at a time.
     asking: Mutex<()>,
+    /// Whether it has failed, or kept somebody waiting, since it gave keys.
+    is_unreliable: AtomicBool,
     /// What the log calls the last failure.
     incident: ArcSwapOption<String>,
 }
@@ -82,23 +89,15 @@ impl Keys {
             held: ArcSwapOption::empty(),
             asked_at: AtomicU64::new(0),
             asking: Mutex::new(()),
+            is_unreliable: AtomicBool::new(false),
             incident: ArcSwapOption::empty(),
         })
     }
 
-    /// The key with which such a token must have been signed; `None`: the issuer knows no such key.
-    pub(super) async fn find(
-        self: &Arc<Self>,
-        kid: Option<&str>,
-        algorithm: Algorithm,
-    ) -> Result<Option<DecodingKey>, Denied> {
-        let held = self.usable().await?;
-        if let Some(key) = held.find(kid, algorithm) {
-            return Ok(Some(key));
-        }
-        // It may be newer than what we hold.
-        self.refresh(held.fetched_at).await;
-        Ok(self.held.load().as_ref().and_then(|held| held.find(kid, algorithm)))
+    /// Newer keys than these, if it is time to ask and the issuer has any.
+    pub(super) async fn newer(self: &Arc<Self>, than: &Held) -> Option<Arc<Held>> {
+        self.refresh(than.fetched_at).await;
+        self.held.load_full().filter(|held| held.fetched_at > than.fetched_at)
     }
 
     /// Asks for the keys before anybody needs them, so that a mistake is in the log from the start.
@@ -106,20 +105,39 @@ impl Keys {
         self.refresh(0).await;
     }
 
-    async fn usable(self: &Arc<Self>) -> Result<Arc<Held>, Denied> {
+    /// The keys to judge tokens with.
+    pub(super) async fn usable(self: &Arc<Self>) -> Result<Arc<Held>, Denied> {
         let age = |held: &Held| (self.now)().saturating_sub(held.fetched_at);
         let (fresh, stale) = (self.options.keys_fresh_ms, self.options.keys_stale_ms);
         let held = self.held.load_full();
         if let Some(held) = held.as_ref().filter(|held| age(held) <= fresh) {
             return Ok(Arc::clone(held));
         }
-        // Awaited although older keys are there: one of them may have been withdrawn.
-        self.refresh(held.map_or(0, |held| held.fetched_at)).await;
-        let held = self.held.load_full().filter(|held| age(held) <= fresh.saturating_add(stale));
+        let is_usable = |held: &Arc<Held>| age(held) <= fresh.saturating_add(stale);
+        let seen = held.as_ref().map_or(0, |held| held.fetched_at);
+        if held.as_ref().is_some_and(is_usable) {
+            self.renew(seen).await;
+        } else {
+            self.refresh(seen).await;
+        }
+        let held = self.held.load_full().filter(|held| is_usable(held));
         held.ok_or_else(|| {
             let incident = self.incident.load().as_ref().map_or_else(|| "unknown".to_owned(), |id| id.to_string());
             Denied::Unavailable { incident }
         })
+    }
+
+    /// Asks for newer keys while there are some. That is awaited, since one of them may have been withdrawn, but not for long, and not
+    /// at all from an issuer that is slow or down already: all of its tenants would wait with it.
+    async fn renew(self: &Arc<Self>, seen: UnixMs) {
+        if self.is_unreliable.load(Ordering::Acquire) {
+            if self.is_due() {
+                let keys = Arc::clone(self);
+                tokio::spawn(async move { keys.ask(seen).await });
+            }
+        } else if timeout(PATIENCE, self.refresh(seen)).await.is_err() {
+            self.is_unreliable.store(true, Ordering::Release);
+        }
     }
 
     fn is_due(&self) -> bool {
@@ -150,11 +168,13 @@ impl Keys {
             Ok(keys) => {
                 tracing::info!(issuer = self.options.issuer, keys = keys.len(), "took over the keys of the issuer");
                 self.held.store(Some(Arc::new(Held { keys, fetched_at: now })));
+                self.is_unreliable.store(false, Ordering::Release);
             }
             Err(error) => {
                 let incident = format!("{:08x}", getrandom::u32().unwrap_or_default());
                 tracing::error!(issuer = self.options.issuer, incident, %error, "the keys of the issuer cannot be fetched");
                 self.incident.store(Some(Arc::new(incident)));
+                self.is_unreliable.store(true, Ordering::Release);
                 // Counted from the end of a slow failure: whoever waited for it must not begin another one.
                 self.asked_at.store((self.now)().max(now), Ordering::Release);
             }
@@ -186,6 +206,8 @@ impl Keys {
         for place in places {
             match self.discover_at(place).await {
                 Ok(url) => return Ok(url),
+                // They are all at the same server.
+                Err(error @ FetchError::Request { .. }) => return Err(error),
                 // The first says best what is wrong, unless it just is not there.
                 Err(error) => match &last {
                     Some(FetchError::Status { .. }) | None => last = Some(error),

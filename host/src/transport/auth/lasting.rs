@@ -1,8 +1,9 @@
 //! Whether what somebody was let in with is still good, while a stream goes on.
 //!
-//! Owns when to look again. Must not keep a token longer than the request that brought it. Invariant: a credential that can be looked at
-//! no more counts as ended, and so does one that gives another requestor than before. Where a stream goes on telling things, other rights
-//! end it, too: whoever has it asks again. A call that was let in goes on with the rights that it began with.
+//! Owns when to look again. Must not keep a token longer than the request that brought it. Invariant: a credential that has ended ends what
+//! it let in, and so does one that gives another requestor than before; where nobody can say whether it has, what goes on does so for
+//! [`UNJUDGED_MS_MAX`], and never beyond the credential's own end. Where a stream goes on telling things, other rights end it, too:
+//! whoever has it asks again. A call that was let in goes on with the rights that it began with.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +12,7 @@ use http::HeaderValue;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use super::{Authenticator, Caller};
+use super::{Authenticator, Caller, Unauthorized};
 use crate::domain::UnixMs;
 use crate::domain::requestor::Requestor;
 use crate::domain::rights::Rights;
@@ -21,6 +22,10 @@ use crate::transport::Now;
 pub(in crate::transport) const NOTICED_MS_MAX: u64 = 2_000;
 /// How long nobody notices that an issuer took back the key of a signed token.
 pub(super) const SIGNED_MS_MAX: u64 = 60_000;
+/// How long, in milliseconds, calls and streams go on while nobody can say whether their credential is still good.
+const UNJUDGED_MS_MAX: u64 = 30_000;
+/// How soon it is tried again to find out.
+const ASK_AGAIN_MS: u64 = 1_000;
 
 /// The credential of an open request.
 pub(in crate::transport) struct Lasting {
@@ -32,6 +37,9 @@ pub(in crate::transport) struct Lasting {
     /// Set where other rights than these end it.
     rights: Option<Rights>,
     look_at: UnixMs,
+    ends_at: UnixMs,
+    /// Since when nobody can say whether it is good.
+    unjudged_since: Option<UnixMs>,
 }
 
 impl Lasting {
@@ -50,11 +58,13 @@ impl Lasting {
             requestor: caller.requestor,
             rights: tells.then(|| caller.rights.clone()),
             look_at: look_at(caller, now),
+            ends_at: caller.ends_at,
+            unjudged_since: None,
         }
     }
 
-    /// Done when the credential has ended. May be dropped and called again.
-    pub(in crate::transport) async fn ended(&mut self) {
+    /// Done when the credential has ended; says why. May be dropped and called again.
+    pub(in crate::transport) async fn ended(&mut self) -> Unauthorized {
         loop {
             let left = Duration::from_millis(self.look_at.saturating_sub((self.now)()));
             tokio::select! {
@@ -62,35 +72,44 @@ impl Lasting {
                 // The authenticator lives as long as this does.
                 _ = self.changed.changed() => self.look_at = 0,
             }
-            if !self.is_good().await {
-                return;
+            if let Err(unauthorized) = self.check().await {
+                return unauthorized;
             }
         }
     }
 
     /// Whether it is good at this moment; costs nothing until it is time to look again.
-    pub(in crate::transport) async fn is_good(&mut self) -> bool {
+    pub(in crate::transport) async fn check(&mut self) -> Result<(), Unauthorized> {
         if self.changed.has_changed().unwrap_or(true) {
             self.changed.mark_unchanged();
             self.look_at = 0;
         }
         if (self.now)() < self.look_at {
-            return true;
+            return Ok(());
         }
-        match self.authenticator.caller_again(self.header.as_ref()).await {
+        let ended = match self.authenticator.caller_again(self.header.as_ref()).await {
             Ok(caller) if caller.requestor == self.requestor && self.has_rights_of(&caller) => {
-                self.look_at = look_at(&caller, &self.now);
-                true
+                (self.look_at, self.ends_at) = (look_at(&caller, &self.now), caller.ends_at);
+                self.unjudged_since = None;
+                return Ok(());
             }
-            _ => {
-                tracing::debug!("a credential has ended while a stream was open");
-                false
-            }
-        }
+            Ok(_) => Unauthorized::Invalid,
+            Err(unjudged) if unjudged.is_no_judgement() && self.goes_on_unjudged() => return Ok(()),
+            Err(unauthorized) => unauthorized,
+        };
+        tracing::debug!(?ended, "a credential has ended while a stream was open");
+        Err(ended)
     }
-}
 
-impl Lasting {
+    /// Whether there is time left to find out.
+    fn goes_on_unjudged(&mut self) -> bool {
+        let now = (self.now)();
+        let since = *self.unjudged_since.get_or_insert(now);
+        let until = since.saturating_add(UNJUDGED_MS_MAX).min(self.ends_at);
+        self.look_at = now.saturating_add(ASK_AGAIN_MS).min(until);
+        now < until
+    }
+
     fn has_rights_of(&self, caller: &Caller) -> bool {
         self.rights.as_ref().is_none_or(|rights| *rights == caller.rights)
     }
@@ -98,4 +117,109 @@ impl Lasting {
 
 fn look_at(caller: &Caller, now: &Now) -> UnixMs {
     caller.look_at.unwrap_or_else(|| now().saturating_add(NOTICED_MS_MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use async_trait::async_trait;
+    use http::HeaderMap;
+
+    use super::super::{Denied, Scopes, Sender, Verified, Verifier};
+    use super::*;
+    use crate::domain::requestor::{RequestorId, TenantId};
+    use crate::transport::failures::Failures;
+
+    const ENDS_AT: UnixMs = 100_000;
+
+    /// Says of every token what it is told to.
+    struct Scripted {
+        clock: Arc<AtomicU64>,
+        denied: Mutex<Option<fn() -> Denied>>,
+    }
+
+    #[async_trait]
+    impl Verifier for Scripted {
+        async fn verify(&self, token: &str, _: Sender<'_>) -> Result<Verified, Denied> {
+            self.verify_again(token).await
+        }
+
+        async fn verify_again(&self, _: &str) -> Result<Verified, Denied> {
+            if let Some(denied) = *self.denied.lock().unwrap() {
+                return Err(denied());
+            }
+            let requestor = Requestor { tenant: TenantId([1; 16]), id: RequestorId([1; 16]) };
+            let look_at = self.clock.load(Ordering::Relaxed) + 500;
+            let (name, tenant) = ("anna".to_owned(), "acme".to_owned());
+            Ok(Verified { requestor, name, tenant, scopes: Scopes::All, look_at, ends_at: ENDS_AT })
+        }
+    }
+
+    fn unavailable() -> Denied {
+        Denied::Unavailable { incident: "1".to_owned() }
+    }
+
+    async fn begun() -> (Arc<Scripted>, Lasting) {
+        let clock = Arc::new(AtomicU64::new(1_000));
+        let verifier = Arc::new(Scripted { clock: Arc::clone(&clock), denied: Mutex::default() });
+        let verifiers: Vec<Arc<dyn Verifier>> = vec![verifier.clone()];
+        let authenticator = Arc::new(Authenticator::new(verifiers, false));
+        let headers: HeaderMap =
+            [(http::header::AUTHORIZATION, HeaderValue::from_static("Bearer a"))].into_iter().collect();
+        let failures = Failures::new(1);
+        let sender = Sender { address: [127, 0, 0, 1].into(), failures: &failures };
+        let caller = authenticator.caller(&headers, sender).await.unwrap_or_else(|_| panic!("it is good"));
+        let now: Now = Arc::new(move || clock.load(Ordering::Relaxed));
+        (verifier, Lasting::new(&authenticator, &caller, true, &now))
+    }
+
+    /// The first time, in steps of a second from `from`, at which it has ended.
+    async fn end(verifier: &Scripted, lasting: &mut Lasting, from: UnixMs) -> (UnixMs, Unauthorized) {
+        let mut at = from;
+        loop {
+            verifier.clock.store(at, Ordering::Relaxed);
+            if let Err(unauthorized) = lasting.check().await {
+                return (at, unauthorized);
+            }
+            assert!(at < 10 * ENDS_AT, "it has to end");
+            at += 1_000;
+        }
+    }
+
+    #[tokio::test]
+    async fn a_credential_that_nobody_can_judge_goes_on_for_a_while_and_no_longer() {
+        let (verifier, mut lasting) = begun().await;
+        *verifier.denied.lock().unwrap() = Some(unavailable);
+        let (at, unauthorized) = end(&verifier, &mut lasting, 2_000).await;
+        assert_eq!((at, unauthorized), (2_000 + UNJUDGED_MS_MAX, unavailable().into()));
+    }
+
+    #[tokio::test]
+    async fn an_issuer_that_is_back_is_believed_at_once() {
+        let (verifier, mut lasting) = begun().await;
+        *verifier.denied.lock().unwrap() = Some(unavailable);
+        for at in [2_000, 20_000] {
+            verifier.clock.store(at, Ordering::Relaxed);
+            lasting.check().await.unwrap();
+        }
+        *verifier.denied.lock().unwrap() = None;
+        verifier.clock.store(25_000, Ordering::Relaxed);
+        lasting.check().await.unwrap();
+        // What was before does not count the next time.
+        *verifier.denied.lock().unwrap() = Some(unavailable);
+        assert_eq!(end(&verifier, &mut lasting, 26_000).await.0, 26_000 + UNJUDGED_MS_MAX);
+        let (verifier, mut lasting) = begun().await;
+        *verifier.denied.lock().unwrap() = Some(|| Denied::Invalid);
+        assert_eq!(end(&verifier, &mut lasting, 2_000).await, (2_000, Unauthorized::Invalid));
+    }
+
+    #[tokio::test]
+    async fn nothing_goes_on_beyond_the_end_of_its_token() {
+        let (verifier, mut lasting) = begun().await;
+        verifier.clock.store(ENDS_AT - 5_000, Ordering::Relaxed);
+        *verifier.denied.lock().unwrap() = Some(unavailable);
+        assert_eq!(end(&verifier, &mut lasting, ENDS_AT - 5_000).await.0, ENDS_AT);
+    }
 }

@@ -2,7 +2,7 @@
 //!
 //! Owns which issuer answers for a token, and who somebody is by an issuer's word. Must not pass a token on to anybody but the
 //! issuer that is configured to judge it. Invariant: whatever is wrong with a token, the answer is [`Denied::Invalid`]; only an issuer
-//! that cannot be asked is something else.
+//! that cannot be asked, and a limit that is reached, are something else.
 
 use std::sync::Arc;
 
@@ -13,12 +13,15 @@ use super::claims::{Named, Proof};
 use super::introspection::Introspection;
 use super::keys::Keys;
 use super::lasting::SIGNED_MS_MAX;
-use super::{Denied, Scopes, Verified, Verifier, jwt, provider};
+use super::noted::Noted;
+use super::{Denied, Scopes, Sender, Verified, Verifier, jwt, provider};
+use crate::audit::{Audit, Entry};
 use crate::domain::UnixMs;
 use crate::domain::address::Network;
 use crate::outward::request::{Reach, Url};
+use crate::tasks::LiveLimits;
 use crate::transport::Now;
-use crate::transport::principal::{Identity, Principals, TOKEN_PREFIX};
+use crate::transport::principal::{Identity, InTenant, Principals, TOKEN_PREFIX};
 
 /// A document of an issuer: metadata, keys, an answer about a token.
 const DOCUMENT_BYTES_MAX: usize = 256 << 10;
@@ -66,6 +69,16 @@ pub enum TenantRule {
     Claim { claim: String, allowed: Vec<String> },
 }
 
+impl TenantRule {
+    /// Whether it has this name in it, instead of letting tokens name any.
+    fn names(&self, tenant: &str) -> bool {
+        match self {
+            Self::Fixed(_) => true,
+            Self::Claim { allowed, .. } => allowed.iter().any(|name| name == tenant),
+        }
+    }
+}
+
 /// How opaque tokens are judged (RFC 7662).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IntrospectionOptions {
@@ -84,15 +97,17 @@ pub struct Trusted {
     pub client_secret: String,
 }
 
-/// One issuer.
-struct Issuer {
+/// One issuer, with its keys and what it said of tokens.
+pub struct Issuer {
     options: Arc<IssuerOptions>,
     keys: Arc<Keys>,
     introspection: Option<Introspection>,
 }
 
 impl Issuer {
-    fn new(trusted: Trusted, now: &Now) -> Self {
+    /// Begins to fetch its keys at once, in the background.
+    pub fn new(trusted: Trusted, now: &Now) -> Arc<Self> {
+        provider::install();
         let Trusted { options, tls, client_secret } = trusted;
         let mut named = options.private_addresses.clone();
         // An address that stands in the configuration was named there.
@@ -106,15 +121,28 @@ impl Issuer {
             .introspection
             .as_ref()
             .map(|how| Introspection::new(how.clone(), &client_secret, Arc::clone(&options), reach, Arc::clone(now)));
-        Self { options, keys, introspection }
+        // Where only opaque tokens are used there may be no keys to fetch.
+        if introspection.is_none() {
+            let keys = Arc::clone(&keys);
+            tokio::spawn(async move { keys.warm().await });
+        }
+        Arc::new(Self { options, keys, introspection })
     }
 
     async fn signed(&self, token: &str, now: &Now) -> Result<Proof, Denied> {
         let head = self.judged(jwt::head(token, &self.options))?;
-        let Some(key) = self.keys.find(head.kid.as_deref(), head.algorithm).await? else {
-            return self.judged(Err("the issuer has no such key"));
-        };
-        let claims = self.judged(jwt::claims(token, &key, head.algorithm))?;
+        let held = self.keys.usable().await?;
+        let candidates = held.candidates(head.kid.as_deref(), head.algorithm);
+        // A key that is named and there is the only one that can be meant; any other may be newer than what we hold.
+        let is_there = head.kid.is_some() && !candidates.is_empty();
+        let mut claims = jwt::claims(token, &candidates, head.algorithm);
+        if claims.is_err()
+            && !is_there
+            && let Some(newer) = self.keys.newer(&held).await
+        {
+            claims = jwt::claims(token, &newer.candidates(head.kid.as_deref(), head.algorithm), head.algorithm);
+        }
+        let claims = self.judged(claims)?;
         self.judged(claims.check(&self.options, Named::Always, now()))
     }
 
@@ -129,28 +157,21 @@ impl Issuer {
 
 /// Verifies tokens of several issuers.
 pub struct OauthVerifier {
-    issuers: Vec<Issuer>,
+    issuers: Vec<Arc<Issuer>>,
     principals: Principals,
+    limits: LiveLimits,
+    noted: Noted,
     now: Now,
 }
 
 impl OauthVerifier {
-    /// Begins to fetch keys at once, in the background.
-    pub fn new(issuers: Vec<Trusted>, principals: Principals, now: Now) -> Self {
-        provider::install();
-        let issuers: Vec<_> = issuers.into_iter().map(|trusted| Issuer::new(trusted, &now)).collect();
-        for issuer in &issuers {
-            let keys = Arc::clone(&issuer.keys);
-            // Where only opaque tokens are used there may be no keys to fetch.
-            if issuer.introspection.is_none() {
-                tokio::spawn(async move { keys.warm().await });
-            }
-        }
-        Self { issuers, principals, now }
+    /// The limits are those of requestors that nobody has seen before.
+    pub fn new(issuers: Vec<Arc<Issuer>>, principals: Principals, limits: LiveLimits, audit: Audit, now: Now) -> Self {
+        Self { issuers, principals, limits, noted: Noted::new(audit), now }
     }
 
     /// What a token proves, by whose word, and until when nobody need ask again.
-    async fn proof(&self, token: &str) -> Result<(&Issuer, Proof, UnixMs), Denied> {
+    async fn proof(&self, token: &str, sender: Option<Sender<'_>>) -> Result<(&Issuer, Proof, UnixMs), Denied> {
         if jwt::looks_signed(token) {
             let claimed = jwt::claimed_issuer(token).ok_or(Denied::Invalid)?;
             let issuer = self.issuers.iter().find(|issuer| issuer.options.issuer == claimed).ok_or(Denied::Invalid)?;
@@ -161,7 +182,7 @@ impl OauthVerifier {
         // At most one: a token must not be shown to somebody else's issuer.
         for issuer in &self.issuers {
             if let Some(introspection) = &issuer.introspection {
-                let (proof, believed_until) = introspection.ask(token).await?;
+                let (proof, believed_until) = introspection.ask(token, sender).await?;
                 // Where nothing is kept, a stream must not ask all the time.
                 let look_at = believed_until.max((self.now)().saturating_add(ASK_EVERY_MS)).min(proof.expires_at);
                 return Ok((issuer, proof, look_at));
@@ -171,14 +192,14 @@ impl OauthVerifier {
     }
 }
 
-#[async_trait]
-impl Verifier for OauthVerifier {
-    async fn verify(&self, token: &str) -> Result<Verified, Denied> {
+impl OauthVerifier {
+    /// Whose token this is. Without a sender: again, which is no new use of it.
+    async fn verified(&self, token: &str, sender: Option<Sender<'_>>) -> Result<Verified, Denied> {
         // The host's own tokens are nobody else's business.
         if token.starts_with(TOKEN_PREFIX) {
             return Err(Denied::Invalid);
         }
-        let (issuer, proof, look_at) = self.proof(token).await?;
+        let (issuer, proof, look_at) = self.proof(token, sender).await?;
         let options = &issuer.options;
         // A person in two organisations is two requestors: the tenant is part of who they are where the token says it.
         let in_tenant = format!("{}/{}", proof.tenant, proof.subject);
@@ -188,9 +209,26 @@ impl Verifier for OauthVerifier {
         };
         let client = if options.client_id_in_principal { proof.client.as_str() } else { "" };
         let identity = Identity { verifier, issuer: &options.issuer, subject, client };
+        let tenant = InTenant { name: &proof.tenant, is_configured: options.tenant.names(&proof.tenant) };
         // Whatever the configuration says by now, rules about tenants go by the one that the requestor's tasks are in.
-        let (requestor, tenant) = self.principals.identified(identity, &proof.tenant).await?;
-        let Proof { subject: name, scopes, .. } = proof;
-        Ok(Verified { requestor, name, tenant, scopes: Scopes::Granted(scopes), look_at })
+        let (requestor, tenant) = self.principals.identified(identity, tenant, &self.limits).await?;
+        if sender.is_some() {
+            self.noted.note(&requestor, (self.now)(), || {
+                Entry::new("token.used").by(&requestor).identity(&options.issuer, &proof.subject, client)
+            });
+        }
+        let Proof { subject: name, scopes, expires_at: ends_at, .. } = proof;
+        Ok(Verified { requestor, name, tenant, scopes: Scopes::Granted(scopes), look_at, ends_at })
+    }
+}
+
+#[async_trait]
+impl Verifier for OauthVerifier {
+    async fn verify(&self, token: &str, sender: Sender<'_>) -> Result<Verified, Denied> {
+        self.verified(token, Some(sender)).await
+    }
+
+    async fn verify_again(&self, token: &str) -> Result<Verified, Denied> {
+        self.verified(token, None).await
     }
 }

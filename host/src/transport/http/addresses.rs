@@ -3,13 +3,11 @@
 //! Owns the counts. Invariant: an address with no connection is not remembered.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::peers::Proxies;
-
-/// Bits of an IPv6 address that are one subscriber's: it can have any number of addresses below them.
-const V6_NETWORK_BITS: u32 = 64;
+use crate::transport::failures::subscriber;
 
 /// See the module.
 #[derive(Debug)]
@@ -40,7 +38,7 @@ impl Addresses {
         if self.proxies.trusts(peer) {
             return Some(Place { addresses, from: None });
         }
-        let from = network(peer);
+        let from = subscriber(peer);
         let mut open = self.open();
         let count = open.entry(from).or_default();
         if *count >= self.per_address {
@@ -65,16 +63,6 @@ impl Drop for Place {
             if *count == 0 {
                 open.remove(&from);
             }
-        }
-    }
-}
-
-fn network(address: IpAddr) -> IpAddr {
-    match address {
-        IpAddr::V4(_) => address,
-        IpAddr::V6(address) => {
-            let mask = u128::MAX << (u128::BITS - V6_NETWORK_BITS);
-            IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & mask))
         }
     }
 }

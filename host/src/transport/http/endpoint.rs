@@ -13,7 +13,7 @@ use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
 
 use crate::domain::requestor::Requestor;
 use crate::transport::allowance::Full;
-use crate::transport::auth::{Caller, Lasting, Unauthorized};
+use crate::transport::auth::{Caller, Lasting, Sender, Unauthorized};
 use crate::transport::mcp::{Mcp, Session as _};
 use crate::transport::refusal::Refusal;
 use crate::transport::session::{self, Live};
@@ -48,10 +48,11 @@ pub(super) async fn endpoint<M: Mcp>(server: &Arc<Server<M>>, request: Request<B
     let mut response = if parts.method == Method::OPTIONS {
         server.preflight(&parts.headers)
     } else if checks::is_known_method(&parts.method) {
-        match server.authenticator.caller(&parts.headers).await {
+        let client = server.proxies.client(peer, &parts.headers);
+        let sender = Sender { address: client, failures: &server.failures };
+        match server.authenticator.caller(&parts.headers, sender).await {
             Ok(caller) => server.answer(caller, &parts.method, &parts.headers, body).await,
             Err(unauthorized) => {
-                let client = server.proxies.client(peer, &parts.headers);
                 tracing::debug!(%client, ?unauthorized, "did not let a request in");
                 server.audit.note_seldom("access.refused", unauthorized.reason());
                 server.unauthorized(&unauthorized, client)
@@ -71,7 +72,8 @@ fn not_allowed(message: &'static str, methods: HeaderValue) -> Response {
 }
 
 impl<M: Mcp> Server<M> {
-    /// Whoever sends one bad credential after the other is told to wait; a good one from the same address is let in all the same.
+    /// Whoever sends one bad credential after the other is told to wait; a good one from the same address is let in all the same,
+    /// unless somebody else would have to be asked whether it is good.
     fn unauthorized(&self, unauthorized: &Unauthorized, client: IpAddr) -> Response {
         let noted = if unauthorized.is_a_failed_try() { self.failures.note(client) } else { Ok(()) };
         match noted {

@@ -19,7 +19,7 @@ use crate::audit::Entry;
 use crate::domain::requestor::Requestor;
 use crate::protocol::{self, Exchange, Frame, Rejection};
 use crate::transport::allowance::Place;
-use crate::transport::auth::{Caller, Lasting, Unauthorized};
+use crate::transport::auth::{Caller, Lasting};
 use crate::transport::mcp::{Mcp, Peer, Received, Session as _};
 use crate::transport::refusal::{Refusal, request_id, retry_after};
 use crate::transport::session::{Live, Open};
@@ -146,7 +146,7 @@ impl<M: Mcp> Server<M> {
                         biased;
                         frame = work.frame() => Some(frame),
                         // What is under way goes on as if the client had gone.
-                        () = lasting.ended() => return self.challenge(&Unauthorized::Invalid),
+                        unauthorized = lasting.ended() => return self.challenge(&unauthorized),
                         () = tokio::time::sleep(patience), if streams => None,
                     }
                 }
@@ -206,8 +206,11 @@ impl<M: Mcp> Server<M> {
                 retry_after_ms = ms;
                 StatusCode::TOO_MANY_REQUESTS
             }
-            Rejection::Forbidden(scopes) => {
-                self.audit.note(|| Entry::new("access.refused").by(requestor).because("insufficient scope"));
+            Rejection::Forbidden { scopes, tool } => {
+                self.audit.note(|| {
+                    let entry = Entry::new("access.refused").by(requestor).because("insufficient scope");
+                    tool.iter().fold(entry, |entry, tool| entry.tool(tool))
+                });
                 let resource = self.authenticator.resource();
                 challenge = resource.and_then(|resource| resource.step_up(&scopes));
                 StatusCode::FORBIDDEN

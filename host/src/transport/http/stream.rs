@@ -57,7 +57,7 @@ pub(super) fn direct<H: Send + 'static>(
     let frames = stream::iter(first).chain(exchange).boxed();
     Body::from_stream(stream::unfold(Some((frames, held, lasting)), move |left| async move {
         let (mut frames, held, mut lasting) = left?;
-        if !lasting.is_good().await {
+        if lasting.check().await.is_err() {
             return None;
         }
         tokio::select! {
@@ -66,7 +66,7 @@ pub(super) fn direct<H: Send + 'static>(
                 let Frame { message, last, .. } = frame?;
                 Some((Ok::<_, Infallible>(plain_event(&message)), (!last).then_some((frames, held, lasting))))
             }
-            () = lasting.ended() => None,
+            _ = lasting.ended() => None,
             () = sleep(keepalive) => Some((Ok(KEEPALIVE), Some((frames, held, lasting)))),
         }
     }))
@@ -112,7 +112,7 @@ impl<S: Session> Reader<S> {
     }
 
     async fn next(&mut self) -> Option<Bytes> {
-        if !self.lasting.is_good().await {
+        if self.lasting.check().await.is_err() {
             return None;
         }
         if let Some(opening) = self.opening.take() {
@@ -132,7 +132,7 @@ impl<S: Session> Reader<S> {
             tokio::select! {
                 biased;
                 _ = self.open.live.ended.wait() => return None,
-                () = self.lasting.ended() => return None,
+                _ = self.lasting.ended() => return None,
                 _ = self.changed.changed() => {}
                 frame = next_of(&mut self.source) => self.log.push(&frame?.message, false),
                 () = &mut silence => return Some(KEEPALIVE),

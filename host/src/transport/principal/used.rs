@@ -9,15 +9,16 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use super::{Error, KEY_USED, Principals, decode, encode, hex};
+use super::{Error, KEY_USED, Principals, Resolved, decode, encode, hex};
 use crate::audit::{Audit, Entry};
 use crate::domain::UnixMs;
+use crate::domain::requestor::Requestor;
 use crate::store::RowKind;
 
 /// How long uses are collected before they are written.
 const COLLECT: Duration = Duration::from_secs(5);
-/// Between two lines of the audit log about one token.
-const NOTE_EVERY_MS: u64 = 60_000;
+/// Between two lines of the audit log about one token of the host, or about the access tokens of one requestor.
+pub(crate) const NOTE_EVERY_MS: u64 = 60_000;
 /// Rows of one write.
 const ROWS_MAX: usize = 256;
 
@@ -25,6 +26,7 @@ pub(super) type TokenId = [u8; 8];
 
 #[derive(Clone, Copy)]
 struct Use {
+    requestor: Requestor,
     /// Where the token's own row is.
     row: [u8; 32],
     at: UnixMs,
@@ -42,9 +44,9 @@ impl LastUsed {
         Arc::new(Self { principals, seen: Mutex::default(), any: Notify::new() })
     }
 
-    pub(super) fn note(&self, id: TokenId, row: [u8; 32], now: UnixMs) {
+    pub(super) fn note(&self, token: &Resolved, row: [u8; 32], now: UnixMs) {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        if seen.insert(id, Use { row, at: now }).is_none() {
+        if seen.insert(token.id, Use { requestor: token.requestor, row, at: now }).is_none() {
             self.any.notify_one();
         }
     }
@@ -58,9 +60,9 @@ impl LastUsed {
             let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone();
             let newest = seen.values().map(|used| used.at).max().unwrap_or_default();
             noted.retain(|_, at| newest.saturating_sub(*at) < NOTE_EVERY_MS);
-            for (id, Use { at, .. }) in seen {
+            for (id, Use { requestor, at, .. }) in seen {
                 noted.entry(id).or_insert_with(|| {
-                    audit.note(|| Entry::new("token.used").named(&hex(&id)));
+                    audit.note(|| Entry::new("token.used").by(&requestor).named(&hex(&id)));
                     at
                 });
             }
@@ -78,7 +80,7 @@ impl LastUsed {
     pub async fn write(&self) -> Result<(), Error> {
         let seen = std::mem::take(&mut *self.seen.lock().unwrap_or_else(PoisonError::into_inner));
         let mut changes = Vec::with_capacity(seen.len());
-        for (id, Use { row, at }) in seen {
+        for (id, Use { row, at, .. }) in seen {
             // Nothing may be left of a token that was removed with its tenant.
             if self.principals.store.row(RowKind::Token, &row).await?.is_none() {
                 continue;

@@ -11,7 +11,7 @@ use super::{Error, LastUsed, Principals, Resolved, hex, random};
 use crate::domain::UnixMs;
 use crate::domain::requestor::Requestor;
 use crate::transport::Now;
-use crate::transport::auth::{Denied, NOTICED_MS_MAX, Scopes, Verified, Verifier};
+use crate::transport::auth::{Denied, NOTICED_MS_MAX, Scopes, Sender, Verified, Verifier};
 
 /// Bearer tokens of this host.
 pub struct TokenVerifier {
@@ -57,10 +57,10 @@ impl TokenVerifier {
 
 #[async_trait]
 impl Verifier for TokenVerifier {
-    async fn verify(&self, token: &str) -> Result<Verified, Denied> {
+    async fn verify(&self, token: &str, _: Sender<'_>) -> Result<Verified, Denied> {
         let now = (self.now)();
         let resolved = self.resolve(token, now).await?;
-        self.used.note(resolved.id, digest(token), now);
+        self.used.note(&resolved, digest(token), now);
         Ok(verified(resolved, now))
     }
 
@@ -89,8 +89,9 @@ impl Verifier for TokenVerifier {
 
 fn verified(resolved: Resolved, now: UnixMs) -> Verified {
     let Resolved { requestor, name, tenant, scopes, expires_at, .. } = resolved;
-    let look_at = now.saturating_add(NOTICED_MS_MAX).min(expires_at.unwrap_or(UnixMs::MAX));
-    Verified { requestor, name, tenant, scopes: scopes.map_or(Scopes::All, Scopes::Fixed), look_at }
+    let ends_at = expires_at.unwrap_or(UnixMs::MAX);
+    let look_at = now.saturating_add(NOTICED_MS_MAX).min(ends_at);
+    Verified { requestor, name, tenant, scopes: scopes.map_or(Scopes::All, Scopes::Fixed), look_at, ends_at }
 }
 
 pub(super) fn unavailable(error: Error) -> Denied {

@@ -21,7 +21,7 @@ use crate::domain::limits::Limits;
 use crate::domain::requestor::{Requestor, RequestorId, TenantId};
 
 use super::allowance::Allowance;
-use super::auth::{Authenticator, Denied, Scopes, Verified, Verifier};
+use super::auth::{Authenticator, Denied, Scopes, Sender, Verified, Verifier};
 use super::http::{HttpOptions, Parts, Server, bind};
 use super::session::{Registry, SessionOptions};
 use client::{Client, Reply};
@@ -36,7 +36,11 @@ fn requestor(number: u8) -> Requestor {
 
 #[async_trait]
 impl Verifier for Tokens {
-    async fn verify(&self, token: &str) -> Result<Verified, Denied> {
+    async fn verify(&self, token: &str, _: Sender<'_>) -> Result<Verified, Denied> {
+        self.verify_again(token).await
+    }
+
+    async fn verify_again(&self, token: &str) -> Result<Verified, Denied> {
         let (requestor, name, tenant) = match token {
             "alice" => (requestor(1), "alice", "one"),
             "bob" => (requestor(2), "bob", "two"),
@@ -44,7 +48,8 @@ impl Verifier for Tokens {
             "broken" => return Err(Denied::Unavailable { incident: "abc".into() }),
             _ => return Err(Denied::Invalid),
         };
-        Ok(Verified { requestor, name: name.into(), tenant: tenant.into(), scopes: Scopes::All, look_at: u64::MAX })
+        let (name, tenant) = (name.into(), tenant.into());
+        Ok(Verified { requestor, name, tenant, scopes: Scopes::All, look_at: u64::MAX, ends_at: u64::MAX })
     }
 
     async fn anonymous(&self) -> Result<Option<Requestor>, Denied> {
