@@ -172,9 +172,11 @@ async fn attacks_leave_nothing_behind() {
 
     let count = rounds(17 * 8, 10_000);
     let begin = Instant::now();
+    let mut mebibytes = Vec::new();
     for from in (0..count).step_by(500) {
         wave(1_000 + from, 500.min(count - from)).await;
         echo(&bystander, "still here").await;
+        mebibytes.push(memory_bytes(host.pid()).0 >> 20);
     }
     let took = begin.elapsed();
     let after = until("everything to be given back", async || {
@@ -193,6 +195,7 @@ async fn attacks_leave_nothing_behind() {
     .await;
     let (memory, _) = memory_bytes(host.pid());
     println!("{count} attacks in {took:?}: {before} and {memory_before} bytes became {after} and {memory} bytes");
+    println!("MiB after each wave of them: {mebibytes:?}");
     assert!(memory < memory_before + (96 << 20), "{memory} bytes after {count} attacks, {memory_before} before");
     // What is over its time is swept a little later.
     until("the store to hold what it held", async || {
