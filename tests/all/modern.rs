@@ -160,7 +160,7 @@ async fn a_paused_loop_stands_still_and_goes_on() {
         plain
     };
     let seen = plain.result("tasks/get", json!({"taskId": task})).await;
-    assert_eq!((&seen["status"], &seen["statusMessage"]), (&json!("working"), &json!("paused")));
+    assert_eq!((&seen["status"], &seen["statusMessage"]), (&json!("working"), &json!("paused by request")));
     assert_eq!(client.result("tasks/resume", json!({"taskId": task})).await["status"], "working");
     client.result("tasks/cancel", json!({"taskId": task})).await;
     client.until_status(&task, "cancelled").await;
