@@ -401,10 +401,16 @@ mod unit {
     use crate::domain::limits::Limits;
     use crate::store::memory::MemoryStore;
     use crate::store::sled::{ProbeMode, SledOptions, SledStore};
-    use crate::transport::auth::{Scopes, Verifier as _};
+    use crate::transport::auth::{Scopes, Sender, Verified, Verifier as _};
+    use crate::transport::failures::Failures;
 
     fn principals() -> Principals {
         Principals::new(Arc::new(MemoryStore::new()))
+    }
+
+    async fn verify(verifier: &TokenVerifier, token: &str) -> Result<Verified, Denied> {
+        let failures = Failures::new(1);
+        verifier.verify(token, Sender { address: [127, 0, 0, 1].into(), failures: &failures }).await
     }
 
     #[tokio::test]
@@ -466,7 +472,7 @@ mod unit {
         };
         let new = principals.create(wish, 1).await.unwrap();
         let verifier = TokenVerifier::new(principals.clone(), Arc::new(|| 50));
-        let verified = verifier.verify_again(&new.token).await.unwrap();
+        let verified = verify(&verifier, &new.token).await.unwrap();
         assert_eq!((verified.name.as_str(), verified.tenant.as_str()), ("alice", "acme"));
         assert_eq!(verified.scopes, Scopes::Fixed(scopes.to_vec()));
         assert_eq!(principals.tokens().await.unwrap()[0].last_used_at, None);
@@ -475,7 +481,7 @@ mod unit {
         verifier.used().write().await.unwrap();
         let told = &principals.tokens().await.unwrap()[0];
         assert_eq!((told.last_used_at, told.revoked_at, told.name.as_deref()), (Some(50), Some(60), Some("laptop")));
-        assert!(matches!(verifier.verify_again(&new.token).await, Err(Denied::Invalid)));
+        assert!(matches!(verify(&verifier, &new.token).await, Err(Denied::Invalid)));
         for bad in ["", "a b", "a\"b"] {
             let scopes = [bad.to_owned()];
             let wish = TokenWish { scopes: Some(&scopes), ..wish };
@@ -543,10 +549,10 @@ mod unit {
         // Somebody else on the same store, as the control socket is.
         let new = Principals::new(store).create_token("alice", "acme", Some(100), 1).await.unwrap();
         assert_eq!(verifier.anonymous().await.unwrap(), None);
-        let alice = verifier.verify_again(&new.token).await.unwrap().requestor;
+        let alice = verify(&verifier, &new.token).await.unwrap().requestor;
         assert_ne!(alice, principals.local_requestor().await.unwrap());
         principals.revoke_token(&new.info.id, 2).await.unwrap();
-        assert!(matches!(verifier.verify_again(&new.token).await, Err(Denied::Invalid)));
+        assert!(matches!(verify(&verifier, &new.token).await, Err(Denied::Invalid)));
         assert_eq!(verifier.anonymous().await.unwrap(), None);
     }
 

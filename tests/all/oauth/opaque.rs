@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use bulkhead::transport::auth::{Denied, IntrospectionOptions};
 use reqwest::StatusCode;
+use reqwest::header::{ACCEPT, HeaderValue};
 use serde_json::{Value, json};
 use tests::issuer::{Issuer, Key};
 use tests::modern::Modern;
@@ -215,9 +216,11 @@ async fn nobody_is_asked_for_an_address_that_sends_nothing_but_bad_tokens() {
 /// Two calls that wait: one for a single answer, one with a stream.
 async fn waiting(host: &Host, ms: u64) -> (reqwest::Response, reqwest::Response) {
     let modern = Modern::plain(host, Some("good"));
-    let send = async |accept: &str| {
+    let send = async |accept: &'static str| {
         let params = json!({"name": "wait", "arguments": {"ms": ms}});
-        let request = modern.request("tools/call", &params).header("accept", accept);
+        let accept = [(ACCEPT, HeaderValue::from_static(accept))].into_iter().collect();
+        // In the place of what it accepts otherwise.
+        let request = modern.request("tools/call", &params).headers(accept);
         let request = request.body(modern.message(&json!(1), "tools/call", params).to_string());
         request.send().await.expect("an answer")
     };

@@ -153,7 +153,8 @@ mod tests {
         limits: &LiveLimits,
     ) -> Result<Requestor, Denied> {
         let issuer = "https://login.example.com";
-        let identity = Identity { verifier: "oauth:tenant", issuer, subject, client: "" };
+        let subject = format!("{tenant}/{subject}");
+        let identity = Identity { verifier: "oauth:tenant", issuer, subject: &subject, client: "" };
         let tenant = InTenant { name: tenant, is_configured: tenant == "configured" };
         principals.identified(identity, tenant, limits).await.map(|(requestor, _)| requestor)
     }
