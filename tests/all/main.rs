@@ -25,6 +25,7 @@ mod limits;
 mod modern;
 mod network;
 mod oauth;
+mod pausing;
 mod plugins;
 mod recovery;
 mod refusals;
