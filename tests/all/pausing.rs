@@ -35,6 +35,10 @@ async fn until_stopped(client: &Modern, task: &str) {
     assert_eq!((&count["messages"], &count["complete"]), (&json!(["stop"]), &json!(false)), "{done}");
 }
 
+async fn computes(host: &Host) {
+    until("a guest to compute", async || (host.cpu_ms_in(Duration::from_millis(300)).await >= 60).then_some(())).await;
+}
+
 fn is_full(refused: Result<Value, Failure>) {
     let failure = refused.expect_err("there is no place");
     assert_eq!((failure.code, &failure.data["limit"]), (1010, &json!("tasks_paused_per_requestor")), "{failure:?}");
@@ -45,15 +49,14 @@ async fn a_paused_loop_uses_no_processor_time_until_it_goes_on() {
     let host = Setup::with(&["hostile"]).config("[call]\ncpu_ms = 600000").start().await;
     let (legacy, modern) = clients(&host).await;
     let task = legacy.task("spin", json!({})).await;
-    let spins = || until("it to spin", async || (host.cpu_ms_in(Duration::from_millis(300)).await >= 60).then_some(()));
-    spins().await;
+    computes(&host).await;
     pause(&modern, &task).await.expect("it runs");
     // What was begun with the request may still be going on.
     tokio::time::sleep(Duration::from_millis(100)).await;
     let used = host.cpu_ms_in(Duration::from_millis(600)).await;
     assert!(used <= 60, "{used} ms of a paused loop");
     modern.result("tasks/resume", json!({"taskId": task})).await;
-    spins().await;
+    computes(&host).await;
     modern.result("tasks/cancel", json!({"taskId": task})).await;
 }
 
@@ -63,11 +66,7 @@ async fn a_paused_task_and_its_messages_survive_a_kill_and_go_on_with_the_resume
     let host = setup.start().await;
     let (legacy, modern) = clients(&host).await;
     let task = legacy.task("count_primes", json!({"below": ENDLESS})).await;
-    until("it to count", async || {
-        let now = legacy.about("tasks/get", &task).await.expect("it is there");
-        now["statusMessage"].as_str().is_some_and(|text| text.contains("primes so far")).then_some(())
-    })
-    .await;
+    computes(&host).await;
     pause(&modern, &task).await.expect("it runs");
     stop(&modern, &task).await;
     let setup = host.kill().await;
