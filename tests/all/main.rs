@@ -26,6 +26,7 @@ mod modern;
 mod network;
 mod nightly;
 mod oauth;
+mod pausing;
 mod plugins;
 mod recovery;
 mod refusals;

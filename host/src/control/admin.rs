@@ -208,7 +208,7 @@ impl HostOperator {
             "host": counted([
                 ("calls_running_total", in_use.all.running.into(), base.calls_running_total.into()),
                 ("calls_queued_total", in_use.all.lined_up.into(), base.calls_queued_total.into()),
-                ("calls_resting_total", in_use.all.resting().into(), in_use.resting_max.into()),
+                ("calls_resting_total", in_use.all.resting.into(), in_use.resting_max.into()),
                 ("tasks_queued_total", in_use.all.queued.into(), base.tasks_queued_total.into()),
             ]),
             "tenants": tenants.collect::<Vec<_>>(),
@@ -255,7 +255,7 @@ fn tenant_limits(in_use: &InUse, requestor: &Requestor, limits: &Limits, stored:
     counted([
         ("calls_running_per_tenant", sums.running.into(), limits.calls_running_per_tenant.into()),
         ("calls_queued_per_tenant", sums.lined_up.into(), limits.calls_queued_per_tenant.into()),
-        ("calls_resting_per_tenant", sums.resting().into(), limits.calls_resting_per_tenant.into()),
+        ("calls_resting_per_tenant", sums.resting.into(), limits.calls_resting_per_tenant.into()),
         ("tasks_queued_per_tenant", sums.queued.into(), limits.tasks_queued_per_tenant.into()),
         ("tasks_waiting_per_tenant", sums.waiting.into(), limits.tasks_waiting_per_tenant.into()),
         ("tasks_paused_per_tenant", sums.paused.into(), limits.tasks_paused_per_tenant.into()),

@@ -53,6 +53,8 @@ pub enum Refusal {
     QueueFull { queue_max: u32 },
     /// The run has asked more than [`INPUTS_MAX`] questions.
     TooManyInputs,
+    /// Not while the task is paused.
+    Paused,
     /// Not from this phase.
     Illegal(&'static str),
 }
@@ -100,6 +102,10 @@ pub fn step(task: &Task, event: Event, now: UnixMs) -> Result<Task, Refusal> {
         },
         Event::Finish { attempt, outcome, message } => {
             fenced(task, attempt)?;
+            // What is paused goes on, is cancelled or breaks, but does not complete.
+            if let Phase::Paused { .. } = task.phase {
+                return Err(Refusal::Paused);
+            }
             end(&mut next, outcome, message);
         }
         Event::Cancel => end(&mut next, Outcome::Cancelled, Some("cancelled by request".into())),
@@ -123,7 +129,7 @@ fn start(next: &mut Task, lease: Lease) -> Result<(), Refusal> {
             Ok(())
         }
         Phase::Active(_) => Err(Refusal::Illegal("the task already runs")),
-        Phase::Paused { .. } => Err(Refusal::Illegal("the task is paused")),
+        Phase::Paused { .. } => Err(Refusal::Paused),
         Phase::Ended(_) => Err(Refusal::Ended),
     }
 }

@@ -128,7 +128,7 @@ impl Shared {
     }
 
     /// The guest looked at its signals, so it deserves a grace period.
-    pub(super) fn look(&self) -> (bool, bool) {
+    pub(crate) fn look(&self) -> (bool, bool) {
         self.cooperative.store(true, Ordering::Release);
         (self.cancelled.load(Ordering::Acquire), self.steering.load(Ordering::Acquire))
     }

@@ -1,7 +1,7 @@
 //! Who may run: permits for calls, fair between tenants and requestors, first come first served within one requestor.
 //!
-//! Owns the counts of running calls (plain ones and tasks together), queued, waiting and paused tasks. Must not know what a call
-//! does. Invariant: a [`Permit`] is a running call; the counts of a tenant, of a requestor and of the host are below their limits at every
+//! Owns the counts of running calls (plain ones and tasks together), of queued, waiting and paused tasks, and of calls that rest. Must
+//! not know what a call does. Invariant: a [`Permit`] is a running call; the counts of a tenant, of a requestor and of the host are below their limits at every
 //! moment, however many requestors a tenant makes; and a permit that is given back goes to whoever has waited longest among those
 //! that still have room.
 //!
@@ -96,6 +96,8 @@ pub struct Sums {
     pub queued: u32,
     pub waiting: u32,
     pub paused: u32,
+    /// Calls that hold an instance without running: they wait, are stopped by a pause, or go on and wait for a permit.
+    pub resting: u32,
 }
 
 /// What is in use of the limits that count calls.
@@ -120,27 +122,23 @@ pub struct RequestorInUse {
 }
 
 impl Sums {
-    fn held(&mut self, hold: Hold) -> &mut u32 {
+    fn change(&mut self, hold: Hold, change: impl Fn(&mut u32)) {
         match hold {
-            Hold::Queued => &mut self.queued,
-            Hold::Waiting => &mut self.waiting,
-            Hold::Paused => &mut self.paused,
+            Hold::Queued => change(&mut self.queued),
+            Hold::Waiting => {
+                change(&mut self.waiting);
+                change(&mut self.resting);
+            }
+            Hold::Paused => change(&mut self.paused),
+            Hold::Stopped => change(&mut self.resting),
         }
-    }
-
-    /// Calls that hold an instance without running.
-    pub fn resting(&self) -> u32 {
-        self.waiting.saturating_add(self.paused)
     }
 }
 
 #[derive(Debug, Default)]
 struct Counts {
-    running: u32,
+    sums: Sums,
     running_tasks: u32,
-    queued: u32,
-    waiting: u32,
-    paused: u32,
     /// Served in this order: calls that go on, plain calls (somebody holds a connection open for each), new tasks.
     queues: [VecDeque<Waiter>; 3],
 }
@@ -223,9 +221,14 @@ impl Drop for Ticket {
 /// One of the counted states that hold no permit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Hold {
+    /// A task that has not started.
     Queued,
+    /// A call that asked or sleeps.
     Waiting,
+    /// A task that is paused, wherever its run stands.
     Paused,
+    /// A call that a pause has stopped: its instance, whatever the task counts as.
+    Stopped,
 }
 
 /// A place in one of them, given back when dropped.
@@ -239,12 +242,7 @@ pub(super) struct Held {
 impl Drop for Held {
     fn drop(&mut self) {
         let mut state = lock(&self.admission.state);
-        if let Some(counts) = state.requestors.get_mut(&self.requestor) {
-            let count = counts.held(self.hold);
-            *count = count.saturating_sub(1);
-        }
-        state.sum(&self.requestor, |sums| take_one(sums.held(self.hold)));
-        state.forget_if_idle(&self.requestor);
+        state.sum(&self.requestor, |sums| sums.change(self.hold, take_one));
     }
 }
 
@@ -253,28 +251,11 @@ fn take_one(count: &mut u32) {
 }
 
 impl Counts {
-    fn held(&mut self, hold: Hold) -> &mut u32 {
-        match hold {
-            Hold::Queued => &mut self.queued,
-            Hold::Waiting => &mut self.waiting,
-            Hold::Paused => &mut self.paused,
-        }
-    }
-
     fn is_idle(&self) -> bool {
-        self.running == 0
-            && self.queued == 0
-            && self.waiting == 0
-            && self.paused == 0
-            && self.queues.iter().all(VecDeque::is_empty)
+        self.sums == Sums::default() && self.queues.iter().all(VecDeque::is_empty)
     }
 
     /// Whether a call for this purpose would stand behind somebody.
-    fn lined_up(&self) -> u32 {
-        let [_, plain, _] = &self.queues;
-        u32::try_from(plain.len()).unwrap_or(u32::MAX)
-    }
-
     fn has_waiters_before(&self, purpose: Purpose) -> bool {
         self.queues.iter().take(purpose.queue() + 1).any(|queue| !queue.is_empty())
     }
@@ -310,8 +291,8 @@ impl Admission {
     pub(super) fn in_use(&self) -> InUse {
         let state = lock(&self.state);
         let requestors = state.requestors.iter().map(|(requestor, counts)| {
-            let Counts { running, running_tasks, queued, waiting, paused, .. } = *counts;
-            let lined_up = counts.lined_up();
+            let Counts { running_tasks, sums, .. } = *counts;
+            let Sums { running, lined_up, queued, waiting, paused, .. } = sums;
             (*requestor, RequestorInUse { running, running_tasks, lined_up, queued, waiting, paused })
         });
         InUse {
@@ -374,14 +355,28 @@ impl Admission {
         if let Some(full) = self.hold_full(&state, requestor, hold) {
             return Err(full);
         }
-        *state.requestors.entry(*requestor).or_default().held(hold) += 1;
-        state.sum(requestor, |sums| *sums.held(hold) += 1);
-        Ok(Held { admission: self.clone(), requestor: *requestor, hold })
+        Ok(self.count(&mut state, requestor, hold))
+    }
+
+    /// The same for what is there already and stays, whatever the limits say.
+    pub(super) fn keep(self: &Arc<Self>, requestor: &Requestor, hold: Hold) -> Held {
+        self.count(&mut lock(&self.state), requestor, hold)
+    }
+
+    fn count(self: &Arc<Self>, state: &mut State, requestor: &Requestor, hold: Hold) -> Held {
+        state.sum(requestor, |sums| sums.change(hold, |count| *count += 1));
+        Held { admission: self.clone(), requestor: *requestor, hold }
     }
 
     fn hold_full(&self, state: &State, requestor: &Requestor, hold: Hold) -> Option<Full> {
         let limits = self.limits.of(requestor);
         let (own, tenant) = state.counts(requestor);
+        let no_room_to_rest = || {
+            first_full([
+                (tenant.resting, limits.calls_resting_per_tenant, "calls_resting_per_tenant"),
+                (state.all.resting, left_to(tenant.resting, self.resting_max), "calls_resting_total"),
+            ])
+        };
         match hold {
             Hold::Queued => first_full([
                 (tenant.queued, limits.tasks_queued_per_tenant, "tasks_queued_per_tenant"),
@@ -390,16 +385,14 @@ impl Admission {
             ]),
             Hold::Waiting => first_full([
                 (tenant.waiting, limits.tasks_waiting_per_tenant, "tasks_waiting_per_tenant"),
-                (tenant.resting(), limits.calls_resting_per_tenant, "calls_resting_per_tenant"),
                 (own.waiting, limits.tasks_waiting_per_requestor, "tasks_waiting_per_requestor"),
-                (state.all.resting(), left_to(tenant.resting(), self.resting_max), "calls_resting_total"),
-            ]),
+            ])
+            .or_else(no_room_to_rest),
             Hold::Paused => first_full([
                 (tenant.paused, limits.tasks_paused_per_tenant, "tasks_paused_per_tenant"),
-                (tenant.resting(), limits.calls_resting_per_tenant, "calls_resting_per_tenant"),
                 (own.paused, limits.tasks_paused_per_requestor, "tasks_paused_per_requestor"),
-                (state.all.resting(), left_to(tenant.resting(), self.resting_max), "calls_resting_total"),
             ]),
+            Hold::Stopped => no_room_to_rest(),
         }
     }
 
@@ -447,10 +440,12 @@ impl Admission {
     fn leave(self: &Arc<Self>, requestor: &Requestor, number: u64) {
         let mut state = lock(&self.state);
         if let Some(counts) = state.requestors.get_mut(requestor) {
-            let before = counts.lined_up();
+            let plain = |waiter: &Waiter| waiter.ticket == number && waiter.purpose == Purpose::Plain;
+            let was_lined_up = counts.queues.iter().flatten().any(plain);
             counts.queues.iter_mut().for_each(|queue| queue.retain(|waiter| waiter.ticket != number));
-            let left = before.saturating_sub(counts.lined_up());
-            state.sum(requestor, |sums| sums.lined_up = sums.lined_up.saturating_sub(left));
+            if was_lined_up {
+                state.sum(requestor, |sums| take_one(&mut sums.lined_up));
+            }
         }
         state.forget_if_idle(requestor);
         // Whoever stood behind the one that left may have room where it had none.
@@ -518,25 +513,17 @@ impl Counts {
 impl State {
     fn take(&mut self, requestor: &Requestor, task: bool) {
         self.sum(requestor, |sums| sums.running += 1);
-        let counts = self.requestors.entry(*requestor).or_default();
-        counts.running += 1;
-        counts.running_tasks += u32::from(task);
+        self.requestors.entry(*requestor).or_default().running_tasks += u32::from(task);
     }
 
     /// What counts of a requestor and of its tenant.
     fn counts(&self, requestor: &Requestor) -> (Sums, Sums) {
-        let own = self.requestors.get(requestor).map(|counts| Sums {
-            running: counts.running,
-            lined_up: counts.lined_up(),
-            queued: counts.queued,
-            waiting: counts.waiting,
-            paused: counts.paused,
-        });
+        let own = self.requestors.get(requestor).map(|counts| counts.sums);
         let tenant = self.tenants.get(&requestor.tenant).copied();
         (own.unwrap_or_default(), tenant.unwrap_or_default())
     }
 
-    /// Changes a tenant's sums, which are kept only while something counts, and those of the host.
+    /// Changes the sums of the host, of a tenant and of a requestor; the last two are kept only while something counts.
     fn sum(&mut self, requestor: &Requestor, change: impl Fn(&mut Sums)) {
         change(&mut self.all);
         let sums = self.tenants.entry(requestor.tenant).or_default();
@@ -544,15 +531,15 @@ impl State {
         if *sums == Sums::default() {
             self.tenants.remove(&requestor.tenant);
         }
+        change(&mut self.requestors.entry(*requestor).or_default().sums);
+        self.forget_if_idle(requestor);
     }
 
     fn give_back(&mut self, requestor: &Requestor, task: bool) {
-        self.sum(requestor, |sums| take_one(&mut sums.running));
         if let Some(counts) = self.requestors.get_mut(requestor) {
-            counts.running = counts.running.saturating_sub(1);
             counts.running_tasks = counts.running_tasks.saturating_sub(u32::from(task));
         }
-        self.forget_if_idle(requestor);
+        self.sum(requestor, |sums| take_one(&mut sums.running));
     }
 
     /// Takes a turn for this requestor, once.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
-use super::admission::{Hold, Purpose};
+use super::admission::{Held, Hold, Permit, Purpose};
 use super::belongings::OfTenant;
 use super::engine::{Inner, refused};
 use super::identity::{host_failure, random, seed_and_id};
@@ -30,6 +30,12 @@ pub(super) struct Identity {
     pub(super) call_id: CallId,
     pub(super) task_id: Option<TaskId>,
     pub(super) attempt: u32,
+}
+
+/// When a new task runs.
+enum Turn {
+    Now(Permit),
+    Later(Held),
 }
 
 /// A creation that nobody has heard of yet. If its caller goes away in the middle, or the storage fails, it may have been written
@@ -66,22 +72,24 @@ impl Inner {
         if request.job.output().is_some() {
             return self.record(requestor, &request, Active::Queued, seed_and_id()?, alias).await;
         }
-        let permit = self.admission.try_permit(requestor, Purpose::Task);
-        let place = match &permit {
-            Some(_) => None,
-            None => Some(self.admission.hold(requestor, Hold::Queued).map_err(|full| refused(full, Some(1_000)))?),
+        let turn = match self.admission.try_permit(requestor, Purpose::Task) {
+            Some(permit) => Turn::Now(permit),
+            None => {
+                let place = self.admission.hold(requestor, Hold::Queued);
+                Turn::Later(place.map_err(|full| refused(full, Some(1_000)))?)
+            }
         };
-        let active = if permit.is_some() { Active::Running } else { Active::Queued };
+        let active = if let Turn::Now(_) = turn { Active::Running } else { Active::Queued };
         let (seed, call_id) = seed_and_id()?;
         let Some(task) = self.record(requestor, &request, active, (seed, call_id), alias).await? else {
             return Ok(None);
         };
         let task = Arc::new(task);
-        let begin = match (permit, place) {
-            (Some(permit), _) => Begin::Running(permit),
-            (None, place) => self.queue(requestor, place),
+        let begin = match turn {
+            Turn::Now(permit) => Begin::Running(permit),
+            Turn::Later(place) => self.queue(requestor, place),
         };
-        self.start_run(task.clone(), begin, Some(request.job));
+        self.start_run(task.clone(), begin, Some(request.job)).await;
         self.may_expire(&task);
         Ok(Some(Task::clone(&task)))
     }

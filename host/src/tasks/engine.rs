@@ -21,30 +21,26 @@ use super::noted::Asked;
 use super::occupancy::Occupancy;
 use super::plain::PlainCall;
 use super::rate::Rates;
-use super::run::{Begin, Run};
+use super::run::{Begin, Run, is_paused};
 use super::shares::Shares;
 use super::standing::LiveLimits;
 use super::suspicion::Suspicions;
 use super::trial::{End, Tally, Trial, Trials, Verdict};
-use super::{CallRequest, Error, Job, Once, PluginRequest, TaskNews, TaskRequest};
+use super::{CallRequest, Error, Job, Once, PluginRequest, TaskRequest};
 use crate::audit::Audit;
 use crate::domain::UnixMs;
-use crate::domain::call::{Answer, CallError};
-use crate::domain::lifecycle::{self, Event, Refusal};
+use crate::domain::call::CallError;
 use crate::domain::limits::Limits;
 use crate::domain::requestor::{Requestor, TenantId};
-use crate::domain::task::{Lease, NodeId, PluginVersion, Task, TaskId, TaskOutput};
+use crate::domain::task::{Lease, NodeId, PluginVersion, Task, TaskId};
 use crate::runtime::{CallSpec, Catalog, Executor, ListKind, Returned, ToolEntry};
 use crate::secrets::Secrets;
 use crate::store::keyvalue::KeyValues;
-use crate::store::{self, Change, Store};
+use crate::store::{self, Store};
 
 /// A lease is extended every [`HEARTBEAT`], so that two may be missed.
 pub(super) const LEASE_MS: u64 = 30_000;
 pub(super) const HEARTBEAT: Duration = Duration::from_secs(10);
-
-/// Writers of one record that may get in each other's way before something is wrong: every retry means that another one won.
-const CONFLICTS_MAX: u32 = 1_000;
 
 /// What the engine works with.
 pub struct Options {
@@ -89,20 +85,6 @@ pub(super) struct Inner {
     pub(super) plain_calls: AtomicUsize,
     /// A task was created that may expire before the sweeper's next look.
     pub(super) sooner: Notify,
-}
-
-/// A change that was made: the record before and after.
-pub(super) struct Applied {
-    pub(super) before: Task,
-    pub(super) after: Arc<Task>,
-}
-
-/// Why a change was not made.
-#[derive(Debug)]
-pub(super) enum ApplyError {
-    NotFound,
-    Refused(Refusal),
-    Store(store::Error),
 }
 
 impl Tasks {
@@ -302,70 +284,9 @@ impl Tasks {
         Err(host_failure("creating a task", &"its name is taken and belongs to nothing"))
     }
 
-    /// Cancels. The record says so when this returns; the guest gets its grace period.
-    pub async fn cancel(&self, requestor: &Requestor, id: TaskId) -> Result<Task, Error> {
-        self.change(requestor, id, Event::Cancel).await
-    }
-
-    /// Answers one question by its issued key. A key that is not outstanding is ignored: repeats are harmless.
-    pub async fn answer(&self, requestor: &Requestor, id: TaskId, key: &str, answer: Answer) -> Result<Task, Error> {
-        match self.change(requestor, id, Event::Answer { key: key.to_owned(), answer }).await {
-            Err(Error::Illegal(NOT_OUTSTANDING)) => self.get(requestor, id).await,
-            result => result,
-        }
-    }
-
-    /// Queues a message for the run.
-    pub async fn steer(&self, requestor: &Requestor, id: TaskId, message: String) -> Result<Task, Error> {
-        let limits = self.limits(requestor);
-        if message.len() > limits.steer_bytes_max as usize {
-            return Err(Error::Invalid(format!("a message may have at most {} bytes", limits.steer_bytes_max)));
-        }
-        self.change(requestor, id, Event::Steer { message, queue_max: limits.steer_queue }).await
-    }
-
-    /// Stops the run for a while, wherever it is. `message` is shown as the status.
-    pub async fn pause(&self, requestor: &Requestor, id: TaskId, message: Option<String>) -> Result<Task, Error> {
-        // The place is taken for good by the run itself; this look keeps the count honest for everybody who behaves.
-        drop(self.inner.admission.hold(requestor, Hold::Paused).map_err(|full| refused(full, None))?);
-        self.change(requestor, id, Event::Pause { message }).await
-    }
-
-    /// Lets a paused run go on.
-    pub async fn resume(&self, requestor: &Requestor, id: TaskId) -> Result<Task, Error> {
-        self.change(requestor, id, Event::Resume).await
-    }
-
-    /// Removes a task, whatever its phase, and stops its run.
-    pub async fn discard(&self, requestor: &Requestor, id: TaskId) -> Result<(), Error> {
-        self.inner.expire(requestor, id).await.map_err(|error| self.inner.store_error(error))?;
-        self.inner.note_task("task.deleted", requestor, id);
-        Ok(())
-    }
-
-    /// Removes a task that is over, with everything that belongs to it.
-    pub async fn delete(&self, requestor: &Requestor, id: TaskId) -> Result<(), Error> {
-        if self.get(requestor, id).await?.outcome().is_none() {
-            return Err(Error::Illegal("only a task that is over can be deleted; cancel it first"));
-        }
-        self.discard(requestor, id).await
-    }
-
     /// The time that the records are written in.
     pub fn now(&self) -> UnixMs {
         self.inner.clock.now()
-    }
-
-    async fn change(&self, requestor: &Requestor, id: TaskId, event: Event) -> Result<Task, Error> {
-        self.inner.may_look(requestor)?;
-        match self.inner.apply(requestor, id, event, None).await {
-            Ok(applied) => Ok(Task::clone(&applied.after)),
-            Err(ApplyError::NotFound) => {
-                self.inner.note_looked("task.changed", requestor, id, false);
-                Err(Error::NotFound)
-            }
-            Err(error) => Err(self.inner.apply_error(error)),
-        }
     }
 }
 
@@ -373,8 +294,6 @@ impl Tasks {
 const PLACE_RETRY_MS: u64 = 1_000;
 /// Places in the store come back when tasks expire or are deleted.
 const STORED_RETRY_MS: u64 = 60_000;
-
-const NOT_OUTSTANDING: &str = "no question with this key is waiting for an answer";
 
 impl Inner {
     /// Takes note of how a call ended that ran for so long.
@@ -403,61 +322,23 @@ impl Inner {
         created.ok_or_else(|| host_failure("creating a task", &"an id was drawn twice"))
     }
 
-    /// Reads, steps, commits, until nobody was faster; then tells the run and the watchers.
-    pub(super) async fn apply(
-        &self,
-        requestor: &Requestor,
-        id: TaskId,
-        event: Event,
-        output: Option<TaskOutput>,
-    ) -> Result<Applied, ApplyError> {
-        for _ in 0..CONFLICTS_MAX {
-            let before = self.store.get(requestor, id).await.map_err(ApplyError::Store)?;
-            let before = before.filter(|task| !self.is_expired(task)).ok_or(ApplyError::NotFound)?;
-            let task = lifecycle::step(&before, event.clone(), self.clock.now()).map_err(ApplyError::Refused)?;
-            match self.store.commit(Change { task, output: output.clone() }).await {
-                Ok(after) => {
-                    let after = Arc::new(after);
-                    self.note_changed(&event, &after, output.as_ref());
-                    self.tell(&after);
-                    return Ok(Applied { before, after });
-                }
-                Err(store::Error::Conflict) => {}
-                Err(error) => return Err(ApplyError::Store(error)),
-            }
-        }
-        Err(ApplyError::Store(store::Error::Conflict))
+    pub(super) fn run(&self, id: TaskId) -> Option<Arc<Run>> {
+        lock(&self.runs).get(&id).cloned()
     }
 
-    fn tell(&self, task: &Arc<Task>) {
-        let run = lock(&self.runs).get(&task.id).cloned();
-        if run.is_none_or(|run| run.see(task)) {
-            if task.retention_starts_with_end() {
-                self.may_expire(task);
-            }
-            self.feeds.publish(&task.requestor, task.id, &TaskNews::Changed(task.clone()));
-        }
-    }
-
-    /// Removes a task that is over its time, and stops its run.
-    pub(super) async fn expire(&self, requestor: &Requestor, id: TaskId) -> Result<(), store::Error> {
-        let run = lock(&self.runs).get(&id).cloned();
-        if let Some(run) = run {
-            run.gone();
-        }
-        self.store.remove(requestor, id).await?;
-        self.feeds.publish(requestor, id, &TaskNews::Gone(id));
-        Ok(())
-    }
-
-    pub(super) fn start_run(self: &Arc<Self>, task: Arc<Task>, begin: Begin, known: Option<Job>) {
+    /// Starts the run of a stored task. Whoever was faster with a change found no run to tell, so that it looks at its record again.
+    pub(super) async fn start_run(self: &Arc<Self>, task: Arc<Task>, begin: Begin, known: Option<Job>) {
         let run = Arc::new(Run::new(task.clone()));
         lock(&self.runs).insert(task.id, run.clone());
-        super::run::spawn(self.clone(), run, task, begin, known);
+        super::run::spawn(self.clone(), run.clone(), task.clone(), begin, known);
+        self.catch_up(&run, &task).await;
+        if run.task().is_some_and(|task| is_paused(&task)) {
+            run.keep_paused(self.admission.keep(&task.requestor, Hold::Paused));
+        }
     }
 
     /// A place at the end of this requestor's queue.
-    pub(super) fn queue(&self, requestor: &Requestor, place: Option<Held>) -> Begin {
+    pub(super) fn queue(&self, requestor: &Requestor, place: Held) -> Begin {
         Begin::Queued(place, self.admission.enqueue(requestor, Purpose::Task).ok())
     }
 
@@ -519,21 +400,6 @@ impl Inner {
                 Error::Quota { limit, value, retry_after_ms: Some(STORED_RETRY_MS) }
             }
             other => host_failure("the store", &other),
-        }
-    }
-
-    pub(super) fn apply_error(&self, error: ApplyError) -> Error {
-        match error {
-            ApplyError::NotFound => Error::NotFound,
-            ApplyError::Store(error) => self.store_error(error),
-            ApplyError::Refused(Refusal::Ended) => Error::Ended,
-            ApplyError::Refused(Refusal::NotOutstanding) => Error::Illegal(NOT_OUTSTANDING),
-            ApplyError::Refused(Refusal::Illegal(why)) => Error::Illegal(why),
-            ApplyError::Refused(Refusal::QueueFull { queue_max }) => Error::Invalid(format!(
-                "the task already has {queue_max} messages waiting; try again when it has taken them"
-            )),
-            ApplyError::Refused(Refusal::Stale) => Error::Illegal("the run was given up"),
-            ApplyError::Refused(Refusal::TooManyInputs) => Error::Illegal("the task has asked too many questions"),
         }
     }
 }

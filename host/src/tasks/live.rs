@@ -8,10 +8,11 @@ use tokio::time::Instant;
 
 use super::TaskNews;
 use super::admission::Hold;
-use super::engine::{ApplyError, Inner};
+use super::changes::ApplyError;
+use super::engine::Inner;
 use super::occupancy::Occupancy;
 use super::plain::of_kind;
-use super::run::{Run, Seen, Started, is_running};
+use super::run::{Run, Seen, Started, is_paused, is_running};
 use crate::domain::call::{Answer, AskError, CallError, InputRequest};
 use crate::domain::lifecycle::{Event, Refusal};
 use crate::domain::task::{Outcome, Phase, PluginVersion, Task, TaskOutput};
@@ -159,9 +160,11 @@ impl Live {
             // Given up, and queued again for another run.
             return None;
         }
-        self.running.control.steering_pending(!self.task.steering.is_empty());
+        // First: a guest that is paused takes no message any more, also none that came with the pause.
         self.observe_pause();
+        self.running.control.steering_pending(!self.task.steering.is_empty());
         self.observe_answers();
+        self.stand_still();
         Some(())
     }
 
@@ -172,30 +175,35 @@ impl Live {
         if !control.is_cooperative() || self.task.outcome() != Some(&Outcome::Cancelled) {
             return None;
         }
-        control.resume();
         self.grace_until = Some(Instant::now() + self.cancel_grace);
-        match std::mem::replace(&mut self.wait, Wait::Nothing) {
+        self.paused = false;
+        // A guest that noticed would compute: one that rests needs a permit first, like any that goes on.
+        self.wait = Wait::Permit(match std::mem::replace(&mut self.wait, Wait::Nothing) {
             Wait::Answers { reply, .. } | Wait::Permit(Reply::Answers(reply, _)) => {
-                let _ = reply.send(Err(AskError::Cancelled));
+                Reply::Answers(reply, Err(AskError::Cancelled))
             }
-            Wait::Morning { reply, .. } | Wait::Permit(Reply::Slept(reply)) => {
-                let _ = reply.send(());
-            }
-            Wait::Nothing | Wait::Permit(Reply::Nothing) => {}
-        }
+            Wait::Morning { reply, .. } | Wait::Permit(Reply::Slept(reply)) => Reply::Slept(reply),
+            Wait::Nothing | Wait::Permit(Reply::Nothing) => Reply::Nothing,
+        });
         Some(())
     }
 
     fn observe_pause(&mut self) {
-        let paused = matches!(self.task.phase, Phase::Paused { .. });
+        let paused = is_paused(&self.task);
         if paused && !self.paused {
             self.running.control.pause();
-            self.occupancy.rest(Hold::Paused);
         }
         if !paused && self.paused && matches!(self.wait, Wait::Nothing) {
             self.wait = Wait::Permit(Reply::Nothing);
         }
         self.paused = paused;
+    }
+
+    /// A paused guest gives its permit back. One that waits for something goes on waiting, in the place that it has for that.
+    fn stand_still(&mut self) {
+        if self.paused && matches!(self.wait, Wait::Nothing | Wait::Permit(_)) {
+            self.occupancy.rest(Hold::Stopped);
+        }
     }
 
     fn observe_answers(&mut self) {
@@ -214,6 +222,7 @@ impl Live {
         if let Wait::Morning { reply, .. } = std::mem::replace(&mut self.wait, Wait::Nothing) {
             self.wait = Wait::Permit(Reply::Slept(reply));
         }
+        self.stand_still();
     }
 
     fn go_on(&mut self) {
@@ -236,15 +245,13 @@ impl Live {
                 if let Some(message) = &message {
                     self.run.set_status(message.clone());
                 }
-                self.tell(TaskNews::Progress { id, progress, total, message });
+                self.report(TaskNews::Progress { id, progress, total, message });
             }
             CallEvent::Status(status) => {
                 self.run.set_status(status);
-                let mut task = Task::clone(&self.task);
-                task.status_message = self.run.status();
-                self.tell(TaskNews::Changed(Arc::new(task)));
+                self.report_status();
             }
-            CallEvent::Log { level, logger, data } => self.tell(TaskNews::Log { id, level, logger, data }),
+            CallEvent::Log { level, logger, data } => self.report(TaskNews::Log { id, level, logger, data }),
             CallEvent::Ask { requests, reply } => self.ask(requests, reply).await,
             CallEvent::Detach { reply } => drop(reply.send(Some(id.to_string()))),
             CallEvent::Steering { reply } => self.deliver(reply).await,
@@ -287,7 +294,8 @@ impl Live {
         }
     }
 
-    /// Messages count as delivered once the record says so: a crash in between delivers them again to the next run.
+    /// Each message is delivered once at most: it leaves the record before the guest gets it. What a run took that was lost with its host
+    /// is not given to the next one.
     async fn deliver(&mut self, reply: oneshot::Sender<Vec<String>>) {
         let pending = self.run.task().is_some_and(|task| !task.steering.is_empty());
         if self.grace_until.is_some() || !pending {
@@ -321,9 +329,18 @@ impl Live {
         self.wait = Wait::Morning { at, reply };
     }
 
-    fn tell(&self, news: TaskNews) {
-        if self.grace_until.is_none() {
-            self.inner.feeds.publish(&self.task.requestor, self.task.id, &news);
-        }
+    fn report(&self, news: TaskNews) {
+        self.run.report(|task, _| self.inner.feeds.publish(&task.requestor, task.id, &news));
+    }
+
+    /// Tells the newest record that there is, which may be one that this run has yet to act on.
+    fn report_status(&self) {
+        self.run.report(|task, status| {
+            if let Phase::Active(_) = task.phase {
+                let mut said = Task::clone(task);
+                said.status_message = status.map(str::to_owned);
+                self.inner.feeds.publish(&task.requestor, task.id, &TaskNews::Changed(Arc::new(said)));
+            }
+        });
     }
 }

@@ -9,6 +9,7 @@ mod admission;
 mod banish;
 mod belongings;
 mod breaker;
+mod changes;
 pub mod clock;
 mod creation;
 mod durations;

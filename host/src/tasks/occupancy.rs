@@ -1,4 +1,5 @@
-//! The place that one call takes up: running (a permit) or resting (waiting or paused), never neither.
+//! The place that one call takes up: running (a permit) or resting (waiting or stopped by a pause), never neither. That its task is
+//! paused is counted elsewhere: a pause begins and ends with the record.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,6 +46,8 @@ impl Occupancy {
         if let Some(permit) = &mut self.permit {
             permit.become_task()?;
         }
+        // The place in the queue is for a permit of a plain call.
+        self.returning = None;
         self.task = true;
         Ok(())
     }
@@ -54,14 +57,19 @@ impl Occupancy {
         if let Some(permit) = &mut self.permit {
             permit.become_plain();
         }
+        self.returning = None;
         self.task = false;
     }
 
     /// Gives the running permit back for as long as the call rests. Where there is no room to rest, the call keeps its permit:
-    /// it then takes one of its own requestor's places and nobody else's.
+    /// it then takes one of its own requestor's places and nobody else's. A call that rests already only counts as something else.
     pub(super) fn rest(&mut self, hold: Hold) {
         self.watch.stop();
-        if let Ok(held) = self.admission.hold(&self.requestor, hold) {
+        let held = match self.permit {
+            Some(_) => self.admission.hold(&self.requestor, hold).ok(),
+            None => Some(self.admission.keep(&self.requestor, hold)),
+        };
+        if let Some(held) = held {
             self.resting = Some(held);
             self.returning = None;
             self.permit = None;
@@ -96,5 +104,32 @@ impl Occupancy {
     /// How long the call has been running.
     pub(super) fn busy(&self) -> Duration {
         self.watch.before + self.watch.since.map_or(Duration::ZERO, |since| since.elapsed())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+
+    use super::super::admission::tests::limits;
+    use super::*;
+    use crate::domain::limits::Limits;
+    use crate::domain::requestor::{RequestorId, TenantId};
+
+    #[tokio::test]
+    async fn a_call_that_becomes_a_task_in_the_queue_waits_for_the_permit_of_a_task() {
+        let who = Requestor { tenant: TenantId([1; 16]), id: RequestorId([1; 16]) };
+        let admission = Admission::new(Limits { tasks_running_per_requestor: 1, ..limits() }.into(), 4);
+        let permit = |purpose| admission.try_permit(&who, purpose).unwrap();
+        let mut call = Occupancy::new(admission.clone(), who, false, permit(Purpose::Plain));
+        call.rest(Hold::Waiting);
+        let (task, plain) = (permit(Purpose::Task), permit(Purpose::Plain));
+        assert!(call.run().now_or_never().is_none(), "it stands in the queue");
+        call.become_task().unwrap();
+        drop(plain);
+        assert!(call.run().now_or_never().is_none(), "two tasks of this requestor would run");
+        drop(task);
+        assert!(call.run().now_or_never().is_some());
+        assert_eq!(admission.in_use().requestors[&who].running_tasks, 1);
     }
 }

@@ -11,7 +11,6 @@ use tokio::time::Instant;
 
 use super::admission::Hold;
 use super::engine::{Inner, refused};
-use super::feed::lock;
 use super::identity::{host_failure, incident};
 use super::live::{Reply as LiveReply, Wait as LiveWait};
 use super::noted::Unended;
@@ -48,22 +47,34 @@ struct Work {
     /// What the guest last said about itself: shown if it becomes a task.
     status: Option<String>,
     unended: Unended,
-    _counted: Counted,
+    counted: Counted,
 }
 
-/// Counts a plain call for as long as somebody holds it: a drain waits for these.
-struct Counted(Arc<Inner>);
+/// Counts a plain call for as long as somebody waits for it: a drain waits, too.
+struct Counted {
+    inner: Arc<Inner>,
+    counts: bool,
+}
 
 impl Counted {
     fn new(inner: &Arc<Inner>) -> Self {
-        inner.plain_calls.fetch_add(1, Ordering::AcqRel);
-        Self(Arc::clone(inner))
+        let mut counted = Self { inner: Arc::clone(inner), counts: false };
+        counted.set(true);
+        counted
+    }
+
+    fn set(&mut self, counts: bool) {
+        match (std::mem::replace(&mut self.counts, counts), counts) {
+            (false, true) => drop(self.inner.plain_calls.fetch_add(1, Ordering::AcqRel)),
+            (true, false) => drop(self.inner.plain_calls.fetch_sub(1, Ordering::AcqRel)),
+            _ => {}
+        }
     }
 }
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        self.0.plain_calls.fetch_sub(1, Ordering::AcqRel);
+        self.set(false);
     }
 }
 
@@ -90,6 +101,12 @@ enum Reply {
 }
 
 impl<T> PlainCall<T> {
+    /// Nobody waits for the call, until somebody asks what happens next: it asked something, and stands still. A drain does not wait
+    /// for it either.
+    pub fn park(&mut self) {
+        self.work.counted.set(false);
+    }
+
     /// The same call, without saying what it gives back.
     pub fn erased(self) -> PlainCall<Returned> {
         PlainCall { work: self.work, gives_back: PhantomData }
@@ -137,12 +154,9 @@ impl<T> PlainCall<T> {
             // A question that was asked before the task existed is not the task's: the guest hears that nobody answers.
             Wait::Answers { .. } | Wait::Nothing => LiveWait::Nothing,
         };
-        inner.start_run(
-            task.clone(),
-            Begin::Promoted(Box::new((Started { running, plugin, cancel_grace }, occupancy, wait))),
-            None,
-        );
-        if let Some((status, run)) = status.zip(lock(&inner.runs).get(&task.id).cloned()) {
+        let begin = Begin::Promoted(Box::new((Started { running, plugin, cancel_grace }, occupancy, wait)));
+        inner.start_run(task.clone(), begin, None).await;
+        if let Some((status, run)) = status.zip(inner.run(task.id)) {
             run.set_status(status);
         }
         Ok(Task::clone(&task))
@@ -164,7 +178,7 @@ impl<T: TryFrom<Returned>> PlainCall<T> {
         let running = inner.executor.start(spec).map_err(|error| host_failure("starting a call", &error))?;
         let work = Work {
             unended: Unended::new(&inner.audit, requestor, &plugin, request.as_ref()),
-            _counted: Counted::new(&inner),
+            counted: Counted::new(&inner),
             inner,
             requestor,
             request,
@@ -183,6 +197,7 @@ impl<T: TryFrom<Returned>> PlainCall<T> {
 
     /// What happens next; after `Finished` nothing does. Cancel-safe.
     pub async fn next(&mut self) -> CallNews<T> {
+        self.work.counted.set(true);
         loop {
             self.wait_over().await;
             let event = match &self.work.wait {

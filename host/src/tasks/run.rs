@@ -13,8 +13,9 @@ use tokio::sync::watch;
 use tracing::Instrument as _;
 
 use super::admission::{Held, Permit, Purpose, Ticket};
+use super::changes::ApplyError;
 use super::creation::Identity;
-use super::engine::{ApplyError, Inner};
+use super::engine::Inner;
 use super::feed::lock;
 use super::identity::{host_failure, incident};
 use super::job::{self, Visit, visits};
@@ -45,7 +46,15 @@ pub(super) enum Seen {
 #[derive(Debug)]
 pub(super) struct Run {
     record: watch::Sender<Seen>,
-    status: Mutex<Option<String>>,
+    /// Locked while anybody is told of the task: what is told comes in the order of the commits, and nothing after the end.
+    shown: Mutex<Shown>,
+}
+
+#[derive(Debug, Default)]
+struct Shown {
+    status: Option<String>,
+    /// Its place among the paused tasks, from the commit of the pause to that of its end.
+    paused: Option<Held>,
 }
 
 /// A call that runs, and what it gets when it is cancelled.
@@ -60,29 +69,50 @@ pub(super) enum Begin {
     /// The record already says that it runs.
     Running(Permit),
     /// It waits for its turn; the place counts as queued. A paused task has no ticket yet.
-    Queued(Option<Held>, Option<Ticket>),
+    Queued(Held, Option<Ticket>),
     /// A plain call that became a task on the way.
     Promoted(Box<(Started, Occupancy, Wait)>),
 }
 
 impl Run {
     pub(super) fn new(task: Arc<Task>) -> Self {
-        Self { record: watch::channel(Seen::Record(task)).0, status: Mutex::default() }
+        Self { record: watch::channel(Seen::Record(task)).0, shown: Mutex::default() }
     }
 
-    /// Shows the run a new record; false when it has seen a later one.
-    pub(super) fn see(&self, task: &Arc<Task>) -> bool {
-        self.record.send_if_modified(|seen| match seen {
+    /// Shows the run a new record and tells of it, unless it has seen a later one.
+    pub(super) fn see(&self, task: &Arc<Task>, tell: impl FnOnce()) {
+        let mut shown = lock(&self.shown);
+        let newer = self.record.send_if_modified(|seen| match seen {
             Seen::Record(current) if current.revision < task.revision => {
                 *seen = Seen::Record(task.clone());
                 true
             }
             Seen::Record(_) | Seen::Gone => false,
-        })
+        });
+        if newer {
+            shown.paused.take_if(|_| !is_paused(task));
+            tell();
+        }
     }
 
     pub(super) fn gone(&self) {
+        lock(&self.shown).paused = None;
         self.record.send_replace(Seen::Gone);
+    }
+
+    /// Keeps a place among the paused tasks, for as long as the record says that this is one.
+    pub(super) fn keep_paused(&self, place: Held) {
+        let mut shown = lock(&self.shown);
+        if self.task().is_some_and(|task| is_paused(&task)) {
+            shown.paused = Some(place);
+        }
+    }
+
+    /// Comes back when the record does not say any more that the task is paused.
+    async fn resumed(&self) {
+        let mut seen = self.watch();
+        // Fails when the run is gone, and then nobody waits.
+        let _ = seen.wait_for(|seen| !matches!(seen, Seen::Record(task) if is_paused(task))).await;
     }
 
     pub(super) fn watch(&self) -> watch::Receiver<Seen> {
@@ -98,11 +128,19 @@ impl Run {
     }
 
     pub(super) fn status(&self) -> Option<String> {
-        lock(&self.status).clone()
+        lock(&self.shown).status.clone()
     }
 
     pub(super) fn set_status(&self, status: String) {
-        *lock(&self.status) = Some(line(&status));
+        lock(&self.shown).status = Some(line(&status));
+    }
+
+    /// Tells something of the task, with what its run last said of itself; of one that is over, nothing.
+    pub(super) fn report(&self, tell: impl FnOnce(&Arc<Task>, Option<&str>)) {
+        let shown = lock(&self.shown);
+        if let Some(task) = self.task().filter(|task| task.outcome().is_none()) {
+            tell(&task, shown.status.as_deref());
+        }
     }
 }
 
@@ -111,12 +149,12 @@ pub(super) fn spawn(inner: Arc<Inner>, run: Arc<Run>, task: Arc<Task>, begin: Be
     let work = async move {
         let left = time_left(&inner, &task);
         let driven = AssertUnwindSafe(Box::pin(drive(&inner, &run, &task, begin, job))).catch_unwind();
-        if beside(driven, left, give_up(&inner, &task)).await.is_err() {
+        if beside(driven, left, give_up(&inner, &run, &task)).await.is_err() {
             let incident = incident();
             tracing::error!(incident, task.id = %task.id, tool.name = task.work.label(), "a task's run panicked");
             let error = CallError::Internal { incident };
             let message = line(&error.to_string());
-            write(&inner, &task, &Event::Abandon { error, message }, None).await;
+            write(&inner, &run, &task, &Event::Abandon { error, message }, None).await;
         }
         lock(&inner.runs).remove(&task.id);
     };
@@ -150,18 +188,19 @@ async fn beside<F: Future>(work: F, left: Option<Duration>, when_over: impl Futu
 }
 
 /// Ends the record; the run sees that and stops.
-async fn give_up(inner: &Arc<Inner>, task: &Task) {
+async fn give_up(inner: &Arc<Inner>, run: &Run, task: &Task) {
     let message = "the task did not end within the longest time that a task is kept".to_owned();
     let error = CallError::Fault { kind: FaultKind::Deadline, reason: message.clone() };
-    write(inner, task, &Event::Abandon { error, message }, None).await;
+    write(inner, run, task, &Event::Abandon { error, message }, None).await;
 }
 
 async fn drive(inner: &Arc<Inner>, run: &Arc<Run>, task: &Arc<Task>, begin: Begin, job: Option<Job>) {
     let (permit, task) = match begin {
         Begin::Promoted(call) => {
             let (started, occupancy, wait) = *call;
-            if let Some((result, _)) = live(inner, run, task, started, occupancy, wait).await {
-                finish(inner, task, result).await;
+            let result = live(inner, run, task, started, occupancy, wait).await.map(|(result, _)| result);
+            if let Some(result) = result {
+                finish(inner, run, task, result).await;
             }
             return;
         }
@@ -182,7 +221,7 @@ async fn drive(inner: &Arc<Inner>, run: &Arc<Run>, task: &Arc<Task>, begin: Begi
         Err(error) => Some(Err(error)),
     };
     if let Some(result) = result {
-        finish(inner, &task, result).await;
+        finish(inner, run, &task, result).await;
     }
 }
 
@@ -261,7 +300,7 @@ async fn wait_for_turn(
     let mut seen = run.watch();
     loop {
         let paused = match &*seen.borrow_and_update() {
-            Seen::Record(task) if task.outcome().is_none() => matches!(task.phase, Phase::Paused { .. }),
+            Seen::Record(task) if task.outcome().is_none() => is_paused(task),
             Seen::Record(_) | Seen::Gone => return None,
         };
         if paused {
@@ -284,7 +323,7 @@ async fn wait_for_turn(
         let lease = inner.lease(inner.clock.now());
         match inner.apply(&task.requestor, task.id, Event::Start { lease }, None).await {
             Ok(applied) => return Some((permit, applied.after)),
-            Err(ApplyError::Refused(Refusal::Illegal(_))) => {}
+            Err(ApplyError::Refused(Refusal::Illegal(_) | Refusal::Paused)) => {}
             Err(ApplyError::Refused(_) | ApplyError::NotFound) => return None,
             Err(ApplyError::Store(error)) => {
                 // Nothing has run yet: give the permit to somebody who does not need to write, and try again.
@@ -348,7 +387,7 @@ fn broken(what: &str, error: &dyn std::fmt::Display) -> CallError {
 }
 
 /// Writes the outcome. A store that refuses is asked again until it takes it or the task is gone: the work was done.
-async fn finish(inner: &Arc<Inner>, task: &Task, result: Result<TaskOutput, CallError>) {
+async fn finish(inner: &Arc<Inner>, run: &Run, task: &Task, result: Result<TaskOutput, CallError>) {
     let (outcome, message, output) = match result {
         Ok(output) => {
             let (outcome, message) = outcome(&output);
@@ -359,7 +398,7 @@ async fn finish(inner: &Arc<Inner>, task: &Task, result: Result<TaskOutput, Call
             (Outcome::Error(error), message, None)
         }
     };
-    write(inner, task, &Event::Finish { attempt: task.attempt, outcome, message }, output).await;
+    write(inner, run, task, &Event::Finish { attempt: task.attempt, outcome, message }, output).await;
 }
 
 /// How a task ended that came to this, and what its status says of it.
@@ -371,12 +410,21 @@ pub(super) fn outcome(output: &TaskOutput) -> (Outcome, Option<String>) {
     (Outcome::Output { is_error: output.is_error() }, message)
 }
 
-/// Commits an end, however often the store refuses.
-async fn write(inner: &Arc<Inner>, task: &Task, end: &Event, output: Option<TaskOutput>) {
+/// Commits an end, however often the store refuses. A call that ended just before its pause has an outcome that waits for the resume:
+/// a paused task does not complete.
+async fn write(inner: &Arc<Inner>, run: &Run, task: &Task, end: &Event, output: Option<TaskOutput>) {
     let mut warned = false;
     loop {
         match inner.apply(&task.requestor, task.id, end.clone(), output.clone()).await {
-            Ok(_) | Err(ApplyError::Refused(_) | ApplyError::NotFound) => return,
+            Ok(_) | Err(ApplyError::NotFound) => return,
+            Err(ApplyError::Refused(refusal)) => {
+                // The run may have yet to see what the record says: that it is paused, or over.
+                inner.catch_up(run, task).await;
+                if refusal != Refusal::Paused {
+                    return;
+                }
+                run.resumed().await;
+            }
             Err(ApplyError::Store(error)) => {
                 if !std::mem::replace(&mut warned, true) {
                     tracing::warn!(task.id = %task.id, "an outcome cannot be written and is kept in memory: {error}");
@@ -405,6 +453,11 @@ pub(super) async fn may_rerun(inner: &Inner, task: &Task) -> bool {
     let Some(name) = task.work.tool() else { return false };
     let tool = inner.executor.tool(&task.plugin, name).await;
     tool.is_some_and(|tool| tool.rerun_on_restart)
+}
+
+/// Whether the record says that the task is paused.
+pub(super) fn is_paused(task: &Task) -> bool {
+    matches!(task.phase, Phase::Paused { .. })
 }
 
 /// Whether the record says that a run of this host goes on.

@@ -62,7 +62,7 @@ impl From<Limits> for LiveLimits {
 /// What is left to end before the host stands still.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unfinished {
-    /// Calls that somebody holds a connection open for.
+    /// Calls that somebody holds a connection open for. Those that wait for another request with answers are none.
     pub plain_calls: usize,
     pub tasks_running: usize,
     /// They stay for when the host takes work again, or starts again.

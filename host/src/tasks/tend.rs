@@ -72,14 +72,15 @@ impl Tasks {
                     Phase::Ended(_) => recovered.interrupted += 1,
                     Phase::Paused { .. } => {
                         recovered.paused += 1;
-                        inner.start_run(task, Begin::Queued(None, None), None);
+                        let place = inner.admission.keep(&task.requestor, Hold::Queued);
+                        inner.start_run(task, Begin::Queued(place, None), None).await;
                     }
                     Phase::Active(Active::Queued | Active::Running | Active::InputRequired) => {
                         recovered.queued += 1;
                         // What was acknowledged is taken even if the operator has lowered the limit since.
-                        let place = inner.admission.hold(&task.requestor, Hold::Queued).ok();
+                        let place = inner.admission.keep(&task.requestor, Hold::Queued);
                         let begin = inner.queue(&task.requestor, place);
-                        inner.start_run(task, begin, None);
+                        inner.start_run(task, begin, None).await;
                     }
                 }
             }

@@ -1,8 +1,11 @@
 //! The engine with a scripted executor and the store in memory.
 
 mod kept_from_its_end;
+mod pausing;
+mod racing;
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -29,9 +32,31 @@ struct Scripted {
     catalog: Arc<Catalog>,
     /// Calls that were started, by attempt.
     started: Arc<Mutex<Vec<u32>>>,
+    tidying: Arc<Tidying>,
 }
 
-const TOOLS: [&str; 9] = ["quick", "forever", "again", "ask", "steered", "sleepy", "failing", "panics", "faulty"];
+/// Guests that compute after they were cancelled.
+#[derive(Default)]
+struct Tidying {
+    now: AtomicUsize,
+    most: AtomicUsize,
+    ever: AtomicUsize,
+}
+
+const TOOLS: [&str; 12] = [
+    "quick",
+    "forever",
+    "again",
+    "ask",
+    "steered",
+    "sleepy",
+    "failing",
+    "panics",
+    "faulty",
+    "asks late",
+    "chatty",
+    "tidy",
+];
 
 impl Executor for Scripted {
     fn catalog(&self) -> Arc<Catalog> {
@@ -42,12 +67,12 @@ impl Executor for Scripted {
         assert_ne!(tool(&spec), "panics", "scripted");
         self.started.lock().unwrap().push(spec.facts.attempt);
         let (sender, events) = mpsc::channel(16);
-        let guest = tokio::spawn(guest(spec, sender));
-        Ok(Running {
-            events,
-            control: Control { shared: Arc::default() },
-            stop: Some(StopOnDrop::new(Arc::new(guest))),
-        })
+        let control = Control { shared: Arc::default() };
+        if tool(&spec) == "tidy" {
+            control.shared.look();
+        }
+        let guest = tokio::spawn(guest(spec, sender, Arc::clone(&self.tidying)));
+        Ok(Running { events, control, stop: Some(StopOnDrop::new(Arc::new(guest))) })
     }
 
     fn engine_hash(&self) -> u64 {
@@ -62,7 +87,7 @@ fn tool(spec: &CallSpec) -> &str {
     }
 }
 
-async fn guest(spec: CallSpec, events: Events) {
+async fn guest(spec: CallSpec, events: Events, tidying: Arc<Tidying>) {
     let output = |text: &str| {
         let mut output = ToolOutput::failure(text);
         output.is_error = false;
@@ -84,18 +109,47 @@ async fn guest(spec: CallSpec, events: Events) {
             slept.await.unwrap();
             Ok(output("slept"))
         }
-        "steered" => loop {
-            let (reply, messages) = oneshot::channel();
-            events.send(CallEvent::Steering { reply }).await.unwrap();
-            let messages = messages.await.unwrap();
-            if !messages.is_empty() {
-                break Ok(output(&messages.join(" ")));
-            }
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        },
+        "steered" => Ok(output(&steered(&events).await)),
+        "asks late" => {
+            steered(&events).await;
+            let _ = ask(&events, &["name"]).await;
+            Ok(output("asked"))
+        }
+        "chatty" => {
+            while events.send(CallEvent::Status("still here".into())).await.is_ok() {}
+            Ok(output("said"))
+        }
+        "tidy" => {
+            let _ = ask(&events, &["name"]).await;
+            tidying.compute().await;
+            Ok(output("tidied"))
+        }
         _ => std::future::pending().await,
     };
     let _ = events.send(CallEvent::Finished(finished.map(Returned::Tool))).await;
+}
+
+/// Waits for messages without a pause holding it: a scripted guest does not stand still.
+async fn steered(events: &Events) -> String {
+    loop {
+        let (reply, messages) = oneshot::channel();
+        events.send(CallEvent::Steering { reply }).await.unwrap();
+        let messages = messages.await.unwrap();
+        if !messages.is_empty() {
+            return messages.join(" ");
+        }
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+impl Tidying {
+    async fn compute(&self) {
+        let now = self.now.fetch_add(1, Ordering::SeqCst) + 1;
+        self.most.fetch_max(now, Ordering::SeqCst);
+        self.ever.fetch_add(1, Ordering::SeqCst);
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        self.now.fetch_sub(1, Ordering::SeqCst);
+    }
 }
 
 async fn ask(events: &Events, keys: &[&str]) -> Result<Vec<Answer>, AskError> {
@@ -146,6 +200,7 @@ struct World {
     store: Arc<MemoryStore>,
     clock: Arc<ManualClock>,
     started: Arc<Mutex<Vec<u32>>>,
+    tidying: Arc<Tidying>,
 }
 
 const ANNA: Requestor = Requestor { tenant: TenantId([1; 16]), id: RequestorId([1; 16]) };
@@ -156,9 +211,9 @@ fn world() -> World {
 }
 
 fn world_on(store: Arc<MemoryStore>, limits: Limits) -> World {
-    let started = Arc::default();
+    let (started, tidying) = (Arc::default(), Arc::<Tidying>::default());
     let catalog = Arc::new(Catalog::new(TOOLS.into_iter().map(entry).collect()));
-    let executor = Arc::new(Scripted { catalog, started: Arc::clone(&started) });
+    let executor = Arc::new(Scripted { catalog, started: Arc::clone(&started), tidying: tidying.clone() });
     let clock = Arc::new(ManualClock::at(1_000_000));
     let options = Options {
         store: store.clone(),
@@ -169,7 +224,7 @@ fn world_on(store: Arc<MemoryStore>, limits: Limits) -> World {
         audit: crate::audit::Audit::off(),
         instances_max: 100,
     };
-    World { tasks: Tasks::new(options).unwrap(), store, clock, started }
+    World { tasks: Tasks::new(options).unwrap(), store, clock, started, tidying }
 }
 
 impl World {
@@ -417,6 +472,23 @@ async fn a_drain_waits_for_what_sleeps_and_not_for_what_is_asked() {
     let outcome = async |id| crate::store::TaskStore::get(&*world.store, &ANNA, id).await.unwrap().unwrap().phase;
     assert_eq!(outcome(sleepy.id).await, Phase::Ended(Outcome::Output { is_error: false }));
     assert_eq!(outcome(asked.id).await, Phase::Ended(Outcome::Error(CallError::Interrupted)));
+}
+
+#[tokio::test]
+async fn a_drain_does_not_wait_for_a_call_that_is_parked() {
+    let world = world();
+    let mut call = world.tasks.call(&ANNA, world.call("ask")).await.unwrap();
+    let CallNews::Ask { reply, .. } = call.next().await else { panic!("it asks") };
+    assert!(!world.tasks.left_to_end().is_still(), "somebody waits for it");
+    call.park();
+    assert!(world.tasks.left_to_end().is_still());
+    reply.send(Ok(Vec::new())).unwrap();
+    let next = tokio::time::timeout(Duration::from_millis(1), call.next());
+    drop(next.await);
+    assert!(!world.tasks.left_to_end().is_still(), "it goes on");
+    call.park();
+    let drain = world.tasks.drain(Duration::from_secs(60));
+    tokio::time::timeout(Duration::from_secs(10), drain).await.unwrap().unwrap();
 }
 
 #[tokio::test]

@@ -3,7 +3,8 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use super::engine::{ApplyError, Tasks};
+use super::changes::ApplyError;
+use super::engine::Tasks;
 use super::feed::lock;
 use crate::domain::call::{CallError, FaultKind};
 use crate::domain::lifecycle::Event;

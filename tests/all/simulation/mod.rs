@@ -14,7 +14,7 @@ use bulkhead::domain::Json;
 use bulkhead::domain::call::{Answer, ClientFeatures, ElicitationAction};
 use bulkhead::domain::limits::Limits;
 use bulkhead::domain::requestor::{Requestor, RequestorId, TenantId};
-use bulkhead::domain::task::{Design, Era, Origin, Task, TaskId};
+use bulkhead::domain::task::{Design, Era, Origin, Phase, Task, TaskId};
 use bulkhead::store::memory::MemoryStore;
 use bulkhead::tasks::clock::ManualClock;
 use bulkhead::tasks::{CallRequest, Client, Error, Job, Options, RequestedTtl, TaskRequest, Tasks};
@@ -318,9 +318,21 @@ impl World {
         self.life = Life::begin(&store, &clock);
     }
 
+    /// What a guest did while its task was paused shows now.
+    fn resume_all(&mut self) {
+        for task in self.model.unfinished(&self.life.runtime, &self.store, &self.clock) {
+            if let Phase::Paused { .. } = task.phase {
+                let resumed = self.life.runtime.block_on(self.life.tasks.resume(&task.requestor, task.id));
+                assert!(resumed.is_ok(), "seed {}: {resumed:?}", self.seed);
+            }
+        }
+    }
+
     /// When nothing goes wrong any more, nothing may hang.
     fn come_to_rest(&mut self) {
         self.heal();
+        self.life.settle_long();
+        self.resume_all();
         self.life.settle_long();
         let left: Vec<Task> = self.model.unfinished(&self.life.runtime, &self.store, &self.clock);
         for task in &left {

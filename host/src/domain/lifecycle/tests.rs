@@ -111,8 +111,8 @@ fn every_phase_meets_every_event() {
         ("running", "- inputrequired running running running paused(running) - output - cancelled error queued error"),
         ("inputrequired", "- inputrequired running inputrequired inputrequired paused(inputrequired) - output - cancelled error queued error"),
         ("paused(queued)", "- - - paused(queued) - - queued - - cancelled paused(queued) paused(queued) error"),
-        ("paused(running)", "- paused(inputrequired) paused(running) paused(running) paused(running) - running output - cancelled error paused(queued) error"),
-        ("paused(inputrequired)", "- paused(inputrequired) paused(running) paused(inputrequired) paused(inputrequired) - inputrequired output - cancelled error paused(queued) error"),
+        ("paused(running)", "- paused(inputrequired) paused(running) paused(running) paused(running) - running - - cancelled error paused(queued) error"),
+        ("paused(inputrequired)", "- paused(inputrequired) paused(running) paused(inputrequired) paused(inputrequired) - inputrequired - - cancelled error paused(queued) error"),
         ("output", "- - - - - - - - - - - - -"),
         ("is-error", "- - - - - - - - - - - - -"),
         ("error", "- - - - - - - - - - - - -"),
@@ -182,6 +182,17 @@ fn a_full_steering_queue_refuses_and_keeps_the_order() {
     assert_eq!(steer(&two, "c"), Err(Refusal::QueueFull { queue_max: 2 }));
     let delivered = step(&two, Event::Deliver { attempt: 1 }, NOW).unwrap();
     assert_eq!((delivered.steering.len(), delivered.steering_delivered), (0, 2));
+}
+
+#[test]
+fn a_message_goes_to_one_run_only() {
+    let steer = |task: &Task, message: &str| step(task, Event::Steer { message: message.into(), queue_max: 9 }, NOW);
+    let taken = steer(&task(Phase::Active(Active::Running)), "taken").unwrap();
+    let taken = step(&taken, Event::Deliver { attempt: 1 }, NOW).unwrap();
+    let waiting = steer(&taken, "waiting").unwrap();
+    let lost = step(&waiting, Event::Interrupt { rerun: true }, NOW).unwrap();
+    let again = step(&lost, Event::Start { lease: lease() }, NOW).unwrap();
+    assert_eq!((again.attempt, again.steering, again.steering_delivered), (2, vec!["waiting".to_owned()], 1));
 }
 
 fn any_event() -> impl Strategy<Value = Event> {

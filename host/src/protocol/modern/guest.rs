@@ -36,6 +36,13 @@ impl Guest {
         }
     }
 
+    /// It stands still until somebody asks what happens next.
+    pub(super) fn park(&mut self) {
+        if let Some(call) = &mut self.0 {
+            call.park();
+        }
+    }
+
     /// Makes a task of it. When that is refused the call goes on as it is, and comes back.
     pub(super) async fn promote(
         mut self,

@@ -154,7 +154,7 @@ fn nothing_is_remembered_of_those_who_left() {
 #[test]
 fn resting_calls_leave_instances_for_the_running() {
     let admission = admission();
-    let one = [admission.hold(&requestor(1, 1), Hold::Waiting), admission.hold(&requestor(1, 2), Hold::Paused)];
+    let one = [admission.hold(&requestor(1, 1), Hold::Waiting), admission.hold(&requestor(1, 2), Hold::Stopped)];
     assert!(one.iter().all(Result::is_ok));
     let third = admission.hold(&requestor(1, 3), Hold::Waiting).unwrap_err();
     assert_eq!(third.limit, "calls_resting_per_tenant");
@@ -162,6 +162,7 @@ fn resting_calls_leave_instances_for_the_running() {
     assert!(other.iter().all(Result::is_ok));
     assert!(admission.hold(&requestor(4, 6), Hold::Waiting).is_err());
     assert!(admission.hold(&requestor(4, 6), Hold::Queued).is_ok(), "a queued task holds no instance");
+    assert!(admission.hold(&requestor(4, 6), Hold::Paused).is_ok(), "nor does a paused one of its own");
 }
 
 #[test]
@@ -228,8 +229,8 @@ impl Everything {
         }
     }
 
-    /// Running, lined up, queued, waiting and paused, of those who are meant.
-    fn counts(&self, meant: impl Fn(&Requestor) -> bool) -> [u32; 5] {
+    /// Running, lined up, queued, waiting, paused and stopped, of those who are meant.
+    fn counts(&self, meant: impl Fn(&Requestor) -> bool) -> [u32; 6] {
         let holds = |wanted| self.holds.iter().filter(|(who, hold, _)| *hold == wanted && meant(who)).count() as u32;
         let plain = |purpose| matches!(purpose, Purpose::Plain);
         [
@@ -238,6 +239,7 @@ impl Everything {
             holds(Hold::Queued),
             holds(Hold::Waiting),
             holds(Hold::Paused),
+            holds(Hold::Stopped),
         ]
     }
 }
@@ -249,9 +251,9 @@ fn drop_one<T>(from: &mut Vec<T>, random: &mut u64) {
     }
 }
 
-fn within(counts: [u32; 5], maxima: [u32; 5], resting: u32, what: &str) {
+fn within(counts: [u32; 6], maxima: [u32; 6], resting: u32, what: &str) {
     assert!(counts.iter().zip(maxima).all(|(count, max)| *count <= max), "{what}: {counts:?} of {maxima:?}");
-    assert!(counts[3] + counts[4] <= resting, "{what}: {counts:?} rest");
+    assert!(counts[3] + counts[5] <= resting, "{what}: {counts:?} rest");
 }
 
 #[test]
@@ -282,7 +284,7 @@ fn whatever_happens_no_tenant_has_more_than_its_limits() {
         for _ in 0..400 {
             let who = requestor(1 + draw(&mut random, 3) as u8, draw(&mut random, 12) as u8);
             let purpose = [Purpose::Plain, Purpose::Task, Purpose::Again { task: true }][draw(&mut random, 3)];
-            let hold = [Hold::Queued, Hold::Waiting, Hold::Paused][draw(&mut random, 3)];
+            let hold = [Hold::Queued, Hold::Waiting, Hold::Paused, Hold::Stopped][draw(&mut random, 4)];
             match draw(&mut random, 8) {
                 0 | 1 => held.permits.extend(admission.try_permit(&who, purpose).map(|permit| (who, permit))),
                 2 => held.lined_up.extend(admission.enqueue(&who, purpose).ok().map(|ticket| (who, purpose, ticket))),
@@ -300,11 +302,12 @@ fn whatever_happens_no_tenant_has_more_than_its_limits() {
                     limits.tasks_queued_per_tenant,
                     limits.tasks_waiting_per_tenant,
                     limits.tasks_paused_per_tenant,
+                    limits.calls_resting_per_tenant,
                 ];
                 let counts = held.counts(|who| who.tenant == TenantId([tenant; 16]));
                 within(counts, maxima, limits.calls_resting_per_tenant, &format!("seed {seed}, tenant {tenant}"));
             }
-            let maxima = [base.calls_running_total, base.calls_queued_total, base.tasks_queued_total, 8, 8];
+            let maxima = [base.calls_running_total, base.calls_queued_total, base.tasks_queued_total, 8, u32::MAX, 8];
             within(held.counts(|_| true), maxima, 8, &format!("seed {seed}, the host"));
         }
         drop(held);

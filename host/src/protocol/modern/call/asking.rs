@@ -84,7 +84,8 @@ impl Conversation {
     }
 
     fn park(&self, ticket: Ticket, running: Running, ask: Ask) {
-        let Running { guest, issued, answers } = running;
+        let Running { mut guest, issued, answers } = running;
+        guest.park();
         self.shared.modern.rounds.park(self.requestor, ticket, Parked { guest, ask, issued, answers });
     }
 }

@@ -1,0 +1,108 @@
+//! Writers that are faster than a run, news that overtake each other, and guests that are cancelled together.
+
+use super::super::admission::Purpose;
+use super::super::identity::seed_and_id;
+use super::super::run::Begin;
+use super::*;
+
+impl World {
+    /// Writes the record of a task that is to run, as far as the moment before its run begins.
+    async fn written(&self, tool: &str) -> (Task, Begin, Job) {
+        let inner = &self.tasks.inner;
+        let permit = inner.admission.try_permit(&ANNA, Purpose::Task).unwrap();
+        let job = Job::Call(self.call(tool));
+        let request = TaskRequest { job: job.clone(), origin: origin(), ttl: RequestedTtl::Ms(5_000) };
+        let (seed, call_id) = seed_and_id().unwrap();
+        let task = inner.record_running(&ANNA, request, seed, call_id).await.unwrap();
+        (task, Begin::Running(permit), job)
+    }
+
+    async fn until_nothing_runs(&self) {
+        for _ in 0..500 {
+            if self.tasks.in_use().all.running == 0 {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        panic!("a guest runs on: {:?}", self.tasks.in_use().all);
+    }
+}
+
+#[tokio::test]
+async fn a_cancel_before_the_run_begins_stops_it() {
+    let world = world();
+    let mut news = world.tasks.feed(&ANNA);
+    let (task, begin, job) = world.written("forever").await;
+    world.tasks.cancel(&ANNA, task.id).await.unwrap();
+    world.tasks.inner.start_run(Arc::new(task), begin, Some(job)).await;
+    world.until_nothing_runs().await;
+    let Ok(TaskNews::Changed(told)) = news.try_recv() else { panic!("nobody was told") };
+    assert_eq!(told.outcome(), Some(&Outcome::Cancelled));
+}
+
+#[tokio::test]
+async fn a_pause_before_the_run_begins_stops_it_and_counts() {
+    let world = world();
+    let (task, begin, job) = world.written("forever").await;
+    world.tasks.pause(&ANNA, task.id, None).await.unwrap();
+    world.tasks.inner.start_run(Arc::new(task.clone()), begin, Some(job)).await;
+    world.until_nothing_runs().await;
+    assert_eq!(world.tasks.in_use().all.paused, 1);
+    world.tasks.resume(&ANNA, task.id).await.unwrap();
+    assert_eq!(world.tasks.in_use().all.paused, 0);
+}
+
+#[tokio::test]
+async fn a_task_that_was_removed_before_its_run_begins_does_not_run() {
+    let world = world();
+    let (task, begin, job) = world.written("forever").await;
+    world.tasks.discard(&ANNA, task.id).await.unwrap();
+    world.tasks.inner.start_run(Arc::new(task), begin, Some(job)).await;
+    world.until_nothing_runs().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_told_of_a_task_after_its_end() {
+    let world = world_on(Arc::new(MemoryStore::new()), Limits { task_creations_per_second: 10_000, ..limits() });
+    for round in 0..200 {
+        let mut news = world.tasks.feed(&ANNA);
+        let task = world.create(&ANNA, "chatty").await.unwrap();
+        // Somewhere in what it says.
+        tokio::time::sleep(Duration::from_micros(round * 7)).await;
+        world.tasks.cancel(&ANNA, task.id).await.unwrap();
+        world.until_nothing_runs().await;
+        let mut told = Vec::new();
+        loop {
+            match news.try_recv() {
+                Ok(TaskNews::Changed(task)) => told.push((task.revision, task.outcome().is_some())),
+                Ok(other) => panic!("{other:?}"),
+                Err(tokio::sync::broadcast::error::TryRecvError::Lagged(_)) => {}
+                Err(_) => break,
+            }
+        }
+        assert!(told.is_sorted(), "round {round}: it went backwards: {told:?}");
+        assert!(told.last().is_some_and(|(_, over)| *over), "round {round}: something came after the end: {told:?}");
+        world.tasks.delete(&ANNA, task.id).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn guests_that_are_cancelled_together_tidy_up_within_the_limit_of_running_calls() {
+    let resting = Limits { tasks_waiting_per_requestor: 20, tasks_stored_per_requestor: 20, ..limits() };
+    let world = world_on(Arc::new(MemoryStore::new()), resting);
+    let mut ids = Vec::new();
+    for _ in 0..12 {
+        let id = world.create(&ANNA, "tidy").await.unwrap().id;
+        world.until(id, |task| task.phase == Phase::Active(Active::InputRequired)).await;
+        ids.push(id);
+    }
+    for id in &ids {
+        world.tasks.cancel(&ANNA, *id).await.unwrap();
+    }
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    let tidying = &world.tidying;
+    assert!(tidying.ever.load(Ordering::SeqCst) > 0, "nobody had a grace period");
+    assert!(tidying.most.load(Ordering::SeqCst) <= 2, "{} computed at once", tidying.most.load(Ordering::SeqCst));
+    let all = world.tasks.in_use().all;
+    assert_eq!((all.running, all.resting), (0, 0), "everything is free again");
+}
