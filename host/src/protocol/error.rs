@@ -140,7 +140,7 @@ impl RpcError {
     pub(crate) fn insufficient_scope(scopes: Vec<String>, tool: Option<&str>) -> Self {
         let data = serde_json::json!({"requiredScopes": scopes});
         Self::new(INSUFFICIENT_SCOPE, "The token is not good for this; get one with the scopes in requiredScopes")
-            .rejected(Rejection::Forbidden { scopes: scopes.into(), tool: tool.map(str::to_owned) })
+            .rejected(Rejection::Forbidden { scopes: scopes.into(), tool: tool.map(Into::into) })
             .with(&data)
     }
 

@@ -74,7 +74,7 @@ pub(crate) struct PeerError {
 pub(crate) struct Malformed {
     /// The id, where it could be read.
     pub(crate) id: Option<RequestId>,
-    pub(crate) error: RpcError,
+    pub(crate) error: Box<RpcError>,
 }
 
 #[derive(Deserialize)]
@@ -100,7 +100,7 @@ fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de Raw
 
 /// Reads a message.
 pub(crate) fn parse(bytes: &[u8]) -> Result<Message<'_>, Malformed> {
-    let nameless = |error| Malformed { id: None, error };
+    let nameless = |error| Malformed { id: None, error: Box::new(error) };
     let text = std::str::from_utf8(bytes).map_err(|_| nameless(RpcError::parse("the message is not UTF-8")))?;
     if text.trim_start().starts_with('[') {
         return Err(nameless(RpcError::invalid_request("batches are not supported: send one message at a time")));
@@ -119,7 +119,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Message<'_>, Malformed> {
                 .map_err(|_| nameless(RpcError::invalid_request("id must be a string or an integer")))?,
         ),
     };
-    classify(&envelope, id.clone()).map_err(|error| Malformed { id, error })
+    classify(&envelope, id.clone()).map_err(|error| Malformed { id, error: Box::new(error) })
 }
 
 fn classify<'a>(envelope: &Envelope<'a>, id: Option<RequestId>) -> Result<Message<'a>, RpcError> {

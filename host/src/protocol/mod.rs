@@ -129,7 +129,7 @@ pub enum Rejection {
     /// A rate or quota is exhausted, in the modern era.
     TooMany { retry_after_ms: Option<u64> },
     /// The credential is good, but not for this; all of these scopes are needed in addition. The tool is the one that was to be called.
-    Forbidden { scopes: Arc<[String]>, tool: Option<String> },
+    Forbidden { scopes: Arc<[String]>, tool: Option<Box<str>> },
 }
 
 /// The revisions that are spoken, newest first.

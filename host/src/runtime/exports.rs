@@ -240,7 +240,7 @@ impl CallToolExport {
             return Ok(call);
         }
         let func =
-            instance.get_func(&mut *store, &self.index).ok_or_else(|| wasmtime::Error::msg("there is no call-tool"))?;
+            instance.get_func(&mut *store, self.index).ok_or_else(|| wasmtime::Error::msg("there is no call-tool"))?;
         // SAFETY: the types have to be those of the function. The flag is set only after wasmtime itself has found the export of this
         // index to have them. Exports are read from one component for one component: an index of another one is refused by
         // `get_func`, and what an index means, types included, is fixed when a component is compiled.
