@@ -147,7 +147,7 @@ pub struct HostOperator {
     pub(super) steward: Arc<dyn Steward>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) principals: Principals,
-    shelf: Option<Shelf>,
+    pub(super) shelf: Option<Shelf>,
     pub(super) attendance: Option<Attendance>,
     secrets: Option<Arc<Secrets>>,
     pub(super) audit: Audit,
