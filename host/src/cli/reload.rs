@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use anyhow::Context as _;
 use async_trait::async_trait;
 use bulkhead::audit::{Audit, Entry};
 use bulkhead::config::{AdminSecret, Config, Insecure, Problems};
@@ -179,6 +180,8 @@ impl Reloading {
         if check {
             return Ok(said);
         }
+        // Their names are kept for good: no row is written of a configuration that is not taken over.
+        parts.principals.adopt(&ready.tenants.ruled).await.context("the tenants cannot be noted: try again")?;
         // From here on nothing fails.
         let Ready { config, digest, changed, tenants, verifiers, intake } = ready;
         parts.authenticator.replace(&verifiers.authenticator(&config));
