@@ -12,6 +12,7 @@ use bulkhead::config::{AdminSecret, Config, Insecure, Problems};
 use bulkhead::control::ControlError;
 use bulkhead::control::admin::Reload;
 use bulkhead::plugins::Plugins;
+use bulkhead::runtime::policy::DirGrant;
 use bulkhead::sources::Intake;
 use bulkhead::tasks::{LiveLimits, Tasks};
 use bulkhead::transport::allowance::Allowance;
@@ -228,6 +229,10 @@ impl Reload for Reloading {
             }
             ControlError::Invalid(said)
         })
+    }
+
+    async fn directories(&self) -> Vec<DirGrant> {
+        sources::directories(&self.current.lock().await.config)
     }
 }
 

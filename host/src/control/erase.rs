@@ -13,6 +13,7 @@ use super::operator::HostOperator;
 use crate::audit::Entry;
 use crate::domain::requestor::{Requestor, RequestorId, TenantId};
 use crate::plugins;
+use crate::runtime;
 use crate::store::{self, RowKind};
 use crate::transport::session;
 
@@ -141,7 +142,17 @@ impl HostOperator {
             "rows": removed.rows,
             "canaries": removed.canaries,
             "old_stores": old_stores,
+            "directories": self.directories_of(name).await,
         }))
+    }
+
+    /// What the host made by the tenant's name where plugins may write: it is the operator's.
+    async fn directories_of(&self, name: &str) -> Vec<String> {
+        let granted = match &self.attendance {
+            Some(attendance) => attendance.reload.directories().await,
+            None => self.directories.clone(),
+        };
+        runtime::directories_of(&granted, name).iter().map(|path| path.display().to_string()).collect()
     }
 
     async fn remove_everything(&self, tenant: TenantId, removed: &mut Removed) -> Result<(), ControlError> {
