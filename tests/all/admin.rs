@@ -223,6 +223,22 @@ async fn a_changed_configuration_is_taken_over_as_a_whole_or_not_at_all() {
     assert!(code == Some(1) && said.to_string().contains("needs a restart: server.drain_ms"), "{said}");
     assert_eq!(burst(&client).await, 40);
 
+    // Not even the names of its tenants are remembered of what is only checked, or refused at the very end.
+    let slip = format!("[tenant.acmee.limits]\nsteer_queue = 1\n{good}");
+    std::fs::write(setup.path("bulkhead.toml"), &slip).expect("the configuration");
+    assert_eq!(done(&host, &["reload", "--check"]).await["changed"], json!(["tenant.acmee.limits"]));
+    let nowhere = "[plugin.grants]\ndirectories = [{ host = \"/nowhere/at/all\", guest = \"/data\" }]\n";
+    std::fs::write(setup.path("bulkhead.toml"), format!("{slip}\n{nowhere}")).expect("the configuration");
+    let (code, said) = admin(&host, &["reload"]).await;
+    assert!(code == Some(1) && said.to_string().contains("/nowhere/at/all"), "{said}");
+    let tenants = async || command::json(&["tenant", "list"], &setup.data()).await.to_string();
+    assert!(!tenants().await.contains("acmee"));
+    std::fs::write(setup.path("bulkhead.toml"), &slip).expect("the configuration");
+    assert_eq!(done(&host, &["reload"]).await["done"], true);
+    assert!(tenants().await.contains("acmee"), "now it was taken over");
+    std::fs::write(setup.path("bulkhead.toml"), &good).expect("the configuration");
+    assert_eq!(done(&host, &["reload"]).await["done"], true);
+
     std::fs::write(setup.path("bulkhead.toml"), good.replace("= 200", "= 1")).expect("the configuration");
     let checked = done(&host, &["reload", "--check"]).await;
     assert_eq!((&checked["done"], &checked["changed"]), (&json!(false), &json!(["limits.requests_per_second"])));
@@ -231,14 +247,14 @@ async fn a_changed_configuration_is_taken_over_as_a_whole_or_not_at_all() {
     assert_eq!((&changed["done"], &changed["changed"]), (&json!(true), &checked["changed"]));
     assert!(burst(&client).await < 40, "the new limit holds for a session that was open before");
 
-    let log = audit_log(&setup, "configuration.changed", 6).await;
+    let log = audit_log(&setup, "configuration.changed", 9).await;
     let noted: Vec<Value> = log.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
     let noted: Vec<_> = noted.iter().filter(|line| line["event"] == "configuration.changed").collect();
     let last = noted.last().expect("a line");
     assert_eq!(last["configuration_sha256"], changed["configuration_sha256"]);
     assert_ne!(last["configuration_sha256"], last["configuration_sha256_before"]);
     assert!(last["operator"].as_str().is_some_and(|who| who.starts_with("user ")), "{last}");
-    assert_eq!(noted.iter().filter(|line| line["outcome"] == "refused").count(), 4, "{noted:?}");
+    assert_eq!(noted.iter().filter(|line| line["outcome"] == "refused").count(), 5, "{noted:?}");
 
     // A signal does the same.
     std::fs::write(setup.path("bulkhead.toml"), &good).expect("the configuration");

@@ -13,7 +13,7 @@ use tests::{Host, Setup, command};
 
 /// What the first version of `diff` says about equal texts, and the second one.
 pub(super) const FIRST: &str = "The texts are the same.";
-const SECOND: &str = "The texts are the SAME.";
+pub(super) const SECOND: &str = "The texts are the SAME.";
 
 /// A component in a file beside the data directory, staged as a version of a plugin.
 pub(super) async fn stage(setup: &Setup, name: &str, bytes: &[u8]) -> Value {

@@ -6,8 +6,11 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tests::client::{Client, all_capabilities, text};
 use tests::modern::Modern;
+use tests::place::variant;
 use tests::wait::until;
 use tests::{Host, Setup, command};
+
+use crate::canary::{FIRST, SECOND, listed, run, stage};
 
 /// In arguments, questions, answers, steering, results and aliases.
 const WORD: &str = "zebra-crossing";
@@ -153,6 +156,41 @@ async fn unpurgeable(setup: &Setup, name: &str) -> (Option<i32>, String) {
     let arguments = ["tenant", "purge", name, "--yes", "--data"];
     let output = command::output(&mut command::bulkhead(), &arguments, Some(&setup.data())).await;
     (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+#[tokio::test]
+async fn an_erased_tenant_is_in_no_canary_any_more() {
+    let setup = Setup::with(&["text", "desk"]);
+    setup.token("bob", "globex").await;
+    let host = setup.start().await;
+    let text = stage(&setup, "text", &variant("text", FIRST, SECOND)).await;
+    let desk = stage(&setup, "desk", &variant("desk", " seats to ", " chairs to")).await;
+    let [text, desk] = [("text", text), ("desk", desk)]
+        .map(|(name, staged)| format!("{name}@{}", staged["version"].as_str().expect("a digest")));
+    let begin = async |tenant: &str| {
+        run(&setup, &["activate", &text, "--canary", "10%", "--tenant", tenant, "--tenant", "globex"]).await;
+        run(&setup, &["activate", &desk, "--tenant", tenant]).await;
+    };
+    let purge = async |tenant: &str| command::json(&["tenant", "purge", tenant, "--yes"], &setup.data()).await;
+    let canaries =
+        async || [listed(&setup, "text").await["canary"].clone(), listed(&setup, "desk").await["canary"].clone()];
+    begin(NAME).await;
+    assert_eq!(canaries().await[1]["tenants"], json!([NAME]));
+
+    let purged = purge(NAME).await;
+    assert_eq!(purged["canaries"], 2, "{purged}");
+    assert_eq!(holding(&setup.data(), NAME, ""), [] as [String; 0]);
+    let [kept, ended] = canaries().await;
+    assert_eq!((&kept["percent"], &kept["tenants"]), (&json!(10.0), &json!(["globex"])), "{kept}");
+    assert_eq!(ended, Value::Null, "it was for nobody else");
+
+    // Without a host the same becomes of them.
+    run(&setup, &["rollback", "text"]).await;
+    begin(ALIAS).await;
+    let (_, setup) = host.terminate().await;
+    let purged = purge(ALIAS).await;
+    assert_eq!(purged["canaries"], 2, "{purged}");
+    assert_eq!(holding(&setup.data(), ALIAS, ""), [] as [String; 0]);
 }
 
 #[tokio::test]

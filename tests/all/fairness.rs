@@ -3,7 +3,7 @@
 use serde_json::json;
 use tests::client::{Client, all_capabilities, text};
 use tests::wait::until;
-use tests::{Host, Setup};
+use tests::{Host, Setup, command};
 
 /// As many running calls as one tenant may want.
 const MANY: &str = "[log]\nlevel = \"warn\"\n[limits]\ncalls_running_per_requestor = 250\ncalls_running_per_tenant = 500\n\
@@ -85,4 +85,34 @@ async fn a_loop_among_many_keeps_its_own_budget_of_processor_time() {
     for (client, id) in &loops {
         client.until_status(id, "failed").await;
     }
+}
+
+/// The processor time that the host uses until four calls of one tenant have used up theirs, 500 ms each, in milliseconds.
+async fn cpu_ms_until_four_are_over(host: &Host, client: &Client) -> u64 {
+    let before = host.cpu_ms();
+    let calls = (0..4).map(|_| client.tool("spin", json!({})));
+    for ended in futures::future::join_all(calls).await {
+        assert_eq!(ended.expect_err("it has a budget").code, 1002);
+    }
+    host.cpu_ms() - before
+}
+
+#[tokio::test]
+async fn a_tenant_gets_as_much_as_it_weighs_and_another_weight_holds_after_a_reload() {
+    const WEIGHT: &str = "[tenant.alone]\ncpu_weight = 3\n";
+    let limits = MANY.replace("cpu_ms = 3600000", "cpu_ms = 500");
+    let setup = Setup::new().config(&format!("{limits}{WEIGHT}")).plugin("hostile", "quarantine_after = 0");
+    let (host, crowd, alone) = scene(&setup).await;
+    let _loops = loops(&crowd, 20).await;
+    // Theirs are 2,000 ms, and the crowd gets a third of that beside them.
+    let heavy_ms = cpu_ms_until_four_are_over(&host, &alone).await;
+    assert!((2_200..3_300).contains(&heavy_ms), "of {heavy_ms} ms, 2,000 were theirs");
+
+    let file = setup.path("bulkhead.toml");
+    let text = std::fs::read_to_string(&file).expect("the configuration").replace(WEIGHT, "");
+    std::fs::write(&file, text).expect("the configuration");
+    let changed = command::json(&["admin", "reload"], &setup.data()).await;
+    assert_eq!(changed["changed"], json!(["tenant.alone.cpu_weight"]), "{changed}");
+    let even_ms = cpu_ms_until_four_are_over(&host, &alone).await;
+    assert!((3_500..5_000).contains(&even_ms), "of {even_ms} ms, 2,000 were theirs, and as much the crowd's");
 }

@@ -116,6 +116,31 @@ async fn each_tenant_has_its_own_directory_with_its_own_quota() {
     assert_eq!(std::fs::read_dir(&folder).expect("a folder").count(), 2);
 }
 
+#[tokio::test]
+async fn whoever_erases_a_tenant_reads_which_directories_are_left() {
+    let setup = Setup::new();
+    let folder = setup.path("tenants");
+    std::fs::create_dir(&folder).expect("a folder");
+    let setup = setup.plugin("hostile", &directory(&folder.join("{tenant}"), true)).shared_code();
+    let tokens = [setup.token("alice", "acme").await, setup.token("bob", "globex").await];
+    let host = setup.start().await;
+    for token in tokens {
+        let kept = client(&host, &token).await.tool("write_file", json!({"path": "/data/mine", "text": "x"})).await;
+        assert_ne!(kept.expect("a result")["isError"], true);
+    }
+    let purged = command::json(&["tenant", "purge", "acme", "--yes"], &setup.data()).await;
+    assert_eq!(purged["directories"], json!([folder.join("acme")]), "{purged}");
+    assert!(folder.join("acme/mine").exists(), "they are the operator's");
+
+    // Without a host the configuration says which ones.
+    let (_, setup) = host.terminate().await;
+    let file = setup.path("bulkhead.toml").display().to_string();
+    let arguments = ["tenant", "purge", "globex", "--yes", "--config", &file, "--data"];
+    let output = command::output(&mut command::bulkhead(), &arguments, Some(&setup.data())).await;
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.contains(&folder.join("globex").display().to_string()), "{output:?}");
+}
+
 /// `[plugin.grants]` with one directory.
 fn directory(host: &Path, write: bool) -> String {
     format!("[plugin.grants]\ndirectories = [{{ host = {host:?}, guest = \"/data\", write = {write} }}]\n")

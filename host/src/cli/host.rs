@@ -122,7 +122,8 @@ impl Host {
         let principals = Principals::new(store.clone());
         let names = NamesOfTenants { principals: principals.clone(), known: Mutex::default() };
         let sandbox = sandbox(config, data, Some(Arc::new(names)))?;
-        let Tenants { limits, cpu_weights, bounds, pinning } = Tenants::of(config, &principals).await?;
+        let Tenants { ruled, limits, cpu_weights, bounds, pinning } = Tenants::of(config, &principals).await?;
+        principals.adopt(&ruled).await?;
         let limits = LiveLimits::from(limits);
         let allowance = Arc::new(Allowance::new(limits.clone()));
 

@@ -118,7 +118,8 @@ pub(crate) enum TenantCommand {
     #[command(
         after_long_help = "Old stores that `store rebuild` has left beside the present one are removed as well. The audit log \
         stays: it knows tenants and requestors by their ids, and by name where an operator's command named them. Backups, \
-        exports and folders that plugins may write to are elsewhere, and yours to remove.\n\n\
+        exports and folders that plugins may write to are elsewhere, and yours to remove; the tenant's own ones (`{tenant}` in a \
+        grant of the running host, or of --config) are named.\n\n\
         Interrupted, it is to be done once more: it goes on where it was."
     )]
     Purge {
@@ -243,6 +244,14 @@ pub(crate) async fn tenant(command: TenantCommand) -> anyhow::Result<ExitCode> {
             }
             let value = execute(&operate, Command::TenantPurge { tenant: name }, Absent::Refuse).await?;
             show(&operate, &value, || fields(&value));
+            let left = value.get("directories").and_then(Value::as_array).into_iter().flatten();
+            let left: Vec<_> = left.map(cell).collect();
+            if !left.is_empty() {
+                complain(format_args!(
+                    "its files are left, for you to remove before anybody else gets its name and reads them: {}",
+                    left.join(" ")
+                ));
+            }
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -337,7 +346,9 @@ async fn execute_at(config: &Config, command: Command, absent: Absent) -> anyhow
     let clock = Arc::new(SystemClock::default());
     let steward = Arc::new(Unattended { store: store.clone(), clock: clock.clone() });
     let audit = super::audit::of_idle(config)?;
-    let mut operator = HostOperator::new(store.clone(), upkeep, steward, clock).with_audit(audit.clone());
+    let mut operator = HostOperator::new(store.clone(), upkeep, steward, clock)
+        .with_directories(sources::directories(config))
+        .with_audit(audit.clone());
     if matches!(command, Command::SecretList | Command::SecretRemove { .. }) {
         operator = operator.with_secrets(super::secrets::unopened(config, store.clone()));
     } else if command.is_about_secrets() {

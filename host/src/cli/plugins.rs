@@ -136,7 +136,9 @@ async fn alone(config: &Config, data: &Path, command: Command) -> anyhow::Result
     let store = host::open_store(config, data).await?;
     let clock = Arc::new(SystemClock::default());
     let audit = super::audit::of_idle(config)?;
-    let tenants = Tenants::of(config, &Principals::new(store.clone())).await?;
+    let principals = Principals::new(store.clone());
+    let tenants = Tenants::of(config, &principals).await?;
+    principals.adopt(&tenants.ruled).await?;
     let unattended = Arc::new(Unattended { store: store.clone(), clock: clock.clone() });
     let options = Options {
         store: store.clone(),

@@ -5,12 +5,14 @@
 
 use std::sync::Arc;
 
+use anyhow::Context as _;
 use async_trait::async_trait;
 use bulkhead::audit::{Audit, Entry};
 use bulkhead::config::{AdminSecret, Config, Insecure, Problems};
 use bulkhead::control::ControlError;
 use bulkhead::control::admin::Reload;
 use bulkhead::plugins::Plugins;
+use bulkhead::runtime::policy::DirGrant;
 use bulkhead::sources::Intake;
 use bulkhead::tasks::{LiveLimits, Tasks};
 use bulkhead::transport::allowance::Allowance;
@@ -179,6 +181,8 @@ impl Reloading {
         if check {
             return Ok(said);
         }
+        // Their names are kept for good: no row is written of a configuration that is not taken over.
+        parts.principals.adopt(&ready.tenants.ruled).await.context("the tenants cannot be noted: try again")?;
         // From here on nothing fails.
         let Ready { config, digest, changed, tenants, verifiers, intake } = ready;
         parts.authenticator.replace(&verifiers.authenticator(&config));
@@ -225,6 +229,10 @@ impl Reload for Reloading {
             }
             ControlError::Invalid(said)
         })
+    }
+
+    async fn directories(&self) -> Vec<DirGrant> {
+        sources::directories(&self.current.lock().await.config)
     }
 }
 

@@ -13,7 +13,7 @@ use bulkhead::config::{
 use bulkhead::domain::address::normal_host;
 use bulkhead::domain::limits::CallLimits;
 use bulkhead::plugins::{Plugins, Policy, Terms, Wanted};
-use bulkhead::runtime::policy::TenantBounds;
+use bulkhead::runtime::policy::{DirGrant, TenantBounds};
 use bulkhead::runtime::{NamedDirectory, Overlap, PluginSource, Source, ToolPolicy, overlaps};
 use bulkhead::sources::oci::Logins;
 use bulkhead::sources::{self, Configured, Fetching, Intake, Progress, PublicKey, Rule, Trust, Watch};
@@ -76,6 +76,11 @@ pub(crate) fn plugins(config: &Config) -> anyhow::Result<Vec<PluginConfig>> {
         }
     }
     Ok(plugins)
+}
+
+/// Every directory that plugins are granted.
+pub(crate) fn directories(config: &Config) -> Vec<DirGrant> {
+    config.plugins.iter().flat_map(|plugin| plugin.grants.directories.iter().cloned()).collect()
 }
 
 /// Refuses directories by which one plugin could lead another one, or itself, to where nothing was granted.

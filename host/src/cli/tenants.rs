@@ -8,10 +8,12 @@ use bulkhead::domain::limits::LimitsTable;
 use bulkhead::domain::requestor::TenantId;
 use bulkhead::plugins::Pinning;
 use bulkhead::runtime::policy::{Bound, TenantBounds};
-use bulkhead::transport::principal::Principals;
+use bulkhead::transport::principal::{Principals, Ruled};
 
 /// Everything that is set for tenants; those that nothing is said of are not named.
 pub(crate) struct Tenants {
+    /// Their names and ids.
+    pub(crate) ruled: Ruled,
     /// Of the host, and of tenants that have others.
     pub(crate) limits: LimitsTable,
     pub(crate) cpu_weights: HashMap<TenantId, u32>,
@@ -22,12 +24,13 @@ pub(crate) struct Tenants {
 }
 
 impl Tenants {
-    /// Looks the names up; those that are not known yet get an id.
+    /// Looks the names up, and writes nothing: [`Principals::adopt`] does.
     pub(crate) async fn of(config: &Config, principals: &Principals) -> anyhow::Result<Self> {
+        let ruled = principals.look_up(config.tenants.keys()).await?;
         let (mut limits, mut cpu_weights) = (HashMap::new(), HashMap::new());
         let (mut bounds, mut pinning) = (HashMap::new(), HashMap::new());
         for (name, tenant) in &config.tenants {
-            let id = principals.configured_tenant(name).await?;
+            let Some(id) = ruled.id(name) else { continue };
             limits.insert(id, Arc::new(tenant.limits.clone()));
             cpu_weights.insert(id, tenant.cpu_weight);
             let bound = config.tenant_grants.get(name).filter(|bound| **bound != Bound::default());
@@ -35,6 +38,6 @@ impl Tenants {
             pinning.extend(config.changed_definitions.get(name).map(|said| (id, *said)));
         }
         let limits = LimitsTable { base: Arc::new(config.limits.clone()), tenants: limits };
-        Ok(Self { limits, cpu_weights, bounds: Arc::new(bounds), pinning })
+        Ok(Self { ruled, limits, cpu_weights, bounds: Arc::new(bounds), pinning })
     }
 }

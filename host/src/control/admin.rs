@@ -14,6 +14,7 @@ use super::{ControlError, TaskFilter};
 use crate::domain::limits::Limits;
 use crate::domain::requestor::{Requestor, RequestorId, TenantId};
 use crate::domain::task::{Task, TaskId};
+use crate::runtime::policy::DirGrant;
 use crate::store::{Store, Usage};
 use crate::tasks::{InUse, RequestorInUse, Tasks};
 use crate::transport::principal::Named;
@@ -35,6 +36,9 @@ pub struct Attendance {
 pub trait Reload: Send + Sync + 'static {
     /// Reads the configuration again and takes it over, all of it or nothing; with `check` only says what would come of it.
     async fn reload(&self, who: &str, check: bool) -> Result<Value, ControlError>;
+
+    /// The directories that plugins are granted now.
+    async fn directories(&self) -> Vec<DirGrant>;
 }
 
 /// A place between two tasks, in the order of the store's keys.

@@ -12,6 +12,8 @@ use super::ControlError;
 use super::operator::HostOperator;
 use crate::audit::Entry;
 use crate::domain::requestor::{Requestor, RequestorId, TenantId};
+use crate::plugins;
+use crate::runtime;
 use crate::store::{self, RowKind};
 use crate::transport::session;
 
@@ -47,11 +49,13 @@ struct Removed {
     principals: u64,
     sessions: u64,
     rows: u64,
+    /// That the tenant was in.
+    canaries: u64,
 }
 
 impl Removed {
     fn total(&self) -> u64 {
-        self.tasks + self.tokens + self.principals + self.sessions + self.rows
+        self.tasks + self.tokens + self.principals + self.sessions + self.rows + self.canaries
     }
 }
 
@@ -136,8 +140,19 @@ impl HostOperator {
             "principals": removed.principals,
             "sessions": removed.sessions,
             "rows": removed.rows,
+            "canaries": removed.canaries,
             "old_stores": old_stores,
+            "directories": self.directories_of(name).await,
         }))
+    }
+
+    /// What the host made by the tenant's name where plugins may write: it is the operator's.
+    async fn directories_of(&self, name: &str) -> Vec<String> {
+        let granted = match &self.attendance {
+            Some(attendance) => attendance.reload.directories().await,
+            None => self.directories.clone(),
+        };
+        runtime::directories_of(&granted, name).iter().map(|path| path.display().to_string()).collect()
     }
 
     async fn remove_everything(&self, tenant: TenantId, removed: &mut Removed) -> Result<(), ControlError> {
@@ -154,6 +169,10 @@ impl HostOperator {
         for kind in RowKind::ALL {
             removed.rows += self.remove_rows(kind, tenant).await?;
         }
+        removed.canaries += match &self.shelf {
+            Some(shelf) => shelf.plugins.forget_tenant(tenant).await.map_err(super::plugins::failed)?,
+            None => plugins::forget_tenant(&*self.store, tenant, self.clock.now()).await?,
+        };
         // The names go last: with them, the tenant cannot be found any more.
         removed.principals += self.principals.remove_tenant(tenant).await?;
         Ok(())

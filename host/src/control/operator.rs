@@ -14,6 +14,7 @@ use crate::audit::{Audit, Entry};
 use crate::domain::lifecycle::{self, Event, Refusal};
 use crate::domain::requestor::{Requestor, TenantId};
 use crate::domain::task::{Active, Outcome, Phase, Task, TaskId};
+use crate::runtime::policy::DirGrant;
 use crate::secrets::Secrets;
 use crate::store::{self, Change, Store};
 use crate::tasks::clock::Clock;
@@ -147,11 +148,13 @@ pub struct HostOperator {
     pub(super) steward: Arc<dyn Steward>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) principals: Principals,
-    shelf: Option<Shelf>,
+    pub(super) shelf: Option<Shelf>,
     pub(super) attendance: Option<Attendance>,
     secrets: Option<Arc<Secrets>>,
     pub(super) audit: Audit,
     pub(super) farewell: Arc<Farewell>,
+    /// Granted to plugins, where no host runs that would know.
+    pub(super) directories: Vec<DirGrant>,
     /// Held while a tenant is erased.
     pub(super) purging: tokio::sync::Mutex<()>,
 }
@@ -176,6 +179,7 @@ impl HostOperator {
             attendance: None,
             audit,
             farewell,
+            directories: Vec::new(),
             purging,
         }
     }
@@ -219,6 +223,13 @@ impl HostOperator {
     #[must_use]
     pub fn with_farewell(mut self, farewell: Arc<Farewell>) -> Self {
         self.farewell = farewell;
+        self
+    }
+
+    /// With the directories that plugins would be granted by a host.
+    #[must_use]
+    pub fn with_directories(mut self, directories: Vec<DirGrant>) -> Self {
+        self.directories = directories;
         self
     }
 

@@ -126,7 +126,7 @@ fn outcome(done: Result<Value, Error>) -> Result<Value, ControlError> {
     }
 }
 
-fn failed(error: Error) -> ControlError {
+pub(super) fn failed(error: Error) -> ControlError {
     match error {
         Error::NotFound(text) => ControlError::NotFound(text),
         Error::Invalid(text) => ControlError::Invalid(text),

@@ -194,6 +194,15 @@ impl Entry {
         }
     }
 
+    /// Takes a tenant, by its id, out of the canary, which ends where nobody is left in it.
+    pub(super) fn leave_canary(&mut self, tenant: &str, now: UnixMs) {
+        let Some(canary) = &mut self.head.canary else { return };
+        canary.tenants.retain(|one| one.id != tenant);
+        if canary.share == 0 && canary.tenants.is_empty() {
+            self.end_canary(None, now);
+        }
+    }
+
     /// Notes why a version went that failed.
     pub(super) fn take_back(&mut self, digest: &Digest, why: String, now: UnixMs) {
         if let Some(version) = self.versions.get_mut(digest) {

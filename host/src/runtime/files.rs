@@ -8,6 +8,7 @@ mod counted;
 mod guarded;
 mod quota;
 
+use std::collections::BTreeSet;
 use std::fs::DirBuilder;
 use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
@@ -61,6 +62,18 @@ pub(super) fn open(
         })?;
     }
     Ok(rooms)
+}
+
+/// The directories that stand for a tenant on the ways to what is granted, as far as they are there. What is below them is that tenant's
+/// alone, and the next one's that gets its name.
+pub fn directories_of(granted: &[DirGrant], tenant: &str) -> BTreeSet<PathBuf> {
+    let Ok(name) = plain(tenant) else { return BTreeSet::new() };
+    let first = |grant: &DirGrant| {
+        let (above, parts) = split(&grant.host);
+        let place = std::path::absolute(above.join(parts.first()?.replace(TENANT_MARK, &name))).ok()?;
+        std::fs::symlink_metadata(&place).ok()?.is_dir().then_some(place)
+    };
+    granted.iter().filter_map(first).collect()
 }
 
 /// The part of a path above the first one that names the tenant, and the parts from there on.
@@ -137,15 +150,27 @@ mod tests {
         assert!(own(&path, "file").is_err());
     }
 
+    fn grant(folder: &Path, host: &str) -> DirGrant {
+        DirGrant { host: folder.join(host), guest: "/data".to_owned(), write: true, bytes_max: None }
+    }
+
+    #[test]
+    fn what_is_a_tenants_own_is_found_once_and_nothing_is_made_for_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let granted = ["of-{tenant}/in", "of-{tenant}/out", "{tenant}", "linked-{tenant}", "all"];
+        let granted = granted.map(|host| grant(folder.path(), host));
+        std::os::unix::fs::symlink(folder.path(), folder.path().join("linked-.acme")).unwrap();
+        std::fs::create_dir(folder.path().join("all")).unwrap();
+        assert!(directories_of(&granted, ".acme").is_empty() && directories_of(&granted, "../all").is_empty());
+        let made = own(&granted[0].host, ".acme").unwrap();
+        own(&granted[0].host, "globex").unwrap();
+        assert_eq!(directories_of(&granted, ".acme"), BTreeSet::from([made.parent().unwrap().to_owned()]));
+    }
+
     #[test]
     fn what_is_above_the_tenant_has_to_be_there() {
         let folder = tempfile::tempdir().unwrap();
-        let grant = |host: &str| DirGrant {
-            host: folder.path().join(host),
-            guest: "/data".to_owned(),
-            write: true,
-            bytes_max: None,
-        };
+        let grant = |host: &str| grant(folder.path(), host);
         assert_eq!(problem(&grant("{tenant}/in")), None);
         assert!(problem(&grant("missing/{tenant}")).unwrap().contains("missing is not there"));
         assert!(problem(&grant("missing")).is_some());

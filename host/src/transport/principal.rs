@@ -9,7 +9,7 @@ mod tokens;
 mod used;
 mod verifier;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
@@ -159,6 +159,20 @@ struct Configured {
     removed: HashSet<String>,
 }
 
+/// Tenants that are to have rules, by name.
+#[derive(Debug, Default)]
+pub struct Ruled {
+    ids: BTreeMap<String, TenantId>,
+    /// Those that there were not when they were looked up.
+    new: Vec<String>,
+}
+
+impl Ruled {
+    pub fn id(&self, name: &str) -> Option<TenantId> {
+        self.ids.get(name).copied()
+    }
+}
+
 impl Principals {
     pub fn new(store: Arc<dyn Store>) -> Self {
         Self { store, configured: Arc::default(), newcomers: Arc::default() }
@@ -168,11 +182,38 @@ impl Principals {
         self.configured.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The id of a tenant, for rules that go by it until the host ends.
-    pub async fn configured_tenant(&self, name: &str) -> Result<TenantId, Error> {
-        let id = self.tenant(name).await?;
-        self.configured().names.insert(id, name.to_owned());
-        Ok(id)
+    /// The ids of tenants that are to have rules. Nothing is written: those that there are not yet are given ids that are theirs once the
+    /// rules are [adopted](Self::adopt).
+    pub async fn look_up(&self, names: impl Iterator<Item = &String> + Send) -> Result<Ruled, Error> {
+        let mut ruled = Ruled::default();
+        for name in names {
+            let id = match self.known_tenant(name).await? {
+                Some(id) => id,
+                None => {
+                    ruled.new.push(name.clone());
+                    TenantId(random()?)
+                }
+            };
+            ruled.ids.insert(name.clone(), id);
+        }
+        Ok(ruled)
+    }
+
+    /// From here on there are these tenants, and rules go by their ids until the host ends. All of them or none: [`store::Error::Conflict`] where
+    /// somebody else has made one of them meanwhile.
+    pub async fn adopt(&self, ruled: &Ruled) -> Result<(), Error> {
+        let (mut expected, mut rows) = (Vec::new(), Vec::new());
+        for name in &ruled.new {
+            let Some(id) = ruled.ids.get(name) else { continue };
+            let row = encode(RowKind::Principal, &TenantRow { id: id.0 })?;
+            expected.push((tenant_key(name), None));
+            rows.push((tenant_key(name), Some(row)));
+        }
+        if !rows.is_empty() {
+            self.store.change_rows(RowKind::Principal, expected, rows).await?;
+        }
+        self.configured().names.extend(ruled.ids.iter().map(|(name, id)| (*id, name.clone())));
+        Ok(())
     }
 
     /// Who everybody is while no token is configured.
@@ -219,16 +260,21 @@ impl Principals {
 
     /// The id of a tenant, made with its first appearance.
     pub async fn tenant(&self, name: &str) -> Result<TenantId, Error> {
-        check_name("tenant", name)?;
-        let key = tenant_key(name);
-        if let Some(row) = self.get::<TenantRow>(RowKind::Principal, &key).await? {
-            return Ok(TenantId(row.id));
+        if let Some(id) = self.known_tenant(name).await? {
+            return Ok(id);
         }
-        if self.configured().removed.contains(name) {
+        let row = self.put_first(&tenant_key(name), TenantRow { id: random()? }).await?;
+        Ok(TenantId(row.id))
+    }
+
+    /// The id of a tenant, if there is one; an error where there may be none of this name.
+    async fn known_tenant(&self, name: &str) -> Result<Option<TenantId>, Error> {
+        check_name("tenant", name)?;
+        let known = self.find_tenant(name).await?;
+        if known.is_none() && self.configured().removed.contains(name) {
             return Err(Error::Removed(name.to_owned()));
         }
-        let row = self.put_first(&key, TenantRow { id: random()? }).await?;
-        Ok(TenantId(row.id))
+        Ok(known)
     }
 
     /// The name behind the id of a tenant.
@@ -556,12 +602,38 @@ mod unit {
         assert_eq!(verifier.anonymous().await.unwrap(), None);
     }
 
+    async fn with_rules(principals: &Principals, name: &str) -> Result<TenantId, Error> {
+        let ruled = principals.look_up([name.to_owned()].iter()).await?;
+        principals.adopt(&ruled).await?;
+        Ok(ruled.id(name).unwrap())
+    }
+
+    #[tokio::test]
+    async fn tenants_with_rules_come_into_being_together_or_not_at_all() {
+        let store = Arc::new(MemoryStore::new());
+        let principals = Principals::new(store.clone());
+        let old = principals.tenant("old").await.unwrap();
+        let names = ["old", "one", "two"].map(str::to_owned);
+        let ruled = principals.look_up(names.iter()).await.unwrap();
+        assert_eq!(ruled.id("old"), Some(old));
+        assert_eq!(principals.tenants().await.unwrap(), [("old".to_owned(), old)], "looking up makes nothing");
+        // Somebody else comes first with one of them.
+        let two = principals.tenant("two").await.unwrap();
+        assert!(matches!(principals.adopt(&ruled).await, Err(Error::Store(store::Error::Conflict))));
+        assert_eq!(principals.find_tenant("one").await.unwrap(), None);
+        let ruled = principals.look_up(names.iter()).await.unwrap();
+        principals.adopt(&ruled).await.unwrap();
+        assert_eq!(ruled.id("two"), Some(two));
+        for name in ["old", "one", "two"] {
+            assert_eq!(principals.tenant(name).await.unwrap(), ruled.id(name).unwrap(), "{name}");
+        }
+    }
+
     #[tokio::test]
     async fn the_name_of_a_removed_tenant_with_rules_is_nobodys_until_a_restart() {
         let store = Arc::new(MemoryStore::new());
         let principals = Principals::new(store.clone());
-        let (acme, free) =
-            (principals.configured_tenant("acme").await.unwrap(), principals.tenant("free").await.unwrap());
+        let (acme, free) = (with_rules(&principals, "acme").await.unwrap(), principals.tenant("free").await.unwrap());
         let old = principals.create_token("alice", "acme", None, 1).await.unwrap().token;
         let anna = Identity { verifier: "oauth", issuer: "https://login.example.com", subject: "anna", client: "" };
         let limits = LiveLimits::from(Limits::generous());
@@ -575,7 +647,7 @@ mod unit {
         assert!(removed(principals.create_token("alice", "acme", None, 1).await.map(drop)));
         let by_access_token = principals.identified(anna, tenant, &limits).await;
         assert!(matches!(by_access_token, Err(Denied::Invalid)), "{by_access_token:?}");
-        assert!(removed(principals.configured_tenant("acme").await.map(drop)));
+        assert!(removed(with_rules(&principals, "acme").await.map(drop)));
         assert!(removed(principals.clone().tenant("acme").await.map(drop)), "whoever asks");
         let verifier = TokenVerifier::new(principals.clone(), Arc::new(|| 50));
         assert!(matches!(verifier.verify_again(&old).await, Err(Denied::Invalid)));
@@ -583,7 +655,7 @@ mod unit {
         assert_ne!(principals.tenant("free").await.unwrap(), free);
         // Another host on the same store begins with the rules for whoever has the name then.
         let restarted = Principals::new(store);
-        assert_ne!(restarted.configured_tenant("acme").await.unwrap(), acme);
+        assert_ne!(with_rules(&restarted, "acme").await.unwrap(), acme);
         let verifier = TokenVerifier::new(restarted, Arc::new(|| 50));
         assert!(matches!(verifier.verify_again(&old).await, Err(Denied::Invalid)));
     }
