@@ -83,6 +83,7 @@ const GROWS: &[(&str, &str, By)] = &[
     ("transport/failures.rs", "over", Const("ADDRESSES_MAX")),
     ("transport/http.rs", "hosts", OPERATORS),
     ("transport/http/addresses.rs", "open", Key("server.connections_max")),
+    ("transport/principal.rs", "ids", OPERATORS),
     ("transport/principal.rs", "names", OPERATORS),
     ("transport/principal.rs", "removed", OPERATORS),
     ("transport/principal/newcomers.rs", "requestors", TENANTS),
