@@ -15,7 +15,7 @@ const ROOMS: [&str; 6] = [
     "tasks",
     "control",
     "runtime/threads",
-    "runtime/limits.rs runtime/egress.rs runtime/clash.rs",
+    "runtime/limits.rs runtime/egress runtime/clash.rs",
 ];
 
 /// What keeps a collection from growing.
@@ -50,6 +50,8 @@ const GROWS: &[(&str, &str, By)] = &[
     ("protocol/session.rs", "expected", Const("EXPECTED_MAX")),
     ("protocol/session.rs", "in_flight", Key("limits.requests_open_per_requestor")),
     ("protocol/session.rs", "subscriptions", Const("SUBSCRIPTIONS_MAX")),
+    ("runtime/egress/lines.rs", "parts", Const("REQUESTS_TOTAL_MAX")),
+    ("runtime/egress/lines.rs", "tenants", Const("REQUESTS_TOTAL_MAX")),
     ("runtime/threads/queue.rs", "turns", Key("limits.calls_running_total")),
     ("runtime/threads/queue/turns.rs", "accounts", SHARES),
     ("runtime/threads/queue/turns.rs", "order", Key("limits.calls_running_total")),
