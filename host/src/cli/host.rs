@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::os::unix::fs::DirBuilderExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -51,6 +51,7 @@ pub(crate) struct Host {
     pub(crate) now: Now,
     pub(crate) audit: Audit,
     clock: Arc<dyn Clock>,
+    data: PathBuf,
     line_bytes_max: usize,
     shelf: Shelf,
     secrets: Arc<Secrets>,
@@ -114,6 +115,7 @@ pub(crate) async fn load_plugins(sandbox: &Arc<Sandbox>, config: &Config) -> any
 impl Host {
     /// Loads the plugins and takes over what an earlier host left in the store of the data directory.
     pub(crate) async fn start(config: &Config, data: &Path, store: Arc<SledStore>) -> anyhow::Result<Self> {
+        sources::refuse_exposing(&config.plugins, data)?;
         for tenant in super::upkeep::erasing(data)? {
             tracing::warn!(%tenant, "a tenant is not erased completely: repeat `bulkhead tenant purge`");
         }
@@ -192,6 +194,7 @@ impl Host {
             now,
             audit,
             clock,
+            data: data.to_owned(),
             line_bytes_max,
             shelf: Shelf { plugins, intake },
             secrets,
@@ -212,6 +215,7 @@ impl Host {
             intake: Arc::clone(&self.shelf.intake),
             authenticator,
             audit: self.audit.clone(),
+            data: self.data.clone(),
             level,
         }
     }
