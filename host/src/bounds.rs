@@ -91,7 +91,6 @@ const GROWS: &[(&str, &str, By)] = &[
     ("transport/principal/used.rs", "seen", OPERATORS),
     ("transport/session.rs", "entries", Key("limits.sessions_total")),
     ("transport/session.rs", "owners", Key("limits.sessions_total")),
-    ("transport/session.rs", "tenants", TENANTS),
     ("transport/sse.rs", "events", Const("EVENTS_MAX")),
     ("transport/sse.rs", "logs", Const("LOGS_MAX")),
     ("transport/stdio.rs", "requests", Key("limits.requests_open_per_requestor")),

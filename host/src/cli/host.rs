@@ -227,7 +227,7 @@ impl Host {
         let operator = HostOperator::new(self.store.clone(), upkeep, steward, Arc::clone(&self.clock))
             .with_principals(self.principals.clone())
             .with_plugins(self.shelf.clone())
-            .with_attendance(Attendance { tasks: self.tasks.clone(), reload })
+            .with_attendance(Attendance { tasks: self.tasks.clone(), edge: Arc::clone(&self.allowance), reload })
             .with_secrets(Arc::clone(&self.secrets))
             .with_farewell(Arc::clone(&self.farewell))
             .with_audit(self.audit.clone());

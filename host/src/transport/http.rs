@@ -200,6 +200,7 @@ impl<M: Mcp> Server<M> {
         let acceptor = self.certificate.as_ref().map(Certificate::acceptor).transpose()?;
         let edge = Edge { router: router(self.clone()), acceptor, server: Arc::clone(&self) };
         let permits = Arc::new(Semaphore::new(self.options.connections_max as usize));
+        let connections = self.allowance.count_connections(self.options.connections_max);
         let sweeper = tokio::spawn(self.clone().sweep());
         let certificate = self.certificate.clone();
         let renewer = certificate.map(|certificate| tokio::spawn(async move { certificate.watch().await }));
@@ -211,9 +212,10 @@ impl<M: Mcp> Server<M> {
                     // What is over its limit is closed here: its permit goes to the next one.
                     if let Some(place) = self.addresses.enter(peer) {
                         let connection = edge.clone().connection(stream, peer, permit);
+                        let counted = connections.enter();
                         tokio::spawn(async move {
                             connection.await;
-                            drop(place);
+                            drop((place, counted));
                         });
                     }
                 }
