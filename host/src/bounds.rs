@@ -8,14 +8,17 @@ use std::path::{Path, PathBuf};
 
 use crate::config::all_keys;
 
-/// Where clients' traffic goes, and what guests do to the host.
-const ROOMS: [&str; 6] = [
+/// Where clients' traffic goes, what guests do to the host, and what both leave behind.
+const ROOMS: [&str; 9] = [
     "transport",
     "protocol",
     "tasks",
     "control",
     "runtime/threads",
-    "runtime/limits.rs runtime/egress runtime/clash.rs",
+    "runtime/limits.rs runtime/egress runtime/clash.rs runtime/secrets runtime/files",
+    "secrets outward",
+    "store",
+    "audit",
 ];
 
 /// What keeps a collection from growing.
@@ -32,11 +35,14 @@ use By::{Because, Const, Key};
 const OPERATORS: By = Because("operators make tokens, plugins and names, clients do not");
 /// Operators make tenants, and so do the tokens of issuers where they say so.
 const TENANTS: By = Key("limits.tenants_total");
+const TWIN: By = Because("the twin of the store, for tests and for what needs no disk");
+const CHECKS: By = Because("operators check, one store at a time; it is gone when the check is over");
 const SHARES: By =
     Because("operators make tenants, and twice as many requestors are remembered as have a call that is ready");
 
 /// Fields that hold collections, by file.
 const GROWS: &[(&str, &str, By)] = &[
+    ("audit/read.rs", "first", Because("operators read the log, as many lines as they ask for")),
     ("protocol/legacy/at_once.rs", "params", Key("server.body_bytes_max")),
     ("protocol/legacy/carriers.rs", "sent", Const("INPUTS_MAX")),
     ("protocol/legacy/carriers.rs", "tasks", Const("TASKS_MAX")),
@@ -52,9 +58,32 @@ const GROWS: &[(&str, &str, By)] = &[
     ("protocol/session.rs", "subscriptions", Const("SUBSCRIPTIONS_MAX")),
     ("runtime/egress/lines.rs", "parts", Const("REQUESTS_TOTAL_MAX")),
     ("runtime/egress/lines.rs", "tenants", Const("REQUESTS_TOTAL_MAX")),
+    ("runtime/files/quota.rs", "under_way", Because("of each call, no more than it may have streams at a time")),
+    ("runtime/secrets/inject.rs", "frames", Const("BODY_BYTES_MAX")),
+    ("runtime/secrets/scrub.rs", "ready", Because("two: the rest of a body and its trailers")),
     ("runtime/threads/queue.rs", "turns", Key("limits.calls_running_total")),
     ("runtime/threads/queue/turns.rs", "accounts", SHARES),
     ("runtime/threads/queue/turns.rs", "order", Key("limits.calls_running_total")),
+    ("store/keyvalue/turns.rs", "tenants", TENANTS),
+    ("store/leases.rs", "nodes", Because("hosts on one store, which operators start")),
+    ("store/ledger.rs", "requestors", Key("limits.requestors_per_tenant")),
+    ("store/ledger.rs", "tenants", TENANTS),
+    ("store/memory.rs", "aliases", TWIN),
+    ("store/memory.rs", "banished", TWIN),
+    ("store/memory.rs", "expiry", TWIN),
+    ("store/memory.rs", "list", TWIN),
+    ("store/memory.rs", "rows", TWIN),
+    ("store/memory.rs", "tasks", TWIN),
+    ("store/memory.rs", "unfinished", TWIN),
+    ("store/sled.rs", "banished", Because("tenants that operators erase")),
+    ("store/sled/backup.rs", "copied", Because("operators make backups; the files of one store")),
+    ("store/sled/backup.rs", "touched", Because("operators make backups; keys that are written during one pass")),
+    ("store/sled/check.rs", "chunks", CHECKS),
+    ("store/sled/check.rs", "index", CHECKS),
+    ("store/sled/files.rs", "pending", Because("of each task that is being written, no more than it has payloads")),
+    ("store/sled/group.rs", "writes", Const("GROUP_OPERATIONS_MAX")),
+    ("store/sled/rebuild.rs", "taken", CHECKS),
+    ("store/sled/sealing.rs", "known", TENANTS),
     ("tasks/admission.rs", "queues", Key("limits.tasks_queued_total")),
     ("tasks/admission.rs", "requestors", Key("limits.tasks_queued_total")),
     ("tasks/admission.rs", "tenants", TENANTS),
@@ -226,6 +255,41 @@ fn channels_are_bounded() {
     let unbounded: Vec<_> =
         code().into_iter().filter(|(_, text)| text.contains("unbounded_")).map(|(file, _)| file).collect();
     assert!(unbounded.is_empty(), "{unbounded:?}");
+}
+
+/// The constants that a piece of code names.
+fn constants(text: &str) -> impl Iterator<Item = &str> {
+    let words = text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
+    let is_constant = |word: &&str| {
+        word.len() > 1
+            && word.starts_with(|first: char| first.is_ascii_uppercase())
+            && !word.contains(|letter: char| letter.is_ascii_lowercase())
+    };
+    words.filter(is_constant)
+}
+
+/// What is not called a bound is not in the table.
+#[test]
+fn numbers_that_make_queues_places_and_rates_are_called_bounds() {
+    let shares = ["_PER_ADDRESS", "_PER_MINUTE", "_PER_REQUESTOR", "_PER_SECOND", "_PER_TENANT"];
+    let is_share = |name: &&str| shares.iter().any(|share| name.contains(share));
+    let (mut seen, mut unlisted) = (0, Vec::new());
+    for (file, text) in code() {
+        for line in text.lines() {
+            let calls = ["Semaphore::new(", "channel(", ".listen("].into_iter();
+            let made_with = calls.filter_map(|call| Some(line.split_once(call)?.1)).flat_map(constants);
+            let declared =
+                line.split_once("const ").map_or("", |(_, rest)| rest.split(": ").next().unwrap_or_default());
+            for name in made_with.chain(constants(declared).filter(is_share)) {
+                seen += 1;
+                if !name.ends_with("_MAX") {
+                    unlisted.push(format!("{file}: {name}"));
+                }
+            }
+        }
+    }
+    assert!(seen > 10, "the search finds what it is for");
+    assert!(unlisted.is_empty(), "call these _MAX: {unlisted:#?}");
 }
 
 #[test]

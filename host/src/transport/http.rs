@@ -53,7 +53,7 @@ pub use tls::{Certificate, TlsError};
 /// The path of the endpoint.
 pub(super) const ENDPOINT: &str = "/mcp";
 /// Connections that the kernel holds while all permits are taken.
-const BACKLOG: u32 = 1024;
+const BACKLOG_MAX: u32 = 1024;
 /// Connections that are told that the host is going down; they hold nothing up.
 const LATE_CONNECTIONS_MAX: usize = 64;
 /// Accepting fails when descriptors run out; trying again at once would only burn the CPU.
@@ -108,7 +108,7 @@ pub fn bind(address: SocketAddr, authenticated: bool) -> Result<TcpListener, Bin
         // A host that is started again must not wait for the connections of the former one to time out.
         socket.set_reuseaddr(true)?;
         socket.bind(address)?;
-        socket.listen(BACKLOG)
+        socket.listen(BACKLOG_MAX)
     };
     listen().map_err(|source| match source.kind() {
         io::ErrorKind::AddrInUse => BindError::InUse(address),
