@@ -8,14 +8,17 @@ use std::path::{Path, PathBuf};
 
 use crate::config::all_keys;
 
-/// Where clients' traffic goes, and what guests do to the host.
-const ROOMS: [&str; 6] = [
+/// Where clients' traffic goes, what guests do to the host, and what both leave behind.
+const ROOMS: [&str; 9] = [
     "transport",
     "protocol",
     "tasks",
     "control",
     "runtime/threads",
-    "runtime/limits.rs runtime/egress.rs runtime/clash.rs",
+    "runtime/limits.rs runtime/egress runtime/clash.rs runtime/secrets runtime/files",
+    "secrets outward",
+    "store",
+    "audit",
 ];
 
 /// What keeps a collection from growing.
@@ -32,11 +35,14 @@ use By::{Because, Const, Key};
 const OPERATORS: By = Because("operators make tokens, plugins and names, clients do not");
 /// Operators make tenants, and so do the tokens of issuers where they say so.
 const TENANTS: By = Key("limits.tenants_total");
+const TWIN: By = Because("the twin of the store, for tests and for what needs no disk");
+const CHECKS: By = Because("operators check, one store at a time; it is gone when the check is over");
 const SHARES: By =
     Because("operators make tenants, and twice as many requestors are remembered as have a call that is ready");
 
 /// Fields that hold collections, by file.
 const GROWS: &[(&str, &str, By)] = &[
+    ("audit/read.rs", "first", Because("operators read the log, as many lines as they ask for")),
     ("protocol/legacy/at_once.rs", "params", Key("server.body_bytes_max")),
     ("protocol/legacy/carriers.rs", "sent", Const("INPUTS_MAX")),
     ("protocol/legacy/carriers.rs", "tasks", Const("TASKS_MAX")),
@@ -50,9 +56,35 @@ const GROWS: &[(&str, &str, By)] = &[
     ("protocol/session.rs", "expected", Const("EXPECTED_MAX")),
     ("protocol/session.rs", "in_flight", Key("limits.requests_open_per_requestor")),
     ("protocol/session.rs", "subscriptions", Const("SUBSCRIPTIONS_MAX")),
+    ("runtime/egress/lines.rs", "parts", Const("REQUESTS_TOTAL_MAX")),
+    ("runtime/egress/lines.rs", "tenants", Const("REQUESTS_TOTAL_MAX")),
+    ("runtime/files/quota.rs", "under_way", Because("of each call, no more than it may have streams at a time")),
+    ("runtime/secrets/inject.rs", "frames", Const("BODY_BYTES_MAX")),
+    ("runtime/secrets/scrub.rs", "ready", Because("two: the rest of a body and its trailers")),
     ("runtime/threads/queue.rs", "turns", Key("limits.calls_running_total")),
     ("runtime/threads/queue/turns.rs", "accounts", SHARES),
     ("runtime/threads/queue/turns.rs", "order", Key("limits.calls_running_total")),
+    ("store/keyvalue.rs", "counts", TENANTS),
+    ("store/keyvalue/turns.rs", "tenants", TENANTS),
+    ("store/leases.rs", "nodes", Because("hosts on one store, which operators start")),
+    ("store/ledger.rs", "requestors", Key("limits.requestors_per_tenant")),
+    ("store/ledger.rs", "tenants", TENANTS),
+    ("store/memory.rs", "aliases", TWIN),
+    ("store/memory.rs", "banished", TWIN),
+    ("store/memory.rs", "expiry", TWIN),
+    ("store/memory.rs", "list", TWIN),
+    ("store/memory.rs", "rows", TWIN),
+    ("store/memory.rs", "tasks", TWIN),
+    ("store/memory.rs", "unfinished", TWIN),
+    ("store/sled.rs", "banished", Because("tenants that operators erase")),
+    ("store/sled/backup.rs", "copied", Because("operators make backups; the files of one store")),
+    ("store/sled/backup.rs", "touched", Because("operators make backups; keys that are written during one pass")),
+    ("store/sled/check.rs", "chunks", CHECKS),
+    ("store/sled/check.rs", "index", CHECKS),
+    ("store/sled/files.rs", "pending", Because("of each task that is being written, no more than it has payloads")),
+    ("store/sled/group.rs", "writes", Const("GROUP_OPERATIONS_MAX")),
+    ("store/sled/rebuild.rs", "taken", CHECKS),
+    ("store/sled/sealing.rs", "known", TENANTS),
     ("tasks/admission.rs", "queues", Key("limits.tasks_queued_total")),
     ("tasks/admission.rs", "requestors", Key("limits.tasks_queued_total")),
     ("tasks/admission.rs", "tenants", TENANTS),
@@ -90,7 +122,6 @@ const GROWS: &[(&str, &str, By)] = &[
     ("transport/principal/used.rs", "seen", OPERATORS),
     ("transport/session.rs", "entries", Key("limits.sessions_total")),
     ("transport/session.rs", "owners", Key("limits.sessions_total")),
-    ("transport/session.rs", "tenants", TENANTS),
     ("transport/sse.rs", "events", Const("EVENTS_MAX")),
     ("transport/sse.rs", "logs", Const("LOGS_MAX")),
     ("transport/stdio.rs", "requests", Key("limits.requests_open_per_requestor")),
@@ -126,7 +157,14 @@ fn code() -> BTreeMap<String, String> {
     let named = paths.map(|path| (path.strip_prefix(&root).unwrap().to_string_lossy().into_owned(), path));
     let own = named.filter(|(name, _)| name.ends_with(".rs") && !name.contains("tests"));
     let read = |path: &Path| fs::read_to_string(path).unwrap();
-    own.map(|(name, path)| (name, read(&path).split("\n#[cfg(test)]\nmod ").next().unwrap().to_owned())).collect()
+    own.map(|(name, path)| (name, without_tests(&read(&path)).to_owned())).collect()
+}
+
+/// A file may also name the module of its tests at the top; nothing ends there.
+fn without_tests(text: &str) -> &str {
+    let mut modules = text.match_indices("\n#[cfg(test)]\nmod ");
+    let begins = |at: usize| text[at..].lines().nth(2).is_some_and(|line| line.ends_with('{'));
+    modules.find(|(at, _)| begins(*at)).map_or(text, |(at, _)| &text[..at])
 }
 
 /// Fields whose type holds a collection that can grow, as (file, field).
@@ -228,6 +266,41 @@ fn channels_are_bounded() {
     assert!(unbounded.is_empty(), "{unbounded:?}");
 }
 
+/// The constants that a piece of code names.
+fn constants(text: &str) -> impl Iterator<Item = &str> {
+    let words = text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
+    let is_constant = |word: &&str| {
+        word.len() > 1
+            && word.starts_with(|first: char| first.is_ascii_uppercase())
+            && !word.contains(|letter: char| letter.is_ascii_lowercase())
+    };
+    words.filter(is_constant)
+}
+
+/// What is not called a bound is not in the table.
+#[test]
+fn numbers_that_make_queues_places_and_rates_are_called_bounds() {
+    let shares = ["_PER_ADDRESS", "_PER_MINUTE", "_PER_REQUESTOR", "_PER_SECOND", "_PER_TENANT"];
+    let is_share = |name: &&str| shares.iter().any(|share| name.contains(share));
+    let (mut seen, mut unlisted) = (0, Vec::new());
+    for (file, text) in code() {
+        for line in text.lines() {
+            let calls = ["Semaphore::new(", "channel(", ".listen("].into_iter();
+            let made_with = calls.filter_map(|call| Some(line.split_once(call)?.1)).flat_map(constants);
+            let declared =
+                line.split_once("const ").map_or("", |(_, rest)| rest.split(": ").next().unwrap_or_default());
+            for name in made_with.chain(constants(declared).filter(is_share)) {
+                seen += 1;
+                if !name.ends_with("_MAX") {
+                    unlisted.push(format!("{file}: {name}"));
+                }
+            }
+        }
+    }
+    assert!(seen > 10, "the search finds what it is for");
+    assert!(unlisted.is_empty(), "call these _MAX: {unlisted:#?}");
+}
+
 #[test]
 fn what_a_requestor_may_have_its_tenant_and_the_host_have_limits_for() {
     let names: BTreeSet<_> = all_keys().map(|key| key.name.to_owned()).collect();
@@ -291,9 +364,15 @@ fn fixed_table() -> String {
 #[test]
 fn readme_has_the_table_of_fixed_bounds() {
     let table = fixed_table();
-    for name in
-        ["sse::EVENTS_MAX", "sse::LOGS_MAX", "endpoint::STANDALONE_MAX", "listen::RESOURCES_MAX", "PARKED_TOTAL_MAX"]
-    {
+    for name in [
+        "secrets::DESTINATIONS_MAX",
+        "store::ROW_BYTES_MAX",
+        "sse::EVENTS_MAX",
+        "sse::LOGS_MAX",
+        "endpoint::STANDALONE_MAX",
+        "listen::RESOURCES_MAX",
+        "PARKED_TOTAL_MAX",
+    ] {
         assert!(table.contains(name), "{name}");
     }
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../README.md");

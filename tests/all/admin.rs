@@ -130,7 +130,7 @@ async fn limits_are_shown_with_what_is_in_use() {
         .start()
         .await;
     let anna = client(&host, "anna", "acme").await;
-    client(&host, "idle", "acme").await;
+    host.setup.token("idle", "acme").await;
     let task = anna.task("ignore_cancel", json!({})).await;
     anna.until_status(&task, "working").await;
     let shown = until("the task to be counted", async || {
@@ -141,7 +141,30 @@ async fn limits_are_shown_with_what_is_in_use() {
     .await;
     assert_eq!(shown["tenants"][0]["limits"]["calls_running_per_tenant"]["max"], 7, "{shown}");
     assert_eq!(shown["host"]["calls_running_total"]["max"], 256);
+    let of = |whose: &Value, limit: &str| whose[limit]["in_use"].as_u64().expect("a number");
+    let (all, acme, own) = (&shown["host"], &shown["tenants"][0]["limits"], &shown["requestors"][0]["limits"]);
+    assert_eq!(
+        (of(all, "sessions_total"), of(acme, "sessions_per_tenant"), of(own, "sessions_per_requestor")),
+        (1, 1, 1)
+    );
+    assert!(of(all, "connections_max") >= 1, "{all}");
+    for (limit, whose) in [("total", all), ("per_tenant", acme), ("per_requestor", own)] {
+        for kind in ["requests_open", "event_bytes"] {
+            assert!(whose[format!("{kind}_{limit}")]["max"].as_u64() > Some(0), "{kind}_{limit}: {whose}");
+        }
+    }
     assert_eq!(shown["requestors"].as_array().map(Vec::len), Some(1), "who uses nothing is not shown: {shown}");
+    let follows = anna.listen().await;
+    until("the open request to be counted", async || {
+        let shown = done(&host, &["limits"]).await;
+        let open = |whose: &Value, limit: &str| whose[limit]["in_use"] == 1;
+        let is_seen = open(&shown["requestors"][0]["limits"], "requests_open_per_requestor")
+            && open(&shown["tenants"][0]["limits"], "requests_open_per_tenant")
+            && open(&shown["host"], "requests_open_total");
+        is_seen.then_some(())
+    })
+    .await;
+    drop(follows);
     let asked = done(&host, &["limits", "--requestor", "idle"]).await;
     assert_eq!(asked["requestors"][0]["limits"]["calls_running_per_requestor"]["in_use"], 0, "{asked}");
 }

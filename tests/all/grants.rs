@@ -186,6 +186,31 @@ async fn nobody_may_write_where_the_way_to_another_grant_leads_through() {
 }
 
 #[tokio::test]
+async fn the_hosts_data_directory_is_granted_to_nobody() {
+    let setup = Setup::new();
+    let (data, beside) = (setup.data(), setup.path("beside"));
+    std::fs::create_dir(&beside).expect("a folder");
+    let above = data.parent().expect("a folder");
+    let names_it =
+        |said: &str| said.contains("plugin.hostile.grants.directories (/data)") && said.contains("server.data");
+    for place in [data.as_path(), above] {
+        let (code, said) = setup.clone().plugin("hostile", &directory(place, false)).refused().await;
+        assert!(code == Some(2) && names_it(&said), "{code:?} {said}");
+    }
+
+    let host = setup.plugin("hostile", &directory(&beside, false)).start().await;
+    let file = host.setup.path("bulkhead.toml");
+    let configuration = std::fs::read_to_string(&file).expect("the configuration");
+    let changed = configuration.replace(&format!("{beside:?}"), &format!("{above:?}"));
+    assert_ne!(changed, configuration);
+    std::fs::write(file, changed).expect("the configuration");
+    let output =
+        command::output(&mut command::bulkhead(), &["admin", "reload", "--data"], Some(&host.setup.data())).await;
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(1) && names_it(&said), "{said}");
+}
+
+#[tokio::test]
 async fn an_older_version_loses_what_its_plugin_is_not_granted_any_more() {
     let setup = Setup::new().config("[limits]\ntasks_running_per_requestor = 1\n[call]\ncpu_ms = 600000\n");
     let folder = setup.path("folder");

@@ -21,7 +21,7 @@ use super::{Entry, Options};
 use crate::domain::UnixMs;
 
 /// Entries that wait for the thread; more are counted as lost.
-const QUEUE: usize = if cfg!(test) { 256 } else { 65_536 };
+const QUEUE_MAX: usize = 65_536;
 /// Entries that are written at once.
 const BATCH: usize = 1_024;
 /// The longest time that a written line waits to be on the disk.
@@ -52,7 +52,9 @@ pub(super) struct Writer {
 impl Writer {
     pub(super) fn open(options: Options, now: Now) -> io::Result<Self> {
         let (log, cut) = Log::open(options)?;
-        let (sender, receiver) = sync_channel(QUEUE);
+        // Tests have to fill it.
+        let room = if cfg!(test) { 256 } else { QUEUE_MAX };
+        let (sender, receiver) = sync_channel(room);
         let (lost, closing) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
         let begun = Entry::new("audit.opened").named(env!("CARGO_PKG_VERSION"));
         let begun =

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::os::unix::fs::DirBuilderExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -51,6 +51,7 @@ pub(crate) struct Host {
     pub(crate) now: Now,
     pub(crate) audit: Audit,
     clock: Arc<dyn Clock>,
+    data: PathBuf,
     line_bytes_max: usize,
     shelf: Shelf,
     secrets: Arc<Secrets>,
@@ -114,6 +115,7 @@ pub(crate) async fn load_plugins(sandbox: &Arc<Sandbox>, config: &Config) -> any
 impl Host {
     /// Loads the plugins and takes over what an earlier host left in the store of the data directory.
     pub(crate) async fn start(config: &Config, data: &Path, store: Arc<SledStore>) -> anyhow::Result<Self> {
+        sources::refuse_exposing(&config.plugins, data)?;
         for tenant in super::upkeep::erasing(data)? {
             tracing::warn!(%tenant, "a tenant is not erased completely: repeat `bulkhead tenant purge`");
         }
@@ -193,6 +195,7 @@ impl Host {
             now,
             audit,
             clock,
+            data: data.to_owned(),
             line_bytes_max,
             shelf: Shelf { plugins, intake },
             secrets,
@@ -213,6 +216,7 @@ impl Host {
             intake: Arc::clone(&self.shelf.intake),
             authenticator,
             audit: self.audit.clone(),
+            data: self.data.clone(),
             level,
         }
     }
@@ -224,7 +228,7 @@ impl Host {
         let operator = HostOperator::new(self.store.clone(), upkeep, steward, Arc::clone(&self.clock))
             .with_principals(self.principals.clone())
             .with_plugins(self.shelf.clone())
-            .with_attendance(Attendance { tasks: self.tasks.clone(), reload })
+            .with_attendance(Attendance { tasks: self.tasks.clone(), edge: Arc::clone(&self.allowance), reload })
             .with_secrets(Arc::clone(&self.secrets))
             .with_farewell(Arc::clone(&self.farewell))
             .with_audit(self.audit.clone());

@@ -133,6 +133,7 @@ async fn execute(operate: &OperateArguments, command: Command) -> anyhow::Result
 
 /// On the data directory itself, with the plugins that a host would begin with.
 async fn alone(config: &Config, data: &Path, command: Command) -> anyhow::Result<Value> {
+    sources::refuse_exposing(&config.plugins, data)?;
     let store = host::open_store(config, data).await?;
     let clock = Arc::new(SystemClock::default());
     let audit = super::audit::of_idle(config)?;

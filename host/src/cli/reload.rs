@@ -3,6 +3,7 @@
 //! Invariant: everything that can fail is done before the first thing changes, and what is read at the start only refuses the whole: a
 //! host never runs on half a configuration.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Context as _;
@@ -80,6 +81,7 @@ pub(crate) struct Parts {
     pub(crate) intake: Arc<Intake>,
     pub(crate) authenticator: Arc<Authenticator>,
     pub(crate) audit: Audit,
+    pub(crate) data: PathBuf,
     pub(crate) level: Level,
 }
 
@@ -152,6 +154,7 @@ impl Reloading {
             if found.live.is_empty() { "nothing".to_owned() } else { found.live.join(", ") }
         );
         let parts = &self.parts;
+        sources::refuse_exposing(&config.plugins, &parts.data)?;
         config.check_exposure(parts.principals.any_active_token(now()).await?)?;
         let issuers = trust::issuers(&config)?;
         let tenants = Tenants::of(&config, &parts.principals).await?;

@@ -21,7 +21,7 @@ use super::args::ServeArguments;
 use super::host::{self, Host, open_store};
 use super::reload::{Beginning, Origin};
 use super::show::now;
-use super::{EXIT_FAILED, complain, logging, operate, say, trust};
+use super::{EXIT_FAILED, complain, logging, operate, say, sources, trust};
 
 pub(crate) async fn run(arguments: ServeArguments) -> anyhow::Result<ExitCode> {
     let insecure =
@@ -175,6 +175,7 @@ async fn check(config: &Config) -> anyhow::Result<ExitCode> {
     // The cache of a running host is left alone.
     let scratch = tempfile::tempdir().context("there is no room for a temporary folder")?;
     let sandbox = host::sandbox(config, scratch.path(), None)?;
+    sources::refuse_exposing(&config.plugins, &config.server.data)?;
     let refused = host::load_plugins(&sandbox, config).await?;
     for error in &refused {
         for problem in &error.problems {

@@ -14,7 +14,7 @@ use bulkhead::domain::address::normal_host;
 use bulkhead::domain::limits::CallLimits;
 use bulkhead::plugins::{Plugins, Policy, Terms, Wanted};
 use bulkhead::runtime::policy::{DirGrant, TenantBounds};
-use bulkhead::runtime::{NamedDirectory, Overlap, PluginSource, Source, ToolPolicy, overlaps};
+use bulkhead::runtime::{NamedDirectory, Overlap, PluginSource, Source, ToolPolicy, exposing, overlaps};
 use bulkhead::sources::oci::Logins;
 use bulkhead::sources::{self, Configured, Fetching, Intake, Progress, PublicKey, Rule, Trust, Watch};
 use sha2::{Digest as _, Sha256};
@@ -85,6 +85,18 @@ pub(crate) fn directories(config: &Config) -> Vec<DirGrant> {
 
 /// Refuses directories by which one plugin could lead another one, or itself, to where nothing was granted.
 pub(crate) fn refuse_overlaps(plugins: &[PluginConfig]) -> anyhow::Result<()> {
+    refuse_directories(plugins, overlaps)
+}
+
+/// Refuses directories by which a plugin would get at what the host keeps there.
+pub(crate) fn refuse_exposing(plugins: &[PluginConfig], data: &Path) -> anyhow::Result<()> {
+    refuse_directories(plugins, |granted| exposing(granted, data))
+}
+
+fn refuse_directories(
+    plugins: &[PluginConfig],
+    wrong: impl FnOnce(&[NamedDirectory<'_>]) -> std::io::Result<Vec<Overlap>>,
+) -> anyhow::Result<()> {
     let (mut places, mut granted) = (Vec::new(), Vec::new());
     for plugin in plugins {
         for grant in &plugin.grants.directories {
@@ -93,7 +105,7 @@ pub(crate) fn refuse_overlaps(plugins: &[PluginConfig]) -> anyhow::Result<()> {
             places.push(&plugin.place);
         }
     }
-    let found = overlaps(&granted).context("granted directories cannot be compared")?;
+    let found = wrong(&granted).context("granted directories cannot be compared")?;
     let problem = |overlap: Overlap| {
         let place = places.get(overlap.at).copied().cloned()?;
         Some(Problem { place, message: overlap.problem })

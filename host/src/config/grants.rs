@@ -5,8 +5,13 @@ use std::path::Component;
 use super::document::{Node, Reader};
 use crate::runtime::policy::{Bound, DirBound, DirGrant, Grants, HttpGrant, TENANT_MARK};
 
-/// 1 PiB.
-const QUOTA_BYTES_MAX: u64 = 1 << 50;
+const QUOTA: (&str, u64, u64, &str) =
+    ("bytes_max", 1 << 30, 1 << 50, "what plugins may make of one writable directory; each tenant's own one by itself");
+
+/// Name, default, maximum and meaning of the one number.
+pub(super) fn quota() -> (&'static str, u64, u64, &'static str) {
+    QUOTA
+}
 
 /// Reads the table; what is wrong in it is granted to nobody.
 pub(super) fn read_grants(reader: &mut Reader<'_>, path: &str, node: &Node<'_>) -> Grants {
@@ -97,7 +102,7 @@ fn read_directory(reader: &mut Reader<'_>, path: &str, node: &Node<'_>) -> Optio
                 Some(value) => write = value,
                 None => reader.refuse(node, format!("{path}: must be true or false")),
             },
-            "bytes_max" => bytes_max = reader.number(&path, node, 1, QUOTA_BYTES_MAX),
+            "bytes_max" => bytes_max = reader.number(&path, node, 1, QUOTA.2),
             _ => reader.refuse(key, format!("{path}: no such key; there are host, guest, write and bytes_max")),
         }
     }
@@ -122,6 +127,8 @@ fn read_directory(reader: &mut Reader<'_>, path: &str, node: &Node<'_>) -> Optio
     if bytes_max.is_some() && !write {
         reader.refuse(node, format!("{path}.bytes_max: nothing is written to it; set write = true"));
     }
+    // A guest that fills the disk makes the store read-only for everybody.
+    let bytes_max = write.then(|| bytes_max.unwrap_or(QUOTA.1));
     Some(DirGrant { host, guest, write, bytes_max })
 }
 

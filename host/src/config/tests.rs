@@ -457,7 +457,24 @@ fn plugin_entries_are_checked() {
     refused_once(&grant("directories = [{ host = '/x', guest = '../y' }]"), "etc/bulkhead.toml:4:", "absolute");
     let up = grant("directories = [{ host = '/x/{tenant}/../y', guest = '/y' }]");
     refused_once(&up, "etc/bulkhead.toml:4:", "behind {tenant}");
+    refused_once(
+        &grant("directories = [{ host = '/x', guest = '/y', bytes_max = 1 }]"),
+        "etc/bulkhead.toml:4:",
+        "write = true",
+    );
     refused_once("[[plugin]]\nfile='a'\n[plugin.tool.t]\ntask_support = 'maybe'", "etc/bulkhead.toml:4:", "not one of");
+}
+
+#[test]
+fn a_writable_directory_has_a_quota_whether_anybody_set_one_or_not() {
+    let quota = |more: &str| {
+        let directory = format!("directories = [{{ host = '/x', guest = '/y'{more} }}]");
+        load(&format!("[[plugin]]\nfile = 'a'\n[plugin.grants]\n{directory}")).unwrap().plugins[0].grants.directories[0]
+            .bytes_max
+    };
+    assert_eq!(quota(", write = true"), Some(1 << 30));
+    assert_eq!(quota(", bytes_max = 1125899906842624, write = true"), Some(1 << 50));
+    assert_eq!((quota(""), quota(", write = false")), (None, None));
 }
 
 #[test]

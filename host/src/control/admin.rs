@@ -17,6 +17,7 @@ use crate::domain::task::{Task, TaskId};
 use crate::runtime::policy::DirGrant;
 use crate::store::{Store, Usage};
 use crate::tasks::{InUse, RequestorInUse, Tasks};
+use crate::transport::allowance::{Allowance, Taken};
 use crate::transport::principal::Named;
 
 /// Tasks or requestors in one reply.
@@ -28,6 +29,7 @@ const PAGE_TASKS: usize = 256;
 /// What there is only while a host runs.
 pub struct Attendance {
     pub tasks: Tasks,
+    pub edge: Arc<Allowance>,
     pub reload: Arc<dyn Reload>,
 }
 
@@ -180,7 +182,7 @@ impl HostOperator {
 
     /// What is in use of each limit that counts something, and how much there may be.
     pub(super) async fn limits_in_use(&self, filter: &TaskFilter, count_max: usize) -> Result<Value, ControlError> {
-        let Attendance { tasks, .. } = self.attendance()?;
+        let Attendance { tasks, edge, .. } = self.attendance()?;
         let count_max = count_max.clamp(1, ENTRIES_MAX);
         let in_use = tasks.in_use();
         let mut names = self.principals.names().await?;
@@ -190,12 +192,15 @@ impl HostOperator {
         for named in &names {
             let limits = tasks.limits(&named.requestor);
             let (own, of_tenant) = self.store.usage(&named.requestor).await?;
+            let at_edge = edge.in_use(&named.requestor);
             tenants
                 .entry(named.tenant.as_str())
-                .or_insert_with(|| tenant_limits(&in_use, &named.requestor, &limits, of_tenant));
+                .or_insert_with(|| tenant_limits(&in_use, &named.requestor, &limits, of_tenant, &at_edge.tenant));
             let counts = in_use.requestors.get(&named.requestor).copied().unwrap_or_default();
             // Those who use nothing are shown to whoever asks for them.
-            let is_idle = counts == RequestorInUse::default() && own == Usage::default();
+            let is_idle = counts == RequestorInUse::default()
+                && own == Usage::default()
+                && at_edge.requestor.iter().all(|taken| taken.in_use == 0);
             if is_idle && filter.requestor.is_none() {
                 continue;
             }
@@ -203,7 +208,7 @@ impl HostOperator {
                 more = true;
                 continue;
             }
-            let limits = requestor_limits(counts, &limits, own);
+            let limits = requestor_limits(counts, &limits, own, &at_edge.requestor);
             requestors.push(json!({ "requestor": named.name, "tenant": named.tenant, "limits": limits }));
         }
         let tenants = tenants.into_iter().map(|(name, limits)| json!({ "tenant": name, "limits": limits }));
@@ -214,7 +219,7 @@ impl HostOperator {
                 ("calls_queued_total", in_use.all.lined_up.into(), base.calls_queued_total.into()),
                 ("calls_resting_total", in_use.all.resting.into(), in_use.resting_max.into()),
                 ("tasks_queued_total", in_use.all.queued.into(), base.tasks_queued_total.into()),
-            ]),
+            ], &edge.in_use_of_all()),
             "tenants": tenants.collect::<Vec<_>>(),
             "requestors": requestors,
             "more": more,
@@ -254,37 +259,44 @@ impl HostOperator {
     }
 }
 
-fn tenant_limits(in_use: &InUse, requestor: &Requestor, limits: &Limits, stored: Usage) -> Value {
+fn tenant_limits(in_use: &InUse, requestor: &Requestor, limits: &Limits, stored: Usage, at_edge: &[Taken]) -> Value {
     let sums = in_use.tenants.get(&requestor.tenant).copied().unwrap_or_default();
-    counted([
-        ("calls_running_per_tenant", sums.running.into(), limits.calls_running_per_tenant.into()),
-        ("calls_queued_per_tenant", sums.lined_up.into(), limits.calls_queued_per_tenant.into()),
-        ("calls_resting_per_tenant", sums.resting.into(), limits.calls_resting_per_tenant.into()),
-        ("tasks_queued_per_tenant", sums.queued.into(), limits.tasks_queued_per_tenant.into()),
-        ("tasks_waiting_per_tenant", sums.waiting.into(), limits.tasks_waiting_per_tenant.into()),
-        ("tasks_paused_per_tenant", sums.paused.into(), limits.tasks_paused_per_tenant.into()),
-        ("tasks_stored_per_tenant", stored.tasks, limits.tasks_stored_per_tenant.into()),
-        ("tasks_stored_bytes_per_tenant", stored.bytes, limits.tasks_stored_bytes_per_tenant),
-    ])
+    counted(
+        [
+            ("calls_running_per_tenant", sums.running.into(), limits.calls_running_per_tenant.into()),
+            ("calls_queued_per_tenant", sums.lined_up.into(), limits.calls_queued_per_tenant.into()),
+            ("calls_resting_per_tenant", sums.resting.into(), limits.calls_resting_per_tenant.into()),
+            ("tasks_queued_per_tenant", sums.queued.into(), limits.tasks_queued_per_tenant.into()),
+            ("tasks_waiting_per_tenant", sums.waiting.into(), limits.tasks_waiting_per_tenant.into()),
+            ("tasks_paused_per_tenant", sums.paused.into(), limits.tasks_paused_per_tenant.into()),
+            ("tasks_stored_per_tenant", stored.tasks, limits.tasks_stored_per_tenant.into()),
+            ("tasks_stored_bytes_per_tenant", stored.bytes, limits.tasks_stored_bytes_per_tenant),
+        ],
+        at_edge,
+    )
 }
 
-fn requestor_limits(counts: RequestorInUse, limits: &Limits, stored: Usage) -> Value {
+fn requestor_limits(counts: RequestorInUse, limits: &Limits, stored: Usage, at_edge: &[Taken]) -> Value {
     let RequestorInUse { running, running_tasks, lined_up, queued, waiting, paused } = counts;
-    counted([
-        ("calls_running_per_requestor", running.into(), limits.calls_running_per_requestor.into()),
-        ("calls_queued_per_requestor", lined_up.into(), limits.calls_queued_per_requestor.into()),
-        ("tasks_running_per_requestor", running_tasks.into(), limits.tasks_running_per_requestor.into()),
-        ("tasks_queued_per_requestor", queued.into(), limits.tasks_queued_per_requestor.into()),
-        ("tasks_waiting_per_requestor", waiting.into(), limits.tasks_waiting_per_requestor.into()),
-        ("tasks_paused_per_requestor", paused.into(), limits.tasks_paused_per_requestor.into()),
-        ("tasks_stored_per_requestor", stored.tasks, limits.tasks_stored_per_requestor.into()),
-        ("tasks_stored_bytes_per_requestor", stored.bytes, limits.tasks_stored_bytes_per_requestor),
-    ])
+    counted(
+        [
+            ("calls_running_per_requestor", running.into(), limits.calls_running_per_requestor.into()),
+            ("calls_queued_per_requestor", lined_up.into(), limits.calls_queued_per_requestor.into()),
+            ("tasks_running_per_requestor", running_tasks.into(), limits.tasks_running_per_requestor.into()),
+            ("tasks_queued_per_requestor", queued.into(), limits.tasks_queued_per_requestor.into()),
+            ("tasks_waiting_per_requestor", waiting.into(), limits.tasks_waiting_per_requestor.into()),
+            ("tasks_paused_per_requestor", paused.into(), limits.tasks_paused_per_requestor.into()),
+            ("tasks_stored_per_requestor", stored.tasks, limits.tasks_stored_per_requestor.into()),
+            ("tasks_stored_bytes_per_requestor", stored.bytes, limits.tasks_stored_bytes_per_requestor),
+        ],
+        at_edge,
+    )
 }
 
-fn counted<const N: usize>(limits: [(&str, u64, u64); N]) -> Value {
-    let one = |(name, in_use, max): (&str, u64, u64)| (name.to_owned(), json!({ "in_use": in_use, "max": max }));
-    Value::Object(limits.into_iter().map(one).collect::<Map<_, _>>())
+fn counted<const N: usize>(limits: [(&'static str, u64, u64); N], at_edge: &[Taken]) -> Value {
+    let limits = limits.into_iter().map(|(limit, in_use, max)| Taken { limit, in_use, max });
+    let one = |Taken { limit, in_use, max }| (limit.to_owned(), json!({ "in_use": in_use, "max": max }));
+    Value::Object(limits.chain(at_edge.iter().copied()).map(one).collect::<Map<_, _>>())
 }
 
 #[cfg(test)]

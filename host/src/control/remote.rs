@@ -33,8 +33,8 @@ pub const PATH: &str = "/admin";
 
 /// Connections at a time; more wait in the kernel.
 const CONNECTIONS_MAX: usize = 32;
-/// Those of one address: whoever has no credential must not keep administrators out alone.
-const CONNECTIONS_PER_ADDRESS: u32 = 4;
+/// Connections of administrators from one address: whoever has no credential must not keep administrators out alone.
+const CONNECTIONS_PER_ADDRESS_MAX: u32 = 4;
 /// Accepting fails when descriptors run out; trying again at once would only burn the CPU.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 /// For a handshake, for headers, and for a body.
@@ -43,8 +43,8 @@ const ARRIVAL: Duration = Duration::from_secs(10);
 const CONNECTION: Duration = Duration::from_secs(300);
 /// The headers of one request of an administrator, in bytes.
 const HEADER_BYTES_MAX: usize = 16 << 10;
-/// Wrong credentials of one address.
-const FAILURES_PER_MINUTE: u32 = 10;
+/// Wrong credentials of administrators from one address.
+const FAILURES_PER_MINUTE_MAX: u32 = 10;
 
 /// SHA-256 of the token that administrators show.
 #[derive(Clone, Copy)]
@@ -89,7 +89,7 @@ impl Remote {
     pub fn spawn(parts: Parts) -> Result<Self, rustls::Error> {
         let Parts { listener, secret, certificate, operator, audit } = parts;
         let acceptor = certificate.as_ref().map(Certificate::acceptor).transpose()?;
-        let desk = Desk { secret, operator, audit, failures: Failures::new(FAILURES_PER_MINUTE) };
+        let desk = Desk { secret, operator, audit, failures: Failures::new(FAILURES_PER_MINUTE_MAX) };
         let mut tasks = vec![tokio::spawn(accept(listener, acceptor, Arc::new(desk)))];
         tasks.extend(certificate.map(|certificate| tokio::spawn(async move { certificate.watch().await })));
         Ok(Self { tasks })
@@ -105,7 +105,7 @@ impl Drop for Remote {
 /// The connections live in a set that dies with this future.
 async fn accept(listener: TcpListener, acceptor: Option<TlsAcceptor>, desk: Arc<Desk>) {
     let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    let addresses = Addresses::new(CONNECTIONS_PER_ADDRESS, Proxies::new(Vec::new(), acceptor.is_some()));
+    let addresses = Addresses::new(CONNECTIONS_PER_ADDRESS_MAX, Proxies::new(Vec::new(), acceptor.is_some()));
     let mut connections = JoinSet::new();
     let mut forget = tokio::time::interval(Duration::from_secs(60));
     loop {

@@ -264,7 +264,7 @@ async fn execute(
     shared: Arc<Shared>,
     outbox: &Outbox,
 ) -> Result<Returned, CallError> {
-    let CallSpec { operation, limits, facts, tenant, .. } = spec;
+    let CallSpec { operation, limits, facts, tenant, share, .. } = spec;
     let (bytes, bytes_max) = operation.size();
     let bytes_max = bytes_max.min(limits.arguments_bytes);
     if bytes > bytes_max {
@@ -274,7 +274,7 @@ async fn execute(
     let meter = Arc::clone(&shared);
     let name = Arc::clone(&plugin.name);
     let granted = Arc::clone(plugin.granted.of(tenant));
-    let lines = ground.lines.of(tenant);
+    let line = ground.lines.of(tenant, &share);
     let tenant = match &ground.names {
         Some(names) if granted.directories.iter().any(DirGrant::is_per_tenant) => names.name(tenant).await,
         _ => None,
@@ -282,7 +282,7 @@ async fn execute(
     let mut call =
         Call::new(name, granted, facts, &limits, shared, outbox.clone(), (tenant.as_deref(), &ground.quotas))
             .map_err(|failure| fault::internal(&plugin.name, &failure.0))?;
-    call.egress.share(lines);
+    call.egress.share(line);
     let (exports, denials) = (Arc::clone(&plugin.exports), call.denials.clone());
     let returned = visit(ground, &plugin.instance, call, &limits, move |store, instance| {
         Box::pin(async move { exports.perform(store, &instance, operation).await })

@@ -4,9 +4,10 @@
 //! address is [`dial`]'s. Follows no redirect. Invariant: a request goes to a granted destination or nowhere, and
 //! carries exactly one `Host`.
 
-use std::collections::HashMap;
+mod lines;
+
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -27,8 +28,9 @@ use super::policy::{Granted, HttpGrant};
 use super::secrets::{Refusal, Secret, Target, inject};
 use super::world::{beginning, escaped};
 use crate::domain::address::normal_host;
-use crate::domain::requestor::TenantId;
 use crate::outward::dial::{self, DialError};
+use lines::Place;
+pub(super) use lines::{Line, Lines};
 
 /// Resolving, connecting and shaking hands. Stops a guest from holding sockets to hosts that never answer.
 const CONNECT_MAX: Duration = Duration::from_secs(10);
@@ -40,8 +42,6 @@ const TOTAL_MAX: Duration = Duration::from_secs(300);
 const RESPONSE_BYTES_MAX: u64 = 64 << 20;
 /// Bytes of a request's body. Stops a guest from sending out for ever.
 const REQUEST_BYTES_MAX: u64 = 64 << 20;
-/// Requests of all calls of one tenant at the same time. Stops a tenant from taking every socket of the host by waiting calls.
-const REQUESTS_PER_TENANT_MAX: usize = 256;
 /// Requests of one call at the same time. Stops a guest from opening a thousand sockets.
 const REQUESTS_MAX: usize = 16;
 /// Bytes of a response's headers.
@@ -55,33 +55,27 @@ const METHOD_BYTES_MAX: usize = 16;
 type Response = http::Response<WasiBody>;
 type Driver = Box<dyn Future<Output = Result<(), Error>> + Send>;
 
-/// How many requests each tenant has open.
-#[derive(Debug, Default)]
-pub(super) struct Lines(Mutex<HashMap<TenantId, Arc<Semaphore>>>);
-
-/// Tenants with requests that are remembered before those without any are forgotten.
-const TENANTS_KEPT: usize = 1024;
-
-impl Lines {
-    pub(super) fn of(&self, tenant: TenantId) -> Arc<Semaphore> {
-        let mut tenants = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if tenants.len() >= TENANTS_KEPT {
-            tenants.retain(|_, lines| Arc::strong_count(lines) > 1);
-        }
-        Arc::clone(tenants.entry(tenant).or_insert_with(|| Arc::new(Semaphore::new(REQUESTS_PER_TENANT_MAX))))
-    }
-}
-
-/// A request's place, in its call and in its tenant.
+/// A request's place, in its call and among all.
 #[expect(dead_code, reason = "held")]
 struct Slot {
     own: OwnedSemaphorePermit,
-    shared: Option<OwnedSemaphorePermit>,
+    shared: Option<Place>,
+}
+
+impl Slot {
+    fn take(slots: Arc<Semaphore>, line: Option<&Line>) -> Option<Self> {
+        let own = slots.try_acquire_owned().ok()?;
+        let shared = match line {
+            Some(line) => Some(line.take()?),
+            None => None,
+        };
+        Some(Self { own, shared })
+    }
 }
 
 /// The hooks of one call.
 pub(super) struct Egress {
-    lines: Option<Arc<Semaphore>>,
+    line: Option<Line>,
     granted: Arc<Granted>,
     denials: Denials,
     plugin: Arc<str>,
@@ -97,12 +91,12 @@ impl Egress {
         plugin: Arc<str>,
         belongings: Option<Arc<dyn Belongings>>,
     ) -> Self {
-        Self { lines: None, granted, denials, plugin, belongings, slots: None }
+        Self { line: None, granted, denials, plugin, belongings, slots: None }
     }
 
-    /// Shares the places of a tenant with its other calls.
-    pub(super) fn share(&mut self, lines: Arc<Semaphore>) {
-        self.lines = Some(lines);
+    /// Takes a place there for every request.
+    pub(super) fn share(&mut self, line: Line) {
+        self.line = Some(line);
     }
 }
 
@@ -116,10 +110,9 @@ impl WasiHttpHooks for Egress {
         let (granted, denials) = (Arc::clone(&self.granted), self.denials.clone());
         let (plugin, belongings) = (Arc::clone(&self.plugin), self.belongings.clone());
         let slots = self.slots.get_or_insert_with(|| Arc::new(Semaphore::new(REQUESTS_MAX)));
-        let shared = self.lines.clone().map(Semaphore::try_acquire_owned).transpose();
-        let slot = Arc::clone(slots).try_acquire_owned().and_then(|own| Ok(Slot { own, shared: shared? }));
+        let slot = Slot::take(Arc::clone(slots), self.line.as_ref());
         Box::new(async move {
-            let slot = slot.map_err(|_| Error::ConnectionLimitReached)?;
+            let slot = slot.ok_or(Error::ConnectionLimitReached)?;
             let secrets = match belongings {
                 Some(belongings) => belongings.secrets(&plugin).await.map_err(|()| Error::InternalError(None))?,
                 None => Vec::new(),
@@ -411,20 +404,5 @@ mod tests {
         let error = of_exchange(sender.send_request(request).await.unwrap_err());
         assert!(matches!(error, Error::HttpRequestBodySize(Some(REQUEST_BYTES_MAX))), "{error:?}");
         drop(driver);
-    }
-
-    #[test]
-    fn tenants_do_not_take_each_others_places() {
-        let lines = Lines::default();
-        let (one, other) = (lines.of(TenantId([1; 16])), lines.of(TenantId([2; 16])));
-        let taken: Vec<_> = std::iter::from_fn(|| Arc::clone(&one).try_acquire_owned().ok()).collect();
-        assert_eq!(taken.len(), REQUESTS_PER_TENANT_MAX);
-        assert!(lines.of(TenantId([1; 16])).try_acquire().is_err() && other.try_acquire().is_ok());
-        drop((one, other, taken));
-        for number in 0..=u16::MAX {
-            let [high, low] = number.to_be_bytes();
-            lines.of(TenantId([high, low, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3]));
-        }
-        assert!(lines.0.lock().unwrap().len() <= TENANTS_KEPT);
     }
 }

@@ -19,7 +19,7 @@ use wasmtime_wasi::{FsPerms, WasiCtxBuilder};
 use super::fault::HostFailure;
 use super::policy::{DirGrant, TENANT_MARK};
 
-pub use apart::{NamedDirectory, Overlap, overlaps};
+pub use apart::{NamedDirectory, Overlap, exposing, overlaps};
 pub(super) use guarded::{Rooms, guard};
 pub(super) use quota::Quotas;
 

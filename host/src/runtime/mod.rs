@@ -65,7 +65,7 @@ use crate::domain::task::{CallId, PluginVersion};
 pub use belongings::Belongings;
 pub use catalog::{Catalog, Library, ListGenerations, PromptEntry, TemplateEntry, ToolEntry};
 pub use compile::{COMPILE_ARGUMENT, CompilerMode, compile_main};
-pub use files::{NamedDirectory, Overlap, directories_of, overlaps};
+pub use files::{NamedDirectory, Overlap, directories_of, exposing, overlaps};
 pub use gate::{Audience, Shared};
 pub use kept::{Kept, Wit};
 pub use load::{LoadError, LoadedPlugin, PluginSource, Presentation, Source, ToolPolicy, read_component};

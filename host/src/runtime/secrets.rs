@@ -18,7 +18,7 @@ use super::policy::HttpGrant;
 /// Bytes of a value. A shorter one would be found by chance all over an answer; a longer one does not fit its row.
 pub const VALUE_BYTES: std::ops::RangeInclusive<usize> = 8..=2_048;
 
-/// Bytes of a name.
+/// Bytes of a secret's name.
 const NAME_BYTES_MAX: usize = 64;
 /// Bytes of a placeholder, with everything in it encoded that may be.
 const PLACEHOLDER_BYTES_MAX: usize = "%7b%7bsecret%3a%7d%7d".len() + NAME_BYTES_MAX;

@@ -23,11 +23,11 @@ use crate::domain::UnixMs;
 use crate::domain::limits::KeyValueLimits;
 use crate::domain::requestor::TenantId;
 
-/// Bytes of a key.
+/// Bytes of a kept value's key.
 pub const KEY_BYTES_MAX: usize = 256;
-/// Bytes of a value, whatever the operator grants: it is written in one step.
+/// Bytes of a kept value, whatever the operator grants: it is written in one step.
 pub const VALUE_BYTES_MAX: u64 = 1 << 20;
-/// Keys of one page.
+/// Keys of kept values in one page.
 pub const PAGE_KEYS_MAX: usize = 100;
 
 /// Rows that one look takes on.

@@ -13,7 +13,7 @@ use crate::domain::requestor::Requestor;
 use crate::domain::task::TaskId;
 
 /// News kept for a listener that lags; more is dropped, oldest first, so that a stalled client cannot hold memory.
-const NEWS_KEPT: usize = 64;
+const NEWS_KEPT_MAX: usize = 64;
 
 /// Empty channels are looked for after this many new ones.
 const PRUNE_EVERY: usize = 256;
@@ -42,7 +42,7 @@ impl<K: Eq + Hash> Channels<K> {
         if self.made.is_multiple_of(PRUNE_EVERY) {
             self.by_key.retain(|_, sender| sender.receiver_count() > 0);
         }
-        self.by_key.entry(key).or_insert_with(|| broadcast::channel(NEWS_KEPT).0).subscribe()
+        self.by_key.entry(key).or_insert_with(|| broadcast::channel(NEWS_KEPT_MAX).0).subscribe()
     }
 
     fn publish(&mut self, key: &K, news: &TaskNews) {

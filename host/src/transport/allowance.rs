@@ -1,14 +1,15 @@
 //! What each may take up at the edge: requests a second, open requests, sessions, and events that are kept.
 //!
-//! Owns the counts by requestor, by tenant and for the host. Must not know what a request says. Invariants: whatever a tenant does
+//! Owns the counts by requestor, by tenant and for the host, and says what is in use. Must not know what a request says. Invariants: whatever a tenant does
 //! with requestors, sessions, connections and tokens, what is counted for it stays within its limit; nothing is remembered of those
 //! who have nothing.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 
 use super::refusal::Refusal;
 use crate::domain::limits::Limits;
@@ -23,12 +24,53 @@ pub struct Full {
     pub value: u64,
 }
 
+/// How much of a limit is in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Taken {
+    pub limit: &'static str,
+    pub in_use: u64,
+    pub max: u64,
+}
+
+/// What a requestor has in use, and what its tenant has.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct InUse {
+    pub requestor: Vec<Taken>,
+    pub tenant: Vec<Taken>,
+}
+
 /// See the module.
 pub struct Allowance {
     pub(super) limits: LiveLimits,
     rates: ArcSwap<Rates>,
     open: Arc<Tally>,
     pub(super) kept: Arc<Tally>,
+    /// Where there are sessions.
+    sessions: ArcSwapOption<Tally>,
+    /// Where there are connections.
+    connections: ArcSwapOption<Connections>,
+}
+
+/// How many connections are open.
+pub(super) struct Connections {
+    open: AtomicU64,
+    max: u32,
+}
+
+/// One connection, counted until it is dropped.
+pub(super) struct Connected(Arc<Connections>);
+
+impl Connections {
+    pub(super) fn enter(self: &Arc<Self>) -> Connected {
+        self.open.fetch_add(1, Ordering::Relaxed);
+        Connected(Arc::clone(self))
+    }
+}
+
+impl Drop for Connected {
+    fn drop(&mut self) {
+        self.0.open.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Allowance {
@@ -49,7 +91,54 @@ impl Allowance {
             ]
         });
         let rates = ArcSwap::from_pointee(Rates::of_requests(&limits.table()));
-        Self { rates, open: Arc::new(open), kept: Arc::new(kept), limits }
+        let (sessions, connections) = (ArcSwapOption::empty(), ArcSwapOption::empty());
+        Self { rates, open: Arc::new(open), kept: Arc::new(kept), sessions, connections, limits }
+    }
+
+    /// Counts the sessions of a registry from now on.
+    pub(super) fn count_sessions(&self, per_requestor: u32) -> Arc<Tally> {
+        let tally = Arc::new(Tally::new(self.limits.clone(), move |limits| {
+            [
+                ("sessions_per_tenant", limits.sessions_per_tenant.into()),
+                ("sessions_per_requestor", per_requestor.into()),
+                ("sessions_total", limits.sessions_total.into()),
+            ]
+        }));
+        self.sessions.store(Some(Arc::clone(&tally)));
+        tally
+    }
+
+    /// Counts the connections of a server from now on; that there are no more is for its permits to see to.
+    pub(super) fn count_connections(&self, max: u32) -> Arc<Connections> {
+        let connections = Arc::new(Connections { open: AtomicU64::new(0), max });
+        self.connections.store(Some(Arc::clone(&connections)));
+        connections
+    }
+
+    /// What is in use of the limits of a requestor and of its tenant.
+    pub fn in_use(&self, requestor: &Requestor) -> InUse {
+        let mut in_use = InUse::default();
+        for tally in self.tallies() {
+            let [tenant, own, _] = tally.taken(&tally.counts(), requestor);
+            in_use.tenant.push(tenant);
+            in_use.requestor.push(own);
+        }
+        in_use
+    }
+
+    /// What is in use of the host's limits.
+    pub fn in_use_of_all(&self) -> Vec<Taken> {
+        let mut taken: Vec<_> = self.tallies().map(|tally| tally.all_taken(&tally.counts())).collect();
+        if let Some(connections) = &*self.connections.load() {
+            let in_use = connections.open.load(Ordering::Relaxed);
+            taken.push(Taken { limit: "connections_max", in_use, max: connections.max.into() });
+        }
+        taken
+    }
+
+    fn tallies(&self) -> impl Iterator<Item = Arc<Tally>> {
+        let sessions = self.sessions.load_full();
+        [Arc::clone(&self.open), Arc::clone(&self.kept)].into_iter().chain(sessions)
     }
 
     /// Takes one request from the rates.
@@ -82,7 +171,7 @@ type Caps = [(&'static str, u64); 3];
 /// How much of one thing is taken up.
 pub(super) struct Tally {
     limits: LiveLimits,
-    caps: fn(&Limits) -> Caps,
+    caps: Box<dyn Fn(&Limits) -> Caps + Send + Sync>,
     counts: Mutex<Counts>,
 }
 
@@ -106,27 +195,42 @@ impl Drop for Place {
 }
 
 impl Tally {
-    fn new(limits: LiveLimits, caps: fn(&Limits) -> Caps) -> Self {
-        Self { limits, caps, counts: Mutex::default() }
+    fn new(limits: LiveLimits, caps: impl Fn(&Limits) -> Caps + Send + Sync + 'static) -> Self {
+        Self { limits, caps: Box::new(caps), counts: Mutex::default() }
     }
 
     fn counts(&self) -> MutexGuard<'_, Counts> {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Of the tenant's limit, of the requestor's, and of the host's.
+    fn taken(&self, counts: &Counts, requestor: &Requestor) -> [Taken; 3] {
+        let [(tenant, tenant_max), (own, own_max), _] = (self.caps)(self.limits.read().of(requestor));
+        let of_tenant = counts.tenants.get(&requestor.tenant).copied().unwrap_or(0);
+        let of_requestor = counts.requestors.get(requestor).copied().unwrap_or(0);
+        [
+            Taken { limit: tenant, in_use: of_tenant, max: tenant_max },
+            Taken { limit: own, in_use: of_requestor, max: own_max },
+            self.all_taken(counts),
+        ]
+    }
+
+    /// What holds for the host is not a tenant's to change.
+    fn all_taken(&self, counts: &Counts) -> Taken {
+        let [_, _, (limit, max)] = (self.caps)(&self.limits.read().base);
+        Taken { limit, in_use: counts.all, max }
+    }
+
     /// The first limit that `more` would go beyond.
     fn full(&self, counts: &Counts, requestor: &Requestor, more: u64) -> Option<Full> {
-        let limits = self.limits.read();
-        let [tenant, own, _] = (self.caps)(limits.of(requestor));
-        // What holds for the host is not a tenant's to change.
-        let [_, _, total] = (self.caps)(&limits.base);
-        let counted = [
-            (tenant, counts.tenants.get(&requestor.tenant).copied().unwrap_or(0)),
-            (own, counts.requestors.get(requestor).copied().unwrap_or(0)),
-            (total, counts.all),
-        ];
-        let full = counted.into_iter().find(|((_, max), count)| count.saturating_add(more) > *max);
-        full.map(|((limit, value), _)| Full { limit, value })
+        let taken = self.taken(counts, requestor);
+        let full = taken.into_iter().find(|taken| taken.in_use.saturating_add(more) > taken.max);
+        full.map(|Taken { limit, max, .. }| Full { limit, value: max })
+    }
+
+    /// How much a tenant has.
+    pub(super) fn of_tenant(&self, tenant: &TenantId) -> u64 {
+        self.counts().tenants.get(tenant).copied().unwrap_or(0)
     }
 
     fn take(self: &Arc<Self>, requestor: &Requestor) -> Result<Place, Full> {
@@ -218,6 +322,12 @@ mod unit {
         let others: Vec<_> = (2..8).map(|tenant| allowance.open(&requestor(tenant, 1))).collect();
         assert_eq!(others.iter().filter(|place| place.is_ok()).count(), 3);
         assert_eq!(others[5].as_ref().err(), Some(&Full { limit: "requests_open_total", value: 9 }));
+        let in_use = allowance.in_use(&requestor(1, 1));
+        let taken = |limit, in_use, max| Taken { limit, in_use, max };
+        assert_eq!(in_use.requestor[0], taken("requests_open_per_requestor", 2, 2));
+        assert_eq!(in_use.tenant[0], taken("requests_open_per_tenant", 5, 5));
+        assert_eq!(allowance.in_use(&requestor(9, 7)).tenant[0], taken("requests_open_per_tenant", 1, 1));
+        assert_eq!(allowance.in_use_of_all()[0], taken("requests_open_total", 9, 9));
         drop((one, many, own, others));
         let counts = allowance.open.counts();
         assert_eq!((counts.all, counts.tenants.len(), counts.requestors.len()), (0, 0, 0));

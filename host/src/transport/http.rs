@@ -53,7 +53,7 @@ pub use tls::{Certificate, TlsError};
 /// The path of the endpoint.
 pub(super) const ENDPOINT: &str = "/mcp";
 /// Connections that the kernel holds while all permits are taken.
-const BACKLOG: u32 = 1024;
+const BACKLOG_MAX: u32 = 1024;
 /// Connections that are told that the host is going down; they hold nothing up.
 const LATE_CONNECTIONS_MAX: usize = 64;
 /// Accepting fails when descriptors run out; trying again at once would only burn the CPU.
@@ -108,7 +108,7 @@ pub fn bind(address: SocketAddr, authenticated: bool) -> Result<TcpListener, Bin
         // A host that is started again must not wait for the connections of the former one to time out.
         socket.set_reuseaddr(true)?;
         socket.bind(address)?;
-        socket.listen(BACKLOG)
+        socket.listen(BACKLOG_MAX)
     };
     listen().map_err(|source| match source.kind() {
         io::ErrorKind::AddrInUse => BindError::InUse(address),
@@ -200,6 +200,7 @@ impl<M: Mcp> Server<M> {
         let acceptor = self.certificate.as_ref().map(Certificate::acceptor).transpose()?;
         let edge = Edge { router: router(self.clone()), acceptor, server: Arc::clone(&self) };
         let permits = Arc::new(Semaphore::new(self.options.connections_max as usize));
+        let connections = self.allowance.count_connections(self.options.connections_max);
         let sweeper = tokio::spawn(self.clone().sweep());
         let certificate = self.certificate.clone();
         let renewer = certificate.map(|certificate| tokio::spawn(async move { certificate.watch().await }));
@@ -211,9 +212,10 @@ impl<M: Mcp> Server<M> {
                     // What is over its limit is closed here: its permit goes to the next one.
                     if let Some(place) = self.addresses.enter(peer) {
                         let connection = edge.clone().connection(stream, peer, permit);
+                        let counted = connections.enter();
                         tokio::spawn(async move {
                             connection.await;
-                            drop(place);
+                            drop((place, counted));
                         });
                     }
                 }

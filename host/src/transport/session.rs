@@ -16,7 +16,7 @@ use crate::domain::requestor::{Requestor, RequestorId, TenantId};
 use crate::store::{self, RowKind, RowStore};
 
 use super::Now;
-use super::allowance::{Allowance, Full, Place};
+use super::allowance::{Allowance, Full, Place, Tally};
 use super::mcp::{Mcp, Session};
 use super::sse::{Kept, Streams};
 
@@ -149,23 +149,21 @@ struct Inner<S> {
     entries: HashMap<Digest, Entry<S>>,
     /// Without those who have none.
     owners: HashMap<Requestor, HashSet<Digest>>,
-    /// How many each tenant has.
-    tenants: HashMap<TenantId, usize>,
+    /// How many each has.
+    tally: Arc<Tally>,
     /// Counts the sessions that ended: a row that was read before one did may be of that one.
     ends: u64,
 }
 
-impl<S> Default for Inner<S> {
-    fn default() -> Self {
-        Self { entries: HashMap::new(), owners: HashMap::new(), tenants: HashMap::new(), ends: 0 }
-    }
-}
-
 impl<S: Session> Inner<S> {
+    fn new(tally: Arc<Tally>) -> Self {
+        Self { entries: HashMap::new(), owners: HashMap::new(), tally, ends: 0 }
+    }
+
     fn put(&mut self, digest: Digest, entry: Entry<S>) {
         let requestor = entry.requestor();
         if self.owners.entry(requestor).or_default().insert(digest) {
-            *self.tenants.entry(requestor.tenant).or_default() += 1;
+            self.tally.add(&requestor, 1);
         }
         self.entries.insert(digest, entry);
     }
@@ -175,8 +173,8 @@ impl<S: Session> Inner<S> {
         self.owners.get(requestor).map_or(0, HashSet::len)
     }
 
-    fn owned_by_tenant(&self, tenant: &TenantId) -> usize {
-        self.tenants.get(tenant).copied().unwrap_or(0)
+    fn owned_by_tenant(&self, tenant: &TenantId) -> u64 {
+        self.tally.of_tenant(tenant)
     }
 
     /// The one of this requestor that was idle longest.
@@ -222,12 +220,7 @@ impl<S: Session> Inner<S> {
                 self.owners.remove(&requestor);
             }
         }
-        if let Some(count) = self.tenants.get_mut(&requestor.tenant) {
-            *count = count.saturating_sub(1);
-            if *count == 0 {
-                self.tenants.remove(&requestor.tenant);
-            }
-        }
+        self.tally.give(&requestor, 1);
         if let Entry::Live(live) = entry {
             // It may be over already.
             let _ = live.ended.set(());
@@ -259,7 +252,7 @@ impl<M: Mcp> Registry<M> {
         now: Now,
     ) -> Result<Self, store::Error> {
         let epoch = getrandom::u32().map_err(|error| store::Error::Engine(format!("no randomness: {error}")))?;
-        let inner = Mutex::default();
+        let inner = Mutex::new(Inner::new(allowance.count_sessions(options.per_requestor)));
         let registry = Self { mcp, rows, options, allowance, now, epoch, inner };
         let mut after: Option<Vec<u8>> = None;
         loop {
@@ -327,7 +320,7 @@ impl<M: Mcp> Registry<M> {
         let total = self.allowance.limits.base().sessions_total;
         let (oldest, limit, value) = if own >= self.options.per_requestor as usize {
             (inner.oldest_of(&requestor), "sessions_per_requestor", self.options.per_requestor)
-        } else if tenant >= limits.sessions_per_tenant as usize {
+        } else if tenant >= u64::from(limits.sessions_per_tenant) {
             (inner.oldest_in_tenant(&requestor), "sessions_per_tenant", limits.sessions_per_tenant)
         } else if inner.entries.len() >= total as usize {
             (inner.oldest_of_all(&requestor), "sessions_total", total)

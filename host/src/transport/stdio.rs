@@ -25,7 +25,7 @@ use super::refusal::{Refusal, request_id};
 use super::sse::one_line;
 
 /// Messages between the requests and the writer; a client that does not read makes its own requests wait.
-const QUEUE_MESSAGES: usize = 64;
+const QUEUE_MESSAGES_MAX: usize = 64;
 /// What to give open requests after the input has ended: enough to answer `printf ... | bulkhead stdio`.
 const EOF_GRACE_MS: u64 = 5_000;
 const READ_BYTES: usize = 16 * 1024;
@@ -60,7 +60,7 @@ pub(super) async fn serve_with<M: Mcp>(
     options: StdioOptions,
     grace: Duration,
 ) -> io::Result<()> {
-    let (out, queue) = mpsc::channel(QUEUE_MESSAGES);
+    let (out, queue) = mpsc::channel(QUEUE_MESSAGES_MAX);
     let mut writing = tokio::spawn(write_lines(writer, queue));
     let reader = pin!(reader);
     let mut lines = Lines::new(reader, options.line_bytes_max);

@@ -1,4 +1,4 @@
-//! Which granted directories may lie beside each other.
+//! Which granted directories may lie beside each other, and beside what is the host's own.
 //!
 //! Owns the comparison of where grants are. Whoever may write to a directory may put a link in the place of anything below it, and a
 //! grant is opened by its path: so no way to a grant leads through what a guest may write to. Must not know whose the grants are.
@@ -21,12 +21,12 @@ pub struct NamedDirectory<'a> {
     pub grant: &'a DirGrant,
 }
 
-/// Two grants that nobody may have at the same time, whether of one plugin or of two.
+/// A grant that nobody may have, beside another one (of whichever plugin) or beside what is the host's own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Overlap {
-    /// Which of the grants to change first, by its place in the list.
+    /// The grant to change first, by its place in the list.
     pub at: usize,
-    /// Names the keys of both and says what to do.
+    /// Names the keys and says what to do.
     pub problem: String,
 }
 
@@ -53,6 +53,30 @@ pub fn overlaps(granted: &[NamedDirectory<'_>]) -> io::Result<Vec<Overlap>> {
     Ok(found)
 }
 
+/// Every grant of the host's own directory, of a part of it or of what it lies in, and every one by which a guest could put a link in
+/// the way to it.
+///
+/// # Errors
+///
+/// The way to a directory has no end.
+pub fn exposing(granted: &[NamedDirectory<'_>], own: &Path) -> io::Result<Vec<Overlap>> {
+    let own_way = Way::of(own)?;
+    let mut found = Vec::new();
+    for (at, named) in granted.iter().enumerate() {
+        let way = Way::of(&named.grant.host)?;
+        let shows_it = is_below(&way.end, &own_way.end) || is_below(&own_way.end, &way.end);
+        if shows_it || (named.grant.write && own_way.leads_through(&way.end)) {
+            let (key, place, own) = (&named.key, named.grant.host.display(), own.display());
+            let problem = format!(
+                "{key}: {place} contains, or lies in, the host's data directory {own}, or may be written to on the way there: a plugin would \
+                 get at the store and the host's keys. Grant a directory that lies beside it, or move the data directory (server.data)"
+            );
+            found.push(Overlap { at, problem });
+        }
+    }
+    Ok(found)
+}
+
 fn leads_through(named: &NamedDirectory<'_>, other: &NamedDirectory<'_>) -> String {
     format!(
         "{}: the way to {} leads through {}, which {} makes writable: whoever writes there could put a link in the way. Grant a directory \
@@ -73,7 +97,7 @@ fn clash(named: &NamedDirectory<'_>, way: &Way, other: &NamedDirectory<'_>, othe
         return is_past_a_quota.then(|| {
             format!(
                 "{key}: {place} is also what {other_key} makes writable, and only one of them has bytes_max, so the other one would get \
-                 past it. Give both a bytes_max, or neither"
+                 past it. Give both a bytes_max, or take write = true away from one"
             )
         });
     }
@@ -275,6 +299,34 @@ mod tests {
         assert!(folder.are_apart(("elsewhere/in", true), ("short", false)));
         let grant = DirGrant { host: at("loop"), guest: "/data".to_owned(), write: false, bytes_max: None };
         assert!(overlaps(&[NamedDirectory { key: "key".to_owned(), grant: &grant }]).is_err());
+    }
+
+    #[test]
+    fn the_hosts_own_directory_is_granted_to_nobody() {
+        let folder = Folder::new();
+        let at = |name: &str| folder.0.path().join(name);
+        std::fs::create_dir_all(at("own/store")).unwrap();
+        symlink(at("own"), at("w/link")).unwrap();
+        symlink(at("own/store"), at("short")).unwrap();
+        let is_refused = |host: &str, write, own: &str| {
+            let grant = DirGrant { host: at(host), guest: "/data".to_owned(), write, bytes_max: None };
+            let named = [NamedDirectory { key: "key 0".to_owned(), grant: &grant }];
+            let problems = exposing(&named, &at(own)).unwrap();
+            let says_it = |overlap: &Overlap| overlap.at == 0 && overlap.problem.starts_with("key 0: ");
+            assert!(problems.iter().all(says_it), "{problems:?}");
+            !problems.is_empty()
+        };
+        for write in [false, true] {
+            for host in ["own", "own/store", "own/not/there/yet", "", "short", "w/link", "{tenant}", "{tenant}/store"] {
+                assert!(is_refused(host, write, "own"), "{host} {write}");
+            }
+            for host in ["w", "own-too", "elsewhere", "tenants/{tenant}", "elsewhere/../w"] {
+                assert!(!is_refused(host, write, "own"), "{host} {write}");
+            }
+            assert!(is_refused("own", write, "w/link"), "another name of it");
+        }
+        assert!(is_refused("w", true, "w/link"), "a guest could lead the host elsewhere");
+        assert!(!is_refused("w", false, "w/link"), "who only reads cannot");
     }
 
     #[test]

@@ -59,6 +59,11 @@ impl Share {
         Self { facts: Arc::clone(&self.facts), part }
     }
 
+    /// Which of the parts this is.
+    pub(in crate::runtime) fn own_part(&self) -> u128 {
+        self.part
+    }
+
     /// Another weight from now on, for the time that is used from now on.
     pub fn set_weight(&self, weight: u32) {
         self.facts.weight.store(bounded(weight), Ordering::Relaxed);

@@ -13,10 +13,10 @@ use crate::domain::requestor::TenantId;
 
 /// Bytes that are counted as one; every write is one at least.
 const UNIT_BYTES: u64 = 64 << 10;
-/// Of one tenant: as much as the largest value. Stops a tenant from keeping the other ones from their turns.
-const TENANT_UNITS: u32 = 16;
-/// Of all tenants: half of what is written to the disk in one step. Stops tenants together from holding up tasks.
-const ALL_UNITS: u32 = 64;
+/// Units of 64 KiB of one tenant's kept values that are on their way to the disk: as much as the largest value. Stops a tenant from keeping the other ones from their turns.
+const TENANT_UNITS_MAX: u32 = 16;
+/// Units of 64 KiB of all tenants' kept values that are on their way to the disk: half of what is written in one step. Stops tenants together from holding up tasks.
+const ALL_UNITS_MAX: u32 = 64;
 /// Tenants that are remembered before those that write nothing are forgotten.
 const TENANTS_KEPT: usize = 1024;
 
@@ -28,7 +28,7 @@ pub(super) struct Turns {
 
 impl Default for Turns {
     fn default() -> Self {
-        Self { tenants: Mutex::default(), all: Arc::new(Semaphore::new(units(ALL_UNITS))) }
+        Self { tenants: Mutex::default(), all: Arc::new(Semaphore::new(units(ALL_UNITS_MAX))) }
     }
 }
 
@@ -42,7 +42,7 @@ pub(super) struct Turn {
 impl Turns {
     /// Waits until so many bytes of a tenant may be written.
     pub(super) async fn take(&self, tenant: TenantId, bytes: u64) -> Turn {
-        let count = u32::try_from(bytes.div_ceil(UNIT_BYTES)).unwrap_or(u32::MAX).clamp(1, TENANT_UNITS);
+        let count = u32::try_from(bytes.div_ceil(UNIT_BYTES)).unwrap_or(u32::MAX).clamp(1, TENANT_UNITS_MAX);
         // The tenant's own first: who waits for its neighbours takes nothing from anybody else. Neither is ever closed.
         let own = self.of(tenant).acquire_many_owned(count).await.ok();
         let shared = Arc::clone(&self.all).acquire_many_owned(count).await.ok();
@@ -55,7 +55,7 @@ impl Turns {
             // Whoever writes or waits has a hold on its own.
             tenants.retain(|_, own| Arc::strong_count(own) > 1);
         }
-        Arc::clone(tenants.entry(tenant).or_insert_with(|| Arc::new(Semaphore::new(units(TENANT_UNITS)))))
+        Arc::clone(tenants.entry(tenant).or_insert_with(|| Arc::new(Semaphore::new(units(TENANT_UNITS_MAX)))))
     }
 }
 

@@ -34,7 +34,7 @@ pub struct Report {
     pub problems: Vec<String>,
 }
 
-/// More than these are not listed: the first ones say enough.
+/// Problems that are listed: the first ones say enough.
 pub const PROBLEMS_MAX: usize = 100;
 
 impl Report {

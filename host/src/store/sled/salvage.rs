@@ -14,7 +14,8 @@ use super::files::io_error;
 use super::open::{self, Layout};
 use super::space::statvfs;
 
-/// Larger databases are examined where they lie: copying them at every start would take longer than it is worth.
+/// Bytes of a database that is copied to be examined; a larger one is examined where it lies, since copying it at every start would
+/// take longer than it is worth.
 const COPY_BYTES_MAX: u64 = 2 << 30;
 /// What has to stay free beside a copy.
 const FREE_BYTES_MIN: u64 = 64 << 20;
