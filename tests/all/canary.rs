@@ -335,14 +335,14 @@ async fn a_task_of_a_canary_stays_on_it_when_it_is_taken_back() {
     run(&setup, &["rollback", "desk"]).await;
     let fresh = client.task("book_trip", json!({})).await;
     assert!(book(&modern, &fresh).await.contains(" seats to "), "new calls are on the active version");
+    host.kill().await;
+    let host = setup.start().await;
+    let (modern, plain) = (Modern::full(&host, Some(&token)), Modern::plain(&host, Some(&token)));
+    // What asked when its host died is lost with it; what its client holds is not.
     let retry = |asked: &Value, answers: Value| json!({"name": "book_trip", "arguments": {}, "requestState": asked["requestState"], "inputResponses": answers});
     let second = plain.result("tools/call", retry(&parked, journey())).await;
     let done = plain.result("tools/call", retry(&second, details())).await;
     assert!(done["structuredContent"]["summary"].to_string().contains(" chairs to"), "{done}");
-    host.kill().await;
-    let host = setup.start().await;
-    let modern = Modern::full(&host, Some(&token));
-    // What asked when its host died is lost with it.
     let old = modern.result("tasks/get", json!({"taskId": task})).await;
     assert_eq!(old["status"], "failed", "{old}");
     until("the canary to retire", async || {

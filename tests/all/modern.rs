@@ -88,7 +88,7 @@ async fn statuses_are_those_of_the_era() {
 }
 
 #[tokio::test]
-async fn a_question_is_answered_in_rounds_and_nothing_is_done_twice_after_a_restart() {
+async fn a_question_is_answered_in_rounds_even_after_a_restart() {
     let setup = Setup::with(&["desk"]);
     let host = setup.start().await;
     let client = Modern::plain(&host, None);
@@ -96,19 +96,41 @@ async fn a_question_is_answered_in_rounds_and_nothing_is_done_twice_after_a_rest
     assert_eq!(first["resultType"], "input_required");
     let second = client.result("tools/call", retry(&first, journey())).await;
     assert!(second["inputRequests"]["details"].is_object(), "{second}");
-    let done = client.result("tools/call", retry(&second, details())).await;
-    assert_eq!(done["structuredContent"]["summary"], "Booked 2 economy seats to Rome.");
-    assert_eq!(client.result("tools/call", retry(&second, details())).await, done);
-    // The reply may have been lost with its host: nothing is booked twice.
     host.kill().await;
     let host = setup.start().await;
     let client = Modern::plain(&host, None);
-    let refused = client.call("tools/call", retry(&second, details())).await.expect_err("nobody knows what came of it");
-    assert_eq!(refused.code, -32602);
+    let done = client.result("tools/call", retry(&second, details())).await;
+    assert_eq!(done["structuredContent"]["summary"], "Booked 2 economy seats to Rome.");
+    assert_eq!(client.result("tools/call", retry(&second, details())).await, done);
     let mut tampered = second.clone();
     tampered["requestState"] = json!(format!("{}A", second["requestState"].as_str().expect("a state")));
     let refused = client.call("tools/call", retry(&tampered, details())).await.expect_err("tampered");
     assert_eq!(refused.code, -32602);
+}
+
+#[tokio::test]
+async fn an_answered_call_is_not_run_a_second_time_after_a_kill() {
+    let setup = Setup::new().plugin("probe", "[plugin.kv]\n");
+    let host = setup.start().await;
+    let client = Modern::plain(&host, None);
+    let asked = client.tool("ask_counted", json!({})).await;
+    let open = client.tool("ask_counted", json!({})).await;
+    let go_on = |asked: &Value, value: &str| {
+        let answer = json!({"action": "accept", "content": {"value": value}});
+        json!({"name": "ask_counted", "arguments": {}, "requestState": asked["requestState"], "inputResponses": {"value": answer}})
+    };
+    let done = client.result("tools/call", go_on(&asked, "a")).await;
+    assert_eq!(done["content"][0]["text"], "run 1");
+    // The reply may have been lost with its host.
+    host.kill().await;
+    let host = setup.start().await;
+    let client = Modern::plain(&host, None);
+    for value in ["a", "b"] {
+        let refused = client.call("tools/call", go_on(&asked, value)).await.expect_err("nobody knows what came of it");
+        assert_eq!(refused.code, -32602, "{value}");
+    }
+    let second = client.result("tools/call", go_on(&open, "a")).await;
+    assert_eq!(second["content"][0]["text"], "run 2", "what was not answered goes on, and nothing ran in between");
 }
 
 #[tokio::test]

@@ -220,15 +220,13 @@ async fn calls_stay_on_the_version_that_they_began_with() {
     for task in [&one, &two] {
         client.until_status(task, "completed").await;
     }
-    let done = plain.result("tools/call", retry(&second, details())).await;
-    let summary = done["structuredContent"]["summary"].as_str().expect("a text");
-    assert!(summary.contains(SEATS.0), "{summary}");
-    // Another host cannot know that this has happened.
+    // The guest that stood still is lost with its host, the version is not.
     host.kill().await;
     let host = setup.start().await;
     let plain = Modern::plain(&host, None);
-    let refused = plain.call("tools/call", retry(&second, details())).await.expect_err("it is not run twice");
-    assert_eq!(refused.code, -32602);
+    let done = plain.result("tools/call", retry(&second, details())).await;
+    let summary = done["structuredContent"]["summary"].as_str().expect("a text");
+    assert!(summary.contains(SEATS.0), "{summary}");
 }
 
 #[tokio::test]

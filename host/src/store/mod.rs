@@ -20,6 +20,7 @@ pub(crate) mod samples;
 pub mod sled;
 #[cfg(test)]
 mod suite;
+pub mod tickets;
 
 use async_trait::async_trait;
 
@@ -200,11 +201,13 @@ pub enum RowKind {
     GuestSecret = b'Q',
     /// The keys that tenants' data is sealed with, each sealed with a key of the operator's: tenant → sealed key.
     TenantKey = b'W',
+    /// Tickets that were used: see [`tickets`].
+    UsedTicket = b'R',
 }
 
 impl RowKind {
     /// Every kind.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Session,
         Self::Token,
         Self::Principal,
@@ -213,6 +216,7 @@ impl RowKind {
         Self::TenantKey,
         Self::KeyValue,
         Self::GuestSecret,
+        Self::UsedTicket,
     ];
 
     /// The tenant whose row it is, where the key says so: those rows go with their tenant.
@@ -221,6 +225,7 @@ impl RowKind {
             Self::TenantKey => key.first_chunk().copied().map(TenantId),
             Self::KeyValue => keyvalue::tenant_of(key),
             Self::GuestSecret => tenant_of_secret(key),
+            Self::UsedTicket => tickets::tenant_of(key),
             // The rooms that own these know whose each row is.
             Self::Session | Self::Token | Self::Principal | Self::Secret | Self::Plugin => None,
         }

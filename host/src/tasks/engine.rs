@@ -36,6 +36,7 @@ use crate::domain::task::{Lease, NodeId, PluginVersion, Task, TaskId};
 use crate::runtime::{CallSpec, Catalog, Executor, ListKind, Returned, ToolEntry};
 use crate::secrets::Secrets;
 use crate::store::keyvalue::KeyValues;
+use crate::store::tickets::UsedTickets;
 use crate::store::{self, Store};
 
 /// A lease is extended every [`HEARTBEAT`], so that two may be missed.
@@ -64,6 +65,7 @@ pub struct Tasks {
 pub(super) struct Inner {
     pub(super) store: Arc<dyn Store>,
     pub(super) keyvalues: Arc<KeyValues>,
+    pub(super) tickets: UsedTickets,
     pub(super) secrets: OnceLock<Arc<Secrets>>,
     pub(super) executor: Arc<dyn Executor>,
     pub(super) clock: Arc<dyn Clock>,
@@ -95,6 +97,7 @@ impl Tasks {
             instances_max.saturating_sub(limits.base().calls_running_total).min(limits.base().calls_resting_total);
         let inner = Inner {
             keyvalues: Arc::new(KeyValues::new(Arc::clone(&store))),
+            tickets: UsedTickets::new(Arc::clone(&store)),
             secrets: OnceLock::new(),
             store,
             executor,

@@ -29,6 +29,7 @@ mod shares;
 mod standing;
 mod suspicion;
 mod tend;
+mod tickets;
 mod trial;
 mod versions;
 

@@ -17,8 +17,8 @@ const BATCH: usize = 256;
 /// The sweeper looks at least this often, whatever it knows of the next expiry: another process may share the store.
 const SWEEP_MS_MAX: u64 = 1_000;
 
-/// What one look spends on keys of plugins: tasks and leases wait for it.
-const SWEEP_KEYS_MAX: Duration = Duration::from_millis(500);
+/// What one look spends on keys of plugins and used tickets: tasks and leases wait for it.
+const SWEEP_ROWS_MAX: Duration = Duration::from_millis(500);
 
 /// Idle rate-limit entries are forgotten this often.
 const FORGET_EVERY: Duration = Duration::from_secs(60);
@@ -119,7 +119,7 @@ impl Tasks {
                 Ok(expired) => expired,
                 Err(error) => {
                     tracing::warn!("expired tasks cannot be listed: {error}");
-                    self.sweep_keys().await;
+                    self.sweep_rows().await;
                     return Duration::from_millis(SWEEP_MS_MAX);
                 }
             };
@@ -143,7 +143,7 @@ impl Tasks {
                 break;
             }
         }
-        self.sweep_keys().await;
+        self.sweep_rows().await;
         if failed > 0 {
             // Their time is over: what comes next would be at once, again and again.
             return Duration::from_millis(SWEEP_MS_MAX);
@@ -153,15 +153,17 @@ impl Tasks {
         Duration::from_millis(ms)
     }
 
-    /// Removes keys of plugins whose time is over, for as long as one look may take.
-    async fn sweep_keys(&self) {
-        let begun = std::time::Instant::now();
+    /// Removes keys of plugins and used tickets whose time is over, for as long as one look may take.
+    async fn sweep_rows(&self) {
+        let (inner, begun) = (&self.inner, std::time::Instant::now());
         loop {
-            match self.inner.keyvalues.sweep(self.inner.clock.now(), BATCH).await {
-                Ok(swept) if swept == BATCH && begun.elapsed() < SWEEP_KEYS_MAX => {}
+            let now = inner.clock.now();
+            let (keys, tickets) = tokio::join!(inner.keyvalues.sweep(now, BATCH), inner.tickets.sweep(now, BATCH));
+            match keys.and_then(|keys| Ok(keys.max(tickets?))) {
+                Ok(BATCH) if begun.elapsed() < SWEEP_ROWS_MAX => {}
                 Ok(_) => return,
                 Err(error) => {
-                    tracing::warn!("expired keys of plugins cannot be removed: {error}");
+                    tracing::warn!("expired keys of plugins or used tickets cannot be removed: {error}");
                     return;
                 }
             }

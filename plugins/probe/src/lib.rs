@@ -34,6 +34,7 @@ fn plugin() -> Plugin {
         .tool(Tool::new("ask_sampling", "Asks the client's model.", questions::sampling).task_optional())
         .tool(Tool::new("ask_many", "Puts several questions at once.", questions::many).task_optional())
         .tool(Tool::new("ask_again", "Puts the same question several times.", questions::again).task_optional())
+        .tool(Tool::new("ask_counted", "Asks, then counts that it went on.", questions::counted).task_optional())
         .tool(Tool::new("ask_wrongly", "Asks with a schema that is no form.", questions::wrongly).task_optional())
 }
 

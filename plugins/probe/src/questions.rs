@@ -1,7 +1,7 @@
 //! Every kind of question.
 
-use bulkhead_plugin::Error;
 use bulkhead_plugin::ask::{self, FormRequest, InputRequest, Prompt, Question, RawAnswer};
+use bulkhead_plugin::{Error, kv};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -57,6 +57,15 @@ pub(crate) fn again(Count { count }: Count) -> Result<String, Error> {
         }
     }
     Ok(text)
+}
+
+/// Counts under the key `runs` how often it went on after its question, so that tests see it from the next call.
+pub(crate) fn counted() -> Result<String, Error> {
+    let wrong = |error| Error::new(format!("{error:?}"));
+    ask::all(&[form("value", FORM)])?;
+    let runs = kv::get("runs").map_err(wrong)?.map_or(0, |runs| runs.len()) + 1;
+    kv::set("runs", "x".repeat(runs)).map_err(wrong)?;
+    Ok(format!("run {runs}"))
 }
 
 /// Nested objects are no form.

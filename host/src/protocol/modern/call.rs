@@ -18,7 +18,7 @@ use super::guest::{self, Guest};
 use super::meta::Client;
 use super::respond;
 use super::result::{Ending, EndingView};
-use super::rounds::{Ask, Claim, Outcome, Parked};
+use super::rounds::{Ask, Claim, Outcome, Parked, Turn};
 use super::state::{Answers, Binding, Position};
 use crate::domain::Json;
 use crate::domain::call::{CallError, ClientFeature, InputRequest, Question};
@@ -70,6 +70,8 @@ pub(super) struct Conversation {
     used: bool,
     /// The state that this request goes on from.
     from: Option<(Position, String)>,
+    /// The right to go on from it.
+    turn: Option<Turn>,
     /// When the call becomes a task, if it may.
     promote_at: Option<Instant>,
 }
@@ -98,8 +100,8 @@ struct Running {
 impl Conversation {
     pub(super) fn new(shared: Arc<Shared>, requestor: Requestor, work: Work, client: Client, fresh: Answers) -> Self {
         let progress = ProgressReports::new(client.progress_token.clone(), None);
-        let (passed, absence, used, from, promote_at) = (0, Absence::default(), false, None, None);
-        Self { shared, requestor, work, passed, absence, client, progress, fresh, used, from, promote_at }
+        let (passed, absence, used, from, turn, promote_at) = (0, Absence::default(), false, None, None, None);
+        Self { shared, requestor, work, passed, absence, client, progress, fresh, used, from, turn, promote_at }
     }
 
     pub(super) async fn answer(mut self, id: &RequestId, state: Option<String>, outlet: &Outlet) -> Frame {
@@ -168,6 +170,7 @@ impl Conversation {
 
     async fn begin(&mut self, outlet: &Outlet) -> Result<Ending, Stop> {
         let guest = self.start().await?;
+        self.begin_turn();
         let answers = self.from.as_ref().map(|(position, _)| position.answers.clone()).unwrap_or_default();
         self.converse(Running { guest, issued: Vec::new(), answers }, None, outlet).await
     }
@@ -219,10 +222,11 @@ impl Conversation {
                 "requestState is not one that was given for this call, or it is over its time; call the tool again without it",
             )
         })?;
-        let ticket = position.ticket;
         let rounds = Arc::clone(&self.shared.modern.rounds);
-        let turn = match rounds.claim(self.requestor, ticket, self.fresh_digest(), self.may_run_again()).await {
-            Claim::Turn(turn) => turn,
+        let (answers, again) = (self.fresh_digest(), self.may_run_again());
+        let claim = rounds.claim(&self.shared.tasks, self.requestor, &position, answers, again).await;
+        match claim.map_err(|error| RpcError::from(&error))? {
+            Claim::Turn(turn) => self.turn = Some(turn),
             Claim::Done(outcome) => return Outcome::clone(&outcome),
             Claim::Conflict => {
                 return Err(RpcError::invalid_params(
@@ -231,33 +235,45 @@ impl Conversation {
             }
             Claim::Forgotten => {
                 return Err(RpcError::invalid_params(
-                    "the host does not know any more what came of this requestState, and does not run its call a second time; call the tool again without it if that does no harm",
+                    "this requestState was answered before, the host does not know any more what came of it, and does not run its call a second time; call the tool again without it if that does no harm",
                 ));
             }
-        };
+        }
+        let parked = rounds.unpark(&position.ticket);
         self.from = Some((position, state));
-        let ending = match rounds.unpark(&ticket) {
+        let ending = match parked {
             Some(Parked { guest, ask, issued, answers }) => {
                 guest.heard_by(self.client.as_heard());
                 self.converse(Running { guest, issued, answers }, Some(ask), outlet).await
             }
             None => self.begin(outlet).await,
         };
-        let outcome = match ending {
+        self.conclude(ending).await
+    }
+
+    /// What going on from a state came to. It is kept for equal requests, unless nothing was answered: then the state stays good.
+    async fn conclude(&mut self, ending: Result<Ending, Stop>) -> Outcome {
+        let (outcome, came_of_it) = match ending {
             Ok(ending) => {
                 let result = to_raw_value(&EndingView { state: &self.shared.modern, ending: &ending })
-                    .map_err(|cause| RpcError::host_failure(format_args!("a result cannot be written: {cause}")))?;
-                // Nothing was answered, so nothing came of it: the state stays good for answers.
-                if matches!(ending, Ending::Asked { .. }) && !self.used {
-                    return Ok(result);
-                }
-                Ok(result)
+                    .map_err(|cause| RpcError::host_failure(format_args!("a result cannot be written: {cause}")));
+                (result, self.used || !matches!(ending, Ending::Asked { .. }))
             }
-            Err(Stop::Broken(error)) => Err(error),
-            Err(Stop::Refused(error)) => return Err(error),
+            Err(Stop::Broken(error)) => (Err(error), true),
+            Err(Stop::Refused(error)) => (Err(error), false),
         };
-        turn.conclude(outcome.clone());
+        match self.turn.take() {
+            Some(turn) if came_of_it => turn.conclude(outcome.clone()),
+            Some(turn) => turn.give_back().await,
+            None => {}
+        }
         outcome
+    }
+
+    fn begin_turn(&mut self) {
+        if let Some(turn) = &mut self.turn {
+            turn.begin();
+        }
     }
 
     fn binding(&self) -> Option<Binding<'_>> {

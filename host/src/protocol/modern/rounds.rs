@@ -1,23 +1,29 @@
 //! Calls that asked something and wait for a request that goes on with them.
 //!
-//! Owns which states are good for a turn, so that no call is run twice: a state is, from when it was given until a request has gone on
-//! from it, and one that the host knows nothing of, because there were too many or the host was another one, is good for calls only
-//! that may run again. Beside that, two shortcuts that no correct answer depends on: guests that stand still where they asked, and
-//! what earlier retries came to, for retries whose reply was lost. All are bounded in time, in all, per tenant and per requestor.
+//! Owns which states are good for a turn, so that no call is run twice: a state is, on this host and on the next one, until a request
+//! has gone on from it. Whoever does marks the state as used in the store before a guest hears of it; the mark is taken back when
+//! nothing came of the turn, and stays when the host dies within it, because nobody knows then. Calls that may run again need no mark.
+//! What is remembered here holds equal requests together, and tells one that comes with other answers. Beside that, two shortcuts that
+//! no correct answer depends on: guests that stand still where they asked, and what earlier retries came to, for retries whose reply was
+//! lost. All are bounded in time, in all, per tenant and per requestor.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use serde_json::value::RawValue;
+use tokio::runtime::Handle;
 use tokio::sync::{oneshot, watch};
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::guest::Guest;
 use super::shelf::{Bounds, Item, Shelf, Ticket};
-use super::state::{Answers, Sealer};
+use super::state::{Answers, Position, Sealer};
+use crate::domain::UnixMs;
 use crate::domain::call::{Answer, AskError, InputRequest};
 use crate::domain::requestor::Requestor;
 use crate::protocol::error::RpcError;
+use crate::tasks::{self, Tasks};
 
 /// How long a client has to come back with its answers.
 pub(super) const STATE_MS: u64 = 15 * 60_000;
@@ -34,7 +40,7 @@ const PARKED: Bounds = Bounds {
     weight_max_per_tenant: PARKED_PER_TENANT_MAX,
     weight_max: PARKED_TOTAL_MAX,
 };
-/// States of one requestor that the host knows at a time.
+/// States of one requestor that the host knows to have been answered.
 const STATES_PER_REQUESTOR_MAX: usize = 4096;
 /// Those of one tenant.
 const STATES_PER_TENANT_MAX: usize = 16_384;
@@ -80,8 +86,6 @@ pub(super) type Outcome = Result<Box<RawValue>, RpcError>;
 
 #[derive(Clone)]
 enum Round {
-    /// Nobody has gone on from this state yet.
-    Open,
     /// A request goes on from this state at the moment; ends when it does.
     Running { answers: [u8; 32], over: watch::Receiver<()> },
     /// One has, with these answers; what it came to is in the outcomes, while there is room.
@@ -96,7 +100,7 @@ pub(super) enum Claim {
     Done(Arc<Outcome>),
     /// Another one with other answers was there before.
     Conflict,
-    /// There may have been another one, and nobody knows any more what came of it.
+    /// There was another one, and nobody knows any more what came of it.
     Forgotten,
 }
 
@@ -136,40 +140,46 @@ impl Rounds {
         self.parked.take(ticket)
     }
 
-    /// Notes a state that is given to a client.
-    pub(super) fn open(&self, requestor: Requestor, ticket: Ticket) {
-        self.states.put(item(requestor, ticket, 1, Round::Open));
-    }
-
     /// Whose turn it is to go on from a state. Waits while an equal request does. `again`: the call may be run a second time.
     pub(super) async fn claim(
         self: &Arc<Self>,
+        tasks: &Tasks,
         requestor: Requestor,
-        ticket: Ticket,
+        position: &Position,
         answers: [u8; 32],
         again: bool,
-    ) -> Claim {
+    ) -> Result<Claim, tasks::Error> {
+        let (ticket, until) = (position.ticket, position.until);
         loop {
             let (over, ends) = watch::channel(());
             let running = item(requestor, ticket, 1, Round::Running { answers, over: ends });
-            let is_free = |round: Option<&Round>| round.map_or(again, |round| matches!(round, Round::Open));
-            match self.states.put_if(running, is_free) {
+            match self.states.put_if(running, |round| self.is_free(&ticket, round, answers, again)) {
                 Ok(()) => {
-                    let rounds = Arc::clone(self);
-                    return Claim::Turn(Turn { rounds, requestor, ticket, answers, concluded: false, _over: over });
+                    let (rounds, tasks) = (Arc::clone(self), tasks.clone());
+                    let stage = Stage::Unmarked;
+                    let turn = Turn { rounds, tasks, requestor, ticket, until, answers, stage, over: Some(over) };
+                    return if again { Ok(Claim::Turn(turn)) } else { turn.marked().await };
                 }
-                Err(None) => return Claim::Forgotten,
                 Err(Some(Round::Done { answers: other })) if other == answers => match self.outcomes.get(&ticket) {
-                    Some(outcome) => return Claim::Done(outcome),
-                    None if again => self.open(requestor, ticket),
-                    None => return Claim::Forgotten,
+                    Some(outcome) => return Ok(Claim::Done(outcome)),
+                    // It went just now, so that the state is free.
+                    None if again => {}
+                    None => return Ok(Claim::Forgotten),
                 },
                 Err(Some(Round::Running { answers: other, mut over })) if other == answers => {
                     // Fails when the sender is gone, which is what is waited for.
                     let _ = over.changed().await;
                 }
-                Err(Some(_)) => return Claim::Conflict,
+                Err(_) => return Ok(Claim::Conflict),
             }
+        }
+    }
+
+    fn is_free(&self, ticket: &Ticket, round: Option<&Round>, answers: [u8; 32], again: bool) -> bool {
+        match round {
+            None => true,
+            Some(Round::Done { answers: other }) => again && *other == answers && self.outcomes.get(ticket).is_none(),
+            Some(Round::Running { .. }) => false,
         }
     }
 }
@@ -178,31 +188,93 @@ fn item<V>(requestor: Requestor, ticket: Ticket, weight: usize, value: V) -> Ite
     Item { ticket, requestor, weight, until: Instant::now() + Duration::from_millis(STATE_MS), value }
 }
 
-/// The right to go on from a state. Dropping it gives the right to the next one, as if nothing had been tried.
+/// How far a turn has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// Nothing says so in the store, nor has to.
+    Unmarked,
+    /// The state is marked as used, and no guest has heard of it yet.
+    Marked,
+    /// A guest has.
+    Begun,
+}
+
+/// The right to go on from a state. Dropping it gives the right to the next one, as if nothing had been tried, unless a guest has
+/// begun: then the state stays used.
 pub(super) struct Turn {
     rounds: Arc<Rounds>,
+    tasks: Tasks,
     requestor: Requestor,
     ticket: Ticket,
+    until: UnixMs,
     answers: [u8; 32],
-    concluded: bool,
-    _over: watch::Sender<()>,
+    stage: Stage,
+    /// Until the turn is over.
+    over: Option<watch::Sender<()>>,
 }
 
 impl Turn {
+    /// Marks the state as used, unless it is.
+    async fn marked(mut self) -> Result<Claim, tasks::Error> {
+        // To its end, even if the request is dropped: only then it is known whether the mark is this turn's to take back.
+        let marking = tokio::spawn(async move {
+            if !self.tasks.use_once(&self.requestor, self.ticket, self.until).await? {
+                return Ok(Claim::Forgotten);
+            }
+            self.stage = Stage::Marked;
+            Ok(Claim::Turn(self))
+        });
+        marking.await.unwrap_or(Ok(Claim::Forgotten))
+    }
+
+    /// A guest gets the answers now.
+    pub(super) fn begin(&mut self) {
+        if self.stage == Stage::Marked {
+            self.stage = Stage::Begun;
+        }
+    }
+
     /// Keeps what it came to, for equal requests.
     pub(super) fn conclude(mut self, outcome: Outcome) {
         let weight = OUTCOME_BYTES + outcome.as_ref().map_or(0, |result| result.get().len());
         self.rounds.outcomes.put(item(self.requestor, self.ticket, weight, Arc::new(outcome)));
         self.rounds.states.put(item(self.requestor, self.ticket, 1, Round::Done { answers: self.answers }));
-        self.concluded = true;
+        self.over = None;
+    }
+
+    /// Nothing came of it: the state is as good as before when this returns.
+    pub(super) async fn give_back(mut self) {
+        if self.stage == Stage::Begun {
+            self.stage = Stage::Marked;
+        }
+        if let Some(release) = self.release() {
+            let _ = release.await;
+        }
+    }
+
+    /// Ends the turn for those who wait for it; what has to be written first is written on the way.
+    fn release(&mut self) -> Option<JoinHandle<()>> {
+        let over = self.over.take()?;
+        let (rounds, requestor, ticket, until) = (Arc::clone(&self.rounds), self.requestor, self.ticket, self.until);
+        let runtime = Handle::try_current().ok().filter(|_| self.stage == Stage::Marked);
+        let Some(runtime) = runtime else {
+            rounds.states.take(&ticket);
+            return None;
+        };
+        let tasks = self.tasks.clone();
+        Some(runtime.spawn(async move {
+            if let Err(error) = tasks.unuse(&requestor, ticket, until).await {
+                tracing::warn!(%error, "a state of a call stays used, although nothing came of it");
+            }
+            rounds.states.take(&ticket);
+            drop(over);
+        }))
     }
 }
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        if !self.concluded {
-            self.rounds.open(self.requestor, self.ticket);
-        }
+        let _ = self.release();
     }
 }
 
@@ -210,33 +282,122 @@ impl Drop for Turn {
 mod tests {
     use super::*;
     use crate::domain::requestor::{RequestorId, TenantId};
+    use crate::protocol::tests::{World, world};
 
     const ANNA: Requestor = Requestor { tenant: TenantId([1; 16]), id: RequestorId([1; 16]) };
-    const TICKET: Ticket = [7; 16];
 
-    async fn claim(rounds: &Arc<Rounds>, again: bool) -> Claim {
-        rounds.claim(ANNA, TICKET, [1; 32], again).await
+    struct Bed {
+        rounds: Arc<Rounds>,
+        world: World,
+        position: Position,
+    }
+
+    impl Bed {
+        fn new() -> Self {
+            let world = world();
+            let position = Position::new(world.tasks.now() + STATE_MS, Answers::new(), None).unwrap();
+            Self { rounds: Arc::new(Rounds::new(&[0; 32])), world, position }
+        }
+
+        /// As after a restart: what is in the store is all that is known.
+        fn forgets(&mut self) {
+            self.rounds = Arc::new(Rounds::new(&[0; 32]));
+        }
+
+        async fn claim_with(&self, answers: u8, again: bool) -> Claim {
+            let Self { rounds, world, position } = self;
+            rounds.claim(&world.tasks, ANNA, position, [answers; 32], again).await.unwrap()
+        }
+
+        async fn claim(&self) -> Claim {
+            self.claim_with(1, false).await
+        }
+
+        async fn turn(&self, again: bool) -> Turn {
+            let Claim::Turn(turn) = self.claim_with(1, again).await else { panic!("it is free") };
+            turn
+        }
+    }
+
+    fn null() -> Outcome {
+        Ok(RawValue::NULL.to_owned())
     }
 
     #[tokio::test]
     async fn a_state_that_was_gone_on_from_is_not_run_again_when_its_outcome_is_pushed_out() {
-        let rounds = Arc::new(Rounds::new(&[0; 32]));
-        rounds.open(ANNA, TICKET);
-        let Claim::Turn(turn) = claim(&rounds, false).await else { panic!("it is free") };
-        turn.conclude(Ok(RawValue::NULL.to_owned()));
-        assert!(matches!(claim(&rounds, false).await, Claim::Done(_)));
-        rounds.outcomes.take(&TICKET);
-        assert!(matches!(claim(&rounds, false).await, Claim::Forgotten));
-        assert!(matches!(rounds.claim(ANNA, TICKET, [2; 32], true).await, Claim::Conflict));
-        assert!(matches!(claim(&rounds, true).await, Claim::Turn(_)), "a call that may run again does");
+        let bed = Bed::new();
+        bed.turn(false).await.conclude(null());
+        assert!(matches!(bed.claim().await, Claim::Done(_)));
+        bed.rounds.outcomes.take(&bed.position.ticket);
+        assert!(matches!(bed.claim().await, Claim::Forgotten));
+        assert!(matches!(bed.claim_with(2, true).await, Claim::Conflict));
+        bed.turn(true).await.conclude(null());
     }
 
     #[tokio::test]
-    async fn a_state_that_nobody_knows_is_good_only_for_what_may_run_again() {
-        let rounds = Arc::new(Rounds::new(&[0; 32]));
-        assert!(matches!(claim(&rounds, false).await, Claim::Forgotten));
-        let Claim::Turn(turn) = claim(&rounds, true).await else { panic!("it may run again") };
+    async fn a_state_is_good_for_one_turn_whoever_remembers_it() {
+        let mut bed = Bed::new();
+        bed.turn(false).await.conclude(null());
+        for _ in 0..2 {
+            bed.forgets();
+            assert!(matches!(bed.claim().await, Claim::Forgotten));
+            assert!(matches!(bed.claim_with(2, false).await, Claim::Forgotten));
+        }
+        drop(bed.turn(true).await);
+        assert!(matches!(bed.claim().await, Claim::Forgotten), "who needs no mark takes none back");
+    }
+
+    #[tokio::test]
+    async fn a_turn_that_was_cut_keeps_its_state_used() {
+        let mut bed = Bed::new();
+        let turn = bed.turn(false).await;
+        bed.forgets();
+        assert!(matches!(bed.claim().await, Claim::Forgotten), "the one before may be at it, or have died of it");
+        turn.give_back().await;
+        assert!(matches!(bed.claim().await, Claim::Turn(_)));
+    }
+
+    #[tokio::test]
+    async fn what_came_to_nothing_leaves_the_state_as_it_was() {
+        let bed = Bed::new();
+        // Refused, or asked again; a guest may have heard of it, and stands still again.
+        let mut turn = bed.turn(false).await;
+        turn.begin();
+        turn.give_back().await;
+        let Claim::Turn(turn) = bed.claim_with(2, false).await else { panic!("good for other answers at once") };
+        turn.give_back().await;
+        // Dropped before it began: whoever comes with the same waits until that is written.
+        drop(bed.turn(false).await);
+        let mut turn = bed.turn(false).await;
+        turn.begin();
         drop(turn);
-        assert!(matches!(claim(&rounds, false).await, Claim::Turn(_)), "given back, it is free");
+        assert!(matches!(bed.claim().await, Claim::Forgotten), "a guest had the answers");
+    }
+
+    #[tokio::test]
+    async fn a_mark_that_is_asked_for_in_vain_is_not_taken_back() {
+        let mut bed = Bed::new();
+        bed.turn(false).await.conclude(null());
+        bed.forgets();
+        for polls in 0..8 {
+            let mut claim = Box::pin(bed.claim());
+            for _ in 0..polls {
+                if futures::poll!(&mut claim).is_ready() {
+                    break;
+                }
+                tokio::task::yield_now().await;
+            }
+            drop(claim);
+        }
+        assert!(matches!(bed.claim().await, Claim::Forgotten));
+    }
+
+    #[tokio::test]
+    async fn a_mark_that_cannot_be_written_is_no_turn() {
+        let bed = Bed::new();
+        bed.world.store.fail_next_writes(1);
+        let claim = bed.rounds.claim(&bed.world.tasks, ANNA, &bed.position, [1; 32], false).await;
+        assert!(matches!(claim, Err(tasks::Error::Host { .. })));
+        bed.turn(false).await.conclude(null());
     }
 }

@@ -58,15 +58,15 @@ fn limits() -> Limits {
     }
 }
 
-struct World {
+pub(super) struct World {
     protocol: Protocol,
-    tasks: Tasks,
+    pub(super) tasks: Tasks,
     clock: Arc<ManualClock>,
-    store: Arc<MemoryStore>,
+    pub(super) store: Arc<MemoryStore>,
     guests: Arc<guest::Guests>,
 }
 
-fn world() -> World {
+pub(super) fn world() -> World {
     world_with(10_000)
 }
 
@@ -130,6 +130,11 @@ impl World {
             world_on(self.store.clone(), self.clock.clone(), 10_000, |guests| guest::Scripted::offering(guests, 2));
         world.tasks.recover().await.unwrap();
         world
+    }
+
+    /// Another host on the same store, which knows nothing else of this one.
+    fn restarted(&self) -> Self {
+        world_on(self.store.clone(), self.clock.clone(), 10_000, guest::Scripted::new)
     }
 
     async fn receive(&self, peer: Peer, message: &str) -> Received {

@@ -34,6 +34,7 @@ impl Conversation {
             }
         }
         if missing.is_empty() && unusable.is_none() {
+            self.begin_turn();
             let _ = ask.reply.send(Ok(answers));
             return Ok(Settled::Answered(Box::new(running)));
         }
@@ -78,7 +79,6 @@ impl Conversation {
             SealError::TooLarge => RpcError::invalid_params("the answers of this call are too large to go on with it"),
             SealError::Broken => broken(),
         })?;
-        self.shared.modern.rounds.open(self.requestor, position.ticket);
         self.park(position.ticket, running, ask);
         Ok(Settled::Left(Ending::Asked { questions, state: Some(state) }))
     }

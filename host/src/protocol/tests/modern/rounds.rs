@@ -1,6 +1,7 @@
 //! Questions before there is a task: asked in a result, answered by the next request.
 
 use super::*;
+use crate::store::{RowKind, RowStore as _};
 
 fn accept(name: &str) -> Value {
     json!({"action": "accept", "content": {"name": name}})
@@ -47,13 +48,13 @@ async fn rounds_follow_each_other_with_a_new_state_each() {
 
 #[tokio::test]
 async fn a_guest_that_is_gone_is_run_again_with_the_answers_so_far() {
-    let (before, after) = (world(), world());
+    let before = world();
     let first = before.plain().call("two_forms").await;
     let second = before
         .plain()
         .result("tools/call", retry("two_forms", &first["requestState"], json!({"one": accept("A")})))
         .await;
-    // Another host with the same secret, as after a restart.
+    let after = before.restarted();
     let done = after
         .plain()
         .result("tools/call", retry("two_forms", &second["requestState"], json!({"two": accept("B")})))
@@ -65,12 +66,52 @@ async fn a_guest_that_is_gone_is_run_again_with_the_answers_so_far() {
 
 #[tokio::test]
 async fn a_call_that_may_have_happened_is_not_run_again_by_a_host_that_knows_nothing_of_it() {
-    let (before, after) = (world(), world());
+    let before = world();
     let asked = before.plain().call("form").await;
     let params = retry("form", &asked["requestState"], json!({"name": accept("Ada")}));
     before.plain().result("tools/call", params.clone()).await;
-    assert_eq!(after.plain().refusal("tools/call", params).await, (-32602, None));
+    let after = before.restarted();
+    for name in ["Ada", "Bob"] {
+        let params = retry("form", &asked["requestState"], json!({"name": accept(name)}));
+        assert_eq!(after.plain().refusal("tools/call", params).await, (-32602, None), "{name}");
+    }
     assert_eq!(after.started(), 0);
+}
+
+#[tokio::test]
+async fn a_request_of_which_nothing_came_leaves_its_state_good_for_the_next_host() {
+    let mut world = world();
+    let asked = world.plain().call("form").await;
+    let nothing = retry("form", &asked["requestState"], json!({}));
+    let wrong = retry("form", &asked["requestState"], json!({"name": 1}));
+    for _ in 0..2 {
+        assert_eq!(world.plain().result("tools/call", nothing.clone()).await["requestState"], asked["requestState"]);
+        assert_eq!(world.plain().refusal("tools/call", wrong.clone()).await, (-32602, None));
+        world = world.restarted();
+    }
+    let answered = retry("form", &asked["requestState"], json!({"name": accept("Ada")}));
+    assert!(text(&world.plain().result("tools/call", answered).await).contains("Ada"));
+    assert_eq!(world.started(), 1);
+}
+
+#[tokio::test]
+async fn the_store_forgets_an_answered_state_with_its_time() {
+    let world = world();
+    let asked = world.plain().call("form").await;
+    assert_eq!(world.used().await, 0, "who asks writes nothing");
+    let answered = retry("form", &asked["requestState"], json!({"name": accept("Ada")}));
+    world.plain().result("tools/call", answered).await;
+    assert!(world.used().await > 0);
+    let tasks = world.tasks.clone();
+    let tending = tokio::spawn(async move { tasks.tend().await });
+    world.clock.advance(15 * 60_000);
+    for _ in 0..500 {
+        if world.used().await == 0 {
+            return tending.abort();
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("rows stay");
 }
 
 #[tokio::test]
@@ -293,6 +334,11 @@ async fn a_task_can_come_after_a_round() {
 }
 
 impl World {
+    /// Rows of answered states.
+    async fn used(&self) -> usize {
+        self.store.rows(RowKind::UsedTicket, None, 99).await.unwrap().len()
+    }
+
     /// Waits until so many guests are alive.
     async fn quiet_but(&self, count: u64) {
         for _ in 0..500 {
