@@ -81,28 +81,30 @@ impl<M: Mcp> Server<M> {
                 Ok(self.drive(work, live, &message, (&caller, checks::listens(headers)), accepts.events).await)
             }
             Received::Opened { session, reply } => self.opened(requestor, session, reply, &message).await,
-            Received::Accepted => Ok(self.accepted(live).await),
+            Received::Accepted => {
+                self.save(live).await;
+                Ok(nothing())
+            }
             Received::Settling(work) => {
+                let server = self.clone();
+                // Whoever sent it may be gone before it is done.
                 let settled = tokio::spawn(async move {
                     work.await;
+                    server.save(live).await;
                     drop(held);
                 });
                 // Should it fail, it is as if the answer had never come: the question stays open.
                 let _ = settled.await;
-                Ok(self.accepted(live).await)
+                Ok(nothing())
             }
             Received::Rejected { rejection, body } => Ok(self.rejected(&requestor, rejection, body)),
         }
     }
 
-    /// Nothing to say.
-    async fn accepted(&self, live: Option<Arc<Live<M::Session>>>) -> Response {
+    async fn save(&self, live: Option<Arc<Live<M::Session>>>) {
         if let Some(live) = live {
             self.sessions.save(&live).await;
         }
-        let mut response = Response::default();
-        *response.status_mut() = StatusCode::ACCEPTED;
-        response
     }
 
     async fn opened(
@@ -227,9 +229,11 @@ impl<M: Mcp> Server<M> {
 
 /// The client cancelled its request: nothing answers it, and a stream without messages says just that.
 fn unanswered(events: bool) -> Response {
-    if events {
-        return stream::response(Body::empty());
-    }
+    if events { stream::response(Body::empty()) } else { nothing() }
+}
+
+/// It came, and there is nothing to say.
+fn nothing() -> Response {
     let mut response = Response::default();
     *response.status_mut() = StatusCode::ACCEPTED;
     response
