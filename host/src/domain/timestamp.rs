@@ -9,34 +9,28 @@ pub fn iso8601(at: UnixMs) -> String {
     let (year, month, day) = date(at / DAY_MS);
     let ms = at % DAY_MS;
     let (hour, minute, second) = (ms / 3_600_000, ms / 60_000 % 60, ms / 1000 % 60);
-    let mut text = String::with_capacity(24);
-    let parts =
-        [(year, 1000, '-'), (month, 10, '-'), (day, 10, 'T'), (hour, 10, ':'), (minute, 10, ':'), (second, 10, '.')];
-    for (value, place, after) in parts {
-        push_digits(&mut text, value, place);
-        text.push(after);
+    if year > 9999 {
+        return format!("{year}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{:03}Z", ms % 1000);
     }
-    push_digits(&mut text, ms % 1000, 100);
-    text.push('Z');
-    text
+    // Every task that is shown has two times, which took the machinery of `format!` longer than reading the task.
+    let mut text = *b"0000-00-00T00:00:00.000Z";
+    let [y1, y2, y3, y4, _, mo1, mo2, _, d1, d2, _, h1, h2, _, mi1, mi2, _, s1, s2, _, ms1, ms2, ms3, _] = &mut text;
+    write_digits([y1, y2, y3, y4], year);
+    write_digits([mo1, mo2], month);
+    write_digits([d1, d2], day);
+    write_digits([h1, h2], hour);
+    write_digits([mi1, mi2], minute);
+    write_digits([s1, s2], second);
+    write_digits([ms1, ms2, ms3], ms % 1000);
+    String::from_utf8_lossy(&text).into_owned()
 }
 
-/// From the digit of this place on; the first takes what is larger. Every task that is shown has two times, which took the machinery
-/// of `format!` longer than reading the task.
-fn push_digits(text: &mut String, value: u64, mut place: u64) {
-    if value / place > 9 {
-        text.push_str(&(value / place).to_string());
-    } else {
-        text.push(digit(value / place));
+/// The last digits of a number, into their places.
+fn write_digits<const N: usize>(places: [&mut u8; N], mut value: u64) {
+    for place in places.into_iter().rev() {
+        *place = b'0' + (value % 10) as u8;
+        value /= 10;
     }
-    while place > 1 {
-        place /= 10;
-        text.push(digit(value / place % 10));
-    }
-}
-
-fn digit(value: u64) -> char {
-    u32::try_from(value).ok().and_then(|value| char::from_digit(value, 10)).unwrap_or('0')
 }
 
 /// The Gregorian date of a day counted from 1970-01-01.

@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use serde_json::value::RawValue;
-
 use super::error::RpcError;
 use super::jsonrpc::strict_value;
 use crate::domain::Json;
@@ -21,8 +19,8 @@ pub(crate) enum Misfit {
 }
 
 /// The arguments as they arrived, if they are an object of a size that the tool takes; absent ones are an empty object.
-pub(crate) fn object<'a>(tool: &ToolEntry, arguments: Option<&'a RawValue>) -> Result<&'a str, RpcError> {
-    let arguments = arguments.map_or("{}", RawValue::get);
+pub(crate) fn object<'a>(tool: &ToolEntry, arguments: Option<&'a str>) -> Result<&'a str, RpcError> {
+    let arguments = arguments.unwrap_or("{}");
     if !arguments.starts_with('{') {
         return Err(RpcError::invalid_params("arguments must be an object"));
     }

@@ -14,6 +14,9 @@ use serde_json::value::RawValue;
 
 use super::error::RpcError;
 
+/// Bytes that most responses need less than.
+const RESPONSE_BYTES_USUAL: usize = 640;
+
 /// The id of a request: a string or an integer, as the sender chose it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(untagged)]
@@ -268,7 +271,11 @@ struct Call<'a, T> {
 
 /// The response to a request. A result that cannot be written (JSON text of a guest that is none) becomes a host failure.
 pub(crate) fn response<T: Serialize>(id: &RequestId, result: &T) -> String {
-    serde_json::to_string(&Reply { jsonrpc: "2.0", id, result }).unwrap_or_else(|cause| {
+    let mut text = Vec::with_capacity(RESPONSE_BYTES_USUAL);
+    let written =
+        serde_json::to_writer(&mut text, &Reply { jsonrpc: "2.0", id, result }).map_err(|cause| cause.to_string());
+    let text = written.and_then(|()| String::from_utf8(text).map_err(|cause| cause.to_string()));
+    text.unwrap_or_else(|cause| {
         error_response(Some(id), &RpcError::host_failure(format_args!("a result cannot be written: {cause}")))
     })
 }

@@ -29,6 +29,7 @@ mod tests;
 mod trace;
 mod wire;
 
+use std::borrow::Cow;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -69,19 +70,19 @@ pub type Exchange = Pin<Box<dyn Stream<Item = Frame> + Send>>;
 
 /// Who sent a message.
 #[derive(Clone)]
-pub struct Peer {
+pub struct Peer<'a> {
     pub requestor: Requestor,
     /// What its credential is good for.
     pub rights: Rights,
     /// The legacy session that the message belongs to, if the transport found one.
     pub session: Option<Arc<Session>>,
     /// What stood beside the message, where the transport has such a place (HTTP).
-    pub declared: Option<Declared>,
+    pub declared: Option<Declared<'a>>,
     /// Whose requests can be cancelled by a notification: where several messages share one connection (stdio).
     pub connection: Option<Arc<Connection>>,
 }
 
-impl Peer {
+impl Peer<'_> {
     /// The sender of a message with nothing beside it.
     #[cfg(any(test, fuzzing))]
     fn unheralded(requestor: Requestor, session: Option<Arc<Session>>) -> Self {
@@ -92,12 +93,25 @@ impl Peer {
 /// What a modern client has to repeat beside its message, so that intermediaries need not read it. As it was read: the protocol
 /// compares it with the message.
 #[derive(Clone, Debug, Default)]
-pub struct Declared {
-    pub protocol_version: Option<String>,
-    pub method: Option<String>,
-    pub name: Option<String>,
+pub struct Declared<'a> {
+    pub protocol_version: Option<Cow<'a, str>>,
+    pub method: Option<Cow<'a, str>>,
+    pub name: Option<Cow<'a, str>>,
     /// By name (in any case), for each argument that its tool wants repeated.
-    pub params: Vec<(String, String)>,
+    pub params: Vec<(Cow<'a, str>, Cow<'a, str>)>,
+}
+
+impl Declared<'_> {
+    /// The same for whoever outlives what it was read from.
+    fn to_owned(&self) -> Declared<'static> {
+        let one = |value: &Cow<'_, str>| Cow::Owned(value.clone().into_owned());
+        Declared {
+            protocol_version: self.protocol_version.as_ref().map(one),
+            method: self.method.as_ref().map(one),
+            name: self.name.as_ref().map(one),
+            params: self.params.iter().map(|(name, value)| (one(name), one(value))).collect(),
+        }
+    }
 }
 
 /// What became of a message.
@@ -189,7 +203,7 @@ impl Protocol {
     }
 
     /// Takes one message: the body of a POST, or a line of stdin.
-    pub fn receive(&self, peer: Peer, message: Bytes) -> Received {
+    pub fn receive(&self, peer: Peer<'_>, message: Bytes) -> Received {
         let message = match jsonrpc::parse(&message) {
             Ok(message) => message,
             Err(malformed) => {
@@ -238,7 +252,7 @@ impl Protocol {
 }
 
 /// Refuses a message of the legacy era that is declared to be of a revision that is not spoken.
-fn unspoken(declared: Option<&Declared>) -> Option<Received> {
+fn unspoken(declared: Option<&Declared<'_>>) -> Option<Received> {
     let version = declared?.protocol_version.as_deref()?.trim();
     if VERSIONS.contains(&version) {
         return None;
@@ -249,7 +263,7 @@ fn unspoken(declared: Option<&Declared>) -> Option<Received> {
 }
 
 /// Which era a message belongs to: what it says itself decides, then what was declared beside it, never the connection.
-fn era_of(message: &Message<'_>, declared: Option<&Declared>) -> Era {
+fn era_of(message: &Message<'_>, declared: Option<&Declared<'_>>) -> Era {
     // Looked at first, because it is shorter.
     let declared = declared.and_then(|declared| declared.protocol_version.as_deref());
     if declared.is_some_and(modern::is_modern_version) {

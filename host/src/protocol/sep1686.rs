@@ -116,7 +116,7 @@ pub(crate) fn wire_id(task: &Task) -> Cow<'_, str> {
 
 /// The requestor's task behind an id on the wire. What is no id at all is answered like an id that nobody has.
 pub(crate) async fn find(tasks: &Tasks, requestor: &Requestor, wire_id: &str) -> Result<Task, tasks::Error> {
-    tasks.find(requestor, TaskId::parse(wire_id), Some(&alias(wire_id))).await
+    tasks.find(requestor, TaskId::parse(wire_id), Some(|| alias(wire_id))).await
 }
 
 /// The same for whoever takes tasks for calls of tools: everything else is not there.
@@ -131,7 +131,7 @@ pub(crate) async fn find_with_output(
     requestor: &Requestor,
     wire_id: &str,
 ) -> Result<(Task, Option<ToolOutput>), tasks::Error> {
-    let found = tasks.find_with_output(requestor, TaskId::parse(wire_id), Some(&alias(wire_id))).await;
+    let found = tasks.find_with_output(requestor, TaskId::parse(wire_id), Some(|| alias(wire_id))).await;
     match found? {
         (task, _) if task.work.tool().is_none() => Err(tasks::Error::NotFound),
         (task, Some(TaskOutput::Tool(output))) => Ok((task, Some(output))),

@@ -112,7 +112,6 @@ impl Drop for Occupied {
 }
 
 /// What every call needs from the host, whichever plugin it runs.
-#[derive(Clone)]
 pub(super) struct Ground {
     pub(super) engine: Engine,
     /// Stands before the instance pool.
@@ -128,8 +127,6 @@ pub(super) struct Call {
     pub(super) facts: CallFacts,
     pub(super) shared: Arc<Shared>,
     pub(super) outbox: Outbox,
-    pub(super) granted: Arc<Granted>,
-    pub(super) plugin: Arc<str>,
     pub(super) denials: Denials,
     /// Which of its descriptors lead to directories with a quota.
     pub(super) rooms: Rooms,
@@ -168,17 +165,15 @@ impl Call {
             rooms = files::open(&mut world, &granted.directories, tenant, quotas)?;
             wasi = Some(world.build());
         }
-        let denials = Denials::new(Arc::clone(&plugin), Arc::clone(&granted), outbox.clone());
+        let denials = Denials::new(plugin, granted, outbox.clone());
         Ok(Box::new(Self {
             clock,
             wasi,
-            egress: Egress::new(Arc::clone(&granted), denials.clone(), Arc::clone(&plugin), facts.belongings.clone()),
+            egress: Egress::new(denials.clone(), facts.belongings.clone()),
             limiter: Limiter::new(limits.memory_bytes),
             facts,
             shared,
             outbox,
-            granted,
-            plugin,
             denials,
             rooms,
             ids_drawn: 0,
@@ -230,8 +225,8 @@ fn world(plugin: &Arc<str>, granted: &Granted, facts: &CallFacts, clock: Clock) 
 
 impl WasiView for Call {
     fn ctx(&mut self) -> WasiCtxView<'_> {
-        let Self { wasi, table, plugin, granted, facts, clock, .. } = self;
-        let wasi = wasi.get_or_insert_with(|| world(plugin, granted, facts, *clock).build());
+        let Self { wasi, table, denials, facts, clock, .. } = self;
+        let wasi = wasi.get_or_insert_with(|| world(denials.plugin(), denials.granted(), facts, *clock).build());
         WasiCtxView { ctx: wasi, table }
     }
 }
@@ -243,7 +238,7 @@ impl WasiHttpView for Call {
 }
 
 /// Runs a call to its end and says how it ended, last of all.
-pub(super) async fn run(ground: Ground, plugin: Occupied, spec: CallSpec, shared: Arc<Shared>, outbox: Outbox) {
+pub(super) async fn run(ground: Arc<Ground>, plugin: Occupied, spec: CallSpec, shared: Arc<Shared>, outbox: Outbox) {
     let call = AssertUnwindSafe(execute(&ground, &plugin, spec, shared, &outbox)).catch_unwind();
     let outcome = tokio::select! {
         biased;
@@ -309,7 +304,7 @@ pub(super) async fn visit<T: Send>(
     let Ok(_slot) = ground.slots.acquire().await else {
         return Err(CallError::Interrupted);
     };
-    let (name, shared, outbox) = (Arc::clone(&call.plugin), Arc::clone(&call.shared), call.outbox.clone());
+    let (denials, shared, outbox) = (call.denials.clone(), Arc::clone(&call.shared), call.outbox.clone());
     let mut store = call.into_store(&ground.engine, limits);
     let guest = async {
         let instance = component.instantiate_async(&mut store).await?;
@@ -318,7 +313,7 @@ pub(super) async fn visit<T: Send>(
     let returned = Supervised::new(Box::pin(guest), shared, outbox, limits).await;
     drop(store);
     let returned = returned.map_err(|stopped| stopped_because(stopped, limits))?;
-    returned.map_err(|error| fault::classify(&name, &error))
+    returned.map_err(|error| fault::classify(denials.plugin(), &error))
 }
 
 /// The public reason of a call that was stopped from outside.

@@ -4,7 +4,7 @@
 //! once, however often it tries, and a call that fails says what it lacked.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::events::Outbox;
 use super::operation::Returned;
@@ -15,14 +15,17 @@ use crate::domain::tool::{Content, ContentKind, Meta};
 /// Different grants that a call's failure names.
 const NAMED_MAX: usize = 8;
 
-/// Those of one call; cheap to clone.
+/// What one call was granted, and what it reached for besides. Cheap to clone: what all calls of a plugin count up and down is
+/// counted once for each.
 #[derive(Clone)]
-pub(super) struct Denials {
+pub(super) struct Denials(Arc<OfCall>);
+
+struct OfCall {
     plugin: Arc<str>,
     granted: Arc<Granted>,
     outbox: Outbox,
-    found: Arc<Mutex<Vec<String>>>,
-    looked_for: Arc<LookedFor>,
+    found: Mutex<Vec<String>>,
+    looked_for: LookedFor,
 }
 
 /// What the host sees a guest look for without seeing what for.
@@ -34,15 +37,29 @@ struct LookedFor {
 
 impl Denials {
     pub(super) fn new(plugin: Arc<str>, granted: Arc<Granted>, outbox: Outbox) -> Self {
-        Self { plugin, granted, outbox, found: Arc::default(), looked_for: Arc::default() }
+        let (found, looked_for) = (Mutex::default(), LookedFor::default());
+        Self(Arc::new(OfCall { plugin, granted, outbox, found, looked_for }))
+    }
+
+    /// The plugin's name.
+    pub(super) fn plugin(&self) -> &Arc<str> {
+        &self.0.plugin
+    }
+
+    pub(super) fn granted(&self) -> &Granted {
+        &self.0.granted
+    }
+
+    fn found(&self) -> MutexGuard<'_, Vec<String>> {
+        self.0.found.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The guest was refused something for want of this grant.
     pub(super) fn note(&self, grant: String) {
-        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut found = self.found();
         if found.is_empty() {
-            tracing::warn!(plugin = &*self.plugin, grant, "a plugin reached for what is not granted");
-            self.outbox.denied(grant.clone());
+            tracing::warn!(plugin = &*self.0.plugin, grant, "a plugin reached for what is not granted");
+            self.0.outbox.denied(grant.clone());
         }
         if found.len() < NAMED_MAX && !found.contains(&grant) {
             found.push(grant);
@@ -50,11 +67,11 @@ impl Denials {
     }
 
     pub(super) fn looked_for_directories(&self) {
-        self.looked_for.directories.store(true, Ordering::Relaxed);
+        self.0.looked_for.directories.store(true, Ordering::Relaxed);
     }
 
     pub(super) fn looked_for_variables(&self) {
-        self.looked_for.variables.store(true, Ordering::Relaxed);
+        self.0.looked_for.variables.store(true, Ordering::Relaxed);
     }
 
     /// The outcome, which names what was not granted if it is a failure. Of a guest that looked
@@ -68,16 +85,16 @@ impl Denials {
         if !has_failed {
             return outcome;
         }
-        let granted = &self.granted;
+        let OfCall { granted, looked_for, .. } = &*self.0;
         for (looked, missing) in [
-            (&self.looked_for.directories, &granted.missing_directories),
-            (&self.looked_for.variables, &granted.missing_variables),
+            (&looked_for.directories, &granted.missing_directories),
+            (&looked_for.variables, &granted.missing_variables),
         ] {
             if looked.load(Ordering::Relaxed) {
                 missing.iter().for_each(|grant| self.note(grant.clone()));
             }
         }
-        let found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = self.found();
         if found.is_empty() {
             return outcome;
         }

@@ -24,7 +24,7 @@ use wasmtime_wasi_http::{Error, RequestOptions, WasiBody, WasiHttpHooks};
 
 use super::belongings::Belongings;
 use super::denials::Denials;
-use super::policy::{Granted, HttpGrant};
+use super::policy::HttpGrant;
 use super::secrets::{Refusal, Secret, Target, inject};
 use super::world::{beginning, escaped};
 use crate::domain::address::normal_host;
@@ -76,22 +76,15 @@ impl Slot {
 /// The hooks of one call.
 pub(super) struct Egress {
     line: Option<Line>,
-    granted: Arc<Granted>,
     denials: Denials,
-    plugin: Arc<str>,
     belongings: Option<Arc<dyn Belongings>>,
     /// Made at the first request.
     slots: Option<Arc<Semaphore>>,
 }
 
 impl Egress {
-    pub(super) fn new(
-        granted: Arc<Granted>,
-        denials: Denials,
-        plugin: Arc<str>,
-        belongings: Option<Arc<dyn Belongings>>,
-    ) -> Self {
-        Self { line: None, granted, denials, plugin, belongings, slots: None }
+    pub(super) fn new(denials: Denials, belongings: Option<Arc<dyn Belongings>>) -> Self {
+        Self { line: None, denials, belongings, slots: None }
     }
 
     /// Takes a place there for every request.
@@ -107,17 +100,19 @@ impl WasiHttpHooks for Egress {
         options: Option<RequestOptions>,
         _sent: Box<dyn Future<Output = Result<(), Error>> + Send>,
     ) -> Box<dyn Future<Output = Result<(Response, Driver), Error>> + Send> {
-        let (granted, denials) = (Arc::clone(&self.granted), self.denials.clone());
-        let (plugin, belongings) = (Arc::clone(&self.plugin), self.belongings.clone());
+        let (denials, belongings) = (self.denials.clone(), self.belongings.clone());
         let slots = self.slots.get_or_insert_with(|| Arc::new(Semaphore::new(REQUESTS_MAX)));
         let slot = Slot::take(Arc::clone(slots), self.line.as_ref());
         Box::new(async move {
             let slot = slot.ok_or(Error::ConnectionLimitReached)?;
             let secrets = match belongings {
-                Some(belongings) => belongings.secrets(&plugin).await.map_err(|()| Error::InternalError(None))?,
+                Some(belongings) => {
+                    belongings.secrets(denials.plugin()).await.map_err(|()| Error::InternalError(None))?
+                }
                 None => Vec::new(),
             };
-            let sent = send(&granted.http, &secrets, &denials, request, options.unwrap_or_default(), slot).await;
+            let sent =
+                send(&denials.granted().http, &secrets, &denials, request, options.unwrap_or_default(), slot).await;
             sent.map_err(|refusal| match refusal {
                 Refusal::Failed(error) => error,
                 Refusal::Missing(secret) => {

@@ -24,9 +24,12 @@ pub(super) struct Unheard;
 
 /// The guest's end of the event stream; its imports and its supervisor share it.
 #[derive(Clone, Debug)]
-pub(super) struct Outbox {
+pub(super) struct Outbox(Arc<Outgoing>);
+
+#[derive(Debug)]
+struct Outgoing {
     sender: mpsc::Sender<CallEvent>,
-    pending: Arc<Mutex<Pending>>,
+    pending: Mutex<Pending>,
 }
 
 /// What waits for its turn.
@@ -56,7 +59,7 @@ impl Outbox {
             log_bytes_left: log_bytes,
             logs_dropped: 0,
         };
-        Self { sender, pending: Arc::new(Mutex::new(pending)) }
+        Self(Arc::new(Outgoing { sender, pending: Mutex::new(pending) }))
     }
 
     /// Keeps what grows, drops the rest.
@@ -84,7 +87,7 @@ impl Outbox {
             pending.logs_dropped += 1;
             return;
         }
-        match self.sender.try_send(CallEvent::Log { level, logger, data }) {
+        match self.0.sender.try_send(CallEvent::Log { level, logger, data }) {
             Ok(()) => pending.log_bytes_left -= bytes,
             Err(_) => pending.logs_dropped += 1,
         }
@@ -125,9 +128,9 @@ impl Outbox {
     pub(super) async fn say(&self, event: CallEvent) -> Result<(), Unheard> {
         loop {
             let Some(next) = self.pending().next() else { break };
-            self.sender.send(next).await.map_err(|_| Unheard)?;
+            self.0.sender.send(next).await.map_err(|_| Unheard)?;
         }
-        self.sender.send(event).await.map_err(|_| Unheard)
+        self.0.sender.send(event).await.map_err(|_| Unheard)
     }
 
     /// The same at the end of a call: also says how many logs were dropped.
@@ -148,7 +151,7 @@ impl Outbox {
             if !pending.bucket.ready(now) {
                 return Some(pending.bucket.next(now));
             }
-            let Ok(permit) = self.sender.try_reserve() else { return Some(now + RETRY) };
+            let Ok(permit) = self.0.sender.try_reserve() else { return Some(now + RETRY) };
             let Some(event) = pending.next() else { break };
             pending.bucket.take(now);
             permit.send(event);
@@ -157,7 +160,7 @@ impl Outbox {
     }
 
     fn pending(&self) -> MutexGuard<'_, Pending> {
-        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -71,7 +71,7 @@ impl wit::Host for Call {
         let level = log_level(level);
         if tracing::enabled!(tracing::Level::DEBUG) {
             let text = escaped(beginning(&data, LOGGED_BYTES_MAX));
-            tracing::debug!(plugin = &*self.plugin, ?level, text, "guest log");
+            tracing::debug!(plugin = &**self.denials.plugin(), ?level, text, "guest log");
         }
         if self.audience().log_level.is_some_and(|lowest| level >= lowest) {
             // A record that is not JSON is still worth reading: it goes out as a JSON string.
@@ -220,12 +220,12 @@ impl types::Host for Call {}
 impl config::Host for Call {
     async fn get(&mut self, key: String) -> Result<Option<String>> {
         self.enter().await;
-        Ok(self.granted.settings.get(&key).map(|value| value.as_str().to_owned()))
+        Ok(self.denials.granted().settings.get(&key).map(|value| value.as_str().to_owned()))
     }
 
     async fn all(&mut self) -> Result<Vec<(String, String)>> {
         self.enter().await;
-        let settings = self.granted.settings.iter();
+        let settings = self.denials.granted().settings.iter();
         Ok(settings.map(|(key, value)| (key.clone(), value.as_str().to_owned())).collect())
     }
 }

@@ -25,8 +25,8 @@ impl Call {
     /// What was granted, if anything was.
     fn keeping(&self) -> std::result::Result<Keeping, wit::Error> {
         let denied = |why: &str| wit::Error::Denied(why.to_owned());
-        let plugin = Arc::clone(&self.plugin);
-        let Some(limits) = self.granted.keyvalue.clone() else {
+        let plugin = Arc::clone(self.denials.plugin());
+        let Some(limits) = self.denials.granted().keyvalue.clone() else {
             self.denials.note("kv".to_owned());
             return Err(denied(
                 "this plugin has no key-value store here: [plugin.kv] is not granted, or its manifest does not ask for kv",

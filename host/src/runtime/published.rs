@@ -3,6 +3,8 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use rustc_hash::FxHashMap;
+
 use super::catalog::Offers;
 use super::load::{LoadedPlugin, PluginSource};
 use super::{Catalog, ListKind};
@@ -60,7 +62,7 @@ pub(super) struct Published {
     /// The last number that was given to a list.
     generation: u64,
     /// Also older versions: calls that started with one keep it.
-    pub(super) versions: HashMap<PluginVersion, LoadedPlugin>,
+    pub(super) versions: FxHashMap<PluginVersion, LoadedPlugin>,
     /// Versions on terms that no call begins with any more, for as long as calls of them are left.
     pub(super) outdated: Vec<LoadedPlugin>,
     /// The policy of every plugin that was published since the start, for versions of it that are loaded again.

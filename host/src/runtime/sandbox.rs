@@ -99,7 +99,7 @@ pub enum SandboxError {
 pub struct Sandbox {
     /// For calls that must load their version first.
     me: Weak<Self>,
-    ground: Ground,
+    ground: Arc<Ground>,
     engine_hash: u64,
     instances: usize,
     linker: Linker<Call>,
@@ -142,13 +142,13 @@ impl Sandbox {
             me: me.clone(),
             engine_hash,
             instances: instances as usize,
-            ground: Ground {
+            ground: Arc::new(Ground {
                 engine,
                 slots: Arc::new(Semaphore::new(instances as usize)),
                 names: config.tenant_names,
                 quotas: Arc::default(),
                 lines: Arc::default(),
-            },
+            }),
             linker,
             cache,
             compiler,
@@ -328,7 +328,7 @@ impl Executor for Sandbox {
         let outbox = Outbox::new(sender, spec.limits.events_per_second, spec.limits.log_bytes);
         let shared = Arc::new(Shared::default());
         let control = Control { shared: Arc::clone(&shared) };
-        let ground = self.ground.clone();
+        let ground = Arc::clone(&self.ground);
         let share = spec.share.clone();
         let Some(plugin) = ready else {
             let guest = run_kept(self.me.clone(), ground, spec, shared, outbox).in_current_span();
@@ -356,7 +356,7 @@ fn log_lost(error: &LoadError) {
 }
 
 /// Makes a kept version ready, then runs the call.
-async fn run_kept(host: Weak<Sandbox>, ground: Ground, spec: CallSpec, shared: Arc<Shared>, outbox: Outbox) {
+async fn run_kept(host: Weak<Sandbox>, ground: Arc<Ground>, spec: CallSpec, shared: Arc<Shared>, outbox: Outbox) {
     let loaded = match host.upgrade() {
         Some(host) => host
             .revive(&spec.plugin)

@@ -3,8 +3,9 @@
 //! Owns the counters that quotas are checked against. Must not know where anything is stored. Invariant: each counter is the sum
 //! over the tasks that were added and not yet taken away; nothing is ever counted below zero.
 
-use std::collections::HashMap;
 use std::hash::Hash;
+
+use rustc_hash::FxHashMap;
 
 use super::{Error, StoredCaps, Usage};
 use crate::domain::requestor::{Requestor, TenantId};
@@ -12,8 +13,8 @@ use crate::domain::requestor::{Requestor, TenantId};
 /// Counters of a requestor and its tenant.
 #[derive(Default)]
 pub(super) struct Ledger {
-    requestors: HashMap<Requestor, Usage>,
-    tenants: HashMap<TenantId, Usage>,
+    requestors: FxHashMap<Requestor, Usage>,
+    tenants: FxHashMap<TenantId, Usage>,
 }
 
 impl Ledger {
@@ -58,7 +59,7 @@ impl Ledger {
     }
 }
 
-fn take_from<K: Eq + Hash>(usages: &mut HashMap<K, Usage>, key: &K, less: Usage) {
+fn take_from<K: Eq + Hash>(usages: &mut FxHashMap<K, Usage>, key: &K, less: Usage) {
     if let Some(usage) = usages.get_mut(key) {
         usage.tasks = usage.tasks.saturating_sub(less.tasks);
         usage.bytes = usage.bytes.saturating_sub(less.bytes);

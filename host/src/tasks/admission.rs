@@ -9,9 +9,10 @@
 //! `call_queue_ms_max`, because a client is holding a connection open for it; a call that already holds an instance (it slept or
 //! asked) goes before new ones of the same requestor, because its memory is taken anyway.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
+use rustc_hash::FxHashMap;
 use tokio::sync::oneshot;
 
 use super::feed::lock;
@@ -81,8 +82,8 @@ struct State {
     held: bool,
     all: Sums,
     next_ticket: u64,
-    tenants: HashMap<TenantId, Sums>,
-    requestors: HashMap<Requestor, Counts>,
+    tenants: FxHashMap<TenantId, Sums>,
+    requestors: FxHashMap<Requestor, Counts>,
     /// Requestors with waiters, in the order of their turns, per tenant; and the tenants in the order of theirs.
     turns: VecDeque<(TenantId, VecDeque<Requestor>)>,
 }
@@ -106,8 +107,8 @@ pub struct InUse {
     pub all: Sums,
     /// Calls that may rest at the same time, in all.
     pub resting_max: u32,
-    pub tenants: HashMap<TenantId, Sums>,
-    pub requestors: HashMap<Requestor, RequestorInUse>,
+    pub tenants: FxHashMap<TenantId, Sums>,
+    pub requestors: FxHashMap<Requestor, RequestorInUse>,
 }
 
 /// The same of one requestor.

@@ -3,7 +3,7 @@
 //! Owns the narrowing to one tenant. Invariant: a handle is made for the requestor of the call, and nothing that it is asked can widen it.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
 
@@ -17,18 +17,25 @@ use crate::store;
 use crate::store::keyvalue::{self, KeyValues, Space};
 use crate::store::memory::MemoryStore;
 
+/// What is kept for all tenants.
+pub(super) struct Belonging {
+    pub(super) keyvalues: Arc<KeyValues>,
+    pub(super) clock: Arc<dyn Clock>,
+    /// Set once, where calls may use secrets.
+    pub(super) secrets: OnceLock<Arc<Secrets>>,
+}
+
 /// What calls of one tenant share.
 pub(super) struct OfTenant {
     pub(super) tenant: TenantId,
-    pub(super) keyvalues: Arc<KeyValues>,
-    pub(super) clock: Arc<dyn Clock>,
-    pub(super) secrets: Option<Arc<Secrets>>,
+    pub(super) all: Arc<Belonging>,
 }
 
 /// For a call without a host: what it keeps ends with it.
 pub fn in_memory() -> Arc<dyn Belongings> {
     let keyvalues = Arc::new(KeyValues::new(Arc::new(MemoryStore::new())));
-    Arc::new(OfTenant { tenant: TenantId([0; 16]), keyvalues, clock: Arc::new(SystemClock::default()), secrets: None })
+    let all = Belonging { keyvalues, clock: Arc::new(SystemClock::default()), secrets: OnceLock::new() };
+    Arc::new(OfTenant { tenant: TenantId([0; 16]), all: Arc::new(all) })
 }
 
 impl fmt::Debug for OfTenant {
@@ -46,7 +53,7 @@ impl OfTenant {
 #[async_trait]
 impl Belongings for OfTenant {
     async fn get(&self, plugin: &str, key: &str) -> Result<Option<Vec<u8>>, KeyValueError> {
-        let value = self.keyvalues.get(&self.space(plugin), key, self.clock.now()).await;
+        let value = self.all.keyvalues.get(&self.space(plugin), key, self.all.clock.now()).await;
         value.map_err(|error| unavailable(&error))
     }
 
@@ -58,8 +65,8 @@ impl Belongings for OfTenant {
         value: Vec<u8>,
         ttl_ms: Option<u64>,
     ) -> Result<(), KeyValueError> {
-        let (keyvalues, space, limits) = (Arc::clone(&self.keyvalues), self.space(plugin), limits.clone());
-        let expires_at = ttl_ms.map(|ttl_ms| self.clock.now().saturating_add(ttl_ms));
+        let (keyvalues, space, limits) = (Arc::clone(&self.all.keyvalues), self.space(plugin), limits.clone());
+        let expires_at = ttl_ms.map(|ttl_ms| self.all.clock.now().saturating_add(ttl_ms));
         // To its end, even if the call is dropped: else the count would not fit what is there.
         let write = tokio::spawn(async move { keyvalues.set(&space, &limits, &key, &value, expires_at).await });
         match write.await {
@@ -74,19 +81,19 @@ impl Belongings for OfTenant {
     }
 
     async fn delete(&self, plugin: &str, key: String) -> Result<(), KeyValueError> {
-        let (keyvalues, space) = (Arc::clone(&self.keyvalues), self.space(plugin));
+        let (keyvalues, space) = (Arc::clone(&self.all.keyvalues), self.space(plugin));
         let write = tokio::spawn(async move { keyvalues.delete(&space, &key).await });
         write.await.map_err(|_| stopping())?.map_err(|error| unavailable(&error))
     }
 
     async fn keys(&self, plugin: &str, prefix: &str, after: Option<&str>) -> Result<KeyPage, KeyValueError> {
-        let page = self.keyvalues.keys(&self.space(plugin), prefix, after, self.clock.now()).await;
+        let page = self.all.keyvalues.keys(&self.space(plugin), prefix, after, self.all.clock.now()).await;
         let page = page.map_err(|error| unavailable(&error))?;
         Ok(KeyPage { keys: page.keys, next: page.next })
     }
 
     async fn secrets(&self, plugin: &str) -> Result<Vec<Secret>, ()> {
-        let Some(secrets) = &self.secrets else { return Ok(Vec::new()) };
+        let Some(secrets) = self.all.secrets.get() else { return Ok(Vec::new()) };
         let found = secrets.of(self.tenant, plugin).await;
         found.map_err(|error| tracing::error!(plugin.name = plugin, %error, "secrets cannot be used"))
     }

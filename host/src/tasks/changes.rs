@@ -152,7 +152,7 @@ impl Inner {
             self.may_expire(task);
         }
         // Without a run the task is over, which was told, or its run is about to begin and will look.
-        if let Some(run) = self.run(task.id) {
+        if let Some(run) = self.run_to_tell(task.id) {
             self.show(&run, task);
         }
     }
@@ -172,7 +172,7 @@ impl Inner {
 
     /// Removes a task that is over its time, and stops its run.
     pub(super) async fn expire(&self, requestor: &Requestor, id: TaskId) -> Result<(), store::Error> {
-        if let Some(run) = self.run(id) {
+        if let Some(run) = self.run_to_tell(id) {
             run.gone();
         }
         self.store.remove(requestor, id).await?;

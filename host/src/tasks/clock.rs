@@ -20,7 +20,9 @@ pub struct SystemClock {
 impl Clock for SystemClock {
     fn now(&self) -> UnixMs {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_millis() as u64);
-        self.latest.fetch_max(now, Ordering::AcqRel).max(now)
+        let latest = self.latest.load(Ordering::Acquire);
+        // Within a millisecond all processors only read.
+        if now <= latest { latest } else { self.latest.fetch_max(now, Ordering::AcqRel).max(now) }
     }
 }
 

@@ -81,6 +81,7 @@ impl Inner {
         };
         let active = if let Turn::Now(_) = turn { Active::Running } else { Active::Queued };
         let (seed, call_id) = seed_and_id()?;
+        let untold = self.untold();
         let Some(task) = self.record(requestor, &request, active, (seed, call_id), alias).await? else {
             return Ok(None);
         };
@@ -89,7 +90,7 @@ impl Inner {
             Turn::Now(permit) => Begin::Running(permit),
             Turn::Later(place) => self.queue(requestor, place),
         };
-        self.start_run(task.clone(), begin, Some(request.job)).await;
+        self.start_run(task.clone(), begin, Some(request.job), untold).await;
         self.may_expire(&task);
         Ok(Some(Task::clone(&task)))
     }
@@ -203,12 +204,7 @@ impl Inner {
         related: &[TaskId],
     ) -> CallFacts {
         let Identity { seed, call_id, task_id, attempt } = identity;
-        let belongings = OfTenant {
-            tenant: requestor.tenant,
-            keyvalues: Arc::clone(&self.keyvalues),
-            clock: Arc::clone(&self.clock),
-            secrets: self.secrets.get().cloned(),
-        };
+        let belongings = OfTenant { tenant: requestor.tenant, all: Arc::clone(&self.belonging) };
         CallFacts {
             call_id,
             task_id: task_id.map(|id| id.to_string()),

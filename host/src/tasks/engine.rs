@@ -1,15 +1,17 @@
 //! The engine itself: what callers can do with tasks and plain calls.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use rustc_hash::FxHashMap;
 use tokio::sync::{Notify, broadcast, watch};
 
 use super::admission::{Admission, Full, Held, Hold, Purpose};
 use super::banish::Banished;
+use super::belongings::Belonging;
 use super::breaker::{Breakers, PluginHealth};
 use super::clock::Clock;
 use super::creation::Identity;
@@ -64,15 +66,16 @@ pub struct Tasks {
 
 pub(super) struct Inner {
     pub(super) store: Arc<dyn Store>,
-    pub(super) keyvalues: Arc<KeyValues>,
     pub(super) tickets: UsedTickets,
-    pub(super) secrets: OnceLock<Arc<Secrets>>,
+    pub(super) belonging: Arc<Belonging>,
     pub(super) executor: Arc<dyn Executor>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) audit: Audit,
     pub(super) admission: Arc<Admission>,
     pub(super) feeds: Feeds,
-    pub(super) runs: Mutex<HashMap<TaskId, Arc<Run>>>,
+    pub(super) runs: Mutex<FxHashMap<TaskId, Arc<Run>>>,
+    /// Counts the changes that found no run to tell; it moves only while the runs are locked.
+    untold: AtomicU64,
     pub(super) durations: Durations,
     pub(super) creations: ArcSwap<Rates>,
     pub(super) shares: Shares,
@@ -89,16 +92,24 @@ pub(super) struct Inner {
     pub(super) sooner: Notify,
 }
 
+/// How many changes had found no run to tell at some moment.
+#[derive(Clone, Copy)]
+pub(super) struct Untold(u64);
+
 impl Tasks {
     /// An engine that runs nothing yet: see [`Tasks::recover`] and [`Tasks::tend`].
     pub fn new(options: Options) -> Result<Self, Error> {
         let Options { store, executor, clock, limits, cpu_weights, instances_max, audit } = options;
         let resting_max =
             instances_max.saturating_sub(limits.base().calls_running_total).min(limits.base().calls_resting_total);
-        let inner = Inner {
+        let belonging = Belonging {
             keyvalues: Arc::new(KeyValues::new(Arc::clone(&store))),
-            tickets: UsedTickets::new(Arc::clone(&store)),
+            clock: Arc::clone(&clock),
             secrets: OnceLock::new(),
+        };
+        let inner = Inner {
+            tickets: UsedTickets::new(Arc::clone(&store)),
+            belonging: Arc::new(belonging),
             store,
             executor,
             clock,
@@ -107,6 +118,7 @@ impl Tasks {
             admission: Admission::new(limits, resting_max),
             feeds: Feeds::default(),
             runs: Mutex::default(),
+            untold: AtomicU64::new(0),
             durations: Durations::default(),
             shares: Shares::new(cpu_weights),
             node: NodeId(random()?),
@@ -250,7 +262,7 @@ impl Tasks {
 
     /// Lets calls use these secrets from now on, once for ever.
     pub fn keep_secrets(&self, secrets: Arc<Secrets>) {
-        self.inner.secrets.get_or_init(|| secrets);
+        self.inner.belonging.secrets.get_or_init(|| secrets);
     }
 
     /// Creates a task: durable when this returns, and running or queued.
@@ -329,12 +341,40 @@ impl Inner {
         lock(&self.runs).get(&id).cloned()
     }
 
-    /// Starts the run of a stored task. Whoever was faster with a change found no run to tell, so that it looks at its record again.
-    pub(super) async fn start_run(self: &Arc<Self>, task: Arc<Task>, begin: Begin, known: Option<Job>) {
+    /// The run that is to be told of a change of its task. Where there is none, one that is about to begin will look.
+    pub(super) fn run_to_tell(&self, id: TaskId) -> Option<Arc<Run>> {
+        let runs = lock(&self.runs);
+        let run = runs.get(&id).cloned();
+        if run.is_none() {
+            self.untold.fetch_add(1, Ordering::Release);
+        }
+        run
+    }
+
+    /// What [`start_run`](Self::start_run) has to know from before the task was stored or read.
+    pub(super) fn untold(&self) -> Untold {
+        Untold(self.untold.load(Ordering::Acquire))
+    }
+
+    /// Starts the run of a stored task. Whoever was faster with a change found no run to tell: if anybody was since this moment, the
+    /// run looks at its record again.
+    pub(super) async fn start_run(
+        self: &Arc<Self>,
+        task: Arc<Task>,
+        begin: Begin,
+        known: Option<Job>,
+        Untold(before): Untold,
+    ) {
         let run = Arc::new(Run::new(task.clone()));
-        lock(&self.runs).insert(task.id, run.clone());
+        let now = {
+            let mut runs = lock(&self.runs);
+            runs.insert(task.id, run.clone());
+            self.untold.load(Ordering::Acquire)
+        };
         super::run::spawn(self.clone(), run.clone(), task.clone(), begin, known);
-        self.catch_up(&run, &task).await;
+        if now != before {
+            self.catch_up(&run, &task).await;
+        }
         if run.task().is_some_and(|task| is_paused(&task)) {
             run.keep_paused(self.admission.keep(&task.requestor, Hold::Paused));
         }

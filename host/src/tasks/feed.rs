@@ -2,10 +2,10 @@
 //!
 //! Must not be asked for truth: a slow listener loses the oldest news and reads the record again.
 
-use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use rustc_hash::FxHashMap;
 use tokio::sync::broadcast;
 
 use super::TaskNews;
@@ -26,13 +26,13 @@ pub(super) struct Feeds {
 
 #[derive(Debug)]
 struct Channels<K> {
-    by_key: HashMap<K, broadcast::Sender<TaskNews>>,
+    by_key: FxHashMap<K, broadcast::Sender<TaskNews>>,
     made: usize,
 }
 
 impl<K> Default for Channels<K> {
     fn default() -> Self {
-        Self { by_key: HashMap::new(), made: 0 }
+        Self { by_key: FxHashMap::default(), made: 0 }
     }
 }
 

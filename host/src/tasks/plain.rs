@@ -25,7 +25,8 @@ use crate::runtime::{Audience, CallEvent, CallSpec, Returned, Running};
 
 /// A call that runs, and will give back a `T`. Dropping it stops the guest at once.
 pub struct PlainCall<T = ToolOutput> {
-    work: Work,
+    /// Boxed, because calls are handed on several times.
+    work: Box<Work>,
     gives_back: PhantomData<fn() -> T>,
 }
 
@@ -36,8 +37,6 @@ struct Work {
     /// What it can become a task with; calls of tools have it.
     request: Option<CallRequest>,
     plugin: PluginVersion,
-    /// For people.
-    tool: String,
     cancel_grace: Duration,
     seed: [u8; 32],
     call_id: CallId,
@@ -128,6 +127,7 @@ impl<T> PlainCall<T> {
             return Err((self, refused(full, None)));
         }
         let request = TaskRequest { job: Job::Call(call), origin, ttl };
+        let untold = self.work.inner.untold();
         let task = match self
             .work
             .inner
@@ -140,7 +140,7 @@ impl<T> PlainCall<T> {
                 return Err((self, error));
             }
         };
-        let Work { inner, plugin, cancel_grace, running, occupancy, wait, status, unended, .. } = self.work;
+        let Work { inner, plugin, cancel_grace, running, occupancy, wait, status, unended, .. } = *self.work;
         unended.promoted();
         running.control.promoted(&task.id.to_string());
         let wait = match wait {
@@ -155,7 +155,7 @@ impl<T> PlainCall<T> {
             Wait::Answers { .. } | Wait::Nothing => LiveWait::Nothing,
         };
         let begin = Begin::Promoted(Box::new((Started { running, plugin, cancel_grace }, occupancy, wait)));
-        inner.start_run(task.clone(), begin, None).await;
+        inner.start_run(task.clone(), begin, None, untold).await;
         if let Some((status, run)) = status.zip(inner.run(task.id)) {
             run.set_status(status);
         }
@@ -173,7 +173,6 @@ impl<T: TryFrom<Returned>> PlainCall<T> {
     ) -> Result<Self, Error> {
         let (seed, call_id) = (spec.facts.seed, spec.facts.call_id);
         let plugin = spec.plugin.clone();
-        let tool = request.as_ref().map_or_else(String::new, |request| request.tool.tool.name.clone());
         let cancel_grace = Duration::from_millis(spec.limits.cancel_grace_ms);
         let running = inner.executor.start(spec).map_err(|error| host_failure("starting a call", &error))?;
         let work = Work {
@@ -183,7 +182,6 @@ impl<T: TryFrom<Returned>> PlainCall<T> {
             requestor,
             request,
             plugin,
-            tool,
             cancel_grace,
             seed,
             call_id,
@@ -192,7 +190,7 @@ impl<T: TryFrom<Returned>> PlainCall<T> {
             wait: Wait::Nothing,
             status: None,
         };
-        Ok(Self { work, gives_back: PhantomData })
+        Ok(Self { work: Box::new(work), gives_back: PhantomData })
     }
 
     /// What happens next; after `Finished` nothing does. Cancel-safe.
@@ -295,12 +293,12 @@ impl<T: TryFrom<Returned>> PlainCall<T> {
                 None
             }
             Some(CallEvent::GrantDenied(grant)) => {
-                let Work { inner, requestor, plugin, .. } = &self.work;
+                let Work { inner, requestor, plugin, .. } = &*self.work;
                 inner.note_denied(requestor, plugin, None, &grant);
                 None
             }
             Some(CallEvent::ResourceUpdated(uri)) => {
-                let Work { inner, requestor, plugin, .. } = &self.work;
+                let Work { inner, requestor, plugin, .. } = &*self.work;
                 inner.lists.updated(&inner.catalog(requestor), requestor, &plugin.name, uri);
                 None
             }
@@ -312,7 +310,8 @@ impl<T: TryFrom<Returned>> PlainCall<T> {
                 let busy = self.work.occupancy.busy();
                 self.work.occupancy.leave();
                 self.work.unended.ended(&result);
-                let Work { inner, requestor, plugin, tool, .. } = &self.work;
+                let Work { inner, requestor, plugin, request, .. } = &*self.work;
+                let tool = request.as_ref().map_or("", |request| &request.tool.tool.name);
                 inner.call_ended(requestor, plugin, tool, &result, busy);
                 Some(CallNews::Finished(result.and_then(of_kind)))
             }

@@ -5,6 +5,7 @@
 //! that are full again. They are not stored: a restart fills them, which gives everybody one burst.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::hash::Hash;
 use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -14,6 +15,7 @@ use governor::nanos::Nanos;
 use governor::state::StateStore;
 use governor::state::keyed::ShrinkableKeyedStateStore;
 use governor::{Quota, RateLimiter};
+use rustc_hash::FxHashMap;
 
 use super::Error;
 use super::feed::lock;
@@ -39,7 +41,7 @@ impl From<Exceeded> for Error {
 pub struct Rates {
     base: Pair,
     /// Tenants with limits of their own have buckets of their own.
-    tenants: HashMap<TenantId, Pair>,
+    tenants: FxHashMap<TenantId, Pair>,
 }
 
 /// For those who have the same limits.
@@ -60,10 +62,10 @@ pub struct Buckets<K: Hash + Eq + Copy> {
 
 /// How empty each bucket is, in the words of the limiter; one that is not there is full.
 #[derive(Clone)]
-struct Levels<K>(Arc<Mutex<HashMap<K, Nanos>>>);
+struct Levels<K>(Arc<Mutex<FxHashMap<K, Nanos>>>);
 
 impl<K: Hash + Eq + Copy> Levels<K> {
-    fn all(&self) -> MutexGuard<'_, HashMap<K, Nanos>> {
+    fn all(&self) -> MutexGuard<'_, FxHashMap<K, Nanos>> {
         lock(&self.0)
     }
 
@@ -82,10 +84,18 @@ impl<K: Hash + Eq + Copy> StateStore for Levels<K> {
     where
         F: Fn(Option<Nanos>) -> Result<(T, Nanos), E>,
     {
-        let mut levels = self.all();
-        let (passed, level) = f(levels.get(key).copied())?;
-        levels.insert(*key, level);
-        Ok(passed)
+        match self.all().entry(*key) {
+            Entry::Occupied(mut known) => {
+                let (passed, level) = f(Some(*known.get()))?;
+                known.insert(level);
+                Ok(passed)
+            }
+            Entry::Vacant(full) => {
+                let (passed, level) = f(None)?;
+                full.insert(level);
+                Ok(passed)
+            }
+        }
     }
 }
 

@@ -24,7 +24,7 @@ impl Tasks {
 
     /// The record, with what the run last said about itself.
     pub async fn get(&self, requestor: &Requestor, id: TaskId) -> Result<Task, Error> {
-        self.find(requestor, Some(id), None).await
+        self.find(requestor, Some(id), None::<fn() -> String>).await
     }
 
     /// The task that was created under a name of its requestor's, if there is one: for whoever would make it otherwise, so that
@@ -35,12 +35,17 @@ impl Tasks {
     }
 
     /// The task of this id, or else that of this name. However it ends, this is one look.
-    pub async fn find(&self, requestor: &Requestor, id: Option<TaskId>, alias: Option<&str>) -> Result<Task, Error> {
+    pub async fn find(
+        &self,
+        requestor: &Requestor,
+        id: Option<TaskId>,
+        alias: Option<impl FnOnce() -> String>,
+    ) -> Result<Task, Error> {
         let inner = &self.inner;
         inner.may_look(requestor)?;
         let mut task = inner.look(requestor, id).await?;
         if let (None, Some(alias)) = (&task, alias) {
-            task = inner.look(requestor, inner.behind(requestor, alias).await?).await?;
+            task = inner.look(requestor, inner.behind(requestor, &alias()).await?).await?;
         }
         let task = inner.noted(requestor, id, task)?;
         Ok(inner.with_live_status(task))
@@ -51,13 +56,13 @@ impl Tasks {
         &self,
         requestor: &Requestor,
         id: Option<TaskId>,
-        alias: Option<&str>,
+        alias: Option<impl FnOnce() -> String>,
     ) -> Result<(Task, Option<TaskOutput>), Error> {
         let inner = &self.inner;
         inner.may_look(requestor)?;
         let mut found = inner.look_with_output(requestor, id).await?;
         if let (None, Some(alias)) = (&found, alias) {
-            found = inner.look_with_output(requestor, inner.behind(requestor, alias).await?).await?;
+            found = inner.look_with_output(requestor, inner.behind(requestor, &alias()).await?).await?;
         }
         let (task, output) = found.unzip();
         let task = inner.noted(requestor, id, task)?;

@@ -6,6 +6,8 @@
 use std::collections::HashMap;
 use std::sync::Mutex;
 
+use rustc_hash::FxHashMap;
+
 use super::feed::lock;
 use crate::domain::requestor::{Requestor, TenantId};
 use crate::runtime::Share;
@@ -19,7 +21,7 @@ pub(super) struct Shares(Mutex<Known>);
 #[derive(Debug)]
 struct Known {
     weights: HashMap<TenantId, u32>,
-    by_tenant: HashMap<TenantId, Share>,
+    by_tenant: FxHashMap<TenantId, Share>,
 }
 
 impl Known {
@@ -30,7 +32,7 @@ impl Known {
 
 impl Shares {
     pub(super) fn new(weights: HashMap<TenantId, u32>) -> Self {
-        Self(Mutex::new(Known { weights, by_tenant: HashMap::new() }))
+        Self(Mutex::new(Known { weights, by_tenant: FxHashMap::default() }))
     }
 
     /// What calls of a requestor run on: a part of its tenant's share.

@@ -52,7 +52,7 @@ impl Tasks {
         let inner = &self.inner;
         let mut recovered = Recovered::default();
         loop {
-            let now = inner.clock.now();
+            let (now, untold) = (inner.clock.now(), inner.untold());
             let claimed = inner.store.claim(now, inner.lease(now), BATCH).await;
             let claimed = claimed.map_err(|error| inner.store_error(error))?;
             let last = claimed.len() < BATCH;
@@ -73,14 +73,14 @@ impl Tasks {
                     Phase::Paused { .. } => {
                         recovered.paused += 1;
                         let place = inner.admission.keep(&task.requestor, Hold::Queued);
-                        inner.start_run(task, Begin::Queued(place, None), None).await;
+                        inner.start_run(task, Begin::Queued(place, None), None, untold).await;
                     }
                     Phase::Active(Active::Queued | Active::Running | Active::InputRequired) => {
                         recovered.queued += 1;
                         // What was acknowledged is taken even if the operator has lowered the limit since.
                         let place = inner.admission.keep(&task.requestor, Hold::Queued);
                         let begin = inner.queue(&task.requestor, place);
-                        inner.start_run(task, begin, None).await;
+                        inner.start_run(task, begin, None, untold).await;
                     }
                 }
             }
@@ -158,7 +158,8 @@ impl Tasks {
         let (inner, begun) = (&self.inner, std::time::Instant::now());
         loop {
             let now = inner.clock.now();
-            let (keys, tickets) = tokio::join!(inner.keyvalues.sweep(now, BATCH), inner.tickets.sweep(now, BATCH));
+            let (keys, tickets) =
+                tokio::join!(inner.belonging.keyvalues.sweep(now, BATCH), inner.tickets.sweep(now, BATCH));
             match keys.and_then(|keys| Ok(keys.max(tickets?))) {
                 Ok(BATCH) if begun.elapsed() < SWEEP_ROWS_MAX => {}
                 Ok(_) => return,

@@ -4,12 +4,12 @@
 //! with requestors, sessions, connections and tokens, what is counted for it stays within its limit; nothing is remembered of those
 //! who have nothing.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
+use rustc_hash::FxHashMap;
 
 use super::refusal::Refusal;
 use crate::domain::limits::Limits;
@@ -178,8 +178,8 @@ pub(super) struct Tally {
 #[derive(Default)]
 struct Counts {
     all: u64,
-    tenants: HashMap<TenantId, u64>,
-    requestors: HashMap<Requestor, u64>,
+    tenants: FxHashMap<TenantId, u64>,
+    requestors: FxHashMap<Requestor, u64>,
 }
 
 /// One of something, given back when dropped.
@@ -278,7 +278,7 @@ impl Counts {
     }
 }
 
-fn give<K: std::hash::Hash + Eq>(counts: &mut HashMap<K, u64>, key: K, count: u64) {
+fn give<K: std::hash::Hash + Eq>(counts: &mut FxHashMap<K, u64>, key: K, count: u64) {
     if let Entry::Occupied(mut held) = counts.entry(key) {
         *held.get_mut() = held.get().saturating_sub(count);
         if *held.get() == 0 {

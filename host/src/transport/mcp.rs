@@ -34,12 +34,12 @@ pub trait Session: Send + Sync + 'static {
 }
 
 /// Who sent a message.
-pub struct Peer<S> {
+pub struct Peer<'a, S> {
     pub requestor: Requestor,
     pub rights: Rights,
     pub session: Option<Arc<S>>,
     /// What the headers say about the message; `None` where there are none.
-    pub declared: Option<Declared>,
+    pub declared: Option<Declared<'a>>,
     /// Set where several messages share one connection.
     pub connection: Option<Arc<Connection>>,
 }
@@ -64,7 +64,7 @@ pub trait Mcp: Send + Sync + 'static {
 
     /// Takes one message. Long work belongs into the exchange that is returned, not here: stdio reads its next line only when
     /// this is done.
-    fn receive(&self, peer: Peer<Self::Session>, message: Bytes) -> Received<Self::Session>;
+    fn receive(&self, peer: Peer<'_, Self::Session>, message: Bytes) -> Received<Self::Session>;
 
     /// A session as it was when its state was saved; `None` if the state cannot be understood.
     fn restore(&self, requestor: Requestor, id: &str, state: &[u8]) -> Option<Arc<Self::Session>>;

@@ -50,7 +50,7 @@ impl mcp::Session for Session {
 impl mcp::Mcp for Protocol {
     type Session = Session;
 
-    fn receive(&self, peer: mcp::Peer<Session>, message: Bytes) -> mcp::Received<Session> {
+    fn receive(&self, peer: mcp::Peer<'_, Session>, message: Bytes) -> mcp::Received<Session> {
         let session = peer.session.as_ref().map(|session| Arc::clone(&session.session));
         let mcp::Peer { requestor, rights, declared, connection, .. } = peer;
         let peer = protocol::Peer { requestor, rights, session, declared, connection };

@@ -51,7 +51,7 @@ struct ServerInfo<'a> {
 /// Opens a session.
 pub(super) fn initialize(
     shared: &Arc<Shared>,
-    peer: &Peer,
+    peer: &Peer<'_>,
     id: &RequestId,
     params: Option<&RawValue>,
 ) -> Result<Received, RpcError> {

@@ -164,7 +164,7 @@ struct Empty {}
 /// Takes a request.
 pub(super) fn request(
     shared: &Arc<Shared>,
-    peer: &Peer,
+    peer: &Peer<'_>,
     id: RequestId,
     name: &str,
     params: Option<&RawValue>,
@@ -249,7 +249,7 @@ fn dispatch(method: Method, request: Request<'_>) -> Result<Exchange, RpcError> 
 }
 
 /// Takes a notification. What is unknown, malformed or too late is ignored.
-pub(super) fn notification(peer: &Peer, name: &str, params: Option<&RawValue>) -> Received {
+pub(super) fn notification(peer: &Peer<'_>, name: &str, params: Option<&RawValue>) -> Received {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Cancelled {
@@ -273,7 +273,7 @@ pub(super) fn notification(peer: &Peer, name: &str, params: Option<&RawValue>) -
 /// whoever has no right to tasks.
 pub(super) fn response(
     shared: &Arc<Shared>,
-    peer: &Peer,
+    peer: &Peer<'_>,
     id: &RequestId,
     outcome: Result<&RawValue, PeerError>,
 ) -> Received {
@@ -328,7 +328,7 @@ fn refused(id: &RequestId, error: &RpcError) -> Frame {
 }
 
 /// The session, if it is this requestor's.
-fn session_of(peer: &Peer) -> Option<&Arc<Session>> {
+fn session_of<'a>(peer: &'a Peer<'_>) -> Option<&'a Arc<Session>> {
     peer.session.as_ref().filter(|session| *session.requestor() == peer.requestor)
 }
 

@@ -204,7 +204,7 @@ pub(super) fn call(request: Request<'_>) -> Result<Exchange, RpcError> {
         })?;
     }
     let idempotency_key = manner.checked_key(params.meta.idempotency_key)?;
-    let arguments = arguments::object(tool, params.arguments)?;
+    let arguments = arguments::object(tool, params.arguments.map(RawValue::get))?;
     let unchecked = arguments.len() > INLINE_BYTES_MAX;
     let misfit = match unchecked {
         true => None,

@@ -3,6 +3,8 @@
 //! Intermediaries route by these values without reading the body; a difference would let them decide about another request than
 //! the one that is served.
 
+use std::borrow::Cow;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
@@ -18,7 +20,7 @@ const DEPTH_MAX: usize = 16;
 
 /// Version, method and name.
 pub(super) fn check(
-    declared: &Declared,
+    declared: &Declared<'_>,
     version: &str,
     name: &str,
     method: Option<Method>,
@@ -86,19 +88,19 @@ fn literal<'a>(header: &str, value: &'a str) -> Result<&'a str, RpcError> {
 }
 
 /// A value that may be wrapped: `=?base64?…?=`.
-fn decoded(header: &str, value: &str) -> Result<String, RpcError> {
+fn decoded<'a>(header: &str, value: &'a str) -> Result<Cow<'a, str>, RpcError> {
     let value = literal(header, value)?;
     let Some(wrapped) = value.strip_prefix("=?base64?").and_then(|rest| rest.strip_suffix("?=")) else {
-        return Ok(value.to_owned());
+        return Ok(Cow::Borrowed(value));
     };
     let bytes = STANDARD.decode(wrapped).ok();
-    bytes.and_then(|bytes| String::from_utf8(bytes).ok()).ok_or_else(|| {
+    bytes.and_then(|bytes| String::from_utf8(bytes).ok()).map(Cow::Owned).ok_or_else(|| {
         RpcError::header_mismatch(format!("{header} is not base64 of UTF-8, with padding, in =?base64? and ?="))
     })
 }
 
 /// The arguments that the tool wants repeated.
-pub(super) fn check_params(declared: &Declared, schema: &Json, arguments: &str) -> Result<(), RpcError> {
+pub(super) fn check_params(declared: &Declared<'_>, schema: &Json, arguments: &str) -> Result<(), RpcError> {
     const MARK: &str = "x-mcp-header";
     // Most schemas have none.
     if !schema.as_str().contains(MARK) {
@@ -122,7 +124,7 @@ pub(super) fn check_params(declared: &Declared, schema: &Json, arguments: &str) 
     Ok(())
 }
 
-fn check_param(declared: &Declared, name: &str, argument: Option<&Value>) -> Result<(), RpcError> {
+fn check_param(declared: &Declared<'_>, name: &str, argument: Option<&Value>) -> Result<(), RpcError> {
     let header = format!("Mcp-Param-{name}");
     let mut values =
         declared.params.iter().filter(|(other, _)| other.eq_ignore_ascii_case(name)).map(|(_, value)| value);
@@ -159,8 +161,8 @@ fn says(value: &str, argument: &Value) -> bool {
 mod tests {
     use super::*;
 
-    fn declared(params: &[(&str, &str)]) -> Declared {
-        let params = params.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    fn declared<'a>(params: &[(&'a str, &'a str)]) -> Declared<'a> {
+        let params = params.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
         Declared { params, ..Declared::default() }
     }
 

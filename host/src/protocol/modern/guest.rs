@@ -55,7 +55,7 @@ impl Guest {
         };
         let promoted = async move {
             match call.promote(origin, RequestedTtl::Default).await {
-                Ok(task) => Made::Task(task),
+                Ok(task) => Made::Task(Box::new(task)),
                 Err((call, error)) => {
                     tracing::debug!(%error, "a call goes on plainly, because it cannot become a task");
                     Made::Other(Ok(Self::new(call)))
@@ -63,7 +63,7 @@ impl Guest {
             }
         };
         match making(shared, requestor, promoted).await? {
-            Made::Task(task) => Ok(Ok(task)),
+            Made::Task(task) => Ok(Ok(*task)),
             Made::Other(Ok(guest)) => Ok(Err(guest)),
             Made::Other(Err(error)) => Err(RpcError::from(&error)),
         }
@@ -84,19 +84,19 @@ pub(super) async fn create(shared: &Arc<Shared>, requestor: Requestor, request: 
     let tasks = shared.tasks.clone();
     let created = async move {
         match tasks.create(&requestor, request).await {
-            Ok(task) => Made::Task(task),
+            Ok(task) => Made::Task(Box::new(task)),
             Err(error) => Made::Other(Err(error)),
         }
     };
     match making(shared, requestor, created).await? {
-        Made::Task(task) => Ok(task),
+        Made::Task(task) => Ok(*task),
         Made::Other(Err(error)) => Err(RpcError::from(&error)),
         Made::Other(Ok(_)) => Err(RpcError::host_failure(format_args!("a task that was not created is a call"))),
     }
 }
 
 enum Made {
-    Task(Task),
+    Task(Box<Task>),
     /// No task: the call as it was, or why.
     Other(Result<Guest, Error>),
 }

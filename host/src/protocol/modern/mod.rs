@@ -192,7 +192,7 @@ struct Request<'a> {
     catalog: Arc<Catalog>,
     id: RequestId,
     client: Client,
-    declared: Option<&'a Declared>,
+    declared: Option<&'a Declared<'a>>,
     connection: Option<&'a Arc<Connection>>,
     params: Option<&'a RawValue>,
     /// Those of the params that are looked at more than once.
@@ -200,7 +200,7 @@ struct Request<'a> {
 }
 
 /// Takes a message.
-pub(super) fn receive(shared: &Arc<Shared>, peer: &Peer, message: Message<'_>) -> Received {
+pub(super) fn receive(shared: &Arc<Shared>, peer: &Peer<'_>, message: Message<'_>) -> Received {
     match message {
         Message::Request { id, method, params } => {
             let exchange = request(shared, peer, id.clone(), &method, params);
@@ -217,7 +217,7 @@ pub(super) fn receive(shared: &Arc<Shared>, peer: &Peer, message: Message<'_>) -
 
 fn request(
     shared: &Arc<Shared>,
-    peer: &Peer,
+    peer: &Peer<'_>,
     id: RequestId,
     name: &str,
     params: Option<&RawValue>,

@@ -137,7 +137,7 @@ impl World {
         world_on(self.store.clone(), self.clock.clone(), 10_000, guest::Scripted::new)
     }
 
-    async fn receive(&self, peer: Peer, message: &str) -> Received {
+    async fn receive(&self, peer: Peer<'_>, message: &str) -> Received {
         match self.protocol.receive(peer, Bytes::copy_from_slice(message.as_bytes())) {
             Received::Settling(work) => {
                 work.await;
@@ -174,7 +174,7 @@ struct Client<'a> {
 }
 
 impl Client<'_> {
-    fn peer(&self) -> Peer {
+    fn peer(&self) -> Peer<'static> {
         Peer::unheralded(self.requestor, Some(self.session.clone()))
     }
 

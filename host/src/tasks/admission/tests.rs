@@ -1,5 +1,7 @@
 use futures::FutureExt;
 
+use std::collections::HashMap;
+
 use super::*;
 use crate::domain::limits::LimitsTable;
 use crate::domain::requestor::RequestorId;

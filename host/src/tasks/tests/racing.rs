@@ -1,20 +1,22 @@
 //! Writers that are faster than a run, news that overtake each other, and guests that are cancelled together.
 
 use super::super::admission::Purpose;
+use super::super::engine::Untold;
 use super::super::identity::seed_and_id;
 use super::super::run::Begin;
 use super::*;
 
 impl World {
     /// Writes the record of a task that is to run, as far as the moment before its run begins.
-    async fn written(&self, tool: &str) -> (Task, Begin, Job) {
+    async fn written(&self, tool: &str) -> (Task, Begin, Job, Untold) {
         let inner = &self.tasks.inner;
         let permit = inner.admission.try_permit(&ANNA, Purpose::Task).unwrap();
         let job = Job::Call(self.call(tool));
         let request = TaskRequest { job: job.clone(), origin: origin(), ttl: RequestedTtl::Ms(5_000) };
         let (seed, call_id) = seed_and_id().unwrap();
+        let untold = inner.untold();
         let task = inner.record_running(&ANNA, request, seed, call_id).await.unwrap();
-        (task, Begin::Running(permit), job)
+        (task, Begin::Running(permit), job, untold)
     }
 
     async fn until_nothing_runs(&self) {
@@ -32,9 +34,9 @@ impl World {
 async fn a_cancel_before_the_run_begins_stops_it() {
     let world = world();
     let mut news = world.tasks.feed(&ANNA);
-    let (task, begin, job) = world.written("forever").await;
+    let (task, begin, job, untold) = world.written("forever").await;
     world.tasks.cancel(&ANNA, task.id).await.unwrap();
-    world.tasks.inner.start_run(Arc::new(task), begin, Some(job)).await;
+    world.tasks.inner.start_run(Arc::new(task), begin, Some(job), untold).await;
     world.until_nothing_runs().await;
     let Ok(TaskNews::Changed(told)) = news.try_recv() else { panic!("nobody was told") };
     assert_eq!(told.outcome(), Some(&Outcome::Cancelled));
@@ -43,9 +45,9 @@ async fn a_cancel_before_the_run_begins_stops_it() {
 #[tokio::test]
 async fn a_pause_before_the_run_begins_stops_it_and_counts() {
     let world = world();
-    let (task, begin, job) = world.written("forever").await;
+    let (task, begin, job, untold) = world.written("forever").await;
     world.tasks.pause(&ANNA, task.id, None).await.unwrap();
-    world.tasks.inner.start_run(Arc::new(task.clone()), begin, Some(job)).await;
+    world.tasks.inner.start_run(Arc::new(task.clone()), begin, Some(job), untold).await;
     world.until_nothing_runs().await;
     assert_eq!(world.tasks.in_use().all.paused, 1);
     world.tasks.resume(&ANNA, task.id).await.unwrap();
@@ -55,9 +57,9 @@ async fn a_pause_before_the_run_begins_stops_it_and_counts() {
 #[tokio::test]
 async fn a_task_that_was_removed_before_its_run_begins_does_not_run() {
     let world = world();
-    let (task, begin, job) = world.written("forever").await;
+    let (task, begin, job, untold) = world.written("forever").await;
     world.tasks.discard(&ANNA, task.id).await.unwrap();
-    world.tasks.inner.start_run(Arc::new(task), begin, Some(job)).await;
+    world.tasks.inner.start_run(Arc::new(task), begin, Some(job), untold).await;
     world.until_nothing_runs().await;
 }
 

@@ -3,6 +3,7 @@
 //! Owns Host, Origin, CORS, content types and the headers of MCP. Must not read the body. Invariant: a browser page of somebody else's
 //! gets nowhere: it cannot name itself as the host (DNS rebinding), nor pass the Origin check, nor read an answer.
 
+use std::borrow::Cow;
 use std::net::{IpAddr, Ipv6Addr};
 
 use axum::response::Response;
@@ -157,12 +158,17 @@ pub(super) fn is_legacy(headers: &HeaderMap) -> bool {
 }
 
 /// What the headers say about the message, as it stands there: the protocol judges it.
-pub(super) fn declared(headers: &HeaderMap) -> Declared {
-    let text = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
-    let one = |name: HeaderName| headers.get_all(name).iter().map(text).reduce(|all, value| format!("{all}, {value}"));
+pub(super) fn declared(headers: &HeaderMap) -> Declared<'_> {
+    fn text(value: &HeaderValue) -> Cow<'_, str> {
+        String::from_utf8_lossy(value.as_bytes())
+    }
+    let one = |name: HeaderName| {
+        let values = headers.get_all(name).iter().map(text);
+        values.reduce(|all, value| Cow::Owned(format!("{all}, {value}")))
+    };
     let params = headers
         .iter()
-        .filter_map(|(name, value)| Some((name.as_str().strip_prefix(PARAM_PREFIX)?.to_owned(), text(value))));
+        .filter_map(|(name, value)| Some((name.as_str().strip_prefix(PARAM_PREFIX)?.into(), text(value))));
     Declared { protocol_version: one(PROTOCOL_VERSION), method: one(METHOD), name: one(NAME), params: params.collect() }
 }
 

@@ -186,7 +186,7 @@ fn rejected(rejection: Rejection, code: i64) -> Received<Told> {
 impl Mcp for Script {
     type Session = Told;
 
-    fn receive(&self, peer: Peer<Told>, message: Bytes) -> Received<Told> {
+    fn receive(&self, peer: Peer<'_, Told>, message: Bytes) -> Received<Told> {
         let Ok(message) = serde_json::from_slice::<Value>(&message) else {
             return rejected(Rejection::Malformed, -32700);
         };

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
-use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::super::members::Members;
@@ -60,7 +59,7 @@ pub(in super::super) fn call(request: Request<'_>) -> Result<Exchange, RpcError>
         catalog: request.catalog,
         client: request.client,
         name,
-        arguments: arguments.map(RawValue::to_owned),
+        arguments: arguments.map(|raw| Json::new(raw.get())),
         fresh,
     };
     asked.check_tool()?;
@@ -70,7 +69,7 @@ pub(in super::super) fn call(request: Request<'_>) -> Result<Exchange, RpcError>
         let conversation = asked.conversation(&tool, request.declared)?;
         return Ok(talk(|outlet| async move { Some(conversation.answer(&id, None, &outlet).await) }));
     };
-    let declared = request.declared.cloned();
+    let declared = request.declared.map(Declared::to_owned);
     Ok(talk(|outlet| async move {
         let conversation = match asked.begun_with(&state).await {
             Ok(tool) => asked.conversation(&tool, declared.as_ref()),
@@ -112,7 +111,7 @@ struct Asked {
     catalog: Arc<Catalog>,
     client: Client,
     name: String,
-    arguments: Option<Box<RawValue>>,
+    arguments: Option<Json>,
     fresh: Answers,
 }
 
@@ -144,7 +143,7 @@ impl Asked {
     /// The tool as it was offered when the call began that a state is of. What cannot be opened is refused later, in the words for
     /// that.
     async fn begun_with(&self, state: &str) -> Result<Arc<ToolEntry>, RpcError> {
-        let arguments = self.arguments.as_deref().map_or("{}", RawValue::get);
+        let arguments = self.arguments.as_ref().map_or("{}", Json::as_str);
         let arguments: Option<Value> = serde_json::from_str(arguments).ok();
         let version = arguments.and_then(|arguments| {
             let binding = Binding { requestor: &self.requestor, tool: &self.name, arguments: digest(&arguments) };
@@ -164,7 +163,7 @@ impl Asked {
         }
     }
 
-    fn conversation(self, tool: &Arc<ToolEntry>, declared: Option<&Declared>) -> Result<Conversation, RpcError> {
+    fn conversation(self, tool: &Arc<ToolEntry>, declared: Option<&Declared<'_>>) -> Result<Conversation, RpcError> {
         let Self { rights, shared, requestor, mut client, name, arguments, fresh, catalog: _ } = self;
         if tool.tool.task_support == TaskSupport::Required {
             client.check_tasks()?;
@@ -173,10 +172,11 @@ impl Asked {
                 RpcError::invalid_params(format!("{name} can only be called as a task"))
             })?;
         }
-        let arguments = arguments::object(tool, arguments.as_deref())?;
+        let text = arguments::object(tool, arguments.as_ref().map(Json::as_str))?;
         if let Some(declared) = declared {
-            declared::check_params(declared, &tool.tool.input_schema, arguments)?;
+            declared::check_params(declared, &tool.tool.input_schema, text)?;
         }
+        let arguments = arguments.unwrap_or_else(|| Json::new("{}"));
         // Who may not look at tasks names none.
         if !rights.has(Need::Tasks) {
             client.related.clear();
@@ -185,12 +185,7 @@ impl Asked {
             && client.features.contains(ClientFeature::Tasks)
             && rights.has(Need::Tasks);
         let patience = Duration::from_millis(tool.limits.promote_after_ms);
-        let call = CallRequest {
-            tool: Arc::clone(tool),
-            arguments: Json::new(arguments),
-            client: client.as_heard(),
-            related: Vec::new(),
-        };
+        let call = CallRequest { tool: Arc::clone(tool), arguments, client: client.as_heard(), related: Vec::new() };
         let mut conversation = Conversation::new(shared, requestor, Work::Tool(call), client, fresh);
         conversation.promote_at = promotable.then(|| Instant::now() + patience);
         Ok(conversation)

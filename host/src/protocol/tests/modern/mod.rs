@@ -103,18 +103,18 @@ impl<'a> Modern<'a> {
     }
 
     /// What an honest client declares.
-    fn declared(&self, method: &str, params: &Value) -> Option<Declared> {
+    fn declared(&self, method: &str, params: &Value) -> Option<Declared<'static>> {
         let name = params["name"].as_str().or(params["taskId"].as_str()).or(params["uri"].as_str());
         let region = params["arguments"]["region"].as_str();
         self.declares.then(|| Declared {
             protocol_version: Some("2026-07-28".into()),
-            method: Some(method.into()),
-            name: name.map(ToOwned::to_owned),
-            params: region.map(|region| ("region".to_owned(), region.to_owned())).into_iter().collect(),
+            method: Some(method.to_owned().into()),
+            name: name.map(|name| name.to_owned().into()),
+            params: region.map(|region| ("region".into(), region.to_owned().into())).into_iter().collect(),
         })
     }
 
-    fn peer(&self, declared: Option<Declared>) -> Peer {
+    fn peer(&self, declared: Option<Declared<'static>>) -> Peer<'static> {
         Peer { requestor: self.requestor, rights: self.rights.clone(), session: None, declared, connection: None }
     }
 

@@ -4,7 +4,7 @@ use super::*;
 
 const UNSERVED: Option<Rejection> = Some(Rejection::Unserved);
 
-async fn raw(world: &World, declared: Option<Declared>, message: &Value) -> (Value, Option<Rejection>) {
+async fn raw(world: &World, declared: Option<Declared<'static>>, message: &Value) -> (Value, Option<Rejection>) {
     let peer = Peer {
         requestor: ANNA,
         rights: crate::domain::rights::Rights::default(),
@@ -113,7 +113,7 @@ async fn what_is_declared_must_be_what_is_said() {
     let message = client.message(&json!(1), "tasks/get", &unknown);
     let forgotten = Declared { name: None, ..client.declared("tasks/get", &unknown).unwrap() };
     assert_eq!(code(&raw(&world, Some(forgotten), &message).await), (-32602, None));
-    let wrong = Declared { name: Some("1".repeat(32)), ..client.declared("tasks/get", &unknown).unwrap() };
+    let wrong = Declared { name: Some("1".repeat(32).into()), ..client.declared("tasks/get", &unknown).unwrap() };
     assert_eq!(code(&raw(&world, Some(wrong), &message).await), (-32020, UNSERVED));
 }
 
@@ -124,7 +124,7 @@ async fn declared_arguments_are_compared_too() {
     let params = json!({"name": "headers", "arguments": {"region": "eu"}});
     assert_eq!(client.result("tools/call", params.clone()).await["resultType"], "complete");
     let message = client.message(&json!(1), "tools/call", &params);
-    for lie in [vec![], vec![("Region".to_owned(), "us".to_owned())]] {
+    for lie in [vec![], vec![("Region".into(), "us".into())]] {
         let declared = Declared { params: lie, ..client.declared("tools/call", &params).unwrap() };
         assert_eq!(code(&raw(&world, Some(declared), &message).await), (-32020, UNSERVED));
     }
@@ -170,7 +170,8 @@ async fn methods_of_other_eras_do_not_exist() {
 #[tokio::test]
 async fn a_revision_beside_a_message_makes_it_a_modern_one() {
     let world = world();
-    let declared = |version: &str| Some(Declared { protocol_version: Some(version.into()), ..Declared::default() });
+    let declared =
+        |version: &'static str| Some(Declared { protocol_version: Some(version.into()), ..Declared::default() });
     let ping = json!({"jsonrpc": "2.0", "id": 1, "method": "ping"});
     assert_eq!(code(&raw(&world, declared("2026-07-28"), &ping).await), (-32602, UNSERVED));
     assert_eq!(code(&raw(&world, declared("2027-01-01"), &ping).await), (-32602, UNSERVED));
