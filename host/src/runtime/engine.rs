@@ -16,8 +16,9 @@ const MEMORY_KEEP_RESIDENT: usize = 1 << 20;
 const TABLE_KEEP_RESIDENT: usize = 64 << 10;
 /// Stack of one call: as much for the host's functions as the guest's own part has. What is not used costs time at each reset.
 const STACK_BYTES: usize = 1 << 20;
-/// Stack of one call that is cleared by hand rather than given back to the kernel.
-const STACK_KEEP_RESIDENT: usize = 16 << 10;
+/// Stack of one call that is cleared by hand rather than given back to the kernel: what a small tool needs. More pushes other things
+/// out of the processor's cache.
+const STACK_KEEP_RESIDENT: usize = 8 << 10;
 /// Slots that stay warm for plugins that nobody calls right now.
 const UNUSED_WARM_SLOTS: u32 = 128;
 /// Core instances per component instance, on average over the pool (a Rust guest has 3, Python about 20).

@@ -320,7 +320,8 @@ impl Executor for Sandbox {
     }
 
     fn start(&self, spec: CallSpec) -> Result<Running, StartError> {
-        let ready = self.published.load().versions.get(&spec.plugin).map(|loaded| Arc::clone(&loaded.plugin));
+        let published = self.published.load();
+        let ready = published.versions.get(&spec.plugin).map(|loaded| &loaded.plugin);
         if ready.is_none() && !self.is_kept(&spec.plugin) {
             return Err(StartError::UnknownPlugin(spec.plugin.name));
         }
@@ -336,7 +337,7 @@ impl Executor for Sandbox {
             return Ok(Running { events, control, stop });
         };
         let pace = plugin.entry(&spec.operation).map(|(_, pace)| pace);
-        let occupied = Occupied::new(Arc::clone(&plugin));
+        let occupied = Occupied::new(Arc::clone(plugin));
         // It is large: boxed once, it is not moved again.
         let guest = Box::pin(call::run(ground, occupied, spec, Arc::clone(&shared), outbox)).in_current_span();
         let stop = match pace.filter(|pace| pace.is_quick() && share.may_begin_elsewhere()) {

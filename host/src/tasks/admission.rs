@@ -455,6 +455,9 @@ impl Admission {
 
     /// Gives permits for as long as somebody waits who has room.
     fn dispatch(self: &Arc<Self>, mut state: std::sync::MutexGuard<'_, State>) {
+        if state.turns.is_empty() {
+            return;
+        }
         let running_max = self.limits.read().base.calls_running_total;
         while state.all.running < running_max {
             let Some((requestor, waiter)) = self.next_turn(&mut state) else { break };

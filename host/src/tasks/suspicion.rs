@@ -5,8 +5,8 @@
 //! audit log, however often it happens.
 
 use std::collections::HashMap;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use super::Error;
 use super::engine::Inner;
@@ -59,7 +59,7 @@ struct Said {
 
 impl Suspicions {
     /// Refuses who is blocked.
-    fn admit(&self, requestor: &Requestor, limits: &Limits, now: UnixMs) -> Result<(), Error> {
+    fn admit(&self, requestor: &Requestor, limits: impl FnOnce() -> Arc<Limits>, now: UnixMs) -> Result<(), Error> {
         if self.blocked_until_max.load(Ordering::Acquire) <= now {
             return Ok(());
         }
@@ -67,7 +67,7 @@ impl Suspicions {
             None | Some(0) => Ok(()),
             Some(left) => Err(Error::Quota {
                 limit: "failed_lookups_per_minute",
-                value: limits.failed_lookups_per_minute.into(),
+                value: limits().failed_lookups_per_minute.into(),
                 retry_after_ms: Some(left),
             }),
         }
@@ -146,7 +146,7 @@ impl Suspicions {
 impl Inner {
     /// Whether a requestor may look for anything at the moment.
     pub(super) fn may_look(&self, requestor: &Requestor) -> Result<(), Error> {
-        self.suspicions.admit(requestor, &self.admission.limits(requestor), self.clock.now())
+        self.suspicions.admit(requestor, || self.admission.limits(requestor), self.clock.now())
     }
 
     /// Somebody looked for what is not there, or not theirs.
@@ -204,11 +204,11 @@ mod tests {
         let (one, other) = (requestor(1), requestor(2));
         let said: Vec<_> = (0..50).filter_map(|at| suspicions.failed(&one, &limits, 100 + at)).collect();
         assert_eq!(said, [Said { event: "requestor.probing", count: 4, blocked_ms: 10_000 }]);
-        let refused = suspicions.admit(&one, &limits, 5_103).unwrap_err();
+        let refused = suspicions.admit(&one, || Arc::new(limits.clone()), 5_103).unwrap_err();
         let Error::Quota { limit, value, retry_after_ms } = refused else { panic!("{refused}") };
         assert_eq!((limit, value, retry_after_ms), ("failed_lookups_per_minute", 3, Some(5_000)));
-        suspicions.admit(&other, &limits, 5_103).unwrap();
-        suspicions.admit(&one, &limits, 10_103).unwrap();
+        suspicions.admit(&other, || Arc::new(limits.clone()), 5_103).unwrap();
+        suspicions.admit(&one, || Arc::new(limits.clone()), 10_103).unwrap();
         // The next minute counts by itself.
         assert!((0..4).filter_map(|at| suspicions.failed(&one, &limits, 70_000 + at)).count() == 1);
     }
@@ -219,9 +219,9 @@ mod tests {
         let one = requestor(1);
         let mut said = 0;
         for begin in [100, 10_200, 20_300] {
-            suspicions.admit(&one, &limits, begin).unwrap();
+            suspicions.admit(&one, || Arc::new(limits.clone()), begin).unwrap();
             said += (0..4).filter_map(|at| suspicions.failed(&one, &limits, begin + at)).count();
-            assert!(suspicions.admit(&one, &limits, begin + 9_999).is_err(), "{begin}");
+            assert!(suspicions.admit(&one, || Arc::new(limits.clone()), begin + 9_999).is_err(), "{begin}");
         }
         assert_eq!(said, 1);
     }
@@ -234,7 +234,7 @@ mod tests {
                 assert_eq!(suspicions.failed(&requestor(1), &limits, (minute + 1) * WINDOW_MS + at), None);
             }
         }
-        suspicions.admit(&requestor(1), &limits, 1).unwrap();
+        suspicions.admit(&requestor(1), || Arc::new(limits.clone()), 1).unwrap();
     }
 
     #[test]
@@ -245,7 +245,7 @@ mod tests {
             suspicions.failed(&requestor(number), &limits, 2);
         }
         assert_eq!(lock(&suspicions.seen).len(), REQUESTORS_MAX);
-        assert!(suspicions.admit(&requestor(0), &limits, 3).is_err());
+        assert!(suspicions.admit(&requestor(0), || Arc::new(limits.clone()), 3).is_err());
     }
 
     #[test]

@@ -205,19 +205,24 @@ impl Tally {
 
     /// Of the tenant's limit, of the requestor's, and of the host's.
     fn taken(&self, counts: &Counts, requestor: &Requestor) -> [Taken; 3] {
-        let [(tenant, tenant_max), (own, own_max), _] = (self.caps)(self.limits.read().of(requestor));
+        let limits = self.limits.read();
+        let [(tenant, tenant_max), (own, own_max), _] = (self.caps)(limits.of(requestor));
         let of_tenant = counts.tenants.get(&requestor.tenant).copied().unwrap_or(0);
         let of_requestor = counts.requestors.get(requestor).copied().unwrap_or(0);
         [
             Taken { limit: tenant, in_use: of_tenant, max: tenant_max },
             Taken { limit: own, in_use: of_requestor, max: own_max },
-            self.all_taken(counts),
+            self.all_of(counts, &limits.base),
         ]
     }
 
-    /// What holds for the host is not a tenant's to change.
     fn all_taken(&self, counts: &Counts) -> Taken {
-        let [_, _, (limit, max)] = (self.caps)(&self.limits.read().base);
+        self.all_of(counts, &self.limits.read().base)
+    }
+
+    /// What holds for the host is not a tenant's to change.
+    fn all_of(&self, counts: &Counts, base: &Limits) -> Taken {
+        let [_, _, (limit, max)] = (self.caps)(base);
         Taken { limit, in_use: counts.all, max }
     }
 

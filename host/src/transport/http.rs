@@ -6,6 +6,7 @@
 mod addresses;
 mod checks;
 mod endpoint;
+mod patience;
 mod peers;
 mod post;
 mod stall;
@@ -18,6 +19,8 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use axum::Router;
@@ -29,7 +32,7 @@ use http::{HeaderValue, Request, StatusCode, header};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::{Service as _, service_fn};
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
@@ -150,6 +153,8 @@ pub struct Server<M: Mcp> {
     addresses: Arc<Addresses>,
     certificate: Option<Arc<Certificate>>,
     phase: watch::Sender<Phase>,
+    /// What the phase says, for every request to see without a lock.
+    draining: AtomicBool,
 }
 
 /// Where the edge is in its life.
@@ -185,6 +190,7 @@ impl<M: Mcp> Server<M> {
             addresses,
             certificate,
             phase,
+            draining: AtomicBool::new(false),
         })
     }
 
@@ -221,6 +227,7 @@ impl<M: Mcp> Server<M> {
                 }
             }
         }
+        self.draining.store(true, Ordering::Release);
         self.phase.send_replace(Phase::Draining);
         self.mcp.close();
         sweeper.abort();
@@ -234,7 +241,7 @@ impl<M: Mcp> Server<M> {
     }
 
     fn is_draining(&self) -> bool {
-        *self.phase.borrow() > Phase::Serving
+        self.draining.load(Ordering::Acquire)
     }
 
     /// Lets the connections that have a permit end, and cuts them when they take too long.
@@ -306,7 +313,7 @@ impl<M: Mcp> Edge<M> {
         let mut phase = self.server.phase.subscribe();
         let mut http = http1::Builder::new();
         http.keep_alive(*phase.borrow_and_update() == Phase::Serving)
-            .timer(TokioTimer::new())
+            .timer(patience::Patience::default())
             .header_read_timeout(Duration::from_millis(options.header_read_ms_max))
             // Most answers are small: one copy costs less than a write in pieces.
             .writev(false)
@@ -331,14 +338,32 @@ impl<M: Mcp> Edge<M> {
         });
         let mut connection = pin!(http.serve_connection(stream, serve));
         loop {
-            tokio::select! {
-                // What ends a connection is the client's doing: nothing that an operator could act on.
-                _ = connection.as_mut() => break,
-                _ = phase.changed() => match *phase.borrow_and_update() {
-                    Phase::Serving => {}
-                    Phase::Draining => connection.as_mut().graceful_shutdown(),
-                    Phase::Cut => break,
-                },
+            let changed = {
+                let look = phase.clone();
+                let mut changed = pin!(phase.changed());
+                let mut told: Option<Waker> = None;
+                poll_fn(|cx| {
+                    if connection.as_mut().poll(cx).is_ready() {
+                        return Poll::Ready(false);
+                    }
+                    // To ask takes a lock of all connections; who has asked is woken.
+                    let is_told = told.as_ref().is_some_and(|waker| waker.will_wake(cx.waker()));
+                    if is_told && matches!(look.has_changed(), Ok(false)) {
+                        return Poll::Pending;
+                    }
+                    told = Some(cx.waker().clone());
+                    changed.as_mut().poll(cx).map(|_| true)
+                })
+                .await
+            };
+            // What ends a connection is the client's doing: nothing that an operator could act on.
+            if !changed {
+                break;
+            }
+            match *phase.borrow_and_update() {
+                Phase::Serving => {}
+                Phase::Draining => connection.as_mut().graceful_shutdown(),
+                Phase::Cut => break,
             }
         }
     }
