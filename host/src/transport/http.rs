@@ -17,7 +17,7 @@ use std::collections::HashSet;
 use std::future::poll_fn;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Poll, Waker};
@@ -337,29 +337,8 @@ impl<M: Mcp> Edge<M> {
             }
         });
         let mut connection = pin!(http.serve_connection(stream, serve));
-        loop {
-            let changed = {
-                let look = phase.clone();
-                let mut changed = pin!(phase.changed());
-                let mut told: Option<Waker> = None;
-                poll_fn(|cx| {
-                    if connection.as_mut().poll(cx).is_ready() {
-                        return Poll::Ready(false);
-                    }
-                    // To ask takes a lock of all connections; who has asked is woken.
-                    let is_told = told.as_ref().is_some_and(|waker| waker.will_wake(cx.waker()));
-                    if is_told && matches!(look.has_changed(), Ok(false)) {
-                        return Poll::Pending;
-                    }
-                    told = Some(cx.waker().clone());
-                    changed.as_mut().poll(cx).map(|_| true)
-                })
-                .await
-            };
-            // What ends a connection is the client's doing: nothing that an operator could act on.
-            if !changed {
-                break;
-            }
+        // What ends a connection is the client's doing: nothing that an operator could act on.
+        while until_changed(connection.as_mut(), &mut phase).await {
             match *phase.borrow_and_update() {
                 Phase::Serving => {}
                 Phase::Draining => connection.as_mut().graceful_shutdown(),
@@ -367,6 +346,26 @@ impl<M: Mcp> Edge<M> {
             }
         }
     }
+}
+
+/// Drives a connection until it ends (`false`) or there is another phase (`true`).
+async fn until_changed(mut connection: Pin<&mut impl Future>, phase: &mut watch::Receiver<Phase>) -> bool {
+    let look = phase.clone();
+    let mut changed = pin!(phase.changed());
+    let mut told: Option<Waker> = None;
+    poll_fn(|cx| {
+        if connection.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(false);
+        }
+        // To ask takes a lock that all connections share, and every request comes by here; who has asked is woken.
+        let is_told = told.as_ref().is_some_and(|waker| waker.will_wake(cx.waker()));
+        if is_told && matches!(look.has_changed(), Ok(false)) {
+            return Poll::Pending;
+        }
+        told = Some(cx.waker().clone());
+        changed.as_mut().poll(cx).map(|_| true)
+    })
+    .await
 }
 
 /// A request whose body comes in chunks is the last one of its connection. A `Content-Length` that stood beside them was dropped before
