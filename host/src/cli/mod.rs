@@ -44,7 +44,7 @@ pub(crate) const EXIT_USAGE: u8 = 2;
 /// Reads the command line and does what it says.
 pub(crate) fn run() -> ExitCode {
     let arguments = Arguments::parse();
-    let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(threads()).enable_all().build() {
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return failed(&anyhow::Error::new(error).context("threads cannot be started")),
     };
@@ -52,12 +52,6 @@ pub(crate) fn run() -> ExitCode {
     // A read of the terminal that nobody waits for any more must not hold up the end.
     runtime.shutdown_background();
     done.unwrap_or_else(|error| failed(&error))
-}
-
-/// One thread more than there are processors: quick calls begin on these threads, and one that is not quick after all holds its thread
-/// up for a tick.
-fn threads() -> usize {
-    std::thread::available_parallelism().map_or(2, std::num::NonZero::get) + 1
 }
 
 async fn dispatch(command: Subcommand) -> anyhow::Result<ExitCode> {

@@ -11,7 +11,7 @@ use bulkhead::control::operator::HostOperator;
 use bulkhead::control::remote::{self, Remote, Secret};
 use bulkhead::store::TaskStore as _;
 use bulkhead::transport::auth::Authenticator;
-use bulkhead::transport::http::{Certificate, HttpOptions, Parts, Server, bind};
+use bulkhead::transport::http::{Certificate, HttpOptions, Lanes, Parts, Server, bind};
 use bulkhead::transport::principal::Principals;
 use bulkhead::transport::session::{Registry, SessionOptions};
 use tokio::net::TcpListener;
@@ -61,7 +61,8 @@ async fn serve(beginning: Beginning) -> anyhow::Result<ExitCode> {
     });
 
     let scheme = if certificate.is_some() { "https" } else { "http" };
-    let server = http_server(config, &host, authenticator, certificate).await?;
+    let lanes = Arc::new(Lanes::start().context("threads cannot be started")?);
+    let server = http_server(config, &host, authenticator, (certificate, Arc::clone(&lanes))).await?;
     say(format_args!("bulkhead: listening on {scheme}://{address}/mcp"));
     tracing::info!(%address, data = %data.display(), tools = host.tasks.tools_offered(), "serving");
     let (stopped, when_stopped) = tokio::sync::oneshot::channel();
@@ -76,6 +77,8 @@ async fn serve(beginning: Beginning) -> anyhow::Result<ExitCode> {
     drop(remote);
     let waited = when_stopped.await.map_or(Duration::ZERO, |since| since.elapsed());
     host.stop(Duration::from_millis(config.server.drain_ms).saturating_sub(waited)).await?;
+    // What connections have started goes on until here.
+    drop(lanes);
     tracing::info!("stopped");
     Ok(ExitCode::SUCCESS)
 }
@@ -84,7 +87,7 @@ async fn http_server(
     config: &Config,
     host: &Host,
     authenticator: Arc<Authenticator>,
-    certificate: Option<Arc<Certificate>>,
+    (certificate, lanes): (Option<Arc<Certificate>>, Arc<Lanes>),
 ) -> anyhow::Result<Arc<Server<bulkhead::protocol::Protocol>>> {
     let server = &config.server;
     let options =
@@ -129,6 +132,7 @@ async fn http_server(
             credential_failures_per_minute: server.credential_failures_per_minute,
         },
         certificate,
+        lanes: Some(lanes),
     }))
 }
 

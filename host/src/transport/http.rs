@@ -6,6 +6,7 @@
 mod addresses;
 mod checks;
 mod endpoint;
+mod lanes;
 mod patience;
 mod peers;
 mod post;
@@ -51,6 +52,7 @@ use crate::domain::address::Network;
 pub(crate) use addresses::Addresses;
 pub(crate) use peers::Proxies;
 
+pub use lanes::Lanes;
 pub use tls::{Certificate, TlsError};
 
 /// The path of the endpoint.
@@ -134,6 +136,8 @@ pub struct Parts<M: Mcp> {
     pub options: HttpOptions,
     /// Without one, HTTP is served in the clear.
     pub certificate: Option<Arc<Certificate>>,
+    /// Without them, connections live on the runtime that serves.
+    pub lanes: Option<Arc<Lanes>>,
 }
 
 /// The edge.
@@ -152,6 +156,7 @@ pub struct Server<M: Mcp> {
     failures: Failures,
     addresses: Arc<Addresses>,
     certificate: Option<Arc<Certificate>>,
+    lanes: Option<Arc<Lanes>>,
     phase: watch::Sender<Phase>,
     /// What the phase says, for every request to see without a lock.
     draining: AtomicBool,
@@ -169,7 +174,7 @@ enum Phase {
 
 impl<M: Mcp> Server<M> {
     pub fn new(parts: Parts<M>) -> Arc<Self> {
-        let Parts { mcp, sessions, authenticator, audit, allowance, unready, now, options, certificate } = parts;
+        let Parts { mcp, sessions, authenticator, audit, allowance, unready, now, options, certificate, lanes } = parts;
         let hosts = options.allowed_hosts.iter().map(|host| checks::one_spelling(host)).collect();
         let phase = watch::Sender::new(Phase::Serving);
         let failures = Failures::new(options.credential_failures_per_minute);
@@ -189,6 +194,7 @@ impl<M: Mcp> Server<M> {
             failures,
             addresses,
             certificate,
+            lanes,
             phase,
             draining: AtomicBool::new(false),
         })
@@ -217,12 +223,15 @@ impl<M: Mcp> Server<M> {
                 (stream, peer, permit) = accept(&listener, &permits) => {
                     // What is over its limit is closed here: its permit goes to the next one.
                     if let Some(place) = self.addresses.enter(peer) {
-                        let connection = edge.clone().connection(stream, peer, permit);
-                        let counted = connections.enter();
-                        tokio::spawn(async move {
-                            connection.await;
+                        let (edge, counted) = (edge.clone(), connections.enter());
+                        let serve = move |stream| async move {
+                            edge.connection(stream, peer, permit).await;
                             drop((place, counted));
-                        });
+                        };
+                        match &self.lanes {
+                            Some(lanes) => lanes.spawn(stream, serve),
+                            None => drop(tokio::spawn(serve(stream))),
+                        }
                     }
                 }
             }

@@ -129,6 +129,7 @@ impl Edge {
             now,
             options: setup.options,
             certificate: None,
+            lanes: None,
         });
         let listener = bind("127.0.0.1:0".parse().unwrap(), false).unwrap();
         let address = listener.local_addr().unwrap();
