@@ -1,4 +1,4 @@
-//! What a guest reached for in a call and was not granted.
+//! What a call was granted, and what its guest reached for besides.
 //!
 //! Owns the words for it: a grant is named as the operator would write it. Invariant: the log and the event stream hear of a call
 //! once, however often it tries, and a call that fails says what it lacked.

@@ -21,7 +21,7 @@ const STACK_BYTES: usize = 1 << 20;
 const STACK_KEEP_RESIDENT: usize = 8 << 10;
 /// Slots that stay warm for plugins that nobody calls right now.
 const UNUSED_WARM_SLOTS: u32 = 128;
-/// Core instances per component instance, on average over the pool (a Rust guest has 3, Python about 20).
+/// Core instances per component instance, on average over the pool (a Rust guest has 1 to 3, Python about 20).
 const CORE_INSTANCES_PER_CALL: u32 = 20;
 /// Memories per component instance, on average.
 const MEMORIES_PER_CALL: u32 = 2;

@@ -8,7 +8,6 @@
 use std::io;
 use std::num::NonZero;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use tokio::net::TcpStream;
@@ -20,7 +19,14 @@ pub struct Lanes(Vec<Lane>);
 struct Lane {
     /// `None` only while it is dropped. One that can get another thread when a reader of the store has to block its own.
     runtime: Option<Runtime>,
-    connections: Arc<AtomicUsize>,
+    /// Every connection holds one.
+    places: Arc<()>,
+}
+
+impl Lane {
+    fn connections(&self) -> usize {
+        Arc::strong_count(&self.places) - 1
+    }
 }
 
 impl Drop for Lane {
@@ -45,7 +51,7 @@ impl Lanes {
     fn of(count: usize) -> io::Result<Self> {
         let lane = |_| {
             let runtime = Builder::new_multi_thread().worker_threads(1).thread_name("edge").enable_all().build()?;
-            Ok(Lane { runtime: Some(runtime), connections: Arc::default() })
+            Ok(Lane { runtime: Some(runtime), places: Arc::default() })
         };
         (0..count).map(lane).collect::<io::Result<_>>().map(Self)
     }
@@ -55,35 +61,18 @@ impl Lanes {
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        let least = self.0.iter().min_by_key(|lane| lane.connections.load(Ordering::Relaxed));
-        let Some((runtime, connections)) = least.and_then(|lane| Some((lane.runtime.as_ref()?, &lane.connections)))
+        let least = self.0.iter().min_by_key(|lane| lane.connections());
+        let Some((runtime, place)) = least.and_then(|lane| Some((lane.runtime.as_ref()?, Arc::clone(&lane.places))))
         else {
             return;
         };
-        let counted = Counted::new(connections);
         runtime.spawn(async move {
             // A stream belongs to the runtime that it was made in. It fails only on a socket that is gone.
             if let Ok(stream) = stream.into_std().and_then(TcpStream::from_std) {
                 serve(stream).await;
             }
-            drop(counted);
+            drop(place);
         });
-    }
-}
-
-/// One connection of a lane.
-struct Counted(Arc<AtomicUsize>);
-
-impl Counted {
-    fn new(connections: &Arc<AtomicUsize>) -> Self {
-        connections.fetch_add(1, Ordering::Relaxed);
-        Self(Arc::clone(connections))
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -109,7 +98,7 @@ mod unit {
                 }
             });
         }
-        let counts = || lanes.0.iter().map(|lane| lane.connections.load(Ordering::Relaxed)).collect::<Vec<_>>();
+        let counts = || lanes.0.iter().map(Lane::connections).collect::<Vec<_>>();
         assert_eq!(counts(), [2, 2]);
         for client in &mut clients {
             client.write_all(b"x").await.unwrap();
