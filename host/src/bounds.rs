@@ -321,7 +321,9 @@ fn what_a_requestor_may_have_its_tenant_and_the_host_have_limits_for() {
         }
     }
     assert!(missing.is_empty(), "{missing:#?}");
-    for kind in ["calls_running", "calls_queued", "tasks_queued", "requests_open", "sessions", "event_bytes"] {
+    for kind in
+        ["calls_running", "calls_queued", "tasks_queued", "requests_open", "sessions", "event_bytes", "answer_bytes"]
+    {
         for level in ["per_requestor", "per_tenant", "total"] {
             assert!(names.contains(&format!("{kind}_{level}")), "{kind}_{level}");
         }

@@ -9,7 +9,7 @@ use futures::future::BoxFuture;
 
 use crate::domain::requestor::Requestor;
 use crate::domain::rights::Rights;
-use crate::protocol::{Connection, Declared, Exchange, Rejection};
+use crate::protocol::{Connection, Declared, Exchange, Full, Rejection};
 
 /// A legacy session, as far as a transport needs to know it.
 pub trait Session: Send + Sync + 'static {
@@ -42,6 +42,8 @@ pub struct Peer<'a, S> {
     pub declared: Option<Declared<'a>>,
     /// Set where several messages share one connection.
     pub connection: Option<Arc<Connection>>,
+    /// A limit of its unread answers that has hardly any room left.
+    pub full: Option<Full>,
 }
 
 /// What became of a message.

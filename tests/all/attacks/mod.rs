@@ -6,6 +6,7 @@
 mod connections;
 mod framing;
 mod messages;
+mod unread;
 
 use tests::Host;
 use tests::raw;

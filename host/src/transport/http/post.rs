@@ -17,8 +17,9 @@ use http_body_util::BodyExt as _;
 
 use crate::audit::Entry;
 use crate::domain::requestor::Requestor;
-use crate::protocol::{self, Exchange, Frame, Rejection};
+use crate::protocol::{self, Exchange, Frame, Line, Rejection};
 use crate::transport::allowance::Place;
+use crate::transport::answer::{Answer, Recipient};
 use crate::transport::auth::{Caller, Lasting};
 use crate::transport::mcp::{Mcp, Peer, Received, Session as _};
 use crate::transport::refusal::{Refusal, request_id, retry_after};
@@ -26,7 +27,7 @@ use crate::transport::session::{Live, Open};
 use crate::transport::sse::Log;
 
 use super::endpoint::refused;
-use super::stream::{self, Reader};
+use super::stream::{self, Direct, Reader};
 use super::{Server, checks, json_response};
 
 /// How long a body may take: enough for the largest one at a tenth of a megabyte per second and for the usual one at much less.
@@ -74,7 +75,8 @@ impl<M: Mcp> Server<M> {
         };
         let session = live.as_ref().map(|live| live.session.clone());
         let (rights, declared) = (caller.rights.clone(), Some(checks::declared(headers)));
-        let peer = Peer { requestor, rights, session, declared, connection: None };
+        let full = self.allowance.full_of_answers(&requestor);
+        let peer = Peer { requestor, rights, session, declared, connection: None, full };
         match self.mcp.receive(peer, message.clone()) {
             Received::Exchange(exchange) => {
                 let work = Work { exchange: Some(exchange), held: Some(held), log: None, server: self.clone() };
@@ -160,8 +162,8 @@ impl<M: Mcp> Server<M> {
                         self.sessions.save(live).await;
                     }
                     return match frame.rejection {
-                        Some(rejection) => self.rejected(&caller.requestor, rejection, frame.message),
-                        None => json_response(StatusCode::OK, frame.message),
+                        Some(rejection) => self.rejected(&caller.requestor, rejection, frame.message.into_text()),
+                        None => self.answered(&caller.requestor, message, frame.message, work.take().1),
                     };
                 }
                 Some(None) => {
@@ -183,12 +185,14 @@ impl<M: Mcp> Server<M> {
         let lasting = lasting.unwrap_or_else(|| Lasting::new(&self.authenticator, caller, tells, &self.now));
         let Some((live, open)) = live.zip(place) else {
             let (exchange, held) = work.take();
-            return stream::response(stream::direct(first, exchange, held, lasting, self.keepalive()));
+            let recipient = self.recipient(&caller.requestor, message);
+            let direct = Direct::new(first, exchange, held, lasting, self.keepalive(), recipient);
+            return stream::response(direct.into_body());
         };
         let log = live.streams.open(self.sessions.epoch, request_id(message).as_deref(), live.kept());
         let opening = stream::opening(&log, live.session.version());
         if let Some(Frame { message, last, .. }) = first {
-            log.push(&message, last);
+            log.push(message, last);
         }
         let body = Reader::new(log.clone(), 0, Some(opening), open, lasting, self.keepalive()).into_body();
         work.log = Some(log);
@@ -199,6 +203,21 @@ impl<M: Mcp> Server<M> {
 }
 
 impl<M: Mcp> Server<M> {
+    fn recipient(&self, requestor: &Requestor, message: &[u8]) -> Recipient {
+        Recipient { allowance: Arc::clone(&self.allowance), requestor: *requestor, id: request_id(message) }
+    }
+
+    /// A response alone. The request keeps its place until it was taken.
+    fn answered(&self, requestor: &Requestor, message: &[u8], line: Line, held: Option<Held<M::Session>>) -> Response {
+        let (line, place) = match line.is_small() {
+            true => (line, None),
+            false => self.recipient(requestor, message).response(line),
+        };
+        let mut response = Response::new(Body::new(Answer::new(line, (held, place))));
+        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        response
+    }
+
     fn rejected(&self, requestor: &Requestor, rejection: Rejection, body: String) -> Response {
         let (mut challenge, mut retry_after_ms) = (None, None);
         let status = match rejection {
@@ -294,10 +313,11 @@ async fn pump<M: Mcp>(server: Arc<Server<M>>, exchange: Exchange, open: Open<M::
 
 async fn run_out(mut exchange: Exchange, log: Option<&Log>) {
     while let Some(frame) = exchange.next().await {
+        let last = frame.last;
         if let Some(log) = log {
-            log.push(&frame.message, frame.last);
+            log.push(frame.message, frame.last);
         }
-        if frame.last {
+        if last {
             return;
         }
     }
