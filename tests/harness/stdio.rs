@@ -106,9 +106,18 @@ impl Pipe {
     }
 
     /// Closes stdin and waits for the end.
-    pub async fn close(mut self) -> ExitStatus {
+    pub async fn close(self) -> ExitStatus {
+        self.close_hearing().await.0
+    }
+
+    /// The same, with what was said until then.
+    pub async fn close_hearing(mut self) -> (ExitStatus, Vec<Value>) {
         drop(self.stdin.take());
-        while self.read().await.is_some() {}
-        soon("the host to be gone", self.child.wait()).await.expect("the host can be waited for")
+        let mut heard = Vec::new();
+        while let Some(message) = self.read().await {
+            heard.push(message);
+        }
+        let status = soon("the host to be gone", self.child.wait()).await.expect("the host can be waited for");
+        (status, heard)
     }
 }
