@@ -36,6 +36,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures::Stream;
 use futures::future::BoxFuture;
+use tokio::sync::watch;
 
 use crate::domain::requestor::Requestor;
 use crate::domain::rights::Rights;
@@ -80,13 +81,18 @@ pub struct Peer<'a> {
     pub declared: Option<Declared<'a>>,
     /// Whose requests can be cancelled by a notification: where several messages share one connection (stdio).
     pub connection: Option<Arc<Connection>>,
+    /// Whether the sender reads what is said before a response. If not, only responses reach it this way.
+    pub reads_events: bool,
+    /// Set to true when the credential of a subscription has ended, so that the subscription ends with a result.
+    pub ends: Option<watch::Receiver<bool>>,
 }
 
 impl Peer<'_> {
     /// The sender of a message with nothing beside it.
     #[cfg(any(test, fuzzing))]
     fn unheralded(requestor: Requestor, session: Option<Arc<Session>>) -> Self {
-        Self { requestor, rights: Rights::default(), session, declared: None, connection: None }
+        let (rights, declared, connection) = (Rights::default(), None, None);
+        Self { requestor, rights, session, declared, connection, reads_events: true, ends: None }
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
+use tokio::sync::watch;
 
 use crate::domain::requestor::Requestor;
 use crate::domain::rights::Rights;
@@ -42,6 +43,10 @@ pub struct Peer<'a, S> {
     pub declared: Option<Declared<'a>>,
     /// Set where several messages share one connection.
     pub connection: Option<Arc<Connection>>,
+    /// Whether the client reads what is said before a response.
+    pub reads_events: bool,
+    /// Set for a subscription that is to end with a result when its credential does; becomes true then.
+    pub ends: Option<watch::Receiver<bool>>,
 }
 
 /// What became of a message.

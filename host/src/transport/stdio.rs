@@ -136,6 +136,8 @@ impl<M: Mcp> Connection<M> {
             session: self.session.clone(),
             declared: None,
             connection: Some(self.in_flight.clone()),
+            reads_events: true,
+            ends: None,
         };
         match self.mcp.receive(peer, message) {
             Received::Exchange(exchange) => {

@@ -2,7 +2,7 @@
 //!
 //! Owns what is written to a stream and when. Invariant: a body does something only when the connection has room for it, so that a client
 //! which does not read costs one connection and the bounded log behind it; and nothing is written once the credential that it came with
-//! has ended.
+//! has ended, except the result that ends a subscription and says nothing else.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -29,6 +29,8 @@ use super::Phase;
 
 /// The first revision whose clients know an event without data for what it is; older ones try to parse it.
 const PRIMING_SINCE: &str = "2025-11-25";
+/// How long a subscription may take to end. It has nothing to wait for.
+const RESULT_AT_END: Duration = Duration::from_secs(1);
 
 /// A response that is a stream of events.
 pub(super) fn response(body: Body) -> Response {
@@ -46,30 +48,44 @@ pub(super) fn opening(log: &Log, version: &str) -> Bytes {
 }
 
 /// A stream without a session: no ids, nothing to resume, and over with the connection.
-/// What is `held` is given back when the body ends.
+/// What is `held` is given back when the body ends. `end` asks for a result when the credential ends; then nothing but that is written.
 pub(super) fn direct<H: Send + 'static>(
     first: Option<Frame>,
     exchange: Exchange,
     held: H,
-    lasting: Lasting,
+    (lasting, end): (Lasting, Option<watch::Sender<bool>>),
     keepalive: Duration,
 ) -> Body {
     let frames = stream::iter(first).chain(exchange).boxed();
-    Body::from_stream(stream::unfold(Some((frames, held, lasting)), move |left| async move {
-        let (mut frames, held, mut lasting) = left?;
+    Body::from_stream(stream::unfold(Some((frames, held, lasting, end)), move |left| async move {
+        let (mut frames, held, mut lasting, end) = left?;
         if lasting.check().await.is_err() {
-            return None;
+            return result_at_end(frames, end).await.map(|result| (Ok(result), None));
         }
         tokio::select! {
             biased;
             frame = frames.next() => {
                 let Frame { message, last, .. } = frame?;
-                Some((Ok::<_, Infallible>(plain_event(&message)), (!last).then_some((frames, held, lasting))))
+                Some((Ok::<_, Infallible>(plain_event(&message)), (!last).then_some((frames, held, lasting, end))))
             }
-            _ = lasting.ended() => None,
-            () = sleep(keepalive) => Some((Ok(KEEPALIVE), Some((frames, held, lasting)))),
+            _ = lasting.ended() => result_at_end(frames, end).await.map(|result| (Ok(result), None)),
+            () = sleep(keepalive) => Some((Ok(KEEPALIVE), Some((frames, held, lasting, end)))),
         }
     }))
+}
+
+/// The result of a subscription whose credential has ended. What it had to tell before that is not written any more.
+async fn result_at_end(mut frames: Exchange, end: Option<watch::Sender<bool>>) -> Option<Bytes> {
+    end?.send_replace(true);
+    let result = async {
+        loop {
+            let Frame { message, last, .. } = frames.next().await?;
+            if last {
+                return Some(plain_event(&message));
+            }
+        }
+    };
+    tokio::time::timeout(RESULT_AT_END, result).await.ok().flatten()
 }
 
 /// Reads a log to a connection.
@@ -177,7 +193,9 @@ impl<S: Session> Source<S> {
             places.push(place);
         });
         let places = live.standalone().subscribe();
-        Self { live, rights, place, places, frames: None, phase }
+        // A call of the session may have to ask on it before the stream is first read.
+        let frames = Some(live.session.standalone(&rights));
+        Self { live, rights, place, places, frames, phase }
     }
 
     /// `None` when the session is over or the host is going down.
