@@ -130,7 +130,6 @@ const GROWS: &[(&str, &str, By)] = &[
 
 /// Limits of a requestor whose tenant or host is bounded by a key of another name.
 const COVERED: &[(&str, &str)] = &[
-    ("tasks_running_per_tenant", "calls_running_per_tenant"),
     ("tasks_running_total", "calls_running_total"),
     ("tasks_waiting_total", "calls_resting_total"),
     ("tasks_paused_total", "calls_resting_total"),

@@ -358,8 +358,10 @@ section!(LIMITS, blank_limits, Limits, "limits", {
         "Plain calls of all requestors of one tenant that wait for a permit";
     calls_queued_total: count(2_048, 0, 100_000), Host,
         "Plain calls of the whole host that wait for a permit";
-    tasks_running_per_requestor: count(16, 1, 4_096), Override,
-        "Running tasks of one requestor";
+    tasks_running_per_requestor: count(12, 1, 4_096), Override,
+        "Running tasks of one requestor; the rest of its running calls is left to plain ones";
+    tasks_running_per_tenant: count(48, 1, 4_096), Override,
+        "Running tasks of all requestors of one tenant, likewise";
     tasks_queued_per_requestor: count(256, 0, 1_000_000), Override,
         "Tasks of one requestor that wait for their turn";
     tasks_queued_per_tenant: count(1_024, 0, 1_000_000), Override,

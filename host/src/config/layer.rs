@@ -27,6 +27,7 @@ pub(super) struct Layer<'a> {
 const FOLLOWS_UP: &[(Path, Path, &str)] = &[
     requestor_of_tenant("calls_queued_per_requestor", "calls_queued_per_tenant"),
     tenant_of_host("calls_queued_per_tenant", "calls_queued_total"),
+    requestor_of_tenant("tasks_running_per_requestor", "tasks_running_per_tenant"),
     requestor_of_tenant("tasks_queued_per_requestor", "tasks_queued_per_tenant"),
     tenant_of_host("tasks_queued_per_tenant", "tasks_queued_total"),
     requestor_of_tenant("tasks_waiting_per_requestor", "tasks_waiting_per_tenant"),
@@ -71,6 +72,11 @@ const NOT_OVER: &[(Path, Path, &str)] = &[
     (
         ("limits", "tasks_running_per_requestor"),
         ("limits", "calls_running_per_requestor"),
+        "a running task is a running call",
+    ),
+    (
+        ("limits", "tasks_running_per_tenant"),
+        ("limits", "calls_running_per_tenant"),
         "a running task is a running call",
     ),
     tenant_of_host("calls_resting_per_tenant", "calls_resting_total"),

@@ -21,7 +21,9 @@ pub struct Limits {
     pub calls_queued_per_requestor: u32,
     pub calls_queued_per_tenant: u32,
     pub calls_queued_total: u32,
+    /// Fewer than the calls, so that tasks leave places to plain calls.
     pub tasks_running_per_requestor: u32,
+    pub tasks_running_per_tenant: u32,
     pub tasks_queued_per_requestor: u32,
     pub tasks_queued_per_tenant: u32,
     pub tasks_queued_total: u32,
@@ -154,6 +156,7 @@ impl Limits {
             calls_queued_per_tenant: 256,
             calls_queued_total: 1_024,
             tasks_running_per_requestor: 16,
+            tasks_running_per_tenant: 64,
             tasks_queued_per_requestor: 256,
             tasks_queued_per_tenant: 1_024,
             tasks_queued_total: 4_096,

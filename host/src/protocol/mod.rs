@@ -37,6 +37,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures::Stream;
 use futures::future::BoxFuture;
+use tokio::sync::watch;
 
 use crate::domain::requestor::Requestor;
 use crate::domain::rights::Rights;
@@ -84,6 +85,10 @@ pub struct Peer<'a> {
     pub connection: Option<Arc<Connection>>,
     /// A limit of its unread answers that has hardly any room left: requests that may be answered at length are refused.
     pub full: Option<Full>,
+    /// Whether the sender reads what is said before a response. If not, only responses reach it this way.
+    pub reads_events: bool,
+    /// Set to true when the credential of a subscription has ended, so that the subscription ends with a result.
+    pub ends: Option<watch::Receiver<bool>>,
 }
 
 /// A limit of the transport's that has no room.
@@ -97,7 +102,8 @@ impl Peer<'_> {
     /// The sender of a message with nothing beside it.
     #[cfg(any(test, fuzzing))]
     fn unheralded(requestor: Requestor, session: Option<Arc<Session>>) -> Self {
-        Self { requestor, rights: Rights::default(), session, declared: None, connection: None, full: None }
+        let (rights, declared, connection) = (Rights::default(), None, None);
+        Self { requestor, rights, session, declared, connection, full: None, reads_events: true, ends: None }
     }
 }
 

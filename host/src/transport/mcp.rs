@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
+use tokio::sync::watch;
 
 use crate::domain::requestor::Requestor;
 use crate::domain::rights::Rights;
@@ -44,6 +45,10 @@ pub struct Peer<'a, S> {
     pub connection: Option<Arc<Connection>>,
     /// A limit of its unread answers that has hardly any room left.
     pub full: Option<Full>,
+    /// Whether the client reads what is said before a response.
+    pub reads_events: bool,
+    /// Set for a subscription that is to end with a result when its credential does; becomes true then.
+    pub ends: Option<watch::Receiver<bool>>,
 }
 
 /// What became of a message.

@@ -52,8 +52,8 @@ impl mcp::Mcp for Protocol {
 
     fn receive(&self, peer: mcp::Peer<'_, Session>, message: Bytes) -> mcp::Received<Session> {
         let session = peer.session.as_ref().map(|session| Arc::clone(&session.session));
-        let mcp::Peer { requestor, rights, declared, connection, full, .. } = peer;
-        let peer = protocol::Peer { requestor, rights, session, declared, connection, full };
+        let mcp::Peer { requestor, rights, declared, connection, full, reads_events, ends, .. } = peer;
+        let peer = protocol::Peer { requestor, rights, session, declared, connection, full, reads_events, ends };
         match Self::receive(self, peer, message) {
             protocol::Received::Exchange(exchange) => mcp::Received::Exchange(exchange),
             protocol::Received::Opened { session, reply } => {

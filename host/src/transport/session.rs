@@ -329,6 +329,8 @@ impl<M: Mcp> Registry<M> {
         };
         let digest = oldest.ok_or(Error::Full { limit, value: value.into() })?;
         inner.take(&digest);
+        // At a level that nobody can flood a log with.
+        tracing::debug!(tenant = %requestor.tenant, limit, value, "dropped the session that was idle longest for a newer one");
         Ok(Some(digest))
     }
 

@@ -55,6 +55,7 @@ fn limits() -> Limits {
         calls_running_total: 8,
         call_queue_ms_max: 50,
         tasks_running_per_requestor: RUNNING_MAX,
+        tasks_running_per_tenant: 5,
         tasks_queued_per_requestor: QUEUED_MAX,
         tasks_waiting_per_requestor: 8,
         tasks_paused_per_requestor: 8,

@@ -179,6 +179,8 @@ struct Request<'a> {
     id: RequestId,
     params: Option<&'a RawValue>,
     rights: Rights,
+    /// Whether the client reads what is said before the response.
+    reads_events: bool,
 }
 
 #[derive(Serialize)]
@@ -199,7 +201,10 @@ pub(super) fn request(
     }
     let Some(session) = session_of(peer) else {
         return match method {
-            Some(Method::Ping) => Received::Exchange(answered(jsonrpc::response(&id, &Empty {}))),
+            // A pipe may be asked whether it is there before its handshake. Over HTTP a request without a session is lost.
+            Some(Method::Ping) if peer.connection.is_some() => {
+                Received::Exchange(answered(jsonrpc::response(&id, &Empty {})))
+            }
             _ => session_required(Some(&id)),
         };
     };
@@ -217,19 +222,13 @@ pub(super) fn request(
     if let Some(full) = peer.full.filter(|_| method.is_answered_at_length()) {
         return answer(&id, &RpcError::full(full));
     }
-    let request = Request { shared, session, catalog, id: id.clone(), params, rights: peer.rights.clone() };
-    let wish = match method {
-        Method::ToolsCall => Ok(None),
-        _ if method.takes_a_wish() => Wish::of(params),
-        _ => Ok(None),
-    };
+    let (rights, reads_events) = (peer.rights.clone(), peer.reads_events);
+    let request = Request { shared, session, catalog, id: id.clone(), params, rights, reads_events };
+    // The design wants its metadata ignored where no task comes of it, and so it is for whoever may have none.
+    let takes_a_wish = method.takes_a_wish() && method != Method::ToolsCall && request.rights.has(Need::Tasks);
+    let wish = if takes_a_wish { Wish::of(params) } else { Ok(None) };
     let exchange = wish.and_then(|wish| match wish {
-        Some(wish) => {
-            let needs = [Need::Tasks];
-            let absent = || RpcError::invalid_params("this request cannot be a task");
-            rights::check(&request.rights, &needs, absent)?;
-            augmented::request(method, name, request, wish)
-        }
+        Some(wish) => augmented::request(method, name, request, wish),
         None => dispatch(method, request),
     });
     exchange.map_or_else(|error| answer(&id, &error), Received::Exchange)

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::call::{Conversation, in_flight};
-use super::{Empty, Method, Request};
+use super::{Empty, Method, Request, asking};
 use crate::domain::Json;
 use crate::domain::call::CallError;
 use crate::domain::offer::{Completion, PromptOutput};
@@ -214,13 +214,14 @@ where
     let in_flight = in_flight(&request)?;
     let token = progress_token(request.params)?;
     let (shared, session, id) = (Arc::clone(request.shared), Arc::clone(request.session), request.id);
+    let reads_events = request.reads_events;
     let client = Client {
-        features: session.settled.features,
+        features: asking::features(&session, reads_events),
         log_level: Some(session.log_level()),
         wants_progress: token.is_some(),
     };
     Ok(talk(|outlet| async move {
-        let conversation = Conversation { shared, session, outlet };
+        let conversation = Conversation { shared, session, outlet, reads_events };
         let mut progress = ProgressReports::new(token, None);
         let (mut last, mut absence) = (None, Absence::default());
         for (library, operation) in visits {

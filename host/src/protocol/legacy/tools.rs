@@ -5,10 +5,10 @@ use std::sync::Arc;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
-use super::{Request, augmented, call, keyed, readable, tasks};
+use super::{Request, asking, augmented, call, keyed, readable, tasks};
 use crate::domain::Json;
 use crate::domain::call::ClientFeature;
-use crate::domain::rights::Need;
+use crate::domain::rights::{Need, Rights};
 use crate::domain::task::{Design, Era, Origin};
 use crate::domain::tool::{TaskSupport, Tool};
 use crate::protocol::arguments::{self, INLINE_BYTES_MAX, Misfit};
@@ -43,6 +43,7 @@ pub(super) fn list(request: &Request<'_>) -> Result<Exchange, RpcError> {
     };
     session.saw(ListKind::Tools, request.catalog.lists());
     let modern_fields = session.settled.version.has_tasks();
+    let tasks = request.rights.has(Need::Tasks);
     // A tool that runs only as a task cannot be called where there are no tasks.
     let mut left = request
         .catalog
@@ -51,8 +52,8 @@ pub(super) fn list(request: &Request<'_>) -> Result<Exchange, RpcError> {
         .map(|entry| &entry.tool)
         .filter(|tool| request.rights.has(Need::Tool(&tool.name)))
         .filter(|tool| after.as_ref().is_none_or(|after| tool.name.as_bytes() > after.as_slice()))
-        .filter(|tool| modern_fields || tool.task_support != TaskSupport::Required);
-    let tools: Vec<_> = left.by_ref().take(PAGE).map(|tool| ToolView { tool, modern_fields }).collect();
+        .filter(|tool| (modern_fields && tasks) || tool.task_support != TaskSupport::Required);
+    let tools: Vec<_> = left.by_ref().take(PAGE).map(|tool| ToolView { tool, modern_fields, tasks }).collect();
     let next_cursor = match (left.next(), tools.last()) {
         (Some(_), Some(last)) => cursor::seal(key, METHOD, requestor, last.tool.name.as_bytes()),
         _ => None,
@@ -99,6 +100,8 @@ pub(super) struct Call {
     pub(super) request: CallRequest,
     pub(super) progress_token: Option<Json>,
     pub(super) session: Arc<Session>,
+    /// Whether the client reads what is said before the response.
+    pub(super) reads_events: bool,
     /// Set for a call or a task that is to be made once.
     pub(super) idempotency_key: Option<String>,
     unchecked: bool,
@@ -143,10 +146,16 @@ enum Manner {
 
 impl Manner {
     /// What the client wishes, as far as the session and the tool allow it. A wish that is not understood there is none.
-    fn read(params: &CallParams<'_>, session: &Session, tool: &Tool) -> Result<Self, RpcError> {
+    fn read(params: &CallParams<'_>, session: &Session, tool: &Tool, rights: &Rights) -> Result<Self, RpcError> {
         let core = params.task.filter(|_| session.settled.version.has_tasks());
-        // The design wants its metadata ignored by whoever does not take the request as a task.
-        let augmented = params.meta.task.filter(|_| tool.task_support != TaskSupport::Forbidden);
+        // The design wants its metadata ignored where no task comes of it. A tool that runs only as a task cannot ignore it: then the
+        // caller hears what it lacks.
+        let takes = match tool.task_support {
+            TaskSupport::Forbidden => false,
+            TaskSupport::Optional => rights.has(Need::Tasks),
+            TaskSupport::Required => true,
+        };
+        let augmented = params.meta.task.filter(|_| takes);
         match (tool.task_support, core, augmented) {
             (TaskSupport::Forbidden, Some(_), _) => {
                 Err(RpcError::method_not_found(format!("{} cannot be called as a task", tool.name)))
@@ -189,14 +198,14 @@ pub(super) fn call(request: Request<'_>) -> Result<Exchange, RpcError> {
         RpcError::invalid_params(format!("Unknown tool: {}", readable(&params.name)))
     };
     let (call, both) = ([Need::Tool(&params.name)], [Need::Tool(&params.name), Need::Tasks]);
-    let wants_task = params.task.is_some() || params.meta.task.is_some();
+    let wants_task = params.task.is_some();
     if !request.rights.has(Need::Tool(&params.name)) {
         // All that it takes is said at once.
         let needs: &[Need<'_>] = if wants_task { &both } else { &call };
         rights::check(&request.rights, needs, unknown)?;
     }
     let tool = request.catalog.get(&params.name).ok_or_else(unknown)?;
-    let manner = Manner::read(&params, session, &tool.tool)?;
+    let manner = Manner::read(&params, session, &tool.tool, &request.rights)?;
     if !matches!(manner, Manner::Plain) {
         let name = &tool.tool.name;
         rights::check(&request.rights, &[Need::Tool(name), Need::Tasks], || {
@@ -218,7 +227,11 @@ pub(super) fn call(request: Request<'_>) -> Result<Exchange, RpcError> {
             (Err(Misfit::Malformed(error)), _) => return Err(error),
         },
     };
-    let mut features = session.settled.features;
+    let mut features = match manner {
+        // What a task asks can be answered on any stream, as long as it waits.
+        Manner::Task(_) => session.settled.features,
+        Manner::Plain | Manner::Augmented(_) => asking::features(session, request.reads_events),
+    };
     if !matches!(manner, Manner::Plain) {
         features = features.with(ClientFeature::Tasks);
     }
@@ -228,6 +241,7 @@ pub(super) fn call(request: Request<'_>) -> Result<Exchange, RpcError> {
         request: CallRequest { tool: Arc::clone(tool), arguments: Json::new(arguments), client, related: Vec::new() },
         progress_token: params.meta.progress_token.and_then(|token| serde_json::to_string(&token).ok()).map(Json::new),
         session: Arc::clone(session),
+        reads_events: request.reads_events,
         idempotency_key,
         unchecked,
         misfit,

@@ -113,31 +113,33 @@ pub(super) fn listen(request: Request<'_>) -> Result<Exchange, RpcError> {
     let subscriptions = filter.resource_subscriptions.filter(|_| offers_resources);
     let updates = subscriptions.as_ref().map(|_| shared.tasks.resource_updates());
     let wanted = Wanted { tasks: filter.task_ids, resources: subscriptions, catalog: request.catalog };
-    let closing =
-        Closing { host: shared.modern.closing.subscribe(), connection: request.connection.map(|one| one.closing()) };
+    let connection = request.connection.map(|one| one.closing());
+    let closing = Closing { host: shared.modern.closing.subscribe(), connection, credential: request.ends.cloned() };
     Ok(talk(|outlet| async move {
         let listener = Listener { shared, requestor, id, outlet, face, shown: HashMap::new(), retry_at: None };
         Some(listener.run(wanted, Sources { lists, news, updates }, closing).await)
     }))
 }
 
-/// The end of the host, and of the connection where several requests share one.
+/// The end of the host, of the connection where several requests share one, and of the credential that the request came with.
 struct Closing {
     host: watch::Receiver<bool>,
     connection: Option<watch::Receiver<bool>>,
+    credential: Option<watch::Receiver<bool>>,
 }
 
 impl Closing {
     async fn begins(&mut self) {
-        let connection = async {
-            match &mut self.connection {
-                Some(connection) => drop(connection.wait_for(|closing| *closing).await),
+        async fn of(one: Option<&mut watch::Receiver<bool>>) {
+            match one {
+                Some(one) => drop(one.wait_for(|closing| *closing).await),
                 None => std::future::pending().await,
             }
-        };
+        }
         tokio::select! {
-            _ = self.host.wait_for(|closing| *closing) => {}
-            () = connection => {}
+            () = of(Some(&mut self.host)) => {}
+            () = of(self.connection.as_mut()) => {}
+            () = of(self.credential.as_mut()) => {}
         }
     }
 }

@@ -153,7 +153,7 @@ async fn a_session_is_told_what_is_offered_and_nothing_else_exists() {
     let received = offering.receive(Peer::unheralded(ANNA, None), &hello.to_string()).await;
     let Received::Opened { reply, .. } = received else { panic!("not opened") };
     let reply: Value = serde_json::from_str(&reply).unwrap();
-    official::check("initialize", &reply);
+    official::check("2025-11-25", "initialize", &reply);
     let expected = json!({"logging": {}, "tools": {"listChanged": true}, "prompts": {"listChanged": true},
         "resources": {"subscribe": true, "listChanged": true}, "completions": {}});
     let mut capabilities = reply["result"]["capabilities"].clone();

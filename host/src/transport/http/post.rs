@@ -14,6 +14,7 @@ use bytes::{Bytes, BytesMut};
 use futures::{FutureExt as _, StreamExt as _};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use http_body_util::BodyExt as _;
+use tokio::sync::watch;
 
 use crate::audit::Entry;
 use crate::domain::requestor::Requestor;
@@ -28,7 +29,7 @@ use crate::transport::sse::Log;
 
 use super::endpoint::refused;
 use super::stream::{self, Direct, Reader};
-use super::{Server, checks, json_response};
+use super::{Server, checks, json_response, refuse};
 
 /// How long a body may take: enough for the largest one at a tenth of a megabyte per second and for the usual one at much less.
 const BODY_MS_MAX: u64 = 60_000;
@@ -46,6 +47,11 @@ impl<M: Mcp> Server<M> {
     ) -> Result<Response, Refusal> {
         let requestor = caller.requestor;
         checks::check_content_type(headers)?;
+        if let Err(refusal) = checks::check_coding(headers) {
+            let mut response = refuse(&refusal);
+            response.headers_mut().insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+            return Ok(response);
+        }
         let accepts = checks::accepts(headers);
         if !accepts.json {
             return Err(Refusal::new(
@@ -76,11 +82,14 @@ impl<M: Mcp> Server<M> {
         let session = live.as_ref().map(|live| live.session.clone());
         let (rights, declared) = (caller.rights.clone(), Some(checks::declared(headers)));
         let full = self.allowance.full_of_answers(&requestor);
-        let peer = Peer { requestor, rights, session, declared, connection: None, full };
+        // Only a subscription ends with a result of its own when its credential does.
+        let (end, ends) = checks::listens(headers).then(|| watch::channel(false)).unzip();
+        let reads_events = accepts.events;
+        let peer = Peer { requestor, rights, session, declared, connection: None, full, reads_events, ends };
         match self.mcp.receive(peer, message.clone()) {
             Received::Exchange(exchange) => {
                 let work = Work { exchange: Some(exchange), held: Some(held), log: None, server: self.clone() };
-                Ok(self.drive(work, live, &message, (&caller, checks::listens(headers)), accepts.events).await)
+                Ok(self.drive(work, live, &message, (&caller, end), accepts.events).await)
             }
             Received::Opened { session, reply } => self.opened(requestor, session, reply, &message).await,
             Received::Accepted => {
@@ -133,9 +142,10 @@ impl<M: Mcp> Server<M> {
         mut work: Work<M>,
         live: Option<Arc<Live<M::Session>>>,
         message: &[u8],
-        (caller, tells): (&Caller, bool),
+        (caller, end): (&Caller, Option<watch::Sender<bool>>),
         events: bool,
     ) -> Response {
+        let tells = end.is_some();
         let mut lasting = None;
         let mut streams = events;
         let (first, place) = loop {
@@ -186,7 +196,7 @@ impl<M: Mcp> Server<M> {
         let Some((live, open)) = live.zip(place) else {
             let (exchange, held) = work.take();
             let recipient = self.recipient(&caller.requestor, message);
-            let direct = Direct::new(first, exchange, held, lasting, self.keepalive(), recipient);
+            let direct = Direct::new(first, exchange, held, (lasting, end), self.keepalive(), recipient);
             return stream::response(direct.into_body());
         };
         let log = live.streams.open(self.sessions.epoch, request_id(message).as_deref(), live.kept());
