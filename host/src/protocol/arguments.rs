@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::error::RpcError;
 use super::jsonrpc::strict_value;
+use super::reader;
 use crate::domain::Json;
 use crate::runtime::ToolEntry;
 
@@ -22,7 +23,7 @@ pub(crate) enum Misfit {
 pub(crate) fn object<'a>(tool: &ToolEntry, arguments: Option<&'a str>) -> Result<&'a str, RpcError> {
     let arguments = arguments.unwrap_or("{}");
     if !arguments.starts_with('{') {
-        return Err(RpcError::invalid_params("arguments must be an object"));
+        return Err(RpcError::invalid_params(reader::unfit("params.arguments", "an object", arguments)));
     }
     let bytes_max = tool.limits.arguments_bytes;
     if arguments.len() as u64 > bytes_max {
@@ -42,7 +43,7 @@ pub(crate) async fn fit_elsewhere(tool: Arc<ToolEntry>, arguments: Json) -> Resu
 /// Checks arguments against the tool's input schema.
 pub(crate) fn fit(tool: &ToolEntry, arguments: &str) -> Result<(), Misfit> {
     let value = strict_value(arguments)
-        .map_err(|reason| Misfit::Malformed(RpcError::invalid_params(format!("arguments: {reason}"))))?;
+        .map_err(|reason| Misfit::Malformed(RpcError::invalid_params(format!("params.arguments: {reason}"))))?;
     tool.input.check(&value).map_err(|violations| {
         let mut text = format!("The arguments do not fit the input schema of {}:", tool.tool.name);
         for violation in violations {

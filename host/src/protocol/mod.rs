@@ -18,6 +18,7 @@ mod modern;
 mod notices;
 mod offers;
 mod questions;
+pub(crate) mod reader;
 mod rights;
 mod sep1686;
 mod session;
@@ -28,6 +29,7 @@ mod tests;
 #[expect(dead_code, unused_imports, reason = "the tests are not there")]
 mod tests;
 mod trace;
+mod unknown;
 mod wire;
 
 use std::borrow::Cow;

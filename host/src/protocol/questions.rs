@@ -9,7 +9,9 @@ use serde_json::{Map, Value};
 
 use crate::domain::Json;
 use crate::domain::call::{Answer, ClientFeature, ClientFeatures, ElicitationAction, InputRequest, Question, Root};
-use crate::protocol::jsonrpc::{self, params, strict_value};
+use crate::protocol::error::RpcError;
+use crate::protocol::jsonrpc::{self, strict_value};
+use crate::protocol::reader;
 use crate::protocol::session::{ClientTasks, Reply, Version};
 use crate::protocol::wire::{MetaView, Raw, RelatedTask};
 use crate::runtime::schema::Validator;
@@ -165,8 +167,14 @@ pub(crate) fn read_answer(question: &Question, result: &RawValue) -> Result<Answ
     }
 }
 
+/// What is said of an answer among others that is none to its question.
+pub(crate) fn unusable_answer(key: &str, reason: &str) -> RpcError {
+    let path = reader::member("params.inputResponses", key);
+    RpcError::invalid_params(format!("{path} cannot be used: {reason}"))
+}
+
 fn read<'a, T: Deserialize<'a>>(result: &'a RawValue) -> Result<T, String> {
-    params(Some(result)).map_err(|error| error.message)
+    reader::read(result.get(), "")
 }
 
 fn elicited(result: &RawValue, schema: Option<&Json>) -> Result<Answer, String> {
@@ -192,15 +200,15 @@ fn elicited(result: &RawValue, schema: Option<&Json>) -> Result<Answer, String> 
 
 fn form_content(content: Option<&RawValue>, schema: &Json) -> Result<Json, String> {
     let text = content.map_or("{}", RawValue::get);
-    let value = strict_value(text)?;
+    let value = strict_value(text).map_err(|reason| format!("content: {reason}"))?;
     if !value.is_object() {
-        return Err("content must be an object".to_owned());
+        return Err(reader::unfit("content", "an object", text));
     }
     let validator = Validator::compile(schema.as_str())
         .map_err(|wrong| format!("the requested schema cannot be used: {}", wrong.join("; ")))?;
     validator.check(&value).map_err(|violations| {
         let texts: Vec<_> = violations.iter().map(ToString::to_string).collect();
-        texts.join("; ").chars().take(REFUSAL_CHARS_MAX).collect::<String>()
+        format!("content: {}", texts.join("; ")).chars().take(REFUSAL_CHARS_MAX).collect::<String>()
     })?;
     Ok(Json::new(text))
 }

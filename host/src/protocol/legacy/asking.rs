@@ -20,7 +20,7 @@ use crate::protocol::jsonrpc;
 use crate::protocol::questions::{self, Manner};
 use crate::protocol::session::{Reply, Session, TaskQuestion};
 use crate::protocol::wire::RelatedTask;
-use crate::protocol::{Shared, error};
+use crate::protocol::{Shared, error, reader};
 
 /// How often a client's own task is looked at, whatever it suggests.
 const POLL_MS_MIN: u64 = 50;
@@ -49,7 +49,7 @@ pub(super) fn client_task(session: &Session, question: &Question, reply: &Reply)
         task: ClientTask,
     }
     let result = reply.as_ref().ok().filter(|_| questions::as_client_task(session.settled.client_tasks, question))?;
-    serde_json::from_str::<Created>(result.get()).ok().map(|created| created.task)
+    reader::read_if_fits::<Created>(result.get()).map(|created| created.task)
 }
 
 #[derive(Serialize)]
@@ -155,10 +155,9 @@ impl Sent {
             let poll_ms = task.poll_interval.unwrap_or(POLL_MS_DEFAULT).clamp(POLL_MS_MIN, POLL_MS_MAX);
             tokio::time::sleep(Duration::from_millis(poll_ms)).await;
             let looked = self.call("tasks/get", &id).await?;
-            task = match looked.as_ref().map(|result| serde_json::from_str(result.get())) {
-                Ok(Ok(task)) => task,
-                Ok(Err(_)) | Err(_) => return Some(looked),
-            };
+            let seen = looked.as_ref().ok().and_then(|result| reader::read_if_fits(result.get()));
+            let Some(seen) = seen else { return Some(looked) };
+            task = seen;
         }
         let result = self.call("tasks/result", &id).await;
         self.client_task = None;

@@ -337,11 +337,7 @@ fn set_level(request: &Request<'_>) -> Result<Exchange, RpcError> {
         level: String,
     }
     let wanted: SetLevel = jsonrpc::params(request.params)?;
-    let level = level(&wanted.level).ok_or_else(|| {
-        RpcError::invalid_params(
-            "level must be one of debug, info, notice, warning, error, critical, alert and emergency",
-        )
-    })?;
+    let level = level(&wanted.level).ok_or_else(|| RpcError::unknown_level("params.level"))?;
     request.session.set_log_level(level);
     Ok(answered(jsonrpc::response(&request.id, &Empty {})))
 }

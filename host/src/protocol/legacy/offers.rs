@@ -14,7 +14,7 @@ use crate::domain::tool::ResourceContents;
 use crate::protocol::cursor::Paged;
 use crate::protocol::error::RpcError;
 use crate::protocol::exchange::{answered, talk};
-use crate::protocol::jsonrpc::{self, RequestId, error_response, response};
+use crate::protocol::jsonrpc::{self, ProgressToken, RequestId, error_response, response};
 use crate::protocol::notices::ProgressReports;
 use crate::protocol::offers::{self, Asker, Page};
 use crate::protocol::wire::{
@@ -134,13 +134,13 @@ struct WithProgress {
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct ProgressMeta {
-    progress_token: Option<RequestId>,
+    progress_token: Option<ProgressToken>,
 }
 
 /// The token under which progress is wanted.
 pub(super) fn progress_token(params: Option<&RawValue>) -> Result<Option<Json>, RpcError> {
     let token = jsonrpc::params::<WithProgress>(params)?.meta.progress_token;
-    Ok(token.and_then(|token| serde_json::to_string(&token).ok()).map(Json::new))
+    Ok(token.and_then(|token| token.json()))
 }
 
 /// A request to plugins that can be a task.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
-use super::{Request, asking, augmented, call, keyed, readable, tasks};
+use super::{Request, asking, augmented, call, keyed, tasks};
 use crate::domain::Json;
 use crate::domain::call::ClientFeature;
 use crate::domain::rights::{Need, Rights};
@@ -15,11 +15,11 @@ use crate::protocol::arguments::{self, INLINE_BYTES_MAX, Misfit};
 use crate::protocol::cursor::{self, PAGE, Paged, bad_cursor};
 use crate::protocol::error::RpcError;
 use crate::protocol::exchange::answered;
-use crate::protocol::jsonrpc::{self, RequestId};
+use crate::protocol::jsonrpc::{self, ProgressToken};
 use crate::protocol::sep1686::{self, Wish};
 use crate::protocol::session::Session;
 use crate::protocol::wire::ToolView;
-use crate::protocol::{Exchange, idempotency, rights};
+use crate::protocol::{Exchange, idempotency, rights, unknown};
 use crate::runtime::ListKind;
 use crate::tasks::{CallRequest, Client, RequestedTtl};
 
@@ -44,21 +44,24 @@ pub(super) fn list(request: &Request<'_>) -> Result<Exchange, RpcError> {
     session.saw(ListKind::Tools, request.catalog.lists());
     let modern_fields = session.settled.version.has_tasks();
     let tasks = request.rights.has(Need::Tasks);
-    // A tool that runs only as a task cannot be called where there are no tasks.
-    let mut left = request
-        .catalog
-        .tools()
-        .iter()
-        .map(|entry| &entry.tool)
-        .filter(|tool| request.rights.has(Need::Tool(&tool.name)))
-        .filter(|tool| after.as_ref().is_none_or(|after| tool.name.as_bytes() > after.as_slice()))
-        .filter(|tool| (modern_fields && tasks) || tool.task_support != TaskSupport::Required);
+    let mut left =
+        listed(request).filter(|tool| after.as_ref().is_none_or(|after| tool.name.as_bytes() > after.as_slice()));
     let tools: Vec<_> = left.by_ref().take(PAGE).map(|tool| ToolView { tool, modern_fields, tasks }).collect();
     let next_cursor = match (left.next(), tools.last()) {
         (Some(_), Some(last)) => cursor::seal(key, METHOD, requestor, last.tool.name.as_bytes()),
         _ => None,
     };
     Ok(answered(jsonrpc::response(&request.id, &Page { tools, next_cursor })))
+}
+
+/// The tools that the requestor may call. One that runs only as a task cannot be called where there are no tasks.
+fn listed<'a>(request: &'a Request<'_>) -> impl Iterator<Item = &'a Tool> {
+    // A tool that runs only as a task cannot be called where there are no tasks.
+    let has_tasks = request.session.settled.version.has_tasks() && request.rights.has(Need::Tasks);
+    let tools = request.catalog.tools().iter().map(|entry| &entry.tool);
+    tools
+        .filter(|tool| request.rights.has(Need::Tool(&tool.name)))
+        .filter(move |tool| has_tasks || tool.task_support != TaskSupport::Required)
 }
 
 #[derive(Deserialize)]
@@ -75,7 +78,7 @@ struct CallParams<'a> {
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct CallMeta<'a> {
-    progress_token: Option<RequestId>,
+    progress_token: Option<ProgressToken>,
     /// See [`sep1686::TASK`].
     #[serde(borrow, rename = "modelcontextprotocol.io/task")]
     task: Option<&'a RawValue>,
@@ -164,16 +167,18 @@ impl Manner {
                 Err(RpcError::method_not_found(format!("{} can only be called as a task", tool.name)))
             }
             (_, Some(_), Some(_)) => Err(RpcError::invalid_params(format!(
-                "task and _meta[{:?}] are two ways to ask for a task: use one of them",
+                "params.task and params._meta[{:?}] are two ways to ask for a task: use one of them",
                 sep1686::TASK
             ))),
             (_, None, Some(wish)) => Ok(Self::Augmented(Wish::read(wish)?)),
             (_, None, None) => Ok(Self::Plain),
-            (_, Some(task), None) => Ok(Self::Task(match jsonrpc::params::<TaskParams>(Some(task))?.ttl {
-                None => RequestedTtl::Default,
-                Some(None) => RequestedTtl::Unlimited,
-                Some(Some(ms)) => RequestedTtl::Ms(ms),
-            })),
+            (_, Some(task), None) => {
+                Ok(Self::Task(match jsonrpc::member::<TaskParams>(task.get(), "params.task")?.ttl {
+                    None => RequestedTtl::Default,
+                    Some(None) => RequestedTtl::Unlimited,
+                    Some(Some(ms)) => RequestedTtl::Ms(ms),
+                }))
+            }
         }
     }
 
@@ -182,7 +187,7 @@ impl Manner {
         let key = key.map(idempotency::checked).transpose()?;
         match (self, &key) {
             (Self::Augmented(_), Some(_)) => Err(RpcError::invalid_params(
-                "the taskId is the idempotency key of such a call: leave dev.bulkhead/idempotencyKey out",
+                "the taskId is the idempotency key of such a call: leave params._meta[\"dev.bulkhead/idempotencyKey\"] out",
             )),
             _ => Ok(key),
         }
@@ -195,7 +200,7 @@ pub(super) fn call(request: Request<'_>) -> Result<Exchange, RpcError> {
     let session = request.session;
     let unknown = || {
         request.shared.tasks.note_unknown_tool(session.requestor(), &params.name);
-        RpcError::invalid_params(format!("Unknown tool: {}", readable(&params.name)))
+        unknown::refusal("tool", &params.name, listed(&request).map(|tool| tool.name.as_str()))
     };
     let (call, both) = ([Need::Tool(&params.name)], [Need::Tool(&params.name), Need::Tasks]);
     let wants_task = params.task.is_some();
@@ -239,7 +244,7 @@ pub(super) fn call(request: Request<'_>) -> Result<Exchange, RpcError> {
         Client { features, log_level: Some(session.log_level()), wants_progress: params.meta.progress_token.is_some() };
     let mut call = Call {
         request: CallRequest { tool: Arc::clone(tool), arguments: Json::new(arguments), client, related: Vec::new() },
-        progress_token: params.meta.progress_token.and_then(|token| serde_json::to_string(&token).ok()).map(Json::new),
+        progress_token: params.meta.progress_token.and_then(|token| token.json()),
         session: Arc::clone(session),
         reads_events: request.reads_events,
         idempotency_key,

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{broadcast, watch};
 use tokio::time::Instant;
@@ -37,21 +36,17 @@ const MISSED_RETRY: Duration = Duration::from_secs(1);
 const TASKS_MAX: usize = 1024;
 
 #[derive(Deserialize)]
-struct Params<'a> {
-    #[serde(borrow)]
-    notifications: &'a RawValue,
+struct Params {
+    notifications: Filter,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Filter {
-    #[serde(default)]
-    tools_list_changed: bool,
+    tools_list_changed: Option<bool>,
     task_ids: Option<Vec<String>>,
-    #[serde(default)]
-    prompts_list_changed: bool,
-    #[serde(default)]
-    resources_list_changed: bool,
+    prompts_list_changed: Option<bool>,
+    resources_list_changed: Option<bool>,
     resource_subscriptions: Option<Vec<String>>,
 }
 
@@ -98,8 +93,7 @@ struct Updated<'a> {
 
 /// `subscriptions/listen`.
 pub(super) fn listen(request: Request<'_>) -> Result<Exchange, RpcError> {
-    let params: Params<'_> = jsonrpc::params(request.params)?;
-    let filter: Filter = jsonrpc::params(Some(params.notifications))?;
+    let Params { notifications: filter } = jsonrpc::params(request.params)?;
     if filter.task_ids.is_some() {
         request.client.check_tasks()?;
         rights::check(&request.rights, &[Need::Tasks], || RpcError::invalid_params("tasks cannot be followed"))?;
@@ -187,9 +181,9 @@ impl Lists {
     /// `None` when no list is wanted that anybody offers.
     fn new(shared: &Shared, requestor: Requestor, catalog: &Catalog, filter: &Filter) -> Option<Self> {
         let kinds: Vec<_> = [
-            (ListKind::Tools, filter.tools_list_changed),
-            (ListKind::Prompts, filter.prompts_list_changed && catalog.has_prompts()),
-            (ListKind::Resources, filter.resources_list_changed && catalog.has_resources()),
+            (ListKind::Tools, filter.tools_list_changed.unwrap_or_default()),
+            (ListKind::Prompts, filter.prompts_list_changed.unwrap_or_default() && catalog.has_prompts()),
+            (ListKind::Resources, filter.resources_list_changed.unwrap_or_default() && catalog.has_resources()),
         ]
         .into_iter()
         .filter_map(|(kind, wanted)| wanted.then_some(kind))

@@ -7,6 +7,7 @@ pub(crate) mod fuzz;
 mod guest;
 mod keyed;
 mod lookups;
+mod members;
 mod modern;
 mod offers;
 mod official;
@@ -14,6 +15,7 @@ mod plain;
 mod sep1686;
 mod sessions;
 mod tasks;
+mod unknown;
 
 use std::sync::Arc;
 use std::time::Duration;

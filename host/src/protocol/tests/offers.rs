@@ -299,7 +299,10 @@ async fn prompts_are_listed_filled_in_and_checked() {
     for (params, words) in [
         (json!({"name": "plain"}), "Unknown prompt: plain"),
         (json!({"name": "x_plain", "arguments": {"free": "f"}}), "Missing required arguments: needed"),
-        (json!({"name": "x_plain", "arguments": {"needed": 1}}), "invalid params"),
+        (
+            json!({"name": "x_plain", "arguments": {"needed": 1}}),
+            "params.arguments.needed must be a string, not a number",
+        ),
     ] {
         let error = anna.error("prompts/get", params.clone()).await;
         assert_eq!(error["code"], -32602);

@@ -181,7 +181,7 @@ async fn arguments_that_do_not_fit_are_a_tool_error_that_names_the_field() {
     let anna = world.anna().await;
     for (arguments, field) in [
         (json!({"text": 7}), "/text"),
-        (json!({}), "\"text\""),
+        (json!({}), "the member `text` is missing"),
         (json!({"text": 7, "more": "x".repeat(100_000)}), "/text"),
     ] {
         let result = anna.result("tools/call", json!({"name": "echo", "arguments": arguments})).await;

@@ -334,19 +334,21 @@ async fn bad_wishes_are_refused() {
     let world = world();
     let anna = world.anna().await;
     let long = "x".repeat(129);
-    for wish in [
-        json!(5),
-        json!("a"),
-        json!({}),
-        json!({"taskId": ""}),
-        json!({"taskId": 5}),
-        json!({"taskId": long}),
-        json!({"taskId": "a", "keepAlive": -1}),
-        json!({"taskId": "a", "keepAlive": "long"}),
+    let form = " must be an object with taskId, a string of 1 to 128 characters, and perhaps keepAlive, a number of \
+                milliseconds that is not negative";
+    for (wish, words) in [
+        (json!(5), " must be an object, not a number"),
+        (json!("a"), " must be an object, not a string"),
+        (json!(["a", 5]), " must be an object, not an array"),
+        (json!({}), ".taskId is missing; it must be a string"),
+        (json!({"taskId": ""}), form),
+        (json!({"taskId": 5}), ".taskId must be a string, not a number"),
+        (json!({"taskId": long}), form),
+        (json!({"taskId": "a", "keepAlive": -1}), form),
+        (json!({"taskId": "a", "keepAlive": "long"}), ".keepAlive must be a number, not a string"),
     ] {
         let error = anna.error("tools/call", json!({"name": "quick", "_meta": {TASK: wish}})).await;
-        let message = "modelcontextprotocol.io/task must be {taskId, keepAlive?}: a text of 1 to 128 characters and a number \
-                       of milliseconds";
+        let message = format!("params._meta[\"modelcontextprotocol.io/task\"]{words}");
         assert_eq!(error, json!({"code": -32602, "message": message}), "{wish}");
     }
     let both = json!({"name": "quick", "task": {}, "_meta": {TASK: {"taskId": "a"}}});

@@ -24,6 +24,7 @@ use super::oauth::IntrospectionOptions;
 use super::{Denied, IssuerOptions, Limited, Sender};
 use crate::domain::UnixMs;
 use crate::outward::request::{Reach, RequestError};
+use crate::protocol::reader;
 use crate::transport::Now;
 
 /// Answers in memory. Stops a flood of tokens from growing the host.
@@ -198,7 +199,8 @@ impl Introspection {
         if status != StatusCode::OK {
             return Err(QuestionError::Status(status));
         }
-        let Ok(active) = serde_json::from_slice::<Active>(&body) else {
+        let active = std::str::from_utf8(&body).ok().and_then(reader::read_if_fits::<Active>);
+        let Some(active) = active else {
             return Err(QuestionError::Answer);
         };
         if !active.active {
