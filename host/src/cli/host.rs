@@ -180,10 +180,7 @@ impl Host {
             async move { tokio::join!(tasks.tend(), plugins.tend(), plugins.fetch_awaited(refuse)) }
         });
         let protocol = Arc::new(Protocol::new(tasks.clone(), protocol_options(&store).await?));
-        let now: Now = Arc::new({
-            let clock = Arc::clone(&clock);
-            move || clock.now()
-        });
+        let now: Now = Arc::clone(&clock);
         let line_bytes_max = usize::try_from(config.server.body_bytes_max).unwrap_or(usize::MAX);
         Ok(Self {
             store,

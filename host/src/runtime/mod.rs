@@ -7,6 +7,7 @@
 mod asking;
 pub mod belongings;
 mod bindings;
+mod blocking;
 mod cache;
 mod call;
 pub mod catalog;

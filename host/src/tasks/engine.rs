@@ -389,8 +389,8 @@ impl Inner {
         task.expires_at().is_some_and(|at| at <= self.clock.now())
     }
 
-    pub(super) fn lease(&self, now: UnixMs) -> Lease {
-        Lease { node: self.node, until: now.saturating_add(LEASE_MS) }
+    pub(super) fn lease(&self) -> Lease {
+        Lease { node: self.node, until: self.clock.steady().saturating_add(LEASE_MS) }
     }
 
     /// A permit for a call that is no task.

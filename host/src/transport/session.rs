@@ -104,7 +104,7 @@ pub(super) struct Open<S> {
 
 impl<S> Drop for Open<S> {
     fn drop(&mut self) {
-        self.live.used_at.store((self.now)(), Ordering::Relaxed);
+        self.live.used_at.store(self.now.steady(), Ordering::Relaxed);
         self.live.requests_open.fetch_sub(1, Ordering::Relaxed);
     }
 }
@@ -281,7 +281,7 @@ impl<M: Mcp> Registry<M> {
         session: Arc<M::Session>,
     ) -> Result<Arc<Live<M::Session>>, Error> {
         let digest = digest(session.id());
-        let now = (self.now)();
+        let now = self.now.steady();
         let (live, evicted) = {
             let mut inner = self.lock();
             let evicted = self.make_room(&mut inner, requestor)?;
@@ -342,17 +342,22 @@ impl<M: Mcp> Registry<M> {
     ) -> Result<Option<Arc<Live<M::Session>>>, store::Error> {
         let digest = digest(id);
         loop {
-            let now = (self.now)();
+            let now = self.now.steady();
             let ends = {
                 let inner = self.lock();
                 match inner.entries.get(&digest) {
-                    Some(entry) if entry.requestor() != *requestor || entry.is_idle(now, self.options.idle_ms_max) => {
-                        return Ok(None);
-                    }
+                    // Somebody else's.
+                    Some(entry) if entry.requestor() != *requestor => None,
+                    Some(entry) if entry.is_idle(now, self.options.idle_ms_max) => return Ok(None),
                     Some(Entry::Live(live)) => return Ok(Some(live.clone())),
                     // Another process on the same store may have opened it, so that a missing entry says nothing.
-                    Some(Entry::Dormant { .. }) | None => inner.ends,
+                    Some(Entry::Dormant { .. }) | None => Some(inner.ends),
                 }
+            };
+            let Some(ends) = ends else {
+                // It takes as long as one that never was: the store is asked for what is not there.
+                let absent = digest.map(|byte| !byte);
+                return self.rows.row(RowKind::Session, &absent).await.map(|_| None);
             };
             let Some(live) = self.revived(requestor, id, now).await? else { return Ok(None) };
             let mut inner = self.lock();
@@ -439,7 +444,7 @@ impl<M: Mcp> Registry<M> {
 
     /// Ends sessions that were idle for too long, forgets old streams, and writes what changed.
     pub async fn sweep(&self) {
-        let now = (self.now)();
+        let now = self.now.steady();
         let (expired, kept) = {
             let mut inner = self.lock();
             let idle = inner.entries.iter().filter(|(_, entry)| entry.is_idle(now, self.options.idle_ms_max));

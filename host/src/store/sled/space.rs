@@ -16,6 +16,9 @@ pub type FreeSpace = Arc<dyn Fn(&Path) -> io::Result<u64> + Send + Sync>;
 pub(super) fn statvfs() -> FreeSpace {
     Arc::new(|path| {
         let facts = rustix::fs::statvfs(path)?;
+        if facts.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY) {
+            return Err(io::ErrorKind::ReadOnlyFilesystem.into());
+        }
         Ok(facts.f_bavail.saturating_mul(facts.f_frsize))
     })
 }
@@ -64,7 +67,10 @@ impl Space {
     /// Why there is no room, for operators.
     pub(super) fn reason(&self) -> String {
         let mebibytes = self.free_bytes_min.div_ceil(1 << 20);
-        format!("less than {mebibytes} MiB are free at {}: make room, writing goes on by itself", self.folder.display())
+        format!(
+            "less than {mebibytes} MiB are free for writing at {}: make room, writing goes on by itself",
+            self.folder.display()
+        )
     }
 
     /// Puts the ballast (back) in place. Best effort: without it there is only the minimum of free space.

@@ -316,7 +316,7 @@ async fn pump<M: Mcp>(server: Arc<Server<M>>, exchange: Exchange, open: Open<M::
         () = run_out(exchange, log.as_deref()) => {}
     }
     if let Some(log) = log {
-        log.finish((server.now)());
+        log.finish(server.now.steady());
     }
     server.sessions.save(&open.live).await;
 }

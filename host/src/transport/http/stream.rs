@@ -215,7 +215,7 @@ impl<S: Session> Reader<S> {
 impl<S: Session> Drop for Reader<S> {
     fn drop(&mut self) {
         if let Some((_, now)) = &self.source {
-            self.log.finish(now());
+            self.log.finish(now.steady());
         }
         self.log.leave(self.number);
     }

@@ -11,7 +11,6 @@ mod streams;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
 use tokio::sync::oneshot;
@@ -19,6 +18,7 @@ use tokio::task::JoinHandle;
 
 use crate::domain::limits::Limits;
 use crate::domain::requestor::{Requestor, RequestorId, TenantId};
+use crate::tasks::clock::ManualClock;
 
 use super::allowance::Allowance;
 use super::auth::{Authenticator, Denied, Scopes, Sender, Verified, Verifier};
@@ -103,7 +103,7 @@ struct Edge {
     address: SocketAddr,
     script: Arc<Script>,
     sessions: Arc<Registry<Script>>,
-    clock: Arc<AtomicU64>,
+    clock: Arc<ManualClock>,
     stop: Option<oneshot::Sender<()>>,
     served: JoinHandle<()>,
 }
@@ -111,9 +111,8 @@ struct Edge {
 impl Edge {
     async fn start(setup: Setup) -> Self {
         let script = Arc::new(Script::default());
-        let clock = Arc::new(AtomicU64::new(1_000_000));
-        let ticking = clock.clone();
-        let now: super::Now = Arc::new(move || ticking.load(Ordering::Relaxed));
+        let clock = Arc::new(ManualClock::at(1_000_000));
+        let now: super::Now = clock.clone();
         let allowance = Arc::new(Allowance::new(setup.limits.into()));
         let sessions = Registry::open(script.clone(), setup.rows, setup.sessions, allowance.clone(), now.clone());
         let sessions = sessions.await.unwrap();

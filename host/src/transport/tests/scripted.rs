@@ -249,6 +249,8 @@ type RowKey = (RowKind, Vec<u8>);
 pub(super) struct Rows {
     pub(super) rows: Mutex<BTreeMap<RowKey, Vec<u8>>>,
     pub(super) read_only: AtomicBool,
+    /// Rows that were asked for, there or not.
+    pub(super) asked: AtomicU64,
     /// The next read waits between the look and the answer.
     pub(super) hold_next_read: AtomicBool,
     pub(super) reads: Notify,
@@ -258,6 +260,7 @@ pub(super) struct Rows {
 #[async_trait]
 impl RowStore for Rows {
     async fn row(&self, kind: RowKind, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
+        self.asked.fetch_add(1, Ordering::SeqCst);
         let row = self.rows.lock().unwrap().get(&(kind, key.to_vec())).cloned();
         if self.hold_next_read.swap(false, Ordering::SeqCst) {
             self.reads.notify_one();
