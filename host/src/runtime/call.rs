@@ -193,9 +193,7 @@ impl Call {
         let mut store = wasmtime::Store::new(engine, *self);
         store.limiter(|call| &mut call.limiter);
         store.set_max_component_handles(COMPONENT_HANDLES_MAX);
-        // Text counts once and lists count by element, so twice the result is enough for everything that may pass.
-        let bytes = limits.result_bytes.max(limits.log_bytes).saturating_mul(2).saturating_add(HOSTCALL_BYTES_BASE);
-        store.set_hostcall_fuel(usize::try_from(bytes).unwrap_or(usize::MAX));
+        store.set_hostcall_fuel(usize::try_from(passed_max(limits)).unwrap_or(usize::MAX));
         store.set_epoch_deadline(1);
         store.epoch_deadline_callback(|store| {
             let shared = Arc::clone(&store.data().shared);
@@ -318,7 +316,13 @@ pub(super) async fn visit<T: Send>(
     let returned = Supervised::new(Box::pin(guest), shared, outbox, limits).await;
     drop(store);
     let returned = returned.map_err(|stopped| stopped_because(stopped, limits))?;
-    returned.map_err(|error| fault::classify(denials.plugin(), &error))
+    returned.map_err(|error| fault::classify(denials.plugin(), &error, passed_max(limits)))
+}
+
+/// Bytes that a guest may pass to the host at once. Text counts once and lists count by element, so twice the result is enough for
+/// everything that may pass.
+fn passed_max(limits: &CallLimits) -> u64 {
+    limits.result_bytes.max(limits.log_bytes).saturating_mul(2).saturating_add(HOSTCALL_BYTES_BASE)
 }
 
 /// The public reason of a call that was stopped from outside.

@@ -62,7 +62,10 @@ impl Validator {
         if !schema.is_object() {
             wrong.push("it is no object".to_owned());
         } else if objects_only && schema.get("type").and_then(Value::as_str) != Some("object") {
-            wrong.push("its root does not say \"type\": \"object\"".to_owned());
+            let said = schema.get("type").map_or_else(String::new, |said| format!(", but \"type\": {said}"));
+            wrong.push(format!(
+                "its root does not say \"type\": \"object\"{said}: a tool takes an object with a member for each argument"
+            ));
         }
         if let Some(dialect) = schema.get("$schema")
             && dialect.as_str().is_none_or(|uri| uri.trim_end_matches('#') != DIALECT)
