@@ -30,7 +30,7 @@ pub(super) fn call(request: Request<'_>, mut call: Call, wish: Wish) -> Result<E
         let augmented = Augmented { shared, session, outlet, id, wish };
         let reports = Reports { progress_token: call.progress_token.clone(), are_wanted: true };
         let checked = async {
-            match call.check().await {
+            match call.check(&augmented.shared.tasks).await {
                 Ok(()) => Ok(()),
                 Err(Misfit::Malformed(error)) => Err(error_response(Some(&augmented.id), &error)),
                 // What a plain call would say; there is nothing to wait for.

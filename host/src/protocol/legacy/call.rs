@@ -80,7 +80,7 @@ impl Conversation {
 
     /// The running call, or the response that says why there is none.
     async fn start(&self, id: &RequestId, mut call: Call) -> Result<PlainCall, String> {
-        match call.check().await {
+        match call.check(&self.shared.tasks).await {
             Ok(()) => {}
             Err(Misfit::Malformed(error)) => return Err(error_response(Some(id), &error)),
             Err(Misfit::Schema(text)) => return Err(failure(id, text)),

@@ -30,7 +30,7 @@ pub(super) fn call(request: Request<'_>, mut call: Call, key: String) -> Result<
     Ok(talk(|outlet| async move {
         let conversation = Conversation { shared, session, outlet };
         let made = async {
-            match call.check().await {
+            match call.check(&conversation.shared.tasks).await {
                 Ok(()) => conversation.once(call, &key).await.map_err(|error| error_response(Some(&id), &error)),
                 Err(Misfit::Malformed(error)) => Err(error_response(Some(&id), &error)),
                 Err(Misfit::Schema(text)) => Err(failure(&id, text)),
