@@ -1,4 +1,4 @@
-//! What each may take up at the edge: requests a second, open requests, sessions, and events that are kept.
+//! What each may take up at the edge: requests a second, open requests, bytes of large bodies, sessions, and events that are kept.
 //!
 //! Owns the counts by requestor, by tenant and for the host, and says what is in use. Must not know what a request says. Invariants: whatever a tenant does
 //! with requestors, sessions, connections and tokens, what is counted for it stays within its limit; nothing is remembered of those
@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use arc_swap::{ArcSwap, ArcSwapOption};
 use rustc_hash::FxHashMap;
 
+use super::bodies::Bodies;
 use super::refusal::Refusal;
 use crate::domain::limits::Limits;
 use crate::domain::requestor::{Requestor, TenantId};
@@ -44,6 +45,7 @@ pub struct Allowance {
     pub(super) limits: LiveLimits,
     rates: ArcSwap<Rates>,
     open: Arc<Tally>,
+    pub(super) bodies: Bodies,
     pub(super) kept: Arc<Tally>,
     /// Where there are sessions.
     sessions: ArcSwapOption<Tally>,
@@ -92,7 +94,8 @@ impl Allowance {
         });
         let rates = ArcSwap::from_pointee(Rates::of_requests(&limits.table()));
         let (sessions, connections) = (ArcSwapOption::empty(), ArcSwapOption::empty());
-        Self { rates, open: Arc::new(open), kept: Arc::new(kept), sessions, connections, limits }
+        let bodies = Bodies::new(limits.clone());
+        Self { rates, open: Arc::new(open), bodies, kept: Arc::new(kept), sessions, connections, limits }
     }
 
     /// Counts the sessions of a registry from now on.
@@ -138,7 +141,7 @@ impl Allowance {
 
     fn tallies(&self) -> impl Iterator<Item = Arc<Tally>> {
         let sessions = self.sessions.load_full();
-        [Arc::clone(&self.open), Arc::clone(&self.kept)].into_iter().chain(sessions)
+        [&self.open, self.bodies.tally(), &self.kept].map(Arc::clone).into_iter().chain(sessions)
     }
 
     /// Takes one request from the rates.
@@ -154,6 +157,7 @@ impl Allowance {
     /// Forgets the rates of those who have been quiet.
     pub fn forget_idle(&self) {
         self.rates.load().forget_idle();
+        self.bodies.forget_idle();
     }
 
     /// Goes by the limits that were set. Buckets that are half empty stay so, unless a rate changes.
@@ -195,7 +199,7 @@ impl Drop for Place {
 }
 
 impl Tally {
-    fn new(limits: LiveLimits, caps: impl Fn(&Limits) -> Caps + Send + Sync + 'static) -> Self {
+    pub(super) fn new(limits: LiveLimits, caps: impl Fn(&Limits) -> Caps + Send + Sync + 'static) -> Self {
         Self { limits, caps: Box::new(caps), counts: Mutex::default() }
     }
 
@@ -239,14 +243,28 @@ impl Tally {
     }
 
     fn take(self: &Arc<Self>, requestor: &Requestor) -> Result<Place, Full> {
+        self.try_add(requestor, 1).map(|()| Place { tally: Arc::clone(self), requestor: *requestor })
+    }
+
+    /// Counts so much if there is room for it.
+    pub(super) fn try_add(&self, requestor: &Requestor, count: u64) -> Result<(), Full> {
         let mut counts = self.counts();
-        match self.full(&counts, requestor, 1) {
+        match self.full(&counts, requestor, count) {
             Some(full) => Err(full),
             None => {
-                counts.add(requestor, 1);
-                Ok(Place { tally: Arc::clone(self), requestor: *requestor })
+                counts.add(requestor, count);
+                Ok(())
             }
         }
+    }
+
+    /// The limit that so much more goes beyond; its own where there is room by now.
+    pub(super) fn blocking(&self, requestor: &Requestor, more: u64) -> Full {
+        let counts = self.counts();
+        self.full(&counts, requestor, more).unwrap_or_else(|| {
+            let [_, Taken { limit, max, .. }, _] = self.taken(&counts, requestor);
+            Full { limit, value: max }
+        })
     }
 
     /// Counts so much, room or not.

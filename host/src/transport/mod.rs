@@ -6,6 +6,7 @@
 
 pub mod allowance;
 pub mod auth;
+mod bodies;
 pub mod failures;
 pub mod http;
 pub mod mcp;

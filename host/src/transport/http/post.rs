@@ -3,21 +3,19 @@
 //! Owns the choice between one JSON body and a stream, and what happens to a request whose client goes away. Invariant: a request of a
 //! session is driven to its end whoever is still there to read it; one without a session ends with its connection.
 
-use std::pin::pin;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
 use axum::body::Body;
 use axum::response::Response;
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use futures::{FutureExt as _, StreamExt as _};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
-use http_body_util::BodyExt as _;
 
 use crate::audit::Entry;
 use crate::domain::requestor::Requestor;
-use crate::protocol::{self, Exchange, Frame, Rejection};
+use crate::domain::rights::Rights;
+use crate::protocol::{self, Exchange, Frame, INLINE_BYTES_MAX, Rejection};
 use crate::transport::allowance::Place;
 use crate::transport::auth::{Caller, Lasting};
 use crate::transport::mcp::{Mcp, Peer, Received, Session as _};
@@ -25,16 +23,11 @@ use crate::transport::refusal::{Refusal, request_id, retry_after};
 use crate::transport::session::{Live, Open};
 use crate::transport::sse::Log;
 
+use super::body::{self, Arrived};
 use super::endpoint::refused;
+use super::lanes::Seat;
 use super::stream::{self, Reader};
 use super::{Server, checks, json_response};
-
-/// How long a body may take: enough for the largest one at a tenth of a megabyte per second and for the usual one at much less.
-const BODY_MS_MAX: u64 = 60_000;
-/// What is read and thrown away of a body that is too large: a client that is still writing would see a reset, not the answer.
-const DISCARD_BYTES_MAX: usize = 64 << 20;
-/// How long that may take, in milliseconds.
-const DISCARD_MS_MAX: u64 = 2_000;
 
 impl<M: Mcp> Server<M> {
     pub(super) async fn post(
@@ -42,6 +35,7 @@ impl<M: Mcp> Server<M> {
         caller: Caller,
         headers: &HeaderMap,
         body: Body,
+        seat: &Seat,
     ) -> Result<Response, Refusal> {
         let requestor = caller.requestor;
         checks::check_content_type(headers)?;
@@ -52,19 +46,35 @@ impl<M: Mcp> Server<M> {
                 "Answers come as JSON or events: send Accept: application/json, text/event-stream",
             ));
         }
-        let message = read(body, headers, self.options.body_bytes_max).await?;
+        let (message, place) = match body::begin(body, headers, self.options.body_bytes_max).await? {
+            Arrived::Small(message) => (message, None),
+            Arrived::Large(large) => {
+                seat.take(true).await;
+                // What is rare is boxed, so that the usual request is not as large.
+                let mut lasting =
+                    Box::new(Lasting::new(&self.authenticator, &caller, checks::listens(headers), &self.now));
+                let taken = tokio::select! {
+                    biased;
+                    taken = Box::pin(self.take_in(&requestor, large)) => taken,
+                    // A body may take longer than its credential is good for.
+                    unauthorized = lasting.ended() => return Ok(self.challenge(&unauthorized)),
+                };
+                let (message, place) = taken?;
+                (message, Some(place))
+            }
+        };
         // What is modern, by its headers or by its body alone, knows no sessions; the latter is refused by the protocol.
-        let legacy = checks::is_legacy(headers) && !protocol::is_modern(&message);
+        let legacy = checks::is_legacy(headers) && !self.is_modern(&requestor, &message).await?;
         let live = if legacy { self.session(&requestor, headers).await? } else { None };
         if legacy {
             self.check_version(headers)?;
         }
-        let admitted = self.allowance.admit(&requestor).and_then(|()| match &live {
-            Some(live) => live.begin(&self.now, &self.allowance).map(Held::Session).map_err(Refusal::quota),
-            None => self.allowance.open(&requestor).map(Held::Connection).map_err(Refusal::quota),
-        });
+        let admitted = place.map_or_else(|| self.admit(&requestor), Ok);
         let held = match admitted {
-            Ok(held) => held,
+            Ok(place) => match &live {
+                Some(live) => Held::Session(live.begin_in(&self.now, place)),
+                None => Held::Connection(place),
+            },
             Err(refusal) => {
                 // Clients of the older revisions take a status for a broken connection.
                 let id = request_id(&message);
@@ -73,14 +83,24 @@ impl<M: Mcp> Server<M> {
             }
         };
         let session = live.as_ref().map(|live| live.session.clone());
-        let (rights, declared) = (caller.rights.clone(), Some(checks::declared(headers)));
-        let peer = Peer { requestor, rights, session, declared, connection: None };
-        match self.mcp.receive(peer, message.clone()) {
+        let sender = (requestor, caller.rights.clone());
+        let (received, asked) = if message.len() <= INLINE_BYTES_MAX {
+            (self.mcp.receive(peer(sender, session, headers), message.clone()), Asked::Message(message))
+        } else {
+            let (mcp, headers, may_stream) = (Arc::clone(&self.mcp), headers.clone(), live.is_some() && accepts.events);
+            let receive = move || {
+                let received = mcp.receive(peer(sender, session, &headers), message.clone());
+                let is_asked = may_stream || matches!(received, Received::Opened { .. });
+                (received, Asked::Id(is_asked.then(|| request_id(&message)).flatten()))
+            };
+            self.mcp.aside(&requestor, receive).await.map_err(|_| unread())?
+        };
+        match received {
             Received::Exchange(exchange) => {
                 let work = Work { exchange: Some(exchange), held: Some(held), log: None, server: self.clone() };
-                Ok(self.drive(work, live, &message, (&caller, checks::listens(headers)), accepts.events).await)
+                Ok(self.drive(work, live, asked, (&caller, checks::listens(headers)), accepts.events).await)
             }
-            Received::Opened { session, reply } => self.opened(requestor, session, reply, &message).await,
+            Received::Opened { session, reply } => self.opened(requestor, session, reply, asked).await,
             Received::Accepted => {
                 self.save(live).await;
                 Ok(nothing())
@@ -101,6 +121,21 @@ impl<M: Mcp> Server<M> {
         }
     }
 
+    /// A place for a request within the rate.
+    fn admit(&self, requestor: &Requestor) -> Result<Place, Refusal> {
+        self.allowance.admit(requestor)?;
+        self.allowance.open(requestor).map_err(Refusal::quota)
+    }
+
+    /// Whether a message says itself that it is modern.
+    async fn is_modern(&self, requestor: &Requestor, message: &Bytes) -> Result<bool, Refusal> {
+        if message.len() <= INLINE_BYTES_MAX {
+            return Ok(protocol::is_modern(message));
+        }
+        let message = message.clone();
+        self.mcp.aside(requestor, move || protocol::is_modern(&message)).await.map_err(|_| unread())
+    }
+
     async fn save(&self, live: Option<Arc<Live<M::Session>>>) {
         if let Some(live) = live {
             self.sessions.save(&live).await;
@@ -112,10 +147,10 @@ impl<M: Mcp> Server<M> {
         requestor: Requestor,
         session: Arc<M::Session>,
         reply: String,
-        message: &[u8],
+        asked: Asked,
     ) -> Result<Response, Refusal> {
         if let Err(error) = self.sessions.insert(requestor, session.clone()).await {
-            return Ok(refused(&error).to(request_id(message)).at(StatusCode::OK).response());
+            return Ok(refused(&error).to(asked.id()).at(StatusCode::OK).response());
         }
         let mut response = json_response(StatusCode::OK, reply);
         match HeaderValue::from_str(session.id()) {
@@ -130,7 +165,7 @@ impl<M: Mcp> Server<M> {
         self: &Arc<Self>,
         mut work: Work<M>,
         live: Option<Arc<Live<M::Session>>>,
-        message: &[u8],
+        asked: Asked,
         (caller, tells): (&Caller, bool),
         events: bool,
     ) -> Response {
@@ -185,7 +220,7 @@ impl<M: Mcp> Server<M> {
             let (exchange, held) = work.take();
             return stream::response(stream::direct(first, exchange, held, lasting, self.keepalive()));
         };
-        let log = live.streams.open(self.sessions.epoch, request_id(message).as_deref(), live.kept());
+        let log = live.streams.open(self.sessions.epoch, asked.id().as_deref(), live.kept());
         let opening = stream::opening(&log, live.session.version());
         if let Some(Frame { message, last, .. }) = first {
             log.push(&message, last);
@@ -225,6 +260,35 @@ impl<M: Mcp> Server<M> {
         }
         response
     }
+}
+
+/// Which request is to be answered.
+enum Asked {
+    /// Small: seldom does anybody want to know, so its id is still to be found.
+    Message(Bytes),
+    /// Large: it is not kept for that. The id is there where it may be wanted.
+    Id(Option<String>),
+}
+
+impl Asked {
+    fn id(self) -> Option<String> {
+        match self {
+            Self::Message(message) => request_id(&message),
+            Self::Id(id) => id,
+        }
+    }
+}
+
+/// Who sent a message, and what stands beside it.
+fn peer<S>((requestor, rights): (Requestor, Rights), session: Option<Arc<S>>, headers: &HeaderMap) -> Peer<'_, S> {
+    Peer { requestor, rights, session, declared: Some(checks::declared(headers)), connection: None }
+}
+
+/// The threads that read large messages are gone, or one broke on it.
+fn unread() -> Refusal {
+    let incident = format!("{:08x}", getrandom::u32().unwrap_or_default());
+    tracing::error!(incident, "a large message could not be read");
+    Refusal::host_failure(&incident)
 }
 
 /// The client cancelled its request: nothing answers it, and a stream without messages says just that.
@@ -301,71 +365,4 @@ async fn run_out(mut exchange: Exchange, log: Option<&Log>) {
             return;
         }
     }
-}
-
-/// Reads a body of at most so many bytes.
-async fn read(mut body: Body, headers: &HeaderMap, bytes_max: usize) -> Result<Bytes, Refusal> {
-    let too_large = || {
-        let message = format!("The body is larger than {bytes_max} bytes, which is the limit body_bytes_max");
-        Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, message)
-    };
-    let announced = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
-    if announced.is_some_and(|length| length > bytes_max as u64) {
-        // A client that waits to be told to go on has not sent anything yet.
-        if !headers.contains_key(header::EXPECT) {
-            discard(body).await;
-        }
-        return Err(too_large());
-    }
-    let broken = |_| Refusal::new(StatusCode::BAD_REQUEST, "The body ended early or is not encoded properly");
-    let reading = async {
-        let mut bytes = BytesMut::new();
-        let mut first: Option<Bytes> = None;
-        while let Some(frame) = body.frame().await {
-            let Ok(data) = frame.map_err(broken)?.into_data() else { continue };
-            let so_far = bytes.len() + first.as_ref().map_or(0, Bytes::len);
-            if so_far + data.len() > bytes_max {
-                return Ok(None);
-            }
-            // Most bodies come in one piece, which then need not be copied.
-            match first.take() {
-                None if bytes.is_empty() => first = Some(data),
-                former => {
-                    bytes.extend_from_slice(&former.unwrap_or_default());
-                    bytes.extend_from_slice(&data);
-                }
-            }
-        }
-        Ok(Some(first.unwrap_or_else(|| bytes.freeze())))
-    };
-    // Most bodies are there with their headers, and need no timer.
-    let read = {
-        let mut reading = pin!(reading);
-        match futures::poll!(&mut reading) {
-            Poll::Ready(read) => Ok(read),
-            Poll::Pending => tokio::time::timeout(Duration::from_millis(BODY_MS_MAX), reading).await,
-        }
-    };
-    match read {
-        Ok(Ok(Some(bytes))) => Ok(bytes),
-        Ok(Ok(None)) => {
-            discard(body).await;
-            Err(too_large())
-        }
-        Ok(Err(refusal)) => Err(refusal),
-        Err(_) => Err(Refusal::new(StatusCode::REQUEST_TIMEOUT, "The body took too long to arrive")),
-    }
-}
-
-async fn discard(mut body: Body) {
-    let discarding = async {
-        let mut left = DISCARD_BYTES_MAX;
-        while let Some(Ok(frame)) = body.frame().await {
-            left = left.saturating_sub(frame.data_ref().map_or(0, Bytes::len));
-            if left == 0 {
-                return;
-            }
-        }
-    };
-    let _ = tokio::time::timeout(Duration::from_millis(DISCARD_MS_MAX), discarding).await;
 }
