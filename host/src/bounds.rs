@@ -332,6 +332,7 @@ fn what_a_requestor_may_have_its_tenant_and_the_host_have_limits_for() {
         "request_bytes_open",
         "sessions",
         "event_bytes",
+        "answer_bytes",
     ] {
         for level in ["per_requestor", "per_tenant", "total"] {
             assert!(names.contains(&format!("{kind}_{level}")), "{kind}_{level}");

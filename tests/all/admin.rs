@@ -149,7 +149,7 @@ async fn limits_are_shown_with_what_is_in_use() {
     );
     assert!(of(all, "connections_max") >= 1, "{all}");
     for (limit, whose) in [("total", all), ("per_tenant", acme), ("per_requestor", own)] {
-        for kind in ["requests_open", "event_bytes"] {
+        for kind in ["requests_open", "event_bytes", "answer_bytes"] {
             assert!(whose[format!("{kind}_{limit}")]["max"].as_u64() > Some(0), "{kind}_{limit}: {whose}");
         }
     }

@@ -426,6 +426,12 @@ section!(LIMITS, blank_limits, Limits, "limits", {
         "Those of all requestors of one tenant";
     event_bytes_total: bytes(GIB, KIB, TIB), Host,
         "Those of the whole host";
+    answer_bytes_per_requestor: bytes(64 * MIB, KIB, TIB), Override,
+        "Answers of one requestor above 64 KiB that wait to be read; with less than a quarter left no call starts, and an answer without room is an error";
+    answer_bytes_per_tenant: bytes(96 * MIB, KIB, TIB), Override,
+        "Those of all requestors of one tenant";
+    answer_bytes_total: bytes(160 * MIB, KIB, TIB), Host,
+        "Those of the whole host";
     ttl_ms_default: ms(HOUR, 1, 30 * DAY), Override,
         "How long a task is kept when its client does not say";
     ttl_ms_max: ms(DAY, 1, 30 * DAY), Override,

@@ -46,6 +46,8 @@ const FOLLOWS_UP: &[(Path, Path, &str)] = &[
     tenant_of_host("sessions_per_tenant", "sessions_total"),
     requestor_of_tenant("event_bytes_per_requestor", "event_bytes_per_tenant"),
     tenant_of_host("event_bytes_per_tenant", "event_bytes_total"),
+    requestor_of_tenant("answer_bytes_per_requestor", "answer_bytes_per_tenant"),
+    tenant_of_host("answer_bytes_per_tenant", "answer_bytes_total"),
 ];
 
 const fn requestor_of_tenant(requestor: &'static str, tenant: &'static str) -> (Path, Path, &'static str) {
@@ -99,6 +101,7 @@ const NOT_OVER: &[(Path, Path, &str)] = &[
         ("limits", "tasks_stored_bytes_per_requestor"),
         "the room for a result is reserved when a task is created, so no task could ever start",
     ),
+    (("call", "result_bytes"), ("limits", "answer_bytes_per_requestor"), "a result is counted until it is read"),
 ];
 
 impl<'a> Layer<'a> {

@@ -64,6 +64,10 @@ pub struct Limits {
     pub event_bytes_per_requestor: u64,
     pub event_bytes_per_tenant: u64,
     pub event_bytes_total: u64,
+    /// Of large answers, until they are written.
+    pub answer_bytes_per_requestor: u64,
+    pub answer_bytes_per_tenant: u64,
+    pub answer_bytes_total: u64,
     pub ttl_ms_default: u64,
     pub ttl_ms_max: u64,
     /// Whether a client may ask for a task that never expires.
@@ -190,6 +194,9 @@ impl Limits {
             event_bytes_per_requestor: 64 << 20,
             event_bytes_per_tenant: 256 << 20,
             event_bytes_total: 1 << 30,
+            answer_bytes_per_requestor: 64 << 20,
+            answer_bytes_per_tenant: 96 << 20,
+            answer_bytes_total: 160 << 20,
             ttl_ms_default: 60_000,
             ttl_ms_max: 120_000,
             ttl_unlimited: false,

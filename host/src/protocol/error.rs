@@ -9,8 +9,8 @@ use std::fmt;
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::Rejection;
 use super::wire::{RelatedTask, TASKS_EXTENSION, single_line};
+use super::{Full, Rejection};
 use crate::domain::Json;
 use crate::domain::call::{CallError, ClientFeature, FaultKind};
 use crate::tasks;
@@ -35,6 +35,9 @@ const QUARANTINED: i32 = 1005;
 const QUOTA: i32 = 1010;
 const RATE: i32 = 1011;
 const INSUFFICIENT_SCOPE: i32 = 1012;
+
+/// When to come back with a call whose answer has no room: as soon as the client has read others.
+const ROOM_RETRY_MS: u64 = 1_000;
 
 /// The `error` member of a response.
 #[derive(Clone, Debug, Serialize)]
@@ -148,6 +151,12 @@ impl RpcError {
     pub(crate) fn idempotency_conflict() -> Self {
         Self::invalid_params("This idempotency key was used with other arguments; use another key for another call")
             .with(&serde_json::json!({"type": "idempotency_key_conflict"}))
+    }
+
+    /// Answers that the requestor does not read take up the room for more.
+    pub(crate) fn full(full: Full) -> Self {
+        let Full { limit, value } = full;
+        Self::from(&tasks::Error::Quota { limit, value, retry_after_ms: Some(ROOM_RETRY_MS) })
     }
 
     /// Why a call broke, in the words of the modern era.

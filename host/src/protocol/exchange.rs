@@ -10,17 +10,29 @@ use std::task::{Context, Poll};
 
 use futures::Stream;
 
-use super::{Exchange, Frame};
+use super::{Exchange, Frame, Line};
 
 /// Where the work of an exchange says messages before its response. Cheap to clone; what is said after the end is dropped.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Outlet(Arc<Mutex<VecDeque<String>>>);
+pub(crate) struct Outlet(Arc<Mutex<VecDeque<Line>>>);
 
 impl Outlet {
     /// Says a message; `None` (it could not be written) says nothing.
     pub(crate) fn say(&self, message: impl Into<Option<String>>) {
         if let Some(message) = message.into() {
-            self.0.lock().unwrap_or_else(PoisonError::into_inner).push_back(message);
+            self.say_line(message.into());
+        }
+    }
+
+    /// Says a message that may be large.
+    pub(crate) fn say_line(&self, message: Line) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push_back(message);
+    }
+
+    /// Waits until everything that was said has been taken.
+    pub(crate) async fn taken(&self) {
+        while !self.is_empty() {
+            tokio::task::yield_now().await;
         }
     }
 
@@ -29,22 +41,28 @@ impl Outlet {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
     }
 
-    fn next(&self) -> Option<String> {
+    fn next(&self) -> Option<Line> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
     }
 }
 
 /// A message on the way to the response.
 impl Frame {
-    fn before_last(message: String) -> Self {
+    fn before_last(message: Line) -> Self {
         Self { message, last: false, rejection: None }
     }
 }
 
 /// A response.
+impl From<Line> for Frame {
+    fn from(message: Line) -> Self {
+        Self { message, last: true, rejection: None }
+    }
+}
+
 impl From<String> for Frame {
     fn from(message: String) -> Self {
-        Self { message, last: true, rejection: None }
+        Line::from(message).into()
     }
 }
 
@@ -115,7 +133,7 @@ mod tests {
             outlet.say("c".to_owned());
             Some("end".to_owned())
         });
-        let frames: Vec<_> = exchange.map(|frame| (frame.message, frame.last)).collect().await;
+        let frames: Vec<_> = exchange.map(|frame| (frame.message.into_text(), frame.last)).collect().await;
         let said: Vec<_> = frames.iter().map(|(message, last)| (message.as_str(), *last)).collect();
         assert_eq!(said, [("a", false), ("b", false), ("c", false), ("end", true)]);
     }

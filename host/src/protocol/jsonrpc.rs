@@ -13,9 +13,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::error::RpcError;
-
-/// Bytes that most responses need less than.
-const RESPONSE_BYTES_USUAL: usize = 640;
+use super::line::Line;
 
 /// The id of a request: a string or an integer, as the sender chose it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
@@ -270,13 +268,9 @@ struct Call<'a, T> {
 }
 
 /// The response to a request. A result that cannot be written (JSON text of a guest that is none) becomes a host failure.
-pub(crate) fn response<T: Serialize>(id: &RequestId, result: &T) -> String {
-    let mut text = Vec::with_capacity(RESPONSE_BYTES_USUAL);
-    let written =
-        serde_json::to_writer(&mut text, &Reply { jsonrpc: "2.0", id, result }).map_err(|cause| cause.to_string());
-    let text = written.and_then(|()| String::from_utf8(text).map_err(|cause| cause.to_string()));
-    text.unwrap_or_else(|cause| {
-        error_response(Some(id), &RpcError::host_failure(format_args!("a result cannot be written: {cause}")))
+pub(crate) fn response<T: Serialize>(id: &RequestId, result: &T) -> Line {
+    Line::of(&Reply { jsonrpc: "2.0", id, result }).unwrap_or_else(|cause| {
+        error_response(Some(id), &RpcError::host_failure(format_args!("a result cannot be written: {cause}"))).into()
     })
 }
 
@@ -289,6 +283,11 @@ pub(crate) fn error_response(id: Option<&RequestId>, error: &RpcError) -> String
 /// A notification; `None` when its params cannot be written, which is not worth failing anything for.
 pub(crate) fn notification<T: Serialize>(method: &str, params: Option<&T>) -> Option<String> {
     serde_json::to_string(&Call { jsonrpc: "2.0", id: None, method, params }).ok()
+}
+
+/// The same for one that may be large.
+pub(crate) fn large_notification<T: Serialize>(method: &str, params: &T) -> Option<Line> {
+    Line::of(&Call { jsonrpc: "2.0", id: None, method, params: Some(params) }).ok()
 }
 
 /// A request of the host to a client; `None` when its params cannot be written.

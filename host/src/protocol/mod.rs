@@ -13,6 +13,7 @@ mod exchange;
 mod idempotency;
 mod jsonrpc;
 mod legacy;
+mod line;
 mod modern;
 mod notices;
 mod offers;
@@ -46,16 +47,17 @@ use jsonrpc::Message;
 
 pub use arguments::INLINE_BYTES_MAX;
 pub use legacy::METHODS;
+pub use line::{Line, Pieces, SMALL_BYTES};
 pub use modern::{Connection, METHODS as MODERN_METHODS};
 pub use session::Session;
 pub use shown::{output_json, prompt_json, resource_json, template_json, tool_json};
 #[cfg(any(test, fuzzing))]
 pub(crate) use tests::fuzz;
 
-/// One JSON-RPC message for the client, on one line.
+/// One JSON-RPC message for the client.
 #[derive(Clone, Debug)]
 pub struct Frame {
-    pub message: String,
+    pub message: Line,
     /// The response that ends its exchange.
     pub last: bool,
     /// Set on the response to a modern request that was refused: the status, where one can still be chosen.
@@ -82,13 +84,22 @@ pub struct Peer<'a> {
     pub declared: Option<Declared<'a>>,
     /// Whose requests can be cancelled by a notification: where several messages share one connection (stdio).
     pub connection: Option<Arc<Connection>>,
+    /// A limit of its unread answers that has hardly any room left: requests that may be answered at length are refused.
+    pub full: Option<Full>,
+}
+
+/// A limit of the transport's that has no room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Full {
+    pub limit: &'static str,
+    pub value: u64,
 }
 
 impl Peer<'_> {
     /// The sender of a message with nothing beside it.
     #[cfg(any(test, fuzzing))]
     fn unheralded(requestor: Requestor, session: Option<Arc<Session>>) -> Self {
-        Self { requestor, rights: Rights::default(), session, declared: None, connection: None }
+        Self { requestor, rights: Rights::default(), session, declared: None, connection: None, full: None }
     }
 }
 

@@ -1,11 +1,12 @@
-//! What each may take up at the edge: requests a second, open requests, bytes of large bodies, sessions, and events that are kept.
+//! What each may take up at the edge: requests a second, open requests, bytes of large bodies, sessions, events that are kept, and answers
+//! that are not read.
 //!
 //! Owns the counts by requestor, by tenant and for the host, and says what is in use. Must not know what a request says. Invariants: whatever a tenant does
 //! with requestors, sessions, connections and tokens, what is counted for it stays within its limit; nothing is remembered of those
 //! who have nothing.
 
 use std::collections::hash_map::Entry;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
@@ -18,12 +19,7 @@ use crate::domain::requestor::{Requestor, TenantId};
 use crate::tasks::LiveLimits;
 use crate::tasks::rate::Rates;
 
-/// A limit that has no room.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Full {
-    pub limit: &'static str,
-    pub value: u64,
-}
+pub use crate::protocol::Full;
 
 /// How much of a limit is in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +43,8 @@ pub struct Allowance {
     open: Arc<Tally>,
     pub(super) bodies: Bodies,
     pub(super) kept: Arc<Tally>,
+    /// Bytes of large answers that are not written.
+    answers: Arc<Tally>,
     /// Where there are sessions.
     sessions: ArcSwapOption<Tally>,
     /// Where there are connections.
@@ -92,10 +90,18 @@ impl Allowance {
                 ("event_bytes_total", limits.event_bytes_total),
             ]
         });
+        let answers = Tally::new(limits.clone(), |limits| {
+            [
+                ("answer_bytes_per_tenant", limits.answer_bytes_per_tenant),
+                ("answer_bytes_per_requestor", limits.answer_bytes_per_requestor),
+                ("answer_bytes_total", limits.answer_bytes_total),
+            ]
+        });
         let rates = ArcSwap::from_pointee(Rates::of_requests(&limits.table()));
         let (sessions, connections) = (ArcSwapOption::empty(), ArcSwapOption::empty());
         let bodies = Bodies::new(limits.clone());
-        Self { rates, open: Arc::new(open), bodies, kept: Arc::new(kept), sessions, connections, limits }
+        let (open, kept, answers) = (Arc::new(open), Arc::new(kept), Arc::new(answers));
+        Self { rates, open, bodies, kept, answers, sessions, connections, limits }
     }
 
     /// Counts the sessions of a registry from now on.
@@ -141,7 +147,7 @@ impl Allowance {
 
     fn tallies(&self) -> impl Iterator<Item = Arc<Tally>> {
         let sessions = self.sessions.load_full();
-        [&self.open, self.bodies.tally(), &self.kept].map(Arc::clone).into_iter().chain(sessions)
+        [&self.open, self.bodies.tally(), &self.kept, &self.answers].map(Arc::clone).into_iter().chain(sessions)
     }
 
     /// Takes one request from the rates.
@@ -151,7 +157,18 @@ impl Allowance {
 
     /// A place among the open requests.
     pub(super) fn open(&self, requestor: &Requestor) -> Result<Place, Full> {
-        self.open.take(requestor)
+        self.open.take(requestor, 1)
+    }
+
+    /// Room for the bytes of an answer, until they are written.
+    pub(super) fn hold(&self, requestor: &Requestor, bytes: u64) -> Result<Place, Full> {
+        self.answers.take(requestor, bytes)
+    }
+
+    /// The first limit of unread answers that has less than a quarter left. That quarter is for the results of the calls that run: what
+    /// has no room when it is there is lost, though the call was made.
+    pub(super) fn full_of_answers(&self, requestor: &Requestor) -> Option<Full> {
+        self.answers.nearly_full(requestor)
     }
 
     /// Forgets the rates of those who have been quiet.
@@ -176,6 +193,8 @@ type Caps = [(&'static str, u64); 3];
 pub(super) struct Tally {
     limits: LiveLimits,
     caps: Box<dyn Fn(&Limits) -> Caps + Send + Sync>,
+    /// Whether anybody has any of it: most of the time nobody has a large answer that waits, and then no lock is taken for it.
+    any: AtomicBool,
     counts: Mutex<Counts>,
 }
 
@@ -186,21 +205,22 @@ struct Counts {
     requestors: FxHashMap<Requestor, u64>,
 }
 
-/// One of something, given back when dropped.
+/// One of something, or more, given back when dropped.
 pub(super) struct Place {
     tally: Arc<Tally>,
     requestor: Requestor,
+    count: u64,
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.tally.give(&self.requestor, 1);
+        self.tally.give(&self.requestor, self.count);
     }
 }
 
 impl Tally {
     pub(super) fn new(limits: LiveLimits, caps: impl Fn(&Limits) -> Caps + Send + Sync + 'static) -> Self {
-        Self { limits, caps: Box::new(caps), counts: Mutex::default() }
+        Self { limits, caps: Box::new(caps), any: AtomicBool::new(false), counts: Mutex::default() }
     }
 
     fn counts(&self) -> MutexGuard<'_, Counts> {
@@ -242,8 +262,8 @@ impl Tally {
         self.counts().tenants.get(tenant).copied().unwrap_or(0)
     }
 
-    fn take(self: &Arc<Self>, requestor: &Requestor) -> Result<Place, Full> {
-        self.try_add(requestor, 1).map(|()| Place { tally: Arc::clone(self), requestor: *requestor })
+    fn take(self: &Arc<Self>, requestor: &Requestor, count: u64) -> Result<Place, Full> {
+        self.try_add(requestor, count).map(|()| Place { tally: Arc::clone(self), requestor: *requestor, count })
     }
 
     /// Counts so much if there is room for it.
@@ -253,6 +273,7 @@ impl Tally {
             Some(full) => Err(full),
             None => {
                 counts.add(requestor, count);
+                self.any.store(true, Ordering::Relaxed);
                 Ok(())
             }
         }
@@ -267,6 +288,16 @@ impl Tally {
         })
     }
 
+    /// The first limit of which less than a quarter is left.
+    fn nearly_full(&self, requestor: &Requestor) -> Option<Full> {
+        if !self.any.load(Ordering::Relaxed) {
+            return None;
+        }
+        let taken = self.taken(&self.counts(), requestor);
+        let full = taken.into_iter().find(|taken| taken.in_use > taken.max - taken.max / 4);
+        full.map(|Taken { limit, max, .. }| Full { limit, value: max })
+    }
+
     /// Counts so much, room or not.
     pub(super) fn add(&self, requestor: &Requestor, count: u64) {
         self.counts().add(requestor, count);
@@ -278,11 +309,14 @@ impl Tally {
         counts.all = counts.all.saturating_sub(count);
         give(&mut counts.tenants, requestor.tenant, count);
         give(&mut counts.requestors, *requestor, count);
+        if counts.all == 0 {
+            self.any.store(false, Ordering::Relaxed);
+        }
     }
 
-    /// Whether there is more than there may be.
-    pub(super) fn is_over(&self, requestor: &Requestor) -> bool {
-        self.full(&self.counts(), requestor, 0).is_some()
+    /// The first limit that there is more than.
+    pub(super) fn over(&self, requestor: &Requestor) -> Option<Full> {
+        self.full(&self.counts(), requestor, 0)
     }
 
     #[cfg(test)]

@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 
 use crate::domain::requestor::Requestor;
 use crate::domain::rights::Rights;
-use crate::protocol::{Connection, Declared, Exchange, Rejection};
+use crate::protocol::{Connection, Declared, Exchange, Full, Rejection};
 
 /// A legacy session, as far as a transport needs to know it.
 pub trait Session: Send + Sync + 'static {
@@ -43,6 +43,8 @@ pub struct Peer<'a, S> {
     pub declared: Option<Declared<'a>>,
     /// Set where several messages share one connection.
     pub connection: Option<Arc<Connection>>,
+    /// A limit of its unread answers that has hardly any room left.
+    pub full: Option<Full>,
 }
 
 /// What became of a message.

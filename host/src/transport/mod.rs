@@ -5,6 +5,7 @@
 //! its id in a refusal. Invariant: nothing reaches the protocol before its sender is known and its size is checked.
 
 pub mod allowance;
+mod answer;
 pub mod auth;
 mod bodies;
 pub mod failures;

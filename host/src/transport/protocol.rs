@@ -53,8 +53,8 @@ impl mcp::Mcp for Protocol {
 
     fn receive(&self, peer: mcp::Peer<'_, Session>, message: Bytes) -> mcp::Received<Session> {
         let session = peer.session.as_ref().map(|session| Arc::clone(&session.session));
-        let mcp::Peer { requestor, rights, declared, connection, .. } = peer;
-        let peer = protocol::Peer { requestor, rights, session, declared, connection };
+        let mcp::Peer { requestor, rights, declared, connection, full, .. } = peer;
+        let peer = protocol::Peer { requestor, rights, session, declared, connection, full };
         match Self::receive(self, peer, message) {
             protocol::Received::Exchange(exchange) => mcp::Received::Exchange(exchange),
             protocol::Received::Opened { session, reply } => {

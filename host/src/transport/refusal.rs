@@ -86,6 +86,16 @@ impl Refusal {
         Self { code: QUOTA, ..Self::too_many(message, limit, value, PLACE_RETRY_MS) }
     }
 
+    /// A call was made, and there is no room for its answer. Nothing says when to try again, since that would make the call once more.
+    pub(super) fn unread(Full { limit, value }: Full) -> Self {
+        let message = format!(
+            "{limit} is at its limit of {value}: the answer was dropped, because answers that are not read yet take up the room; \
+             read those first"
+        );
+        let refusal = Self { code: QUOTA, ..Self::new(StatusCode::OK, message) };
+        refusal.with_data(&json!({ "limit": limit, "value": value }))
+    }
+
     /// Too many credentials from one address were none.
     pub(super) fn failures(value: u32, retry_after_ms: u64) -> Self {
         let message = "Too many invalid credentials came from this address: send a valid one, or try again later";

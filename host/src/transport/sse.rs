@@ -7,7 +7,6 @@
 //! the stream answers (base64url, empty for a standalone stream), which event. The request id is there so that even after a
 //! restart the client's request can be ended with an error instead of waiting for ever.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -18,9 +17,11 @@ use tokio::sync::watch;
 
 use crate::domain::UnixMs;
 
-use super::allowance::Tally;
-use super::refusal::usable_id;
+use super::allowance::{Full, Tally};
+use super::answer::Chunks;
+use super::refusal::{Refusal, usable_id};
 use crate::domain::requestor::Requestor;
+use crate::protocol::Line;
 
 /// Events kept for one stream; at the rate limit of a call's events, five seconds of a reader that does not read.
 const EVENTS_MAX: usize = 256;
@@ -56,8 +57,9 @@ impl Kept {
         self.tally.give(&self.requestor, bytes as u64);
     }
 
-    fn is_over(&self) -> bool {
-        self.tally.is_over(&self.requestor)
+    /// The limit that there is more than.
+    fn over(&self) -> Option<Full> {
+        self.tally.over(&self.requestor)
     }
 }
 
@@ -91,22 +93,12 @@ impl EventId {
     }
 }
 
-/// An event without an id.
-pub(super) fn plain_event(message: &str) -> Bytes {
-    Bytes::from(format!("data: {}\n\n", one_line(message)))
-}
-
-/// A line break in JSON can only be white space between its parts; here it would end the event.
-pub(super) fn one_line(message: &str) -> Cow<'_, str> {
-    if message.contains(['\n', '\r']) { message.replace(['\n', '\r'], " ").into() } else { message.into() }
-}
-
 /// What a reader gets.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Next {
     Event {
         number: u64,
-        text: Bytes,
+        text: Chunks,
     },
     /// Nothing yet.
     Wait,
@@ -118,6 +110,8 @@ pub(super) enum Next {
 pub(super) struct Log {
     /// What its event ids begin with.
     prefix: String,
+    /// The id of the request that the stream answers, as it is written in JSON.
+    request: Option<String>,
     ring: Mutex<Ring>,
     changed: watch::Sender<()>,
     kept: Kept,
@@ -140,12 +134,12 @@ struct Ring {
 
 struct Event {
     number: u64,
-    text: Bytes,
+    text: Chunks,
 }
 
 impl Log {
-    fn new(prefix: String, kept: Kept) -> Self {
-        Self { prefix, ring: Mutex::default(), changed: watch::Sender::new(()), kept }
+    fn new(prefix: String, request: Option<String>, kept: Kept) -> Self {
+        Self { prefix, request, ring: Mutex::default(), changed: watch::Sender::new(()), kept }
     }
 
     fn ring(&self) -> std::sync::MutexGuard<'_, Ring> {
@@ -157,33 +151,54 @@ impl Log {
         Bytes::from(format!("id: {}.0\nretry: {RETRY_MS}\ndata:\n\n", self.prefix))
     }
 
-    /// Adds a message and drops what there is no room for.
-    pub(super) fn push(&self, message: &str, last: bool) {
+    /// Adds a message and drops what there is no room for. A large message stays only if there is room for it, whoever is there to read
+    /// it: in place of a response there is an error then.
+    pub(super) fn push(&self, message: Line, last: bool) {
         let mut ring = self.ring();
         ring.newest += 1;
-        let number = ring.newest;
-        let text = Bytes::from(format!("id: {}.{number}\ndata: {}\n\n", self.prefix, one_line(message)));
-        ring.bytes += text.len();
-        self.kept.add(text.len());
-        ring.events.push_back(Event { number, text });
         ring.complete |= last;
+        let is_small = message.is_small();
+        self.keep(&mut ring, message);
         self.trim(&mut ring);
+        if let Some(full) = self.kept.over().filter(|_| !is_small && !ring.events.is_empty()) {
+            self.forget(ring.events.pop_back(), &mut ring.bytes);
+            if last {
+                self.keep(&mut ring, Refusal::unread(full).to(self.request.clone()).body().into());
+            }
+        }
         drop(ring);
         self.changed.send_replace(());
     }
 
+    /// Keeps the newest message.
+    fn keep(&self, ring: &mut Ring, message: Line) {
+        let number = ring.newest;
+        let text = Chunks::event(&format!("id: {}.{number}\n", self.prefix), message);
+        ring.bytes += text.held();
+        self.kept.add(text.held());
+        ring.events.push_back(Event { number, text });
+    }
+
+    fn forget(&self, event: Option<Event>, bytes: &mut usize) {
+        let held = event.map_or(0, |event| event.text.held());
+        *bytes -= held;
+        self.kept.give(held);
+    }
+
     fn trim(&self, ring: &mut Ring) {
         loop {
-            let full = self.kept.is_over();
+            let full = self.kept.over().is_some();
             let large = ring.events.len() > EVENTS_MAX || ring.bytes > EVENT_BYTES_MAX;
             // The newest event goes only when there is nobody to read it and the requestor's share is used up.
             let drop_one = if ring.events.len() > 1 { full || large } else { full && !ring.reading };
             if !drop_one {
                 return;
             }
-            let Some(event) = ring.events.pop_front() else { return };
-            ring.bytes -= event.text.len();
-            self.kept.give(event.text.len());
+            let oldest = ring.events.pop_front();
+            if oldest.is_none() {
+                return;
+            }
+            self.forget(oldest, &mut ring.bytes);
         }
     }
 
@@ -277,8 +292,9 @@ impl Streams {
         let mut opened = self.opened();
         opened.count += 1;
         let count = opened.count;
-        let request = request.map(|id| URL_SAFE_NO_PAD.encode(id)).unwrap_or_default();
-        let log = Arc::new(Log::new(format!("{epoch:x}.{count}.{request}"), kept.clone()));
+        let encoded = request.map(|id| URL_SAFE_NO_PAD.encode(id)).unwrap_or_default();
+        let prefix = format!("{epoch:x}.{count}.{encoded}");
+        let log = Arc::new(Log::new(prefix, request.map(ToOwned::to_owned), kept.clone()));
         if opened.logs.len() >= LOGS_MAX {
             let finished =
                 opened.logs.iter().find(|(_, log)| log.ring().quiet_since.is_some()).map(|(number, _)| *number);
@@ -320,7 +336,11 @@ mod unit {
     }
 
     fn log() -> Log {
-        Log::new("1.1.".into(), kept())
+        Log::new("1.1.".into(), None, kept())
+    }
+
+    fn line(text: &str) -> Line {
+        text.to_owned().into()
     }
 
     fn numbers(log: &Log, reader: u64, mut after: u64) -> Vec<u64> {
@@ -351,14 +371,14 @@ mod unit {
     fn a_reader_that_falls_behind_is_cut_and_a_present_one_gets_everything() {
         let log = log();
         let (reader, _) = log.read();
-        log.push("{}", false);
+        log.push(line("{}"), false);
         assert_eq!(numbers(&log, reader, 0), [1]);
         for _ in 0..EVENTS_MAX + 5 {
-            log.push("{}", false);
+            log.push(line("{}"), false);
         }
         assert_eq!(log.next(reader, 1), Next::Over);
         assert_eq!(log.resume(1), None);
-        log.push("{}", true);
+        log.push(line("{}"), true);
         log.finish(1);
         let after = log.resume(1).unwrap();
         let (reader, _) = log.read();
@@ -372,7 +392,7 @@ mod unit {
         let log = log();
         let (first, _) = log.read();
         let (second, _) = log.read();
-        log.push("{}", false);
+        log.push(line("{}"), false);
         assert_eq!(log.next(first, 0), Next::Over);
         assert_eq!(numbers(&log, second, 0), [1]);
         assert_eq!(log.next(second, 1), Next::Wait);
@@ -386,13 +406,36 @@ mod unit {
         for _ in 0..40 {
             let log = streams.open(1, None, &kept);
             let (reader, _) = log.read();
-            log.push(&large, true);
+            log.push(line(&large), true);
             log.finish(1);
             log.leave(reader);
         }
         assert!(kept.tally.all() <= Limits::generous().event_bytes_per_requestor);
         streams.sweep(1 + RETENTION_MS);
         assert_eq!(kept.tally.all(), 0);
+    }
+
+    #[test]
+    fn a_large_response_without_room_is_an_error_also_for_a_present_reader() {
+        let kept = kept();
+        let streams = Streams::default();
+        let large = line(&format!("{:?}", "x".repeat(4 << 20)));
+        let mut refused = 0;
+        let logs: Vec<_> = (0..40).map(|_| streams.open(1, Some("7"), &kept)).collect();
+        for log in &logs {
+            let (reader, _) = log.read();
+            log.push(large.clone(), true);
+            let Next::Event { text, .. } = log.next(reader, 0) else { panic!("there is an event") };
+            let text = String::from_utf8(text.collect::<Vec<_>>().concat()).unwrap();
+            assert!(text.starts_with("id: 1.") && text.ends_with("\n\n"));
+            if text.contains("event_bytes_per_requestor") {
+                assert!(text.contains(r#"data: {"jsonrpc":"2.0","id":7,"error":{"code":1010"#), "{text}");
+                refused += 1;
+            }
+        }
+        let room = Limits::generous().event_bytes_per_requestor;
+        assert_eq!(refused, 40 - room / (4 << 20) + 1, "one more would have been over the limit");
+        assert!(kept.tally.all() <= room);
     }
 
     #[test]

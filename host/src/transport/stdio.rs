@@ -17,12 +17,12 @@ use tokio::task::JoinSet;
 
 use crate::domain::requestor::Requestor;
 use crate::domain::rights::Rights;
-use crate::protocol::{self, Exchange};
+use crate::protocol::{self, Exchange, Line as Message};
 
 use super::allowance::{Allowance, Place};
+use super::answer::{Chunks, Recipient};
 use super::mcp::{Mcp, Peer, Received, Session as _};
 use super::refusal::{Refusal, request_id};
-use super::sse::one_line;
 
 /// Messages between the requests and the writer; a client that does not read makes its own requests wait.
 const QUEUE_MESSAGES_MAX: usize = 64;
@@ -99,8 +99,11 @@ struct Connection<M: Mcp> {
     in_flight: Arc<protocol::Connection>,
     requests: JoinSet<()>,
     standalone: JoinSet<()>,
-    out: mpsc::Sender<String>,
+    out: mpsc::Sender<Said>,
 }
+
+/// A message for the writer, with the room for it until it is written.
+type Said = (Message, Option<Place>);
 
 impl<M: Mcp> Connection<M> {
     async fn read_all(&mut self, lines: &mut Lines<impl AsyncRead + Unpin>) -> io::Result<()> {
@@ -129,7 +132,9 @@ impl<M: Mcp> Connection<M> {
                 return;
             }
         };
+        let recipient = self.recipient(request_id(&message));
         let peer = Peer {
+            full: self.options.allowance.full_of_answers(&self.requestor),
             requestor: self.requestor,
             rights: Rights::default(),
             session: self.session.clone(),
@@ -138,7 +143,7 @@ impl<M: Mcp> Connection<M> {
         };
         match self.mcp.receive(peer, message) {
             Received::Exchange(exchange) => {
-                let forwarded = forward(exchange, self.out.clone());
+                let forwarded = forward(exchange, recipient, self.out.clone());
                 self.requests.spawn(async move {
                     forwarded.await;
                     drop(place);
@@ -150,7 +155,8 @@ impl<M: Mcp> Connection<M> {
                     former.close();
                 }
                 self.say(reply).await;
-                self.standalone.spawn(forward(session.standalone(&Rights::default()), self.out.clone()));
+                let standalone = session.standalone(&Rights::default());
+                self.standalone.spawn(forward(standalone, self.recipient(None), self.out.clone()));
                 self.session = Some(session);
             }
             Received::Accepted => {}
@@ -164,9 +170,13 @@ impl<M: Mcp> Connection<M> {
         self.options.allowance.open(&self.requestor).map_err(Refusal::quota)
     }
 
+    fn recipient(&self, id: Option<String>) -> Recipient {
+        Recipient { allowance: Arc::clone(&self.options.allowance), requestor: self.requestor, id }
+    }
+
     async fn say(&self, message: String) {
         // The writer ends only when writing failed, which ends everything else too.
-        let _ = self.out.send(message).await;
+        let _ = self.out.send((message.into(), None)).await;
     }
 
     /// Lets open requests end, then closes everything, the queue to the writer last.
@@ -183,20 +193,29 @@ impl<M: Mcp> Drop for Connection<M> {
     }
 }
 
-async fn forward(mut exchange: Exchange, out: mpsc::Sender<String>) {
+async fn forward(mut exchange: Exchange, recipient: Recipient, out: mpsc::Sender<Said>) {
     while let Some(frame) = exchange.next().await {
-        if out.send(frame.message).await.is_err() || frame.last {
+        let said = match frame.last {
+            true => recipient.response(frame.message),
+            false => match recipient.room(&frame.message) {
+                Ok(place) => (frame.message, place),
+                // It answers nothing, and whoever wants to know asks.
+                Err(_) => continue,
+            },
+        };
+        if out.send(said).await.is_err() || frame.last {
             return;
         }
     }
 }
 
-async fn write_lines(writer: impl AsyncWrite + Send, mut queue: mpsc::Receiver<String>) -> io::Result<()> {
+async fn write_lines(writer: impl AsyncWrite + Send, mut queue: mpsc::Receiver<Said>) -> io::Result<()> {
     let mut writer = pin!(writer);
-    while let Some(message) = queue.recv().await {
-        let mut line = one_line(&message).into_owned();
-        line.push('\n');
-        writer.write_all(line.as_bytes()).await?;
+    while let Some((message, place)) = queue.recv().await {
+        for chunk in Chunks::line(message) {
+            writer.write_all(&chunk).await?;
+        }
+        drop(place);
         if queue.is_empty() {
             writer.flush().await?;
         }

@@ -1,6 +1,7 @@
 //! Results that a host must not pass on.
 
 use bulkhead_plugin::bindings::bulkhead::plugin::types::{CallError, Content, TextContent};
+use bulkhead_plugin::task;
 use bulkhead_plugin::{IntoOutput, Output};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -10,14 +11,27 @@ pub(crate) struct Size {
     /// Bytes of the text.
     #[serde(default = "sixteen_megabytes")]
     bytes: usize,
+    /// What it repeats.
+    #[serde(default = "letter")]
+    of: String,
+    /// Whether it reports something first, so that the answer comes on a stream.
+    #[serde(default)]
+    reports: bool,
+}
+
+fn letter() -> String {
+    "x".to_owned()
 }
 
 fn sixteen_megabytes() -> usize {
     16 << 20
 }
 
-pub(crate) fn flood(Size { bytes }: Size) -> String {
-    "x".repeat(bytes)
+pub(crate) fn flood(Size { bytes, of, reports }: Size) -> String {
+    if reports {
+        task::progress(1.0, None, None);
+    }
+    of.repeat(bytes / of.len().max(1))
 }
 
 /// Claims `{"number": integer}` and returns a text under that name.

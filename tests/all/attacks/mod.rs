@@ -7,6 +7,7 @@ mod bodies;
 mod connections;
 mod framing;
 mod messages;
+mod unread;
 
 use tests::Host;
 use tests::raw;

@@ -99,6 +99,9 @@ fn limits() -> Limits {
         event_bytes_per_requestor: 1 << 20,
         event_bytes_per_tenant: 1 << 20,
         event_bytes_total: 1 << 20,
+        answer_bytes_per_requestor: 1 << 20,
+        answer_bytes_per_tenant: 1 << 20,
+        answer_bytes_total: 1 << 20,
     }
 }
 

@@ -18,7 +18,7 @@ use crate::protocol::error::RpcError;
 use crate::protocol::exchange::talk;
 use crate::protocol::jsonrpc::{self, error_response};
 use crate::protocol::sep1686::{Wish, id_in_use};
-use crate::protocol::{Exchange, idempotency};
+use crate::protocol::{Exchange, Line, idempotency};
 use crate::runtime::Catalog;
 use crate::tasks::Job;
 
@@ -32,7 +32,7 @@ pub(super) fn answer(method: Method, name: &str, request: Request<'_>, wish: Wis
         let augmented = Augmented { shared, session, outlet, id, wish };
         match augmented.answer(method, asked, catalog, params, rights).await {
             Ok(response) => response,
-            Err(error) => Some(error_response(Some(&augmented.id), &error)),
+            Err(error) => Some(error_response(Some(&augmented.id), &error).into()),
         }
     }))
 }
@@ -63,7 +63,7 @@ impl Augmented {
         catalog: Arc<Catalog>,
         params: Option<Box<RawValue>>,
         rights: Rights,
-    ) -> Result<Option<String>, RpcError> {
+    ) -> Result<Option<Line>, RpcError> {
         let found = self.found(&asked).await?;
         if let Some(task) = found.filter(|_| !acts_on_its_session(method)) {
             return Ok(Some(self.announced(&task).response(&self.id, &task).await));
@@ -75,7 +75,7 @@ impl Augmented {
         struct Response {
             result: Option<Box<RawValue>>,
         }
-        let result = serde_json::from_str::<Response>(&response).ok().and_then(|response| response.result);
+        let result = serde_json::from_str::<Response>(&response.text()).ok().and_then(|response| response.result);
         let Some(result) = result else { return Ok(Some(response)) };
         let answer = Json::new(result.get());
         let task = self.once(Job::Answered { request: asked, answer }, origin(&self.session)).await?;
@@ -104,14 +104,14 @@ impl Augmented {
         catalog: Arc<Catalog>,
         rights: Rights,
         params: Option<&RawValue>,
-    ) -> Result<Option<String>, RpcError> {
+    ) -> Result<Option<Line>, RpcError> {
         let (shared, session) = (&self.shared, &self.session);
         let mut exchange = dispatch(method, Request { shared, session, catalog, id: self.id.clone(), params, rights })?;
         while let Some(frame) = exchange.next().await {
             if frame.last {
                 return Ok(Some(frame.message));
             }
-            self.outlet.say(frame.message);
+            self.outlet.say_line(frame.message);
         }
         Ok(None)
     }

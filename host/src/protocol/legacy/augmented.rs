@@ -19,7 +19,7 @@ use crate::protocol::jsonrpc::{RequestId, error_response};
 use crate::protocol::notices;
 use crate::protocol::sep1686::{Wish, id_in_use};
 use crate::protocol::session::{InFlight, Session};
-use crate::protocol::{Exchange, Shared, idempotency};
+use crate::protocol::{Exchange, Line, Shared, idempotency};
 use crate::tasks::{self, Job, TaskRequest};
 
 /// Starts the exchange of a call.
@@ -32,7 +32,7 @@ pub(super) fn call(request: Request<'_>, mut call: Call, wish: Wish) -> Result<E
         let checked = async {
             match call.check(&augmented.shared.tasks).await {
                 Ok(()) => Ok(()),
-                Err(Misfit::Malformed(error)) => Err(error_response(Some(&augmented.id), &error)),
+                Err(Misfit::Malformed(error)) => Err(Line::from(error_response(Some(&augmented.id), &error))),
                 // What a plain call would say; there is nothing to wait for.
                 Err(Misfit::Schema(text)) => Err(failure(&augmented.id, text)),
             }
@@ -99,7 +99,7 @@ impl Augmented {
         reports: Reports,
         in_flight: &InFlight,
         uri: Option<String>,
-    ) -> Option<String> {
+    ) -> Option<Line> {
         let task = tokio::select! {
             biased;
             // A creation that is given up leaves nothing behind.
@@ -108,7 +108,7 @@ impl Augmented {
         };
         let task = match task {
             Ok(task) => task,
-            Err(error) => return Some(error_response(Some(&self.id), &error)),
+            Err(error) => return Some(error_response(Some(&self.id), &error).into()),
         };
         let waiting = self.announced(&task);
         let error = match waiting.outcome(reports, in_flight).await {
@@ -124,7 +124,7 @@ impl Augmented {
             }
             Err(error) => RpcError::from(&error),
         };
-        Some(error_response(Some(&self.id), &error))
+        Some(error_response(Some(&self.id), &error).into())
     }
 
     /// The task, made now or before.

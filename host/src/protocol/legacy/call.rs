@@ -17,7 +17,7 @@ use crate::protocol::jsonrpc::{RequestId, error_response, response};
 use crate::protocol::notices::{self, ProgressReports};
 use crate::protocol::session::{InFlight, Session};
 use crate::protocol::wire::OutputView;
-use crate::protocol::{Exchange, Shared};
+use crate::protocol::{Exchange, Line, Shared};
 use crate::runtime::Returned;
 use crate::tasks::{CallNews, PlainCall};
 
@@ -41,7 +41,7 @@ pub(super) fn in_flight(request: &Request<'_>) -> Result<InFlight, RpcError> {
 }
 
 /// A tool error as a response.
-pub(super) fn failure(id: &RequestId, text: String) -> String {
+pub(super) fn failure(id: &RequestId, text: String) -> Line {
     response(id, &OutputView { output: &ToolOutput::failure(text), related: None })
 }
 
@@ -65,7 +65,7 @@ enum Next<T> {
 }
 
 impl Conversation {
-    async fn run(self, id: &RequestId, mut call: Call, in_flight: &InFlight) -> Option<String> {
+    async fn run(self, id: &RequestId, mut call: Call, in_flight: &InFlight) -> Option<Line> {
         let mut progress = ProgressReports::new(call.progress_token.take(), None);
         let started = tokio::select! {
             biased;
@@ -79,14 +79,14 @@ impl Conversation {
     }
 
     /// The running call, or the response that says why there is none.
-    async fn start(&self, id: &RequestId, mut call: Call) -> Result<PlainCall, String> {
+    async fn start(&self, id: &RequestId, mut call: Call) -> Result<PlainCall, Line> {
         match call.check(&self.shared.tasks).await {
             Ok(()) => {}
-            Err(Misfit::Malformed(error)) => return Err(error_response(Some(id), &error)),
+            Err(Misfit::Malformed(error)) => return Err(error_response(Some(id), &error).into()),
             Err(Misfit::Schema(text)) => return Err(failure(id, text)),
         }
         let call = self.shared.tasks.call(self.session.requestor(), call.request).await;
-        call.map_err(|error| error_response(Some(id), &RpcError::from(&error)))
+        call.map_err(|error| error_response(Some(id), &RpcError::from(&error)).into())
     }
 
     /// Carries what a call says and asks until it is over; `None` when the client cancelled the request.
@@ -144,9 +144,9 @@ async fn answers(asking: &mut Option<Asking>) -> Result<Vec<Answer>, AskError> {
     }
 }
 
-fn finished(id: &RequestId, result: &Result<ToolOutput, CallError>) -> String {
+fn finished(id: &RequestId, result: &Result<ToolOutput, CallError>) -> Line {
     match result {
         Ok(output) => response(id, &OutputView { output, related: None }),
-        Err(error) => error_response(Some(id), &RpcError::from(error)),
+        Err(error) => error_response(Some(id), &RpcError::from(error)).into(),
     }
 }

@@ -84,7 +84,7 @@ pub(super) fn initialize(
         },
         instructions: options.instructions.as_deref(),
     };
-    let reply = jsonrpc::response(id, &answer);
+    let reply = jsonrpc::response(id, &answer).into_text();
     Ok(Received::Opened { session: Arc::new(session), reply })
 }
 

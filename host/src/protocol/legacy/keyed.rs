@@ -20,7 +20,7 @@ use crate::protocol::jsonrpc::{RequestId, error_response, response};
 use crate::protocol::notices::{self, ProgressReports};
 use crate::protocol::session::InFlight;
 use crate::protocol::wire::OutputView;
-use crate::protocol::{Exchange, idempotency};
+use crate::protocol::{Exchange, Line, idempotency};
 use crate::tasks::{self, Job, RequestedTtl, TaskNews, TaskRequest};
 
 /// Starts the exchange.
@@ -31,8 +31,10 @@ pub(super) fn call(request: Request<'_>, mut call: Call, key: String) -> Result<
         let conversation = Conversation { shared, session, outlet };
         let made = async {
             match call.check(&conversation.shared.tasks).await {
-                Ok(()) => conversation.once(call, &key).await.map_err(|error| error_response(Some(&id), &error)),
-                Err(Misfit::Malformed(error)) => Err(error_response(Some(&id), &error)),
+                Ok(()) => {
+                    conversation.once(call, &key).await.map_err(|error| Line::from(error_response(Some(&id), &error)))
+                }
+                Err(Misfit::Malformed(error)) => Err(error_response(Some(&id), &error).into()),
                 Err(Misfit::Schema(text)) => Err(failure(&id, text)),
             }
         };
@@ -82,7 +84,7 @@ impl Conversation {
         mut task: Task,
         mut news: Receiver<TaskNews>,
         in_flight: &InFlight,
-    ) -> Option<String> {
+    ) -> Option<Line> {
         let mut asking: Option<Asking> = None;
         loop {
             if let Some(ended) = self.ended(id, &task).await {
@@ -108,13 +110,13 @@ impl Conversation {
             match changed {
                 Ok(Some(changed)) if changed.revision >= task.revision => task = changed,
                 Ok(_) => {}
-                Err(error) => return Some(error_response(Some(id), &error)),
+                Err(error) => return Some(error_response(Some(id), &error).into()),
             }
         }
     }
 
     /// The response, if the call is over.
-    async fn ended(&self, id: &RequestId, task: &Task) -> Option<String> {
+    async fn ended(&self, id: &RequestId, task: &Task) -> Option<Line> {
         let error = match task.outcome()? {
             Outcome::Output { .. } => match self.shared.tasks.output(self.session.requestor(), task.id).await {
                 Ok(TaskOutput::Tool(output)) => {
@@ -126,7 +128,7 @@ impl Conversation {
             Outcome::Error(error) => RpcError::from(error),
             Outcome::Cancelled => idempotency::cancelled(),
         };
-        Some(error_response(Some(id), &error))
+        Some(error_response(Some(id), &error).into())
     }
 
     /// Asks what waits for an answer, and withdraws what was answered elsewhere.

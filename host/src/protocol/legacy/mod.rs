@@ -135,6 +135,29 @@ impl Method {
         }
     }
 
+    /// Whether what a plugin made is in the response. Exhaustive, so that a new method is thought about.
+    fn is_answered_at_length(self) -> bool {
+        match self {
+            Self::ToolsCall | Self::TasksResult | Self::ResourcesRead | Self::PromptsGet | Self::Complete => true,
+            Self::Initialize
+            | Self::Ping
+            | Self::SetLevel
+            | Self::ToolsList
+            | Self::TasksGet
+            | Self::TasksList
+            | Self::TasksCancel
+            | Self::TasksDelete
+            | Self::TasksSteer
+            | Self::TasksPause
+            | Self::TasksResume
+            | Self::ResourcesList
+            | Self::ResourcesTemplatesList
+            | Self::ResourcesSubscribe
+            | Self::ResourcesUnsubscribe
+            | Self::PromptsList => false,
+        }
+    }
+
     /// Tasks of the core came with 2025-11-25. SEP-1686 is for every revision: what it has is always there. Steer, pause and resume
     /// are an experiment that a client takes part in or not.
     fn exists_for(self, settled: &Settled) -> bool {
@@ -190,6 +213,9 @@ pub(super) fn request(
     };
     if let Err(error) = rights::check(&peer.rights, method.needs(), unknown) {
         return answer(&id, &error);
+    }
+    if let Some(full) = peer.full.filter(|_| method.is_answered_at_length()) {
+        return answer(&id, &RpcError::full(full));
     }
     let request = Request { shared, session, catalog, id: id.clone(), params, rights: peer.rights.clone() };
     let wish = match method {

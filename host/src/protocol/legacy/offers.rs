@@ -11,7 +11,6 @@ use crate::domain::Json;
 use crate::domain::call::CallError;
 use crate::domain::offer::{Completion, PromptOutput};
 use crate::domain::tool::ResourceContents;
-use crate::protocol::Exchange;
 use crate::protocol::cursor::Paged;
 use crate::protocol::error::RpcError;
 use crate::protocol::exchange::{answered, talk};
@@ -21,6 +20,7 @@ use crate::protocol::offers::{self, Asker, Page};
 use crate::protocol::wire::{
     Bare, CompletionBody, ContentsBody, PageBody, PromptBody, PromptView, ResourceView, TemplateView, WithMeta,
 };
+use crate::protocol::{Exchange, Line};
 use crate::runtime::{Catalog, Library, ListKind, Operation, Returned};
 use crate::tasks::{Absence, Ask, Client, PluginRequest};
 
@@ -110,7 +110,7 @@ pub(super) fn unsubscribe(request: &Request<'_>) -> Result<Exchange, RpcError> {
 /// A request that takes some waiting and says nothing on the way.
 fn quiet<W>(request: Request<'_>, work: impl FnOnce(Asker, RequestId) -> W) -> Result<Exchange, RpcError>
 where
-    W: Future<Output = Result<String, RpcError>> + Send + 'static,
+    W: Future<Output = Result<Line, RpcError>> + Send + 'static,
 {
     let in_flight = in_flight(&request)?;
     let work = work(asker(&request), request.id.clone());
@@ -119,7 +119,7 @@ where
         tokio::select! {
             biased;
             () = in_flight.cancelled() => None,
-            done = work => Some(done.unwrap_or_else(|error| error_response(Some(&id), &error))),
+            done = work => Some(done.unwrap_or_else(|error| error_response(Some(&id), &error).into())),
         }
     }))
 }
@@ -181,8 +181,10 @@ pub(super) fn read(request: Request<'_>) -> Result<Exchange, RpcError> {
     let visits = readers.into_iter().map(|library| (library, Operation::ReadResource { uri: uri.clone() })).collect();
     visit(request, visits, move |id, result: Option<Result<Vec<ResourceContents>, CallError>>| match result {
         Some(Ok(contents)) => response(id, &Bare(ContentsBody(&contents))),
-        Some(Err(CallError::NotFound(_))) | None => error_response(Some(id), &RpcError::resource_not_found(&uri)),
-        Some(Err(error)) => error_response(Some(id), &RpcError::from(&error)),
+        Some(Err(CallError::NotFound(_))) | None => {
+            error_response(Some(id), &RpcError::resource_not_found(&uri)).into()
+        }
+        Some(Err(error)) => error_response(Some(id), &RpcError::from(&error)).into(),
     })
 }
 
@@ -195,8 +197,8 @@ pub(super) fn get_prompt(request: Request<'_>) -> Result<Exchange, RpcError> {
         Some(Ok(output)) => {
             response(id, &Bare(WithMeta { body: PromptBody(&output), meta: &output.meta, related: None }))
         }
-        Some(Err(error)) => error_response(Some(id), &RpcError::from(&error)),
-        None => error_response(Some(id), &RpcError::invalid_params("Unknown prompt")),
+        Some(Err(error)) => error_response(Some(id), &RpcError::from(&error)).into(),
+        None => error_response(Some(id), &RpcError::invalid_params("Unknown prompt")).into(),
     })
 }
 
@@ -204,7 +206,7 @@ pub(super) fn get_prompt(request: Request<'_>) -> Result<Exchange, RpcError> {
 fn visit<T>(
     request: Request<'_>,
     visits: Vec<(Arc<Library>, Operation)>,
-    render: impl Fn(&RequestId, Option<Result<T, CallError>>) -> String + Send + 'static,
+    render: impl Fn(&RequestId, Option<Result<T, CallError>>) -> Line + Send + 'static,
 ) -> Result<Exchange, RpcError>
 where
     T: TryFrom<Returned> + Send + 'static,
@@ -230,7 +232,7 @@ where
             };
             let call = match started {
                 Ok(call) => call,
-                Err(error) => return Some(error_response(Some(&id), &RpcError::from(&error))),
+                Err(error) => return Some(error_response(Some(&id), &RpcError::from(&error)).into()),
             };
             let result = conversation.converse(call, &mut progress, &in_flight).await?;
             let goes_on = result.as_ref().is_err_and(|error| absence.goes_on(error));

@@ -19,7 +19,7 @@ use crate::protocol::jsonrpc::{RequestId, error_response, response};
 use crate::protocol::notices::{self, ProgressReports};
 use crate::protocol::session::{InFlight, Session};
 use crate::protocol::wire::{RelatedTask, TaskFace, TaskOutputView};
-use crate::protocol::{Exchange, Shared};
+use crate::protocol::{Exchange, Line, Shared};
 use crate::tasks::{self, TaskNews};
 
 /// `tasks/result`.
@@ -34,7 +34,7 @@ pub(super) fn result(request: Request<'_>) -> Result<Exchange, RpcError> {
                 return Some(completed(&shared, &session, &id, &task).await);
             }
             Ok(task) => task,
-            Err(error) => return Some(error_response(Some(&id), &error)),
+            Err(error) => return Some(error_response(Some(&id), &error).into()),
         };
         let is_creator = task.origin.session == Some(session.digest());
         let reports = Reports { progress_token: task.origin.progress_token.clone(), are_wanted: is_creator };
@@ -42,13 +42,13 @@ pub(super) fn result(request: Request<'_>) -> Result<Exchange, RpcError> {
         match waiting.outcome(reports, &in_flight).await {
             Ok(Some(task)) => Some(waiting.response(&id, &task).await),
             Ok(None) => None,
-            Err(error) => Some(error_response(Some(&id), &RpcError::from(&error))),
+            Err(error) => Some(error_response(Some(&id), &RpcError::from(&error)).into()),
         }
     }))
 }
 
 /// SEP-1686: only a task that is completed has a result, and nobody waits for one.
-async fn completed(shared: &Arc<Shared>, session: &Arc<Session>, id: &RequestId, task: &Task) -> String {
+async fn completed(shared: &Arc<Shared>, session: &Arc<Session>, id: &RequestId, task: &Task) -> Line {
     match task.outcome() {
         Some(Outcome::Output { .. }) => {
             Waiting::new(Arc::clone(shared), Arc::clone(session), Outlet::default(), task).response(id, task).await
@@ -56,7 +56,7 @@ async fn completed(shared: &Arc<Shared>, session: &Arc<Session>, id: &RequestId,
         Some(Outcome::Error(_) | Outcome::Cancelled) | None => {
             let status = TaskFace::from(task).status();
             let text = format!("Cannot retrieve result: Task status is '{status}', not 'completed'");
-            error_response(Some(id), &RpcError::invalid_params(text))
+            error_response(Some(id), &RpcError::invalid_params(text)).into()
         }
     }
 }
@@ -165,7 +165,7 @@ impl Waiting {
     }
 
     /// What the request would have been answered with, had it been a plain one.
-    pub(super) async fn response(&self, id: &RequestId, task: &Task) -> String {
+    pub(super) async fn response(&self, id: &RequestId, task: &Task) -> Line {
         let error = match task.outcome() {
             Some(Outcome::Output { .. }) => match self.shared.tasks.output(self.session.requestor(), self.id).await {
                 Ok(output) => return response(id, &TaskOutputView { output: &output, related: &self.related }),
@@ -175,6 +175,6 @@ impl Waiting {
             Some(Outcome::Cancelled) => RpcError::task_cancelled(&self.related),
             None => RpcError::host_failure(format_args!("task {} was taken for ended", self.id)),
         };
-        error_response(Some(id), &error)
+        error_response(Some(id), &error).into()
     }
 }

@@ -18,7 +18,7 @@ use crate::protocol::exchange::single;
 use crate::protocol::jsonrpc::{self, RequestId, error_response, response};
 use crate::protocol::session::Session;
 use crate::protocol::wire::{Created, ImmediateResponse, OnlyRelated, TaskFace, TaskResult, TaskView};
-use crate::protocol::{Exchange, Shared, idempotency, sep1686};
+use crate::protocol::{Exchange, Line, Shared, idempotency, sep1686};
 use crate::store::ListPosition;
 use crate::tasks::{self, Job, RequestedTtl, TaskRequest};
 
@@ -221,14 +221,14 @@ fn position(bytes: &[u8]) -> Option<ListPosition> {
 }
 
 /// An exchange whose only frame is the response.
-fn replying<R: FnOnce(&RequestId) -> String>(
+fn replying<R: FnOnce(&RequestId) -> Line>(
     id: RequestId,
     work: impl Future<Output = Result<R, RpcError>> + Send + 'static,
 ) -> Exchange {
     single(async move {
         match work.await {
             Ok(response) => response(&id),
-            Err(error) => error_response(Some(&id), &error),
+            Err(error) => error_response(Some(&id), &error).into(),
         }
     })
 }

@@ -164,7 +164,8 @@ struct Listener {
 #[derive(Default)]
 struct Shown {
     revision: u64,
-    line: String,
+    /// Of the line that was said last: the line itself may be as large as a result.
+    said: [u8; 32],
     /// It changed, and could not be read.
     missed: bool,
 }
@@ -384,18 +385,21 @@ impl Listener {
 
     /// Says how a task stands, unless that is what was said last.
     async fn show(&mut self, task: Task) {
+        // One result waits to be taken, and no more.
+        self.outlet.taken().await;
         let (id, revision) = (task.id, task.revision);
         let detailed = match Detailed::read(&self.shared, &self.requestor, task, self.face).await {
             Ok(detailed) => detailed,
             Err(error) => return self.miss(id, &error),
         };
         let notice = Notice { detailed: &detailed, meta: Meta { subscription: &self.id } };
-        let Some(line) = notification("notifications/tasks", Some(&notice)) else { return };
+        let Some(line) = jsonrpc::large_notification("notifications/tasks", &notice) else { return };
         let Some(shown) = self.shown.get_mut(&id) else { return };
         shown.missed = false;
-        if shown.line != line {
-            *shown = Shown { revision, line: line.clone(), missed: false };
-            self.outlet.say(line);
+        let said = line.digest();
+        if shown.said != said {
+            *shown = Shown { revision, said, missed: false };
+            self.outlet.say_line(line);
         }
     }
 }

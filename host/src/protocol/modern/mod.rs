@@ -133,6 +133,28 @@ impl Method {
         }
     }
 
+    /// Whether what a plugin made may be in the response, or in what comes before it. Exhaustive, so that a new method is thought about.
+    fn is_answered_at_length(self) -> bool {
+        match self {
+            Self::ToolsCall
+            | Self::Listen
+            | Self::TasksGet
+            | Self::ResourcesRead
+            | Self::PromptsGet
+            | Self::Complete => true,
+            Self::Discover
+            | Self::ToolsList
+            | Self::TasksUpdate
+            | Self::TasksCancel
+            | Self::TasksSteer
+            | Self::TasksPause
+            | Self::TasksResume
+            | Self::ResourcesList
+            | Self::ResourcesTemplatesList
+            | Self::PromptsList => false,
+        }
+    }
+
     /// Refuses a client that did not declare what the method belongs to.
     fn check_capabilities(self, client: &Client) -> Result<(), RpcError> {
         let interaction = |what: &str| {
@@ -241,6 +263,9 @@ fn request(
     };
     let (declared, connection) = (peer.declared.as_ref(), peer.connection.as_ref());
     rights::check(&peer.rights, method.needs(), || RpcError::unknown_method(name))?;
+    if let Some(full) = peer.full.filter(|_| method.is_answered_at_length()) {
+        return Err(RpcError::full(full));
+    }
     let (requestor, rights, members) = (peer.requestor, peer.rights.clone(), meta.members);
     let request = Request { shared, requestor, rights, catalog, id, client, declared, connection, params, members };
     let exchange = match method {
@@ -274,7 +299,7 @@ fn until_cancelled(exchange: Exchange, in_flight: InFlight) -> Exchange {
 
 /// A refusal as a response.
 fn refused(id: &RequestId, error: &RpcError) -> Frame {
-    Frame { message: error_response(Some(id), error), last: true, rejection: error.rejection.clone() }
+    Frame { message: error_response(Some(id), error).into(), last: true, rejection: error.rejection.clone() }
 }
 
 /// A response, whatever it is.

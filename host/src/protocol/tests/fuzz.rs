@@ -132,8 +132,8 @@ async fn listen(mut exchange: Exchange) -> (bool, Option<Exchange>) {
             Ok(None) => return (served.unwrap_or(true), None),
             Err(_) => break,
         };
-        assert!(served.is_none(), "something is said after the response: {}", frame.message);
-        let value = whole(&frame.message);
+        assert!(served.is_none(), "something is said after the response: {}", frame.message.text());
+        let value = whole(&frame.message.text());
         served = frame.last.then(|| value.get("result").is_some());
     }
     (served.unwrap_or(true), Some(exchange))

@@ -37,7 +37,7 @@ async fn a_foreign_id_is_looked_for_like_one_that_never_was() {
             world.store.take_looks();
             let received = world.receive(Peer::unheralded(BOB, session), &message.to_string()).await;
             let Received::Exchange(mut exchange) = received else { panic!("{method}") };
-            let said = exchange.next().await.expect("an answer").message;
+            let said = exchange.next().await.expect("an answer").message.into_text();
             assert!(said.contains("-32602"), "{method}: {said}");
             ways.push((said, world.store.take_looks()));
         }

@@ -249,8 +249,8 @@ impl Talk {
     async fn next(&mut self) -> Value {
         let frame = tokio::time::timeout(Duration::from_secs(10), self.exchange.next()).await;
         let frame = frame.expect("nothing was said in time").expect("the exchange is over");
-        assert!(!frame.message.contains('\n'));
-        let value: Value = serde_json::from_str(&frame.message).unwrap();
+        assert!(!frame.message.text().contains('\n'));
+        let value: Value = serde_json::from_str(&frame.message.text()).unwrap();
         assert_eq!(frame.last, value["method"].is_null());
         official::check(self.method, &value);
         value

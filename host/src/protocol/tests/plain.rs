@@ -60,7 +60,7 @@ async fn nothing_but_ping_and_initialize_works_without_a_session_of_ones_own() {
         assert!(matches!(told, Received::Rejected { .. }));
         let ping = world.receive(peer, r#"{"jsonrpc":"2.0","id":"p","method":"ping"}"#).await;
         let Received::Exchange(mut pong) = ping else { panic!("no pong") };
-        assert_eq!(pong.next().await.unwrap().message, r#"{"jsonrpc":"2.0","id":"p","result":{}}"#);
+        assert_eq!(pong.next().await.unwrap().message.text(), r#"{"jsonrpc":"2.0","id":"p","result":{}}"#);
     }
 }
 
@@ -187,7 +187,7 @@ async fn arguments_that_do_not_fit_are_a_tool_error_that_names_the_field() {
     }
     let twice = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":{"text":"a","text":"b"}}}"#;
     let Received::Exchange(mut exchange) = world.receive(anna.peer(), twice).await else { panic!("rejected") };
-    assert!(exchange.next().await.unwrap().message.contains("-32602"));
+    assert!(exchange.next().await.unwrap().message.text().contains("-32602"));
 }
 
 #[tokio::test]

@@ -24,7 +24,7 @@ async fn a_handshake_is_checked_and_happens_once() {
         let hello = json!({"jsonrpc": "2.0", "id": 3, "method": "initialize", "params": params});
         let received = world.receive(Peer::unheralded(ANNA, None), &hello.to_string()).await;
         let Received::Exchange(mut exchange) = received else { panic!("{params} opened a session") };
-        let answer: Value = serde_json::from_str(&exchange.next().await.unwrap().message).unwrap();
+        let answer: Value = serde_json::from_str(&exchange.next().await.unwrap().message.text()).unwrap();
         assert_eq!((&answer["id"], &answer["error"]["code"]), (&json!(3), &json!(-32602)), "{params}");
     }
     // A handshake is over when it is answered: there is nothing to cancel.

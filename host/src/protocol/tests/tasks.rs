@@ -95,7 +95,7 @@ async fn arguments_that_are_no_usable_json_start_no_task() {
     assert!(anna.result("tools/call", large).await["task"].is_object());
     let twice = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"count","task":{},"arguments":{"a":1,"a":2}}}"#;
     let Received::Exchange(mut exchange) = world.receive(anna.peer(), twice).await else { panic!("rejected") };
-    assert!(exchange.next().await.unwrap().message.contains("-32602"));
+    assert!(exchange.next().await.unwrap().message.text().contains("-32602"));
     assert_eq!(anna.result("tasks/list", json!({})).await["tasks"].as_array().unwrap().len(), 1);
 }
 
@@ -130,7 +130,7 @@ async fn absent_foreign_expired_and_impossible_ids_answer_the_same() {
             let mut talk = anna.open(1, method, json!({"taskId": id})).await;
             let frame = talk.exchange.next().await.unwrap();
             let expected = r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"Task not found"}}"#;
-            assert_eq!(frame.message, expected, "{method} {id}");
+            assert_eq!(frame.message.text(), expected, "{method} {id}");
         }
         assert_eq!(anna.error(method, json!({"taskId": 7})).await["code"], -32602);
     }

@@ -17,7 +17,7 @@ use crate::transport::auth::{Caller, Lasting, Sender, Unauthorized};
 use crate::transport::mcp::{Mcp, Session as _};
 use crate::transport::refusal::Refusal;
 use crate::transport::session::{self, Live};
-use crate::transport::sse::{EventId, plain_event};
+use crate::transport::sse::EventId;
 
 use super::lanes::Seat;
 use super::stream::{self, Reader, Source};
@@ -197,7 +197,7 @@ impl<M: Mcp> Server<M> {
         let found = log.and_then(|log| Some((log.resume(last.number)?, log)));
         let Some((after, log)) = found else {
             let lost = Refusal::stream_lost().to(last.request.clone()).body();
-            return Ok(stream::response(Body::from(plain_event(&lost))));
+            return Ok(stream::response(Body::from(format!("data: {lost}\n\n"))));
         };
         let open = live.begin(&self.now, &self.allowance).map_err(Refusal::quota)?;
         Ok(stream::response(Reader::new(log, after, None, open, lasting, self.keepalive()).into_body()))

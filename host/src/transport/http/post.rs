@@ -15,8 +15,9 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 use crate::audit::Entry;
 use crate::domain::requestor::Requestor;
 use crate::domain::rights::Rights;
-use crate::protocol::{self, Exchange, Frame, INLINE_BYTES_MAX, Rejection};
-use crate::transport::allowance::Place;
+use crate::protocol::{self, Exchange, Frame, INLINE_BYTES_MAX, Line, Rejection};
+use crate::transport::allowance::{Full, Place};
+use crate::transport::answer::{Answer, Recipient};
 use crate::transport::auth::{Caller, Lasting};
 use crate::transport::mcp::{Mcp, Peer, Received, Session as _};
 use crate::transport::refusal::{Refusal, request_id, retry_after};
@@ -26,7 +27,7 @@ use crate::transport::sse::Log;
 use super::body::{self, Arrived};
 use super::endpoint::refused;
 use super::lanes::Seat;
-use super::stream::{self, Reader};
+use super::stream::{self, Direct, Reader};
 use super::{Server, checks, json_response};
 
 impl<M: Mcp> Server<M> {
@@ -83,14 +84,14 @@ impl<M: Mcp> Server<M> {
             }
         };
         let session = live.as_ref().map(|live| live.session.clone());
-        let sender = (requestor, caller.rights.clone());
+        let sender = (requestor, caller.rights.clone(), self.allowance.full_of_answers(&requestor));
         let (received, asked) = if message.len() <= INLINE_BYTES_MAX {
             (self.mcp.receive(peer(sender, session, headers), message.clone()), Asked::Message(message))
         } else {
-            let (mcp, headers, may_stream) = (Arc::clone(&self.mcp), headers.clone(), live.is_some() && accepts.events);
+            let (mcp, headers) = (Arc::clone(&self.mcp), headers.clone());
             let receive = move || {
                 let received = mcp.receive(peer(sender, session, &headers), message.clone());
-                let is_asked = may_stream || matches!(received, Received::Opened { .. });
+                let is_asked = matches!(received, Received::Exchange(_) | Received::Opened { .. });
                 (received, Asked::Id(is_asked.then(|| request_id(&message)).flatten()))
             };
             self.mcp.aside(&requestor, receive).await.map_err(|_| unread())?
@@ -195,8 +196,8 @@ impl<M: Mcp> Server<M> {
                         self.sessions.save(live).await;
                     }
                     return match frame.rejection {
-                        Some(rejection) => self.rejected(&caller.requestor, rejection, frame.message),
-                        None => json_response(StatusCode::OK, frame.message),
+                        Some(rejection) => self.rejected(&caller.requestor, rejection, frame.message.into_text()),
+                        None => self.answered(&caller.requestor, &asked, frame.message, work.take().1),
                     };
                 }
                 Some(None) => {
@@ -218,12 +219,14 @@ impl<M: Mcp> Server<M> {
         let lasting = lasting.unwrap_or_else(|| Lasting::new(&self.authenticator, caller, tells, &self.now));
         let Some((live, open)) = live.zip(place) else {
             let (exchange, held) = work.take();
-            return stream::response(stream::direct(first, exchange, held, lasting, self.keepalive()));
+            let recipient = self.recipient(&caller.requestor, &asked);
+            let direct = Direct::new(first, exchange, held, lasting, self.keepalive(), recipient);
+            return stream::response(direct.into_body());
         };
         let log = live.streams.open(self.sessions.epoch, asked.id().as_deref(), live.kept());
         let opening = stream::opening(&log, live.session.version());
         if let Some(Frame { message, last, .. }) = first {
-            log.push(&message, last);
+            log.push(message, last);
         }
         let body = Reader::new(log.clone(), 0, Some(opening), open, lasting, self.keepalive()).into_body();
         work.log = Some(log);
@@ -234,6 +237,21 @@ impl<M: Mcp> Server<M> {
 }
 
 impl<M: Mcp> Server<M> {
+    fn recipient(&self, requestor: &Requestor, asked: &Asked) -> Recipient {
+        Recipient { allowance: Arc::clone(&self.allowance), requestor: *requestor, id: asked.id() }
+    }
+
+    /// A response alone. The request keeps its place until it was taken.
+    fn answered(&self, requestor: &Requestor, asked: &Asked, line: Line, held: Option<Held<M::Session>>) -> Response {
+        let (line, place) = match line.is_small() {
+            true => (line, None),
+            false => self.recipient(requestor, asked).response(line),
+        };
+        let mut response = Response::new(Body::new(Answer::new(line, (held, place))));
+        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        response
+    }
+
     fn rejected(&self, requestor: &Requestor, rejection: Rejection, body: String) -> Response {
         let (mut challenge, mut retry_after_ms) = (None, None);
         let status = match rejection {
@@ -266,22 +284,26 @@ impl<M: Mcp> Server<M> {
 enum Asked {
     /// Small: seldom does anybody want to know, so its id is still to be found.
     Message(Bytes),
-    /// Large: it is not kept for that. The id is there where it may be wanted.
+    /// Large: it is not kept for that.
     Id(Option<String>),
 }
 
 impl Asked {
-    fn id(self) -> Option<String> {
+    fn id(&self) -> Option<String> {
         match self {
-            Self::Message(message) => request_id(&message),
-            Self::Id(id) => id,
+            Self::Message(message) => request_id(message),
+            Self::Id(id) => id.clone(),
         }
     }
 }
 
 /// Who sent a message, and what stands beside it.
-fn peer<S>((requestor, rights): (Requestor, Rights), session: Option<Arc<S>>, headers: &HeaderMap) -> Peer<'_, S> {
-    Peer { requestor, rights, session, declared: Some(checks::declared(headers)), connection: None }
+fn peer<S>(
+    (requestor, rights, full): (Requestor, Rights, Option<Full>),
+    session: Option<Arc<S>>,
+    headers: &HeaderMap,
+) -> Peer<'_, S> {
+    Peer { requestor, rights, session, declared: Some(checks::declared(headers)), connection: None, full }
 }
 
 /// The threads that read large messages are gone, or one broke on it.
@@ -358,10 +380,11 @@ async fn pump<M: Mcp>(server: Arc<Server<M>>, exchange: Exchange, open: Open<M::
 
 async fn run_out(mut exchange: Exchange, log: Option<&Log>) {
     while let Some(frame) = exchange.next().await {
+        let last = frame.last;
         if let Some(log) = log {
-            log.push(&frame.message, frame.last);
+            log.push(frame.message, frame.last);
         }
-        if frame.last {
+        if last {
             return;
         }
     }

@@ -20,10 +20,12 @@ use tokio::time::sleep;
 use crate::domain::rights::Rights;
 use crate::protocol::{Exchange, Frame};
 use crate::transport::Now;
+use crate::transport::allowance::Place;
+use crate::transport::answer::{Chunks, Recipient};
 use crate::transport::auth::Lasting;
 use crate::transport::mcp::Session;
 use crate::transport::session::{Live, Open};
-use crate::transport::sse::{KEEPALIVE, Log, Next, plain_event};
+use crate::transport::sse::{KEEPALIVE, Log, Next};
 
 use super::Phase;
 
@@ -46,30 +48,70 @@ pub(super) fn opening(log: &Log, version: &str) -> Bytes {
 }
 
 /// A stream without a session: no ids, nothing to resume, and over with the connection.
-/// What is `held` is given back when the body ends.
-pub(super) fn direct<H: Send + 'static>(
-    first: Option<Frame>,
-    exchange: Exchange,
-    held: H,
+pub(super) struct Direct<H> {
+    frames: Exchange,
+    /// Given back when the stream ends.
+    _held: H,
     lasting: Lasting,
     keepalive: Duration,
-) -> Body {
-    let frames = stream::iter(first).chain(exchange).boxed();
-    Body::from_stream(stream::unfold(Some((frames, held, lasting)), move |left| async move {
-        let (mut frames, held, mut lasting) = left?;
-        if lasting.check().await.is_err() {
+    recipient: Recipient,
+    /// What is being written, with the room for it.
+    writing: (Chunks, Option<Place>),
+    over: bool,
+}
+
+impl<H: Send + 'static> Direct<H> {
+    pub(super) fn new(
+        first: Option<Frame>,
+        exchange: Exchange,
+        held: H,
+        lasting: Lasting,
+        keepalive: Duration,
+        recipient: Recipient,
+    ) -> Self {
+        let frames = stream::iter(first).chain(exchange).boxed();
+        Self { frames, _held: held, lasting, keepalive, recipient, writing: Default::default(), over: false }
+    }
+
+    pub(super) fn into_body(self) -> Body {
+        Body::from_stream(stream::unfold(self, |mut direct| async move {
+            let bytes = direct.next().await?;
+            Some((Ok::<_, Infallible>(bytes), direct))
+        }))
+    }
+
+    async fn next(&mut self) -> Option<Bytes> {
+        if self.lasting.check().await.is_err() {
             return None;
         }
+        if let Some(chunk) = self.writing.0.next() {
+            return Some(chunk);
+        }
+        if self.over {
+            return None;
+        }
+        self.writing.1 = None;
         tokio::select! {
             biased;
-            frame = frames.next() => {
-                let Frame { message, last, .. } = frame?;
-                Some((Ok::<_, Infallible>(plain_event(&message)), (!last).then_some((frames, held, lasting))))
+            frame = self.frames.next() => {
+                self.write(frame?)?;
+                self.writing.0.next()
             }
-            _ = lasting.ended() => None,
-            () = sleep(keepalive) => Some((Ok(KEEPALIVE), Some((frames, held, lasting)))),
+            _ = self.lasting.ended() => None,
+            () = sleep(self.keepalive) => Some(KEEPALIVE),
         }
-    }))
+    }
+
+    /// `None` ends the stream: a message that answers nothing has no room. Its client is too slow, and asks again what it wants to know.
+    fn write(&mut self, frame: Frame) -> Option<()> {
+        let (message, place) = match frame.last {
+            true => self.recipient.response(frame.message),
+            false => self.recipient.room(&frame.message).ok().map(|place| (frame.message, place))?,
+        };
+        self.writing = (Chunks::event("", message), place);
+        self.over = frame.last;
+        Some(())
+    }
 }
 
 /// Reads a log to a connection.
@@ -78,6 +120,8 @@ pub(super) struct Reader<S: Session> {
     number: u64,
     after: u64,
     opening: Option<Bytes>,
+    /// What is left of the event that is being written.
+    writing: Chunks,
     changed: watch::Receiver<()>,
     keepalive: Duration,
     /// For a standalone stream: where its messages come from. They are taken only when the connection has room.
@@ -96,7 +140,8 @@ impl<S: Session> Reader<S> {
         keepalive: Duration,
     ) -> Self {
         let (number, changed) = log.read();
-        Self { log, number, after, opening, changed, keepalive, source: None, open, lasting }
+        let writing = Chunks::default();
+        Self { log, number, after, opening, writing, changed, keepalive, source: None, open, lasting }
     }
 
     pub(super) fn with_source(mut self, source: Source<S>, now: Now) -> Self {
@@ -118,13 +163,17 @@ impl<S: Session> Reader<S> {
         if let Some(opening) = self.opening.take() {
             return Some(opening);
         }
+        if let Some(chunk) = self.writing.next() {
+            return Some(chunk);
+        }
         let silence = sleep(self.keepalive);
         tokio::pin!(silence);
         loop {
             match self.log.next(self.number, self.after) {
                 Next::Event { number, text } => {
                     self.after = number;
-                    return Some(text);
+                    self.writing = text;
+                    return self.writing.next();
                 }
                 Next::Over => return None,
                 Next::Wait => {}
@@ -134,7 +183,7 @@ impl<S: Session> Reader<S> {
                 _ = self.open.live.ended.wait() => return None,
                 _ = self.lasting.ended() => return None,
                 _ = self.changed.changed() => {}
-                frame = next_of(&mut self.source) => self.log.push(&frame?.message, false),
+                frame = next_of(&mut self.source) => self.log.push(frame?.message, false),
                 () = &mut silence => return Some(KEEPALIVE),
             }
         }

@@ -50,7 +50,7 @@ impl Told {
     /// Queues a message that belongs to no request.
     pub(super) fn tell(&self, text: &str) {
         let message = json!({ "jsonrpc": "2.0", "method": "notifications/told", "params": text }).to_string();
-        self.queue.frames.lock().unwrap().push_back(Frame { message, last: false, rejection: None });
+        self.queue.frames.lock().unwrap().push_back(Frame { message: message.into(), last: false, rejection: None });
         self.queue.filled.notify_one();
     }
 }
@@ -203,7 +203,7 @@ impl Script {
                     let params = json!({ "step": step, "padding": padding });
                     let message = json!({ "jsonrpc": "2.0", "method": "notifications/step", "params": params });
                     return Some((
-                        Frame { message: message.to_string(), last: false, rejection: None },
+                        Frame { message: message.to_string().into(), last: false, rejection: None },
                         (step + 1, Some(fate)),
                     ));
                 }

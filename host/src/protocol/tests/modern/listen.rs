@@ -211,6 +211,7 @@ async fn streams_of_a_shared_connection_end_with_it_and_no_others() {
         session: None,
         declared: None,
         connection: Some(connection.clone()),
+        full: None,
     };
     let Received::Exchange(exchange) = world.receive(peer, &message).await else { panic!("no exchange") };
     let mut stream = Stream { exchange, method: "subscriptions/listen", id: json!("l"), _world: &world };

@@ -115,7 +115,14 @@ impl<'a> Modern<'a> {
     }
 
     fn peer(&self, declared: Option<Declared<'static>>) -> Peer<'static> {
-        Peer { requestor: self.requestor, rights: self.rights.clone(), session: None, declared, connection: None }
+        Peer {
+            requestor: self.requestor,
+            rights: self.rights.clone(),
+            session: None,
+            declared,
+            connection: None,
+            full: None,
+        }
     }
 
     pub(super) async fn open(&self, method: &'static str, params: Value) -> Stream<'a> {
@@ -177,8 +184,8 @@ impl Stream<'_> {
     async fn frame(&mut self) -> (Value, Frame) {
         let frame = tokio::time::timeout(Duration::from_secs(10), self.exchange.next()).await;
         let frame = frame.expect("nothing was said in time").expect("the exchange is over");
-        assert!(!frame.message.contains('\n'));
-        let value: Value = serde_json::from_str(&frame.message).unwrap();
+        assert!(!frame.message.text().contains('\n'));
+        let value: Value = serde_json::from_str(&frame.message.text()).unwrap();
         assert_eq!(frame.last, value["method"].is_null());
         if frame.last {
             assert_eq!(value["id"], self.id);

@@ -11,12 +11,13 @@ async fn raw(world: &World, declared: Option<Declared<'static>>, message: &Value
         session: None,
         declared,
         connection: None,
+        full: None,
     };
     match world.receive(peer, &message.to_string()).await {
         Received::Exchange(mut exchange) => {
             let frame = exchange.next().await.unwrap();
             assert!(frame.last && exchange.next().await.is_none());
-            (serde_json::from_str(&frame.message).unwrap(), frame.rejection)
+            (serde_json::from_str(&frame.message.text()).unwrap(), frame.rejection)
         }
         Received::Rejected { rejection, body } => (serde_json::from_str(&body).unwrap(), Some(rejection)),
         Received::Opened { .. } | Received::Accepted | Received::Settling(_) => panic!("neither"),
@@ -187,6 +188,7 @@ async fn a_revision_beside_a_message_makes_it_a_modern_one() {
         session: None,
         declared: None,
         connection: None,
+        full: None,
     };
     let Received::Opened { reply, .. } = world.receive(peer, &hello.to_string()).await else { panic!("not opened") };
     assert!(reply.contains("2025-11-25"), "a handshake settles on a revision that has one");
@@ -265,13 +267,14 @@ async fn a_request_of_a_shared_connection_can_be_cancelled() {
         session: None,
         declared: None,
         connection: Some(connection.clone()),
+        full: None,
     };
     let message = client.message(&json!("a"), "tools/call", &json!({"name": "forever"})).to_string();
     let Received::Exchange(mut exchange) = world.receive(peer(), &message).await else { panic!("no exchange") };
     assert!(tokio::time::timeout(Duration::from_millis(30), exchange.next()).await.is_err());
 
     let Received::Exchange(mut again) = world.receive(peer(), &message).await else { panic!("no exchange") };
-    let refused: Value = serde_json::from_str(&again.next().await.unwrap().message).unwrap();
+    let refused: Value = serde_json::from_str(&again.next().await.unwrap().message.text()).unwrap();
     assert_eq!(refused["error"]["code"], -32600, "ids are unique while they are in use");
 
     let cancel = |id: &str| {
@@ -297,6 +300,7 @@ async fn notifications_are_taken_and_nothing_more() {
         session: None,
         declared: Some(Declared::default()),
         connection: None,
+        full: None,
     };
     assert!(matches!(world.receive(peer, &notification.to_string()).await, Received::Accepted));
 }

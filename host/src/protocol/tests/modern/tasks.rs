@@ -219,10 +219,11 @@ async fn a_request_that_made_a_task_can_no_longer_be_cancelled() {
         session: None,
         declared: None,
         connection: Some(connection.clone()),
+        full: None,
     };
     let message = client.message(&json!("a"), "tools/call", &json!({"name": "forever"})).to_string();
     let Received::Exchange(mut exchange) = world.receive(peer(), &message).await else { panic!("no exchange") };
-    let created: Value = serde_json::from_str(&exchange.next().await.unwrap().message).unwrap();
+    let created: Value = serde_json::from_str(&exchange.next().await.unwrap().message.text()).unwrap();
     let id = created["result"]["taskId"].clone();
     let cancel = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "a"}});
     assert!(matches!(world.receive(peer(), &cancel.to_string()).await, Received::Accepted));
