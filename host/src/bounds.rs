@@ -114,6 +114,9 @@ const GROWS: &[(&str, &str, By)] = &[
     ("transport/auth/introspection.rs", "answers", Const("ANSWERS_MAX")),
     ("transport/auth/line.rs", "addresses", Key("server.connections_max")),
     ("transport/auth/noted.rs", "at", Const("NOTED_MAX")),
+    ("transport/bodies/flow.rs", "requestors", Key("limits.requestors_per_tenant")),
+    ("transport/bodies/flow.rs", "tenants", TENANTS),
+    ("transport/bodies/room.rs", "line", Key("limits.requests_open_total")),
     ("transport/failures.rs", "over", Const("ADDRESSES_MAX")),
     ("transport/http.rs", "hosts", OPERATORS),
     ("transport/http/addresses.rs", "open", Key("server.connections_max")),
@@ -322,9 +325,16 @@ fn what_a_requestor_may_have_its_tenant_and_the_host_have_limits_for() {
         }
     }
     assert!(missing.is_empty(), "{missing:#?}");
-    for kind in
-        ["calls_running", "calls_queued", "tasks_queued", "requests_open", "sessions", "event_bytes", "answer_bytes"]
-    {
+    for kind in [
+        "calls_running",
+        "calls_queued",
+        "tasks_queued",
+        "requests_open",
+        "request_bytes_open",
+        "sessions",
+        "event_bytes",
+        "answer_bytes",
+    ] {
         for level in ["per_requestor", "per_tenant", "total"] {
             assert!(names.contains(&format!("{kind}_{level}")), "{kind}_{level}");
         }

@@ -42,12 +42,19 @@ pub struct Limits {
     /// With a burst of twice this, like the other rates.
     pub requests_per_second: u32,
     pub requests_per_second_per_tenant: u32,
+    /// Bytes of large bodies.
+    pub request_bytes_per_second: u32,
+    pub request_bytes_per_second_per_tenant: u32,
     pub task_creations_per_second: u32,
     pub task_creations_per_second_per_tenant: u32,
     /// Over HTTP and stdio, streams and subscriptions among them.
     pub requests_open_per_requestor: u32,
     pub requests_open_per_tenant: u32,
     pub requests_open_total: u32,
+    /// Of large bodies, from before they are read until nothing needs them.
+    pub request_bytes_open_per_requestor: u64,
+    pub request_bytes_open_per_tenant: u64,
+    pub request_bytes_open_total: u64,
     /// The limit for one requestor is one of the server's.
     pub sessions_per_tenant: u32,
     pub sessions_total: u32,
@@ -172,11 +179,16 @@ impl Limits {
             tasks_stored_bytes_per_tenant: 1 << 32,
             requests_per_second: 1_000_000,
             requests_per_second_per_tenant: 1_000_000,
+            request_bytes_per_second: 1 << 31,
+            request_bytes_per_second_per_tenant: 1 << 31,
             task_creations_per_second: 1_000_000,
             task_creations_per_second_per_tenant: 1_000_000,
             requests_open_per_requestor: 1_024,
             requests_open_per_tenant: 4_096,
             requests_open_total: 16_384,
+            request_bytes_open_per_requestor: 1 << 30,
+            request_bytes_open_per_tenant: 1 << 31,
+            request_bytes_open_total: 1 << 32,
             sessions_per_tenant: 10_000,
             sessions_total: 100_000,
             requestors_per_tenant: 1_000_000,

@@ -6,10 +6,12 @@ use super::error::RpcError;
 use super::jsonrpc::strict_value;
 use super::reader;
 use crate::domain::Json;
+use crate::domain::requestor::Requestor;
 use crate::runtime::ToolEntry;
+use crate::tasks::Tasks;
 
-/// Larger arguments are validated where that does not hold up anybody else.
-pub(crate) const INLINE_BYTES_MAX: usize = 64 * 1024;
+/// What is larger is read and checked where that does not hold up anybody else.
+pub const INLINE_BYTES_MAX: usize = 64 * 1024;
 
 /// Why arguments cannot be used.
 pub(crate) enum Misfit {
@@ -32,11 +34,16 @@ pub(crate) fn object<'a>(tool: &ToolEntry, arguments: Option<&'a str>) -> Result
     Ok(arguments)
 }
 
-/// Checks arguments off the threads that serve other requests.
-pub(crate) async fn fit_elsewhere(tool: Arc<ToolEntry>, arguments: Json) -> Result<(), Misfit> {
-    let checked = tokio::task::spawn_blocking(move || fit(&tool, arguments.as_str())).await;
-    checked.unwrap_or_else(|cause| {
-        Err(Misfit::Malformed(RpcError::host_failure(format_args!("arguments could not be checked: {cause}"))))
+/// Checks large arguments off the threads that serve other requests, in the turn of whoever sent them.
+pub(crate) async fn fit_aside(
+    tasks: &Tasks,
+    requestor: &Requestor,
+    tool: Arc<ToolEntry>,
+    arguments: Json,
+) -> Result<(), Misfit> {
+    let checked = tasks.aside(requestor, move || fit(&tool, arguments.as_str())).await;
+    checked.unwrap_or_else(|_| {
+        Err(Misfit::Malformed(RpcError::host_failure(format_args!("arguments could not be checked"))))
     })
 }
 

@@ -39,7 +39,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures::Stream;
 use futures::future::BoxFuture;
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 
 use crate::domain::requestor::Requestor;
 use crate::domain::rights::Rights;
@@ -47,6 +47,7 @@ use crate::domain::task::Era;
 use crate::tasks::Tasks;
 use jsonrpc::Message;
 
+pub use arguments::INLINE_BYTES_MAX;
 pub use legacy::METHODS;
 pub use line::{Line, Pieces, SMALL_BYTES};
 pub use modern::{Connection, METHODS as MODERN_METHODS};
@@ -253,6 +254,15 @@ impl Protocol {
             (Era::Legacy, Message::Notification { method, params }) => legacy::notification(&peer, &method, params),
             (Era::Legacy, Message::Response { id, outcome }) => legacy::response(&self.shared, &peer, &id, outcome),
         }
+    }
+
+    /// Does work that grows with what a requestor sent: see [`Tasks::aside`].
+    pub fn aside<T: Send + 'static>(
+        &self,
+        requestor: &Requestor,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> oneshot::Receiver<T> {
+        self.shared.tasks.aside(requestor, work)
     }
 
     /// Ends the streams that last as long as their client listens: the host is going down. Calls go on.

@@ -9,12 +9,15 @@ use serde_json::{Map, Value};
 
 use crate::domain::Json;
 use crate::domain::call::{Answer, ClientFeature, ClientFeatures, ElicitationAction, InputRequest, Question, Root};
+use crate::domain::requestor::Requestor;
+use crate::protocol::arguments::INLINE_BYTES_MAX;
 use crate::protocol::error::RpcError;
 use crate::protocol::jsonrpc::{self, strict_value};
 use crate::protocol::reader;
 use crate::protocol::session::{ClientTasks, Reply, Version};
 use crate::protocol::wire::{MetaView, Raw, RelatedTask};
 use crate::runtime::schema::Validator;
+use crate::tasks::Tasks;
 
 /// What of a client's error text a guest gets to read.
 const REFUSAL_CHARS_MAX: usize = 500;
@@ -155,6 +158,16 @@ pub(crate) fn answer(question: &Question, reply: &Reply) -> Answer {
             .unwrap_or_else(|reason| Answer::Refused(format!("the client's answer cannot be used: {reason}"))),
         Err(error) => Answer::Refused(error.message.chars().take(REFUSAL_CHARS_MAX).collect()),
     }
+}
+
+/// The same; a large one is read off the threads that serve other requests, in the turn of whoever sent it.
+pub(crate) async fn answer_aside(tasks: &Tasks, requestor: &Requestor, question: &Question, reply: Reply) -> Answer {
+    if reply.as_ref().map_or(0, |result| result.get().len()) <= INLINE_BYTES_MAX {
+        return answer(question, &reply);
+    }
+    let question = question.clone();
+    let read = tasks.aside(requestor, move || answer(&question, &reply)).await;
+    read.unwrap_or_else(|_| Answer::Refused("the host could not read the client's answer".to_owned()))
 }
 
 /// The answer in a result object, or why it is none to this question.

@@ -7,6 +7,7 @@
 pub mod allowance;
 mod answer;
 pub mod auth;
+mod bodies;
 pub mod failures;
 pub mod http;
 pub mod mcp;

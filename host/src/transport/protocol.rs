@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use tokio::sync::oneshot;
 
 use super::mcp;
 use crate::domain::requestor::Requestor;
@@ -63,6 +64,14 @@ impl mcp::Mcp for Protocol {
             protocol::Received::Settling(work) => mcp::Received::Settling(work),
             protocol::Received::Rejected { rejection, body } => mcp::Received::Rejected { rejection, body },
         }
+    }
+
+    fn aside<T: Send + 'static>(
+        &self,
+        requestor: &Requestor,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> oneshot::Receiver<T> {
+        Self::aside(self, requestor, work)
     }
 
     fn restore(&self, requestor: Requestor, id: &str, state: &[u8]) -> Option<Arc<Session>> {

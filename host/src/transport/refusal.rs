@@ -75,6 +75,13 @@ impl Refusal {
         Self { code: RATE, ..Self::too_many(message, limit, value.into(), retry_after_ms) }
     }
 
+    /// Too many bytes of large bodies.
+    pub(super) fn bytes(exceeded: &Exceeded) -> Self {
+        let Exceeded { limit, value, retry_after_ms } = *exceeded;
+        let message = format!("Too many bytes in request bodies: {limit} is at its limit of {value}");
+        Self { code: RATE, ..Self::too_many(message, limit, value.into(), retry_after_ms) }
+    }
+
     pub(super) fn quota(Full { limit, value }: Full) -> Self {
         let message = format!("{limit} is at its limit of {value}");
         Self { code: QUOTA, ..Self::too_many(message, limit, value, PLACE_RETRY_MS) }

@@ -84,9 +84,13 @@ impl<S> Live<S> {
 
     /// Opens a request, which keeps the session from being idle until the guard goes.
     pub(super) fn begin(self: &Arc<Self>, now: &Now, allowance: &Allowance) -> Result<Open<S>, Full> {
-        let place = allowance.open(&self.requestor)?;
+        Ok(self.begin_in(now, allowance.open(&self.requestor)?))
+    }
+
+    /// The same for one that has its place already.
+    pub(super) fn begin_in(self: &Arc<Self>, now: &Now, place: Place) -> Open<S> {
         self.requests_open.fetch_add(1, Ordering::Relaxed);
-        Ok(Open { live: self.clone(), now: now.clone(), _place: place })
+        Open { live: self.clone(), now: now.clone(), _place: place }
     }
 
     fn is_idle(&self, now: UnixMs, idle_ms_max: u64) -> bool {

@@ -15,6 +15,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::domain::call::{Answer, AskError, ClientFeatures, InputRequest, Question};
 use crate::domain::task::{Task, TaskId};
+use crate::protocol::arguments::INLINE_BYTES_MAX;
 use crate::protocol::exchange::Outlet;
 use crate::protocol::jsonrpc;
 use crate::protocol::questions::{self, Manner};
@@ -49,6 +50,8 @@ pub(super) fn client_task(session: &Session, question: &Question, reply: &Reply)
         task: ClientTask,
     }
     let result = reply.as_ref().ok().filter(|_| questions::as_client_task(session.settled.client_tasks, question))?;
+    // What is larger is an answer, not the promise of one.
+    let result = Some(result).filter(|result| result.get().len() <= INLINE_BYTES_MAX)?;
     reader::read_if_fits::<Created>(result.get()).map(|created| created.task)
 }
 
@@ -224,7 +227,9 @@ async fn ask_one(
     let (mut sent, reply) = Sent::new(shared, session, voice, request, None)?;
     let limit = Duration::from_millis(shared.options.request_timeout_ms);
     match tokio::time::timeout(limit, sent.outcome(&request.question, reply)).await {
-        Ok(Some(reply)) => Ok(questions::answer(&request.question, &reply)),
+        Ok(Some(reply)) => {
+            Ok(questions::answer_aside(&shared.tasks, session.requestor(), &request.question, reply).await)
+        }
         Ok(None) => Err(AskError::Unreachable("too many questions wait for this client".to_owned())),
         Err(_) => Err(AskError::Unreachable("the client did not answer in time".to_owned())),
     }
@@ -319,7 +324,7 @@ impl Offers {
 async fn pursue(shared: Arc<Shared>, mut sent: Sent, reply: oneshot::Receiver<Reply>, asked: TaskQuestion) {
     let limit = Duration::from_millis(shared.options.request_timeout_ms);
     match tokio::time::timeout(limit, sent.outcome(&asked.question, reply)).await {
-        Ok(Some(reply)) => super::settle(&shared, &sent.session, &asked, &reply).await,
+        Ok(Some(reply)) => super::settle(&shared, &sent.session, &asked, reply).await,
         Ok(None) => {}
         Err(_) => {
             // The task keeps its question: it is sent again when a stream opens.

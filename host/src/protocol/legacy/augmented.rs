@@ -31,7 +31,7 @@ pub(super) fn call(request: Request<'_>, mut call: Call, wish: Wish) -> Result<E
         let progress_token = call.progress_token.clone();
         let reports = Reports { progress_token, are_wanted: true, are_read: call.reads_events };
         let checked = async {
-            match call.check().await {
+            match call.check(&augmented.shared.tasks).await {
                 Ok(()) => Ok(()),
                 Err(Misfit::Malformed(error)) => Err(Line::from(error_response(Some(&augmented.id), &error))),
                 // What a plain call would say; there is nothing to wait for.

@@ -91,7 +91,7 @@ impl Conversation {
 
     /// The running call, or the response that says why there is none.
     async fn start(&self, id: &RequestId, mut call: Call) -> Result<PlainCall, Line> {
-        match call.check().await {
+        match call.check(&self.shared.tasks).await {
             Ok(()) => {}
             Err(Misfit::Malformed(error)) => return Err(error_response(Some(id), &error).into()),
             Err(Misfit::Schema(text)) => return Err(failure(id, text)),

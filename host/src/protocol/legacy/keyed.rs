@@ -29,7 +29,7 @@ pub(super) fn call(request: Request<'_>, mut call: Call, key: String) -> Result<
     Ok(talk(|outlet| async move {
         let conversation = Conversation { shared, session, outlet, reads_events: call.reads_events };
         let made = async {
-            match call.check().await {
+            match call.check(&conversation.shared.tasks).await {
                 Ok(()) => {
                     conversation.once(call, &key).await.map_err(|error| Line::from(error_response(Some(&id), &error)))
                 }

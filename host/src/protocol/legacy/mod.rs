@@ -309,7 +309,7 @@ pub(super) fn response(
         match expected.question {
             Some(asked) if asking::client_task(session, &asked.question, &reply).is_none() => {
                 let (shared, session) = (Arc::clone(shared), Arc::clone(session));
-                return Received::Settling(Box::pin(async move { settle(&shared, &session, &asked, &reply).await }));
+                return Received::Settling(Box::pin(async move { settle(&shared, &session, &asked, reply).await }));
             }
             // Nobody waits any more: the question will be asked again.
             _ => drop(expected.reply.send(reply)),
@@ -319,8 +319,8 @@ pub(super) fn response(
 }
 
 /// Hands the answer to a task's question on. The first one wins: the engine ignores what comes later.
-async fn settle(shared: &Shared, session: &Session, asked: &TaskQuestion, reply: &Reply) {
-    let answer = questions::answer(&asked.question, reply);
+async fn settle(shared: &Shared, session: &Session, asked: &TaskQuestion, reply: Reply) {
+    let answer = questions::answer_aside(&shared.tasks, session.requestor(), &asked.question, reply).await;
     match shared.tasks.answer(session.requestor(), asked.task, &asked.issued_key, answer).await {
         Ok(_) => {
             session.forget_question(asked.task, &asked.issued_key);

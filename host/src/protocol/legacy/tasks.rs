@@ -27,7 +27,7 @@ pub(super) fn create(request: Request<'_>, mut call: Call, ttl: RequestedTtl) ->
     let shared = Arc::clone(request.shared);
     replying(request.id, async move {
         // A tool error like that of a plain call, which the requestor fetches like any other result.
-        let misfit = match call.check().await {
+        let misfit = match call.check(&shared.tasks).await {
             Ok(()) => None,
             Err(Misfit::Schema(text)) => Some(ToolOutput::failure(text)),
             Err(Misfit::Malformed(error)) => return Err(error),

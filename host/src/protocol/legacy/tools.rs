@@ -21,7 +21,7 @@ use crate::protocol::session::Session;
 use crate::protocol::wire::ToolView;
 use crate::protocol::{Exchange, idempotency, rights, unknown};
 use crate::runtime::ListKind;
-use crate::tasks::{CallRequest, Client, RequestedTtl};
+use crate::tasks::{CallRequest, Client, RequestedTtl, Tasks};
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -127,14 +127,15 @@ impl Call {
     }
 
     /// Whether the arguments fit; large ones are checked now, off the threads that serve other requests.
-    pub(super) async fn check(&mut self) -> Result<(), Misfit> {
+    pub(super) async fn check(&mut self, tasks: &Tasks) -> Result<(), Misfit> {
         if let Some(text) = self.misfit.take() {
             return Err(Misfit::Schema(text));
         }
         if !std::mem::take(&mut self.unchecked) {
             return Ok(());
         }
-        arguments::fit_elsewhere(Arc::clone(&self.request.tool), self.request.arguments.clone()).await
+        let CallRequest { tool, arguments, .. } = &self.request;
+        arguments::fit_aside(tasks, self.session.requestor(), Arc::clone(tool), arguments.clone()).await
     }
 }
 

@@ -314,7 +314,7 @@ async fn refusal(world: &World, peer: Peer<'_>, message: &Value) -> Option<(i64,
     let line = match world.receive(peer, &text).await {
         Received::Exchange(mut exchange) => {
             match tokio::time::timeout(Duration::from_millis(20), exchange.next()).await {
-                Ok(Some(frame)) => frame.message,
+                Ok(Some(frame)) => frame.message.into_text(),
                 _ => return None,
             }
         }
@@ -443,7 +443,7 @@ async fn an_integer_is_one_however_it_is_spelled() {
     let ask = async |params: &str, method: &str| {
         let message = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{params}}}"#);
         let Received::Exchange(mut exchange) = world.receive(anna.peer(), &message).await else { panic!("none") };
-        serde_json::from_str::<Value>(&exchange.next().await.unwrap().message).unwrap()
+        serde_json::from_str::<Value>(&exchange.next().await.unwrap().message.text()).unwrap()
     };
     for ttl in ["90000", "90000.0", "9e4", "9.0E+4"] {
         let made = ask(&format!(r#"{{"name":"quick","task":{{"ttl":{ttl}}}}}"#), "tools/call").await;

@@ -22,7 +22,7 @@ async fn said(world: &World, rights: &Rights, version: &str, method: &str, param
     for (message, session) in [legacy, modern] {
         let peer = Peer { rights: rights.clone(), ..Peer::unheralded(ANNA, session) };
         let Received::Exchange(mut exchange) = world.receive(peer, &message.to_string()).await else { panic!("none") };
-        let frame: Value = serde_json::from_str(&exchange.next().await.unwrap().message).unwrap();
+        let frame: Value = serde_json::from_str(&exchange.next().await.unwrap().message.text()).unwrap();
         assert_eq!(frame["error"]["code"], -32602, "{frame}");
         assert!(frame["error"]["data"].is_null(), "{frame}");
         texts.push(frame["error"]["message"].as_str().unwrap().to_owned());
@@ -82,6 +82,6 @@ async fn what_is_hidden_from_a_caller_is_not_suggested_to_it() {
     let peer = Peer { rights: readers, ..client.peer() };
     let message = json!({"jsonrpc": "2.0", "id": 1, "method": "prompts/get", "params": {"name": "plain"}});
     let Received::Exchange(mut exchange) = world.receive(peer, &message.to_string()).await else { panic!("none") };
-    let frame: Value = serde_json::from_str(&exchange.next().await.unwrap().message).unwrap();
+    let frame: Value = serde_json::from_str(&exchange.next().await.unwrap().message.text()).unwrap();
     assert_eq!(frame["error"]["code"], -32601, "{frame}");
 }

@@ -1,5 +1,6 @@
 //! The transports over real sockets, with a protocol whose every frame is scripted.
 
+mod bodies;
 mod client;
 mod http;
 mod limits;
@@ -22,7 +23,7 @@ use crate::tasks::clock::ManualClock;
 
 use super::allowance::Allowance;
 use super::auth::{Authenticator, Denied, Scopes, Sender, Verified, Verifier};
-use super::http::{HttpOptions, Parts, Server, bind};
+use super::http::{HttpOptions, Lanes, Parts, Server, bind};
 use super::session::{Registry, SessionOptions};
 use client::{Client, Reply};
 use scripted::{Rows, Script};
@@ -65,6 +66,7 @@ struct Setup {
     loopback_only: bool,
     rows: Arc<Rows>,
     unready: Option<String>,
+    lanes: bool,
 }
 
 impl Default for Setup {
@@ -94,6 +96,7 @@ impl Default for Setup {
             loopback_only: true,
             rows: Arc::default(),
             unready: None,
+            lanes: false,
         }
     }
 }
@@ -102,6 +105,7 @@ impl Default for Setup {
 struct Edge {
     address: SocketAddr,
     script: Arc<Script>,
+    allowance: Arc<Allowance>,
     sessions: Arc<Registry<Script>>,
     clock: Arc<ManualClock>,
     stop: Option<oneshot::Sender<()>>,
@@ -123,12 +127,12 @@ impl Edge {
             sessions: sessions.clone(),
             authenticator: Arc::new(Authenticator::new(vec![Arc::new(Tokens)], setup.loopback_only)),
             audit: crate::audit::Audit::off(),
-            allowance,
+            allowance: allowance.clone(),
             unready: Box::new(move || unready.clone()),
             now,
             options: setup.options,
             certificate: None,
-            lanes: None,
+            lanes: setup.lanes.then(|| Arc::new(Lanes::start().unwrap())),
         });
         let listener = bind("127.0.0.1:0".parse().unwrap(), false).unwrap();
         let address = listener.local_addr().unwrap();
@@ -139,7 +143,7 @@ impl Edge {
             };
             server.serve(listener, stopped).await.unwrap();
         });
-        Self { address, script, sessions, clock, stop: Some(stop), served }
+        Self { address, script, allowance, sessions, clock, stop: Some(stop), served }
     }
 
     async fn usual() -> Self {
