@@ -87,6 +87,11 @@ const GROWS: &[(&str, &str, By)] = &[
     ("store/sled/group.rs", "writes", Const("GROUP_OPERATIONS_MAX")),
     ("store/sled/rebuild.rs", "taken", CHECKS),
     ("store/sled/sealing.rs", "known", TENANTS),
+    (
+        "store/sled/stock.rs",
+        "named",
+        Because("of each stored task, no more than it has payloads, while a start or an operator counts"),
+    ),
     ("tasks/admission.rs", "queues", Key("limits.tasks_queued_total")),
     ("tasks/admission.rs", "requestors", Key("limits.tasks_queued_total")),
     ("tasks/admission.rs", "tenants", TENANTS),

@@ -63,6 +63,7 @@ pub(crate) struct Host {
 
 /// Opens the store of a data directory, making both if need be.
 pub(crate) async fn open_store(config: &Config, data: &Path) -> anyhow::Result<Arc<SledStore>> {
+    super::make_private_files();
     private_folder(data)?;
     let options = SledOptions { keys: super::keys::encryption(config)?, ..SledOptions::new(data) };
     let opened = tokio::task::spawn_blocking(move || SledStore::open(options)).await?;
