@@ -26,6 +26,7 @@ mod languages;
 mod limits;
 mod modern;
 mod network;
+mod newcomer;
 mod nightly;
 mod oauth;
 mod pausing;

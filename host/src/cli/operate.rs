@@ -24,6 +24,9 @@ use super::{EXIT_FAILED, complain, say, sources};
 #[derive(Debug, Subcommand)]
 pub(crate) enum TokenCommand {
     /// Make a bearer token and print it, this once; only its hash is kept
+    ///
+    /// The first token turns authentication on, for good: from then on the host answers 401 to every request without a token, also to
+    /// clients that are connected, and also after the token is revoked.
     #[command(
         after_long_help = "Example:\n  TOKEN=$(bulkhead token create --requestor alice --tenant acme --expires 90d)"
     )]
@@ -195,10 +198,12 @@ pub(crate) async fn token(command: TokenCommand) -> anyhow::Result<ExitCode> {
             let scopes = (!scopes.is_empty()).then_some(scopes);
             let command = Command::TokenCreate { requestor, tenant, expires_at, name, scopes };
             let value = execute(&operate, command, Absent::Create).await?;
-            show(&operate, &value, || {
-                complain("this token is not stored and will not be shown again");
-                cell(value.get("token").unwrap_or(&Value::Null))
-            });
+            show(&operate, &value, || cell(value.get("token").unwrap_or(&Value::Null)));
+            complain("this token is not stored and will not be shown again");
+            complain(
+                "authentication is on: the host answers 401 to every request without a token from now on, also to clients that \
+                 are connected, and also after this token is revoked",
+            );
         }
         TokenCommand::List { operate } => {
             let value = execute(&operate, Command::TokenList, Absent::Refuse).await?;

@@ -65,6 +65,12 @@ async fn serve(beginning: Beginning) -> anyhow::Result<ExitCode> {
     let server = http_server(config, &host, authenticator, (certificate, Arc::clone(&lanes))).await?;
     say(format_args!("bulkhead: listening on {scheme}://{address}/mcp"));
     tracing::info!(%address, data = %data.display(), tools = host.tasks.tools_offered(), "serving");
+    if !host.tasks.offers_anything() {
+        tracing::warn!(
+            "there is no plugin to serve: add one with `bulkhead plugin add FILE.wasm --data {}`, which needs no restart",
+            data.display()
+        );
+    }
     let (stopped, when_stopped) = tokio::sync::oneshot::channel();
     let shutdown = async move {
         stop.await;

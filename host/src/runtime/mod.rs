@@ -77,6 +77,7 @@ pub use published::Canary;
 pub use sandbox::{Sandbox, SandboxConfig, SandboxError, TenantNames};
 pub use threads::{Share, Stop};
 pub use typed::wit_file;
+pub use world::PRINTED;
 
 /// Everything that a call of a plugin is, before it starts. Nothing in it names the requestor; of the tenant there is the id alone,
 /// because grants, directories and what a plugin keeps are a tenant's.

@@ -3,8 +3,7 @@
 //! Owns the clocks and the random streams of one call, and the sink of its stdout and stderr. Invariant: everything random comes
 //! from the call's seed, and no clock is finer than a millisecond.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
@@ -101,32 +100,65 @@ pub(super) fn random_id(rng: &mut ChaCha20Rng) -> String {
     format!("{:016x}{:016x}", rng.next_u64(), rng.next_u64())
 }
 
+/// Where what guests print is logged, line by line.
+pub const PRINTED: &str = "bulkhead::guest";
+
 /// A guest's stdout or stderr: shown to the operator at debug level up to a limit, then swallowed. Writing never fails, so that
 /// a talkative guest does not trap.
 #[derive(Clone)]
-pub(super) struct Printed {
+pub(super) struct Printed(Arc<Mutex<Line>>);
+
+/// What a guest has printed since its last line break. The rest is shown when the call ends.
+struct Line {
     plugin: Arc<str>,
     stream: &'static str,
-    left: Arc<AtomicUsize>,
+    left: usize,
+    bytes: Vec<u8>,
 }
 
 impl Printed {
     pub(super) fn new(plugin: Arc<str>, stream: &'static str) -> Self {
-        Self { plugin, stream, left: Arc::new(AtomicUsize::new(STDIO_BYTES_MAX)) }
+        Self(Arc::new(Mutex::new(Line { plugin, stream, left: STDIO_BYTES_MAX, bytes: Vec::new() })))
     }
 
     fn show(&self, bytes: &[u8]) {
-        if !tracing::enabled!(tracing::Level::DEBUG) {
-            return;
-        }
-        let left = self.left.load(Ordering::Relaxed);
-        let shown = bytes.get(..bytes.len().min(left)).unwrap_or_default();
-        self.left.store(left - shown.len(), Ordering::Relaxed);
-        if !shown.is_empty() {
-            let text = escaped(&String::from_utf8_lossy(shown));
-            tracing::debug!(plugin = &*self.plugin, stream = self.stream, text, "guest printed");
+        if tracing::enabled!(target: PRINTED, tracing::Level::DEBUG) {
+            self.0.lock().unwrap_or_else(PoisonError::into_inner).add(bytes);
         }
     }
+}
+
+impl Line {
+    fn add(&mut self, bytes: &[u8]) {
+        let shown = bytes.get(..bytes.len().min(self.left)).unwrap_or_default();
+        self.left -= shown.len();
+        for piece in shown.split_inclusive(|byte| *byte == b'\n') {
+            self.bytes.extend_from_slice(piece);
+            if piece.ends_with(b"\n") {
+                self.end();
+            }
+        }
+    }
+
+    fn end(&mut self) {
+        let text = printable(&std::mem::take(&mut self.bytes));
+        tracing::debug!(target: PRINTED, plugin = &*self.plugin, stream = self.stream, "{text}");
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        if !self.bytes.is_empty() {
+            self.end();
+        }
+    }
+}
+
+/// A line as the guest wrote it, without its line break and with nothing that acts on a terminal.
+fn printable(line: &[u8]) -> String {
+    let line = line.strip_suffix(b"\n").unwrap_or(line);
+    let text = String::from_utf8_lossy(line.strip_suffix(b"\r").unwrap_or(line));
+    text.split('\t').map(escaped).collect::<Vec<_>>().join("\t")
 }
 
 impl IsTerminal for Printed {
@@ -210,6 +242,42 @@ mod tests {
         assert_eq!(first, random(seed, Stream::Secure).next_u64());
         assert_ne!(first, random(seed, Stream::Insecure).next_u64());
         assert_ne!(first, random([8; 32], Stream::Secure).next_u64());
+    }
+
+    /// What is logged while this runs, without time and level.
+    fn logged(work: impl FnOnce()) -> String {
+        let (reader, writer) = std::io::pipe().unwrap();
+        let subscriber =
+            tracing_subscriber::fmt().with_max_level(tracing::Level::DEBUG).with_ansi(false).without_time();
+        tracing::subscriber::with_default(subscriber.with_writer(Mutex::new(writer)).finish(), work);
+        std::io::read_to_string(reader).unwrap()
+    }
+
+    #[test]
+    fn what_a_guest_prints_is_logged_by_lines() {
+        let records = logged(|| {
+            let printed = Printed::new("p".into(), "stdout");
+            let again = printed.clone();
+            // A character in two writes, a line in three, three lines in one, and an end without a line break.
+            for piece in ["say \"gr".as_bytes(), b"\xC3", b"\xBCn\"\r\n", b"a\tb\n\nc\nlast \x1b[31m"] {
+                again.show(piece);
+            }
+        });
+        let lines: Vec<_> =
+            records.lines().map(|record| record.trim_start_matches("DEBUG bulkhead::guest: ").trim()).collect();
+        let fields = "plugin=\"p\" stream=\"stdout\"";
+        let expected = ["say \"grün\"", "a\tb", "", "c", "last \\u{1b}[31m"]
+            .map(|text| format!("{text} {fields}").trim().to_owned());
+        assert_eq!(lines, expected);
+    }
+
+    #[test]
+    fn a_guest_that_prints_without_end_is_shown_the_beginning_of() {
+        let records = logged(|| {
+            let printed = Printed::new("p".into(), "stderr");
+            (0..100).for_each(|_| printed.show(&[b'x'; 1000]));
+        });
+        assert_eq!(records.matches('x').count(), STDIO_BYTES_MAX);
     }
 
     #[test]

@@ -147,6 +147,12 @@ impl Tasks {
         self.inner.executor.catalog().tools().len()
     }
 
+    /// Whether any plugin is served. One without tools offers resources, prompts or completions.
+    pub fn offers_anything(&self) -> bool {
+        let catalog = self.inner.executor.catalog();
+        !catalog.tools().is_empty() || !catalog.libraries().is_empty()
+    }
+
     /// Moves whenever somebody's catalog may have other lists than before: whose, and which, the catalog says.
     pub fn catalog_changes(&self) -> watch::Receiver<u64> {
         self.inner.lists.watch()

@@ -14,11 +14,18 @@ pub(crate) fn find(name: &str, folders: &[PathBuf]) -> Option<PathBuf> {
     folders.iter().chain(&on_path).map(|folder| folder.join(name)).find(|file| file.is_file())
 }
 
+/// Asks a program of Rust for a trace of its own panics, which is no help to who wrote the plugin. Authors of Rust have it set.
+const TRACES: [&str; 2] = ["RUST_BACKTRACE", "RUST_LIB_BACKTRACE"];
+
+fn without_traces(command: &mut Command) -> &mut Command {
+    TRACES.iter().fold(command, |command, variable| command.env_remove(variable))
+}
+
 /// Runs to the end. What it prints goes to stderr, where the author reads it.
 pub(crate) fn run(step: &'static str, command: &mut Command) -> Result<(), Error> {
     let failed = |reason: String| Error::Failed { step, reason };
     let stderr = io::stderr().as_fd().try_clone_to_owned().map_err(|error| failed(error.to_string()))?;
-    let status = command
+    let status = without_traces(command)
         .stdin(Stdio::null())
         .stdout(stderr)
         .status()
@@ -33,7 +40,7 @@ pub(crate) fn run(step: &'static str, command: &mut Command) -> Result<(), Error
 /// Runs to the end; what it printed on stdout. stderr goes to the author.
 pub(crate) fn output(step: &'static str, command: &mut Command) -> Result<String, Error> {
     let failed = |reason: String| Error::Failed { step, reason };
-    let output = command
+    let output = without_traces(command)
         .stdin(Stdio::null())
         .stderr(Stdio::inherit())
         .output()
@@ -51,4 +58,21 @@ pub(crate) fn scratch() -> Result<tempfile::TempDir, Error> {
 
 pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Error> {
     std::fs::read(path).map_err(Error::io(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_are_not_asked_for_traces_of_their_own_panics() {
+        let shell = |script: &str| {
+            let mut command = Command::new("sh");
+            command.args(["-c", script]).envs(TRACES.map(|variable| (variable, "1")));
+            command
+        };
+        let mut print = shell("echo \"${RUST_BACKTRACE-unset} ${RUST_LIB_BACKTRACE-unset}\"");
+        assert_eq!(output("print", &mut print).unwrap(), "unset unset\n");
+        run("compare", &mut shell("test -z \"${RUST_BACKTRACE+set}\"")).unwrap();
+    }
 }
