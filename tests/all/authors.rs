@@ -1,7 +1,7 @@
 //! What authors type: a new project, a build, a check.
 
 use std::path::{Path, PathBuf};
-use std::process::{Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -94,7 +94,8 @@ fn commands(readme: &str) -> Vec<&str> {
 
 /// From nothing to a called tool, by the commands that the new project's own README names.
 async fn whole_way(mut shop: Shop, prepare: impl FnOnce(&Path)) {
-    let folder = tempfile::tempdir().expect("a folder");
+    // Beside the tools, on the same file system.
+    let folder = tempfile::tempdir_in(place::root().join("target")).expect("a folder");
     let here = folder.path();
     std::os::unix::fs::symlink(place::host_binary(), here.join("bulkhead")).expect("a link");
     let made = plugin(here, &shop.path, &["new", "trip-planner", "--lang", shop.language]).await;
@@ -215,13 +216,33 @@ async fn a_python_author_gets_from_nothing_to_a_called_tool() {
     if place::left_out(&["python"]) {
         return;
     }
-    // As `pip install -r requirements.txt` leaves it, which installs the SDK from the project's own copy.
-    let mut shop = Shop::new("python", path_with(&tools("python").join("bin")));
-    shop.variables = vec![("PYTHONPATH".to_owned(), "bulkhead/plugins/python".to_owned())];
+    let shop = Shop::new("python", path_with(&tools("python").join("bin")));
     let environment = |project: &Path| {
-        std::os::unix::fs::symlink(tools("python"), project.join(".venv")).expect("a link");
+        succeed(Command::new("python3").args(["-m", "venv", "--without-pip", ".venv"]).current_dir(project));
+        // componentize-py is there already, and nothing is fetched.
+        let requirements = std::fs::read_to_string(project.join("requirements.txt")).expect("requirements");
+        let others = requirements.lines().filter(|line| !line.starts_with("componentize-py"));
+        let others = others.collect::<Vec<_>>().join("\n");
+        assert_eq!(others, "./bulkhead/plugins/python", "the SDK comes from the project's own copy");
+        std::fs::write(project.join("others.txt"), others).expect("a file");
+        let mut pip = Command::new(tools("python").join("bin/pip"));
+        pip.args(["install", "--quiet", "--disable-pip-version-check", "--no-index", "--no-build-isolation"]);
+        let packages = std::fs::read_dir(project.join(".venv/lib")).expect("a library").flatten().next();
+        let packages = packages.expect("a version of Python").path().join("site-packages");
+        succeed(pip.arg("--target").arg(packages).args(["-r", "others.txt"]).current_dir(project));
+        // What an editor finds of the SDK, and of its types.
+        let mut mypy = Command::new(tools("python").join("bin/mypy"));
+        mypy.args(["--strict", "--python-executable", ".venv/bin/python", "plugin.py"]).current_dir(project);
+        succeed(mypy.env("MYPY_CACHE_DIR", "/dev/null"));
     };
     whole_way(shop, environment).await;
+}
+
+/// Runs a program that has to succeed.
+fn succeed(command: &mut Command) {
+    let output = command.stdin(Stdio::null()).output().expect("the program starts");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert!(output.status.success(), "{command:?}\n{}\n{}", text(&output.stdout), text(&output.stderr));
 }
 
 #[tokio::test]
@@ -230,14 +251,41 @@ async fn a_javascript_author_gets_from_nothing_to_a_called_tool() {
         return;
     }
     let packages = |project: &Path| {
-        let modules = project.join("node_modules");
-        std::fs::create_dir(&modules).expect("a folder");
-        for entry in std::fs::read_dir(tools("javascript").join("node_modules")).expect("packages").flatten() {
-            std::os::unix::fs::symlink(entry.path(), modules.join(entry.file_name())).expect("a link");
-        }
-        // As npm leaves it, which takes the SDK from the project's own copy.
-        std::os::unix::fs::symlink(project.join("bulkhead/plugins/javascript"), modules.join("bulkhead-plugin"))
-            .expect("a link");
+        let installed = tools("javascript").join("node_modules");
+        succeed(Command::new("cp").arg("-al").arg(&installed).arg(project));
+        // What npm writes over in its place must not be the one of the tools.
+        let list = project.join("node_modules/.package-lock.json");
+        std::fs::remove_file(&list).expect("a list");
+        std::fs::copy(installed.join(".package-lock.json"), &list).expect("a copy");
+
+        // An author who installs a package has npm bring everything into line with package.json, and loses what is not named there.
+        let write = |path: &str, text: &str| std::fs::write(project.join(path), text).expect("a file");
+        std::fs::create_dir(project.join("words")).expect("a folder");
+        write(
+            "words/package.json",
+            r#"{"name": "words", "version": "1.0.0", "type": "module", "exports": "./index.js"}"#,
+        );
+        write("words/index.js", "export const greeting = \"Hello\";\n");
+        let mut npm = Command::new("npm");
+        npm.args(["install", "--offline", "--no-audit", "--no-fund", "./words"]).current_dir(project);
+        succeed(&mut npm);
+        let plugin = std::fs::read_to_string(project.join("plugin.js")).expect("the plugin");
+        let greeting = "import { greeting } from \"words\";\n\n";
+        write("plugin.js", &format!("{greeting}{}", plugin.replace("`Hello, ${name}!`", "`${greeting}, ${name}!`")));
+
+        // What an editor says of the plugin, and of what the documents promise to it.
+        write(
+            "plugin-outside.js",
+            "export async function outside() {
+               setTimeout(() => console.log(performance.now(), crypto.randomUUID()), 10);
+               const answer = await fetch(new URL(\"https://example.com\"), { headers: new Headers() });
+               return structuredClone(new TextEncoder().encode(await answer.text()));
+             }",
+        );
+        let typed = std::fs::read_to_string(project.join("jsconfig.json")).expect("a configuration");
+        write("jsconfig.test.json", &typed.replace("\"plugin.js\"", "\"plugin.js\", \"plugin-outside.js\""));
+        let mut tsc = Command::new("node_modules/.bin/tsc");
+        succeed(tsc.args(["--allowJs", "--noEmit", "-p", "jsconfig.test.json"]).current_dir(project));
     };
     whole_way(Shop::new("js", path_with(Path::new("/nowhere"))), packages).await;
 }
@@ -256,9 +304,21 @@ async fn a_mistake_in_a_plugin_is_told_where_it_is_built() {
         "from bulkhead_plugin import tool\n\n@tool\ndef mute(a: int) -> str:\n    return ''\n",
     )
     .expect("a plugin");
-    let built = plugin(&project, &path, &["build"]).await;
+    let mut bulkhead = command::bulkhead();
+    bulkhead.current_dir(&project).env("PATH", &path).env("RUST_BACKTRACE", "1").args(["plugin", "build"]);
+    let built = Said::of(bulkhead.stdin(Stdio::null()).output().await.expect("the command starts"));
     assert_eq!(built.code, Some(1), "{}", built.out);
-    assert!(built.err.contains("tool mute: write a docstring"), "{}", built.err);
+    let last = built.err.lines().last().unwrap_or_default();
+    assert!(
+        last.starts_with("bulkhead: importing plugin.py failed: TypeError: tool mute: write a docstring"),
+        "{}",
+        built.err
+    );
+    assert_eq!(built.err.matches("write a docstring").count(), 1, "it is told once: {}", built.err);
+    assert!(built.err.contains("  File \"plugin.py\", line 3, in <module>\n    @tool\n"), "{}", built.err);
+    for other in ["bulkhead_entry", "_tool.py", "/1/", "Stack backtrace"] {
+        assert!(!built.err.contains(other), "{other} is no business of the author's: {}", built.err);
+    }
     assert!(!project.join("wrong.wasm").exists(), "no component of half a plugin");
 }
 

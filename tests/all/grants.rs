@@ -317,3 +317,41 @@ async fn what_a_guest_says_acts_in_no_log() {
     assert_eq!(progress["params"]["message"], words);
     assert_eq!(told("notifications/message").expect("a record")["params"]["data"], words);
 }
+
+/// Threads of the host.
+fn threads(host: &Host) -> usize {
+    std::fs::read_dir(format!("/proc/{}/task", host.pid())).expect("a running host").count()
+}
+
+/// Guests cannot make one; another process or the operator can.
+#[tokio::test]
+async fn a_fifo_in_a_directory_holds_no_thread_and_does_not_keep_the_host_from_ending() {
+    const CALLS: usize = 8;
+    let setup = Setup::new().env("RUST_BACKTRACE", "1");
+    let folder = setup.path("shared");
+    std::fs::create_dir(&folder).expect("a folder");
+    let made = std::process::Command::new("mkfifo").arg(folder.join("fifo")).status().expect("mkfifo");
+    assert!(made.success());
+    let grants = format!(
+        "[plugin.grants]\ndirectories = [{{ host = {folder:?}, guest = \"/data\", write = true, bytes_max = 20000 }}]\n"
+    );
+    let host = setup.plugin("hostile", &grants).start().await;
+    let client = Client::connect(&host).await;
+    let walk = async |steps: Value| {
+        let output = client.tool("files", json!({"directory": "/data", "steps": steps})).await.expect("a result");
+        let results = output["structuredContent"]["results"].as_array().expect("results").clone();
+        results.iter().map(|result| result.as_str().expect("a text").to_owned()).collect::<Vec<_>>()
+    };
+    let few = threads(&host);
+    let steps: Vec<_> = (0..30)
+        .flat_map(|_| [json!({"do": "read", "path": "fifo"}), json!({"do": "write", "path": "fifo", "bytes": 1})])
+        .collect();
+    let calls = futures::future::join_all((0..CALLS).map(|_| walk(json!(steps)))).await;
+    assert!(calls.iter().flatten().all(|result| result == "not-permitted"), "{calls:?}");
+    assert!(threads(&host) <= few + 2 * CALLS, "{} threads, {few} before", threads(&host));
+    // What guests read of an error says nothing of the host.
+    let [full] = walk(json!([{"do": "write", "path": "a", "bytes": 1 << 20}])).await.try_into().expect("one result");
+    assert!(full.contains("os error 28") && full.len() < 200, "{full}");
+    let (status, _) = host.terminate().await;
+    assert!(status.success(), "{status}");
+}

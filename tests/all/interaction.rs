@@ -62,6 +62,68 @@ async fn a_page_is_not_shown_to_a_client_that_knows_forms_only() {
     }
 }
 
+/// The response to a request of a client that accepts JSON and no events.
+async fn as_json(client: &Client, id: &str, method: &str, params: Value) -> Value {
+    let message = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
+    let request = client.request(reqwest::Method::POST).header("content-type", "application/json");
+    let request = request.header("accept", "application/json").body(message.to_string());
+    let mut reply = client.exchange(request).await;
+    assert!(!reply.is_stream());
+    let response = reply.response_after(&mut Vec::new()).await;
+    assert_eq!(response["id"], id, "{response}");
+    response
+}
+
+/// Answers the forms of a journey on a stream.
+async fn book(client: &Client, stream: &mut Incoming) {
+    for content in [json!({"destination": "Kyiv", "travellers": 3}), json!({"class": "business", "confirm": true})] {
+        let asked = question(stream, "elicitation/create").await;
+        client.respond(&asked, json!({"action": "accept", "content": content})).await;
+    }
+}
+
+const BOOKED: &str = "Booked 3 business seats to Kyiv.";
+
+#[tokio::test]
+async fn a_client_that_accepts_json_only_is_asked_on_its_get_stream() {
+    let host = Setup::with(&["desk", "conformance"]).start().await;
+    let client = Client::connect(&host).await;
+    let mut stream = client.listen().await;
+    let key = json!({"dev.bulkhead/idempotencyKey": "k"});
+    for (at, meta) in [json!({}), key].into_iter().enumerate() {
+        let params = json!({"name": "book_trip", "arguments": {}, "_meta": meta});
+        let (id, book) = (format!("call-{at}"), book(&client, &mut stream));
+        let (response, ()) = tokio::join!(as_json(&client, &id, "tools/call", params), book);
+        assert_eq!(response["result"]["structuredContent"]["summary"], BOOKED, "{response}");
+    }
+    // Who waits for a task in this way leaves its questions to the stream that is read.
+    let task = client.task("book_trip", json!({})).await;
+    let waiting = as_json(&client, "result", "tasks/result", json!({"taskId": task}));
+    let (response, ()) = tokio::join!(waiting, book(&client, &mut stream));
+    assert_eq!(response["result"]["structuredContent"]["summary"], BOOKED, "{response}");
+}
+
+#[tokio::test]
+async fn a_client_that_reads_no_stream_is_refused_like_one_that_cannot_be_asked() {
+    let host = Setup::with(&["desk", "conformance"]).start().await;
+    let (client, mute) = (Client::connect(&host).await, Client::connect_as(&host, None, json!({})).await);
+    let wish = json!({"modelcontextprotocol.io/task": {"taskId": "mine"}});
+    for (method, params) in [
+        ("tools/call", json!({"name": "book_trip", "arguments": {}})),
+        ("tools/call", json!({"name": "book_trip", "arguments": {}, "_meta": {"dev.bulkhead/idempotencyKey": "k"}})),
+        ("tools/call", json!({"name": "book_trip", "arguments": {}, "_meta": wish})),
+        ("prompts/get", json!({"name": "test_input_required_result_prompt"})),
+    ] {
+        let refused = as_json(&client, "x", method, params.clone()).await;
+        let mut expected = as_json(&mute, "x", method, params).await;
+        if refused["result"]["_meta"].is_object() {
+            // The names of what was found under the same key or name are the same as well.
+            expected["result"]["_meta"] = refused["result"]["_meta"].clone();
+        }
+        assert_eq!(refused, expected);
+    }
+}
+
 #[tokio::test]
 async fn the_folders_of_a_client_reach_the_plugin() {
     let host = host().await;

@@ -50,6 +50,24 @@ async fn a_full_queue_refuses_and_writes_nothing() {
     assert_eq!(alice.about("tasks/get", &tasks[3]).await.expect("it is there")["statusMessage"], "queued");
 }
 
+/// By default: a requestor's tasks leave places to its own plain calls, and a tenant's to those of its other requestors.
+#[tokio::test]
+async fn running_tasks_leave_places_to_plain_calls() {
+    let (_host, alice, _bob) = two(Setup::with(&["hostile", "text"])).await;
+    let mut tasks = Vec::new();
+    for _ in 0..20 {
+        let task = alice.create("spin", json!({})).await.expect("a place");
+        tasks.push(task["taskId"].as_str().expect("an id").to_owned());
+    }
+    for at in 0..8 {
+        let said = alice.tool("echo", json!({"text": "x"})).await;
+        assert!(said.is_ok_and(|said| text(&said) == "x"), "call {at} beside all the tasks that may run");
+    }
+    for task in tasks {
+        alice.about("tasks/cancel", &task).await.expect("it is cancelled");
+    }
+}
+
 #[tokio::test]
 async fn stored_tasks_are_counted_and_expiry_gives_places_back() {
     let (_host, alice, bob) = two(Setup::with(&["primes"]).config("[limits]\ntasks_stored_per_requestor = 4")).await;

@@ -71,6 +71,33 @@ async fn every_stream_ends_with_its_token_and_no_other() {
 }
 
 #[tokio::test]
+async fn a_subscription_ends_with_a_result_and_nothing_else_does() {
+    let host = Setup::with(&["hostile"]).config("[server]\nsse_after_ms = 50").shared_code().start().await;
+    let (token, id) = made(&host, &["--requestor", "anna"]).await;
+    let mut all = streams(&host, &token).await;
+    command::json(&["token", "revoke", &id], &host.setup.data()).await;
+    for (what, stream) in &mut all {
+        let mut rest = Vec::new();
+        let reading = async {
+            while let Some(message) = stream.next().await {
+                rest.push(message);
+            }
+        };
+        tokio::time::timeout(NOTICED, reading).await.unwrap_or_else(|_| panic!("{what} goes on without a good token"));
+        let results: Vec<_> = rest.iter().filter(|message| message.get("result").is_some()).collect();
+        match *what {
+            "the listen stream" => {
+                assert_eq!((results.len(), rest.len()), (1, 1), "{rest:?}");
+                let result = &results[0]["result"];
+                assert_eq!(result["resultType"], "complete");
+                assert_eq!(result["_meta"]["io.modelcontextprotocol/subscriptionId"], 1, "{result}");
+            }
+            _ => assert!(results.is_empty(), "{what}: {rest:?}"),
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_client_that_waits_for_json_does_not_get_it_with_a_token_that_has_ended() {
     let host = Setup::with(&["hostile"]).shared_code().start().await;
     let (token, id) = made(&host, &["--requestor", "anna"]).await;

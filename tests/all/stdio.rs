@@ -1,8 +1,11 @@
 //! MCP on stdin and stdout.
 
+use std::time::{Duration, Instant};
+
 use serde_json::{Value, json};
 use tests::Setup;
 use tests::client::{Client, all_capabilities};
+use tests::place::rounds;
 use tests::stdio::Pipe;
 
 fn setup() -> Setup {
@@ -74,6 +77,39 @@ async fn bad_lines_are_answered_and_passed_over() {
     assert!(answer.get("error").is_some(), "{answer}");
     pipe.write_line("").await;
     assert_eq!(pipe.call("ping", json!({})).await["result"], json!({}));
+}
+
+/// A client that closes the input waits for the end of the process: what would go on longer is not waited for, and nothing that is
+/// stored is lost.
+#[tokio::test]
+async fn the_end_of_input_ends_what_still_runs() {
+    let setup = setup();
+    let mut pipe = Pipe::connect(&setup, all_capabilities()).await;
+    let params = json!({"name": "count_primes", "arguments": {"below": 1000}, "task": {"ttl": 60_000}});
+    let done = pipe.call("tools/call", params).await["result"]["task"]["taskId"].clone();
+    pipe.call("tasks/result", json!({"taskId": done})).await;
+    let params = json!({"name": "wait", "arguments": {"ms": 600_000}, "task": {"ttl": 600_000}});
+    let running = pipe.call("tools/call", params).await["result"]["task"]["taskId"].clone();
+    // Both are begun before the end; the second one needs longer than a client waits, though not longer than a call may take.
+    let brief = pipe.send("tools/call", json!({"name": "wait", "arguments": {"ms": 100}})).await;
+    let long = pipe.send("tools/call", json!({"name": "wait", "arguments": {"ms": 3_000}})).await;
+    let begin = Instant::now();
+    let (status, rest) = pipe.close_hearing().await;
+    let took = begin.elapsed();
+    assert!(status.success(), "{status}");
+    if rounds(0, 1) == 1 {
+        assert!(took < Duration::from_secs(1), "it ended after {took:?}");
+    }
+    let answered = |id: &Value| rest.iter().any(|message| message["id"] == *id);
+    assert!(answered(&brief), "what ends at once is answered: {rest:?}");
+    assert!(!answered(&long), "what goes on is not waited for: {rest:?}");
+
+    let mut pipe = Pipe::connect(&setup, all_capabilities()).await;
+    let result = pipe.call("tasks/result", json!({"taskId": done})).await;
+    assert_eq!(result["result"]["structuredContent"]["count"], 168, "{result}");
+    let lost = pipe.call("tasks/get", json!({"taskId": running})).await;
+    assert_eq!(lost["result"]["status"], "failed", "{lost}");
+    assert!(pipe.close().await.success());
 }
 
 #[tokio::test]

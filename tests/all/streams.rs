@@ -18,11 +18,23 @@ async fn headers_decide_about_the_status() {
     let client = Client::connect(&host).await;
     let both = "application/json, text/event-stream";
     type Headers<'a> = &'a [(&'a str, &'a str)];
-    let rows: [(&str, Headers<'_>, u16); 8] = [
+    let rows: [(&str, Headers<'_>, u16); 11] = [
         ("a good request", &[("content-type", "application/json"), ("accept", both)], 200),
         ("a charset", &[("content-type", "application/json; charset=utf-8"), ("accept", both)], 200),
         ("anything is acceptable", &[("content-type", "application/json"), ("accept", "*/*")], 200),
         ("no JSON", &[("content-type", "text/plain"), ("accept", both)], 415),
+        ("packed", &[("content-type", "application/json"), ("accept", both), ("content-encoding", "gzip")], 415),
+        (
+            "packed again",
+            &[
+                ("content-type", "application/json"),
+                ("accept", both),
+                ("content-encoding", "identity"),
+                ("content-encoding", "br"),
+            ],
+            415,
+        ),
+        ("as it is", &[("content-type", "application/json"), ("accept", both), ("content-encoding", "Identity")], 200),
         ("nothing acceptable", &[("content-type", "application/json"), ("accept", "text/html")], 406),
         (
             "a foreign origin",
@@ -41,6 +53,10 @@ async fn headers_decide_about_the_status() {
             headers.iter().fold(client.request(Method::POST), |request, (key, value)| request.header(*key, *value));
         let reply = client.exchange(request.body(PING)).await;
         assert_eq!(reply.status.as_u16(), status, "{what}: {}", reply.text);
+        if what.starts_with("packed") {
+            assert!(reply.text.contains("without a Content-Encoding header"), "{}", reply.text);
+            assert_eq!(reply.headers["accept-encoding"], "identity");
+        }
     }
 }
 

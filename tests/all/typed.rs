@@ -1,5 +1,9 @@
 //! A component whose author never heard of this host: its functions are tools like all others.
 
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use tests::client::{Client, text};
 use tests::modern::Modern;
@@ -211,4 +215,50 @@ async fn the_command_line_inspects_and_calls_it() {
     let call = ["plugin", "call", &file, TO_RGB, &arguments];
     let output = command::output(&mut command::bulkhead(), &call, None).await;
     assert_eq!(output.status.code(), Some(1), "the function failed");
+}
+
+/// Makes a component of a module and a world of its own, as the tutorials of componentize-py do.
+fn componentize(folder: &Path, name: &str, wit: &str, module: &str) -> PathBuf {
+    let project = folder.join(name);
+    std::fs::create_dir(&project).expect("a folder");
+    std::fs::write(project.join("world.wit"), wit).expect("a world");
+    std::fs::write(project.join("app.py"), module).expect("a module");
+    let component = folder.join(format!("{name}.wasm"));
+    let mut program = Command::new(place::root().join("target/guest-tools/python/bin/componentize-py"));
+    program.args(["--quiet", "-d", "world.wit", "-w", name, "componentize", "app", "-o"]).arg(&component);
+    let status = program.current_dir(&project).status().expect("componentize-py starts");
+    assert!(status.success(), "{name}: {status}");
+    component
+}
+
+#[tokio::test]
+async fn components_of_several_python_authors_are_served_together() {
+    // Two runtimes of 18 MB are made and compiled for it; what they have in common is tested with small components by the host.
+    if place::rounds(0, 1) == 0 || place::left_out(&["python"]) {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let adder = componentize(
+        folder.path(),
+        "adder",
+        "package acme:adder@0.1.0; interface add { add: func(x: u32, y: u32) -> u32; } world adder { export add; }",
+        "from wit_world import exports\n\nclass Add(exports.Add):\n    def add(self, x, y):\n        return x + y\n",
+    );
+    let greeter = componentize(
+        folder.path(),
+        "greeter",
+        "package acme:greeter; world greeter { export greet: func(name: string) -> string; }",
+        "import wit_world\n\nclass WitWorld(wit_world.WitWorld):\n    def greet(self, name):\n        return f'Hello, {name}!'\n",
+    );
+    let plugins = format!("[[plugin]]\nfile = {adder:?}\n[[plugin]]\nfile = {greeter:?}\n");
+    let host = Setup::new().config(&plugins).start_within(Duration::from_secs(600)).await;
+    let client = Client::connect(&host).await;
+    let page = client.call("tools/list", json!({})).await.expect("a list");
+    let names: Vec<_> =
+        page["tools"].as_array().into_iter().flatten().filter_map(|tool| tool["name"].as_str()).collect();
+    assert_eq!(names, ["acme.adder.add.add", "greet"]);
+    let sum = client.tool("acme.adder.add.add", json!({"x": 40, "y": 2.0})).await.expect("a sum");
+    assert_eq!(sum["structuredContent"], json!({"result": 42}));
+    let greeting = client.tool("greet", json!({"name": "Ada"})).await.expect("a greeting");
+    assert_eq!(greeting["structuredContent"], json!({"result": "Hello, Ada!"}));
 }

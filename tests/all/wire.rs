@@ -270,13 +270,16 @@ async fn a_client_that_cannot_be_asked_is_told_so() {
 }
 
 #[tokio::test]
-async fn nothing_works_before_initialize_except_ping() {
+async fn nothing_works_before_initialize() {
     let host = host().await;
     let client = Client::new(&host.url, None);
     let reply = client.post(r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#, None).await;
     assert_eq!(reply.status, StatusCode::BAD_REQUEST, "{}", reply.text);
+    // A client that lost its session must not take an answer for one.
     let reply = client.post(r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#, None).await;
-    assert_eq!(reply.status, StatusCode::OK, "{}", reply.text);
+    assert_eq!(reply.status, StatusCode::BAD_REQUEST, "{}", reply.text);
+    let refused: Value = serde_json::from_str(&reply.text).expect("JSON");
+    assert_eq!((&refused["id"], &refused["error"]["code"]), (&json!(1), &json!(-32600)), "{refused}");
 }
 
 #[tokio::test]

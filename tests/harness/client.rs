@@ -92,6 +92,11 @@ impl Client {
         clone
     }
 
+    /// Sends another token from now on.
+    pub fn set_token(&mut self, token: &str) {
+        self.token = Some(token.to_owned());
+    }
+
     /// The address of the endpoint.
     pub fn url(&self) -> &str {
         &self.url
@@ -117,13 +122,13 @@ impl Client {
             .header("accept", "application/json, text/event-stream")
             .body(body.into());
         let response = soon("a reply", request.send()).await.unwrap_or_else(|error| panic!("POST failed: {error}"));
-        Incoming::of(response, expected).await
+        Incoming::of(response, expected).await.of_session(&self.version)
     }
 
     /// Sends a built request and reads what comes back; for header tests.
     pub async fn exchange(&self, request: RequestBuilder) -> Incoming {
         let response = soon("a reply", request.send()).await.expect("the request is answered");
-        Incoming::of(response, None).await
+        Incoming::of(response, None).await.of_session(&self.version)
     }
 
     fn next_id(&self) -> u64 {

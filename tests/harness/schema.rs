@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use jsonschema::Validator;
 use serde_json::{Value, json};
 
+const OLDER: &str = include_str!("../schema/2025-06-18.json");
 const LEGACY: &str = include_str!("../schema/2025-11-25.json");
 const MODERN: &str = include_str!("../schema/2026-07-28.json");
 /// The extension of tasks.
@@ -18,6 +19,14 @@ pub struct Expected {
     pub id: Value,
     /// Its method.
     pub method: String,
+}
+
+/// A check of a message against one revision; `expected`: what the message has to be the response to, if it is one.
+pub type Check = fn(&Value, Option<&Expected>);
+
+/// The check of a legacy session of this revision.
+pub fn check_of(version: &str) -> Check {
+    if version == "2025-06-18" { check_older } else { check }
 }
 
 /// Panics unless `message` is one that a server may send, and the response to `expected` if it is a response at all.
@@ -39,24 +48,63 @@ fn check_response(message: &Value, expected: Option<&Expected>) {
         conform(message, "JSONRPCResultResponse");
     }
     let Some(expected) = expected else { return };
+    check_id(message, expected);
+    if let Some(result) = message.get("result") {
+        conform(result, result_of(&expected.method, result));
+        check_empty(&expected.method, result);
+        for_each_task(result, &check_times);
+        for_each_task(result, &check_beside);
+        if expected.method == "tasks/result" {
+            assert!(result["_meta"][RELATED]["taskId"].is_string(), "the result names its task: {result}");
+        }
+    }
+}
+
+fn check_id(message: &Value, expected: &Expected) {
     if let Some(id) = message.get("id") {
         assert_eq!(*id, expected.id, "the answer to another request: {message}");
     } else {
         assert!(message.get("error").is_some(), "a result without an id: {message}");
     }
-    if let Some(result) = message.get("result") {
-        if is_sep1686(result) {
-            return check_sep1686(result);
-        }
-        conform(&without_sep1686(result), result_of(&expected.method, result));
-        let names_its_task = result["_meta"][SEP1686_RELATED].is_object();
-        if matches!(expected.method.as_str(), "ping" | "logging/setLevel") && !names_its_task {
-            assert_eq!(*result, json!({}), "{} has an empty result", expected.method);
-        }
-        for_each_task(&without_sep1686(result), &check_times);
+}
+
+fn check_empty(method: &str, result: &Value) {
+    let names_its_task = result["_meta"][SEP1686_RELATED].is_object();
+    if matches!(method, "ping" | "logging/setLevel") && !names_its_task {
+        assert_eq!(*result, json!({}), "{method} has an empty result");
     }
 }
 
+/// The same as [`check`] for revision 2025-06-18. It has no tasks: those of SEP-1686 look as that design has them.
+pub fn check_older(message: &Value, expected: Option<&Expected>) {
+    let (method, id) = (message.get("method").and_then(Value::as_str), message.get("id"));
+    match (method, id) {
+        (Some("notifications/tasks/created"), None) => return check_created(message),
+        (Some(_), Some(_)) => return conform_to(OLDER, message, "ServerRequest"),
+        (Some(_), None) => return conform_to(OLDER, message, "ServerNotification"),
+        // That an id may be unknown was written down later.
+        (None, None) => conform(message, "JSONRPCErrorResponse"),
+        (None, Some(_)) if message.get("error").is_some() => conform_to(OLDER, message, "JSONRPCError"),
+        (None, Some(_)) => conform_to(OLDER, message, "JSONRPCResponse"),
+    }
+    let Some(expected) = expected else { return };
+    check_id(message, expected);
+    let Some(result) = message.get("result") else { return };
+    match expected.method.as_str() {
+        "tasks/get" => check_sep1686(result),
+        "tasks/list" => {
+            conform_to(OLDER, result, "PaginatedResult");
+            result["tasks"].as_array().expect("a list").iter().for_each(check_sep1686);
+        }
+        method => conform_to(OLDER, result, result_of(method, result)),
+    }
+    check_empty(&expected.method, result);
+}
+
+/// The key that ties a message to a task of the core.
+const RELATED: &str = "io.modelcontextprotocol/related-task";
+/// What the host says in `_meta` of a task of SEP-1686 whose status 2025-11-25 does not have.
+pub const SEP1686_STATUS: &str = "dev.bulkhead/sep-1686-status";
 /// The key that ties a message to a task of SEP-1686.
 pub const SEP1686_RELATED: &str = "modelcontextprotocol.io/related-task";
 
@@ -68,8 +116,18 @@ fn check_created(message: &Value) {
     assert_eq!(*message, json!({"jsonrpc": "2.0", "method": "notifications/tasks/created", "params": params}));
 }
 
-fn is_sep1686(task: &Value) -> bool {
-    task.get("pollFrequency").is_some()
+/// The members of SEP-1686 that stand beside those of 2025-11-25, if they do.
+fn check_beside(task: &Value) {
+    if task.get("pollFrequency").is_none() {
+        return assert!(task.get("keepAlive").is_none(), "half a task of SEP-1686: {task}");
+    }
+    let (error, status) = (task.get("error"), task["status"].as_str().unwrap_or_default());
+    assert!(task["pollFrequency"].is_u64(), "{task}");
+    assert!(task["keepAlive"].is_u64() || task.get("keepAlive") == Some(&Value::Null), "{task}");
+    assert_eq!(error.is_some_and(Value::is_string), status == "failed", "{task}");
+    if let Some(said) = task["_meta"].get(SEP1686_STATUS) {
+        assert_eq!((said, status), (&json!("submitted"), "working"), "{task}");
+    }
 }
 
 fn check_sep1686(task: &Value) {
@@ -83,16 +141,6 @@ fn check_sep1686(task: &Value) {
     let known = ["taskId", "status", "keepAlive", "pollFrequency", "error", "_meta"];
     let members = task.as_object().into_iter().flatten();
     members.for_each(|(name, _)| assert!(known.contains(&name.as_str()), "what is {name}? {task}"));
-}
-
-/// A list with tasks of the core only; the others are checked here.
-fn without_sep1686(result: &Value) -> Value {
-    let mut result = result.clone();
-    if let Some(tasks) = result.get_mut("tasks").and_then(Value::as_array_mut) {
-        tasks.iter().filter(|task| is_sep1686(task)).for_each(check_sep1686);
-        tasks.retain(|task| !is_sep1686(task));
-    }
-    result
 }
 
 /// The definition of a method's result.
@@ -258,6 +306,13 @@ fn check_inlined(task: &Value) {
     }
 }
 
+/// Panics unless a task fits the schema of 2025-11-25.
+pub fn check_task(task: &Value) {
+    conform(task, "Task");
+    check_times(task);
+    check_beside(task);
+}
+
 /// Panics unless `value` fits a definition of the schema of 2025-11-25.
 pub fn conform(value: &Value, definition: &'static str) {
     conform_to(LEGACY, value, definition);
@@ -276,8 +331,9 @@ fn validator(text: &'static str, definition: &'static str) -> Arc<Validator> {
     let mut compiled = COMPILED.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
     let compile = || {
         let mut schema: Value = serde_json::from_str(text).expect("the schema is JSON");
-        assert!(schema["$defs"].get(definition).is_some(), "the schema has no {definition}");
-        schema["$ref"] = json!(format!("#/$defs/{definition}"));
+        let definitions = if schema.get("$defs").is_some() { "$defs" } else { "definitions" };
+        assert!(schema[definitions].get(definition).is_some(), "the schema has no {definition}");
+        schema["$ref"] = json!(format!("#/{definitions}/{definition}"));
         Arc::new(jsonschema::validator_for(&schema).expect("the schema compiles"))
     };
     compiled.entry((text, definition)).or_insert_with(compile).clone()

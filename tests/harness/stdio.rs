@@ -21,6 +21,8 @@ pub struct Pipe {
     /// Methods of the requests that wait for a response, and whether they are of the newer era.
     open: HashMap<String, (String, bool)>,
     ids: u64,
+    /// Of the session.
+    version: String,
 }
 
 impl Pipe {
@@ -31,16 +33,23 @@ impl Pipe {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log).kill_on_drop(true);
         let mut child = command.spawn().expect("the host starts");
         let lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
-        Self { setup: setup.clone(), stdin: child.stdin.take(), child, lines, open: HashMap::new(), ids: 0 }
+        let (setup, stdin, version) = (setup.clone(), child.stdin.take(), "2025-11-25".to_owned());
+        Self { setup, stdin, child, lines, open: HashMap::new(), ids: 0, version }
     }
 
     /// Starts it and goes through the handshake.
     pub async fn connect(setup: &Setup, capabilities: Value) -> Self {
+        Self::connect_as(setup, "2025-11-25", capabilities).await
+    }
+
+    /// The same in a session of this revision.
+    pub async fn connect_as(setup: &Setup, version: &str, capabilities: Value) -> Self {
         let mut pipe = Self::open(setup);
-        let params = json!({"protocolVersion": "2025-11-25", "capabilities": capabilities,
+        version.clone_into(&mut pipe.version);
+        let params = json!({"protocolVersion": version, "capabilities": capabilities,
             "clientInfo": {"name": "tests", "version": "1"}});
         let answer = pipe.call("initialize", params).await;
-        assert_eq!(answer["result"]["protocolVersion"], "2025-11-25", "{answer}");
+        assert_eq!(answer["result"]["protocolVersion"], version, "{answer}");
         pipe.write(json!({"jsonrpc": "2.0", "method": "notifications/initialized"})).await;
         pipe
     }
@@ -79,7 +88,7 @@ impl Pipe {
             Some((id, (method, is_modern))) => (Some(Expected { id, method }), is_modern),
             None => (None, message["params"]["_meta"].get("io.modelcontextprotocol/subscriptionId").is_some()),
         };
-        let check = if is_modern { schema::check_modern } else { schema::check };
+        let check = if is_modern { schema::check_modern } else { schema::check_of(&self.version) };
         check(&message, expected.as_ref());
         Some(message)
     }
@@ -106,9 +115,18 @@ impl Pipe {
     }
 
     /// Closes stdin and waits for the end.
-    pub async fn close(mut self) -> ExitStatus {
+    pub async fn close(self) -> ExitStatus {
+        self.close_hearing().await.0
+    }
+
+    /// The same, with what was said until then.
+    pub async fn close_hearing(mut self) -> (ExitStatus, Vec<Value>) {
         drop(self.stdin.take());
-        while self.read().await.is_some() {}
-        soon("the host to be gone", self.child.wait()).await.expect("the host can be waited for")
+        let mut heard = Vec::new();
+        while let Some(message) = self.read().await {
+            heard.push(message);
+        }
+        let status = soon("the host to be gone", self.child.wait()).await.expect("the host can be waited for");
+        (status, heard)
     }
 }

@@ -8,7 +8,7 @@ use reqwest::StatusCode;
 use reqwest::header::{HeaderMap, HeaderValue};
 use serde_json::Value;
 
-use crate::schema::{self, Expected};
+use crate::schema::{self, Check, Expected};
 use crate::wait::soon;
 
 /// A Server-Sent Event.
@@ -36,7 +36,7 @@ pub struct Incoming {
     body: Body,
     expected: Option<Expected>,
     /// Of the revision that the request was of.
-    check: fn(&Value, Option<&Expected>),
+    check: Check,
     /// The id of the last event seen, for resuming.
     pub last_event_id: Option<String>,
     /// Comment lines seen so far.
@@ -62,7 +62,7 @@ impl Incoming {
             });
             (text, Body::Whole(whole))
         };
-        let check = schema::check;
+        let check: Check = schema::check;
         Self {
             status,
             headers,
@@ -79,6 +79,11 @@ impl Incoming {
     /// What comes back is of revision 2026-07-28.
     pub(crate) fn modern(self) -> Self {
         Self { check: schema::check_modern, ..self }
+    }
+
+    /// What comes back is of a session of this revision.
+    pub(crate) fn of_session(self, version: &str) -> Self {
+        Self { check: schema::check_of(version), ..self }
     }
 
     /// Whether it came as an event stream.

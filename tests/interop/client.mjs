@@ -141,6 +141,11 @@ await check("a task, created, polled and fetched", async () => {
 
 await check("tasks/list over pages", async () => {
   const { taskId } = await runTask(client, "count_primes", { below: 10 });
+  assert.ok((await listed(client)).includes(taskId));
+});
+
+/** The ids of all tasks. */
+async function listed(client) {
   const ids = [];
   let cursor;
   do {
@@ -148,7 +153,30 @@ await check("tasks/list over pages", async () => {
     ids.push(...page.tasks.map((task) => task.taskId));
     cursor = page.nextCursor;
   } while (cursor !== undefined);
-  assert.ok(ids.includes(taskId));
+  return ids;
+}
+
+await check("tasks that another client made the way of SEP-1686", async () => {
+  const other = await connect();
+  const name = (what) => `${what} of ${process.pid}, ${kind}`;
+  const call = (what, tool, args) => {
+    const _meta = { "modelcontextprotocol.io/task": { taskId: name(what), keepAlive: 60_000 } };
+    return other.request({ method: "tools/call", params: { name: tool, arguments: args, _meta } }, CallToolResultSchema);
+  };
+  const looking = kind === "http" ? client : other;
+  await call("count", "count_primes", { below: 1000 });
+  const waiting = call("wait", "wait", { ms: 600_000 }).catch(() => {});
+  let ids = [];
+  while (!ids.includes(name("wait"))) ids = await listed(looking);
+  assert.ok(ids.includes(name("count")));
+  const done = await looking.experimental.tasks.getTask(name("count"));
+  assert.equal(done.status, "completed");
+  const result = await looking.experimental.tasks.getTaskResult(name("count"), CallToolResultSchema);
+  assert.equal(result.structuredContent.count, 168);
+  assert.equal((await looking.experimental.tasks.getTask(name("wait"))).status, "working");
+  assert.equal((await looking.experimental.tasks.cancelTask(name("wait"))).status, "cancelled");
+  await waiting;
+  await other.close();
 });
 
 await check("tasks/cancel", async () => {

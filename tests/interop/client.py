@@ -5,6 +5,7 @@ Prints a line for each check: `ok NAME` or `not ok NAME: why`.
 
 import asyncio
 import contextlib
+import os
 import sys
 import traceback
 
@@ -97,16 +98,45 @@ async def task(session, _) -> None:
     assert result.structuredContent["count"] == 168, result
 
 
-async def tasks_list(session, _) -> None:
-    created = await session.experimental.call_tool_as_task("count_primes", {"below": 10})
+async def listed(session: ClientSession) -> list[str]:
+    """The ids of all tasks."""
     ids, cursor = [], None
     while True:
         page = await session.experimental.list_tasks(cursor)
         ids += [task.taskId for task in page.tasks]
         cursor = page.nextCursor
         if cursor is None:
-            break
-    assert created.task.taskId in ids
+            return ids
+
+
+async def tasks_list(session, _) -> None:
+    created = await session.experimental.call_tool_as_task("count_primes", {"below": 10})
+    assert created.task.taskId in await listed(session)
+
+
+async def tasks_of_another_design(session, _) -> None:
+    """Tasks that a client made the way of SEP-1686, read as tasks of this revision."""
+    name = f"python {os.getpid()}"
+
+    def call(what: str, tool: str, arguments: dict):
+        wish = {"modelcontextprotocol.io/task": {"taskId": f"{what} of {name}", "keepAlive": 60_000}}
+        return session.call_tool(tool, arguments, meta=wish)
+
+    await call("count", "count_primes", {"below": 1000})
+    waiting = asyncio.create_task(call("wait", "wait", {"ms": 600_000}))
+    ids: list[str] = []
+    while f"wait of {name}" not in ids:
+        ids = await listed(session)
+    assert f"count of {name}" in ids
+    done = await session.experimental.get_task(f"count of {name}")
+    assert done.status == "completed", done
+    result = await session.experimental.get_task_result(f"count of {name}", types.CallToolResult)
+    assert result.structuredContent["count"] == 168, result
+    now = await session.experimental.get_task(f"wait of {name}")
+    assert now.status == "working", now
+    cancelled = await session.experimental.cancel_task(f"wait of {name}")
+    assert cancelled.status == "cancelled", cancelled
+    await asyncio.gather(waiting, return_exceptions=True)
 
 
 async def tasks_cancel(session, _) -> None:
@@ -147,6 +177,7 @@ CHECKS = [
     ("progress of a plain call", progress),
     ("a task, created, polled and fetched", task),
     ("tasks/list over pages", tasks_list),
+    ("tasks of SEP-1686", tasks_of_another_design),
     ("tasks/cancel", tasks_cancel),
     ("elicitation inside a task", elicitation_in_task),
     ("elicitation inside a plain call", elicitation_in_call),

@@ -1,4 +1,4 @@
-//! `bulkhead plugin check`: what a host refuses in a component, and what its users would miss.
+//! `bulkhead plugin check`: what a host refuses in a component, what can never work, and what its users would miss.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -19,6 +19,23 @@ use super::{EXIT_FAILED, host, logging, say, sources};
 const NAME_EVERYWHERE: usize = 64;
 /// Bytes of a description that a model reads at every turn.
 const DESCRIPTION_LONG: usize = 2048;
+/// Keywords of JSON Schema that say nothing about an object. At the root they show that the arguments were thought of as one value.
+const NOT_OF_OBJECTS: [&str; 14] = [
+    "minimum",
+    "maximum",
+    "exclusiveMinimum",
+    "exclusiveMaximum",
+    "multipleOf",
+    "minLength",
+    "maxLength",
+    "pattern",
+    "items",
+    "prefixItems",
+    "minItems",
+    "maxItems",
+    "uniqueItems",
+    "contains",
+];
 
 /// What came out.
 struct Report {
@@ -26,6 +43,14 @@ struct Report {
     facts: Option<Inspection>,
     load_ms: u128,
     refused: Vec<String>,
+    found: Findings,
+}
+
+/// What is wrong with a component that a host takes.
+#[derive(Default)]
+struct Findings {
+    /// What can never work.
+    errors: Vec<String>,
     warnings: Vec<String>,
 }
 
@@ -39,7 +64,7 @@ pub(super) async fn run(arguments: CheckArguments) -> anyhow::Result<ExitCode> {
     }
     Ok(if !report.refused.is_empty() {
         ExitCode::from(EXIT_REFUSED)
-    } else if arguments.strict && !report.warnings.is_empty() {
+    } else if !report.found.errors.is_empty() || arguments.strict && !report.found.warnings.is_empty() {
         ExitCode::from(EXIT_FAILED)
     } else {
         ExitCode::SUCCESS
@@ -57,19 +82,30 @@ async fn look(file: &Path) -> anyhow::Result<Report> {
         Err(error) => {
             let load_ms = begin.elapsed().as_millis();
             let (name, refused) = (error.plugin, error.problems);
-            return Ok(Report { name, facts: None, load_ms, refused, warnings: Vec::new() });
+            return Ok(Report { name, facts: None, load_ms, refused, found: Findings::default() });
         }
     };
     let load_ms = begin.elapsed().as_millis();
-    let mut warnings = of_manifest(&inspection, &config.call);
-    warnings.extend(of_tools(&inspection.tools));
+    let mut found = Findings { errors: Vec::new(), warnings: of_manifest(&inspection, &config.call) };
+    if offers_nothing(&inspection) {
+        found.errors.push("it offers no tool, no prompt and no resource".to_owned());
+    }
+    of_tools(&inspection.tools, &mut found);
     // The second time compiles nothing; what differs differs by itself.
     let again = sandbox.inspect(source()).await;
     if !again.is_ok_and(|again| format!("{:?}", again.tools) == format!("{:?}", inspection.tools)) {
-        warnings
+        found
+            .warnings
             .push("list-tools says something else each time: clients see a list that changes at every load".to_owned());
     }
-    Ok(Report { name: inspection.name.clone(), facts: Some(inspection), load_ms, refused: Vec::new(), warnings })
+    Ok(Report { name: inspection.name.clone(), facts: Some(inspection), load_ms, refused: Vec::new(), found })
+}
+
+/// Resources may be there with grants only, so a component that exports them is taken at its word.
+fn offers_nothing(inspection: &Inspection) -> bool {
+    let Inspection { tools, prompts, templates, resources, exports, .. } = inspection;
+    let exports_resources = exports.iter().any(|export| export.starts_with("bulkhead:plugin/resources@"));
+    tools.is_empty() && prompts.is_empty() && templates.is_empty() && resources.is_empty() && !exports_resources
 }
 
 fn of_manifest(inspection: &Inspection, defaults: &CallLimits) -> Vec<String> {
@@ -126,13 +162,12 @@ fn limits(defaults: &CallLimits) -> [(&'static str, u64); 7] {
     ]
 }
 
-fn of_tools(tools: &[Tool]) -> Vec<String> {
-    let mut warnings = Vec::new();
+fn of_tools(tools: &[Tool], found: &mut Findings) {
     if tools.is_empty() {
-        warnings.push("it offers no tool".to_owned());
+        found.warnings.push("it offers no tool".to_owned());
     }
     for tool in tools {
-        let mut warn = |text: String| warnings.push(format!("tool {}: {text}", tool.name));
+        let mut warn = |text: String| found.warnings.push(format!("tool {}: {text}", tool.name));
         if tool.name.len() > NAME_EVERYWHERE {
             warn(format!("its name has {} characters; some clients take {NAME_EVERYWHERE}", tool.name.len()));
         }
@@ -149,13 +184,33 @@ fn of_tools(tools: &[Tool]) -> Vec<String> {
                     .to_owned(),
             );
         }
-        of_schema(tool, &mut warn);
+        let Ok(schema) = serde_json::from_str::<Value>(tool.input_schema.as_str()) else { continue };
+        of_schema(&schema, &mut warn);
+        let why_never = why_never_called(&schema);
+        found.errors.extend(why_never.map(|why| format!("tool {}: no call of it can succeed: {why}", tool.name)));
     }
-    warnings
 }
 
-fn of_schema(tool: &Tool, warn: &mut impl FnMut(String)) {
-    let Ok(schema) = serde_json::from_str::<Value>(tool.input_schema.as_str()) else { return };
+/// A member that has to be there and must not be.
+fn why_never_called(schema: &Value) -> Option<String> {
+    let is_closed = schema.get("additionalProperties") == Some(&Value::Bool(false));
+    if !is_closed || schema.get("patternProperties").is_some() {
+        return None;
+    }
+    let properties = schema.get("properties").and_then(Value::as_object);
+    let mut required = schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
+    let name = required.find(|name| properties.is_none_or(|properties| !properties.contains_key(*name)))?;
+    Some(format!("its input schema requires {name}, has no property {name}, and allows no additional properties"))
+}
+
+fn of_schema(schema: &Value, warn: &mut impl FnMut(String)) {
+    let keywords: Vec<_> = NOT_OF_OBJECTS.into_iter().filter(|keyword| schema.get(keyword).is_some()).collect();
+    if !keywords.is_empty() {
+        warn(format!(
+            "its input schema says {}, which means nothing for an object: the arguments are one object, with a member for each",
+            keywords.join(", ")
+        ));
+    }
     let Some(properties) = schema.get("properties").and_then(Value::as_object) else { return };
     let mute: Vec<_> = properties
         .iter()
@@ -180,24 +235,82 @@ fn as_json(report: &Report) -> Value {
         "tools": report.facts.as_ref().map(|facts| facts.tools.iter().map(|tool| &tool.name).collect::<Vec<_>>()),
         "loadMs": u64::try_from(report.load_ms).unwrap_or(u64::MAX),
         "refused": report.refused,
-        "warnings": report.warnings,
+        "errors": report.found.errors,
+        "warnings": report.found.warnings,
     })
 }
 
 fn as_text(report: &Report) -> String {
     let mut lines = Vec::new();
     lines.extend(report.refused.iter().map(|problem| format!("refused: {problem}")));
-    lines.extend(report.warnings.iter().map(|warning| format!("warning: {warning}")));
+    lines.extend(report.found.errors.iter().map(|error| format!("error: {error}")));
+    lines.extend(report.found.warnings.iter().map(|warning| format!("warning: {warning}")));
     match &report.facts {
         Some(facts) => lines.push(format!(
-            "{}: a host takes it: {} tools, {} bytes, loaded in {} ms, {} warnings",
+            "{}: a host takes it: {} tools, {} bytes, loaded in {} ms, {} errors, {} warnings",
             report.name,
             facts.tools.len(),
             facts.size,
             report.load_ms,
-            report.warnings.len()
+            report.found.errors.len(),
+            report.found.warnings.len()
         )),
         None => lines.push(format!("{}: a host refuses it", report.name)),
     }
     lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use bulkhead::domain::Json;
+    use bulkhead::domain::tool::TaskSupport;
+
+    use super::*;
+
+    fn found(schema: &Value) -> Findings {
+        let tool = Tool {
+            name: "greet".to_owned(),
+            title: None,
+            description: "Greets.".to_owned(),
+            input_schema: Json::new(schema.to_string()),
+            output_schema: None,
+            annotations: None,
+            task_support: TaskSupport::Forbidden,
+            icons: Vec::new(),
+            meta: Vec::new(),
+        };
+        let mut found = Findings::default();
+        of_tools(&[tool], &mut found);
+        found
+    }
+
+    #[test]
+    fn a_tool_that_no_arguments_fit_is_an_error() {
+        let closed = json!({"type": "object", "required": ["name"], "additionalProperties": false});
+        assert_eq!(
+            found(&closed).errors,
+            [
+                "tool greet: no call of it can succeed: its input schema requires name, has no property name, and allows no \
+              additional properties"
+            ]
+        );
+        for callable in [
+            json!({"type": "object", "required": ["name"]}),
+            json!({"type": "object", "required": ["name"], "additionalProperties": false, "properties": {"name": {}}}),
+            json!({"type": "object", "required": ["name"], "additionalProperties": false, "patternProperties": {"^n": {}}}),
+            json!({"type": "object", "additionalProperties": false}),
+        ] {
+            assert_eq!(found(&callable).errors, Vec::<String>::new(), "{callable}");
+        }
+    }
+
+    #[test]
+    fn a_schema_of_one_value_that_only_says_object_is_noticed() {
+        let warns = |schema: Value| {
+            found(&schema).warnings.iter().any(|warning| warning.contains("which means nothing for an object"))
+        };
+        assert!(warns(json!({"type": "object", "minimum": 0, "additionalProperties": false})));
+        assert!(warns(json!({"type": "object", "items": {"type": "string"}})));
+        assert!(!warns(json!({"type": "object", "properties": {"n": {"minimum": 0}}})));
+    }
 }

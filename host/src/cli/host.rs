@@ -63,6 +63,7 @@ pub(crate) struct Host {
 
 /// Opens the store of a data directory, making both if need be.
 pub(crate) async fn open_store(config: &Config, data: &Path) -> anyhow::Result<Arc<SledStore>> {
+    super::make_private_files();
     private_folder(data)?;
     let options = SledOptions { keys: super::keys::encryption(config)?, ..SledOptions::new(data) };
     let opened = tokio::task::spawn_blocking(move || SledStore::open(options)).await?;
@@ -180,10 +181,7 @@ impl Host {
             async move { tokio::join!(tasks.tend(), plugins.tend(), plugins.fetch_awaited(refuse)) }
         });
         let protocol = Arc::new(Protocol::new(tasks.clone(), protocol_options(&store).await?));
-        let now: Now = Arc::new({
-            let clock = Arc::clone(&clock);
-            move || clock.now()
-        });
+        let now: Now = Arc::clone(&clock);
         let line_bytes_max = usize::try_from(config.server.body_bytes_max).unwrap_or(usize::MAX);
         Ok(Self {
             store,

@@ -33,6 +33,7 @@ use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::Parser as _;
+use rustix::fs::Mode;
 
 use args::{Arguments, Subcommand};
 
@@ -44,6 +45,10 @@ pub(crate) const EXIT_USAGE: u8 = 2;
 /// Reads the command line and does what it says.
 pub(crate) fn run() -> ExitCode {
     let arguments = Arguments::parse();
+    // What authors make of their sources is for others too, as long as no data directory is touched.
+    if !matches!(arguments.command, Subcommand::Plugin { .. }) {
+        make_private_files();
+    }
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return failed(&anyhow::Error::new(error).context("threads cannot be started")),
@@ -52,6 +57,11 @@ pub(crate) fn run() -> ExitCode {
     // A read of the terminal that nobody waits for any more must not hold up the end.
     runtime.shutdown_background();
     done.unwrap_or_else(|error| failed(&error))
+}
+
+/// Whatever is made from here on is for the user of the host alone.
+pub(crate) fn make_private_files() {
+    rustix::process::umask(Mode::RWXG | Mode::RWXO);
 }
 
 async fn dispatch(command: Subcommand) -> anyhow::Result<ExitCode> {

@@ -105,7 +105,8 @@ async fn http_server(
     let allowed_hosts = server.allowed_hosts.iter().cloned();
     let (store, tasks) = (Arc::clone(&host.store), host.tasks.clone());
     let unready = move || match store.read_only() {
-        Some(reason) => Some(format!("the store is read-only: {reason}")),
+        // Anybody may ask: why it is, with the place where it lies, is in the log.
+        Some(_) => Some("the store is read-only".to_owned()),
         None => tasks.is_draining().then(|| "draining".to_owned()),
     };
     Ok(Server::new(Parts {

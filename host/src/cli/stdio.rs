@@ -16,6 +16,10 @@ use super::reload::{Beginning, Origin};
 use super::serve::stop_signal;
 use super::{complain, logging};
 
+/// What running tasks get after the client has closed the input: it waits for the end of the process, and kills it soon. Tasks that
+/// wait for their turn are there for the next client; one that runs has to be finished by then, or is interrupted as in any stop.
+const EOF_DRAIN: Duration = Duration::from_millis(200);
+
 pub(crate) async fn run(arguments: SourceArguments) -> anyhow::Result<ExitCode> {
     let origin = Origin { sources: arguments.clone(), listen: None, insecure: Insecure::default() };
     let (config, digest) = origin.read()?;
@@ -36,7 +40,6 @@ pub(crate) async fn run(arguments: SourceArguments) -> anyhow::Result<ExitCode> 
         }
     }
     if config.data_named {
-        // Tasks of a data directory with a name can be fetched by the next client: they may finish.
         let grace = Duration::from_millis(config.server.drain_ms);
         return own(Beginning { origin, config, digest, level }, data, grace).await;
     }
@@ -68,7 +71,8 @@ async fn forward(client: Client) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Runs a host for this one client. Others with the same data directory come in through its control socket.
+/// Runs a host for this one client. Others with the same data directory come in through its control socket. `grace` is what running
+/// calls get after a signal.
 async fn own(beginning: Beginning, data: &Path, grace: Duration) -> anyhow::Result<ExitCode> {
     let stop = stop_signal()?;
     let mut host = Host::start(&beginning.config, data, open_store(&beginning.config, data).await?).await?;
@@ -79,10 +83,13 @@ async fn own(beginning: Beginning, data: &Path, grace: Duration) -> anyhow::Resu
     let requestor = host.principals.local_requestor().await?;
     let serving =
         stdio::serve(host.protocol.clone(), requestor, tokio::io::stdin(), tokio::io::stdout(), host.stdio_options());
-    tokio::select! {
-        served = serving => served?,
-        () = stop => {}
-    }
+    let grace = tokio::select! {
+        served = serving => {
+            served?;
+            grace.min(EOF_DRAIN)
+        }
+        () = stop => grace,
+    };
     host.stop(grace).await?;
     Ok(ExitCode::SUCCESS)
 }

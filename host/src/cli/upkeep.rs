@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter, ErrorKind, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -115,12 +116,13 @@ fn report(report: &sled::Report) -> Result<Value, store::Error> {
     Ok(value)
 }
 
-/// An export never replaces a file: it may be the last good one.
+/// An export never replaces a file: it may be the last good one. It holds everything of everybody, so nobody else may read it.
 fn export_to(
     file: &Path,
     export: impl FnOnce(&mut dyn std::io::Write) -> Result<sled::Moved, Error>,
 ) -> Result<Value, Error> {
-    let made = File::create_new(file).map_err(|error| Error::Engine(format!("{}: {error}", file.display())))?;
+    let made = File::options().write(true).create_new(true).mode(0o600).open(file);
+    let made = made.map_err(|error| Error::Engine(format!("{}: {error}", file.display())))?;
     let mut out = BufWriter::new(made);
     let moved = export(&mut out)?;
     let synced = out

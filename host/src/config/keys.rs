@@ -358,8 +358,10 @@ section!(LIMITS, blank_limits, Limits, "limits", {
         "Plain calls of all requestors of one tenant that wait for a permit";
     calls_queued_total: count(2_048, 0, 100_000), Host,
         "Plain calls of the whole host that wait for a permit";
-    tasks_running_per_requestor: count(16, 1, 4_096), Override,
-        "Running tasks of one requestor";
+    tasks_running_per_requestor: count(12, 1, 4_096), Override,
+        "Running tasks of one requestor; the rest of its running calls is left to plain ones";
+    tasks_running_per_tenant: count(48, 1, 4_096), Override,
+        "Running tasks of all requestors of one tenant, likewise";
     tasks_queued_per_requestor: count(256, 0, 1_000_000), Override,
         "Tasks of one requestor that wait for their turn";
     tasks_queued_per_tenant: count(1_024, 0, 1_000_000), Override,
@@ -390,6 +392,10 @@ section!(LIMITS, blank_limits, Limits, "limits", {
         "Requests of one requestor, with a burst of twice this";
     requests_per_second_per_tenant: per_second(1_000, 10_000_000), Override,
         "Requests of all requestors of one tenant, with a burst of twice this";
+    request_bytes_per_second: per_second(128 * MIB, 4_000_000_000), Override,
+        "Bytes of one requestor's bodies above 64 KiB, with a burst of twice this; a body waits up to 10 s for its turn";
+    request_bytes_per_second_per_tenant: per_second(512 * MIB, 4_000_000_000), Override,
+        "Those of all requestors of one tenant, with a burst of twice this";
     task_creations_per_second: per_second(50, 1_000_000), Override,
         "New tasks of one requestor, with a burst of twice this";
     task_creations_per_second_per_tenant: per_second(250, 10_000_000), Override,
@@ -400,6 +406,12 @@ section!(LIMITS, blank_limits, Limits, "limits", {
         "Open requests of all requestors of one tenant";
     requests_open_total: count(16_384, 1, 10_000_000), Host,
         "Open requests of the whole host";
+    request_bytes_open_per_requestor: bytes(64 * MIB, 64 * KIB, TIB), Override,
+        "Bytes of one requestor's bodies above 64 KiB that are in memory, from before they are read until their message is dealt with; a body waits up to 10 s for room, and a larger one than this is refused";
+    request_bytes_open_per_tenant: bytes(128 * MIB, 64 * KIB, TIB), Override,
+        "Those of all requestors of one tenant";
+    request_bytes_open_total: bytes(512 * MIB, 64 * KIB, TIB), Host,
+        "Those of the whole host";
     sessions_per_tenant: count(10_000, 1, 1_000_000), Override,
         "Sessions of all requestors of one tenant at a time; for one requestor, server.sessions_per_requestor says so";
     sessions_total: count(100_000, 1, 10_000_000), Host,

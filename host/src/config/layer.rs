@@ -27,11 +27,15 @@ pub(super) struct Layer<'a> {
 const FOLLOWS_UP: &[(Path, Path, &str)] = &[
     requestor_of_tenant("calls_queued_per_requestor", "calls_queued_per_tenant"),
     tenant_of_host("calls_queued_per_tenant", "calls_queued_total"),
+    requestor_of_tenant("tasks_running_per_requestor", "tasks_running_per_tenant"),
     requestor_of_tenant("tasks_queued_per_requestor", "tasks_queued_per_tenant"),
     tenant_of_host("tasks_queued_per_tenant", "tasks_queued_total"),
     requestor_of_tenant("tasks_waiting_per_requestor", "tasks_waiting_per_tenant"),
     requestor_of_tenant("tasks_paused_per_requestor", "tasks_paused_per_tenant"),
     requestor_of_tenant("requests_per_second", "requests_per_second_per_tenant"),
+    requestor_of_tenant("request_bytes_per_second", "request_bytes_per_second_per_tenant"),
+    requestor_of_tenant("request_bytes_open_per_requestor", "request_bytes_open_per_tenant"),
+    tenant_of_host("request_bytes_open_per_tenant", "request_bytes_open_total"),
     requestor_of_tenant("task_creations_per_second", "task_creations_per_second_per_tenant"),
     requestor_of_tenant("requests_open_per_requestor", "requests_open_per_tenant"),
     tenant_of_host("requests_open_per_tenant", "requests_open_total"),
@@ -71,6 +75,11 @@ const NOT_OVER: &[(Path, Path, &str)] = &[
     (
         ("limits", "tasks_running_per_requestor"),
         ("limits", "calls_running_per_requestor"),
+        "a running task is a running call",
+    ),
+    (
+        ("limits", "tasks_running_per_tenant"),
+        ("limits", "calls_running_per_tenant"),
         "a running task is a running call",
     ),
     tenant_of_host("calls_resting_per_tenant", "calls_resting_total"),

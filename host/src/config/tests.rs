@@ -56,7 +56,8 @@ call_queue_ms_max = 2000
 calls_queued_per_requestor = 64
 calls_queued_per_tenant = 256
 calls_queued_total = 2048
-tasks_running_per_requestor = 16
+tasks_running_per_requestor = 12
+tasks_running_per_tenant = 48
 tasks_queued_per_requestor = 256
 tasks_queued_per_tenant = 1024
 tasks_queued_total = 16384
@@ -72,11 +73,16 @@ tasks_stored_per_tenant = 100000
 tasks_stored_bytes_per_tenant = 2147483648
 requests_per_second = 200
 requests_per_second_per_tenant = 1000
+request_bytes_per_second = 134217728
+request_bytes_per_second_per_tenant = 536870912
 task_creations_per_second = 50
 task_creations_per_second_per_tenant = 250
 requests_open_per_requestor = 1024
 requests_open_per_tenant = 4096
 requests_open_total = 16384
+request_bytes_open_per_requestor = 67108864
+request_bytes_open_per_tenant = 134217728
+request_bytes_open_total = 536870912
 sessions_per_tenant = 10000
 sessions_total = 100000
 requestors_per_tenant = 10000
@@ -331,6 +337,15 @@ fn contradictions_name_both_places() {
         "etc/bulkhead.toml:5: plugin.a.call.result_bytes",
         "",
     );
+}
+
+#[test]
+fn tasks_leave_places_to_plain_calls_by_default() {
+    let limits = load("").unwrap().limits;
+    assert!(limits.tasks_running_per_requestor < limits.calls_running_per_requestor);
+    assert!(limits.tasks_running_per_tenant < limits.calls_running_per_tenant);
+    let raised = load("[limits]\ntasks_running_per_requestor = 60\ncalls_running_per_requestor = 64").unwrap().limits;
+    assert_eq!(raised.tasks_running_per_tenant, 60, "what nobody set follows");
 }
 
 #[test]

@@ -265,6 +265,7 @@ fn tenant_limits(in_use: &InUse, requestor: &Requestor, limits: &Limits, stored:
         [
             ("calls_running_per_tenant", sums.running.into(), limits.calls_running_per_tenant.into()),
             ("calls_queued_per_tenant", sums.lined_up.into(), limits.calls_queued_per_tenant.into()),
+            ("tasks_running_per_tenant", sums.running_tasks.into(), limits.tasks_running_per_tenant.into()),
             ("calls_resting_per_tenant", sums.resting.into(), limits.calls_resting_per_tenant.into()),
             ("tasks_queued_per_tenant", sums.queued.into(), limits.tasks_queued_per_tenant.into()),
             ("tasks_waiting_per_tenant", sums.waiting.into(), limits.tasks_waiting_per_tenant.into()),

@@ -235,7 +235,7 @@ impl HostOperator {
 
     async fn create_token(&self, wish: TokenWish<'_>) -> Result<Value, ControlError> {
         let now = self.clock.now();
-        if wish.expires_at.is_some_and(|at| at <= now) {
+        if wish.expires_at.is_some_and(|at| at <= self.clock.system()) {
             return Err(ControlError::Invalid("the token would have expired already".to_owned()));
         }
         let new = self.principals.create(wish, now).await?;

@@ -31,7 +31,7 @@ pub enum Era {
     Modern,
 }
 
-/// Which task design created a task; it keeps that design's face in every session.
+/// Which task design created a task. Its members are shown as far as the revision of the reader allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Design {
     /// Tasks of the 2025-11-25 core.

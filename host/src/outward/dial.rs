@@ -1,13 +1,20 @@
 //! The way to an address.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustls::pki_types::{CertificateDer, ServerName};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
 use tokio_rustls::TlsConnector;
+
+/// How long the host waits for a name that it asks for itself.
+const LOOKUP_MAX: Duration = Duration::from_secs(10);
+/// Names that the host asks for itself at the same time: of issuers, registries and addresses of components.
+const LOOKUPS_MAX: usize = 16;
 
 /// Why there is no connection.
 #[derive(Debug, thiserror::Error)]
@@ -42,18 +49,22 @@ pub async fn connect(
     tls: Option<Arc<rustls::ClientConfig>>,
     may_reach: impl Fn(IpAddr) -> bool,
 ) -> Result<Box<dyn Stream>, DialError> {
-    connect_by(looked_up, host, port, tls, may_reach).await
+    connect_by(looked_up(host, port), host, port, tls, may_reach).await
 }
 
-/// The same with names looked up as the caller says: once, and what was checked is what is connected to.
-async fn connect_by(
-    look_up: impl AsyncFn(&str, u16) -> io::Result<Vec<SocketAddr>>,
+/// The same where the caller says what a name leads to: it is asked once, unless the host is an address, and what was checked is what is
+/// connected to.
+///
+/// # Errors
+/// As [`connect`].
+pub async fn connect_by(
+    found: impl Future<Output = io::Result<Vec<SocketAddr>>>,
     host: &str,
     port: u16,
     tls: Option<Arc<rustls::ClientConfig>>,
     may_reach: impl Fn(IpAddr) -> bool,
 ) -> Result<Box<dyn Stream>, DialError> {
-    let allowed = resolve_by(look_up, host, port, may_reach).await?;
+    let allowed = resolve_by(found, host, port, may_reach).await?;
     let stream = connect_first(&allowed).await?;
     // Small requests go out at once.
     let _ = stream.set_nodelay(true);
@@ -64,14 +75,14 @@ async fn connect_by(
 
 /// The addresses of a host that may be reached. One forbidden address makes none of the others wrong.
 async fn resolve_by(
-    look_up: impl AsyncFn(&str, u16) -> io::Result<Vec<SocketAddr>>,
+    found: impl Future<Output = io::Result<Vec<SocketAddr>>>,
     host: &str,
     port: u16,
     may_reach: impl Fn(IpAddr) -> bool,
 ) -> Result<Vec<SocketAddr>, DialError> {
     let found = match host.parse::<IpAddr>() {
         Ok(address) => vec![SocketAddr::new(address, port)],
-        Err(_) => look_up(host, port).await.map_err(DialError::Lookup)?,
+        Err(_) => found.await.map_err(DialError::Lookup)?,
     };
     let (allowed, refused): (Vec<_>, Vec<_>) = found.into_iter().partition(|address| may_reach(address.ip()));
     match refused.first() {
@@ -84,8 +95,31 @@ async fn resolve_by(
     }
 }
 
+/// Addresses of a name, for requests of the host's own. Asking has a deadline, and the threads that ask are bounded: a resolver that does
+/// not answer keeps a thread for longer than anybody waits.
 async fn looked_up(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
-    Ok(tokio::net::lookup_host((host, port)).await?.collect())
+    static PLACES: Semaphore = Semaphore::const_new(LOOKUPS_MAX);
+    let late = || io::Error::new(io::ErrorKind::TimedOut, "the resolver does not answer");
+    let asked = async {
+        // Nobody closes it.
+        let place = PLACES.acquire().await.map_err(io::Error::other)?;
+        let host = host.to_owned();
+        let found = tokio::task::spawn_blocking(move || {
+            let found = look_up(&host, port);
+            drop(place);
+            found
+        });
+        found.await.map_err(io::Error::other)?
+    };
+    tokio::time::timeout(LOOKUP_MAX, asked).await.map_err(|_| late())?
+}
+
+/// Addresses of a name. Blocks for as long as the resolver of the system takes.
+///
+/// # Errors
+/// It has none, or the resolver does not answer.
+pub fn look_up(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+    Ok((host, port).to_socket_addrs()?.collect())
 }
 
 async fn connect_first(addresses: &[SocketAddr]) -> Result<TcpStream, DialError> {
@@ -160,12 +194,11 @@ mod tests {
         }
 
         async fn connect(&self, port: u16) -> Result<Box<dyn Stream>, DialError> {
-            let look_up = async |host: &str, port: u16| {
-                assert_eq!(host, "rebound.example");
+            let found = async {
                 let answer = self.answers.lock().unwrap().pop_front().expect("nobody asks more often");
                 Ok(answer.iter().map(|address| SocketAddr::new(address.parse().unwrap(), port)).collect())
             };
-            connect_by(look_up, "rebound.example", port, None, may_reach).await
+            connect_by(found, "rebound.example", port, None, may_reach).await
         }
     }
 
@@ -225,9 +258,10 @@ mod tests {
 
     #[tokio::test]
     async fn a_public_name_that_resolves_to_loopback_is_refused() {
-        let refused = resolve_by(looked_up, "localhost", 80, is_public).await;
+        let refused = resolve_by(looked_up("localhost", 80), "localhost", 80, is_public).await;
         assert!(matches!(refused, Err(DialError::Prohibited(_))), "{refused:?}");
-        let allowed = resolve_by(looked_up, "localhost", 80, |address| address.is_loopback()).await.unwrap();
+        let allowed =
+            resolve_by(looked_up("localhost", 80), "localhost", 80, |address| address.is_loopback()).await.unwrap();
         assert!(allowed.iter().all(|address| address.ip().is_loopback() && address.port() == 80), "{allowed:?}");
     }
 }

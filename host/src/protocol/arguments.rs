@@ -4,11 +4,14 @@ use std::sync::Arc;
 
 use super::error::RpcError;
 use super::jsonrpc::strict_value;
+use super::reader;
 use crate::domain::Json;
+use crate::domain::requestor::Requestor;
 use crate::runtime::ToolEntry;
+use crate::tasks::Tasks;
 
-/// Larger arguments are validated where that does not hold up anybody else.
-pub(crate) const INLINE_BYTES_MAX: usize = 64 * 1024;
+/// What is larger is read and checked where that does not hold up anybody else.
+pub const INLINE_BYTES_MAX: usize = 64 * 1024;
 
 /// Why arguments cannot be used.
 pub(crate) enum Misfit {
@@ -22,7 +25,7 @@ pub(crate) enum Misfit {
 pub(crate) fn object<'a>(tool: &ToolEntry, arguments: Option<&'a str>) -> Result<&'a str, RpcError> {
     let arguments = arguments.unwrap_or("{}");
     if !arguments.starts_with('{') {
-        return Err(RpcError::invalid_params("arguments must be an object"));
+        return Err(RpcError::invalid_params(reader::unfit("params.arguments", "an object", arguments)));
     }
     let bytes_max = tool.limits.arguments_bytes;
     if arguments.len() as u64 > bytes_max {
@@ -31,18 +34,23 @@ pub(crate) fn object<'a>(tool: &ToolEntry, arguments: Option<&'a str>) -> Result
     Ok(arguments)
 }
 
-/// Checks arguments off the threads that serve other requests.
-pub(crate) async fn fit_elsewhere(tool: Arc<ToolEntry>, arguments: Json) -> Result<(), Misfit> {
-    let checked = tokio::task::spawn_blocking(move || fit(&tool, arguments.as_str())).await;
-    checked.unwrap_or_else(|cause| {
-        Err(Misfit::Malformed(RpcError::host_failure(format_args!("arguments could not be checked: {cause}"))))
+/// Checks large arguments off the threads that serve other requests, in the turn of whoever sent them.
+pub(crate) async fn fit_aside(
+    tasks: &Tasks,
+    requestor: &Requestor,
+    tool: Arc<ToolEntry>,
+    arguments: Json,
+) -> Result<(), Misfit> {
+    let checked = tasks.aside(requestor, move || fit(&tool, arguments.as_str())).await;
+    checked.unwrap_or_else(|_| {
+        Err(Misfit::Malformed(RpcError::host_failure(format_args!("arguments could not be checked"))))
     })
 }
 
 /// Checks arguments against the tool's input schema.
 pub(crate) fn fit(tool: &ToolEntry, arguments: &str) -> Result<(), Misfit> {
     let value = strict_value(arguments)
-        .map_err(|reason| Misfit::Malformed(RpcError::invalid_params(format!("arguments: {reason}"))))?;
+        .map_err(|reason| Misfit::Malformed(RpcError::invalid_params(format!("params.arguments: {reason}"))))?;
     tool.input.check(&value).map_err(|violations| {
         let mut text = format!("The arguments do not fit the input schema of {}:", tool.tool.name);
         for violation in violations {

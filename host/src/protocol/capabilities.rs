@@ -1,8 +1,8 @@
 //! What a client says that it can do, in either era.
 
-use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
+use super::reader::AnyObject;
 use super::session::{ClientTasks, Version};
 use crate::domain::call::{ClientFeature, ClientFeatures};
 
@@ -10,7 +10,7 @@ use crate::domain::call::{ClientFeature, ClientFeatures};
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Capabilities {
-    roots: Option<IgnoredAny>,
+    roots: Option<AnyObject>,
     sampling: Option<Sampling>,
     elicitation: Option<Elicitation>,
     tasks: Option<TaskAbilities>,
@@ -48,21 +48,21 @@ pub(crate) fn interaction(version: Version, declared: &Capabilities) -> Interact
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Sampling {
-    context: Option<IgnoredAny>,
-    tools: Option<IgnoredAny>,
+    context: Option<AnyObject>,
+    tools: Option<AnyObject>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Elicitation {
-    form: Option<IgnoredAny>,
-    url: Option<IgnoredAny>,
+    form: Option<AnyObject>,
+    url: Option<AnyObject>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct TaskAbilities {
-    cancel: Option<IgnoredAny>,
+    cancel: Option<AnyObject>,
     requests: TaskRequests,
 }
 
@@ -77,13 +77,13 @@ struct TaskRequests {
 #[serde(default)]
 struct SamplingTasks {
     #[serde(rename = "createMessage")]
-    create_message: Option<IgnoredAny>,
+    create_message: Option<AnyObject>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct ElicitationTasks {
-    create: Option<IgnoredAny>,
+    create: Option<AnyObject>,
 }
 
 /// What the client can be asked for.

@@ -25,7 +25,7 @@ pub(crate) struct Paged {
 
 /// What is said to a cursor that is none.
 pub(crate) fn bad_cursor() -> RpcError {
-    RpcError::invalid_params("this cursor is not one of this list; begin without one")
+    RpcError::invalid_params("params.cursor is not one of this list; begin without one")
 }
 
 /// Seals a position in the list of `method`.

@@ -95,6 +95,13 @@ impl RpcError {
         Self::new(INVALID_PARAMS, message)
     }
 
+    /// No level of a log; `path` is its place.
+    pub(crate) fn unknown_level(path: &str) -> Self {
+        Self::invalid_params(format!(
+            "{path} must be one of debug, info, notice, warning, error, critical, alert and emergency"
+        ))
+    }
+
     /// The arguments are larger than a call may take.
     pub(crate) fn too_large(limit: &'static str, value: u64) -> Self {
         Self::new(INVALID_PARAMS, format!("the arguments are larger than {value} bytes")).with(&LimitData {

@@ -7,6 +7,7 @@ use sha2::{Digest, Sha256};
 
 use super::digest::digest;
 use super::error::RpcError;
+use super::reader;
 use crate::domain::Json;
 use crate::domain::call::LogLevel;
 use crate::domain::requestor::Requestor;
@@ -19,12 +20,10 @@ const CHARS_MAX: usize = 128;
 /// Whether a text can be a key.
 pub(crate) fn checked(key: String) -> Result<String, RpcError> {
     let fits = !key.is_empty() && key.chars().count() <= CHARS_MAX;
-    fits.then_some(key).ok_or_else(malformed)
-}
-
-/// What is said to a key that is none.
-pub(crate) fn malformed() -> RpcError {
-    RpcError::invalid_params(format!("dev.bulkhead/idempotencyKey must be a text of 1 to {CHARS_MAX} characters"))
+    fits.then_some(key).ok_or_else(|| {
+        let path = reader::member("params._meta", "dev.bulkhead/idempotencyKey");
+        RpcError::invalid_params(format!("{path} must be a string of 1 to {CHARS_MAX} characters"))
+    })
 }
 
 /// What is said of a call that was cancelled to whoever asks for it again.

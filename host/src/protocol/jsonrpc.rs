@@ -7,15 +7,18 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Unexpected, Visitor};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::error::RpcError;
 use super::line::Line;
+use super::reader::{self, reason};
+use crate::domain::Json;
 
-/// The id of a request: a string or an integer, as the sender chose it.
+/// The id of a request: a string or an integer, as the sender chose it. An id is no number to reckon with, it is repeated: who
+/// writes `1.0` and gets `1` back may not know it again. So the one spelling of integers is taken that every reader repeats alike.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(untagged)]
 pub(crate) enum RequestId {
@@ -42,6 +45,42 @@ impl<'de> Deserialize<'de> for RequestId {
             }
         }
         deserializer.deserialize_any(Id)
+    }
+}
+
+/// The token under which a client wants to hear of progress.
+pub(crate) struct ProgressToken(RequestId);
+
+impl ProgressToken {
+    /// As it stands in notifications.
+    pub(crate) fn json(&self) -> Option<Json> {
+        serde_json::to_string(&self.0).ok().map(Json::new)
+    }
+}
+
+impl<'de> Deserialize<'de> for ProgressToken {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Token;
+        impl Visitor<'_> for Token {
+            type Value = ProgressToken;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string or an integer")
+            }
+            fn visit_i64<E: de::Error>(self, value: i64) -> Result<ProgressToken, E> {
+                Ok(ProgressToken(RequestId::Integer(value.into())))
+            }
+            fn visit_u64<E: de::Error>(self, value: u64) -> Result<ProgressToken, E> {
+                Ok(ProgressToken(RequestId::Integer(value.into())))
+            }
+            fn visit_f64<E: de::Error>(self, value: f64) -> Result<ProgressToken, E> {
+                let number = reader::whole(value).ok_or_else(|| E::invalid_type(Unexpected::Float(value), &self))?;
+                Ok(ProgressToken(RequestId::Integer(number)))
+            }
+            fn visit_str<E: de::Error>(self, value: &str) -> Result<ProgressToken, E> {
+                Ok(ProgressToken(RequestId::Text(value.to_owned())))
+            }
+        }
+        deserializer.deserialize_any(Token)
     }
 }
 
@@ -108,7 +147,8 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Message<'_>, Malformed> {
     }
     let envelope: Envelope<'_> = serde_json::from_str(text).map_err(|error| {
         nameless(if error.is_data() {
-            RpcError::invalid_request(format!("not a JSON-RPC message: {}", reason(&error)))
+            let problem = reader::read::<Envelope<'_>>(text, "the message").err().unwrap_or_else(|| reason(&error));
+            RpcError::invalid_request(format!("not a JSON-RPC message: {problem}"))
         } else {
             RpcError::parse(format!("not JSON: {error}"))
         })
@@ -138,8 +178,7 @@ fn classify<'a>(envelope: &Envelope<'a>, id: Option<RequestId>) -> Result<Messag
         }
         (None, Some(id), Some(result), None) => Ok(Message::Response { id, outcome: Ok(result) }),
         (None, Some(id), None, Some(error)) => {
-            let error = serde_json::from_str(error.get())
-                .map_err(|_| RpcError::invalid_request("error must be an object with a code and a message"))?;
+            let error = reader::read(error.get(), "error").map_err(RpcError::invalid_request)?;
             Ok(Message::Response { id, outcome: Err(error) })
         }
         _ => Err(RpcError::invalid_request(
@@ -158,24 +197,12 @@ pub(crate) fn text(raw: &RawValue) -> Option<Cow<'_, str>> {
 
 /// Reads the params of a method; absent ones are an empty object. Members that the type does not know are ignored.
 pub(crate) fn params<'a, T: Deserialize<'a>>(raw: Option<&'a RawValue>) -> Result<T, RpcError> {
-    let text = raw.map_or("{}", RawValue::get);
-    if !text.starts_with('{') {
-        return Err(RpcError::invalid_params("params must be an object"));
-    }
-    serde_json::from_str(text).map_err(|error| RpcError::invalid_params(format!("invalid params: {}", reason(&error))))
+    member(raw.map_or("{}", RawValue::get), "params")
 }
 
-/// Reads one member of params.
-pub(crate) fn member<'a, T: Deserialize<'a>>(raw: &'a RawValue) -> Result<T, RpcError> {
-    let invalid = |error| RpcError::invalid_params(format!("invalid params: {}", reason(&error)));
-    serde_json::from_str(raw.get()).map_err(invalid)
-}
-
-/// What is wrong, without the position (which counts in a part of the message only), cut to a readable length.
-fn reason(error: &serde_json::Error) -> String {
-    let text = error.to_string();
-    let text = text.rfind(" at line ").and_then(|at| text.get(..at)).unwrap_or(&text);
-    text.chars().take(300).collect()
+/// Reads one member of params; `path` names it in the refusal.
+pub(crate) fn member<'a, T: Deserialize<'a>>(text: &'a str, path: &str) -> Result<T, RpcError> {
+    reader::read(text, path).map_err(RpcError::invalid_params)
 }
 
 /// Reads a value and refuses objects that name a member twice: two readers might take different ones. Depth is bounded by
@@ -363,7 +390,7 @@ mod tests {
         }
         let list: &RawValue = serde_json::from_str(r#"["x"]"#).unwrap();
         assert_eq!(params::<Named>(Some(list)).err().unwrap().code, -32602);
-        assert!(params::<Named>(None).err().unwrap().message.contains("`name`"));
+        assert_eq!(params::<Named>(None).err().unwrap().message, "params.name is missing; it must be a string");
     }
 
     #[test]

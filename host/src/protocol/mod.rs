@@ -18,6 +18,7 @@ mod modern;
 mod notices;
 mod offers;
 mod questions;
+pub(crate) mod reader;
 mod rights;
 mod sep1686;
 mod session;
@@ -28,6 +29,7 @@ mod tests;
 #[expect(dead_code, unused_imports, reason = "the tests are not there")]
 mod tests;
 mod trace;
+mod unknown;
 mod wire;
 
 use std::borrow::Cow;
@@ -37,6 +39,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures::Stream;
 use futures::future::BoxFuture;
+use tokio::sync::{oneshot, watch};
 
 use crate::domain::requestor::Requestor;
 use crate::domain::rights::Rights;
@@ -44,6 +47,7 @@ use crate::domain::task::Era;
 use crate::tasks::Tasks;
 use jsonrpc::Message;
 
+pub use arguments::INLINE_BYTES_MAX;
 pub use legacy::METHODS;
 pub use line::{Line, Pieces, SMALL_BYTES};
 pub use modern::{Connection, METHODS as MODERN_METHODS};
@@ -84,6 +88,10 @@ pub struct Peer<'a> {
     pub connection: Option<Arc<Connection>>,
     /// A limit of its unread answers that has hardly any room left: requests that may be answered at length are refused.
     pub full: Option<Full>,
+    /// Whether the sender reads what is said before a response. If not, only responses reach it this way.
+    pub reads_events: bool,
+    /// Set to true when the credential of a subscription has ended, so that the subscription ends with a result.
+    pub ends: Option<watch::Receiver<bool>>,
 }
 
 /// A limit of the transport's that has no room.
@@ -97,7 +105,8 @@ impl Peer<'_> {
     /// The sender of a message with nothing beside it.
     #[cfg(any(test, fuzzing))]
     fn unheralded(requestor: Requestor, session: Option<Arc<Session>>) -> Self {
-        Self { requestor, rights: Rights::default(), session, declared: None, connection: None, full: None }
+        let (rights, declared, connection) = (Rights::default(), None, None);
+        Self { requestor, rights, session, declared, connection, full: None, reads_events: true, ends: None }
     }
 }
 
@@ -245,6 +254,15 @@ impl Protocol {
             (Era::Legacy, Message::Notification { method, params }) => legacy::notification(&peer, &method, params),
             (Era::Legacy, Message::Response { id, outcome }) => legacy::response(&self.shared, &peer, &id, outcome),
         }
+    }
+
+    /// Does work that grows with what a requestor sent: see [`Tasks::aside`].
+    pub fn aside<T: Send + 'static>(
+        &self,
+        requestor: &Requestor,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> oneshot::Receiver<T> {
+        self.shared.tasks.aside(requestor, work)
     }
 
     /// Ends the streams that last as long as their client listens: the host is going down. Calls go on.

@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 use super::Shared;
 use super::cursor::{self, PAGE, Paged, bad_cursor};
 use super::error::RpcError;
-use super::jsonrpc;
+use super::{jsonrpc, reader, unknown};
 use crate::domain::call::{CallError, ClientFeatures};
 use crate::domain::offer::{Completion, PartialArgument, Reference, Resource, ResourcePage};
 use crate::domain::requestor::Requestor;
@@ -22,8 +22,6 @@ use crate::tasks::{Absence, CallNews, Client, PlainCall, PluginRequest};
 
 /// Pages of plugins that one page of the list is looked for on; empty ones end it sooner or later.
 const LOOKED_AT_MAX: usize = 16;
-/// What of a name is said back.
-const NAME_CHARS_MAX: usize = 128;
 
 /// What a prompt is filled in with, by name.
 pub(crate) type Arguments = Vec<(String, String)>;
@@ -214,20 +212,23 @@ pub(crate) fn prompt(catalog: &Catalog, params: Option<&RawValue>) -> Result<(Ar
     #[derive(Deserialize)]
     struct Params {
         name: String,
-        #[serde(default)]
-        arguments: BTreeMap<String, String>,
+        arguments: Option<BTreeMap<String, String>>,
     }
     let params: Params = jsonrpc::params(params)?;
-    let entry = catalog.prompt(&params.name).ok_or_else(|| unknown("prompt", &params.name))?;
+    let arguments = params.arguments.unwrap_or_default();
+    let entry = catalog.prompt(&params.name).ok_or_else(|| unknown_prompt(catalog, &params.name))?;
     let required = entry.prompt.arguments.iter().filter(|argument| argument.required);
     let missing: Vec<_> = required
-        .filter(|argument| !params.arguments.contains_key(&argument.name))
+        .filter(|argument| !arguments.contains_key(&argument.name))
         .map(|argument| argument.name.as_str())
         .collect();
     if !missing.is_empty() {
-        return Err(RpcError::invalid_params(format!("Missing required arguments: {}", missing.join(", "))));
+        return Err(RpcError::invalid_params(format!(
+            "Missing required arguments: {}; each must be a string in params.arguments",
+            missing.join(", ")
+        )));
     }
-    Ok((Arc::clone(entry), params.arguments.into_iter().collect()))
+    Ok((Arc::clone(entry), arguments.into_iter().collect()))
 }
 
 /// Reads the params of everything that is about one resource.
@@ -241,7 +242,7 @@ pub(crate) fn uri(params: Option<&RawValue>) -> Result<String, RpcError> {
     if has_scheme && !uri.contains(|character: char| character.is_control() || character == ' ') {
         Ok(uri)
     } else {
-        Err(RpcError::invalid_params("uri is not an absolute URI"))
+        Err(RpcError::invalid_params("params.uri is not an absolute URI"))
     }
 }
 
@@ -263,51 +264,59 @@ impl Wanted {
 /// Reads the params of `completion/complete`.
 pub(crate) fn wanted(catalog: &Catalog, params: Option<&RawValue>) -> Result<Wanted, RpcError> {
     #[derive(Deserialize)]
-    struct Params {
-        r#ref: Ref,
+    struct Params<'a> {
+        #[serde(borrow)]
+        r#ref: Ref<'a>,
         argument: Argument,
-        #[serde(default)]
-        context: Context,
+        context: Option<Context>,
     }
+    /// Its type says which of the two it needs.
     #[derive(Deserialize)]
-    #[serde(tag = "type")]
-    enum Ref {
-        #[serde(rename = "ref/prompt")]
-        Prompt { name: String },
-        #[serde(rename = "ref/resource")]
-        Resource { uri: String },
+    struct Ref<'a> {
+        r#type: String,
+        #[serde(borrow)]
+        name: Option<&'a RawValue>,
+        #[serde(borrow)]
+        uri: Option<&'a RawValue>,
     }
     #[derive(Deserialize)]
     struct Argument {
         name: String,
         value: String,
     }
-    #[derive(Default, Deserialize)]
+    #[derive(Deserialize)]
     struct Context {
-        #[serde(default)]
-        arguments: BTreeMap<String, String>,
+        arguments: Option<BTreeMap<String, String>>,
     }
-    let Params { r#ref, argument: Argument { name, value }, context } = jsonrpc::params(params)?;
-    let (library, reference, is_known) = match r#ref {
-        Ref::Prompt { name: prompt } => {
-            let entry = catalog.prompt(&prompt).ok_or_else(|| unknown("prompt", &prompt))?;
+    let Params { r#ref, argument: Argument { name, value }, context } = jsonrpc::params::<Params<'_>>(params)?;
+    let required = |member: Option<&RawValue>, path| match member {
+        Some(raw) => jsonrpc::member::<String>(raw.get(), path),
+        None => Err(RpcError::invalid_params(reader::missing(path, "a string"))),
+    };
+    let (library, reference, is_known) = match r#ref.r#type.as_str() {
+        "ref/prompt" => {
+            let prompt = required(r#ref.name, "params.ref.name")?;
+            let entry = catalog.prompt(&prompt).ok_or_else(|| unknown_prompt(catalog, &prompt))?;
             let is_known = entry.prompt.arguments.iter().any(|argument| argument.name == name);
             (&entry.library, Reference::Prompt(entry.plugin_prompt.clone()), is_known)
         }
-        Ref::Resource { uri } => {
-            let entry = catalog.template(&uri).ok_or_else(|| unknown("resource template", &uri))?;
+        "ref/resource" => {
+            let uri = required(r#ref.uri, "params.ref.uri")?;
+            let templates = catalog.templates().iter().map(|entry| entry.template.uri_template.as_str());
+            let entry = catalog.template(&uri).ok_or_else(|| unknown::refusal("resource template", &uri, templates))?;
             let is_known = entry.parsed.variables().any(|variable| variable == name);
             (&entry.library, Reference::Template(uri), is_known)
         }
+        _ => return Err(RpcError::invalid_params("params.ref.type must be \"ref/prompt\" or \"ref/resource\"")),
     };
     if !is_known {
-        return Err(unknown("argument", &name));
+        return Err(unknown::refusal("argument", &name, std::iter::empty()));
     }
-    let argument = PartialArgument { name, value, context: context.arguments.into_iter().collect() };
+    let context = context.and_then(|context| context.arguments).unwrap_or_default();
+    let argument = PartialArgument { name, value, context: context.into_iter().collect() };
     Ok(Wanted { library: Arc::clone(library), reference, argument })
 }
 
-fn unknown(what: &str, name: &str) -> RpcError {
-    let name: String = name.chars().take(NAME_CHARS_MAX).collect();
-    RpcError::invalid_params(format!("Unknown {what}: {name}"))
+fn unknown_prompt(catalog: &Catalog, name: &str) -> RpcError {
+    unknown::refusal("prompt", name, catalog.prompts().iter().map(|entry| entry.prompt.name.as_str()))
 }

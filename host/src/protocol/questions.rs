@@ -9,10 +9,15 @@ use serde_json::{Map, Value};
 
 use crate::domain::Json;
 use crate::domain::call::{Answer, ClientFeature, ClientFeatures, ElicitationAction, InputRequest, Question, Root};
-use crate::protocol::jsonrpc::{self, params, strict_value};
+use crate::domain::requestor::Requestor;
+use crate::protocol::arguments::INLINE_BYTES_MAX;
+use crate::protocol::error::RpcError;
+use crate::protocol::jsonrpc::{self, strict_value};
+use crate::protocol::reader;
 use crate::protocol::session::{ClientTasks, Reply, Version};
 use crate::protocol::wire::{MetaView, Raw, RelatedTask};
 use crate::runtime::schema::Validator;
+use crate::tasks::Tasks;
 
 /// What of a client's error text a guest gets to read.
 const REFUSAL_CHARS_MAX: usize = 500;
@@ -155,6 +160,16 @@ pub(crate) fn answer(question: &Question, reply: &Reply) -> Answer {
     }
 }
 
+/// The same; a large one is read off the threads that serve other requests, in the turn of whoever sent it.
+pub(crate) async fn answer_aside(tasks: &Tasks, requestor: &Requestor, question: &Question, reply: Reply) -> Answer {
+    if reply.as_ref().map_or(0, |result| result.get().len()) <= INLINE_BYTES_MAX {
+        return answer(question, &reply);
+    }
+    let question = question.clone();
+    let read = tasks.aside(requestor, move || answer(&question, &reply)).await;
+    read.unwrap_or_else(|_| Answer::Refused("the host could not read the client's answer".to_owned()))
+}
+
 /// The answer in a result object, or why it is none to this question.
 pub(crate) fn read_answer(question: &Question, result: &RawValue) -> Result<Answer, String> {
     match question {
@@ -165,8 +180,14 @@ pub(crate) fn read_answer(question: &Question, result: &RawValue) -> Result<Answ
     }
 }
 
+/// What is said of an answer among others that is none to its question.
+pub(crate) fn unusable_answer(key: &str, reason: &str) -> RpcError {
+    let path = reader::member("params.inputResponses", key);
+    RpcError::invalid_params(format!("{path} cannot be used: {reason}"))
+}
+
 fn read<'a, T: Deserialize<'a>>(result: &'a RawValue) -> Result<T, String> {
-    params(Some(result)).map_err(|error| error.message)
+    reader::read(result.get(), "")
 }
 
 fn elicited(result: &RawValue, schema: Option<&Json>) -> Result<Answer, String> {
@@ -192,15 +213,15 @@ fn elicited(result: &RawValue, schema: Option<&Json>) -> Result<Answer, String> 
 
 fn form_content(content: Option<&RawValue>, schema: &Json) -> Result<Json, String> {
     let text = content.map_or("{}", RawValue::get);
-    let value = strict_value(text)?;
+    let value = strict_value(text).map_err(|reason| format!("content: {reason}"))?;
     if !value.is_object() {
-        return Err("content must be an object".to_owned());
+        return Err(reader::unfit("content", "an object", text));
     }
     let validator = Validator::compile(schema.as_str())
         .map_err(|wrong| format!("the requested schema cannot be used: {}", wrong.join("; ")))?;
     validator.check(&value).map_err(|violations| {
         let texts: Vec<_> = violations.iter().map(ToString::to_string).collect();
-        texts.join("; ").chars().take(REFUSAL_CHARS_MAX).collect::<String>()
+        format!("content: {}", texts.join("; ")).chars().take(REFUSAL_CHARS_MAX).collect::<String>()
     })?;
     Ok(Json::new(text))
 }

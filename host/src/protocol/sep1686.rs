@@ -7,10 +7,10 @@
 use std::borrow::Cow;
 
 use serde::Deserialize;
-use serde_json::Number;
 use serde_json::value::RawValue;
 
 use super::error::RpcError;
+use super::reader;
 use crate::domain::requestor::Requestor;
 use crate::domain::task::{Design, Task, TaskId, TaskOutput};
 use crate::domain::tool::ToolOutput;
@@ -42,13 +42,14 @@ impl Wish {
         #[serde(rename_all = "camelCase")]
         struct Members {
             task_id: String,
-            keep_alive: Option<Number>,
+            keep_alive: Option<f64>,
         }
-        let members: Members = serde_json::from_str(raw.get()).map_err(|_| malformed())?;
+        let path = || reader::member("params._meta", TASK);
+        let members: Members = reader::read_at(raw.get(), path).map_err(RpcError::invalid_params)?;
         if members.task_id.is_empty() || members.task_id.chars().count() > ID_CHARS_MAX {
             return Err(malformed());
         }
-        let keep_alive_ms = members.keep_alive.map(|number| ms(&number).ok_or_else(malformed)).transpose()?;
+        let keep_alive_ms = members.keep_alive.map(|number| ms(number).ok_or_else(malformed)).transpose()?;
         Ok(Self { task_id: members.task_id, ttl: RequestedTtl::AfterEnd(keep_alive_ms) })
     }
 
@@ -66,8 +67,8 @@ impl Wish {
             task: Option<&'a RawValue>,
         }
         let Some(params) = params else { return Ok(None) };
-        let meta = serde_json::from_str::<Params<'_>>(params.get()).unwrap_or_default().meta;
-        let meta = meta.map(|meta| serde_json::from_str::<Meta<'_>>(meta.get()).unwrap_or_default());
+        let meta = reader::read_if_fits::<Params<'_>>(params.get()).unwrap_or_default().meta;
+        let meta = meta.map(|meta| reader::read_if_fits::<Meta<'_>>(meta.get()).unwrap_or_default());
         meta.and_then(|meta| meta.task).map(Self::read).transpose()
     }
 
@@ -78,21 +79,16 @@ impl Wish {
 }
 
 /// JSON knows one kind of number: `60000.0` is a duration like any other.
-fn ms(number: &Number) -> Option<u64> {
-    let whole = |ms: f64| {
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "saturates; negative ones are refused"
-        )]
-        (ms >= 0.0).then_some(ms as u64)
-    };
-    number.as_u64().or_else(|| number.as_f64().and_then(whole))
+fn ms(number: f64) -> Option<u64> {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates; negative ones are refused")]
+    (number >= 0.0).then_some(number as u64)
 }
 
 fn malformed() -> RpcError {
     RpcError::invalid_params(format!(
-        "{TASK} must be {{taskId, keepAlive?}}: a text of 1 to {ID_CHARS_MAX} characters and a number of milliseconds"
+        "{} must be an object with taskId, a string of 1 to {ID_CHARS_MAX} characters, and perhaps keepAlive, a number of \
+         milliseconds that is not negative",
+        reader::member("params._meta", TASK)
     ))
 }
 

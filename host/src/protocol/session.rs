@@ -14,7 +14,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
-use tokio::sync::{Notify, SetOnce, oneshot};
+use tokio::sync::{Notify, SetOnce, mpsc, oneshot};
 
 use super::capabilities::Interaction;
 use super::jsonrpc::{PeerError, RequestId};
@@ -28,6 +28,8 @@ use crate::runtime::{ListGenerations, ListKind};
 const CLIENT_TEXT_CHARS_MAX: usize = 200;
 /// Requests to one client that may wait at once; a client that answers nothing loses the oldest.
 const EXPECTED_MAX: usize = 256;
+/// Messages of requests that may wait for a standalone stream whose client does not read; further ones are not said.
+const SAID_MAX: usize = 32;
 
 /// How long `notifications/initialized` may be on its way when a call already asks something.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(1);
@@ -130,11 +132,17 @@ struct Live {
     /// The client's requests that can be cancelled.
     in_flight: HashMap<RequestId, Arc<Cancellation>>,
     /// Open standalone streams, oldest first.
-    listeners: Vec<u64>,
+    listeners: Vec<Listening>,
     /// The generation of each list that the client knows.
     seen: [Option<u64>; LIST_KINDS.len()],
     /// The resources that the client follows, each with the name of the plugin that has it.
     subscriptions: BTreeMap<String, String>,
+}
+
+/// An open standalone stream, as the requests of its session see it.
+struct Listening {
+    stream: u64,
+    said: mpsc::Sender<String>,
 }
 
 impl Live {
@@ -397,13 +405,20 @@ impl Session {
 
     /// Notes an open standalone stream.
     pub(crate) fn listen(self: &Arc<Self>, stream: u64) -> Listener {
-        self.live().listeners.push(stream);
-        Listener { session: Arc::clone(self), stream }
+        let (said, to_say) = mpsc::channel(SAID_MAX);
+        self.live().listeners.push(Listening { stream, said });
+        Listener { session: Arc::clone(self), stream, to_say }
     }
 
     /// The standalone stream that carries messages: the newest.
     pub(crate) fn speaks_on(&self) -> Option<u64> {
-        self.live().listeners.last().copied()
+        self.live().listeners.last().map(|listening| listening.stream)
+    }
+
+    /// Where a request can say something on that stream; `None` while nobody listens, or before the handshake is over.
+    pub(crate) fn standalone(&self) -> Option<mpsc::Sender<String>> {
+        let is_ready = self.initialized.initialized();
+        self.live().listeners.last().filter(|_| is_ready).map(|listening| listening.said.clone())
     }
 
     /// Forgets which lists the client knows.
@@ -493,6 +508,8 @@ impl Drop for InFlight {
 pub(crate) struct Listener {
     session: Arc<Session>,
     pub(crate) stream: u64,
+    /// What requests of the session have to say on it.
+    pub(crate) to_say: mpsc::Receiver<String>,
 }
 
 impl Listener {
@@ -504,7 +521,7 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        self.session.live().listeners.retain(|stream| *stream != self.stream);
+        self.session.live().listeners.retain(|listening| listening.stream != self.stream);
     }
 }
 

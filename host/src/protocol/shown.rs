@@ -26,7 +26,7 @@ pub fn output_json(output: &ToolOutput) -> Result<Value> {
 ///
 /// As [`output_json`].
 pub fn tool_json(tool: &Tool) -> Result<Value> {
-    let mut shown = serde_json::to_value(ToolView { tool, modern_fields: true })?;
+    let mut shown = serde_json::to_value(ToolView { tool, modern_fields: true, tasks: true })?;
     put(&mut shown, "outputSchema", tool.output_schema.as_ref())?;
     Ok(shown)
 }

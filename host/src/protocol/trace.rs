@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use tracing::Span;
 
-use super::{Exchange, Frame, Received};
+use super::{Exchange, Frame, Received, reader};
 
 /// As much as receivers have to carry; a longer one is no use to anybody.
 const STATE_BYTES_MAX: usize = 512;
@@ -71,8 +71,8 @@ fn span(params: &RawValue) -> Option<Span> {
     if !params.get().contains("traceparent") {
         return None;
     }
-    let text = |raw: Option<&RawValue>| serde_json::from_str::<String>(raw?.get()).ok();
-    let Params { meta } = serde_json::from_str(params.get()).ok()?;
+    let text = |raw: Option<&RawValue>| reader::read_if_fits::<String>(raw?.get());
+    let Params { meta } = reader::read_if_fits(params.get())?;
     let Parent { trace_id, parent_id } = Parent::read(&text(meta.traceparent)?)?;
     // At the highest level, so that no setting of the log hides whose warning it is.
     let span = tracing::error_span!("request", trace_id, parent_id, tracestate = tracing::field::Empty);

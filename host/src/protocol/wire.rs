@@ -18,6 +18,7 @@ use serde_json::value::RawValue;
 
 use super::error::RpcError;
 use super::sep1686;
+use super::session::Version;
 use crate::domain::Json;
 use crate::domain::call::LogLevel;
 use crate::domain::task::{Active, Design, Outcome, Phase, Retention, Task};
@@ -64,7 +65,18 @@ impl Serialize for Raw<'_> {
 pub(crate) struct RelatedTask {
     #[serde(skip)]
     pub(crate) key: &'static str,
+    /// The key of a second design, for readers that know that one only.
+    #[serde(skip)]
+    second_key: Option<&'static str>,
     task_id: String,
+}
+
+impl RelatedTask {
+    /// The same for the result of a task: 2025-11-25 demands its own key there, whichever design created the task.
+    pub(crate) fn of_result(self, version: Version) -> Self {
+        let second_key = (version.has_tasks() && self.key != RELATED_TASK).then_some(RELATED_TASK);
+        Self { second_key, ..self }
+    }
 }
 
 impl From<&Task> for RelatedTask {
@@ -73,7 +85,7 @@ impl From<&Task> for RelatedTask {
             Design::Core2025 | Design::Extension2026 => RELATED_TASK,
             Design::Sep1686 => sep1686::RELATED_TASK,
         };
-        Self { key, task_id: sep1686::wire_id(task).into_owned() }
+        Self { key, second_key: None, task_id: sep1686::wire_id(task).into_owned() }
     }
 }
 
@@ -81,7 +93,7 @@ impl From<&Task> for RelatedTask {
 impl RelatedTask {
     /// A task of the core.
     pub(crate) fn core(id: crate::domain::task::TaskId) -> Self {
-        Self { key: RELATED_TASK, task_id: id.to_string() }
+        Self { key: RELATED_TASK, second_key: None, task_id: id.to_string() }
     }
 }
 
@@ -109,6 +121,9 @@ impl Serialize for MetaView<'_> {
         }
         if let Some(related) = self.related {
             map.serialize_entry(related.key, related)?;
+            if let Some(key) = related.second_key {
+                map.serialize_entry(key, related)?;
+            }
         }
         map.end()
     }

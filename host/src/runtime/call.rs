@@ -14,6 +14,7 @@ use wasmtime::{Engine, UpdateDeadline};
 use wasmtime_wasi::{WasiCtx, WasiCtxBuilder, WasiCtxView, WasiView};
 use wasmtime_wasi_http::{WasiHttpCtx, WasiHttpCtxView, WasiHttpView};
 
+use super::blocking::{Blocking, Places};
 use super::denials::Denials;
 use super::egress::{Egress, Lines};
 use super::events::Outbox;
@@ -120,6 +121,7 @@ pub(super) struct Ground {
     pub(super) names: Option<Arc<dyn TenantNames>>,
     pub(super) quotas: Arc<Quotas>,
     pub(super) lines: Arc<Lines>,
+    pub(super) blocking: Arc<Places>,
 }
 
 /// The data of a store.
@@ -128,6 +130,8 @@ pub(super) struct Call {
     pub(super) shared: Arc<Shared>,
     pub(super) outbox: Outbox,
     pub(super) denials: Denials,
+    /// For what blocks a thread.
+    pub(super) blocking: Blocking,
     /// Which of its descriptors lead to directories with a quota.
     pub(super) rooms: Rooms,
     /// How many ids the host has drawn for this call.
@@ -152,7 +156,7 @@ impl Call {
         limits: &CallLimits,
         shared: Arc<Shared>,
         outbox: Outbox,
-        (tenant, quotas): (Option<&str>, &Quotas),
+        (tenant, quotas, blocking): (Option<&str>, &Quotas, Blocking),
     ) -> Result<Box<Self>, HostFailure> {
         let mut table = ResourceTable::new();
         table.set_max_capacity(HOST_RESOURCES_MAX);
@@ -162,19 +166,20 @@ impl Call {
         let (mut wasi, mut rooms) = (None, Rooms::default());
         if !granted.directories.is_empty() {
             let mut world = world(&plugin, &granted, &facts, clock);
-            rooms = files::open(&mut world, &granted.directories, tenant, quotas)?;
+            rooms = files::open(&mut world, &granted.directories, tenant, quotas, &blocking)?;
             wasi = Some(world.build());
         }
         let denials = Denials::new(plugin, granted, outbox.clone());
         Ok(Box::new(Self {
             clock,
             wasi,
-            egress: Egress::new(denials.clone(), facts.belongings.clone()),
+            egress: Egress::new(denials.clone(), facts.belongings.clone(), blocking.clone()),
             limiter: Limiter::new(limits.memory_bytes),
             facts,
             shared,
             outbox,
             denials,
+            blocking,
             rooms,
             ids_drawn: 0,
             detach_settled: false,
@@ -188,9 +193,7 @@ impl Call {
         let mut store = wasmtime::Store::new(engine, *self);
         store.limiter(|call| &mut call.limiter);
         store.set_max_component_handles(COMPONENT_HANDLES_MAX);
-        // Text counts once and lists count by element, so twice the result is enough for everything that may pass.
-        let bytes = limits.result_bytes.max(limits.log_bytes).saturating_mul(2).saturating_add(HOSTCALL_BYTES_BASE);
-        store.set_hostcall_fuel(usize::try_from(bytes).unwrap_or(usize::MAX));
+        store.set_hostcall_fuel(usize::try_from(passed_max(limits)).unwrap_or(usize::MAX));
         store.set_epoch_deadline(1);
         store.epoch_deadline_callback(|store| {
             let shared = Arc::clone(&store.data().shared);
@@ -269,13 +272,13 @@ async fn execute(
     let meter = Arc::clone(&shared);
     let name = Arc::clone(&plugin.name);
     let granted = Arc::clone(plugin.granted.of(tenant));
-    let line = ground.lines.of(tenant, &share);
+    let (line, blocking) = (ground.lines.of(tenant, &share), Blocking::of(&ground.blocking, tenant));
     let tenant = match &ground.names {
         Some(names) if granted.directories.iter().any(DirGrant::is_per_tenant) => names.name(tenant).await,
         _ => None,
     };
     let mut call =
-        Call::new(name, granted, facts, &limits, shared, outbox.clone(), (tenant.as_deref(), &ground.quotas))
+        Call::new(name, granted, facts, &limits, shared, outbox.clone(), (tenant.as_deref(), &ground.quotas, blocking))
             .map_err(|failure| fault::internal(&plugin.name, &failure.0))?;
     call.egress.share(line);
     let (exports, denials) = (Arc::clone(&plugin.exports), call.denials.clone());
@@ -313,7 +316,13 @@ pub(super) async fn visit<T: Send>(
     let returned = Supervised::new(Box::pin(guest), shared, outbox, limits).await;
     drop(store);
     let returned = returned.map_err(|stopped| stopped_because(stopped, limits))?;
-    returned.map_err(|error| fault::classify(denials.plugin(), &error))
+    returned.map_err(|error| fault::classify(denials.plugin(), &error, passed_max(limits)))
+}
+
+/// Bytes that a guest may pass to the host at once. Text counts once and lists count by element, so twice the result is enough for
+/// everything that may pass.
+fn passed_max(limits: &CallLimits) -> u64 {
+    limits.result_bytes.max(limits.log_bytes).saturating_mul(2).saturating_add(HOSTCALL_BYTES_BASE)
 }
 
 /// The public reason of a call that was stopped from outside.

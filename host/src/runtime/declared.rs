@@ -8,7 +8,7 @@ use super::bindings::exports::bulkhead::plugin::tools as wit;
 use super::json::{accept, accept_meta};
 use super::load::{ToolPolicy, UnknownTools};
 use super::mirrored;
-use super::output::icons;
+use super::output::{check_extras, icons};
 use super::schema::Validator;
 use super::world::{escaped, is_control};
 use crate::domain::Json;
@@ -86,6 +86,7 @@ fn entry(tool: wit::Tool, terms: &Terms<'_>) -> Result<ToolEntry, Vec<String>> {
     }
     let output = tool.output_schema.as_ref();
     let output = output.and_then(|text| schema("output schema", text, Validator::compile_any, &mut wrong));
+    check_extras(&tool.icons, &tool.meta, &mut wrong);
     let meta = accept_meta(tool.meta).map_err(|problem| wrong.push(problem)).unwrap_or_default();
     let policy = terms.tools.get(&tool.name);
     let task_support = narrowed(tool.task_support, policy.and_then(|policy| policy.task_support), &mut wrong);
@@ -205,6 +206,10 @@ mod tests {
     }
 
     fn declare(input_schema: &str) -> Result<Vec<Arc<ToolEntry>>, Vec<String>> {
+        declare_all(vec![tool(input_schema)])
+    }
+
+    fn declare_all(tools: Vec<wit::Tool>) -> Result<Vec<Arc<ToolEntry>>, Vec<String>> {
         let limits = CallLimits {
             cpu_ms: 1,
             wall_ms: 1,
@@ -226,7 +231,11 @@ mod tests {
             unknown_tools: UnknownTools::Refuse,
             rerun: false,
         };
-        let tool = wit::Tool {
+        entries(tools, &terms)
+    }
+
+    fn tool(input_schema: &str) -> wit::Tool {
+        wit::Tool {
             name: "marked".to_owned(),
             title: None,
             description: "d".to_owned(),
@@ -244,8 +253,7 @@ mod tests {
             .map(icon)
             .into(),
             meta: Vec::new(),
-        };
-        entries(vec![tool], &terms)
+        }
     }
 
     #[test]
@@ -253,6 +261,22 @@ mod tests {
         let kept = declare(r#"{"type":"object"}"#).unwrap();
         let sources: Vec<_> = kept[0].tool.icons.iter().map(|icon| icon.src.as_str()).collect();
         assert_eq!(sources, ["https://a.example/i.png", "data:image/png;base64,AA=="]);
+    }
+
+    #[test]
+    fn more_icons_or_meta_than_a_list_may_hold_are_refused() {
+        let refusals = |icons: usize, source: usize, members: usize, value: usize| {
+            let mut tool = tool(r#"{"type":"object"}"#);
+            tool.icons = (0..icons).map(|_| icon(&format!("data:{}", "x".repeat(source)))).collect();
+            tool.meta = (0..members).map(|at| (format!("a{at}"), format!("\"{}\"", "x".repeat(value)))).collect();
+            declare_all(vec![tool]).err().unwrap_or_default()
+        };
+        assert!(refusals(16, 1_000, 64, 100).is_empty());
+        assert_eq!(refusals(17, 10, 0, 0), ["tool \"marked\": it has 17 icons; 16 is the most"]);
+        assert_eq!(refusals(0, 0, 65, 10), ["tool \"marked\": it has 65 members of meta; 64 is the most"]);
+        let large = refusals(2, 40_000, 1, 20_000);
+        assert!(large.len() == 2 && large[0].ends_with("bytes of icons; 65536 is the most"), "{large:?}");
+        assert!(large[1].ends_with("bytes of meta; 16384 is the most"), "{large:?}");
     }
 
     #[test]

@@ -23,6 +23,7 @@ use tokio::time::{Instant, Sleep, timeout, timeout_at};
 use wasmtime_wasi_http::{Error, RequestOptions, WasiBody, WasiHttpHooks};
 
 use super::belongings::Belongings;
+use super::blocking::Blocking;
 use super::denials::Denials;
 use super::policy::HttpGrant;
 use super::secrets::{Refusal, Secret, Target, inject};
@@ -78,13 +79,14 @@ pub(super) struct Egress {
     line: Option<Line>,
     denials: Denials,
     belongings: Option<Arc<dyn Belongings>>,
+    blocking: Blocking,
     /// Made at the first request.
     slots: Option<Arc<Semaphore>>,
 }
 
 impl Egress {
-    pub(super) fn new(denials: Denials, belongings: Option<Arc<dyn Belongings>>) -> Self {
-        Self { line: None, denials, belongings, slots: None }
+    pub(super) fn new(denials: Denials, belongings: Option<Arc<dyn Belongings>>, blocking: Blocking) -> Self {
+        Self { line: None, denials, belongings, blocking, slots: None }
     }
 
     /// Takes a place there for every request.
@@ -100,7 +102,7 @@ impl WasiHttpHooks for Egress {
         options: Option<RequestOptions>,
         _sent: Box<dyn Future<Output = Result<(), Error>> + Send>,
     ) -> Box<dyn Future<Output = Result<(Response, Driver), Error>> + Send> {
-        let (denials, belongings) = (self.denials.clone(), self.belongings.clone());
+        let (denials, belongings, blocking) = (self.denials.clone(), self.belongings.clone(), self.blocking.clone());
         let slots = self.slots.get_or_insert_with(|| Arc::new(Semaphore::new(REQUESTS_MAX)));
         let slot = Slot::take(Arc::clone(slots), self.line.as_ref());
         Box::new(async move {
@@ -111,8 +113,7 @@ impl WasiHttpHooks for Egress {
                 }
                 None => Vec::new(),
             };
-            let sent =
-                send(&denials.granted().http, &secrets, &denials, request, options.unwrap_or_default(), slot).await;
+            let sent = send(&blocking, &secrets, &denials, request, options.unwrap_or_default(), slot).await;
             sent.map_err(|refusal| match refusal {
                 Refusal::Failed(error) => error,
                 Refusal::Missing(secret) => {
@@ -140,7 +141,7 @@ impl WasiHttpHooks for Egress {
 }
 
 async fn send(
-    grants: &[HttpGrant],
+    blocking: &Blocking,
     secrets: &[Secret],
     denials: &Denials,
     mut request: http::Request<WasiBody>,
@@ -160,7 +161,7 @@ async fn send(
     let host = normal_host(authority.host());
     let port = authority.port_u16().unwrap_or(if tls { 443 } else { 80 });
     let (method, path) = (request.method().as_str(), request.uri().path());
-    let covering: Vec<_> = grants.iter().filter(|grant| grant.covers(tls, &host, port)).collect();
+    let covering: Vec<_> = denials.granted().http.iter().filter(|grant| grant.covers(tls, &host, port)).collect();
     let matching: Vec<_> = covering.iter().copied().filter(|grant| grant.permits(method, path)).collect();
     // A tunnel would lead anywhere.
     if matching.is_empty() || request.method() == http::Method::CONNECT {
@@ -180,8 +181,9 @@ async fn send(
     let request = request.map(|body| Sent { body, bytes_left: REQUEST_BYTES_MAX }.boxed_unsync());
 
     let connect = clamp(options.connect_timeout, CONNECT_MAX);
-    let (mut sender, driver) =
-        timeout(connect, connect_to(&matching, &host, port, tls)).await.map_err(|_| Error::ConnectionTimeout)??;
+    let (mut sender, driver) = timeout(connect, connect_to(blocking, &matching, &host, port, tls))
+        .await
+        .map_err(|_| Error::ConnectionTimeout)??;
     let driver = tokio::spawn(driver);
     // Dropped with the response or with this future: the connection ends with the call.
     let driver = AbortOnDrop(driver);
@@ -232,6 +234,7 @@ fn origin_form(uri: &http::Uri) -> Result<http::Uri, Error> {
 type Sender = http1::SendRequest<WasiBody>;
 
 async fn connect_to(
+    blocking: &Blocking,
     grants: &[&HttpGrant],
     host: &str,
     port: u16,
@@ -239,7 +242,8 @@ async fn connect_to(
 ) -> Result<(Sender, impl Future<Output = Result<(), hyper::Error>> + Send + use<>), Error> {
     let tls = if tls { Some(tls_config()?) } else { None };
     let may_reach = |address| grants.iter().any(|grant| grant.may_reach(address));
-    let stream = dial::connect(host, port, tls, may_reach).await.map_err(in_wasi_words)?;
+    let found = blocking.look_up(host, port);
+    let stream = dial::connect_by(found, host, port, tls, may_reach).await.map_err(in_wasi_words)?;
     http1::Builder::new().max_buf_size(HEADER_BYTES_MAX).handshake(TokioIo::new(stream)).await.map_err(Error::Hyper)
 }
 

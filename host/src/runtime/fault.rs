@@ -7,7 +7,7 @@ use wasmtime::Trap;
 use wasmtime::component::ResourceTableError;
 use wasmtime_wasi::I32Exit;
 
-use super::limits::{ERROR_BYTES_MAX, HOST_RESOURCES_MAX, LimitHit};
+use super::limits::{Bytes, ERROR_BYTES_MAX, HOST_RESOURCES_MAX, LimitHit};
 use super::world::{beginning, escaped};
 use crate::domain::call::{CallError, FaultKind};
 
@@ -44,7 +44,9 @@ pub(super) fn withdrawn() -> CallError {
 }
 
 /// What a call that wasmtime ended with an error ended with.
-pub(super) fn classify(plugin: &str, error: &wasmtime::Error) -> CallError {
+///
+/// `passed_max` is how many bytes it may have passed to the host at once.
+pub(super) fn classify(plugin: &str, error: &wasmtime::Error, passed_max: u64) -> CallError {
     if let Some(hit) = error.downcast_ref::<LimitHit>() {
         return limit(hit.to_string());
     }
@@ -71,13 +73,16 @@ pub(super) fn classify(plugin: &str, error: &wasmtime::Error) -> CallError {
             other => trap(format!("the tool trapped: {other}")),
         };
     }
-    by_text(&format!("{error:#}"))
+    by_text(&format!("{error:#}"), passed_max)
 }
 
 /// Limits that wasmtime reports with types of its own; the texts are pinned by tests.
-fn by_text(text: &str) -> CallError {
+fn by_text(text: &str, passed_max: u64) -> CallError {
     if text.contains("fuel allocated for hostcalls") {
-        return limit("the tool passed too much data at once");
+        return limit(format!(
+            "the tool passed too much data at once: {} is the most, which follows call.result_bytes",
+            Bytes(passed_max)
+        ));
     }
     if text.contains("resource limit exceeded") || text.contains("count too high") {
         return limit("the tool is made of too many instances, memories or tables");

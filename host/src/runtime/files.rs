@@ -6,7 +6,9 @@
 mod apart;
 mod counted;
 mod guarded;
+mod opening;
 mod quota;
+mod walk;
 
 use std::collections::BTreeSet;
 use std::fs::DirBuilder;
@@ -16,6 +18,7 @@ use std::path::{Path, PathBuf};
 
 use wasmtime_wasi::{FsPerms, WasiCtxBuilder};
 
+use super::blocking::Blocking;
 use super::fault::HostFailure;
 use super::policy::{DirGrant, TENANT_MARK};
 
@@ -41,6 +44,7 @@ pub(super) fn open(
     grants: &[DirGrant],
     tenant: Option<&str>,
     quotas: &Quotas,
+    blocking: &Blocking,
 ) -> Result<Rooms, HostFailure> {
     let mut rooms = Rooms::default();
     for grant in grants {
@@ -53,7 +57,7 @@ pub(super) fn open(
         let opened = place.map_err(wasmtime::Error::from).and_then(|place| {
             world.preopened_dir(&place, &grant.guest, permissions)?;
             if let (Some(bytes_max), true) = (grant.bytes_max, grant.write) {
-                rooms.add(grant.guest.clone(), quotas.room(&place, bytes_max)?);
+                rooms.add(grant.guest.clone(), quotas.room(&place, bytes_max, blocking)?);
             }
             Ok(())
         });

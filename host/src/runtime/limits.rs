@@ -64,6 +64,18 @@ pub(super) const STDIO_BYTES_MAX: usize = 8 << 10;
 /// Nesting of JSON that comes out of a guest. Stops stack overflows in every later reader.
 pub(super) const JSON_DEPTH_MAX: usize = 64;
 
+/// Icons of one tool, prompt, resource or template. Stops a plugin that fills every list with them.
+pub(super) const ICONS_MAX: usize = 16;
+
+/// Bytes of all icons of one of them: enough for some small images in `data:` URIs.
+pub(super) const ICON_BYTES_MAX: usize = 64 << 10;
+
+/// Members of the `_meta` of one of them.
+pub(super) const META_MEMBERS_MAX: usize = 64;
+
+/// Bytes of the `_meta` of one of them. What a call returns is bounded as a whole.
+pub(super) const META_BYTES_MAX: usize = 16 << 10;
+
 /// CPU time of the call that lists the tools at load, in milliseconds. Stops a plugin that hangs the start.
 pub(super) const LIST_CPU_MS: u64 = 1000;
 

@@ -9,12 +9,13 @@ use tokio::sync::mpsc;
 use wasmtime::component::{Component, HasSelf, InstancePre, Linker};
 
 use super::bindings::PluginFull;
+use super::blocking::Blocking;
 use super::call::{Call, Ground, Plugin, Presence, visit};
 use super::catalog::Offers;
 use super::declared::{self, Terms};
 use super::events::Outbox;
 use super::exports::{Exports, Listed};
-use super::files::{self, Quotas};
+use super::files;
 use super::gate::Shared;
 use super::limits::{INSTANCES_MAX, LIST_CPU_MS, LIST_WALL_MS, MEMORIES_MAX, TABLES_MAX};
 use super::offers;
@@ -23,12 +24,13 @@ use super::pace::Pace;
 use super::policy::{Granted, GrantedTo, Grants, TenantBounds};
 use super::typed;
 use super::wants::{self, Manifest, WantedLimits};
-use super::world::escaped;
+use super::world::{self, escaped};
 use super::{CallFacts, Library, OnDemand, ToolEntry};
 use crate::domain::Json;
 use crate::domain::call::{CallError, ClientFeatures, FaultKind};
 use crate::domain::limits::CallLimits;
 use crate::domain::offer::Resource;
+use crate::domain::requestor::TenantId;
 use crate::domain::task::{CallId, PluginVersion};
 use crate::domain::tool::{TaskSupport, Tool, ToolAnnotations};
 
@@ -274,6 +276,7 @@ pub(super) fn linker(engine: &wasmtime::Engine) -> wasmtime::Result<Linker<Call>
     wasmtime_wasi_http::p2::add_only_http_to_linker_async(&mut linker)?;
     PluginFull::add_to_linker::<_, HasSelf<_>>(&mut linker, |call| call)?;
     files::guard(&mut linker)?;
+    world::tell_errors_plainly(&mut linker)?;
     Ok(linker)
 }
 
@@ -328,7 +331,7 @@ pub(super) async fn list(
         CallError::Interrupted => Wrong::passing("the host is shutting down"),
         _ => Wrong::from(vec![format!("{what} (it may need more than {INSTANCES_MAX} instances; see the log)")]),
     };
-    let unheard = || unheard(name, granted, &limits, &ground.quotas).map_err(|problem| Wrong::from(vec![problem]));
+    let unheard = || unheard(name, granted, &limits, ground).map_err(|problem| Wrong::from(vec![problem]));
     let visitor = Arc::clone(exports);
     let listed = visit(ground, instance, unheard()?, &limits, move |store, instance| {
         Box::pin(async move { visitor.list(store, &instance).await })
@@ -352,10 +355,12 @@ pub(super) async fn list(
 }
 
 /// A call that nobody listens to: a plugin that asks or reports while it is listed talks to the wall.
-fn unheard(name: &Arc<str>, granted: &Arc<Granted>, limits: &CallLimits, quotas: &Quotas) -> Result<Box<Call>, String> {
+fn unheard(name: &Arc<str>, granted: &Arc<Granted>, limits: &CallLimits, ground: &Ground) -> Result<Box<Call>, String> {
     let (sender, _) = mpsc::channel(1);
     let (shared, outbox) = (Arc::new(Shared::default()), Outbox::new(sender, 1, 0));
-    let call = Call::new(Arc::clone(name), Arc::clone(granted), nobody(), limits, shared, outbox, (None, quotas));
+    let blocking = Blocking::of(&ground.blocking, TenantId([0; 16]));
+    let files = (None, &*ground.quotas, blocking);
+    let call = Call::new(Arc::clone(name), Arc::clone(granted), nobody(), limits, shared, outbox, files);
     call.map_err(|failure| failure.0)
 }
 

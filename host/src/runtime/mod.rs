@@ -4,9 +4,11 @@
 //! every grant. Must not learn whose call it runs, nor know what a task is. Invariant: a call sends exactly one
 //! [`CallEvent::Finished`], always last, and once its [`Running`] is dropped nothing of it goes on.
 
+mod aside;
 mod asking;
 pub mod belongings;
 mod bindings;
+mod blocking;
 mod cache;
 mod call;
 pub mod catalog;
@@ -62,6 +64,7 @@ use crate::domain::requestor::TenantId;
 use crate::domain::route::Route;
 use crate::domain::task::{CallId, PluginVersion};
 
+pub use aside::Aside;
 pub use belongings::Belongings;
 pub use catalog::{Catalog, Library, ListGenerations, PromptEntry, TemplateEntry, ToolEntry};
 pub use compile::{COMPILE_ARGUMENT, CompilerMode, compile_main};

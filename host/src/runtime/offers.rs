@@ -14,8 +14,8 @@ use super::fault::{invalid_output, limit};
 use super::json::accept_meta;
 use super::limits::{Bytes, URI_BYTES_MAX};
 use super::output::{
-    annotate, annotations_size, block_size, content, contents_size, icons, icons_size, meta_size, mime_type, resource,
-    uri,
+    annotate, annotations_size, block_size, check_extras, content, contents_size, icons, icons_size, meta_size,
+    mime_type, resource, uri,
 };
 use super::world::escaped;
 use crate::domain::call::CallError;
@@ -97,6 +97,7 @@ fn prompt(prompt: wit_prompts::Prompt, prefix: &str) -> Result<Prompt, Vec<Strin
     check_name(&prompt.name, &name, &mut wrong);
     check_line("title", prompt.title.as_deref().unwrap_or_default(), NAME_BYTES_MAX, &mut wrong);
     check_description(prompt.description.as_deref().unwrap_or_default(), &mut wrong);
+    check_extras(&prompt.icons, &prompt.meta, &mut wrong);
     let meta = accept_meta(prompt.meta).map_err(|problem| wrong.push(problem)).unwrap_or_default();
     if prompt.arguments.len() > ARGUMENTS_MAX {
         wrong.push(format!("it has {} arguments; {ARGUMENTS_MAX} is the most", prompt.arguments.len()));
@@ -127,6 +128,7 @@ fn template(template: wit_resources::ResourceTemplate) -> Result<(ResourceTempla
     check_line("title", template.title.as_deref().unwrap_or_default(), NAME_BYTES_MAX, &mut wrong);
     check_description(template.description.as_deref().unwrap_or_default(), &mut wrong);
     let mime_type = template.mime_type.map(mime_type).transpose().map_err(|problem| wrong.push(problem));
+    check_extras(&template.icons, &template.meta, &mut wrong);
     let meta = accept_meta(template.meta).map_err(|problem| wrong.push(problem));
     let (Ok(parsed), Ok(mime_type), Ok(meta), true) = (parsed, mime_type, meta, wrong.is_empty()) else {
         return Err(wrong);
@@ -175,6 +177,11 @@ pub(super) fn page(returned: wit_resources::ResourcePage, bytes_max: u64) -> Res
 fn listed(item: wit_resources::ResourceInfo) -> Result<Resource, String> {
     if item.uri.len() > URI_BYTES_MAX {
         return Err(format!("its URI has more than {URI_BYTES_MAX} bytes"));
+    }
+    let mut wrong = Vec::new();
+    check_extras(&item.icons, &item.meta, &mut wrong);
+    if !wrong.is_empty() {
+        return Err(wrong.join("; "));
     }
     Ok(Resource {
         uri: uri(item.uri)?,
@@ -247,6 +254,30 @@ fn within(bytes: usize, bytes_max: u64) -> Result<(), CallError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_stands_in_a_list_has_no_more_icons_or_meta_than_a_tool() {
+        let icons =
+            |count| vec![wit::Icon { src: "https://a".into(), mime_type: None, sizes: vec![], theme: None }; count];
+        let meta = |count: usize| (0..count).map(|at| (format!("a{at}"), "1".to_owned())).collect::<Vec<_>>();
+        let declared_prompt = |icons, meta| {
+            let (name, arguments) = ("p".to_owned(), vec![]);
+            prompt(wit_prompts::Prompt { name, title: None, description: None, arguments, icons, meta }, "")
+        };
+        assert!(declared_prompt(icons(16), meta(64)).is_ok());
+        let wrong = declared_prompt(icons(10_000), meta(65)).unwrap_err();
+        assert_eq!(wrong[..1], ["it has 10000 icons; 16 is the most"]);
+        assert_eq!(wrong.last().unwrap(), "it has 65 members of meta; 64 is the most");
+        let item = |icons, meta| {
+            let (uri, name, annotations) = ("a://b".to_owned(), "b".to_owned(), None);
+            let (title, description, mime_type, size) = (None, None, None, None);
+            wit_resources::ResourceInfo { uri, name, title, description, mime_type, size, annotations, icons, meta }
+        };
+        let listing = |items| page(wit_resources::ResourcePage { items, next: None, meta: vec![] }, 1 << 30);
+        assert!(listing(vec![item(icons(16), meta(64))]).is_ok());
+        let error = listing(vec![item(icons(1), meta(1)), item(icons(17), meta(1))]).unwrap_err();
+        assert!(error.to_string().contains("resource 1: it has 17 icons; 16 is the most"), "{error}");
+    }
 
     #[test]
     fn no_more_values_than_a_client_may_get() {

@@ -8,7 +8,7 @@ use super::bindings::exports::bulkhead::plugin::tools::ToolOutput as WitOutput;
 use super::exports::Raw;
 use super::fault::{self, invalid_output, limit};
 use super::json::{accept, accept_meta};
-use super::limits::Bytes;
+use super::limits::{Bytes, ICON_BYTES_MAX, ICONS_MAX, META_BYTES_MAX, META_MEMBERS_MAX};
 use super::offers;
 use super::operation::Returned;
 use super::schema::Validator;
@@ -194,6 +194,18 @@ pub(super) fn icons(icons: Vec<wit::Icon>) -> Vec<Icon> {
         .filter(|icon| icon.src.starts_with("https:") || icon.src.starts_with("data:"))
         .map(|icon| Icon { src: icon.src, mime_type: icon.mime_type, sizes: icon.sizes, theme: icon.theme })
         .collect()
+}
+
+/// Refuses more icons or `_meta` than everything in a list may have, before a client has to read it.
+pub(super) fn check_extras(icons: &[wit::Icon], meta: &wit::Meta, wrong: &mut Vec<String>) {
+    let counted = [
+        (icons.len(), ICONS_MAX, "icons"),
+        (icons_size(icons), ICON_BYTES_MAX, "bytes of icons"),
+        (meta.len(), META_MEMBERS_MAX, "members of meta"),
+        (meta_size(meta), META_BYTES_MAX, "bytes of meta"),
+    ];
+    let over = counted.into_iter().filter(|(count, most, _)| count > most);
+    wrong.extend(over.map(|(count, most, what)| format!("it has {count} {what}; {most} is the most")));
 }
 
 /// The plugin's own refusal of a call.

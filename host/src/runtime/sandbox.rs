@@ -148,6 +148,7 @@ impl Sandbox {
                 names: config.tenant_names,
                 quotas: Arc::default(),
                 lines: Arc::default(),
+                blocking: Arc::default(),
             }),
             linker,
             cache,

@@ -3,12 +3,13 @@
 //! Owns which schemas are accepted. Nothing is ever fetched or read for a schema, and no pattern can take more than linear time.
 
 mod expansion;
+mod violation;
 
-use std::fmt;
-
-use jsonschema::error::ValidationErrorKind;
-use jsonschema::{Draft, PatternOptions, ValidationError};
+use jsonschema::{Draft, PatternOptions};
 use serde_json::Value;
+
+pub use violation::Violation;
+use violation::{VIOLATIONS_MAX, collect};
 
 /// Bytes of one schema. Stops a plugin that fills every client's context and the host's memory with it.
 const SCHEMA_BYTES_MAX: usize = 256 << 10;
@@ -22,24 +23,6 @@ const PATTERN_BYTES_MAX: usize = 256 << 10;
 const PATTERNS_MAX: usize = 64;
 /// Paths through a schema that refers to itself, for which it is worth looking for the one that was meant.
 const DETAILED_PATHS_MAX: f64 = 65_536.0;
-/// Violations that are worth reading.
-const VIOLATIONS_MAX: usize = 8;
-/// Bytes of one violation: the value that is wrong may be long.
-const VIOLATION_BYTES_MAX: usize = 256;
-
-/// One way in which a value does not fit a schema.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Violation {
-    /// JSON Pointer to the offending place; empty for the root.
-    pub path: String,
-    pub message: String,
-}
-
-impl fmt::Display for Violation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.path.is_empty() { f.write_str(&self.message) } else { write!(f, "{}: {}", self.path, self.message) }
-    }
-}
 
 /// A compiled schema.
 #[derive(Debug)]
@@ -79,7 +62,10 @@ impl Validator {
         if !schema.is_object() {
             wrong.push("it is no object".to_owned());
         } else if objects_only && schema.get("type").and_then(Value::as_str) != Some("object") {
-            wrong.push("its root does not say \"type\": \"object\"".to_owned());
+            let said = schema.get("type").map_or_else(String::new, |said| format!(", but \"type\": {said}"));
+            wrong.push(format!(
+                "its root does not say \"type\": \"object\"{said}: a tool takes an object with a member for each argument"
+            ));
         }
         if let Some(dialect) = schema.get("$schema")
             && dialect.as_str().is_none_or(|uri| uri.trim_end_matches('#') != DIALECT)
@@ -129,11 +115,11 @@ impl Validator {
         // That took care of what it had seen before; a list of everything that is wrong does not.
         let levels = i32::try_from(depth(value)).unwrap_or(i32::MAX);
         if self.loops > 0 && (self.loops as f64).powi(levels) > DETAILED_PATHS_MAX {
-            return Err(vec![Violation { path: String::new(), message: "it does not fit".to_owned() }]);
+            return Err(vec![Violation { path: String::new(), message: "it does not fit the schema".to_owned() }]);
         }
         let mut violations = Vec::new();
         for error in self.compiled.iter_errors(value).take(VIOLATIONS_MAX) {
-            collect(&error, &mut violations);
+            collect(value, &error, &mut violations);
         }
         violations.truncate(VIOLATIONS_MAX);
         if violations.is_empty() { Ok(()) } else { Err(violations) }
@@ -149,57 +135,10 @@ fn depth(value: &Value) -> usize {
     }
 }
 
-/// What is wrong, said about the alternative that was meant: that none of them fits says nothing to whoever must do better.
-fn collect(error: &ValidationError<'_>, violations: &mut Vec<Violation>) {
-    let alternatives = match error.kind() {
-        ValidationErrorKind::AnyOf { context } | ValidationErrorKind::OneOfNotValid { context } => context.as_slice(),
-        _ => &[],
-    };
-    let tagged: Option<Vec<_>> = alternatives.iter().map(|errors| wrong_tag(errors)).collect();
-    match tagged.as_deref() {
-        Some([(path, first, found), others @ ..]) if others.iter().all(|(other, ..)| other == path) => {
-            let known = others.iter().fold(first.clone(), |known, (_, tag, _)| format!("{known}, {tag}"));
-            violations.push(Violation { path: path.clone(), message: short(format!("{found} is not one of {known}")) });
-        }
-        _ => match nearest(alternatives) {
-            Some(errors) => errors.iter().for_each(|error| collect(error, violations)),
-            None => violations
-                .push(Violation { path: error.instance_path().to_string(), message: short(error.to_string()) }),
-        },
-    }
-}
-
-/// Where an alternative wants another constant: the place, the constant, and what is there.
-fn wrong_tag(errors: &[ValidationError<'_>]) -> Option<(String, String, String)> {
-    errors.iter().find_map(|error| match error.kind() {
-        ValidationErrorKind::Constant { expected_value } => {
-            Some((error.instance_path().to_string(), expected_value.to_string(), short(error.instance().to_string())))
-        }
-        _ => None,
-    })
-}
-
-/// The alternative whose constants fit and that got furthest into the value; none if no two can be told apart.
-fn nearest<'a, 'e>(alternatives: &'a [Vec<ValidationError<'e>>]) -> Option<&'a [ValidationError<'e>]> {
-    let depth = |error: &ValidationError<'_>| error.instance_path().to_string().matches('/').count();
-    let reached = |errors: &[ValidationError<'_>]| errors.iter().map(depth).max();
-    let meant: Vec<_> = alternatives.iter().filter(|errors| wrong_tag(errors).is_none()).map(Vec::as_slice).collect();
-    let furthest = meant.iter().copied().max_by_key(|errors| reached(errors))?;
-    let rivals = meant.iter().filter(|errors| reached(errors) == reached(furthest)).count();
-    (rivals == 1).then_some(furthest)
-}
-
 const DIALECT: &str = "https://json-schema.org/draft/2020-12/schema";
 
 fn at(path: &str) -> String {
     if path.is_empty() { String::new() } else { format!(" at {path}") }
-}
-
-fn short(text: String) -> String {
-    if text.len() <= VIOLATION_BYTES_MAX {
-        return text;
-    }
-    format!("{}…", super::world::beginning(&text, VIOLATION_BYTES_MAX))
 }
 
 /// References that lead outside, and nesting without end.
@@ -264,10 +203,79 @@ mod tests {
             "/a/val/n: 10 is greater than the maximum of 9"
         );
         assert_eq!(said(json!({"a": {"tag": "text", "val": 3}})), "/a/val: 3 is not of type \"string\"");
-        assert_eq!(said(json!({"a": {"tag": "text"}})), "/a: \"val\" is a required property");
+        assert_eq!(said(json!({"a": {"tag": "text"}})), "/a: the member `val` is missing");
         assert_eq!(said(json!({"a": {"tag": "x", "val": 3}})), "/a/tag: \"x\" is not one of \"text\", \"small\"");
         assert_eq!(said(json!({"b": {"n": 10}})), "/b/n: 10 is greater than the maximum of 9");
-        assert!(said(json!({"c": 3})).starts_with("/c: 3 is not valid under any"), "{}", said(json!({"c": 3})));
+        assert_eq!(said(json!({"c": 3})), "/c: 3 is not of type \"null\", \"string\"");
+    }
+
+    #[test]
+    fn every_violation_says_what_could_be_done_better() {
+        let schema = json!({"type": "object", "additionalProperties": false, "properties": {
+            "color": {"enum": ["red", "green", "blue", "black", "white", "grey", "pink"]},
+            "none": false,
+            "empty": {"type": "object", "additionalProperties": false},
+            "pair": {"type": "array", "prefixItems": [{"type": "integer"}, {"type": "integer"}], "items": false},
+            "version": {"const": 2},
+            "other": {"not": {"type": "string"}},
+            "some": {"contains": {"const": 1}},
+            "named": {"propertyNames": {"maxLength": 2}},
+            "closed": {"allOf": [{"properties": {"a": true}}], "unevaluatedProperties": false},
+            "one": {"oneOf": [{"type": "integer"}, {"minimum": 2}]},
+            "form": {"anyOf": [{"minLength": 2}, {"pattern": "^a"}]},
+            "text": {"type": "string", "maxLength": 3},
+        }});
+        let validator = Validator::compile(&schema.to_string()).unwrap();
+        let said = |value: Value| {
+            let violations = validator.check(&value).unwrap_err();
+            violations.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+        };
+        let rows = [
+            (json!({"colour": 1}), "unexpected member `colour`"),
+            (json!({"a\u{1b}": 1, "b": 2}), "unexpected members `a\\u{1b}`, `b`"),
+            (
+                json!({"color": "teal"}),
+                "/color: \"teal\" is not one of \"red\", \"green\", \"blue\", \"black\", \"white\", \"grey\", \"pink\"",
+            ),
+            (json!({"none": 1}), "unexpected member `none`"),
+            (json!({"empty": {"name": 1}}), "/empty: unexpected member `name`"),
+            (json!({"pair": [1, 2, 3]}), "/pair: unexpected item 2"),
+            (json!({"version": 3}), "/version: 3 is not 2"),
+            (json!({"other": "x"}), "/other: \"x\" is one of the values that are not allowed"),
+            (json!({"some": [2]}), "/some: [2] holds none of the items that it must hold"),
+            (json!({"closed": {"b": 1}}), "/closed: unexpected member `b`"),
+            (json!({"one": 2}), "/one: 2 fits more than one of the alternatives; it must fit one"),
+            (json!({"form": "b"}), "/form: \"b\" fits none of the 2 alternatives"),
+            (json!({"text": "long"}), "/text: \"long\" is longer than 3 characters"),
+            (json!({"text": 1}), "/text: 1 is not of type \"string\""),
+        ];
+        for (value, expected) in rows {
+            assert_eq!(said(value.clone()), expected, "{value}");
+        }
+        assert!(
+            said(json!({"named": {"long": 1}})).contains("the name of a member is not allowed: \"long\" is longer")
+        );
+    }
+
+    #[test]
+    fn violations_are_short_however_long_the_value_and_the_schema_are() {
+        let options: Vec<_> = (0..5_000).map(|number| format!("option-{number}")).collect();
+        let schema = json!({"type": "object", "additionalProperties": false, "properties": {"a": {"enum": options}, "b": {"type": "integer"}}});
+        let validator = Validator::compile(&schema.to_string()).unwrap();
+        let long = "x".repeat(100_000);
+        let many: serde_json::Map<_, _> = (0..5_000).map(|number| (format!("name-{number}"), json!(1))).collect();
+        for value in [json!({"a": long}), json!({"b": long}), json!({(long.as_str()): 1}), Value::Object(many)] {
+            let violations = validator.check(&value).unwrap_err();
+            let bytes: usize = violations.iter().map(|violation| violation.to_string().len()).sum();
+            assert!(bytes < 2_000, "{violations:?}");
+        }
+        let violation = &validator.check(&json!({"a": "x"})).unwrap_err()[0];
+        assert!(
+            violation.message.starts_with("\"x\" is not one of \"option-0\", ") && violation.message.ends_with(" more")
+        );
+        // The type that is expected stays to be read.
+        let violation = &validator.check(&json!({"b": long})).unwrap_err()[0];
+        assert!(violation.message.ends_with("is not of type \"integer\""), "{violation}");
     }
 
     #[test]

@@ -32,6 +32,9 @@ const GUEST_NICENESS: i32 = 5;
 /// At least between two ticks that come before their time, because somebody came who has nothing running and is first in line.
 const HURRY_EVERY: Duration = Duration::from_millis(1);
 
+/// What a turn of work aside is expected to take before it is known.
+const TURN_ASIDE: Duration = Duration::from_millis(10);
+
 type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Stops what it belongs to; harmless when that is over.
@@ -107,8 +110,13 @@ impl Threads {
         turn: Duration,
         tick: impl Fn() + Send + Sync + 'static,
     ) -> io::Result<Self> {
-        let cores = thread::available_parallelism().map_or(1, usize::from);
-        Self::start_some(cores, io, turn, tick)
+        Self::start_some(cores(), io, turn, tick)
+    }
+
+    /// Starts threads for other work of the same shares: one per core, but two at least, so that one long turn is not in the way of
+    /// everybody. Nothing ends a turn there but the work itself.
+    pub(super) fn start_aside(io: &tokio::runtime::Handle) -> io::Result<Self> {
+        Self::start_with("aside", cores().max(2), io, FairQueue::aside(micros(TURN_ASIDE)), || {})
     }
 
     fn start_some(
@@ -117,12 +125,21 @@ impl Threads {
         turn: Duration,
         tick: impl Fn() + Send + Sync + 'static,
     ) -> io::Result<Self> {
-        let fair = FairQueue::new(micros(turn));
+        Self::start_with("guest", count, io, FairQueue::new(micros(turn)), tick)
+    }
+
+    fn start_with(
+        name: &str,
+        count: usize,
+        io: &tokio::runtime::Handle,
+        fair: FairQueue<Arc<Guest>>,
+        tick: impl Fn() + Send + Sync + 'static,
+    ) -> io::Result<Self> {
         let line = Line { fair, stopped: Vec::new(), idle: 0, told: 0, hurried_at: None, closed: false };
         let threads = Self(Arc::new(Pool { line: Mutex::new(line), came: Condvar::new(), tick: Box::new(tick) }));
         for _ in 0..count {
             let (pool, io) = (Arc::clone(&threads.0), io.clone());
-            thread::Builder::new().name("guest".to_owned()).spawn(move || {
+            thread::Builder::new().name(name.to_owned()).spawn(move || {
                 if let Err(error) = rustix::process::nice(GUEST_NICENESS) {
                     tracing::debug!(%error, "guest threads keep the host's priority");
                 }
@@ -359,6 +376,10 @@ impl fmt::Debug for Guest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Guest").finish_non_exhaustive()
     }
+}
+
+fn cores() -> usize {
+    thread::available_parallelism().map_or(1, usize::from)
 }
 
 fn micros(duration: Duration) -> u64 {

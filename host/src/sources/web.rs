@@ -1,6 +1,7 @@
 //! HTTP to servers that somebody else may have named: a registry, and wherever it sends us.
 //!
-//! Owns redirects, bounded bodies, and which addresses may be reached; the way there is [`dial`]'s. Must not know what is fetched. Invariant: every hop is checked anew, so no redirect reaches what the first address could not; no
+//! Owns redirects, bounded bodies, and which addresses may be reached; the way there is [`dial`]'s. Must not know what is fetched. Invariant: every hop is checked anew, so no redirect reaches what the first address could not; what begins with TLS never
+//! goes on without; no
 //! redirect takes a credential to another origin than that of the request it came with; no error and no log holds the query of an address, where
 //! storage services put theirs.
 
@@ -63,6 +64,8 @@ pub(super) struct Web<'a> {
     tls: Arc<rustls::ClientConfig>,
     /// What the operator typed: at exactly this place an address of the operator's own machine or network is meant.
     named: Option<(String, u16)>,
+    /// Whether the first address is a plain one. One that needs TLS leads nowhere without.
+    begins_plain: bool,
 }
 
 /// One request.
@@ -102,7 +105,8 @@ impl<'a> Web<'a> {
     /// # Errors
     /// A file with certificates cannot be read.
     pub(super) fn new(fetching: &'a Fetching, named: Option<&Url>) -> Result<Self, Error> {
-        Ok(Self { fetching, tls: tls_config(fetching)?, named: named.and_then(place) })
+        let begins_plain = named.is_some_and(|url| url.scheme() == "http");
+        Ok(Self { fetching, tls: tls_config(fetching)?, named: named.and_then(place), begins_plain })
     }
 
     /// Sends a request, and a GET or HEAD to wherever its answer leads.
@@ -157,10 +161,12 @@ impl<'a> Web<'a> {
         Ok(Response { url: url.clone(), status: head.status, headers: head.headers, body, _connection: connection })
     }
 
-    /// Whether a connection needs no TLS: only this machine itself, where nobody listens in between.
+    /// Whether a connection needs no TLS: only where the operator has named a plain address, and then only on this machine itself, where
+    /// nobody listens in between, and at that address.
     fn is_plain(&self, url: &Url, host: &str, port: u16) -> Result<bool, Error> {
         match url.scheme() {
             "https" => Ok(false),
+            "http" if !self.begins_plain => Err(failed(url, "an address with https leads to one with http")),
             "http" if is_loopback(host) || (self.is_named(host, port) && self.fetching.is_plain(host)) => Ok(true),
             "http" => Err(failed(url, "it would go over http, where everybody on the way can read and change it")),
             _ => Err(failed(url, "only https leads anywhere")),

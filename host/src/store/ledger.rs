@@ -51,6 +51,11 @@ impl Ledger {
         take_from(&mut self.tenants, &requestor.tenant, less);
     }
 
+    /// Every requestor that has something, with what it has.
+    pub(super) fn requestors(&self) -> impl Iterator<Item = (&Requestor, &Usage)> {
+        self.requestors.iter()
+    }
+
     /// What the requestor and its tenant have.
     pub(super) fn of(&self, requestor: &Requestor) -> (Usage, Usage) {
         let own = self.requestors.get(requestor).copied().unwrap_or_default();

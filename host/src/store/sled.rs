@@ -16,6 +16,7 @@ mod files;
 mod group;
 mod head;
 mod keys;
+mod mark;
 mod open;
 mod operation;
 mod port;
@@ -25,14 +26,15 @@ mod salvage;
 mod sealing;
 mod space;
 mod state;
+mod stock;
 mod view;
 
 use std::collections::HashSet;
 use std::path::PathBuf;
-use std::sync::mpsc::Sender;
+use std::sync::mpsc::{RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::{Semaphore, oneshot};
 
@@ -53,6 +55,7 @@ use self::operation::{Chunked, Envelope, Operation, Payloads, Reply};
 use self::sealing::Sealing;
 use self::space::Space;
 use self::state::{State, StateFile};
+use self::stock::{Count, Stock};
 use self::view::View;
 use super::Error;
 use super::leases::Leases;
@@ -61,6 +64,10 @@ use super::record::{self, Owner};
 use crate::domain::requestor::{Requestor, TenantId};
 use crate::domain::task::{Task, TaskId, TaskOutput};
 use crate::vault::{Keys, SealingKey};
+
+/// How long something may take at a start before the log says what it is, and until it says so again.
+const SLOW: Duration = Duration::from_secs(1);
+const SLOW_AGAIN: Duration = Duration::from_secs(5);
 
 /// Operations that wait for the committer; more wait outside.
 const OPERATIONS_WAITING_MAX: usize = 1_024;
@@ -169,27 +176,41 @@ impl SledStore {
     pub fn open(options: SledOptions) -> Result<Arc<Self>, Error> {
         let layout = Layout::new(&options.dir);
         let lock = open::lock(&layout)?;
-        let (database, state) = match open::find(&layout)? {
-            Found::Fresh => create(&layout, options.cache_bytes)?,
+        let free_space = options.free_space.unwrap_or_else(space::statvfs);
+        let mut space = Space::new(&layout.store, free_space, options.free_bytes_min, options.ballast_bytes);
+        let mut ballast_given_up = false;
+        let (database, state, stock) = match open::find(&layout)? {
+            Found::Fresh => {
+                let (database, state) = create(&layout, options.cache_bytes)?;
+                let orphans = files::orphans(&layout.files, &HashSet::new())?;
+                (database, state, Stock { group: 1, orphans, ..Stock::default() })
+            }
             Found::Database(state) => {
-                probe::probe(options.probe, &options.dir)?;
-                let database = open::database(&layout, options.cache_bytes, &state)?;
+                ballast_given_up = space.make_room_to_open();
+                let stock = match mark::recall(&layout, &state) {
+                    Some(stock) => stock,
+                    None => said_if_slow("examining the database", || probe::probe(options.probe, &options.dir))?,
+                };
+                mark::remove(&layout)?;
+                let open = || salvage::guarded(|| open::database(&layout, options.cache_bytes, &state));
+                let database = said_if_slow("opening the database", open)?;
                 let state = StateFile::open(&layout.state, state.at(database.last.group))?;
-                (database, state)
+                (database, state, stock)
             }
         };
+        let ledger = match stock.group == database.last.group {
+            true => stock.ledger,
+            false => Count::of(&database.tree)?.ledger,
+        };
         let sealing = Sealing::open(options.keys, &database.tree)?;
-        let (ledger, named) = open::take_stock(&database.tree)?;
         let files = open::files(&layout)?;
-        let orphans = files.remove_orphans(&named)?;
-        if orphans > 0 {
-            tracing::info!(orphans, "removed payload files that no task names");
+        files.remove_orphans(&stock.orphans)?;
+        if !stock.orphans.is_empty() {
+            tracing::info!(orphans = stock.orphans.len(), "removed payload files that no task names");
         }
         let shared = Arc::new(Shared { ledger: Mutex::new(ledger), sealing, ..Shared::default() });
         shared.view.give(database.tree.clone());
-        let free_space = options.free_space.unwrap_or_else(space::statvfs);
-        let mut space = Space::new(&layout.store, free_space, options.free_bytes_min, options.ballast_bytes);
-        if space.room() == space::Room::Enough {
+        if ballast_given_up || space.room() == space::Room::Enough {
             space.put_ballast();
         }
         let committer = Committer::new(
@@ -331,6 +352,24 @@ fn create(layout: &Layout, cache_bytes: u64) -> Result<(Database, StateFile), Er
     database.file.sync_all().map_err(|error| Error::Engine(format!("the database cannot be synced: {error}")))?;
     state.write(1, false)?;
     Ok((database, state))
+}
+
+/// Says in the log what takes so long, once that is more than a second.
+fn said_if_slow<R>(what: &str, act: impl FnOnce() -> R) -> R {
+    std::thread::scope(|scope| {
+        let (done, waiting) = std::sync::mpsc::channel::<()>();
+        scope.spawn(move || {
+            let begun = Instant::now();
+            let mut wait = SLOW;
+            while waiting.recv_timeout(wait) == Err(RecvTimeoutError::Timeout) {
+                tracing::info!(seconds = begun.elapsed().as_secs(), "still {what}");
+                wait = SLOW_AGAIN;
+            }
+        });
+        let result = act();
+        drop(done);
+        result
+    })
 }
 
 /// Finds a place for a payload; a file is on disk when this returns.

@@ -67,6 +67,14 @@ fn first_full<const N: usize>(checks: [(u32, u32, &'static str); N]) -> Option<F
     full.map(|(_, max, limit)| Full { limit, value: max.into() })
 }
 
+/// What keeps one more task of a requestor from running, beside what keeps any call: tasks leave places to plain calls.
+fn running_tasks((own, tenant): (Sums, Sums), limits: &Limits) -> [(u32, u32, &'static str); 2] {
+    [
+        (tenant.running_tasks, limits.tasks_running_per_tenant, "tasks_running_per_tenant"),
+        (own.running_tasks, limits.tasks_running_per_requestor, "tasks_running_per_requestor"),
+    ]
+}
+
 #[derive(Debug)]
 pub(super) struct Admission {
     limits: LiveLimits,
@@ -91,7 +99,10 @@ struct State {
 /// Of all requestors of one tenant, or of the host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sums {
+    /// Plain calls and tasks together.
     pub running: u32,
+    /// Those of them that are tasks.
+    pub running_tasks: u32,
     /// Plain calls that wait for a permit.
     pub lined_up: u32,
     pub queued: u32,
@@ -139,7 +150,6 @@ impl Sums {
 #[derive(Debug, Default)]
 struct Counts {
     sums: Sums,
-    running_tasks: u32,
     /// Served in this order: calls that go on, plain calls (somebody holds a connection open for each), new tasks.
     queues: [VecDeque<Waiter>; 3],
 }
@@ -164,13 +174,12 @@ impl Permit {
     /// Counts from now on as a task, if there is room for one more.
     pub(super) fn become_task(&mut self) -> Result<(), Full> {
         let Some(admission) = self.admission.as_ref().filter(|_| !self.task) else { return Ok(()) };
-        let running_tasks_max = admission.limits.of(&self.requestor).tasks_running_per_requestor;
+        let limits = admission.limits.of(&self.requestor);
         let mut state = lock(&admission.state);
-        let counts = state.requestors.entry(self.requestor).or_default();
-        if counts.running_tasks >= running_tasks_max {
-            return Err(Full { limit: "tasks_running_per_requestor", value: running_tasks_max.into() });
+        if let Some(full) = first_full(running_tasks(state.counts(&self.requestor), &limits)) {
+            return Err(full);
         }
-        counts.running_tasks += 1;
+        state.sum(&self.requestor, |sums| sums.running_tasks += 1);
         self.task = true;
         Ok(())
     }
@@ -180,9 +189,7 @@ impl Permit {
         let Some(admission) = self.admission.as_ref().filter(|_| self.task) else { return };
         self.task = false;
         let mut state = lock(&admission.state);
-        if let Some(counts) = state.requestors.get_mut(&self.requestor) {
-            counts.running_tasks = counts.running_tasks.saturating_sub(1);
-        }
+        state.sum(&self.requestor, |sums| take_one(&mut sums.running_tasks));
         // A task that waits may have room now.
         admission.dispatch(state);
     }
@@ -292,8 +299,7 @@ impl Admission {
     pub(super) fn in_use(&self) -> InUse {
         let state = lock(&self.state);
         let requestors = state.requestors.iter().map(|(requestor, counts)| {
-            let Counts { running_tasks, sums, .. } = *counts;
-            let Sums { running, lined_up, queued, waiting, paused, .. } = sums;
+            let Sums { running, running_tasks, lined_up, queued, waiting, paused, .. } = counts.sums;
             (*requestor, RequestorInUse { running, running_tasks, lined_up, queued, waiting, paused })
         });
         InUse {
@@ -420,16 +426,13 @@ impl Admission {
         let all = self.limits.read();
         let limits = all.of(requestor);
         let (own, tenant) = state.counts(requestor);
-        let running_tasks = match state.requestors.get(requestor) {
-            Some(counts) if purpose.is_task() => counts.running_tasks,
-            _ => 0,
-        };
-        first_full([
+        let no_task_more = || first_full(running_tasks((own, tenant), limits));
+        let full = first_full([
             (tenant.running, limits.calls_running_per_tenant, "calls_running_per_tenant"),
-            (running_tasks, limits.tasks_running_per_requestor, "tasks_running_per_requestor"),
             (own.running, limits.calls_running_per_requestor, "calls_running_per_requestor"),
             (state.all.running, left_to(tenant.running, all.base.calls_running_total), "calls_running_total"),
-        ])
+        ]);
+        full.or_else(|| purpose.is_task().then(no_task_more).flatten())
     }
 
     fn release(self: &Arc<Self>, requestor: &Requestor, task: bool) {
@@ -516,8 +519,10 @@ impl Counts {
 
 impl State {
     fn take(&mut self, requestor: &Requestor, task: bool) {
-        self.sum(requestor, |sums| sums.running += 1);
-        self.requestors.entry(*requestor).or_default().running_tasks += u32::from(task);
+        self.sum(requestor, |sums| {
+            sums.running += 1;
+            sums.running_tasks += u32::from(task);
+        });
     }
 
     /// What counts of a requestor and of its tenant.
@@ -540,10 +545,10 @@ impl State {
     }
 
     fn give_back(&mut self, requestor: &Requestor, task: bool) {
-        if let Some(counts) = self.requestors.get_mut(requestor) {
-            counts.running_tasks = counts.running_tasks.saturating_sub(u32::from(task));
-        }
-        self.sum(requestor, |sums| take_one(&mut sums.running));
+        self.sum(requestor, |sums| {
+            take_one(&mut sums.running);
+            sums.running_tasks = sums.running_tasks.saturating_sub(u32::from(task));
+        });
     }
 
     /// Takes a turn for this requestor, once.

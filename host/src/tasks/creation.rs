@@ -150,7 +150,7 @@ impl Inner {
             alias,
             seed,
             call_id,
-            lease: Some(self.lease(now)),
+            lease: Some(self.lease()),
             attempt: u32::from(starts),
             related: request.job.related().to_vec(),
         };

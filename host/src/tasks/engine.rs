@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use rustc_hash::FxHashMap;
-use tokio::sync::{Notify, broadcast, watch};
+use tokio::sync::{Notify, broadcast, oneshot, watch};
 
 use super::admission::{Admission, Full, Held, Hold, Purpose};
 use super::banish::Banished;
@@ -35,7 +35,7 @@ use crate::domain::call::CallError;
 use crate::domain::limits::Limits;
 use crate::domain::requestor::{Requestor, TenantId};
 use crate::domain::task::{Lease, NodeId, PluginVersion, Task, TaskId};
-use crate::runtime::{CallSpec, Catalog, Executor, ListKind, Returned, ToolEntry};
+use crate::runtime::{Aside, CallSpec, Catalog, Executor, ListKind, Returned, ToolEntry};
 use crate::secrets::Secrets;
 use crate::store::keyvalue::KeyValues;
 use crate::store::tickets::UsedTickets;
@@ -79,6 +79,7 @@ pub(super) struct Inner {
     pub(super) durations: Durations,
     pub(super) creations: ArcSwap<Rates>,
     pub(super) shares: Shares,
+    aside: Aside,
     pub(super) node: NodeId,
     pub(super) lists: Lists,
     pub(super) breakers: Breakers,
@@ -97,7 +98,7 @@ pub(super) struct Inner {
 pub(super) struct Untold(u64);
 
 impl Tasks {
-    /// An engine that runs nothing yet: see [`Tasks::recover`] and [`Tasks::tend`].
+    /// An engine that runs nothing yet: see [`Tasks::recover`] and [`Tasks::tend`]. To be made within a runtime.
     pub fn new(options: Options) -> Result<Self, Error> {
         let Options { store, executor, clock, limits, cpu_weights, instances_max, audit } = options;
         let resting_max =
@@ -121,6 +122,7 @@ impl Tasks {
             untold: AtomicU64::new(0),
             durations: Durations::default(),
             shares: Shares::new(cpu_weights),
+            aside: start_aside()?,
             node: NodeId(random()?),
             lists: Lists::default(),
             breakers: Breakers::default(),
@@ -205,6 +207,16 @@ impl Tasks {
     /// The calls of a watched version within its window.
     pub fn tally(&self, version: &PluginVersion) -> Option<Tally> {
         self.inner.trials.tally(version, self.inner.clock.now())
+    }
+
+    /// Does work that grows with what a requestor sent, in the turn of its tenant and at its cost, on threads that serve no connection.
+    /// Nothing comes if the work panics or the host goes down.
+    pub fn aside<T: Send + 'static>(
+        &self,
+        requestor: &Requestor,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> oneshot::Receiver<T> {
+        self.inner.aside.run(&self.inner.shares.of(requestor), work)
     }
 
     /// The limits that hold for a requestor.
@@ -305,6 +317,11 @@ impl Tasks {
     }
 }
 
+fn start_aside() -> Result<Aside, Error> {
+    let io = tokio::runtime::Handle::try_current().map_err(|error| host_failure("finding the runtime", &error))?;
+    Aside::start(&io).map_err(|error| host_failure("starting threads", &error))
+}
+
 /// Places of calls come back all the time.
 const PLACE_RETRY_MS: u64 = 1_000;
 /// Places in the store come back when tasks expire or are deleted.
@@ -389,8 +406,8 @@ impl Inner {
         task.expires_at().is_some_and(|at| at <= self.clock.now())
     }
 
-    pub(super) fn lease(&self, now: UnixMs) -> Lease {
-        Lease { node: self.node, until: now.saturating_add(LEASE_MS) }
+    pub(super) fn lease(&self) -> Lease {
+        Lease { node: self.node, until: self.clock.steady().saturating_add(LEASE_MS) }
     }
 
     /// A permit for a call that is no task.

@@ -320,7 +320,7 @@ async fn wait_for_turn(
             }
         };
         ticket = None;
-        let lease = inner.lease(inner.clock.now());
+        let lease = inner.lease();
         match inner.apply(&task.requestor, task.id, Event::Start { lease }, None).await {
             Ok(applied) => return Some((permit, applied.after)),
             Err(ApplyError::Refused(Refusal::Illegal(_) | Refusal::Paused)) => {}

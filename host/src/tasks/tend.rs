@@ -52,8 +52,8 @@ impl Tasks {
         let inner = &self.inner;
         let mut recovered = Recovered::default();
         loop {
-            let (now, untold) = (inner.clock.now(), inner.untold());
-            let claimed = inner.store.claim(now, inner.lease(now), BATCH).await;
+            let untold = inner.untold();
+            let claimed = inner.store.claim(inner.clock.steady(), inner.lease(), BATCH).await;
             let claimed = claimed.map_err(|error| inner.store_error(error))?;
             let last = claimed.len() < BATCH;
             for task in claimed {
@@ -100,7 +100,7 @@ impl Tasks {
                 () = tokio::time::sleep(sweep_in) => {}
                 () = self.inner.sooner.notified() => {}
                 _ = heartbeat.tick() => {
-                    let until = self.inner.clock.now().saturating_add(LEASE_MS);
+                    let until = self.inner.clock.steady().saturating_add(LEASE_MS);
                     if let Err(error) = self.inner.store.heartbeat(self.inner.node, until).await {
                         tracing::warn!("the lease could not be extended: {error}");
                     }

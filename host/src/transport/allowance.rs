@@ -1,4 +1,5 @@
-//! What each may take up at the edge: requests a second, open requests, sessions, events that are kept, and answers that are not read.
+//! What each may take up at the edge: requests a second, open requests, bytes of large bodies, sessions, events that are kept, and answers
+//! that are not read.
 //!
 //! Owns the counts by requestor, by tenant and for the host, and says what is in use. Must not know what a request says. Invariants: whatever a tenant does
 //! with requestors, sessions, connections and tokens, what is counted for it stays within its limit; nothing is remembered of those
@@ -11,6 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use arc_swap::{ArcSwap, ArcSwapOption};
 use rustc_hash::FxHashMap;
 
+use super::bodies::Bodies;
 use super::refusal::Refusal;
 use crate::domain::limits::Limits;
 use crate::domain::requestor::{Requestor, TenantId};
@@ -39,6 +41,7 @@ pub struct Allowance {
     pub(super) limits: LiveLimits,
     rates: ArcSwap<Rates>,
     open: Arc<Tally>,
+    pub(super) bodies: Bodies,
     pub(super) kept: Arc<Tally>,
     /// Bytes of large answers that are not written.
     answers: Arc<Tally>,
@@ -96,8 +99,9 @@ impl Allowance {
         });
         let rates = ArcSwap::from_pointee(Rates::of_requests(&limits.table()));
         let (sessions, connections) = (ArcSwapOption::empty(), ArcSwapOption::empty());
+        let bodies = Bodies::new(limits.clone());
         let (open, kept, answers) = (Arc::new(open), Arc::new(kept), Arc::new(answers));
-        Self { rates, open, kept, answers, sessions, connections, limits }
+        Self { rates, open, bodies, kept, answers, sessions, connections, limits }
     }
 
     /// Counts the sessions of a registry from now on.
@@ -143,7 +147,7 @@ impl Allowance {
 
     fn tallies(&self) -> impl Iterator<Item = Arc<Tally>> {
         let sessions = self.sessions.load_full();
-        [Arc::clone(&self.open), Arc::clone(&self.kept), Arc::clone(&self.answers)].into_iter().chain(sessions)
+        [&self.open, self.bodies.tally(), &self.kept, &self.answers].map(Arc::clone).into_iter().chain(sessions)
     }
 
     /// Takes one request from the rates.
@@ -170,6 +174,7 @@ impl Allowance {
     /// Forgets the rates of those who have been quiet.
     pub fn forget_idle(&self) {
         self.rates.load().forget_idle();
+        self.bodies.forget_idle();
     }
 
     /// Goes by the limits that were set. Buckets that are half empty stay so, unless a rate changes.
@@ -214,7 +219,7 @@ impl Drop for Place {
 }
 
 impl Tally {
-    fn new(limits: LiveLimits, caps: impl Fn(&Limits) -> Caps + Send + Sync + 'static) -> Self {
+    pub(super) fn new(limits: LiveLimits, caps: impl Fn(&Limits) -> Caps + Send + Sync + 'static) -> Self {
         Self { limits, caps: Box::new(caps), any: AtomicBool::new(false), counts: Mutex::default() }
     }
 
@@ -258,15 +263,29 @@ impl Tally {
     }
 
     fn take(self: &Arc<Self>, requestor: &Requestor, count: u64) -> Result<Place, Full> {
+        self.try_add(requestor, count).map(|()| Place { tally: Arc::clone(self), requestor: *requestor, count })
+    }
+
+    /// Counts so much if there is room for it.
+    pub(super) fn try_add(&self, requestor: &Requestor, count: u64) -> Result<(), Full> {
         let mut counts = self.counts();
         match self.full(&counts, requestor, count) {
             Some(full) => Err(full),
             None => {
                 counts.add(requestor, count);
                 self.any.store(true, Ordering::Relaxed);
-                Ok(Place { tally: Arc::clone(self), requestor: *requestor, count })
+                Ok(())
             }
         }
+    }
+
+    /// The limit that so much more goes beyond; its own where there is room by now.
+    pub(super) fn blocking(&self, requestor: &Requestor, more: u64) -> Full {
+        let counts = self.counts();
+        self.full(&counts, requestor, more).unwrap_or_else(|| {
+            let [_, Taken { limit, max, .. }, _] = self.taken(&counts, requestor);
+            Full { limit, value: max }
+        })
     }
 
     /// The first limit of which less than a quarter is left.

@@ -32,7 +32,7 @@ use super::allowance::Full;
 use super::failures::{self, Failures};
 use super::refusal::Refusal;
 
-pub(super) use lasting::{Lasting, NOTICED_MS_MAX};
+pub(super) use lasting::{Lasting, NOTICED_MS_MAX, look_at};
 pub use oauth::{IntrospectionOptions, Issuer, IssuerOptions, OauthVerifier, TenantRule, Trusted};
 pub(super) use resource::Resource;
 pub use resource::ResourceOptions;
@@ -95,9 +95,9 @@ pub struct Verified {
     pub name: String,
     pub tenant: String,
     pub scopes: Scopes,
-    /// Until when nothing can happen to the token that matters to a stream which goes on.
+    /// Until when nothing can happen to the token that matters to a stream which goes on, by the steady clock: see [`look_at`].
     pub look_at: UnixMs,
-    /// When it ends by itself.
+    /// When it ends by itself, by the system's clock.
     pub ends_at: UnixMs,
 }
 

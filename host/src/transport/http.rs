@@ -4,6 +4,7 @@
 //! a permit, time to send its headers and bytes for them, all of them bounded, before anything is done for it.
 
 mod addresses;
+mod body;
 mod checks;
 mod endpoint;
 mod lanes;
@@ -53,6 +54,7 @@ pub(crate) use addresses::Addresses;
 pub(crate) use peers::Proxies;
 
 pub use lanes::Lanes;
+use lanes::Seat;
 pub use tls::{Certificate, TlsError};
 
 /// The path of the endpoint.
@@ -224,13 +226,13 @@ impl<M: Mcp> Server<M> {
                     // What is over its limit is closed here: its permit goes to the next one.
                     if let Some(place) = self.addresses.enter(peer) {
                         let (edge, counted) = (edge.clone(), connections.enter());
-                        let serve = move |stream| async move {
-                            edge.connection(stream, peer, permit).await;
+                        let serve = move |stream, seat| async move {
+                            edge.connection(stream, (peer, seat), permit).await;
                             drop((place, counted));
                         };
                         match &self.lanes {
                             Some(lanes) => lanes.spawn(stream, serve),
-                            None => drop(tokio::spawn(serve(stream))),
+                            None => drop(tokio::spawn(serve(stream, Seat::default()))),
                         }
                     }
                 }
@@ -279,7 +281,7 @@ async fn answer_late<M: Mcp>(listener: &TcpListener, edge: &Edge<M>) {
     let permits = Arc::new(Semaphore::new(LATE_CONNECTIONS_MAX));
     loop {
         let (stream, peer, permit) = accept(listener, &permits).await;
-        tokio::spawn(edge.clone().connection(stream, peer, permit));
+        tokio::spawn(edge.clone().connection(stream, (peer, Seat::default()), permit));
     }
 }
 
@@ -298,9 +300,9 @@ impl<M: Mcp> Clone for Edge<M> {
 }
 
 impl<M: Mcp> Edge<M> {
-    async fn connection(self, stream: TcpStream, peer: IpAddr, permit: OwnedSemaphorePermit) {
+    async fn connection(self, stream: TcpStream, at: (IpAddr, Seat), permit: OwnedSemaphorePermit) {
         match &self.acceptor {
-            None => self.requests(stream, peer).await,
+            None => self.requests(stream, at).await,
             Some(acceptor) => {
                 let mut phase = self.server.phase.subscribe();
                 let patience = Duration::from_millis(self.server.options.header_read_ms_max);
@@ -310,14 +312,18 @@ impl<M: Mcp> Edge<M> {
                 };
                 // Whoever shakes no hands in time, or not ours, gets nothing.
                 if let Ok(Ok(stream)) = shaken {
-                    self.requests(stream, peer).await;
+                    self.requests(stream, at).await;
                 }
             }
         }
         drop(permit);
     }
 
-    async fn requests<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(&self, stream: S, peer: IpAddr) {
+    async fn requests<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+        &self,
+        stream: S,
+        (peer, seat): (IpAddr, Seat),
+    ) {
         let options = &self.server.options;
         let mut phase = self.server.phase.subscribe();
         let mut http = http1::Builder::new();
@@ -330,15 +336,15 @@ impl<M: Mcp> Edge<M> {
             .max_buf_size(BUFFER_BYTES.max(options.header_bytes_max).max(BUFFER_BYTES_MIN));
         let stream = TokioIo::new(stall::Stalling::new(stream, Duration::from_millis(WRITE_STALL_MS_MAX)));
         // Of this connection alone: what all connections count up and down with each request slows all of them.
-        let own = Arc::new((self.server.clone(), TowerToHyperService::new(self.router.clone())));
+        let own = Arc::new((self.server.clone(), TowerToHyperService::new(self.router.clone()), seat));
         let serve = service_fn(move |request: Request<Incoming>| {
             let own = Arc::clone(&own);
             async move {
-                let (server, router) = &*own;
+                let (server, router, seat) = &*own;
                 let in_chunks = request.headers().contains_key(header::TRANSFER_ENCODING);
                 // Nearly every request: the way through the router would be a tenth of what the edge costs.
                 let response = if request.uri().path() == ENDPOINT {
-                    Ok(endpoint::endpoint(server, request.map(Body::new), peer).await)
+                    Ok(endpoint::endpoint(server, request.map(Body::new), (peer, seat)).await)
                 } else {
                     router.call(request).await
                 };

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
+use tokio::sync::{oneshot, watch};
 
 use crate::domain::requestor::Requestor;
 use crate::domain::rights::Rights;
@@ -44,6 +45,10 @@ pub struct Peer<'a, S> {
     pub connection: Option<Arc<Connection>>,
     /// A limit of its unread answers that has hardly any room left.
     pub full: Option<Full>,
+    /// Whether the client reads what is said before a response.
+    pub reads_events: bool,
+    /// Set for a subscription that is to end with a result when its credential does; becomes true then.
+    pub ends: Option<watch::Receiver<bool>>,
 }
 
 /// What became of a message.
@@ -67,6 +72,14 @@ pub trait Mcp: Send + Sync + 'static {
     /// Takes one message. Long work belongs into the exchange that is returned, not here: stdio reads its next line only when
     /// this is done.
     fn receive(&self, peer: Peer<'_, Self::Session>, message: Bytes) -> Received<Self::Session>;
+
+    /// Does work that grows with what a requestor sent, in its tenant's turn, on threads that serve nobody's connection. Nothing
+    /// comes if it panics, or the host is going down.
+    fn aside<T: Send + 'static>(
+        &self,
+        requestor: &Requestor,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> oneshot::Receiver<T>;
 
     /// A session as it was when its state was saved; `None` if the state cannot be understood.
     fn restore(&self, requestor: Requestor, id: &str, state: &[u8]) -> Option<Arc<Self::Session>>;

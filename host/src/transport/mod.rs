@@ -7,6 +7,7 @@
 pub mod allowance;
 mod answer;
 pub mod auth;
+mod bodies;
 pub mod failures;
 pub mod http;
 pub mod mcp;
@@ -18,8 +19,8 @@ pub mod stdio;
 mod refusal;
 mod sse;
 
-/// Reads the clock; a plain function value, so that tests can move it.
-pub type Now = std::sync::Arc<dyn Fn() -> crate::domain::UnixMs + Send + Sync>;
+/// What reads the clocks.
+pub type Now = std::sync::Arc<dyn crate::tasks::clock::Clock>;
 
 #[cfg(test)]
 mod tests;

@@ -447,6 +447,7 @@ mod unit {
     use crate::domain::limits::Limits;
     use crate::store::memory::MemoryStore;
     use crate::store::sled::{ProbeMode, SledOptions, SledStore};
+    use crate::tasks::clock::ManualClock;
     use crate::transport::auth::{Scopes, Sender, Verified, Verifier as _};
     use crate::transport::failures::Failures;
 
@@ -517,7 +518,7 @@ mod unit {
             scopes: Some(&scopes),
         };
         let new = principals.create(wish, 1).await.unwrap();
-        let verifier = TokenVerifier::new(principals.clone(), Arc::new(|| 50));
+        let verifier = TokenVerifier::new(principals.clone(), Arc::new(ManualClock::at(50)));
         let verified = verify(&verifier, &new.token).await.unwrap();
         assert_eq!((verified.name.as_str(), verified.tenant.as_str()), ("alice", "acme"));
         assert_eq!(verified.scopes, Scopes::Fixed(scopes.to_vec()));
@@ -588,7 +589,7 @@ mod unit {
 
     async fn ends_anonymous_access(store: Arc<dyn Store>) {
         let principals = Principals::new(Arc::clone(&store));
-        let verifier = TokenVerifier::new(principals.clone(), Arc::new(|| 50));
+        let verifier = TokenVerifier::new(principals.clone(), Arc::new(ManualClock::at(50)));
         for _ in 0..3 {
             assert_eq!(verifier.anonymous().await.unwrap(), Some(principals.local_requestor().await.unwrap()));
         }
@@ -649,14 +650,14 @@ mod unit {
         assert!(matches!(by_access_token, Err(Denied::Invalid)), "{by_access_token:?}");
         assert!(removed(with_rules(&principals, "acme").await.map(drop)));
         assert!(removed(principals.clone().tenant("acme").await.map(drop)), "whoever asks");
-        let verifier = TokenVerifier::new(principals.clone(), Arc::new(|| 50));
+        let verifier = TokenVerifier::new(principals.clone(), Arc::new(ManualClock::at(50)));
         assert!(matches!(verifier.verify_again(&old).await, Err(Denied::Invalid)));
         // Without rules of its own, a name is free at once.
         assert_ne!(principals.tenant("free").await.unwrap(), free);
         // Another host on the same store begins with the rules for whoever has the name then.
         let restarted = Principals::new(store);
         assert_ne!(with_rules(&restarted, "acme").await.unwrap(), acme);
-        let verifier = TokenVerifier::new(restarted, Arc::new(|| 50));
+        let verifier = TokenVerifier::new(restarted, Arc::new(ManualClock::at(50)));
         assert!(matches!(verifier.verify_again(&old).await, Err(Denied::Invalid)));
     }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use tokio::sync::oneshot;
 
 use super::mcp;
 use crate::domain::requestor::Requestor;
@@ -52,8 +53,8 @@ impl mcp::Mcp for Protocol {
 
     fn receive(&self, peer: mcp::Peer<'_, Session>, message: Bytes) -> mcp::Received<Session> {
         let session = peer.session.as_ref().map(|session| Arc::clone(&session.session));
-        let mcp::Peer { requestor, rights, declared, connection, full, .. } = peer;
-        let peer = protocol::Peer { requestor, rights, session, declared, connection, full };
+        let mcp::Peer { requestor, rights, declared, connection, full, reads_events, ends, .. } = peer;
+        let peer = protocol::Peer { requestor, rights, session, declared, connection, full, reads_events, ends };
         match Self::receive(self, peer, message) {
             protocol::Received::Exchange(exchange) => mcp::Received::Exchange(exchange),
             protocol::Received::Opened { session, reply } => {
@@ -63,6 +64,14 @@ impl mcp::Mcp for Protocol {
             protocol::Received::Settling(work) => mcp::Received::Settling(work),
             protocol::Received::Rejected { rejection, body } => mcp::Received::Rejected { rejection, body },
         }
+    }
+
+    fn aside<T: Send + 'static>(
+        &self,
+        requestor: &Requestor,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> oneshot::Receiver<T> {
+        Self::aside(self, requestor, work)
     }
 
     fn restore(&self, requestor: Requestor, id: &str, state: &[u8]) -> Option<Arc<Session>> {

@@ -11,6 +11,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::allowance::Full;
+use crate::protocol::reader;
 use crate::tasks::rate::Exceeded;
 
 /// The message is not a valid request for this endpoint.
@@ -71,6 +72,13 @@ impl Refusal {
     pub(super) fn rate(exceeded: &Exceeded) -> Self {
         let Exceeded { limit, value, retry_after_ms } = *exceeded;
         let message = format!("Too many requests: {limit} is at its limit of {value}");
+        Self { code: RATE, ..Self::too_many(message, limit, value.into(), retry_after_ms) }
+    }
+
+    /// Too many bytes of large bodies.
+    pub(super) fn bytes(exceeded: &Exceeded) -> Self {
+        let Exceeded { limit, value, retry_after_ms } = *exceeded;
+        let message = format!("Too many bytes in request bodies: {limit} is at its limit of {value}");
         Self { code: RATE, ..Self::too_many(message, limit, value.into(), retry_after_ms) }
     }
 
@@ -158,7 +166,7 @@ struct Envelope<'a> {
 
 /// The id of a request as it was written; `None` for anything that is not a request with a usable id.
 pub(super) fn request_id(message: &[u8]) -> Option<String> {
-    let envelope: Envelope<'_> = serde_json::from_slice(message).ok()?;
+    let envelope: Envelope<'_> = reader::read_if_fits(std::str::from_utf8(message).ok()?)?;
     envelope.method?;
     usable_id(envelope.id?.get())
 }
@@ -182,7 +190,9 @@ mod unit {
     fn ids_are_echoed_as_written_and_only_if_usable() {
         assert_eq!(request_id(br#"{"id":7,"method":"ping"}"#).as_deref(), Some("7"));
         assert_eq!(request_id(br#"{"id":"a\"b","method":"ping"}"#).as_deref(), Some(r#""a\"b""#));
-        for bad in [&br#"{"id":1.5,"method":"x"}"#[..], br#"{"id":null,"method":"x"}"#, br#"{"id":1}"#, b"[]", b"{"] {
+        for bad in
+            [&br#"{"id":1.5,"method":"x"}"#[..], br#"{"id":null,"method":"x"}"#, br#"{"id":1}"#, b"[]", b"{", b"[7,1]"]
+        {
             assert_eq!(request_id(bad), None, "{}", String::from_utf8_lossy(bad));
         }
     }

@@ -84,9 +84,13 @@ impl<S> Live<S> {
 
     /// Opens a request, which keeps the session from being idle until the guard goes.
     pub(super) fn begin(self: &Arc<Self>, now: &Now, allowance: &Allowance) -> Result<Open<S>, Full> {
-        let place = allowance.open(&self.requestor)?;
+        Ok(self.begin_in(now, allowance.open(&self.requestor)?))
+    }
+
+    /// The same for one that has its place already.
+    pub(super) fn begin_in(self: &Arc<Self>, now: &Now, place: Place) -> Open<S> {
         self.requests_open.fetch_add(1, Ordering::Relaxed);
-        Ok(Open { live: self.clone(), now: now.clone(), _place: place })
+        Open { live: self.clone(), now: now.clone(), _place: place }
     }
 
     fn is_idle(&self, now: UnixMs, idle_ms_max: u64) -> bool {
@@ -104,7 +108,7 @@ pub(super) struct Open<S> {
 
 impl<S> Drop for Open<S> {
     fn drop(&mut self) {
-        self.live.used_at.store((self.now)(), Ordering::Relaxed);
+        self.live.used_at.store(self.now.steady(), Ordering::Relaxed);
         self.live.requests_open.fetch_sub(1, Ordering::Relaxed);
     }
 }
@@ -281,7 +285,7 @@ impl<M: Mcp> Registry<M> {
         session: Arc<M::Session>,
     ) -> Result<Arc<Live<M::Session>>, Error> {
         let digest = digest(session.id());
-        let now = (self.now)();
+        let now = self.now.steady();
         let (live, evicted) = {
             let mut inner = self.lock();
             let evicted = self.make_room(&mut inner, requestor)?;
@@ -329,6 +333,8 @@ impl<M: Mcp> Registry<M> {
         };
         let digest = oldest.ok_or(Error::Full { limit, value: value.into() })?;
         inner.take(&digest);
+        // At a level that nobody can flood a log with.
+        tracing::debug!(tenant = %requestor.tenant, limit, value, "dropped the session that was idle longest for a newer one");
         Ok(Some(digest))
     }
 
@@ -340,17 +346,22 @@ impl<M: Mcp> Registry<M> {
     ) -> Result<Option<Arc<Live<M::Session>>>, store::Error> {
         let digest = digest(id);
         loop {
-            let now = (self.now)();
+            let now = self.now.steady();
             let ends = {
                 let inner = self.lock();
                 match inner.entries.get(&digest) {
-                    Some(entry) if entry.requestor() != *requestor || entry.is_idle(now, self.options.idle_ms_max) => {
-                        return Ok(None);
-                    }
+                    // Somebody else's.
+                    Some(entry) if entry.requestor() != *requestor => None,
+                    Some(entry) if entry.is_idle(now, self.options.idle_ms_max) => return Ok(None),
                     Some(Entry::Live(live)) => return Ok(Some(live.clone())),
                     // Another process on the same store may have opened it, so that a missing entry says nothing.
-                    Some(Entry::Dormant { .. }) | None => inner.ends,
+                    Some(Entry::Dormant { .. }) | None => Some(inner.ends),
                 }
+            };
+            let Some(ends) = ends else {
+                // It takes as long as one that never was: the store is asked for what is not there.
+                let absent = digest.map(|byte| !byte);
+                return self.rows.row(RowKind::Session, &absent).await.map(|_| None);
             };
             let Some(live) = self.revived(requestor, id, now).await? else { return Ok(None) };
             let mut inner = self.lock();
@@ -437,7 +448,7 @@ impl<M: Mcp> Registry<M> {
 
     /// Ends sessions that were idle for too long, forgets old streams, and writes what changed.
     pub async fn sweep(&self) {
-        let now = (self.now)();
+        let now = self.now.steady();
         let (expired, kept) = {
             let mut inner = self.lock();
             let idle = inner.entries.iter().filter(|(_, entry)| entry.is_idle(now, self.options.idle_ms_max));

@@ -26,8 +26,9 @@ use super::refusal::{Refusal, request_id};
 
 /// Messages between the requests and the writer; a client that does not read makes its own requests wait.
 const QUEUE_MESSAGES_MAX: usize = 64;
-/// What to give open requests after the input has ended: enough to answer `printf ... | bulkhead stdio`.
-const EOF_GRACE_MS: u64 = 5_000;
+/// What open requests get after the input has ended: enough to answer `printf ... | bulkhead stdio`. A client that closes the input
+/// waits for the end of the process, and kills it soon.
+const EOF_GRACE_MS: u64 = 500;
 const READ_BYTES: usize = 16 * 1024;
 
 /// What a connection is served with.
@@ -140,6 +141,8 @@ impl<M: Mcp> Connection<M> {
             session: self.session.clone(),
             declared: None,
             connection: Some(self.in_flight.clone()),
+            reads_events: true,
+            ends: None,
         };
         match self.mcp.receive(peer, message) {
             Received::Exchange(exchange) => {

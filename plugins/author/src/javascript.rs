@@ -8,8 +8,15 @@ use serde_json::json;
 use crate::{Error, Options, Project, programs, world};
 
 /// The packages that a build needs, in the versions that the SDK is tested with, as npm wants them.
-pub const PACKAGES: [&str; 3] =
-    ["@bytecodealliance/componentize-js@0.23.0", "@bytecodealliance/jco@1.35.0", "esbuild@0.28.2"];
+///
+/// componentize-js imports preview2-shim without naming it among its dependencies: npm removes it at the next installation of
+/// anything, unless the project names it. The version is the one that the others agree on.
+pub const PACKAGES: [&str; 4] = [
+    "@bytecodealliance/componentize-js@0.23.0",
+    "@bytecodealliance/jco@1.35.0",
+    "@bytecodealliance/preview2-shim@0.25.0",
+    "esbuild@0.28.2",
+];
 
 /// The oldest major version of Node.js that componentize-js runs on. Debian 12 has 18.
 const NODE_MAJOR_MIN: u32 = 20;

@@ -17,6 +17,7 @@ mod rust;
 mod sdk;
 mod section;
 mod template;
+mod traceback;
 mod world;
 
 use std::io;

@@ -1,10 +1,12 @@
 //! Components from Python, by componentize-py.
 
+use std::io::Write as _;
+use std::os::fd::AsFd as _;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use crate::world::{self, Offer};
-use crate::{Error, Options, Project, programs};
+use crate::{Error, Options, Project, programs, traceback};
 
 /// The version that the SDK is tested with, as pip wants it.
 pub const COMPONENTIZE_PY: &str = "componentize-py==0.25.1";
@@ -34,6 +36,7 @@ pub(crate) fn build(project: &Project, options: &Options) -> Result<Vec<u8>, Err
     command.current_dir(scratch.path());
     command.arg("--quiet").arg("-d").arg(wit);
     command.args(["-w", &world::name(&offers), "componentize", "bulkhead_entry"]);
+    // In the order that `traceback` knows.
     for path in [scratch.path(), &project.folder, &sdk.join("plugins/python")] {
         command.arg("-p").arg(path);
     }
@@ -42,8 +45,27 @@ pub(crate) fn build(project: &Project, options: &Options) -> Result<Vec<u8>, Err
         // So that what the author installed there is found as well.
         command.env("VIRTUAL_ENV", &environment);
     }
-    programs::run("componentize-py", &mut command)?;
+    componentize(&mut command)?;
     programs::read(&component)
+}
+
+/// Runs componentize-py. What the plugin's module printed goes to stderr; the exception that ended it, if one did, is the error.
+fn componentize(command: &mut Command) -> Result<(), Error> {
+    let failed = |reason: String| Error::Failed { step: "componentize-py", reason };
+    let mut stderr = std::io::stderr();
+    let shown = stderr.as_fd().try_clone_to_owned().map_err(|error| failed(error.to_string()))?;
+    // The frames of componentize-py itself help no author.
+    command.env_remove("RUST_BACKTRACE").stdin(Stdio::null()).stdout(shown).stderr(Stdio::piped());
+    let output = command.output().map_err(|error| failed(format!("{}: {error}", command.get_program().display())))?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    let uncaught = if output.status.success() { None } else { traceback::read(&said) };
+    // A closed stderr is no reason to fail: there is nobody who would read it.
+    let _ = stderr.write_all(uncaught.as_ref().map_or(&*said, |uncaught| uncaught.before.as_str()).as_bytes());
+    match uncaught {
+        Some(uncaught) => Err(Error::Failed { step: "importing plugin.py", reason: uncaught.exception }),
+        None if output.status.success() => Ok(()),
+        None => Err(failed(format!("{} ended with {}", command.get_program().display(), output.status))),
+    }
 }
 
 /// The module that the component is made of: the author's, then what the host calls.

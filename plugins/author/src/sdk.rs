@@ -32,6 +32,7 @@ const RUST: &[File] = files![
     "plugins/sdk/src/complete.rs",
     "plugins/sdk/src/config.rs",
     "plugins/sdk/src/error.rs",
+    "plugins/sdk/src/input.rs",
     "plugins/sdk/src/kv.rs",
     "plugins/sdk/src/lib.rs",
     "plugins/sdk/src/output.rs",
@@ -45,6 +46,7 @@ const RUST: &[File] = files![
     "plugins/sdk-macros/Cargo.toml",
     "plugins/sdk-macros/src/lib.rs",
     "plugins/sdk-macros/src/options.rs",
+    "plugins/sdk-macros/src/parameter.rs",
     "plugins/sdk-macros/src/words.rs",
 ];
 

@@ -11,7 +11,7 @@ from urllib.parse import unquote
 
 from . import _output, _schema
 from ._tool import Icon
-from .errors import CallError, InternalError, InvalidParams, NotFound
+from .errors import CallError, InternalError, InvalidParams, NotFound, described
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -108,6 +108,7 @@ def resource(
     def register(function: Callable[P, R]) -> Callable[P, R]:
         if uri in RESOURCES:
             raise TypeError(f"resource {uri}: there is one of this URI already")
+        _schema.check_is_sync(f"resource {uri}", function)
         pattern, variables = _pattern(uri)
         parameters = tuple(inspect.signature(function).parameters)
         if set(parameters) != set(variables):
@@ -168,6 +169,7 @@ def _register_prompt(function: Callable[..., Any], **options: Any) -> Callable[.
         raise TypeError(f"prompt {name}: write a docstring, it is what users read to choose it")
     if name in PROMPTS:
         raise TypeError(f"prompt {name}: there is a prompt of this name already")
+    _schema.check_is_sync(f"prompt {name}", function)
     hints = get_type_hints(function, include_extras=True)
     arguments = []
     for parameter in inspect.signature(function).parameters.values():
@@ -212,6 +214,7 @@ def complete(
                     raise TypeError(f"{kind} {key}: there is no argument {argument} to complete")
 
                 def register(function: Callable[P, list[str]]) -> Callable[P, list[str]]:
+                    _schema.check_is_sync(f"complete {key}", function)
                     COMPLETERS[kind, key, argument] = function
                     return function
 
@@ -309,4 +312,4 @@ def _run(function: Callable[[], R]) -> R:
         raise
     except Exception as error:
         traceback.print_exc(file=sys.stderr)
-        raise InternalError(str(error) or type(error).__name__) from None
+        raise InternalError(described(error)) from None

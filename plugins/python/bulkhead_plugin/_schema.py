@@ -7,9 +7,10 @@ Both directions know the same types: `str`, `int`, `float`, `bool`, `None`, `Any
 import dataclasses
 import datetime
 import enum
+import inspect
 import types
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Callable, Literal, Union, get_args, get_origin, get_type_hints
 
 Json = dict[str, Any]
 
@@ -159,8 +160,10 @@ def decode(hint: Any, value: Any, path: str) -> Any:
     if origin in (Union, types.UnionType):
         return _first_that_fits(arguments, value, path)
     if origin is Literal:
-        if any(value == choice and type(value) is type(choice) for choice in arguments):
-            return value
+        # 2.0 is the integer 2 in JSON Schema; true is not the integer 1.
+        for choice in arguments:
+            if value == choice and isinstance(value, bool) == isinstance(choice, bool):
+                return choice
         raise _wrong(path, f"one of {', '.join(map(repr, arguments))}")
     if origin is list or hint is list:
         if not isinstance(value, list):
@@ -181,7 +184,7 @@ def _decode_plain(hint: Any, value: Any, path: str) -> Any:
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if hint is float and is_number:
         return float(value)
-    if hint is int and is_number and value == int(value):
+    if hint is int and is_number and (isinstance(value, int) or value.is_integer()):
         return int(value)
     if hint in (str, bool, type(None)) and isinstance(value, hint):
         return value
@@ -224,6 +227,38 @@ def _first_that_fits(options: tuple[Any, ...], value: Any, path: str) -> Any:
 
 def _wrong(path: str, wanted: str) -> ValueError:
     return ValueError(f"{path or '/'}: is not {wanted}")
+
+
+def check_is_sync(what: str, function: Callable[..., Any]) -> None:
+    """`TypeError` for a function that has to be awaited."""
+    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+        raise TypeError(f"{what}: write `def` in place of `async def`; the host waits until the function returns, and nothing runs beside it")
+
+
+def is_plausible(hint: Any, value: Any) -> bool:
+    """Whether a function that says that it returns this may have returned that. Looks at the outermost type alone: what is in an
+    object is checked by the host, against the output schema."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        return is_plausible(arguments[0], value)
+    if origin in (Union, types.UnionType):
+        return any(is_plausible(argument, value) for argument in arguments)
+    if hint is None or hint is type(None):
+        return value is None
+    if hint is float:
+        return isinstance(value, (int, float))
+    if hint in (str, int, bool):
+        return isinstance(value, hint)
+    if hint is list or origin is list:
+        return isinstance(value, (list, tuple, set, frozenset))
+    if hint is dict or origin is dict or dataclasses.is_dataclass(hint):
+        return isinstance(value, dict) or dataclasses.is_dataclass(value)
+    return value is not None or hint is Any or None in arguments
+
+
+def shown(hint: Any) -> str:
+    """A type hint as it was written."""
+    return hint.__name__ if isinstance(hint, type) and get_origin(hint) is None else str(hint)
 
 
 def encode(value: Any) -> Any:

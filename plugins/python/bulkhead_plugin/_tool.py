@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Callable, Literal, ParamSpec, TypeVar, get_type_hints, overload
 
 from . import _output, _schema, ask, task
-from .errors import CallError, NotFound, ToolError
+from .errors import CallError, NotFound, ToolError, described
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -34,6 +34,8 @@ class Tool:
     description: str
     function: Callable[..., Any]
     fields: _schema.Fields
+    #: The hint of what the function returns, or `Any`.
+    returns: Any
     input_schema: _schema.Json
     output_schema: _schema.Json | None
     task: Literal["forbidden", "optional", "required"]
@@ -86,6 +88,9 @@ def _register(function: Callable[..., Any], **options: Any) -> Callable[..., Any
         raise TypeError(f"tool {name}: write a docstring, it is what a model reads to decide whether to call the tool")
     if name in TOOLS:
         raise TypeError(f"tool {name}: there is a tool of this name already")
+    _schema.check_is_sync(f"tool {name}", function)
+    if inspect.isgeneratorfunction(function):
+        raise TypeError(f"tool {name}: write `return` in place of `yield`; a call has one result")
     hints = get_type_hints(function, include_extras=True)
     try:
         fields = _fields(function, hints)
@@ -95,6 +100,7 @@ def _register(function: Callable[..., Any], **options: Any) -> Callable[..., Any
             description=description,
             function=function,
             fields=fields,
+            returns=hints.get("return", Any),
             input_schema=_schema.of_object(fields),
             output_schema=_output_schema(hints.get("return")),
             task=options.pop("task", "forbidden"),
@@ -141,11 +147,15 @@ def run(name: str, arguments: str) -> _output.Output:
         # The host has checked the schema, so this is what a schema cannot say; the model can still correct it.
         return _output.Output().text(f"these arguments do not fit: {problem}").failed()
     try:
-        return _output.of(tool.function(**given))
+        value = tool.function(**given)
+        if not _schema.is_plausible(tool.returns, value):
+            raise TypeError(f"tool {name} returned a value of type {type(value).__name__}, but says that it returns {_schema.shown(tool.returns)}")
+        return _output.of(value)
     except (CallError, MemoryError):
         raise
     except Exception as error:
-        if not isinstance(error, (ToolError, ask.AskError, task.Cancelled)):
-            # Nobody meant it: the operator may see where it came from, at debug level. The client reads the text.
-            traceback.print_exc(file=sys.stderr)
-        return _output.Output().text(str(error) or type(error).__name__).failed()
+        if isinstance(error, (ToolError, ask.AskError, task.Cancelled)):
+            return _output.Output().text(str(error) or type(error).__name__).failed()
+        # Nobody meant it: the operator may see where it came from, at debug level. The client reads the text.
+        traceback.print_exc(file=sys.stderr)
+        return _output.Output().text(described(error)).failed()

@@ -38,3 +38,8 @@ class CustomError(CallError):
         super().__init__(message)
         self.code = code
         self.data = data
+
+
+def described(error: Exception) -> str:
+    """The type of an exception and its text, which alone often says nothing: that of a `KeyError` is the key."""
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

@@ -18,6 +18,10 @@ class Class(enum.Enum):
     BUSINESS = "business"
 
 
+class Level(enum.Enum):
+    LOW = 1
+
+
 @dataclass
 class Trip:
     city: Annotated[str, "Where to.", Field(min_length=1)]
@@ -113,15 +117,33 @@ class Tools(unittest.TestCase):
         self.assertEqual(shout("b"), "B")
 
     def test_exceptions_are_failed_results_and_call_errors_are_not(self) -> None:
+        class Overbooked(Exception): ...
+
         @tool
         def fail(how: str) -> Output:
             """Fails."""
-            raise {"tool": ToolError("no city"), "value": ValueError(), "call": NotFound("no such")}[how]
+            raise {
+                "tool": ToolError("no city"),
+                "value": ValueError(),
+                "key": KeyError("nothing"),
+                "own": Overbooked("3 seats"),
+                "kept": kv.KvError("quota", "no room"),
+                "call": NotFound("no such"),
+            }[how]
 
-        for how, text in [("tool", "no city"), ("value", "ValueError")]:
-            output = _tool.run("fail", f'{{"how": "{how}"}}')
+        for how, text in [
+            ("tool", "no city"),
+            ("value", "ValueError"),
+            ("key", "KeyError: 'nothing'"),
+            ("own", "Overbooked: 3 seats"),
+            ("kept", "no room"),
+        ]:
+            with unittest.mock.patch("sys.stderr") as stderr:
+                output = _tool.run("fail", f'{{"how": "{how}"}}')
             self.assertTrue(output.is_error)
             self.assertEqual(output.blocks[0].fields, {"text": text})
+            self.assertEqual(stderr.write.called, how not in ("tool", "kept"), "what nobody meant goes to the log")
+            stderr.reset_mock()
         with self.assertRaises(NotFound):
             _tool.run("fail", '{"how": "call"}')
         with self.assertRaises(NotFound):
@@ -136,9 +158,62 @@ class Tools(unittest.TestCase):
         def rest(*x: int) -> None:
             """Takes any number."""
 
-        for function, word in [(bare, "docstring"), (untyped, "type hint"), (rest, "by name")]:
+        async def later() -> str:
+            """Waits."""
+            return ""
+
+        def several() -> Any:
+            """Has several results."""
+            yield 1
+
+        for function, word in [
+            (bare, "docstring"),
+            (untyped, "type hint"),
+            (rest, "by name"),
+            (later, "tool later: write `def` in place of `async def`"),
+            (several, "tool several: write `return` in place of `yield`"),
+        ]:
             with self.assertRaisesRegex(TypeError, word):
                 tool(function)
+
+
+    def test_a_result_of_another_type_than_the_hint_is_an_error(self) -> None:
+        @tool
+        def answer(which: str) -> str:
+            """Answers."""
+            return values[which]  # type: ignore[return-value]
+
+        @tool
+        def find(which: str) -> Annotated[Trip, "Where to."] | list[float] | None:
+            """Finds."""
+            return values[which]  # type: ignore[return-value]
+
+        values = {"text": "a", "number": 42, "nothing": None, "trip": Trip("Oslo"), "list": (1.5, 2)}
+        expected = {"answer": {"text"}, "find": {"trip", "list", "nothing"}}
+        for name, fitting in expected.items():
+            for which in values:
+                with unittest.mock.patch("sys.stderr"):
+                    output = _tool.run(name, f'{{"which": "{which}"}}')
+                self.assertEqual(output.is_error, which not in fitting, (name, which))
+        with unittest.mock.patch("sys.stderr"):
+            text = _tool.run("answer", '{"which": "number"}').blocks[0].fields["text"]
+        self.assertEqual(text, "TypeError: tool answer returned a value of type int, but says that it returns str")
+
+    def test_a_number_without_a_fraction_is_an_integer(self) -> None:
+        @tool
+        def sum(a: int, more: list[int], size: Literal[1, 2], level: Level, trip: Trip | None, share: float) -> str:
+            """Adds."""
+            return repr((a, more, size, level.name, trip and trip.travellers, share))
+
+        given = '{"a": 2.0, "more": [1e2, -0.0], "size": 2.0, "level": 1.0, "trip": {"city": "x", "travellers": 3.0}, "share": 2}'
+        self.assertEqual(_tool.run("sum", given).blocks[0].fields["text"], "(2, [100, 0], 2, 'LOW', 3, 2.0)")
+        for wrong in ("2.5", "1e999", "true", '"2.0"'):
+            output = _tool.run("sum", given.replace("2.0", wrong, 1))
+            self.assertIn("/a: is not an integer", output.blocks[0].fields["text"])
+        self.assertIn("/size", _tool.run("sum", given.replace('"size": 2.0', '"size": true')).blocks[0].fields["text"])
+        with testing.host(answers={"trip": {"city": "Oslo", "travellers": 2.0}}):
+            travellers = ask.form(Trip, key="trip", message="?").accepted().travellers
+        self.assertIs(type(travellers), int)
 
 
 class Offers(unittest.TestCase):

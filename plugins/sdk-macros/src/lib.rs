@@ -4,6 +4,7 @@
 //! runs. Invariant: the function stays exactly as it was written, also beside an error.
 
 mod options;
+mod parameter;
 mod words;
 
 use proc_macro::TokenStream;
@@ -39,6 +40,10 @@ fn beside(options: &Options, function: &ItemFn) -> Result<Tokens, Error> {
     }
     let name = options.name.as_ref().map_or_else(|| words::plain(ident), syn::LitStr::value);
     let calls = options.calls();
+    let bounds = match sig.inputs.first() {
+        Some(FnArg::Typed(parameter)) => parameter::bounds(parameter),
+        _ => Tokens::new(),
+    };
     Ok(quote! {
         #[doc(hidden)]
         #[allow(non_camel_case_types, reason = "it is found under the function's own name")]
@@ -50,6 +55,8 @@ fn beside(options: &Options, function: &ItemFn) -> Result<Tokens, Error> {
                 ::bulkhead_plugin::Tool::new(#name, #description, #ident) #(#calls)*
             }
         }
+
+        #bounds
     })
 }
 
@@ -75,7 +82,10 @@ fn check(signature: &Signature) -> Result<(), Error> {
             "a tool has at most one parameter, whose type is that of the whole arguments object: put its fields there";
         return Err(Error::new(second.span(), problem));
     }
-    Ok(())
+    match signature.inputs.first() {
+        Some(FnArg::Typed(only)) => parameter::check(&signature.ident, only),
+        _ => Ok(()),
+    }
 }
 
 #[cfg(test)]
@@ -130,6 +140,13 @@ mod tests {
                 fn method(&self) {}
             ))
             .contains("method")
+        );
+        assert!(
+            wrong(parse_quote!(
+                /// Greets.
+                fn greet(name: String) -> String {}
+            ))
+            .contains("struct Greet { name: String }")
         );
     }
 }

@@ -18,7 +18,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 use crate::bindings::bulkhead::plugin::task as host;
-use crate::{ClientFeature, schema};
+use crate::{ClientFeature, input, schema};
 
 pub use host::{
     ElicitationAction, ElicitationAnswer, FormRequest, InputRequest, InputResponse, Question, Root, UrlRequest,
@@ -127,7 +127,7 @@ pub fn form<T: DeserializeOwned + JsonSchema>(key: &str, message: &str) -> Resul
     Ok(match answer.action {
         ElicitationAction::Accept => {
             let content = answer.content.ok_or_else(|| AskError::Invalid("the answer is empty".to_owned()))?;
-            Answer::Accepted(serde_json::from_str(&content).map_err(|error| AskError::Invalid(error.to_string()))?)
+            Answer::Accepted(input::read(&content).map_err(|error| AskError::Invalid(error.to_string()))?)
         }
         ElicitationAction::Decline => Answer::Declined,
         ElicitationAction::Cancel => Answer::Dismissed,

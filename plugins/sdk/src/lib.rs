@@ -80,6 +80,7 @@ pub mod call;
 mod complete;
 pub mod config;
 mod error;
+mod input;
 pub mod kv;
 mod output;
 mod plugin;
@@ -173,6 +174,23 @@ pub use resource::{Body, IntoBody, Resource, ResourceTemplate, Variables};
 /// /// Adds.
 /// #[tool]
 /// fn add(a: u32, b: u32) -> String { (a + b).to_string() }
+/// ```
+///
+/// ```compile_fail
+/// # use bulkhead_plugin::tool;
+/// /// Greets.
+/// #[tool]
+/// fn greet(name: String) -> String { name }
+/// ```
+///
+/// ```compile_fail,E0277
+/// # use bulkhead_plugin::tool;
+/// #[derive(serde::Deserialize)] // and no `schemars::JsonSchema`
+/// struct Greet { name: String }
+///
+/// /// Greets.
+/// #[tool]
+/// fn greet(who: Greet) -> String { who.name }
 /// ```
 pub use bulkhead_plugin_macros::tool;
 
@@ -394,6 +412,10 @@ macro_rules! manifest {
         };
     };
 }
+
+/// What [`#[tool]`](macro@tool) asks of the type of a tool's arguments.
+#[doc(hidden)]
+pub const fn __arguments<A: serde::de::DeserializeOwned + schemars::JsonSchema>() {}
 
 /// The bytes of a text as an array, which is the only shape that a custom section can be written from.
 #[doc(hidden)]

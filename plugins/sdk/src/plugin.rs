@@ -11,7 +11,7 @@ use crate::bindings::exports::bulkhead::plugin::tools;
 use crate::bindings::prompts::{Prompt as PromptInfo, PromptOutput};
 use crate::bindings::resources::{ResourcePage, ResourceTemplate as TemplateInfo};
 use crate::output::{IntoOutput, Output};
-use crate::{Prompt, Resource, ResourceTemplate, TaskSupport, complete, prompt, resource, schema};
+use crate::{Prompt, Resource, ResourceTemplate, TaskSupport, complete, input, prompt, resource, schema};
 
 /// What a plugin offers, in the order in which clients see it.
 #[derive(Default)]
@@ -134,6 +134,11 @@ impl Plugin {
 /// A function that can be a tool: no argument or one, and a result that [`IntoOutput`] knows.
 ///
 /// The one argument is the type of the whole arguments object. `Marker` tells the two shapes apart and is always inferred.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be a tool",
+    note = "its one parameter, where it has any, is the type of the whole arguments object, with `#[derive(serde::Deserialize, schemars::JsonSchema)]`",
+    note = "it returns `String`, `&'static str`, `()`, `Output`, `Json<T>` with `#[derive(serde::Serialize, schemars::JsonSchema)]` on `T`, or a `Result` of one of these with `Error`"
+)]
 pub trait Handler<Marker>: 'static {
     /// The JSON Schema of the arguments.
     fn input_schema() -> Value;
@@ -180,7 +185,7 @@ where
     }
 
     fn run(&self, arguments: &str) -> Result<Output, CallError> {
-        match serde_json::from_str(arguments) {
+        match input::read(arguments) {
             Ok(arguments) => self(arguments).into_output(),
             // The host has checked the schema, so this is what a schema cannot say; the model can still correct it.
             Err(error) => Ok(Output::text(format!("these arguments do not fit: {error}")).failed()),

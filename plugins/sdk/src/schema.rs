@@ -14,9 +14,17 @@ pub(crate) fn no_arguments() -> Value {
 }
 
 /// The schema of an arguments object. Names that the type does not have are refused, unless the type says that it takes them
-/// (a flattened map): a model that misspells a name should hear of it.
+/// (a flattened map): a model that misspells a name should hear of it. A type that takes no object keeps its own schema, which the
+/// host refuses: no call of its tool could succeed.
 pub(crate) fn of_arguments<T: JsonSchema>() -> Value {
     let mut schema = generate::<T>(SchemaSettings::draft2020_12().for_deserialize());
+    if schema.is_empty() {
+        // Such as `serde_json::Value`, which takes anything.
+        return json!({ "type": "object" });
+    }
+    if !takes_objects(&schema) {
+        return Value::Object(schema);
+    }
     schema.insert("type".to_owned(), json!("object"));
     if schema.get("properties").is_none_or(|properties| properties.as_object().is_some_and(Map::is_empty)) {
         schema.remove("properties");
@@ -26,6 +34,22 @@ pub(crate) fn of_arguments<T: JsonSchema>() -> Value {
         schema.entry("additionalProperties").or_insert(json!(false));
     }
     Value::Object(schema)
+}
+
+/// Whether an object can fit a schema, as far as types, constants and choices tell.
+fn takes_objects(schema: &Map<String, Value>) -> bool {
+    let of = |choice: &Value| choice.as_object().is_none_or(takes_objects);
+    let choices = |keyword: &str| schema.get(keyword).and_then(Value::as_array);
+    let by_type = match schema.get("type") {
+        Some(Value::String(name)) => name == "object",
+        Some(Value::Array(names)) => names.iter().any(|name| name == "object"),
+        _ => true,
+    };
+    by_type
+        && schema.get("const").is_none_or(Value::is_object)
+        && choices("enum").is_none_or(|values| values.iter().any(Value::is_object))
+        && ["oneOf", "anyOf"].into_iter().filter_map(choices).all(|choices| choices.iter().any(of))
+        && choices("allOf").is_none_or(|parts| parts.iter().all(of))
 }
 
 /// The schema of a structured result.
@@ -189,6 +213,52 @@ mod tests {
             _rest: std::collections::BTreeMap<String, u8>,
         }
         assert_ne!(of_arguments::<Open>()["additionalProperties"], json!(false));
+    }
+
+    #[test]
+    fn a_type_that_takes_no_object_does_not_pass_for_one() {
+        #[derive(Deserialize, JsonSchema)]
+        struct Name(#[allow(dead_code, reason = "its schema is looked at")] String);
+        #[derive(Deserialize, JsonSchema)]
+        struct Unit;
+        for schema in [
+            of_arguments::<String>(),
+            of_arguments::<u64>(),
+            of_arguments::<Vec<Trip>>(),
+            of_arguments::<Option<String>>(),
+            of_arguments::<(String, u8)>(),
+            of_arguments::<()>(),
+            of_arguments::<Class>(),
+            of_arguments::<Seat>(),
+            of_arguments::<Name>(),
+            of_arguments::<Unit>(),
+        ] {
+            assert_ne!(schema["type"], json!("object"), "{schema}");
+        }
+    }
+
+    #[test]
+    fn every_type_that_takes_an_object_passes_for_one() {
+        #[derive(Deserialize, JsonSchema)]
+        #[allow(dead_code, reason = "its schema is looked at")]
+        enum Wish {
+            Any,
+            Trip(Trip),
+        }
+        #[derive(Deserialize, JsonSchema)]
+        struct Wrapped(#[allow(dead_code, reason = "its schema is looked at")] Trip);
+        for schema in [
+            of_arguments::<Trip>(),
+            of_arguments::<Wish>(),
+            of_arguments::<Wrapped>(),
+            of_arguments::<Box<Trip>>(),
+            of_arguments::<Option<Trip>>(),
+            of_arguments::<std::collections::HashMap<String, u8>>(),
+            of_arguments::<Map<String, Value>>(),
+        ] {
+            assert_eq!(schema["type"], json!("object"), "{schema}");
+        }
+        assert_eq!(of_arguments::<Value>(), json!({ "type": "object" }));
     }
 
     #[test]

@@ -2,7 +2,9 @@
 //!
 //! Each command is a module of its own. This file owns the command line and nothing else.
 
+mod apt;
 mod bench;
+mod debian;
 mod guests;
 mod layout;
 mod manifest;
@@ -31,7 +33,8 @@ const AFTER_HELP: &str = "\
 Guests are compiled for wasm32-wasip2 into target/plugins/NAME.wasm, by the first of these that works:
   installed  the target is already installed for your compiler
   rustup     `rustup target add wasm32-wasip2` (skipped where RUSTUP_AUTO_INSTALL=0 says that rustup is offline)
-  debian     Debian's compiler and library sources, unpacked under target/guest-toolchain by `apt-get download`
+  debian     Debian's compiler and library sources, unpacked under target/guest-toolchain without root; where apt's package
+             lists are empty or too old, lists under target/apt are refreshed and used instead
 Set XTASK_GUEST_TOOLCHAIN to one of the three words to force it.
 
 The guests in Python and JavaScript are built by tools that pip and npm install into target/guest-tools. Where python3 with venv,

@@ -14,6 +14,10 @@ use crate::{layout, steps};
 
 const FORCE: &str = "XTASK_SCRIPT_GUESTS";
 
+/// What the tests of new Python projects need beside componentize-py: a type checker, as editors run one, and what installs the SDK
+/// without asking a registry.
+const PYTHON_TESTING: [&str; 2] = ["mypy==2.4.1", "setuptools==84.2.1"];
+
 /// The guests' names.
 pub(crate) fn folders() -> anyhow::Result<Vec<String>> {
     let mut names = Vec::new();
@@ -113,16 +117,18 @@ fn tools(language: Language) -> anyhow::Result<PathBuf> {
 
 fn python() -> anyhow::Result<PathBuf> {
     let folder = layout::guest_tools().join("python");
-    if is_installed(&folder, COMPONENTIZE_PY) {
+    let wanted = [&[COMPONENTIZE_PY][..], &PYTHON_TESTING].concat();
+    if is_installed(&folder, &wanted.join(" ")) {
         return Ok(folder);
     }
     std::fs::create_dir_all(&folder)?;
     steps::output(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&folder))
         .context("install python3 with its module venv (Debian: `apt-get install python3 python3-venv`)")?;
     let mut pip = Command::new(folder.join("bin/pip"));
-    pip.args(["install", "--quiet", "--disable-pip-version-check", COMPONENTIZE_PY]);
-    steps::run(&format!("install {COMPONENTIZE_PY} into {}", folder.display()), &mut pip)?;
-    std::fs::write(folder.join("installed"), COMPONENTIZE_PY)?;
+    pip.args(["install", "--quiet", "--disable-pip-version-check"]).args(&wanted);
+    let wanted = wanted.join(" ");
+    steps::run(&format!("install {wanted} into {}", folder.display()), &mut pip)?;
+    std::fs::write(folder.join("installed"), wanted)?;
     Ok(folder)
 }
 

@@ -9,7 +9,7 @@ use std::process::Command;
 use anyhow::{Context as _, bail};
 use serde_json::{Map, json};
 
-use crate::{layout, steps};
+use crate::{debian, layout, steps};
 
 /// The guests' target.
 pub(crate) const TARGET: &str = "wasm32-wasip2";
@@ -120,13 +120,6 @@ fn rustup() -> anyhow::Result<Toolchain> {
 /// Debian's compiler with the standard library built from its sources. rustup's Cargo and linkers are still used: Debian's
 /// Cargo lacks what a build of the standard library needs.
 fn debian() -> anyhow::Result<Toolchain> {
-    let folder = unpacked()?;
-    let compiler = folder.join("usr/bin/rustc");
-    let libraries = library_path(&folder.join("usr/lib"))?;
-    steps::output(Command::new(&compiler).arg("-vV").env("LD_LIBRARY_PATH", &libraries)).with_context(
-        || "Debian's compiler does not start; `apt-get install` the library that it misses (libllvm's dependencies)",
-    )?;
-
     let facts = steps::output(rustc().arg("-vV"))?;
     let host = facts.lines().find_map(|line| line.strip_prefix("host: ")).context("rustc -vV names no host")?;
     let sysroot = PathBuf::from(steps::output(rustc().args(["--print", "sysroot"]))?.trim());
@@ -134,6 +127,7 @@ fn debian() -> anyhow::Result<Toolchain> {
     if !linkers.join("wasm-component-ld").is_file() {
         bail!("{} holds no wasm-component-ld; rustup's toolchain has one", linkers.display());
     }
+    let compiler = debian::compiler()?;
     let path = format!(
         "{}:{}:{}",
         linkers.display(),
@@ -143,77 +137,16 @@ fn debian() -> anyhow::Result<Toolchain> {
     Ok(Toolchain {
         arguments: vec!["-Zbuild-std=std,panic_abort".to_owned()],
         variables: vec![
-            ("RUSTC", compiler.display().to_string()),
+            ("RUSTC", compiler.program().display().to_string()),
             ("RUSTC_BOOTSTRAP", "1".to_owned()),
-            ("LD_LIBRARY_PATH", libraries),
+            ("LD_LIBRARY_PATH", compiler.library_path),
             ("PATH", path),
             (
                 "CARGO_TARGET_WASM32_WASIP2_RUSTFLAGS",
-                format!("-L native={}", folder.join("usr/lib/wasm32-wasi").display()),
+                format!("-L native={}", compiler.folder.join("usr/lib/wasm32-wasi").display()),
             ),
         ],
     })
-}
-
-/// Downloads and unpacks the Debian packages once; `complete` marks a folder that was not interrupted.
-fn unpacked() -> anyhow::Result<PathBuf> {
-    let folder = layout::guest_toolchain();
-    let complete = folder.join("complete");
-    if complete.is_file() {
-        return Ok(folder);
-    }
-    let packages = packages()?;
-    eprintln!("xtask: unpacking {} into {}", packages.join(" "), folder.display());
-    if folder.exists() {
-        std::fs::remove_dir_all(&folder)?;
-    }
-    let downloads = folder.join("packages");
-    std::fs::create_dir_all(&downloads)?;
-    steps::output(Command::new("apt-get").arg("download").args(&packages).current_dir(&downloads))
-        .context("apt cannot download the packages; does `apt-get update` work?")?;
-    for entry in std::fs::read_dir(&downloads)? {
-        steps::output(Command::new("dpkg").arg("-x").arg(entry?.path()).arg(&folder))?;
-    }
-    std::fs::remove_dir_all(&downloads)?;
-    std::fs::write(complete, packages.join("\n"))?;
-    Ok(folder)
-}
-
-/// The packages by their current names: two of them carry a version in the name, which apt knows.
-fn packages() -> anyhow::Result<Vec<String>> {
-    let mut packages: Vec<String> =
-        ["rustc-web", "libstd-rust-web-dev", "rust-web-src", "wasi-libc"].map(str::to_owned).to_vec();
-    let standard_library = dependency("libstd-rust-web-dev", "libstd-rust-web-")?;
-    packages.push(dependency(&standard_library, "libllvm")?);
-    packages.push(standard_library);
-    Ok(packages)
-}
-
-fn dependency(package: &str, prefix: &str) -> anyhow::Result<String> {
-    let listing =
-        steps::output(Command::new("apt-cache").args(["depends", "--no-recommends", "--no-suggests", package]))
-            .with_context(|| format!("apt knows no package {package}; run `apt-get update` first"))?;
-    listing
-        .lines()
-        .filter_map(|line| line.trim().strip_prefix("Depends: "))
-        .find(|name| name.starts_with(prefix))
-        .map(str::to_owned)
-        .with_context(|| format!("{package} depends on no {prefix}*; run `apt-get update` first"))
-}
-
-/// The folders that hold the compiler's shared libraries. LLVM's is beside the others or in a folder of its own, depending on
-/// the package's version.
-fn library_path(folder: &Path) -> anyhow::Result<String> {
-    let mut found = Vec::new();
-    for entry in std::fs::read_dir(folder).with_context(|| format!("{} cannot be read", folder.display()))? {
-        let path = entry?.path();
-        match path.file_name().and_then(|name| name.to_str()) {
-            Some(name) if name.ends_with("-linux-gnu") => found.push(path.display().to_string()),
-            Some(name) if name.starts_with("llvm-") => found.push(path.join("lib").display().to_string()),
-            _ => {}
-        }
-    }
-    Ok(found.join(":"))
 }
 
 #[cfg(test)]

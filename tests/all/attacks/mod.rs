@@ -3,6 +3,7 @@
 //! Elsewhere: forged tokens (`oauth::attacks`), rotating keys (`oauth::keys`), rebound names of this host (`streams`, `refusals`) and of
 //! others (`egress` and `runtime::tests::egress` in the host), hostile components (`hostile`, `compile`, `registry_hostile`).
 
+mod bodies;
 mod connections;
 mod framing;
 mod messages;

@@ -8,7 +8,6 @@ mod records;
 mod scopes;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use bulkhead::audit::Audit;
 use bulkhead::config::{Config, Flags};
@@ -16,6 +15,7 @@ use bulkhead::domain::requestor::Requestor;
 use bulkhead::outward::dial;
 use bulkhead::store::memory::MemoryStore;
 use bulkhead::tasks::LiveLimits;
+use bulkhead::tasks::clock::ManualClock;
 use bulkhead::transport::Now;
 use bulkhead::transport::auth::{
     Denied, Issuer as Trust, IssuerOptions, OauthVerifier, Sender, TenantRule, Trusted, Verified, Verifier as _,
@@ -39,7 +39,7 @@ const NOW: u64 = NOW_MS / 1000;
 struct Bench {
     issuer: Issuer,
     key: Key,
-    clock: Arc<AtomicU64>,
+    clock: Arc<ManualClock>,
     verifier: Arc<OauthVerifier>,
     failures: Failures,
 }
@@ -75,12 +75,11 @@ impl Bench {
         let issuer = Issuer::start(&[&key]).await;
         let mut options = options(&issuer);
         change(&mut options);
-        let clock = Arc::new(AtomicU64::new(NOW_MS));
-        let ticking = Arc::clone(&clock);
+        let clock = Arc::new(ManualClock::at(NOW_MS));
         let trusted =
             Trusted { options, tls: dial::tls_config(&[]).expect("roots"), client_secret: "s&cret".to_owned() };
         let principals = Principals::new(Arc::new(MemoryStore::new()));
-        let now: Now = Arc::new(move || ticking.load(Ordering::Relaxed));
+        let now: Now = clock.clone();
         let config = Config::load(None, Vec::new(), &Flags::default()).expect("the defaults");
         let limits = LiveLimits::from(config.limits);
         let issuers = vec![Trust::new(trusted, &now)];
@@ -89,7 +88,7 @@ impl Bench {
     }
 
     fn advance(&self, ms: u64) {
-        self.clock.fetch_add(ms, Ordering::Relaxed);
+        self.clock.advance(ms);
     }
 
     /// The claims of a good token.

@@ -117,6 +117,27 @@ async fn a_silent_issuer_keeps_nobody_waiting_for_long() {
     assert!(seen.iter().all(|outcome| matches!(outcome, Err(Denied::Unavailable { .. }))));
 }
 
+/// An issuer of opaque tokens alone: it has no keys and no metadata that names any.
+#[tokio::test]
+async fn a_signed_token_of_an_issuer_without_keys_is_a_bad_token_and_no_failure_of_the_issuer() {
+    let bench = Bench::with(|options| {
+        let url = options.issuer.replace("/realm", "/introspect").parse().expect("an address");
+        options.introspection = Some(IntrospectionOptions { url, client_id: "host:1".to_owned(), cache_ms: 10_000 });
+        // Nothing is known of the issuer under this name.
+        options.issuer = options.issuer.replace("/realm", "/opaque");
+        options.url = options.issuer.parse().expect("an address");
+    })
+    .await;
+    let mut claims = bench.claims();
+    claims["iss"] = json!(bench.issuer.url.replace("/realm", "/opaque"));
+    let token = bench.key.token(&claims);
+    for _ in 0..3 {
+        Bench::is_refused(&bench.verify(&token).await, "there is no key for it");
+    }
+    bench.issuer.knows("opaque", answer(|_| {}));
+    bench.accepted("opaque").await;
+}
+
 #[tokio::test]
 async fn without_introspection_no_token_is_shown_to_anybody() {
     let bench = Bench::new().await;

@@ -138,8 +138,6 @@ async fn all_scopes_that_an_operation_needs_are_named_at_once() {
         challenge.map(|value| value.to_str().expect("text").to_owned())
     };
     assert_eq!(refused(&client, "tools/call", &params).await, step_up("primes tasks"));
-    let wish = json!({"_meta": {"modelcontextprotocol.io/task": {"taskId": "mine"}}});
-    assert_eq!(refused(&client, "tools/list", &wish).await, step_up("tasks"));
     let steer = json!({"taskId": "0".repeat(32), "message": "on"});
     assert_eq!(refused(&client, "tasks/steer", &steer).await, step_up("steer"));
     let may = Client::connect_as(&world.host, Some(&world.token("primes steer")), all_capabilities()).await;
@@ -168,6 +166,61 @@ async fn all_scopes_that_an_operation_needs_are_named_at_once() {
     // Without the right to have tasks a call stays a call.
     let result = modern.tool("count_primes", json!({"below": 10})).await;
     assert_ne!(result["resultType"], "task");
+}
+
+/// What may be asked for as a task, by the name of the tool.
+async fn support(client: &Client) -> Vec<(String, String)> {
+    let listed = client.call("tools/list", json!({})).await.expect("a list");
+    let text = |value: &Value| value.as_str().expect("a text").to_owned();
+    let tools = listed["tools"].as_array().expect("tools").iter();
+    tools.map(|tool| (text(&tool["name"]), text(&tool["execution"]["taskSupport"]))).collect()
+}
+
+#[tokio::test]
+async fn who_may_have_no_tasks_is_promised_none() {
+    const TASK: &str = "modelcontextprotocol.io/task";
+    let world = World::new().await;
+    let promised = async |scope: &str| {
+        let token = world.token(scope);
+        let client = Client::connect_as(&world.host, Some(&token), all_capabilities()).await;
+        let legacy = client.server["capabilities"].clone();
+        let modern = Modern::full(&world.host, Some(&token)).result("server/discover", json!({})).await;
+        let mut names: Vec<String> = Vec::new();
+        let members = [&legacy["experimental"], &modern["capabilities"]["extensions"]];
+        names.extend(members.into_iter().filter_map(Value::as_object).flat_map(|object| object.keys().cloned()));
+        names.extend(legacy.get("tasks").map(|_| "tasks".to_owned()));
+        names.sort();
+        (client, names)
+    };
+    let interaction = "dev.bulkhead/task-interaction";
+    let (without, names) = promised("primes").await;
+    assert_eq!(names, [""; 0]);
+    let (with, names) = promised("primes tasks").await;
+    assert_eq!(names, ["io.modelcontextprotocol/tasks", TASK, "tasks"]);
+    let (_, names) = promised("primes steer").await;
+    assert_eq!(names, [interaction, interaction, "io.modelcontextprotocol/tasks", TASK, "tasks"]);
+
+    assert!(support(&with).await.contains(&("count_primes".to_owned(), "optional".to_owned())));
+    let forbidden = support(&without).await;
+    assert!(forbidden.iter().any(|(name, _)| name == "count_primes"), "{forbidden:?}");
+    assert!(forbidden.iter().all(|(_, support)| support == "forbidden"), "{forbidden:?}");
+
+    // A wish of SEP-1686 is passed over, also for a tool that takes one from others; the call is answered plainly.
+    let mut wished = call("count_primes");
+    wished["_meta"] = json!({TASK: {"taskId": "mine"}});
+    let (result, heard) = without.call_hearing("tools/call", wished.clone()).await;
+    let plain = without.call("tools/call", call("count_primes")).await;
+    assert_eq!(result.expect("a result"), plain.expect("a result"));
+    assert_eq!(heard, Vec::<Value>::new(), "nothing is announced");
+    let (listed, heard) = without.call_hearing("tools/list", json!({"_meta": {TASK: {"taskId": "list"}}})).await;
+    assert!(listed.is_ok_and(|list| list.get("_meta").is_none()) && heard.is_empty());
+    // What counts is the token that comes with a request, whatever was promised to the session.
+    let mut widened = without.clone_session();
+    widened.set_token(&world.token("primes tasks"));
+    assert_eq!(widened.tasks().await, Vec::<Value>::new(), "no task was made");
+    let (_, heard) = widened.call_hearing("tools/call", wished).await;
+    assert_eq!(heard[0]["method"], "notifications/tasks/created");
+    assert_eq!(widened.tasks().await.len(), 1);
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! Requests of the host to a client, from sending to the final answer.
 //!
-//! Owns the waiting: time limits, withdrawal, and clients that answer with a task of their own, which is then polled and
-//! fetched. Two users: a plain call waits for its answers itself ([`ask`]); a task's questions are offered on a stream
+//! Owns where a client is asked, and the waiting: time limits, withdrawal, and clients that answer with a task of their own, which is
+//! then polled and fetched. Two users: a plain call waits for its answers itself ([`ask`]); a task's questions are offered on a stream
 //! ([`Offers`]) and answered whenever and wherever the response arrives.
 
 use std::pin::Pin;
@@ -11,16 +11,17 @@ use std::task::Poll;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 
-use crate::domain::call::{Answer, AskError, InputRequest, Question};
+use crate::domain::call::{Answer, AskError, ClientFeatures, InputRequest, Question};
 use crate::domain::task::{Task, TaskId};
+use crate::protocol::arguments::INLINE_BYTES_MAX;
 use crate::protocol::exchange::Outlet;
 use crate::protocol::jsonrpc;
 use crate::protocol::questions::{self, Manner};
 use crate::protocol::session::{Reply, Session, TaskQuestion};
 use crate::protocol::wire::RelatedTask;
-use crate::protocol::{Shared, error};
+use crate::protocol::{Shared, error, reader};
 
 /// How often a client's own task is looked at, whatever it suggests.
 const POLL_MS_MIN: u64 = 50;
@@ -49,7 +50,9 @@ pub(super) fn client_task(session: &Session, question: &Question, reply: &Reply)
         task: ClientTask,
     }
     let result = reply.as_ref().ok().filter(|_| questions::as_client_task(session.settled.client_tasks, question))?;
-    serde_json::from_str::<Created>(result.get()).ok().map(|created| created.task)
+    // What is larger is an answer, not the promise of one.
+    let result = Some(result).filter(|result| result.get().len() <= INLINE_BYTES_MAX)?;
+    reader::read_if_fits::<Created>(result.get()).map(|created| created.task)
 }
 
 #[derive(Serialize)]
@@ -65,10 +68,46 @@ struct Cancelled<'a> {
     reason: &'a str,
 }
 
+/// Where requests to a client are said.
+#[derive(Clone)]
+pub(super) enum Voice {
+    /// On the stream of the client's own request.
+    Request(Outlet),
+    /// On the standalone stream of the session.
+    Standalone(mpsc::Sender<String>),
+}
+
+impl Voice {
+    /// For a request of this session; `None`: what is asked would reach nobody.
+    pub(super) fn of(session: &Session, outlet: &Outlet, reads_events: bool) -> Option<Self> {
+        if reads_events {
+            return Some(Self::Request(outlet.clone()));
+        }
+        session.standalone().map(Self::Standalone)
+    }
+
+    /// Whether the message was taken; `None` (it could not be written) never is.
+    fn say(&self, message: Option<String>) -> bool {
+        match (self, message) {
+            (_, None) => false,
+            (Self::Request(outlet), message) => {
+                outlet.say(message);
+                true
+            }
+            (Self::Standalone(said), Some(message)) => said.try_send(message).is_ok(),
+        }
+    }
+}
+
+/// What a client can be asked on behalf of its request: nothing while there is no stream that it reads.
+pub(super) fn features(session: &Session, reads_events: bool) -> ClientFeatures {
+    if reads_events || session.standalone().is_some() { session.settled.features } else { ClientFeatures::default() }
+}
+
 /// A request that was sent.
 struct Sent {
     session: Arc<Session>,
-    outlet: Outlet,
+    voice: Voice,
     /// The request that waits now: the question itself, or a look at the client's task.
     number: u64,
     client_task: Option<String>,
@@ -77,14 +116,14 @@ struct Sent {
 }
 
 impl Sent {
-    /// Sends a question; `None` when it cannot be written.
+    /// Sends a question, or says why it cannot be sent.
     fn new(
         shared: &Shared,
         session: &Arc<Session>,
-        outlet: &Outlet,
+        voice: &Voice,
         asked: &InputRequest,
         question: Option<TaskQuestion>,
-    ) -> Option<(Self, oneshot::Receiver<Reply>)> {
+    ) -> Result<(Self, oneshot::Receiver<Reply>), AskError> {
         let as_task = questions::as_client_task(session.settled.client_tasks, &asked.question);
         let related = question.as_ref().map(|question| question.related.clone());
         let manner = Manner {
@@ -94,13 +133,19 @@ impl Sent {
         };
         let withdraw = Arc::new(AtomicBool::new(question.is_none()));
         let (number, reply) = session.expect(question);
-        let Some(line) = questions::request(&session.request_id(number), asked, manner) else {
+        let line = questions::request(&session.request_id(number), asked, manner);
+        let is_json = line.is_some();
+        if !voice.say(line) {
             session.forget(number);
-            return None;
-        };
-        outlet.say(line);
-        let (session, outlet) = (Arc::clone(session), outlet.clone());
-        Some((Self { session, outlet, number, client_task: None, withdraw }, reply))
+            return Err(match is_json {
+                true => {
+                    AskError::Unreachable("the client does not read the stream that it would be asked on".to_owned())
+                }
+                false => AskError::Invalid("the request is not valid JSON".to_owned()),
+            });
+        }
+        let (session, voice) = (Arc::clone(session), voice.clone());
+        Ok((Self { session, voice, number, client_task: None, withdraw }, reply))
     }
 
     /// The final response: of the request, or of the task that the client made of it. `None`: somebody else took the answer.
@@ -113,10 +158,9 @@ impl Sent {
             let poll_ms = task.poll_interval.unwrap_or(POLL_MS_DEFAULT).clamp(POLL_MS_MIN, POLL_MS_MAX);
             tokio::time::sleep(Duration::from_millis(poll_ms)).await;
             let looked = self.call("tasks/get", &id).await?;
-            task = match looked.as_ref().map(|result| serde_json::from_str(result.get())) {
-                Ok(Ok(task)) => task,
-                Ok(Err(_)) | Err(_) => return Some(looked),
-            };
+            let seen = looked.as_ref().ok().and_then(|result| reader::read_if_fits(result.get()));
+            let Some(seen) = seen else { return Some(looked) };
+            task = seen;
         }
         let result = self.call("tasks/result", &id).await;
         self.client_task = None;
@@ -126,7 +170,9 @@ impl Sent {
     async fn call(&mut self, method: &str, task_id: &str) -> Option<Reply> {
         let (number, reply) = self.session.expect(None);
         self.number = number;
-        self.outlet.say(jsonrpc::request(&self.session.request_id(number), method, &TaskParams { task_id }));
+        if !self.voice.say(jsonrpc::request(&self.session.request_id(number), method, &TaskParams { task_id })) {
+            self.session.forget(number);
+        }
         reply.await.ok()
     }
 }
@@ -142,46 +188,48 @@ impl Drop for Sent {
                 let (number, _) = self.session.expect(None);
                 let id = self.session.request_id(number);
                 self.session.forget(number);
-                self.outlet.say(jsonrpc::request(&id, "tasks/cancel", &TaskParams { task_id: &task_id }));
+                self.voice.say(jsonrpc::request(&id, "tasks/cancel", &TaskParams { task_id: &task_id }));
             }
             Some(_) => {}
             None if waited => {
                 let request_id = self.session.request_id(self.number);
                 let params = Cancelled { request_id: &request_id, reason: "the answer is not needed any more" };
-                self.outlet.say(jsonrpc::notification("notifications/cancelled", Some(&params)));
+                self.voice.say(jsonrpc::notification("notifications/cancelled", Some(&params)));
             }
             None => {}
         }
     }
 }
 
-/// Asks the client on the stream of a plain call, all questions at once, and waits for every answer. Dropping this tells the
-/// client that they are not needed any more.
+/// Asks the client on behalf of a plain call, all questions at once, and waits for every answer: on the call's own stream, or on the
+/// standalone one if the client does not read that. Dropping this tells the client that the answers are not needed any more.
 pub(super) async fn ask(
     shared: Arc<Shared>,
     session: Arc<Session>,
-    outlet: Outlet,
+    (outlet, reads_events): (Outlet, bool),
     requests: Vec<InputRequest>,
 ) -> Result<Vec<Answer>, AskError> {
     session.askable().await;
-    let asks = requests.iter().map(|request| ask_one(&shared, &session, &outlet, request));
+    let voice = Voice::of(&session, &outlet, reads_events);
+    let asks = requests.iter().map(|request| ask_one(&shared, &session, voice.as_ref(), request));
     futures::future::try_join_all(asks).await
 }
 
 async fn ask_one(
     shared: &Shared,
     session: &Arc<Session>,
-    outlet: &Outlet,
+    voice: Option<&Voice>,
     request: &InputRequest,
 ) -> Result<Answer, AskError> {
-    if !questions::can_answer(session.settled.features, &request.question) {
-        return Err(AskError::Unsupported(request.question.feature()));
-    }
-    let (mut sent, reply) = Sent::new(shared, session, outlet, request, None)
-        .ok_or_else(|| AskError::Invalid("the request is not valid JSON".to_owned()))?;
+    let unsupported = || AskError::Unsupported(request.question.feature());
+    let can_answer = questions::can_answer(session.settled.features, &request.question);
+    let voice = voice.filter(|_| can_answer).ok_or_else(unsupported)?;
+    let (mut sent, reply) = Sent::new(shared, session, voice, request, None)?;
     let limit = Duration::from_millis(shared.options.request_timeout_ms);
     match tokio::time::timeout(limit, sent.outcome(&request.question, reply)).await {
-        Ok(Some(reply)) => Ok(questions::answer(&request.question, &reply)),
+        Ok(Some(reply)) => {
+            Ok(questions::answer_aside(&shared.tasks, session.requestor(), &request.question, reply).await)
+        }
         Ok(None) => Err(AskError::Unreachable("too many questions wait for this client".to_owned())),
         Err(_) => Err(AskError::Unreachable("the client did not answer in time".to_owned())),
     }
@@ -191,7 +239,7 @@ async fn ask_one(
 pub(super) struct Offers {
     shared: Arc<Shared>,
     session: Arc<Session>,
-    outlet: Outlet,
+    voice: Voice,
     open: Vec<Offer>,
 }
 
@@ -211,7 +259,8 @@ impl Offer {
 
 impl Offers {
     pub(super) fn new(shared: &Arc<Shared>, session: &Arc<Session>, outlet: Outlet) -> Self {
-        Self { shared: Arc::clone(shared), session: Arc::clone(session), outlet, open: Vec::new() }
+        let voice = Voice::Request(outlet);
+        Self { shared: Arc::clone(shared), session: Arc::clone(session), voice, open: Vec::new() }
     }
 
     /// Withdraws what was answered elsewhere, and sends the outstanding questions that `claim` says are for this stream.
@@ -246,10 +295,13 @@ impl Offers {
     }
 
     fn send(&mut self, request: &InputRequest, asked: TaskQuestion) {
-        let sent = Sent::new(&self.shared, &self.session, &self.outlet, request, Some(asked.clone()));
-        let Some((sent, reply)) = sent else {
-            let _ = error::RpcError::host_failure(format_args!("a question of task {} is not JSON", asked.task));
-            return;
+        let sent = Sent::new(&self.shared, &self.session, &self.voice, request, Some(asked.clone()));
+        let (sent, reply) = match sent {
+            Ok(sent) => sent,
+            Err(error) => {
+                let _ = error::RpcError::host_failure(format_args!("a question of task {}: {error:?}", asked.task));
+                return;
+            }
         };
         let (task, issued_key, withdraw) = (asked.task, asked.issued_key.clone(), Arc::clone(&sent.withdraw));
         let work = pursue(Arc::clone(&self.shared), sent, reply, asked);
@@ -272,7 +324,7 @@ impl Offers {
 async fn pursue(shared: Arc<Shared>, mut sent: Sent, reply: oneshot::Receiver<Reply>, asked: TaskQuestion) {
     let limit = Duration::from_millis(shared.options.request_timeout_ms);
     match tokio::time::timeout(limit, sent.outcome(&asked.question, reply)).await {
-        Ok(Some(reply)) => super::settle(&shared, &sent.session, &asked, &reply).await,
+        Ok(Some(reply)) => super::settle(&shared, &sent.session, &asked, reply).await,
         Ok(None) => {}
         Err(_) => {
             // The task keeps its question: it is sent again when a stream opens.

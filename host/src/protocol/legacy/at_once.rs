@@ -78,7 +78,7 @@ impl Augmented {
         let result = serde_json::from_str::<Response>(&response.text()).ok().and_then(|response| response.result);
         let Some(result) = result else { return Ok(Some(response)) };
         let answer = Json::new(result.get());
-        let task = self.once(Job::Answered { request: asked, answer }, origin(&self.session)).await?;
+        let task = self.once(Job::Answered { request: asked, answer }, origin(&self.session, true)).await?;
         Ok(Some(self.announced(&task).response(&self.id, &task).await))
     }
 
@@ -106,7 +106,10 @@ impl Augmented {
         params: Option<&RawValue>,
     ) -> Result<Option<Line>, RpcError> {
         let (shared, session) = (&self.shared, &self.session);
-        let mut exchange = dispatch(method, Request { shared, session, catalog, id: self.id.clone(), params, rights })?;
+        let id = self.id.clone();
+        // None of these asks the client anything.
+        let request = Request { shared, session, catalog, id, params, rights, reads_events: true };
+        let mut exchange = dispatch(method, request)?;
         while let Some(frame) = exchange.next().await {
             if frame.last {
                 return Ok(Some(frame.message));

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::call::{failure, in_flight};
 use super::results::{Reports, Waiting};
 use super::tools::Call;
-use super::{Method, Request, at_once, offers};
+use super::{Method, Request, asking, at_once, offers};
 use crate::domain::call::{CallError, ClientFeature};
 use crate::domain::task::{Design, Era, Origin, Outcome, Task, TaskId};
 use crate::protocol::arguments::Misfit;
@@ -28,9 +28,10 @@ pub(super) fn call(request: Request<'_>, mut call: Call, wish: Wish) -> Result<E
     let (shared, session, id) = (Arc::clone(request.shared), Arc::clone(request.session), request.id);
     Ok(talk(|outlet| async move {
         let augmented = Augmented { shared, session, outlet, id, wish };
-        let reports = Reports { progress_token: call.progress_token.clone(), are_wanted: true };
+        let progress_token = call.progress_token.clone();
+        let reports = Reports { progress_token, are_wanted: true, are_read: call.reads_events };
         let checked = async {
-            match call.check().await {
+            match call.check(&augmented.shared.tasks).await {
                 Ok(()) => Ok(()),
                 Err(Misfit::Malformed(error)) => Err(Line::from(error_response(Some(&augmented.id), &error))),
                 // What a plain call would say; there is nothing to wait for.
@@ -59,23 +60,24 @@ pub(super) fn request(method: Method, name: &str, request: Request<'_>, wish: Wi
     };
     let in_flight = in_flight(&request)?;
     let progress_token = offers::progress_token(request.params)?;
+    let are_read = request.reads_events;
     let (shared, session, id) = (Arc::clone(request.shared), Arc::clone(request.session), request.id);
     Ok(talk(|outlet| async move {
-        let mut origin = origin(&session);
+        let mut origin = origin(&session, are_read);
         origin.progress_token.clone_from(&progress_token);
         let augmented = Augmented { shared, session, outlet, id, wish };
-        let reports = Reports { progress_token, are_wanted: true };
+        let reports = Reports { progress_token, are_wanted: true, are_read };
         augmented.run(Job::Ask(ask), origin, reports, &in_flight, uri).await
     }))
 }
 
-/// Where a task that this session asks for comes from.
-pub(super) fn origin(session: &Session) -> Origin {
+/// Where a task that this session asks for comes from. `reads_events`: the client reads what is said before the response.
+pub(super) fn origin(session: &Session, reads_events: bool) -> Origin {
     Origin {
         era: Era::Legacy,
         design: Design::Sep1686,
         session: Some(session.digest()),
-        features: session.settled.features.with(ClientFeature::Tasks),
+        features: asking::features(session, reads_events).with(ClientFeature::Tasks),
         log_level: Some(session.log_level()),
         progress_token: None,
     }

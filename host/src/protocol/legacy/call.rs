@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 use super::Request;
 use super::asking::ask;
 use super::tools::Call;
-use crate::domain::call::{Answer, AskError, CallError};
+use crate::domain::call::{Answer, AskError, CallError, InputRequest};
 use crate::domain::tool::ToolOutput;
 use crate::protocol::arguments::Misfit;
 use crate::protocol::error::RpcError;
@@ -27,7 +27,7 @@ pub(super) fn plain(request: Request<'_>, call: Call) -> Result<Exchange, RpcErr
     let shared = Arc::clone(request.shared);
     let id = request.id;
     Ok(talk(|outlet| async move {
-        let work = Conversation { shared, session: Arc::clone(&call.session), outlet };
+        let work = Conversation { shared, session: Arc::clone(&call.session), outlet, reads_events: call.reads_events };
         work.run(&id, call, &in_flight).await
     }))
 }
@@ -50,6 +50,8 @@ pub(super) struct Conversation {
     pub(super) shared: Arc<Shared>,
     pub(super) session: Arc<Session>,
     pub(super) outlet: Outlet,
+    /// Whether the client reads what is said there before the response.
+    pub(super) reads_events: bool,
 }
 
 /// Questions that wait for their answers, and where those go.
@@ -65,6 +67,15 @@ enum Next<T> {
 }
 
 impl Conversation {
+    /// Asks the client something, and waits for the answers.
+    pub(super) fn ask(
+        &self,
+        requests: Vec<InputRequest>,
+    ) -> impl Future<Output = Result<Vec<Answer>, AskError>> + Send + use<> {
+        let (shared, session) = (Arc::clone(&self.shared), Arc::clone(&self.session));
+        ask(shared, session, (self.outlet.clone(), self.reads_events), requests)
+    }
+
     async fn run(self, id: &RequestId, mut call: Call, in_flight: &InFlight) -> Option<Line> {
         let mut progress = ProgressReports::new(call.progress_token.take(), None);
         let started = tokio::select! {
@@ -80,7 +91,7 @@ impl Conversation {
 
     /// The running call, or the response that says why there is none.
     async fn start(&self, id: &RequestId, mut call: Call) -> Result<PlainCall, Line> {
-        match call.check().await {
+        match call.check(&self.shared.tasks).await {
             Ok(()) => {}
             Err(Misfit::Malformed(error)) => return Err(error_response(Some(id), &error).into()),
             Err(Misfit::Schema(text)) => return Err(failure(id, text)),
@@ -127,9 +138,7 @@ impl Conversation {
                 // In this era the client alone decides what becomes a task.
                 Next::News(CallNews::Log { .. } | CallNews::Detach) => {}
                 Next::News(CallNews::Ask { requests, reply }) => {
-                    let (shared, session) = (Arc::clone(&self.shared), Arc::clone(&self.session));
-                    let answers = Box::pin(ask(shared, session, self.outlet.clone(), requests));
-                    asking = Some(Asking { answers, reply });
+                    asking = Some(Asking { answers: Box::pin(self.ask(requests)), reply });
                 }
                 Next::News(CallNews::Finished(result)) => return Some(result),
             }

@@ -7,6 +7,7 @@ use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::Empty;
+use crate::domain::rights::{Need, Rights};
 use crate::protocol::capabilities::{Capabilities, client_tasks, features, interaction};
 use crate::protocol::error::RpcError;
 use crate::protocol::jsonrpc::{self, RequestId};
@@ -76,7 +77,7 @@ pub(super) fn initialize(
     let options = &shared.options;
     let answer = Answer {
         protocol_version: version.name(),
-        capabilities: ServerCapabilities::new(version, &catalog),
+        capabilities: ServerCapabilities::new(version, &catalog, &peer.rights),
         server_info: ServerInfo {
             name: &options.server_name,
             title: options.server_title.as_deref(),
@@ -88,7 +89,8 @@ pub(super) fn initialize(
     Ok(Received::Opened { session: Arc::new(session), reply })
 }
 
-/// What the host can do in this revision.
+/// What the host can do in this revision, for whoever has these rights. A promise only: each request is checked against the rights
+/// that come with it.
 #[derive(Serialize)]
 struct ServerCapabilities {
     logging: Empty,
@@ -101,14 +103,14 @@ struct ServerCapabilities {
 }
 
 impl ServerCapabilities {
-    fn new(version: Version, catalog: &Catalog) -> Self {
+    fn new(version: Version, catalog: &Catalog, rights: &Rights) -> Self {
         let tasks = || json!({"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}});
         Self {
             logging: Empty {},
             tools: json!({"listChanged": true}),
             offered: Offered::new(catalog),
-            tasks: version.has_tasks().then(tasks),
-            experimental: Experimental::new(version, catalog),
+            tasks: (version.has_tasks() && rights.has(Need::Tasks)).then(tasks),
+            experimental: Experimental::new(version, catalog, rights),
         }
     }
 }
@@ -116,17 +118,19 @@ impl ServerCapabilities {
 /// Vendors' names and drafts: clients that do not know them pass them over.
 #[derive(Serialize)]
 struct Experimental {
-    #[serde(rename = "modelcontextprotocol.io/task")]
-    sep1686: serde_json::Value,
+    #[serde(rename = "modelcontextprotocol.io/task", skip_serializing_if = "Option::is_none")]
+    sep1686: Option<serde_json::Value>,
     #[serde(rename = "dev.bulkhead/task-interaction", skip_serializing_if = "Option::is_none")]
     interaction: Option<serde_json::Value>,
 }
 
 impl Experimental {
-    fn new(version: Version, catalog: &Catalog) -> Self {
+    fn new(version: Version, catalog: &Catalog, rights: &Rights) -> Self {
+        let sep1686 = || json!({"list": {}, "delete": {}, "requests": super::augmentable(catalog)});
+        let steers = version.has_tasks() && rights.has(Need::Steer);
         Self {
-            sep1686: json!({"list": {}, "delete": {}, "requests": super::augmentable(catalog)}),
-            interaction: version.has_tasks().then(|| json!({"steer": true, "pause": true})),
+            sep1686: rights.has(Need::Tasks).then(sep1686),
+            interaction: steers.then(|| json!({"steer": true, "pause": true})),
         }
     }
 }

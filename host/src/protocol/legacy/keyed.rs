@@ -8,7 +8,6 @@ use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 
 use super::Request;
-use super::asking::ask;
 use super::call::{Conversation, failure, in_flight};
 use super::tools::Call;
 use crate::domain::call::{Answer, AskError, CallError};
@@ -28,9 +27,9 @@ pub(super) fn call(request: Request<'_>, mut call: Call, key: String) -> Result<
     let in_flight = in_flight(&request)?;
     let (shared, session, id) = (request.shared.clone(), request.session.clone(), request.id);
     Ok(talk(|outlet| async move {
-        let conversation = Conversation { shared, session, outlet };
+        let conversation = Conversation { shared, session, outlet, reads_events: call.reads_events };
         let made = async {
-            match call.check().await {
+            match call.check(&conversation.shared.tasks).await {
                 Ok(()) => {
                     conversation.once(call, &key).await.map_err(|error| Line::from(error_response(Some(&id), &error)))
                 }
@@ -140,8 +139,7 @@ impl Conversation {
         if task.phase == Phase::Active(Active::InputRequired) && asking.is_none() {
             let inputs = || task.outstanding();
             let requests = inputs().map(|input| input.request.clone()).collect();
-            let (shared, session) = (self.shared.clone(), self.session.clone());
-            let answers = Box::pin(ask(shared, session, self.outlet.clone(), requests));
+            let answers = Box::pin(self.ask(requests));
             *asking = Some(Asking { keys: inputs().map(|input| input.issued_key.clone()).collect(), answers });
         }
     }

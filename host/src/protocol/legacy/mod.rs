@@ -179,6 +179,8 @@ struct Request<'a> {
     id: RequestId,
     params: Option<&'a RawValue>,
     rights: Rights,
+    /// Whether the client reads what is said before the response.
+    reads_events: bool,
 }
 
 #[derive(Serialize)]
@@ -199,7 +201,10 @@ pub(super) fn request(
     }
     let Some(session) = session_of(peer) else {
         return match method {
-            Some(Method::Ping) => Received::Exchange(answered(jsonrpc::response(&id, &Empty {}))),
+            // A pipe may be asked whether it is there before its handshake. Over HTTP a request without a session is lost.
+            Some(Method::Ping) if peer.connection.is_some() => {
+                Received::Exchange(answered(jsonrpc::response(&id, &Empty {})))
+            }
             _ => session_required(Some(&id)),
         };
     };
@@ -217,19 +222,13 @@ pub(super) fn request(
     if let Some(full) = peer.full.filter(|_| method.is_answered_at_length()) {
         return answer(&id, &RpcError::full(full));
     }
-    let request = Request { shared, session, catalog, id: id.clone(), params, rights: peer.rights.clone() };
-    let wish = match method {
-        Method::ToolsCall => Ok(None),
-        _ if method.takes_a_wish() => Wish::of(params),
-        _ => Ok(None),
-    };
+    let (rights, reads_events) = (peer.rights.clone(), peer.reads_events);
+    let request = Request { shared, session, catalog, id: id.clone(), params, rights, reads_events };
+    // The design wants its metadata ignored where no task comes of it, and so it is for whoever may have none.
+    let takes_a_wish = method.takes_a_wish() && method != Method::ToolsCall && request.rights.has(Need::Tasks);
+    let wish = if takes_a_wish { Wish::of(params) } else { Ok(None) };
     let exchange = wish.and_then(|wish| match wish {
-        Some(wish) => {
-            let needs = [Need::Tasks];
-            let absent = || RpcError::invalid_params("this request cannot be a task");
-            rights::check(&request.rights, &needs, absent)?;
-            augmented::request(method, name, request, wish)
-        }
+        Some(wish) => augmented::request(method, name, request, wish),
         None => dispatch(method, request),
     });
     exchange.map_or_else(|error| answer(&id, &error), Received::Exchange)
@@ -310,7 +309,7 @@ pub(super) fn response(
         match expected.question {
             Some(asked) if asking::client_task(session, &asked.question, &reply).is_none() => {
                 let (shared, session) = (Arc::clone(shared), Arc::clone(session));
-                return Received::Settling(Box::pin(async move { settle(&shared, &session, &asked, &reply).await }));
+                return Received::Settling(Box::pin(async move { settle(&shared, &session, &asked, reply).await }));
             }
             // Nobody waits any more: the question will be asked again.
             _ => drop(expected.reply.send(reply)),
@@ -320,8 +319,8 @@ pub(super) fn response(
 }
 
 /// Hands the answer to a task's question on. The first one wins: the engine ignores what comes later.
-async fn settle(shared: &Shared, session: &Session, asked: &TaskQuestion, reply: &Reply) {
-    let answer = questions::answer(&asked.question, reply);
+async fn settle(shared: &Shared, session: &Session, asked: &TaskQuestion, reply: Reply) {
+    let answer = questions::answer_aside(&shared.tasks, session.requestor(), &asked.question, reply).await;
     match shared.tasks.answer(session.requestor(), asked.task, &asked.issued_key, answer).await {
         Ok(_) => {
             session.forget_question(asked.task, &asked.issued_key);
@@ -338,11 +337,7 @@ fn set_level(request: &Request<'_>) -> Result<Exchange, RpcError> {
         level: String,
     }
     let wanted: SetLevel = jsonrpc::params(request.params)?;
-    let level = level(&wanted.level).ok_or_else(|| {
-        RpcError::invalid_params(
-            "level must be one of debug, info, notice, warning, error, critical, alert and emergency",
-        )
-    })?;
+    let level = level(&wanted.level).ok_or_else(|| RpcError::unknown_level("params.level"))?;
     request.session.set_log_level(level);
     Ok(answered(jsonrpc::response(&request.id, &Empty {})))
 }

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::call::{Conversation, in_flight};
-use super::{Empty, Method, Request};
+use super::{Empty, Method, Request, asking};
 use crate::domain::Json;
 use crate::domain::call::CallError;
 use crate::domain::offer::{Completion, PromptOutput};
@@ -14,7 +14,7 @@ use crate::domain::tool::ResourceContents;
 use crate::protocol::cursor::Paged;
 use crate::protocol::error::RpcError;
 use crate::protocol::exchange::{answered, talk};
-use crate::protocol::jsonrpc::{self, RequestId, error_response, response};
+use crate::protocol::jsonrpc::{self, ProgressToken, RequestId, error_response, response};
 use crate::protocol::notices::ProgressReports;
 use crate::protocol::offers::{self, Asker, Page};
 use crate::protocol::wire::{
@@ -134,13 +134,13 @@ struct WithProgress {
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct ProgressMeta {
-    progress_token: Option<RequestId>,
+    progress_token: Option<ProgressToken>,
 }
 
 /// The token under which progress is wanted.
 pub(super) fn progress_token(params: Option<&RawValue>) -> Result<Option<Json>, RpcError> {
     let token = jsonrpc::params::<WithProgress>(params)?.meta.progress_token;
-    Ok(token.and_then(|token| serde_json::to_string(&token).ok()).map(Json::new))
+    Ok(token.and_then(|token| token.json()))
 }
 
 /// A request to plugins that can be a task.
@@ -214,13 +214,14 @@ where
     let in_flight = in_flight(&request)?;
     let token = progress_token(request.params)?;
     let (shared, session, id) = (Arc::clone(request.shared), Arc::clone(request.session), request.id);
+    let reads_events = request.reads_events;
     let client = Client {
-        features: session.settled.features,
+        features: asking::features(&session, reads_events),
         log_level: Some(session.log_level()),
         wants_progress: token.is_some(),
     };
     Ok(talk(|outlet| async move {
-        let conversation = Conversation { shared, session, outlet };
+        let conversation = Conversation { shared, session, outlet, reads_events };
         let mut progress = ProgressReports::new(token, None);
         let (mut last, mut absence) = (None, Absence::default());
         for (library, operation) in visits {

@@ -27,7 +27,7 @@ pub(super) fn result(request: Request<'_>) -> Result<Exchange, RpcError> {
     let about = About::read(&request)?;
     let in_flight = in_flight(&request)?;
     let (shared, session) = (Arc::clone(request.shared), Arc::clone(request.session));
-    let id = request.id;
+    let (id, reads_events) = (request.id, request.reads_events);
     Ok(talk(|outlet| async move {
         let task = match about.task().await {
             Ok(task) if task.design() == Design::Sep1686 => {
@@ -37,7 +37,8 @@ pub(super) fn result(request: Request<'_>) -> Result<Exchange, RpcError> {
             Err(error) => return Some(error_response(Some(&id), &error).into()),
         };
         let is_creator = task.origin.session == Some(session.digest());
-        let reports = Reports { progress_token: task.origin.progress_token.clone(), are_wanted: is_creator };
+        let progress_token = task.origin.progress_token.clone();
+        let reports = Reports { progress_token, are_wanted: is_creator, are_read: reads_events };
         let waiting = Waiting::new(shared, session, outlet, &task);
         match waiting.outcome(reports, &in_flight).await {
             Ok(Some(task)) => Some(waiting.response(&id, &task).await),
@@ -54,7 +55,7 @@ async fn completed(shared: &Arc<Shared>, session: &Arc<Session>, id: &RequestId,
             Waiting::new(Arc::clone(shared), Arc::clone(session), Outlet::default(), task).response(id, task).await
         }
         Some(Outcome::Error(_) | Outcome::Cancelled) | None => {
-            let status = TaskFace::from(task).status();
+            let status = TaskFace::new(task, session.settled.version).status();
             let text = format!("Cannot retrieve result: Task status is '{status}', not 'completed'");
             error_response(Some(id), &RpcError::invalid_params(text)).into()
         }
@@ -65,6 +66,8 @@ async fn completed(shared: &Arc<Shared>, session: &Arc<Session>, id: &RequestId,
 pub(super) struct Reports {
     pub(super) progress_token: Option<Json>,
     pub(super) are_wanted: bool,
+    /// Whether the client reads what is said before the response.
+    pub(super) are_read: bool,
 }
 
 /// A request that is answered with what a task comes to.
@@ -112,9 +115,11 @@ impl Waiting {
         let carriers = &self.shared.carriers;
         let digest = self.session.digest();
         let mut closings = carriers.closings();
-        let waiter = carriers.wait(self.id, digest, self.session.settled.features);
+        // What nobody would read is left to other streams.
+        let waiter = reports.are_read.then(|| carriers.wait(self.id, digest, self.session.settled.features));
+        let carries = || reports.are_wanted && waiter.as_ref().is_some_and(|waiter| waiter.carries(digest));
         let mut offers = Offers::new(&self.shared, &self.session, self.outlet.clone());
-        let mut progress = ProgressReports::new(reports.progress_token, Some(self.related.clone()));
+        let mut progress = ProgressReports::new(reports.progress_token.clone(), Some(self.related.clone()));
         let mut askable = pin!(self.session.askable());
         let mut asks = false;
         loop {
@@ -123,7 +128,9 @@ impl Waiting {
                 () = in_flight.cancelled() => Next::Cancelled,
                 () = &mut askable, if !asks => {
                     asks = true;
-                    offers.update(&task, |key, question| waiter.claim(key, question, true));
+                    if let Some(waiter) = &waiter {
+                        offers.update(&task, |key, question| waiter.claim(key, question, true));
+                    }
                     continue;
                 }
                 news = news.recv() => Next::News(news),
@@ -137,13 +144,13 @@ impl Waiting {
                 Next::News(Ok(TaskNews::Changed(changed))) => task = changed,
                 Next::News(Ok(TaskNews::Gone(_))) => return Err(tasks::Error::NotFound),
                 Next::News(Ok(TaskNews::Progress { progress: at, total, message, .. })) => {
-                    if reports.are_wanted && waiter.carries(digest) {
+                    if carries() {
                         self.outlet.say(progress.report(at, total, message.as_deref()));
                     }
                     continue;
                 }
                 Next::News(Ok(TaskNews::Log { level, logger, data, .. })) => {
-                    if reports.are_wanted && level >= self.session.log_level() && waiter.carries(digest) {
+                    if level >= self.session.log_level() && carries() {
                         self.outlet.say(notices::log(level, logger.as_deref(), &data, Some(&self.related)));
                     }
                     continue;
@@ -158,7 +165,7 @@ impl Waiting {
                 carriers.over(self.id);
                 return Ok(Some(task));
             }
-            if asks {
+            if let Some(waiter) = waiter.as_ref().filter(|_| asks) {
                 offers.update(&task, |key, question| waiter.claim(key, question, false));
             }
         }
@@ -168,7 +175,10 @@ impl Waiting {
     pub(super) async fn response(&self, id: &RequestId, task: &Task) -> Line {
         let error = match task.outcome() {
             Some(Outcome::Output { .. }) => match self.shared.tasks.output(self.session.requestor(), self.id).await {
-                Ok(output) => return response(id, &TaskOutputView { output: &output, related: &self.related }),
+                Ok(output) => {
+                    let related = self.related.clone().of_result(self.session.settled.version);
+                    return response(id, &TaskOutputView { output: &output, related: &related });
+                }
                 Err(error) => RpcError::from(&error),
             },
             Some(Outcome::Error(error)) => RpcError::from(error),

@@ -60,6 +60,8 @@ enum Next {
     News(Result<TaskNews, RecvError>),
     Updated(ResourceUpdate),
     Settled,
+    /// What a request has to say here.
+    Said(String),
     ListChanged,
     ListDue,
     Closing,
@@ -81,6 +83,7 @@ impl Standalone {
                 biased;
                 news = feed.recv() => Next::News(news),
                 () = self.offers.settle() => Next::Settled,
+                Some(message) = self.listener.to_say.recv() => Next::Said(message),
                 // What was missed by being slow is missed; the channel ends with the host.
                 Ok(update) = updates.recv() => Next::Updated(update),
                 Ok(()) = lists.changed() => Next::ListChanged,
@@ -92,6 +95,7 @@ impl Standalone {
                 Next::News(Err(RecvError::Lagged(_))) => self.look(false).await,
                 Next::News(Err(RecvError::Closed)) => return,
                 Next::Settled => {}
+                Next::Said(message) => self.outlet.say(message),
                 Next::Updated(update) => self.tell_updated(&update),
                 Next::ListChanged => list_due = list_due.or(Some(Instant::now() + notices::LIST_CHANGED_AFTER)),
                 Next::ListDue => {

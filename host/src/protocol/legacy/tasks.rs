@@ -1,6 +1,6 @@
 //! Tasks by their ids: create, get, list, cancel, delete, steer, pause, resume.
 //!
-//! Every task is shown as the design that created it has it.
+//! Every task is shown so that the revision of the session can read it.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::protocol::cursor::{self, PAGE, Paged, bad_cursor};
 use crate::protocol::error::RpcError;
 use crate::protocol::exchange::single;
 use crate::protocol::jsonrpc::{self, RequestId, error_response, response};
-use crate::protocol::session::Session;
+use crate::protocol::session::{Session, Version};
 use crate::protocol::wire::{Created, ImmediateResponse, OnlyRelated, TaskFace, TaskResult, TaskView};
 use crate::protocol::{Exchange, Line, Shared, idempotency, sep1686};
 use crate::store::ListPosition;
@@ -27,7 +27,7 @@ pub(super) fn create(request: Request<'_>, mut call: Call, ttl: RequestedTtl) ->
     let shared = Arc::clone(request.shared);
     replying(request.id, async move {
         // A tool error like that of a plain call, which the requestor fetches like any other result.
-        let misfit = match call.check().await {
+        let misfit = match call.check(&shared.tasks).await {
             Ok(()) => None,
             Err(Misfit::Schema(text)) => Some(ToolOutput::failure(text)),
             Err(Misfit::Malformed(error)) => return Err(error),
@@ -97,10 +97,11 @@ fn showing<W>(request: Request<'_>, change: impl FnOnce(About) -> W) -> Result<E
 where
     W: Future<Output = Result<Task, RpcError>> + Send + 'static,
 {
+    let version = request.session.settled.version;
     let changed = change(About::read(&request)?);
     Ok(replying(request.id, async move {
         let task = changed.await?;
-        Ok(move |id: &RequestId| response(id, &TaskResult::from(&task)))
+        Ok(move |id: &RequestId| response(id, &TaskResult::new(&task, version)))
     }))
 }
 
@@ -114,7 +115,7 @@ pub(super) fn cancel(request: Request<'_>) -> Result<Exchange, RpcError> {
     showing(request, |about| async move {
         let task = about.task().await?;
         match about.shared.tasks.cancel(about.requestor(), task.id).await {
-            Err(tasks::Error::Ended) => Err(over(&about.task().await?)),
+            Err(tasks::Error::Ended) => Err(over(&about.task().await?, about.session.settled.version)),
             cancelled => cancelled.map_err(|error| RpcError::from(&error)),
         }
     })
@@ -172,8 +173,8 @@ pub(super) fn delete(request: Request<'_>) -> Result<Exchange, RpcError> {
 }
 
 /// Says in which status a task was over already.
-fn over(task: &Task) -> RpcError {
-    let status = TaskFace::from(task).status();
+fn over(task: &Task, version: Version) -> RpcError {
+    let status = TaskFace::new(task, version).status();
     RpcError::invalid_params(format!("Cannot cancel task: already in terminal status '{status}'"))
 }
 
@@ -209,7 +210,8 @@ pub(super) fn list(request: Request<'_>) -> Result<Exchange, RpcError> {
             cursor::seal(&shared.options.cursor_key, METHOD, &requestor, &bytes)
         });
         let shown = tasks.iter().filter(|task| knows(&session, task));
-        let page = Page { tasks: shown.map(TaskFace::from).collect(), next_cursor };
+        let shown = shown.map(|task| TaskFace::new(task, session.settled.version));
+        let page = Page { tasks: shown.collect(), next_cursor };
         Ok(move |id: &RequestId| response(id, &page))
     }))
 }

@@ -5,23 +5,23 @@ use std::sync::Arc;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
-use super::{Request, augmented, call, keyed, readable, tasks};
+use super::{Request, asking, augmented, call, keyed, tasks};
 use crate::domain::Json;
 use crate::domain::call::ClientFeature;
-use crate::domain::rights::Need;
+use crate::domain::rights::{Need, Rights};
 use crate::domain::task::{Design, Era, Origin};
 use crate::domain::tool::{TaskSupport, Tool};
 use crate::protocol::arguments::{self, INLINE_BYTES_MAX, Misfit};
 use crate::protocol::cursor::{self, PAGE, Paged, bad_cursor};
 use crate::protocol::error::RpcError;
 use crate::protocol::exchange::answered;
-use crate::protocol::jsonrpc::{self, RequestId};
+use crate::protocol::jsonrpc::{self, ProgressToken};
 use crate::protocol::sep1686::{self, Wish};
 use crate::protocol::session::Session;
 use crate::protocol::wire::ToolView;
-use crate::protocol::{Exchange, idempotency, rights};
+use crate::protocol::{Exchange, idempotency, rights, unknown};
 use crate::runtime::ListKind;
-use crate::tasks::{CallRequest, Client, RequestedTtl};
+use crate::tasks::{CallRequest, Client, RequestedTtl, Tasks};
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -43,21 +43,25 @@ pub(super) fn list(request: &Request<'_>) -> Result<Exchange, RpcError> {
     };
     session.saw(ListKind::Tools, request.catalog.lists());
     let modern_fields = session.settled.version.has_tasks();
-    // A tool that runs only as a task cannot be called where there are no tasks.
-    let mut left = request
-        .catalog
-        .tools()
-        .iter()
-        .map(|entry| &entry.tool)
-        .filter(|tool| request.rights.has(Need::Tool(&tool.name)))
-        .filter(|tool| after.as_ref().is_none_or(|after| tool.name.as_bytes() > after.as_slice()))
-        .filter(|tool| modern_fields || tool.task_support != TaskSupport::Required);
-    let tools: Vec<_> = left.by_ref().take(PAGE).map(|tool| ToolView { tool, modern_fields }).collect();
+    let tasks = request.rights.has(Need::Tasks);
+    let mut left =
+        listed(request).filter(|tool| after.as_ref().is_none_or(|after| tool.name.as_bytes() > after.as_slice()));
+    let tools: Vec<_> = left.by_ref().take(PAGE).map(|tool| ToolView { tool, modern_fields, tasks }).collect();
     let next_cursor = match (left.next(), tools.last()) {
         (Some(_), Some(last)) => cursor::seal(key, METHOD, requestor, last.tool.name.as_bytes()),
         _ => None,
     };
     Ok(answered(jsonrpc::response(&request.id, &Page { tools, next_cursor })))
+}
+
+/// The tools that the requestor may call. One that runs only as a task cannot be called where there are no tasks.
+fn listed<'a>(request: &'a Request<'_>) -> impl Iterator<Item = &'a Tool> {
+    // A tool that runs only as a task cannot be called where there are no tasks.
+    let has_tasks = request.session.settled.version.has_tasks() && request.rights.has(Need::Tasks);
+    let tools = request.catalog.tools().iter().map(|entry| &entry.tool);
+    tools
+        .filter(|tool| request.rights.has(Need::Tool(&tool.name)))
+        .filter(move |tool| has_tasks || tool.task_support != TaskSupport::Required)
 }
 
 #[derive(Deserialize)]
@@ -74,7 +78,7 @@ struct CallParams<'a> {
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct CallMeta<'a> {
-    progress_token: Option<RequestId>,
+    progress_token: Option<ProgressToken>,
     /// See [`sep1686::TASK`].
     #[serde(borrow, rename = "modelcontextprotocol.io/task")]
     task: Option<&'a RawValue>,
@@ -99,6 +103,8 @@ pub(super) struct Call {
     pub(super) request: CallRequest,
     pub(super) progress_token: Option<Json>,
     pub(super) session: Arc<Session>,
+    /// Whether the client reads what is said before the response.
+    pub(super) reads_events: bool,
     /// Set for a call or a task that is to be made once.
     pub(super) idempotency_key: Option<String>,
     unchecked: bool,
@@ -121,14 +127,15 @@ impl Call {
     }
 
     /// Whether the arguments fit; large ones are checked now, off the threads that serve other requests.
-    pub(super) async fn check(&mut self) -> Result<(), Misfit> {
+    pub(super) async fn check(&mut self, tasks: &Tasks) -> Result<(), Misfit> {
         if let Some(text) = self.misfit.take() {
             return Err(Misfit::Schema(text));
         }
         if !std::mem::take(&mut self.unchecked) {
             return Ok(());
         }
-        arguments::fit_elsewhere(Arc::clone(&self.request.tool), self.request.arguments.clone()).await
+        let CallRequest { tool, arguments, .. } = &self.request;
+        arguments::fit_aside(tasks, self.session.requestor(), Arc::clone(tool), arguments.clone()).await
     }
 }
 
@@ -143,10 +150,16 @@ enum Manner {
 
 impl Manner {
     /// What the client wishes, as far as the session and the tool allow it. A wish that is not understood there is none.
-    fn read(params: &CallParams<'_>, session: &Session, tool: &Tool) -> Result<Self, RpcError> {
+    fn read(params: &CallParams<'_>, session: &Session, tool: &Tool, rights: &Rights) -> Result<Self, RpcError> {
         let core = params.task.filter(|_| session.settled.version.has_tasks());
-        // The design wants its metadata ignored by whoever does not take the request as a task.
-        let augmented = params.meta.task.filter(|_| tool.task_support != TaskSupport::Forbidden);
+        // The design wants its metadata ignored where no task comes of it. A tool that runs only as a task cannot ignore it: then the
+        // caller hears what it lacks.
+        let takes = match tool.task_support {
+            TaskSupport::Forbidden => false,
+            TaskSupport::Optional => rights.has(Need::Tasks),
+            TaskSupport::Required => true,
+        };
+        let augmented = params.meta.task.filter(|_| takes);
         match (tool.task_support, core, augmented) {
             (TaskSupport::Forbidden, Some(_), _) => {
                 Err(RpcError::method_not_found(format!("{} cannot be called as a task", tool.name)))
@@ -155,16 +168,18 @@ impl Manner {
                 Err(RpcError::method_not_found(format!("{} can only be called as a task", tool.name)))
             }
             (_, Some(_), Some(_)) => Err(RpcError::invalid_params(format!(
-                "task and _meta[{:?}] are two ways to ask for a task: use one of them",
+                "params.task and params._meta[{:?}] are two ways to ask for a task: use one of them",
                 sep1686::TASK
             ))),
             (_, None, Some(wish)) => Ok(Self::Augmented(Wish::read(wish)?)),
             (_, None, None) => Ok(Self::Plain),
-            (_, Some(task), None) => Ok(Self::Task(match jsonrpc::params::<TaskParams>(Some(task))?.ttl {
-                None => RequestedTtl::Default,
-                Some(None) => RequestedTtl::Unlimited,
-                Some(Some(ms)) => RequestedTtl::Ms(ms),
-            })),
+            (_, Some(task), None) => {
+                Ok(Self::Task(match jsonrpc::member::<TaskParams>(task.get(), "params.task")?.ttl {
+                    None => RequestedTtl::Default,
+                    Some(None) => RequestedTtl::Unlimited,
+                    Some(Some(ms)) => RequestedTtl::Ms(ms),
+                }))
+            }
         }
     }
 
@@ -173,7 +188,7 @@ impl Manner {
         let key = key.map(idempotency::checked).transpose()?;
         match (self, &key) {
             (Self::Augmented(_), Some(_)) => Err(RpcError::invalid_params(
-                "the taskId is the idempotency key of such a call: leave dev.bulkhead/idempotencyKey out",
+                "the taskId is the idempotency key of such a call: leave params._meta[\"dev.bulkhead/idempotencyKey\"] out",
             )),
             _ => Ok(key),
         }
@@ -186,17 +201,17 @@ pub(super) fn call(request: Request<'_>) -> Result<Exchange, RpcError> {
     let session = request.session;
     let unknown = || {
         request.shared.tasks.note_unknown_tool(session.requestor(), &params.name);
-        RpcError::invalid_params(format!("Unknown tool: {}", readable(&params.name)))
+        unknown::refusal("tool", &params.name, listed(&request).map(|tool| tool.name.as_str()))
     };
     let (call, both) = ([Need::Tool(&params.name)], [Need::Tool(&params.name), Need::Tasks]);
-    let wants_task = params.task.is_some() || params.meta.task.is_some();
+    let wants_task = params.task.is_some();
     if !request.rights.has(Need::Tool(&params.name)) {
         // All that it takes is said at once.
         let needs: &[Need<'_>] = if wants_task { &both } else { &call };
         rights::check(&request.rights, needs, unknown)?;
     }
     let tool = request.catalog.get(&params.name).ok_or_else(unknown)?;
-    let manner = Manner::read(&params, session, &tool.tool)?;
+    let manner = Manner::read(&params, session, &tool.tool, &request.rights)?;
     if !matches!(manner, Manner::Plain) {
         let name = &tool.tool.name;
         rights::check(&request.rights, &[Need::Tool(name), Need::Tasks], || {
@@ -218,7 +233,11 @@ pub(super) fn call(request: Request<'_>) -> Result<Exchange, RpcError> {
             (Err(Misfit::Malformed(error)), _) => return Err(error),
         },
     };
-    let mut features = session.settled.features;
+    let mut features = match manner {
+        // What a task asks can be answered on any stream, as long as it waits.
+        Manner::Task(_) => session.settled.features,
+        Manner::Plain | Manner::Augmented(_) => asking::features(session, request.reads_events),
+    };
     if !matches!(manner, Manner::Plain) {
         features = features.with(ClientFeature::Tasks);
     }
@@ -226,8 +245,9 @@ pub(super) fn call(request: Request<'_>) -> Result<Exchange, RpcError> {
         Client { features, log_level: Some(session.log_level()), wants_progress: params.meta.progress_token.is_some() };
     let mut call = Call {
         request: CallRequest { tool: Arc::clone(tool), arguments: Json::new(arguments), client, related: Vec::new() },
-        progress_token: params.meta.progress_token.and_then(|token| serde_json::to_string(&token).ok()).map(Json::new),
+        progress_token: params.meta.progress_token.and_then(|token| token.json()),
         session: Arc::clone(session),
+        reads_events: request.reads_events,
         idempotency_key,
         unchecked,
         misfit,

@@ -34,7 +34,7 @@ use crate::protocol::notices::{self, ProgressReports};
 use crate::protocol::questions::can_answer;
 use crate::protocol::{Frame, Shared};
 use crate::runtime::{Operation, Returned};
-use crate::tasks::{Absence, CallNews, CallRequest, Job, PlainCall, PluginRequest, RequestedTtl, TaskRequest};
+use crate::tasks::{Absence, CallNews, CallRequest, Job, PlainCall, PluginRequest, RequestedTtl, TaskRequest, Tasks};
 use asking::{Settled, issue};
 use begin::related;
 pub(super) use begin::{Rounds, call};
@@ -106,7 +106,7 @@ impl Conversation {
 
     pub(super) async fn answer(mut self, id: &RequestId, state: Option<String>, outlet: &Outlet) -> Frame {
         if let Work::Tool(call) = &mut self.work {
-            match check(call).await {
+            match check(&self.shared.tasks, &self.requestor, call).await {
                 Ok(()) => {}
                 Err(Misfit::Schema(text)) => {
                     return self.respond(id, Ok(Ending::Output(Returned::Tool(ToolOutput::failure(text)))));
@@ -350,12 +350,12 @@ impl Conversation {
     }
 }
 
-async fn check(call: &CallRequest) -> Result<(), Misfit> {
+async fn check(tasks: &Tasks, requestor: &Requestor, call: &CallRequest) -> Result<(), Misfit> {
     let CallRequest { tool, arguments, .. } = call;
     if arguments.as_str().len() <= INLINE_BYTES_MAX {
         return arguments::fit(tool, arguments.as_str());
     }
-    arguments::fit_elsewhere(Arc::clone(tool), arguments.clone()).await
+    arguments::fit_aside(tasks, requestor, Arc::clone(tool), arguments.clone()).await
 }
 
 async fn at(time: Option<Instant>) {

@@ -2,11 +2,12 @@
 
 use serde::Serialize;
 use serde::ser::SerializeMap;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::Request;
 use super::result::{Complete, Entries};
 use super::tools::scope;
+use crate::domain::rights::Need;
 use crate::protocol::capabilities::INTERACTION_EXTENSION;
 use crate::protocol::exchange::answered;
 use crate::protocol::jsonrpc::response;
@@ -23,7 +24,8 @@ struct ServerCapabilities {
     tools: Value,
     #[serde(flatten)]
     offered: Offered,
-    extensions: Value,
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    extensions: Map<String, Value>,
 }
 
 struct Discovered<'a> {
@@ -50,11 +52,17 @@ pub(super) fn discover(request: &Request<'_>) -> Exchange {
         true => (json!({"steer": true, "pause": true}), "private"),
         false => (json!({}), scope(request)),
     };
+    // Who may not use an extension is not told of it; each request is checked against the rights that come with it all the same.
+    let extensions = [
+        (Need::Tasks, TASKS_EXTENSION, tasks),
+        (Need::Steer, INTERACTION_EXTENSION, json!({"steer": true, "pause": true})),
+    ];
+    let may = |(need, name, value): (Need<'_>, &str, Value)| request.rights.has(need).then(|| (name.to_owned(), value));
     let capabilities = ServerCapabilities {
         logging: json!({}),
         tools: json!({"listChanged": true}),
         offered: Offered::new(&request.catalog),
-        extensions: json!({TASKS_EXTENSION: tasks, INTERACTION_EXTENSION: {"steer": true, "pause": true}}),
+        extensions: extensions.into_iter().filter_map(may).collect(),
     };
     let instructions = request.shared.options.instructions.as_deref();
     let entries = Discovered { capabilities, instructions, scope };

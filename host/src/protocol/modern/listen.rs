@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{broadcast, watch};
 use tokio::time::Instant;
@@ -37,21 +36,17 @@ const MISSED_RETRY: Duration = Duration::from_secs(1);
 const TASKS_MAX: usize = 1024;
 
 #[derive(Deserialize)]
-struct Params<'a> {
-    #[serde(borrow)]
-    notifications: &'a RawValue,
+struct Params {
+    notifications: Filter,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Filter {
-    #[serde(default)]
-    tools_list_changed: bool,
+    tools_list_changed: Option<bool>,
     task_ids: Option<Vec<String>>,
-    #[serde(default)]
-    prompts_list_changed: bool,
-    #[serde(default)]
-    resources_list_changed: bool,
+    prompts_list_changed: Option<bool>,
+    resources_list_changed: Option<bool>,
     resource_subscriptions: Option<Vec<String>>,
 }
 
@@ -98,8 +93,7 @@ struct Updated<'a> {
 
 /// `subscriptions/listen`.
 pub(super) fn listen(request: Request<'_>) -> Result<Exchange, RpcError> {
-    let params: Params<'_> = jsonrpc::params(request.params)?;
-    let filter: Filter = jsonrpc::params(Some(params.notifications))?;
+    let Params { notifications: filter } = jsonrpc::params(request.params)?;
     if filter.task_ids.is_some() {
         request.client.check_tasks()?;
         rights::check(&request.rights, &[Need::Tasks], || RpcError::invalid_params("tasks cannot be followed"))?;
@@ -113,31 +107,33 @@ pub(super) fn listen(request: Request<'_>) -> Result<Exchange, RpcError> {
     let subscriptions = filter.resource_subscriptions.filter(|_| offers_resources);
     let updates = subscriptions.as_ref().map(|_| shared.tasks.resource_updates());
     let wanted = Wanted { tasks: filter.task_ids, resources: subscriptions, catalog: request.catalog };
-    let closing =
-        Closing { host: shared.modern.closing.subscribe(), connection: request.connection.map(|one| one.closing()) };
+    let connection = request.connection.map(|one| one.closing());
+    let closing = Closing { host: shared.modern.closing.subscribe(), connection, credential: request.ends.cloned() };
     Ok(talk(|outlet| async move {
         let listener = Listener { shared, requestor, id, outlet, face, shown: HashMap::new(), retry_at: None };
         Some(listener.run(wanted, Sources { lists, news, updates }, closing).await)
     }))
 }
 
-/// The end of the host, and of the connection where several requests share one.
+/// The end of the host, of the connection where several requests share one, and of the credential that the request came with.
 struct Closing {
     host: watch::Receiver<bool>,
     connection: Option<watch::Receiver<bool>>,
+    credential: Option<watch::Receiver<bool>>,
 }
 
 impl Closing {
     async fn begins(&mut self) {
-        let connection = async {
-            match &mut self.connection {
-                Some(connection) => drop(connection.wait_for(|closing| *closing).await),
+        async fn of(one: Option<&mut watch::Receiver<bool>>) {
+            match one {
+                Some(one) => drop(one.wait_for(|closing| *closing).await),
                 None => std::future::pending().await,
             }
-        };
+        }
         tokio::select! {
-            _ = self.host.wait_for(|closing| *closing) => {}
-            () = connection => {}
+            () = of(Some(&mut self.host)) => {}
+            () = of(self.connection.as_mut()) => {}
+            () = of(self.credential.as_mut()) => {}
         }
     }
 }
@@ -185,9 +181,9 @@ impl Lists {
     /// `None` when no list is wanted that anybody offers.
     fn new(shared: &Shared, requestor: Requestor, catalog: &Catalog, filter: &Filter) -> Option<Self> {
         let kinds: Vec<_> = [
-            (ListKind::Tools, filter.tools_list_changed),
-            (ListKind::Prompts, filter.prompts_list_changed && catalog.has_prompts()),
-            (ListKind::Resources, filter.resources_list_changed && catalog.has_resources()),
+            (ListKind::Tools, filter.tools_list_changed.unwrap_or_default()),
+            (ListKind::Prompts, filter.prompts_list_changed.unwrap_or_default() && catalog.has_prompts()),
+            (ListKind::Resources, filter.resources_list_changed.unwrap_or_default() && catalog.has_resources()),
         ]
         .into_iter()
         .filter_map(|(kind, wanted)| wanted.then_some(kind))

@@ -5,12 +5,12 @@
 
 use std::fmt;
 
-use serde::de::{Deserialize, DeserializeOwned, Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
+use serde::de::{Deserialize, Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::meta::Raw;
 use crate::protocol::error::RpcError;
-use crate::protocol::jsonrpc;
+use crate::protocol::{jsonrpc, reader};
 
 /// A member by its name on the wire.
 #[derive(Clone, Copy, serde::Deserialize)]
@@ -41,9 +41,11 @@ pub(super) struct Members<'a> {
 }
 
 impl<'a> Members<'a> {
-    /// `None` if there is no object, or its `_meta` is none or there twice.
-    pub(super) fn read(params: &'a RawValue) -> Option<Self> {
-        serde_json::from_str(params.get()).ok()
+    /// # Errors
+    ///
+    /// If there is no object, or its `_meta` is none or there twice.
+    pub(super) fn read(params: &'a RawValue) -> Result<Self, String> {
+        reader::read(params.get(), "params")
     }
 
     /// Of a tool or a prompt.
@@ -118,12 +120,12 @@ impl<'a> Member<'a> {
     ///
     /// # Errors
     ///
-    /// When it is there twice.
-    pub(super) fn raw(&self, name: &str) -> Result<Option<&'a RawValue>, RpcError> {
+    /// When it is there twice; `path` names it.
+    pub(super) fn raw(&self, path: &str) -> Result<Option<&'a RawValue>, RpcError> {
         match self {
             Self::Absent => Ok(None),
             Self::Once(value) => Ok(Some(value)),
-            Self::Twice => Err(RpcError::invalid_params(format!("invalid params: duplicate field `{name}`"))),
+            Self::Twice => Err(RpcError::invalid_params(format!("{path} is there twice"))),
         }
     }
 
@@ -132,18 +134,18 @@ impl<'a> Member<'a> {
     /// # Errors
     ///
     /// When it is there twice, or of another type.
-    pub(super) fn value<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, RpcError> {
-        self.raw(name)?.map(|raw| jsonrpc::member(raw)).transpose()
+    pub(super) fn value<T: Deserialize<'a>>(&self, path: &str) -> Result<Option<T>, RpcError> {
+        self.raw(path)?.map(|raw| jsonrpc::member(raw.get(), path)).transpose()
     }
 
-    /// The same for one that must be there.
+    /// The text that must be there.
     ///
     /// # Errors
     ///
     /// When it is absent too.
-    pub(super) fn required<T: DeserializeOwned>(&self, name: &str) -> Result<T, RpcError> {
-        let value = self.value(name)?;
-        value.ok_or_else(|| RpcError::invalid_params(format!("invalid params: missing field `{name}`")))
+    pub(super) fn required(&self, path: &str) -> Result<String, RpcError> {
+        let value = self.value(path)?;
+        value.ok_or_else(|| RpcError::invalid_params(reader::missing(path, "a string")))
     }
 
     /// Its text, if it is one.
@@ -160,7 +162,7 @@ mod tests {
     use super::*;
 
     fn members(text: &str) -> Option<Members<'_>> {
-        Members::read(serde_json::from_str(text).unwrap())
+        Members::read(serde_json::from_str(text).unwrap()).ok()
     }
 
     #[test]
@@ -169,19 +171,22 @@ mod tests {
         let members = members(text).unwrap();
         assert!(members.meta.is_some());
         assert_eq!(members.name().text().unwrap(), "a\nb");
-        assert_eq!(members.name().required::<String>("name").unwrap(), "a\nb");
-        assert_eq!(members.arguments.raw("arguments").unwrap().unwrap().get(), "null");
-        assert!(members.arguments.value::<Option<String>>("arguments").unwrap().unwrap().is_none());
+        assert_eq!(members.name().required("params.name").unwrap(), "a\nb");
+        assert_eq!(members.arguments.raw("params.arguments").unwrap().unwrap().get(), "null");
+        assert!(members.arguments.value::<Option<String>>("params.arguments").unwrap().unwrap().is_none());
         assert!(members.uri().text().is_none());
-        assert!(members.uri().value::<String>("uri").unwrap_err().message.contains("expected a string"));
-        assert!(members.task_id().required::<String>("taskId").unwrap_err().message.contains("missing field `taskId`"));
+        assert_eq!(
+            members.uri().value::<String>("params.uri").unwrap_err().message,
+            "params.uri must be a string, not a number"
+        );
+        assert!(members.task_id().required("params.taskId").unwrap_err().message.contains("params.taskId is missing"));
     }
 
     #[test]
     fn what_is_there_twice_is_refused_by_whoever_needs_it() {
         let twice = members(r#"{"name":"a","name":"a","uri":"b"}"#).unwrap();
         assert!(twice.name().text().is_none());
-        assert!(twice.name().raw("name").unwrap_err().message.contains("duplicate field `name`"));
+        assert_eq!(twice.name().raw("params.name").unwrap_err().message, "params.name is there twice");
         assert_eq!(twice.uri().text().unwrap(), "b");
         assert!(members(r#"{"_meta":{},"_meta":{}}"#).is_none());
     }

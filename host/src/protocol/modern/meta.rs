@@ -10,13 +10,19 @@ use crate::domain::call::{ClientFeature, ClientFeatures, LogLevel};
 use crate::protocol::capabilities::{Capabilities, Interaction, features};
 use crate::protocol::error::RpcError;
 use crate::protocol::idempotency;
-use crate::protocol::jsonrpc::RequestId;
+use crate::protocol::jsonrpc::ProgressToken;
+use crate::protocol::reader;
 use crate::protocol::session::Version;
 use crate::protocol::wire::level;
 use crate::tasks;
 
 const PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 const CLIENT_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
+const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
+const RELATED_TASK_IDS: &str = "io.modelcontextprotocol/relatedTaskIds";
+const IDEMPOTENCY_KEY: &str = "dev.bulkhead/idempotencyKey";
+/// Where they stand.
+const META: &str = "params._meta";
 
 #[derive(Deserialize)]
 pub(super) struct Raw<'a> {
@@ -48,8 +54,8 @@ pub(in crate::protocol) fn names_a_version(params: &RawValue) -> bool {
     }
     // Nearly every legacy message is spared the reading.
     crate::protocol::may_be_modern(params.get().as_bytes())
-        && serde_json::from_str::<Params<'_>>(params.get())
-            .is_ok_and(|params| params.meta.is_some_and(|meta| meta.version.is_some()))
+        && reader::read_if_fits::<Params<'_>>(params.get())
+            .is_some_and(|params| params.meta.is_some_and(|meta| meta.version.is_some()))
 }
 
 /// Whether a name of a version is this revision's or a later one's. Names of versions are dates.
@@ -70,22 +76,30 @@ pub(super) struct Meta<'a> {
 
 /// Reads `_meta`, and finds what stands beside it.
 pub(super) fn read(params: Option<&RawValue>) -> Result<Meta<'_>, RpcError> {
-    let missing = || {
-        RpcError::meta_required(format!(
-            "params._meta must have {PROTOCOL_VERSION} (text) and {CLIENT_CAPABILITIES} (object)"
-        ))
-    };
-    let mut members = params.and_then(Members::read).ok_or_else(missing)?;
-    let raw = members.meta.take().ok_or_else(missing)?;
-    let version = raw.version.and_then(|version| serde_json::from_str::<String>(version.get()).ok());
-    let version = version.ok_or_else(missing)?;
-    let declared = raw.capabilities.map(RawValue::get).filter(|text| text.starts_with('{')).ok_or_else(missing)?;
-    let malformed = |error: serde_json::Error| {
-        RpcError::meta_required(format!("{CLIENT_CAPABILITIES} cannot be understood: {error}"))
-    };
-    let capabilities = serde_json::from_str(declared).map_err(malformed)?;
-    let extensions = serde_json::from_str::<Extended>(declared).map_err(malformed)?.extensions;
+    let missing = |path: &str, expected| RpcError::meta_required(reader::missing(path, expected));
+    let params = params.ok_or_else(|| missing(META, "an object"))?;
+    let mut members = Members::read(params).map_err(RpcError::meta_required)?;
+    let raw = members.meta.take().ok_or_else(|| missing(META, "an object"))?;
+    let version = raw.version.ok_or_else(|| missing(&path(PROTOCOL_VERSION), "a string"))?;
+    let version = required(version, PROTOCOL_VERSION)?;
+    let declared = raw.capabilities.ok_or_else(|| missing(&path(CLIENT_CAPABILITIES), "an object"))?;
+    let capabilities = required(declared, CLIENT_CAPABILITIES)?;
+    let extensions = required::<Extended>(declared, CLIENT_CAPABILITIES)?.extensions;
     Ok(Meta { version, capabilities, extensions, raw, members })
+}
+
+/// Reads what every request must have.
+fn required<'a, T: Deserialize<'a>>(raw: &'a RawValue, key: &str) -> Result<T, RpcError> {
+    member(raw, key).map_err(|error| RpcError::meta_required(error.message))
+}
+
+/// Reads a member of `_meta`.
+fn member<'a, T: Deserialize<'a>>(raw: &'a RawValue, key: &str) -> Result<T, RpcError> {
+    reader::read_at(raw.get(), || path(key)).map_err(RpcError::invalid_params)
+}
+
+fn path(key: &str) -> String {
+    reader::member(META, key)
 }
 
 #[derive(Default, Deserialize)]
@@ -157,27 +171,19 @@ impl Meta<'_> {
 }
 
 fn log_level(raw: &RawValue) -> Result<LogLevel, RpcError> {
-    let name: Option<String> = serde_json::from_str(raw.get()).ok();
-    name.as_deref().and_then(level).ok_or_else(|| {
-        RpcError::invalid_params(
-            "io.modelcontextprotocol/logLevel must be one of debug, info, notice, warning, error, critical, alert and emergency",
-        )
-    })
+    let name: String = member(raw, LOG_LEVEL)?;
+    level(&name).ok_or_else(|| RpcError::unknown_level(&path(LOG_LEVEL)))
 }
 
 fn progress_token(raw: &RawValue) -> Result<Json, RpcError> {
-    let token: RequestId = serde_json::from_str(raw.get())
-        .map_err(|_| RpcError::invalid_params("progressToken must be a string or an integer"))?;
-    serde_json::to_string(&token)
-        .map(Json::new)
-        .map_err(|cause| RpcError::host_failure(format_args!("a progress token cannot be written: {cause}")))
+    let token: ProgressToken = member(raw, "progressToken")?;
+    token.json().ok_or_else(|| RpcError::host_failure(format_args!("a progress token cannot be written")))
 }
 
 fn idempotency_key(raw: &RawValue) -> Result<String, RpcError> {
-    serde_json::from_str(raw.get()).map_err(|_| idempotency::malformed()).and_then(idempotency::checked)
+    member(raw, IDEMPOTENCY_KEY).and_then(idempotency::checked)
 }
 
 fn related(raw: &RawValue) -> Result<Vec<String>, RpcError> {
-    serde_json::from_str(raw.get())
-        .map_err(|_| RpcError::invalid_params("io.modelcontextprotocol/relatedTaskIds must be a list of task ids"))
+    member(raw, RELATED_TASK_IDS)
 }

@@ -216,6 +216,8 @@ struct Request<'a> {
     client: Client,
     declared: Option<&'a Declared<'a>>,
     connection: Option<&'a Arc<Connection>>,
+    /// Becomes true when the credential of a subscription has ended.
+    ends: Option<&'a watch::Receiver<bool>>,
     params: Option<&'a RawValue>,
     /// Those of the params that are looked at more than once.
     members: Members<'a>,
@@ -261,13 +263,14 @@ fn request(
         Some(connection) => Some(connection.begin(&id)?),
         None => None,
     };
-    let (declared, connection) = (peer.declared.as_ref(), peer.connection.as_ref());
+    let (declared, connection, ends) = (peer.declared.as_ref(), peer.connection.as_ref(), peer.ends.as_ref());
     rights::check(&peer.rights, method.needs(), || RpcError::unknown_method(name))?;
     if let Some(full) = peer.full.filter(|_| method.is_answered_at_length()) {
         return Err(RpcError::full(full));
     }
     let (requestor, rights, members) = (peer.requestor, peer.rights.clone(), meta.members);
-    let request = Request { shared, requestor, rights, catalog, id, client, declared, connection, params, members };
+    let request =
+        Request { shared, requestor, rights, catalog, id, client, declared, connection, ends, params, members };
     let exchange = match method {
         Method::Discover => Ok(discover::discover(&request)),
         Method::ToolsList => tools::list(&request),

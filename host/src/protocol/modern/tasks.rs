@@ -15,14 +15,14 @@ use crate::domain::task::{Phase, Task};
 use crate::protocol::error::RpcError;
 use crate::protocol::exchange::single;
 use crate::protocol::jsonrpc;
-use crate::protocol::questions::read_answer;
+use crate::protocol::questions::{read_answer, unusable_answer};
 use crate::protocol::sep1686::{find_call as find, find_with_output};
 use crate::protocol::{Exchange, Shared};
 use crate::tasks;
 
 /// The id on the wire.
 fn named(request: &Request<'_>) -> Result<String, RpcError> {
-    request.members.task_id().required("taskId")
+    request.members.task_id().required("params.taskId")
 }
 
 /// An exchange whose response is a task as it stands after `change`.
@@ -119,9 +119,7 @@ fn answers(task: &Task, responses: &HashMap<String, Box<RawValue>>) -> Result<Ve
     outstanding
         .map(|(input, answer)| {
             let key = &input.issued_key;
-            let answer = answer
-                .map_err(|reason| RpcError::invalid_params(format!("inputResponses.{key} cannot be used: {reason}")))?;
-            Ok((key.clone(), answer))
+            Ok((key.clone(), answer.map_err(|reason| unusable_answer(key, &reason))?))
         })
         .collect()
 }

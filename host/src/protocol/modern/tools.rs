@@ -5,7 +5,7 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use super::Request;
 use super::result::{Complete, Entries};
 use crate::domain::rights::Need;
-use crate::domain::tool::Tool;
+use crate::domain::tool::{TaskSupport, Tool};
 use crate::protocol::Exchange;
 use crate::protocol::cursor::{self, PAGE, Paged, bad_cursor};
 use crate::protocol::error::RpcError;
@@ -64,12 +64,15 @@ pub(super) fn list(request: &Request<'_>) -> Result<Exchange, RpcError> {
         Some(cursor) => Some(cursor::open(key, METHOD, requestor, &cursor).ok_or_else(bad_cursor)?),
         None => None,
     };
+    // Who may have no tasks cannot call what runs only as one.
+    let tasks = request.rights.has(Need::Tasks);
     let mut left = request
         .catalog
         .tools()
         .iter()
         .map(|entry| &entry.tool)
         .filter(|tool| request.rights.has(Need::Tool(&tool.name)))
+        .filter(|tool| tasks || tool.task_support != TaskSupport::Required)
         .filter(|tool| after.as_ref().is_none_or(|after| tool.name.as_bytes() > after.as_slice()));
     let tools: Vec<_> = left.by_ref().take(PAGE).map(ToolView).collect();
     let next_cursor = match (left.next(), tools.last()) {

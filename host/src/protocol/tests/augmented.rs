@@ -81,7 +81,11 @@ async fn a_request_to_a_plugin_is_a_task_with_its_own_result() {
             let id = format!("t{number}");
             let mut kept = anna.kept(method, params, &id).await;
             assert!(!kept[member].is_null());
-            assert_eq!(kept.as_object_mut().unwrap().remove("_meta"), Some(related(&id)));
+            let mut named = related(&id);
+            if version == "2025-11-25" {
+                named["io.modelcontextprotocol/related-task"] = json!({"taskId": id});
+            }
+            assert_eq!(kept.as_object_mut().unwrap().remove("_meta"), Some(named));
             assert_eq!(kept, plain);
         }
         let listed = anna.result("tasks/list", json!({})).await;
@@ -140,7 +144,8 @@ async fn it_waits_for_its_turn_asks_and_is_kept_from_its_end() {
         running.push(talk);
     }
     let mut asking = anna.augmented("prompts/get", json!({"name": "x_asking"}), "asks").await;
-    assert_eq!(anna.result("tasks/get", json!({"taskId": "asks"})).await["status"], "submitted");
+    let task = anna.result("tasks/get", json!({"taskId": "asks"})).await;
+    assert_eq!(task["_meta"]["dev.bulkhead/sep-1686-status"], "submitted", "{task}");
     anna.result("tasks/cancel", json!({"taskId": "r0"})).await;
     let question = asking.next_of("roots/list").await;
     assert_eq!(question["params"]["_meta"], related("asks"));
@@ -288,6 +293,40 @@ async fn a_queued_one_runs_after_a_restart_and_an_interrupted_one_fails() {
     assert_eq!(lost["error"], "The host stopped while this call ran; the call was not finished");
 }
 
+/// Nothing is promised that would be refused.
+#[tokio::test]
+async fn what_runs_only_as_a_task_is_not_there_for_who_may_have_none() {
+    let rule = ScopeRule { name: "calls".to_owned(), tools: vec!["*".to_owned()], ..ScopeRule::default() };
+    let rights = ScopeBook::new(vec![rule]).rights(&["calls".to_owned()], "tenant", "requestor", false);
+    let world = world();
+    let anna = world.anna().await;
+    let ask = async |method: &'static str, params: Value| {
+        let message = json!({"jsonrpc": "2.0", "id": 40, "method": method, "params": params});
+        let peer = Peer { rights: rights.clone(), ..anna.peer() };
+        let Received::Exchange(exchange) = world.receive(peer, &message.to_string()).await else {
+            panic!("no exchange")
+        };
+        Talk { exchange, method, version: "2025-11-25" }.next().await
+    };
+    let names = |list: &Value| -> Vec<String> {
+        let tools = list["tools"].as_array().unwrap().iter();
+        tools.map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
+    };
+    let all = names(&anna.result("tools/list", json!({})).await);
+    let expected: Vec<_> = all.iter().filter(|name| *name != "only_task").cloned().collect();
+    assert_ne!(all, expected);
+    let listed = ask("tools/list", json!({})).await["result"].take();
+    assert_eq!(names(&listed), expected);
+    assert!(listed["tools"].as_array().unwrap().iter().all(|tool| tool["execution"]["taskSupport"] == "forbidden"));
+    let modern = world.tasked().with_rights(rights.clone());
+    assert_eq!(names(&modern.result("tools/list", json!({})).await), expected);
+    // Passing the wish over would be an answer of another kind than the tool gives.
+    let call = json!({"name": "only_task", "_meta": {TASK: {"taskId": "o"}}});
+    assert_eq!(ask("tools/call", call).await["error"]["code"], -32601);
+    let call = json!({"name": "quick", "_meta": {TASK: {"taskId": 5}}});
+    assert_eq!(ask("tools/call", call).await["result"]["content"][0]["text"], "done", "nobody looks at it");
+}
+
 /// Nobody's credential is there any more to say what its requestor may use: it is what it was when the read was made.
 #[tokio::test]
 async fn a_read_goes_to_no_other_plugin_after_a_restart_than_its_requestor_could_ask() {
@@ -306,7 +345,7 @@ async fn a_read_goes_to_no_other_plugin_after_a_restart_than_its_requestor_could
         let message = json!({"jsonrpc": "2.0", "id": 40, "method": "resources/read", "params": params});
         let received = world.receive(Peer { rights, ..anna.peer() }, &message.to_string()).await;
         let Received::Exchange(exchange) = received else { panic!("no exchange") };
-        let created = Talk { exchange, method: "resources/read" }.next().await;
+        let created = Talk { exchange, method: "resources/read", version: "2025-11-25" }.next().await;
         assert_eq!(created["method"], "notifications/tasks/created", "{created}");
     };
     read(rights(&["first"]), "narrow").await;

@@ -7,6 +7,7 @@ pub(crate) mod fuzz;
 mod guest;
 mod keyed;
 mod lookups;
+mod members;
 mod modern;
 mod offers;
 mod official;
@@ -14,6 +15,7 @@ mod plain;
 mod sep1686;
 mod sessions;
 mod tasks;
+mod unknown;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -153,7 +155,7 @@ impl World {
             "capabilities": capabilities, "clientInfo": {"name": "test", "version": "1"}}});
         let received = self.receive(Peer::unheralded(requestor, None), &hello.to_string()).await;
         let Received::Opened { session, reply } = received else { panic!("not opened") };
-        official::check("initialize", &serde_json::from_str(&reply).unwrap());
+        official::check(version, "initialize", &serde_json::from_str(&reply).unwrap());
         let client = Client { world: self, session, requestor };
         client.tell(json!({"jsonrpc": "2.0", "method": "notifications/initialized"})).await;
         client
@@ -193,7 +195,7 @@ impl Client<'_> {
         let message = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
         let received = self.world.receive(self.peer(), &message.to_string()).await;
         let Received::Exchange(exchange) = received else { panic!("no exchange for {method}") };
-        Talk { exchange, method }
+        Talk { exchange, method, version: self.session.protocol_version() }
     }
 
     /// The response, when nothing is said before it.
@@ -235,13 +237,15 @@ impl Client<'_> {
     }
 
     fn standalone(&self) -> Talk {
-        Talk { exchange: self.world.protocol.standalone(&self.session, Rights::default()), method: "" }
+        let exchange = self.world.protocol.standalone(&self.session, Rights::default());
+        Talk { exchange, method: "", version: self.session.protocol_version() }
     }
 }
 
 struct Talk {
     exchange: Exchange,
     method: &'static str,
+    version: &'static str,
 }
 
 impl Talk {
@@ -252,7 +256,7 @@ impl Talk {
         assert!(!frame.message.text().contains('\n'));
         let value: Value = serde_json::from_str(&frame.message.text()).unwrap();
         assert_eq!(frame.last, value["method"].is_null());
-        official::check(self.method, &value);
+        official::check(self.version, self.method, &value);
         value
     }
 

@@ -153,7 +153,7 @@ async fn a_session_is_told_what_is_offered_and_nothing_else_exists() {
     let received = offering.receive(Peer::unheralded(ANNA, None), &hello.to_string()).await;
     let Received::Opened { reply, .. } = received else { panic!("not opened") };
     let reply: Value = serde_json::from_str(&reply).unwrap();
-    official::check("initialize", &reply);
+    official::check("2025-11-25", "initialize", &reply);
     let expected = json!({"logging": {}, "tools": {"listChanged": true}, "prompts": {"listChanged": true},
         "resources": {"subscribe": true, "listChanged": true}, "completions": {}});
     let mut capabilities = reply["result"]["capabilities"].clone();
@@ -299,7 +299,10 @@ async fn prompts_are_listed_filled_in_and_checked() {
     for (params, words) in [
         (json!({"name": "plain"}), "Unknown prompt: plain"),
         (json!({"name": "x_plain", "arguments": {"free": "f"}}), "Missing required arguments: needed"),
-        (json!({"name": "x_plain", "arguments": {"needed": 1}}), "invalid params"),
+        (
+            json!({"name": "x_plain", "arguments": {"needed": 1}}),
+            "params.arguments.needed must be a string, not a number",
+        ),
     ] {
         let error = anna.error("prompts/get", params.clone()).await;
         assert_eq!(error["code"], -32602);

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 type Compiled = Mutex<HashMap<(&'static str, &'static str), jsonschema::Validator>>;
 static COMPILED: LazyLock<Compiled> = LazyLock::new(Mutex::default);
 
+const OLDER: &str = "2025-06-18";
 const LEGACY: &str = "2025-11-25";
 const MODERN: &str = "2026-07-28";
 const TASKS: &str = "ext-tasks";
@@ -16,8 +17,9 @@ fn fits_in(schema: &'static str, definition: &'static str, value: &Value) {
     let mut compiled = COMPILED.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let validator = compiled.entry((schema, definition)).or_insert_with(|| {
         let path = format!("{}/../tests/schema/{schema}.json", env!("CARGO_MANIFEST_DIR"));
-        let schema: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
-        let schema = json!({"$ref": format!("#/$defs/{definition}"), "$defs": schema["$defs"]});
+        let mut schema: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+        let definitions = if schema["$defs"].is_object() { "$defs" } else { "definitions" };
+        schema["$ref"] = json!(format!("#/{definitions}/{definition}"));
         jsonschema::validator_for(&schema).unwrap()
     });
     let errors: Vec<_> = validator.iter_errors(value).map(|error| error.to_string()).collect();
@@ -72,11 +74,6 @@ pub(super) fn check_modern(method: &str, message: &Value) {
     }
 }
 
-/// Whether a task has the face of SEP-1686.
-fn is_sep1686(task: &Value) -> bool {
-    task.get("pollFrequency").is_some()
-}
-
 /// There is no official schema of SEP-1686: this is its text. Alone as a result, a task is named in the metadata as well.
 fn fits_sep1686(task: &Value, alone: bool) {
     let mut members: Vec<_> = task.as_object().unwrap().keys().map(String::as_str).collect();
@@ -96,6 +93,24 @@ fn fits_sep1686(task: &Value, alone: bool) {
     }
 }
 
+/// The members of SEP-1686 that stand beside those of the core, where a task has them. Alone as a result it is named in the metadata.
+fn fits_beside(task: &Value, alone: bool) {
+    if task["pollFrequency"].is_null() {
+        return assert!(task.get("keepAlive").is_none() && task["error"].is_null(), "{task}");
+    }
+    assert!(task["keepAlive"].is_u64() || task["keepAlive"].is_null(), "{task}");
+    assert_eq!(task["error"].is_string(), task["status"] == "failed", "{task}");
+    let mut meta = json!({});
+    if alone {
+        meta["modelcontextprotocol.io/related-task"] = json!({"taskId": task["taskId"]});
+    }
+    if !task["_meta"]["dev.bulkhead/sep-1686-status"].is_null() {
+        assert_eq!(task["status"], "working");
+        meta["dev.bulkhead/sep-1686-status"] = json!("submitted");
+    }
+    assert_eq!(task.get("_meta").unwrap_or(&json!({})), &meta, "{task}");
+}
+
 /// The definition of a result that a task of SEP-1686 has, by the member that it is about.
 fn result_of(result: &Value) -> &'static str {
     let members = [
@@ -110,8 +125,8 @@ fn result_of(result: &Value) -> &'static str {
     members.into_iter().find(|(member, _)| !result[*member].is_null()).map_or("EmptyResult", |(_, name)| name)
 }
 
-/// Holds a message against the definition that it must fit; `method`: of the request, if it is a response.
-pub(super) fn check(method: &str, message: &Value) {
+/// Holds a message of a session against the definition that it must fit; `method`: of the request, if it is a response.
+pub(super) fn check(version: &str, method: &str, message: &Value) {
     if message["method"] == "notifications/tasks/created" {
         let named = &message["params"]["_meta"]["modelcontextprotocol.io/related-task"]["taskId"];
         let expected = json!({"jsonrpc": "2.0", "method": "notifications/tasks/created",
@@ -127,21 +142,18 @@ pub(super) fn check(method: &str, message: &Value) {
     }
     fits("JSONRPCResultResponse", message);
     let result = &message["result"];
-    if is_sep1686(result) {
-        return fits_sep1686(result, true);
-    }
-    let without_sep1686;
-    let result = match result["tasks"].as_array() {
-        Some(tasks) => {
-            let (theirs, core): (Vec<_>, Vec<_>) = tasks.iter().cloned().partition(is_sep1686);
-            theirs.iter().for_each(|task| fits_sep1686(task, false));
-            let mut result = result.clone();
-            result["tasks"] = core.into();
-            without_sep1686 = result;
-            &without_sep1686
+    let listed = || result["tasks"].as_array().into_iter().flatten();
+    if version == OLDER {
+        match method {
+            "tasks/get" => return fits_sep1686(result, true),
+            "tasks/list" => return listed().for_each(|task| fits_sep1686(task, false)),
+            _ => {}
         }
-        None => result,
-    };
+    }
+    listed().for_each(|task| fits_beside(task, false));
+    if result["taskId"].is_string() {
+        fits_beside(result, true);
+    }
     let definition = match method {
         "initialize" => "InitializeResult",
         "tools/list" => "ListToolsResult",
@@ -165,5 +177,5 @@ pub(super) fn check(method: &str, message: &Value) {
         | "resources/unsubscribe" => "EmptyResult",
         _ => panic!("no definition for the result of {method}"),
     };
-    fits(definition, result);
+    fits_in(if version == OLDER { OLDER } else { LEGACY }, definition, result);
 }

@@ -4,6 +4,7 @@ use super::*;
 
 const TASK: &str = "modelcontextprotocol.io/task";
 const RELATED: &str = "modelcontextprotocol.io/related-task";
+const STATUS: &str = "dev.bulkhead/sep-1686-status";
 
 fn named(tool: &str, id: &str) -> Value {
     json!({"name": tool, "_meta": {TASK: {"taskId": id, "keepAlive": 5_000}, "progressToken": "p"}})
@@ -11,6 +12,15 @@ fn named(tool: &str, id: &str) -> Value {
 
 fn related(id: &str) -> Value {
     json!({RELATED: {"taskId": id}})
+}
+
+/// `_meta` of the result of a task: 2025-11-25 has a key of its own for it.
+fn of_result(version: &str, id: &str) -> Value {
+    let mut meta = related(id);
+    if version == "2025-11-25" {
+        meta["io.modelcontextprotocol/related-task"] = json!({"taskId": id});
+    }
+    meta
 }
 
 impl Client<'_> {
@@ -40,8 +50,14 @@ async fn a_task_is_announced_and_its_request_is_answered_too() {
         let created = talk.next().await;
         assert_eq!(created["params"], json!({"_meta": related("my-1")}));
         let working = anna.task("my-1").await;
-        let expected = json!({"taskId": "my-1", "status": "working", "keepAlive": 5000,
+        let mut expected = json!({"taskId": "my-1", "status": "working", "keepAlive": 5000,
             "pollFrequency": working["pollFrequency"], "_meta": related("my-1")});
+        if version == "2025-11-25" {
+            expected["createdAt"] = json!(NOW_TEXT);
+            expected["lastUpdatedAt"] = json!(NOW_TEXT);
+            expected["ttl"] = Value::Null;
+            expected["pollInterval"] = working["pollFrequency"].clone();
+        }
         assert_eq!(working, expected);
         let progress = talk.next().await;
         assert_eq!(progress["method"], "notifications/progress");
@@ -50,7 +66,7 @@ async fn a_task_is_announced_and_its_request_is_answered_too() {
             (&json!("p"), &related("my-1"))
         );
         let response = talk.next().await;
-        let result = json!({"content": [{"type": "text", "text": "slowly done"}], "_meta": related("my-1")});
+        let result = json!({"content": [{"type": "text", "text": "slowly done"}], "_meta": of_result(version, "my-1")});
         assert_eq!(response, json!({"jsonrpc": "2.0", "id": 7, "result": result}));
         assert!(talk.exchange.next().await.is_none());
         assert_eq!(anna.task("my-1").await["status"], "completed");
@@ -96,7 +112,8 @@ async fn an_id_of_the_hosts_stays_the_name_of_its_task() {
     assert_eq!(anna.error("tools/call", named("quick", &id)).await["code"], -32602);
     let bob = world.client(BOB, "2025-11-25", json!({})).await;
     let mut talk = bob.begin(11, named("quick", &id)).await;
-    assert_eq!(talk.next().await["result"]["_meta"], related(&id), "to bob it is a name like any other");
+    let meta = talk.next().await["result"]["_meta"].take();
+    assert_eq!(meta, of_result("2025-11-25", &id), "to bob it is a name like any other");
 }
 
 #[tokio::test]
@@ -205,7 +222,17 @@ async fn it_waits_for_its_turn_as_submitted() {
     for number in 0..9 {
         talks.push(anna.begin(10 + number, named("forever", &format!("t{number}"))).await);
     }
-    assert_eq!(anna.task("t8").await["status"], "submitted");
+    // 2025-11-25 has no such status.
+    let waiting = anna.task("t8").await;
+    assert_eq!((&waiting["status"], &waiting["statusMessage"]), (&json!("working"), &json!("queued")));
+    assert_eq!(waiting["_meta"], json!({STATUS: "submitted", RELATED: {"taskId": "t8"}}));
+    let listed = anna.result("tasks/list", json!({})).await;
+    let listed = listed["tasks"].as_array().unwrap().iter().find(|task| task["taskId"] == "t8").unwrap().clone();
+    assert_eq!((&listed["status"], &listed["_meta"]), (&json!("working"), &json!({STATUS: "submitted"})));
+    let older = world.client(ANNA, "2025-06-18", json!({})).await;
+    let expected = json!({"taskId": "t8", "status": "submitted", "keepAlive": 5000,
+        "pollFrequency": waiting["pollFrequency"], "_meta": related("t8")});
+    assert_eq!(older.task("t8").await, expected);
     anna.cancel_request(10).await;
     assert!(talks[0].exchange.next().await.is_none());
     anna.until("t8", "working").await;
@@ -236,7 +263,7 @@ async fn what_is_over_can_be_deleted() {
 }
 
 #[tokio::test]
-async fn each_task_shows_the_face_of_its_design_in_every_session() {
+async fn each_task_can_be_read_in_the_revision_of_the_session() {
     let world = world();
     let anna = world.anna().await;
     let core = anna.start("forever").await;
@@ -244,18 +271,21 @@ async fn each_task_shows_the_face_of_its_design_in_every_session() {
     let _theirs = anna.begin(11, named("forever", "mine")).await;
     let other = world.client(ANNA, "2025-11-25", json!({})).await;
     let listed = other.result("tasks/list", json!({})).await;
-    assert_eq!(
-        listed["tasks"][0],
-        json!({"taskId": "mine", "status": "working", "keepAlive": 5000,
-        "pollFrequency": listed["tasks"][0]["pollFrequency"]})
-    );
+    let mut mine = listed["tasks"][0].clone();
+    assert!(mine["createdAt"].is_string() && mine["lastUpdatedAt"].is_string() && mine["ttl"].is_null(), "{mine}");
+    for member in ["createdAt", "lastUpdatedAt", "ttl", "pollInterval"] {
+        mine.as_object_mut().unwrap().remove(member).expect(member);
+    }
+    let shape =
+        json!({"taskId": "mine", "status": "working", "keepAlive": 5000, "pollFrequency": mine["pollFrequency"]});
+    assert_eq!(mine, shape);
     assert_eq!((&listed["tasks"][1]["taskId"], &listed["tasks"][1]["ttl"]), (&json!(core), &json!(60_000)));
     assert!(other.task(&core).await["_meta"].is_null());
     // A revision without tasks of the core does not see those.
     let older = world.client(ANNA, "2025-06-18", json!({})).await;
     let listed = older.result("tasks/list", json!({})).await;
     assert_eq!(listed["tasks"].as_array().unwrap().len(), 1);
-    assert_eq!(listed["tasks"][0]["taskId"], "mine");
+    assert_eq!(listed["tasks"], json!([shape]));
     let absent = older.error("tasks/get", json!({"taskId": "never"})).await;
     for method in ["tasks/get", "tasks/result", "tasks/delete"] {
         assert_eq!(older.error(method, json!({"taskId": core})).await, absent, "{method}");
@@ -304,19 +334,21 @@ async fn bad_wishes_are_refused() {
     let world = world();
     let anna = world.anna().await;
     let long = "x".repeat(129);
-    for wish in [
-        json!(5),
-        json!("a"),
-        json!({}),
-        json!({"taskId": ""}),
-        json!({"taskId": 5}),
-        json!({"taskId": long}),
-        json!({"taskId": "a", "keepAlive": -1}),
-        json!({"taskId": "a", "keepAlive": "long"}),
+    let form = " must be an object with taskId, a string of 1 to 128 characters, and perhaps keepAlive, a number of \
+                milliseconds that is not negative";
+    for (wish, words) in [
+        (json!(5), " must be an object, not a number"),
+        (json!("a"), " must be an object, not a string"),
+        (json!(["a", 5]), " must be an object, not an array"),
+        (json!({}), ".taskId is missing; it must be a string"),
+        (json!({"taskId": ""}), form),
+        (json!({"taskId": 5}), ".taskId must be a string, not a number"),
+        (json!({"taskId": long}), form),
+        (json!({"taskId": "a", "keepAlive": -1}), form),
+        (json!({"taskId": "a", "keepAlive": "long"}), ".keepAlive must be a number, not a string"),
     ] {
         let error = anna.error("tools/call", json!({"name": "quick", "_meta": {TASK: wish}})).await;
-        let message = "modelcontextprotocol.io/task must be {taskId, keepAlive?}: a text of 1 to 128 characters and a number \
-                       of milliseconds";
+        let message = format!("params._meta[\"modelcontextprotocol.io/task\"]{words}");
         assert_eq!(error, json!({"code": -32602, "message": message}), "{wish}");
     }
     let both = json!({"name": "quick", "task": {}, "_meta": {TASK: {"taskId": "a"}}});

@@ -1,11 +1,19 @@
-//! A task in the legacy era: each as the design that created it shows it, in every session.
+//! A task in the legacy era, as a session of some revision can read it.
+//!
+//! Invariant: in a session of a revision that has tasks, every task is a `Task` of that revision, whichever design created it. A task
+//! of SEP-1686 has the members of its own design beside that, and nothing else in sessions of the revision before.
 
 use serde::Serialize;
+use serde::ser::{SerializeMap as _, Serializer};
 
-use super::{MetaView, RelatedTask, TaskView};
+use super::{MetaView, RelatedTask, TaskView, entry_if};
 use crate::domain::task::{Active, Design, Outcome, Phase, Retention, Task};
 use crate::protocol::error::RpcError;
 use crate::protocol::sep1686;
+use crate::protocol::session::Version;
+
+/// `_meta` of a task: its status by SEP-1686, where the revision of the session has no such status.
+pub(crate) const SEP1686_STATUS: &str = "dev.bulkhead/sep-1686-status";
 
 /// A task in a list.
 #[derive(Serialize)]
@@ -14,24 +22,70 @@ pub(crate) enum TaskFace {
     /// Of the core. Tasks of the extension have no face of their own in this era and show this one.
     Core(TaskView),
     Sep1686(Sep1686View),
+    Both(BothViews),
 }
 
 impl TaskFace {
-    /// What the design calls the status.
+    pub(crate) fn new(task: &Task, version: Version) -> Self {
+        match task.design() {
+            Design::Core2025 | Design::Extension2026 => Self::Core(TaskView::from(task)),
+            Design::Sep1686 if version.has_tasks() => Self::Both(BothViews::from(task)),
+            Design::Sep1686 => Self::Sep1686(Sep1686View::from(task)),
+        }
+    }
+
+    /// The status as the session reads it.
     pub(crate) fn status(&self) -> &'static str {
         match self {
             Self::Core(view) => view.status,
             Self::Sep1686(view) => view.status,
+            Self::Both(views) => views.core.status,
         }
     }
 }
 
-impl From<&Task> for TaskFace {
+/// A task of SEP-1686 as the core shows it, with the members of SEP-1686 beside.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct BothViews {
+    #[serde(flatten)]
+    core: TaskView,
+    keep_alive: Option<u64>,
+    poll_frequency: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+    #[serde(rename = "_meta", skip_serializing_if = "Option::is_none")]
+    meta: Option<BothMeta>,
+}
+
+impl From<&Task> for BothViews {
     fn from(task: &Task) -> Self {
-        match task.design() {
-            Design::Core2025 | Design::Extension2026 => Self::Core(TaskView::from(task)),
-            Design::Sep1686 => Self::Sep1686(Sep1686View::from(task)),
+        let Sep1686View { task_id, status, keep_alive, poll_frequency, error } = Sep1686View::from(task);
+        let mut core = TaskView { task_id, ..TaskView::from(task) };
+        let submitted = (status == SUBMITTED).then_some(status);
+        if submitted.is_none() && core.status != status {
+            // To this design a tool's own failure is a result like any other, and its `tasks/result` gives it.
+            (core.status, core.status_message) = (status, task.status_message.clone());
         }
+        let meta = submitted.map(|status| BothMeta { status: Some(status), related: None });
+        Self { core, keep_alive, poll_frequency, error, meta }
+    }
+}
+
+/// `_meta` of a task of SEP-1686 where the core reads it.
+struct BothMeta {
+    status: Option<&'static str>,
+    related: Option<RelatedTask>,
+}
+
+impl Serialize for BothMeta {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        entry_if(&mut map, SEP1686_STATUS, self.status)?;
+        if let Some(related) = &self.related {
+            map.serialize_entry(related.key, related)?;
+        }
+        map.end()
     }
 }
 
@@ -68,11 +122,14 @@ impl From<&Task> for Sep1686View {
     }
 }
 
+/// The status that the core does not have.
+const SUBMITTED: &str = "submitted";
+
 /// This design knows a queue and no pause, and a tool's own failure is a result like any other.
 fn status(task: &Task) -> &'static str {
     match &task.phase {
         Phase::Active(active) | Phase::Paused { before: active } => match active {
-            Active::Queued => "submitted",
+            Active::Queued => SUBMITTED,
             Active::Running => "working",
             Active::InputRequired => "input_required",
         },
@@ -91,11 +148,18 @@ pub(crate) struct TaskResult {
     related: Option<RelatedMeta>,
 }
 
-impl From<&Task> for TaskResult {
-    fn from(task: &Task) -> Self {
-        let face = TaskFace::from(task);
-        let related = matches!(face, TaskFace::Sep1686(_)).then(|| RelatedMeta(RelatedTask::from(task)));
-        Self { face, related }
+impl TaskResult {
+    pub(crate) fn new(task: &Task, version: Version) -> Self {
+        let named = RelatedTask::from(task);
+        match TaskFace::new(task, version) {
+            face @ TaskFace::Core(_) => Self { face, related: None },
+            face @ TaskFace::Sep1686(_) => Self { face, related: Some(RelatedMeta(named)) },
+            TaskFace::Both(views) => {
+                let status = views.meta.as_ref().and_then(|meta| meta.status);
+                let meta = Some(BothMeta { status, related: Some(named) });
+                Self { face: TaskFace::Both(BothViews { meta, ..views }), related: None }
+            }
+        }
     }
 }
 

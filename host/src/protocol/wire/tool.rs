@@ -7,10 +7,12 @@ use super::{MetaView, Raw, entry_if};
 use crate::domain::Json;
 use crate::domain::tool::{Icon, TaskSupport, Tool, ToolAnnotations};
 
-/// A tool in a list. `modern_fields`: the session's revision knows icons and task support (2025-11-25).
+/// A tool in a list. `modern_fields`: the session's revision knows icons and task support (2025-11-25). `tasks`: the reader may have
+/// tasks.
 pub(crate) struct ToolView<'a> {
     pub(crate) tool: &'a Tool,
     pub(crate) modern_fields: bool,
+    pub(crate) tasks: bool,
 }
 
 impl Serialize for ToolView<'_> {
@@ -27,7 +29,8 @@ impl Serialize for ToolView<'_> {
             if !tool.icons.is_empty() {
                 map.serialize_entry("icons", &tool.icons.iter().map(IconView::from).collect::<Vec<_>>())?;
             }
-            map.serialize_entry("execution", &Execution { task_support: support_name(tool.task_support) })?;
+            let support = if self.tasks { tool.task_support } else { TaskSupport::Forbidden };
+            map.serialize_entry("execution", &Execution { task_support: support_name(support) })?;
         }
         entry_if(&mut map, "_meta", MetaView::new(&tool.meta, None))?;
         map.end()
@@ -132,7 +135,8 @@ mod tests {
             }],
             meta: vec![("example.com/a".into(), Json::new("1"))],
         };
-        let seen = |tool: &Tool, modern_fields| serde_json::to_value(ToolView { tool, modern_fields }).unwrap();
+        let seen =
+            |tool: &Tool, modern_fields| serde_json::to_value(ToolView { tool, modern_fields, tasks: true }).unwrap();
         let mut expected = json!({"name": "t", "title": "T", "description": "d",
             "inputSchema": {"type": "object", "unevaluatedProperties": false, "x-mcp-header": 1},
             "outputSchema": {"type": "object"},
@@ -141,6 +145,8 @@ mod tests {
             "icons": [{"src": "data:,", "mimeType": "image/png", "sizes": ["any"], "theme": "dark"}],
             "execution": {"taskSupport": "optional"}, "_meta": {"example.com/a": 1}});
         assert_eq!(seen(&tool, true), expected);
+        let without = serde_json::to_value(ToolView { tool: &tool, modern_fields: true, tasks: false }).unwrap();
+        assert_eq!(without["execution"], json!({"taskSupport": "forbidden"}), "to whoever may have no tasks");
         for later in ["icons", "execution"] {
             expected.as_object_mut().unwrap().remove(later);
         }

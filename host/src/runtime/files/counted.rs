@@ -172,6 +172,8 @@ impl Drop for Counted {
 mod tests {
     use super::super::quota::{ENTRY_BYTES, Quotas};
     use super::*;
+    use crate::domain::requestor::TenantId;
+    use crate::runtime::blocking::Blocking;
 
     /// A file that takes one write at a time, and is done with it when the test says so.
     #[derive(Clone, Default)]
@@ -204,7 +206,8 @@ mod tests {
 
     fn stream(bytes_max: u64) -> (tempfile::TempDir, Slow, Counted) {
         let folder = tempfile::tempdir().unwrap();
-        let room = Quotas::default().room(folder.path(), bytes_max).unwrap();
+        let blocking = Blocking::of(&Arc::default(), TenantId([7; 16]));
+        let room = Quotas::default().room(folder.path(), bytes_max, &blocking).unwrap();
         let file = Arc::new(std::fs::File::create(folder.path().join("a")).unwrap());
         let slow = Slow::default();
         (folder, slow.clone(), Counted::new(Box::new(slow), file, room, None))

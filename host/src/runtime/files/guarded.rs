@@ -8,17 +8,18 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use wasmtime::StoreContextMut;
-use wasmtime::component::{Linker, Resource};
+use wasmtime::component::{Linker, Resource, ResourceTable};
 use wasmtime_wasi::cli::WasiCliView as _;
-use wasmtime_wasi::filesystem::{Descriptor, WasiFilesystemView as _};
+use wasmtime_wasi::filesystem::{Descriptor, Dir, WasiFilesystemView as _};
 use wasmtime_wasi::p2::bindings::cli::environment::Host as _;
 use wasmtime_wasi::p2::bindings::filesystem::preopens::Host as _;
 use wasmtime_wasi::p2::bindings::filesystem::types::{
-    DescriptorFlags, ErrorCode, HostDescriptor as _, OpenFlags, PathFlags,
+    DescriptorFlags, ErrorCode, HostDescriptor as _, NewTimestamp, OpenFlags, PathFlags,
 };
 use wasmtime_wasi::p2::{DynOutputStream, FsResult};
 
 use super::counted::Counted;
+use super::opening::Wish;
 use super::quota::{Addition, Full, Room};
 use crate::runtime::call::Call;
 
@@ -92,6 +93,9 @@ pub(in crate::runtime) fn guard(linker: &mut Linker<Call>) -> wasmtime::Result<(
     })?;
     types.func_wrap_async("[method]descriptor.open-at", |mut store, (fd, at, path, open, flags)| {
         Box::new(async move { told(open_at(store.data_mut(), fd, at, path, open, flags).await) })
+    })?;
+    types.func_wrap_async("[method]descriptor.set-times-at", |mut store, (fd, at, path, accessed, modified)| {
+        Box::new(async move { told(set_times_at(store.data_mut(), fd, at, path, (accessed, modified)).await) })
     })?;
     types.func_wrap_async("[method]descriptor.create-directory-at", |mut store, (fd, path)| {
         Box::new(async move { told(create_directory_at(store.data_mut(), fd, path).await) })
@@ -203,7 +207,7 @@ async fn open_at(
         }
     }
     let shrinking = room.as_ref().filter(|_| open.contains(OpenFlags::TRUNCATE)).map(Room::shrinking);
-    let opened = call.filesystem().open_at(fd, at, path, open, flags).await;
+    let opened = open_plainly(call, &fd, at, path, open, flags).await;
     drop(shrinking);
     if let Some(room) = &room
         && opened.is_err()
@@ -219,6 +223,48 @@ async fn open_at(
         call.rooms.set(&opened, room);
     }
     Ok(opened)
+}
+
+/// Opens files and directories only, on a thread that is counted.
+async fn open_plainly(
+    call: &mut Call,
+    fd: &Resource<Descriptor>,
+    at: PathFlags,
+    path: String,
+    open: OpenFlags,
+    flags: DescriptorFlags,
+) -> FsResult<Resource<Descriptor>> {
+    let wish = Wish::new(directory(call, fd)?, at, open, flags)?;
+    let opened = call.blocking.on_files(move || wish.open(&path)).await??;
+    Ok(call.filesystem().table.push(opened)?)
+}
+
+fn directory<'a>(call: &'a mut Call, fd: &Resource<Descriptor>) -> FsResult<&'a Dir> {
+    let table: &'a ResourceTable = call.filesystem().table;
+    match table.get(fd)? {
+        Descriptor::Dir(dir) => Ok(dir),
+        Descriptor::File(_) => Err(ErrorCode::NotDirectory.into()),
+    }
+}
+
+/// What has to be opened for it is opened like everything else; a link itself need not be.
+async fn set_times_at(
+    call: &mut Call,
+    fd: Resource<Descriptor>,
+    at: PathFlags,
+    path: String,
+    (accessed, modified): (NewTimestamp, NewTimestamp),
+) -> FsResult<()> {
+    if !at.contains(PathFlags::SYMLINK_FOLLOW) {
+        return call.filesystem().set_times_at(fd, at, path, accessed, modified).await;
+    }
+    let [write, read] = Wish::to_touch(directory(call, &fd)?)?;
+    let opened = call.blocking.on_files(move || write.open(&path).or_else(|_| read.open(&path))).await??;
+    let opened = call.filesystem().table.push(opened)?;
+    let same = Resource::new_borrow(opened.rep());
+    let done = call.filesystem().set_times(same, accessed, modified).await;
+    call.filesystem().table.delete(opened)?;
+    done
 }
 
 async fn create_directory_at(call: &mut Call, fd: Resource<Descriptor>, path: String) -> FsResult<()> {

@@ -5,19 +5,19 @@
 //! Invariant: what guests add is never counted late, so that they do not get past the quota together; a count may be too high for
 //! a moment, never too low.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
-use std::ffi::CString;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags};
 use tokio::sync::OwnedMutexGuard;
+
+use super::walk::measure;
+use crate::runtime::blocking::Blocking;
 
 /// What every entry counts beside its bytes, so that empty files are not free.
 pub(super) const ENTRY_BYTES: u64 = 4096;
@@ -44,7 +44,7 @@ pub(in crate::runtime) struct Quotas(Mutex<HashMap<PathBuf, Arc<Usage>>>);
 
 impl Quotas {
     /// The room in a directory, by whichever name it was found.
-    pub(super) fn room(&self, place: &Path, bytes_max: u64) -> io::Result<Room> {
+    pub(super) fn room(&self, place: &Path, bytes_max: u64, blocking: &Blocking) -> io::Result<Room> {
         let place = place.canonicalize()?;
         let mut known = lock(&self.0);
         let new = || Usage {
@@ -55,7 +55,7 @@ impl Quotas {
         };
         let usage = Arc::clone(known.entry(place.clone()).or_insert_with(|| Arc::new(new())));
         usage.bytes_max.fetch_max(bytes_max, Ordering::Relaxed);
-        Ok(Room { usage, bytes_max })
+        Ok(Room { usage, bytes_max, blocking: blocking.clone() })
     }
 }
 
@@ -64,6 +64,8 @@ impl Quotas {
 pub(in crate::runtime) struct Room {
     usage: Arc<Usage>,
     bytes_max: u64,
+    /// Whose threads measure it.
+    blocking: Blocking,
 }
 
 /// What is in a directory.
@@ -189,7 +191,7 @@ impl Room {
         if what.bytes() > self.bytes_max || is_known {
             return Err(Full);
         }
-        self.usage.measure(since).await;
+        self.usage.measure(since, &self.blocking).await;
         self.try_take(what).ok_or(Full)
     }
 
@@ -235,19 +237,19 @@ impl Room {
 impl Usage {
     /// Measures the directory, unless somebody did so since that time. What cannot be measured keeps its count; there is no room
     /// in what never was.
-    async fn measure(self: &Arc<Self>, since: Instant) {
+    async fn measure(self: &Arc<Self>, since: Instant, blocking: &Blocking) {
         let rest = Arc::clone(&self.rest).lock_owned().await;
         if lock(&self.count).measured_at.is_some_and(|at| at >= since) {
             return;
         }
         // Whoever asked may go away, and the walk would go on: the next one waits for its end and its rest all the same.
-        let going_on = tokio::spawn(Arc::clone(self).measured(rest));
+        let going_on = tokio::spawn(Arc::clone(self).measured(rest, blocking.clone()));
         if let Err(error) = going_on.await {
             tracing::warn!("a directory with a quota cannot be measured: {error}");
         }
     }
 
-    async fn measured(self: Arc<Self>, mut rest: OwnedMutexGuard<Option<Instant>>) {
+    async fn measured(self: Arc<Self>, mut rest: OwnedMutexGuard<Option<Instant>>, blocking: Blocking) {
         if let Some(until) = *rest {
             tokio::time::sleep_until(until.into()).await;
         }
@@ -256,111 +258,30 @@ impl Usage {
             let under_way = count.under_way.values().map(|pending| pending.bytes).fold(0, u64::saturating_add);
             (count.may_be_less, count.meanwhile) = (false, under_way);
         }
-        let (usage, begin) = (Arc::clone(&self), Instant::now());
-        let measured = tokio::task::spawn_blocking(move || {
-            let there = measure(&usage.place, usage.bytes_max.load(Ordering::Relaxed))?;
+        let usage = Arc::clone(&self);
+        let measured = blocking.on_files(move || {
+            let begin = Instant::now();
+            let there = measure(&usage.place, usage.bytes_max.load(Ordering::Relaxed))?.bytes;
             // Afterwards: what was removed before the walk came to it is seen here.
             let open: Vec<_> = lock(&usage.count).open.iter().filter_map(Weak::upgrade).collect();
             let removed = open.iter().filter_map(|file| file.metadata().ok()).filter(|found| found.nlink() == 0);
-            Ok((there, removed.map(|found| found.len()).fold(0, u64::saturating_add)))
+            Ok::<_, io::Error>((there, removed.map(|found| found.len()).fold(0, u64::saturating_add), begin.elapsed()))
         });
-        let measured = measured.await.unwrap_or_else(|error| Err(io::Error::other(error)));
-        let took = begin.elapsed();
+        let begin = Instant::now();
+        let measured = measured.await.and_then(|measured| measured);
+        // Not while it waited for a thread.
+        let took = measured.as_ref().map_or_else(|_| begin.elapsed(), |(.., took)| *took);
         *rest = Instant::now().checked_add(took.saturating_mul(REST));
         let mut count = lock(&self.count);
         count.measured_at = Some(Instant::now());
         match measured {
-            Ok((there, removed)) => {
+            Ok((there, removed, _)) => {
                 count.bytes = Some(there.saturating_add(removed).saturating_add(count.meanwhile));
                 // What was under way may be counted twice, and nobody says when a removed file is closed.
                 count.may_be_less |= count.meanwhile > 0 || removed > 0;
             }
             Err(error) => tracing::warn!("a directory with a quota cannot be measured: {error}"),
         }
-    }
-}
-
-/// What is below a directory; not more than a little beyond `enough`. Links count as themselves, and a file with several names
-/// once; what is mounted there belongs to somebody else.
-fn measure(place: &Path, enough: u64) -> io::Result<u64> {
-    let root = File::open(place)?;
-    let device = root.metadata()?.dev();
-    let (mut bytes, mut folders, mut seen) = (0_u64, vec![Below::default()], HashSet::new());
-    while let Some(folder) = folders.pop() {
-        let Some(opened) = unless_gone(folder.open(&root))? else { continue };
-        let folder = Arc::new(folder);
-        for entry in Dir::read_from(&opened)? {
-            let entry = entry?;
-            let name = entry.file_name();
-            if [c".", c".."].contains(&name) {
-                continue;
-            }
-            let found = rustix::fs::statat(&opened, name, AtFlags::SYMLINK_NOFOLLOW).map_err(io::Error::from);
-            let Some(found) = unless_gone(found)? else { continue };
-            let mut is_new = || found.st_nlink < 2 || seen.insert(found.st_ino);
-            bytes = bytes.saturating_add(ENTRY_BYTES);
-            if FileType::from_raw_mode(found.st_mode).is_dir() {
-                if found.st_dev == device {
-                    folders.push(Below(Some((Arc::clone(&folder), name.to_owned()))));
-                }
-            } else if is_new() {
-                bytes = bytes.saturating_add(u64::try_from(found.st_size).unwrap_or(0));
-            }
-        }
-        if bytes > enough {
-            break;
-        }
-    }
-    Ok(bytes)
-}
-
-/// A folder by its way down from the measured one. Guests can nest folders deeper than a path can say, so it is opened in steps; no
-/// descriptor is held for those that wait for their turn.
-#[derive(Default)]
-struct Below(Option<(Arc<Below>, CString)>);
-
-/// Bytes of one step: the kernel takes paths of less than 4096.
-const STEP_BYTES_MAX: usize = 3_000;
-
-impl Below {
-    fn open(&self, root: &File) -> io::Result<OwnedFd> {
-        let (mut names, mut at) = (Vec::new(), self);
-        while let Some((above, name)) = &at.0 {
-            names.push(name.as_bytes());
-            at = above;
-        }
-        let (mut opened, mut step) = (root.as_fd().try_clone_to_owned()?, b".".to_vec());
-        for name in names.iter().rev() {
-            if step.len() + name.len() > STEP_BYTES_MAX {
-                opened = open_below(&opened, &step)?;
-                step = b".".to_vec();
-            }
-            step.push(b'/');
-            step.extend_from_slice(name);
-        }
-        open_below(&opened, &step)
-    }
-}
-
-/// A link that somebody puts in the way leads nowhere.
-fn open_below(above: &OwnedFd, path: &[u8]) -> io::Result<OwnedFd> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let way = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
-    loop {
-        match rustix::fs::openat2(above, path, flags, Mode::empty(), way) {
-            // Something was renamed meanwhile.
-            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => {}
-            Err(rustix::io::Errno::LOOP | rustix::io::Errno::NOTDIR) => return Err(io::ErrorKind::NotFound.into()),
-            opened => return Ok(opened?),
-        }
-    }
-}
-
-fn unless_gone<T>(found: io::Result<T>) -> io::Result<Option<T>> {
-    match found {
-        Ok(found) => Ok(Some(found)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error),
     }
 }
 
@@ -371,37 +292,24 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::requestor::TenantId;
+
+    fn blocking() -> Blocking {
+        Blocking::of(&Arc::default(), TenantId([7; 16]))
+    }
 
     fn room(bytes_max: u64) -> (tempfile::TempDir, Room) {
         let folder = tempfile::tempdir().unwrap();
-        let room = Quotas::default().room(folder.path(), bytes_max).unwrap();
+        let room = Quotas::default().room(folder.path(), bytes_max, &blocking()).unwrap();
         (folder, room)
-    }
-
-    /// Deeper than any path can say, as a guest makes it, which goes from folder to folder.
-    #[tokio::test]
-    async fn folders_too_deep_for_a_path_are_measured() {
-        let (folder, room) = room(60 * ENTRY_BYTES);
-        let name = "n".repeat(250);
-        let mut at = OwnedFd::from(File::open(folder.path()).unwrap());
-        for _ in 0..40 {
-            rustix::fs::mkdirat(&at, &*name, Mode::RWXU).unwrap();
-            at = rustix::fs::openat(&at, &*name, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).unwrap();
-        }
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::CLOEXEC;
-        let file = File::from(rustix::fs::openat(&at, "bottom", flags, Mode::RUSR | Mode::WUSR).unwrap());
-        file.set_len(9 * ENTRY_BYTES).unwrap();
-        assert_eq!(measure(folder.path(), u64::MAX).unwrap(), 50 * ENTRY_BYTES);
-        assert!(room.take(&Addition::Bytes(11 * ENTRY_BYTES)).await.is_err());
-        assert!(room.take(&Addition::Bytes(10 * ENTRY_BYTES)).await.is_ok());
     }
 
     #[tokio::test]
     async fn a_plugin_with_a_small_quota_measures_for_one_with_a_large_one_as_well() {
         let folder = tempfile::tempdir().unwrap();
         let quotas = Quotas::default();
-        let small = quotas.room(folder.path(), ENTRY_BYTES).unwrap();
-        let large = quotas.room(folder.path(), 100 * ENTRY_BYTES).unwrap();
+        let small = quotas.room(folder.path(), ENTRY_BYTES, &blocking()).unwrap();
+        let large = quotas.room(folder.path(), 100 * ENTRY_BYTES, &blocking()).unwrap();
         for number in 0..60 {
             let below = folder.path().join(format!("{number}"));
             std::fs::create_dir(&below).unwrap();
@@ -409,18 +317,6 @@ mod tests {
         }
         assert!(small.take(&Addition::Bytes(1)).await.is_err());
         assert!(large.take(&Addition::Bytes(1)).await.is_err(), "120 entries are there");
-    }
-
-    /// Whoever puts a link in the way of a measurement does not lead it out.
-    #[test]
-    fn links_are_counted_and_not_followed() {
-        let (folder, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        std::fs::write(outside.path().join("large"), [0; 100_000]).unwrap();
-        std::os::unix::fs::symlink(outside.path(), folder.path().join("link")).unwrap();
-        assert!(measure(folder.path(), u64::MAX).unwrap() < 2 * ENTRY_BYTES);
-        let root = File::open(folder.path()).unwrap();
-        let swapped = Below(Some((Arc::default(), c"link".to_owned())));
-        assert_eq!(swapped.open(&root).unwrap_err().kind(), io::ErrorKind::NotFound);
     }
 
     #[tokio::test]
@@ -502,17 +398,5 @@ mod tests {
         _ = asked.await;
         drop(room.still().await);
         assert!(lock(&room.usage.count).measured_at.is_some());
-    }
-
-    #[test]
-    fn links_are_not_followed_and_names_of_one_file_count_it_once() {
-        let (inside, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        std::fs::write(outside.path().join("large"), [0; 9999]).unwrap();
-        std::os::unix::fs::symlink(outside.path(), inside.path().join("link")).unwrap();
-        std::fs::create_dir(inside.path().join("folder")).unwrap();
-        std::fs::write(inside.path().join("folder/a"), [0; 10]).unwrap();
-        std::fs::hard_link(inside.path().join("folder/a"), inside.path().join("b")).unwrap();
-        let link = outside.path().as_os_str().len() as u64;
-        assert_eq!(measure(inside.path(), u64::MAX).unwrap(), 4 * ENTRY_BYTES + link + 10);
     }
 }

@@ -189,22 +189,35 @@ fn is_below(path: &str, above: &str) -> bool {
     path.strip_prefix(above).is_some_and(|rest| rest.is_empty() || above.ends_with('/') || rest.starts_with('/'))
 }
 
-/// Whether every server reads a path like we do: no way up, however it is spelled, and no second spelling of a slash.
+/// Characters that some servers take for a slash: those that look like one, and those that become one when a text is normalised.
+const SLASHES: [char; 7] = ['\\', '\u{2044}', '\u{2215}', '\u{29f8}', '\u{ff0f}', '\u{fe68}', '\u{ff3c}'];
+/// The same for dots, with those that stand for several.
+const DOTS: [char; 8] = ['.', '\u{2024}', '\u{2025}', '\u{2026}', '\u{3002}', '\u{fe52}', '\u{ff0e}', '\u{ff61}'];
+
+/// Whether every server reads a path like we do: no way up, however it is spelled, and no second spelling of a slash. What is no UTF-8, like
+/// the overlong forms of a dot, and the escapes that begin with `%u` are read in more than one way.
 fn is_plain(path: &str) -> bool {
     let Some(path) = path.strip_prefix('/') else { return false };
     let (mut decoded, mut left) = (path.to_owned(), 3);
     // Servers behind servers decode more than once.
     loop {
-        if decoded.contains(['\\', '\0']) || decoded.matches('/').count() != path.matches('/').count() {
+        if decoded.contains(SLASHES)
+            || decoded.contains(char::is_control)
+            || decoded.contains("%u")
+            || decoded.contains("%U")
+        {
             return false;
         }
-        let is_way_up = |segment: &str| matches!(segment.split(';').next(), Some("." | ".."));
+        if decoded.matches('/').count() != path.matches('/').count() {
+            return false;
+        }
         let segments: Vec<_> = decoded.split('/').collect();
         let inner = segments.split_last().map_or(&[][..], |(_, inner)| inner);
         if segments.iter().any(|segment| is_way_up(segment)) || inner.iter().any(|segment| segment.is_empty()) {
             return false;
         }
         let Some(next) = percent_decoded(&decoded) else { return true };
+        let Ok(next) = String::from_utf8(next) else { return false };
         left -= 1;
         if left == 0 {
             return false;
@@ -213,8 +226,16 @@ fn is_plain(path: &str) -> bool {
     }
 }
 
+/// Whether a segment leads to another folder: dots alone, with what servers cut off or pass over around them.
+fn is_way_up(segment: &str) -> bool {
+    let named = segment.split(';').next().unwrap_or_default();
+    let is_passed_over = |c: char| c.is_whitespace() || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2060}' | '\u{feff}');
+    let mut left = named.chars().filter(|c| !is_passed_over(*c)).peekable();
+    left.peek().is_some() && left.all(|c| DOTS.contains(&c))
+}
+
 /// `None`: there is nothing to decode.
-fn percent_decoded(text: &str) -> Option<String> {
+fn percent_decoded(text: &str) -> Option<Vec<u8>> {
     let (mut bytes, mut rest, mut found) = (Vec::with_capacity(text.len()), text.as_bytes(), false);
     while let [first, after @ ..] = rest {
         let digit = |at: usize| after.get(at).and_then(|byte| char::from(*byte).to_digit(16));
@@ -230,7 +251,7 @@ fn percent_decoded(text: &str) -> Option<String> {
             }
         }
     }
-    found.then(|| String::from_utf8_lossy(&bytes).into_owned())
+    found.then_some(bytes)
 }
 
 #[cfg(test)]
@@ -267,7 +288,17 @@ mod tests {
         let all = grant("https://example.com");
         assert!(all.permits("DELETE", "/x/../y"), "where every path is granted, no path needs to be understood");
         let narrow = grant("GET,HEAD https://example.com/v1");
-        for path in ["/v1", "/v1/", "/v1/a/b", "/v1/a%20b", "/v1/.well-known", "/v1/a..b"] {
+        for path in [
+            "/v1",
+            "/v1/",
+            "/v1/a/b",
+            "/v1/a%20b",
+            "/v1/.well-known",
+            "/v1/a..b",
+            "/v1/100%25",
+            "/v1/%c3%bc",
+            "/v1/..a",
+        ] {
             assert!(narrow.permits("GET", path), "{path}");
         }
         assert!(!narrow.permits("POST", "/v1") && !narrow.permits("get", "/v1"));
@@ -293,6 +324,36 @@ mod tests {
             "/v1//../v2",
             "//v1",
             "/v1/%00",
+            // Overlong forms, and what is no UTF-8 otherwise.
+            "/v1/%c0%ae%c0%ae/v2",
+            "/v1/%C0%AE./v2",
+            "/v1/%e0%80%ae%e0%80%ae/v2",
+            "/v1/%f0%80%80%ae./v2",
+            "/v1/..%c0%afv2",
+            "/v1/%25c0%25ae%25c0%25ae/v2",
+            "/v1/%fe",
+            // Escapes of other times.
+            "/v1/%u002e%u002e/v2",
+            "/v1/%U002E./v2",
+            "/v1/..%u2215v2",
+            "/v1/%25u002e%25u002e/v2",
+            // What some file systems cut off or pass over.
+            "/v1/..%20/v2",
+            "/v1/%20../v2",
+            "/v1/.%20./v2",
+            "/v1/..%2520/v2",
+            "/v1/..%09/v2",
+            "/v1/..%0d%0a/v2",
+            "/v1/..%20;a/v2",
+            "/v1/.../v2",
+            "/v1/..%e2%80%8b/v2",
+            // Dots and slashes of other widths.
+            "/v1/%ef%bc%8e%ef%bc%8e/v2",
+            "/v1/.%ef%bc%8e/v2",
+            "/v1/%e2%80%a5/v2",
+            "/v1/..%ef%bc%8fv2",
+            "/v1/..%ef%bc%bcv2",
+            "/v1/..%e2%88%95v2",
         ] {
             assert!(!narrow.permits("GET", path), "{path}");
         }

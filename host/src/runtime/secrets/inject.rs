@@ -5,7 +5,9 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderValue, RANGE};
+use http::header::{
+    ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderValue, RANGE, TRANSFER_ENCODING,
+};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt as _;
 use wasmtime_wasi_http::{Error, WasiBody};
@@ -17,6 +19,9 @@ use super::{HttpGrant, PLACEHOLDER_BYTES_MAX, Places, Secret, Target, find, json
 const BODY_BYTES_MAX: usize = 1 << 20;
 /// Placeholders in one request. Stops a guest from making the host build requests of megabytes out of a few bytes.
 const PLACEHOLDERS_MAX: u32 = 16;
+
+/// Codings of answers that are told by their names (the registry of HTTP content codings).
+const CODINGS: [&str; 8] = ["gzip", "x-gzip", "compress", "x-compress", "deflate", "br", "zstd", "dcb"];
 
 /// Why a request does not go out. Names the secret, never its value; for the log.
 #[derive(Debug)]
@@ -49,15 +54,26 @@ impl Injected {
     ) -> Result<http::Response<WasiBody>, Error> {
         let Some(scrubber) = self.0 else { return Ok(response) };
         let (mut head, body) = response.into_parts();
-        if let Some(coding) = head.headers.get(CONTENT_ENCODING).filter(|coding| *coding != "identity") {
-            let coding = coding.to_str().map(str::to_owned).ok();
-            return Err(Error::HttpResponseContentCoding(coding));
-        }
+        refuse_encoded(&head.headers)?;
         scrub_headers(&scrubber, &mut head.headers);
         // The length may be another one.
         head.headers.remove(CONTENT_LENGTH);
         Ok(http::Response::from_parts(head, scrubbed(scrubber, body)))
     }
+}
+
+/// Refuses an answer that is anything but plain, by any header that says so. Only a known coding is named: a server may write a value
+/// there.
+fn refuse_encoded(headers: &HeaderMap) -> Result<(), Error> {
+    let codings = |name, plain: &'static [&'static str]| {
+        let values = headers.get_all(name).into_iter().flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
+        let mut codings = values.map(<[u8]>::trim_ascii).filter(|coding| !coding.is_empty());
+        codings.find(|coding| !plain.iter().any(|plain| coding.eq_ignore_ascii_case(plain.as_bytes())))
+    };
+    let content = codings(CONTENT_ENCODING, &["identity"]);
+    let Some(coding) = content.or_else(|| codings(TRANSFER_ENCODING, &["identity", "chunked"])) else { return Ok(()) };
+    let known = CODINGS.iter().find(|known| coding.eq_ignore_ascii_case(known.as_bytes()));
+    Err(Error::HttpResponseContentCoding(known.map(|known| (*known).to_owned())))
 }
 
 /// Puts values in the place of placeholders, where a secret of the plugin is bound to this target.

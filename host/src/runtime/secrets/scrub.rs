@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -13,15 +12,13 @@ use http_body_util::BodyExt as _;
 use wasmtime_wasi_http::{Error, WasiBody};
 
 use super::Secret;
-use super::spelling::{Found, Spelling};
+use super::spelling::{Found, Letters, Spelling};
 
 /// Replaces values in a stream of bytes, wherever its pieces begin and end.
-#[derive(Clone)]
 pub(super) struct Scrubber {
     /// Spellings of values, with what takes their place.
-    needles: Arc<[(Spelling, Bytes)]>,
-    /// Whether a needle begins with a byte.
-    begins: [bool; 256],
+    needles: Vec<(Spelling, Bytes)>,
+    starts: Starts,
     /// The end of what came, if it may be the beginning of a needle.
     held: Vec<u8>,
 }
@@ -41,39 +38,31 @@ impl Scrubber {
             let with = Bytes::from(secret.placeholder());
             needles.extend(Spelling::of(&secret.value).into_iter().map(|spelling| (spelling, with.clone())));
         }
-        let mut begins = [false; 256];
-        for first in needles.iter().flat_map(|(spelling, _)| spelling.first_bytes()) {
-            for first in [first.to_ascii_lowercase(), first.to_ascii_uppercase()] {
-                if let Some(begin) = begins.get_mut(usize::from(first)) {
-                    *begin = true;
-                }
-            }
-        }
-        Self { needles: needles.into(), begins, held: Vec::new() }
+        let starts = Starts::new(needles.iter().flat_map(|(spelling, _)| spelling.first_bytes()));
+        Self { needles, starts, held: Vec::new() }
     }
 
     /// What can be passed on of what has come so far.
     fn push(&mut self, data: &[u8]) -> Vec<u8> {
         let mut text = std::mem::take(&mut self.held);
         text.extend(data);
-        self.scan(&text, false)
+        let (out, rest) = self.scan(&text, false);
+        self.held = rest.to_vec();
+        out
     }
 
     /// What was held back.
     fn finish(&mut self) -> Vec<u8> {
         let text = std::mem::take(&mut self.held);
-        self.scan(&text, true)
+        self.scan(&text, true).0
     }
 
-    fn scan(&mut self, text: &[u8], is_last: bool) -> Vec<u8> {
+    /// The text without values, and what of it may be the beginning of one.
+    fn scan<'a>(&self, text: &'a [u8], is_last: bool) -> (Vec<u8>, &'a [u8]) {
         let (mut out, mut rest) = (Vec::with_capacity(text.len()), text);
         while let Some((first, after)) = rest.split_first() {
-            let is_begin = self.begins.get(usize::from(*first)).copied().unwrap_or_default();
-            match if is_begin { self.find(rest) } else { (Found::Nothing, None) } {
-                (Found::Beginning, _) if !is_last => {
-                    self.held = rest.to_vec();
-                    return out;
-                }
+            match self.find(rest, Letters::AsWritten) {
+                (Found::Beginning, _) if !is_last => return (out, rest),
                 (_, Some((bytes, with))) => {
                     out.extend_from_slice(with);
                     rest = rest.get(bytes..).unwrap_or_default();
@@ -84,14 +73,17 @@ impl Scrubber {
                 }
             }
         }
-        out
+        (out, rest)
     }
 
     /// Whether a value may begin here that is not there as a whole, and the longest that is.
-    fn find(&self, text: &[u8]) -> (Found, Option<(usize, &Bytes)>) {
+    fn find(&self, text: &[u8], letters: Letters) -> (Found, Option<(usize, &Bytes)>) {
         let (mut undecided, mut longest) = (Found::Nothing, None::<(usize, &Bytes)>);
-        for (spelling, with) in self.needles.iter() {
-            match spelling.find(text) {
+        if !self.starts.may_begin(text) {
+            return (undecided, longest);
+        }
+        for (spelling, with) in &self.needles {
+            match spelling.find(text, letters) {
                 Found::Whole(bytes) if longest.is_none_or(|(most, _)| bytes > most) => longest = Some((bytes, with)),
                 Found::Beginning => undecided = Found::Beginning,
                 Found::Whole(_) | Found::Nothing => {}
@@ -102,13 +94,74 @@ impl Scrubber {
 
     /// A text that is there as a whole; `None` when there was no value in it.
     fn whole(&self, text: &[u8]) -> Option<Vec<u8>> {
-        let scrubbed = self.clone().scan(text, true);
+        let (scrubbed, _) = self.scan(text, true);
         (scrubbed != text).then_some(scrubbed)
+    }
+
+    /// Whether a value stands in the name of a header.
+    fn is_in_name(&self, name: &[u8]) -> bool {
+        (0..name.len()).any(|at| self.find(name.get(at..).unwrap_or_default(), Letters::AnyCase).1.is_some())
     }
 }
 
-/// Replaces values in headers or trailers.
+/// With which two bytes a needle begins, in any case of letters: looking for needles at every byte of an answer would cost a hundred times
+/// as much as this.
+struct Starts {
+    first: [bool; 256],
+    /// A bit for each pair.
+    pairs: Vec<u64>,
+}
+
+impl Starts {
+    fn new(begins: impl Iterator<Item = (u8, Option<u8>)>) -> Self {
+        let mut starts = Self { first: [false; 256], pairs: vec![0; (1 << 16) / 64] };
+        for (first, second) in begins {
+            let seconds = second.map_or(0..=u8::MAX, |second| second..=second);
+            for second in seconds {
+                for first in [first.to_ascii_lowercase(), first.to_ascii_uppercase()] {
+                    for second in [second.to_ascii_lowercase(), second.to_ascii_uppercase()] {
+                        starts.add(first, second);
+                    }
+                }
+            }
+        }
+        starts
+    }
+
+    fn add(&mut self, first: u8, second: u8) {
+        if let Some(begins) = self.first.get_mut(usize::from(first)) {
+            *begins = true;
+        }
+        let (word, bit) = place(first, second);
+        if let Some(word) = self.pairs.get_mut(word) {
+            *word |= 1 << bit;
+        }
+    }
+
+    fn may_begin(&self, text: &[u8]) -> bool {
+        match *text {
+            [] => false,
+            [first] => self.first.get(usize::from(first)).copied().unwrap_or_default(),
+            [first, second, ..] => {
+                let (word, bit) = place(first, second);
+                self.pairs.get(word).is_some_and(|word| word >> bit & 1 == 1)
+            }
+        }
+    }
+}
+
+/// Where the bit of a pair is.
+fn place(first: u8, second: u8) -> (usize, u32) {
+    let pair = usize::from(first) << 8 | usize::from(second);
+    (pair / 64, (pair % 64) as u32)
+}
+
+/// Replaces values in headers or trailers. A header with a value in its name is left out: a name cannot hold a placeholder.
 pub(super) fn scrub_headers(scrubber: &Scrubber, headers: &mut HeaderMap) {
+    let named: Vec<_> = headers.keys().filter(|name| scrubber.is_in_name(name.as_ref())).cloned().collect();
+    for name in named {
+        headers.remove(name);
+    }
     for value in headers.values_mut() {
         if let Some(scrubbed) = scrubber.whole(value.as_bytes()) {
             *value = HeaderValue::from_bytes(&scrubbed).unwrap_or_else(|_| HeaderValue::from_static(""));

@@ -1,10 +1,15 @@
 //! The spellings in which a value comes back.
 //!
-//! Owns what counts as a value: as it is, with any of its characters escaped as URLs, JSON and HTML do it, and in base64. Must not
-//! know where texts come from. Invariant: which characters a server escapes makes no difference, each may or may not be.
+//! Owns what counts as a value: as it is, with any of its characters escaped as URLs, JSON and HTML do it, and in base64, wherever in an
+//! encoded text it stands. Must not know where texts come from. Invariant: which characters a server escapes makes no difference, each may
+//! or may not be.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE_NO_PAD};
+/// The characters of base64 (RFC 4648, section 4). The URL-safe alphabet (section 5) has others in the place of the last two.
+const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+/// Bytes that base64 encodes together.
+const GROUP_BYTES: usize = 3;
+/// Bits that one character of base64 stands for.
+const CHARACTER_BITS: usize = 6;
 
 /// What looking for a value at the beginning of a text led to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,6 +19,14 @@ pub(super) enum Found {
     Beginning,
     /// So many bytes are the value.
     Whole(usize),
+}
+
+/// Whether the case of letters tells one value from another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Letters {
+    AsWritten,
+    /// As in the name of a header, which comes in small letters only.
+    AnyCase,
 }
 
 /// One way to write a value: a row of characters, each in one of several ways.
@@ -36,13 +49,14 @@ impl Written {
         Self { bytes: text.into().into_bytes(), any_case: true }
     }
 
-    fn begins(&self, text: &[u8]) -> Found {
+    fn begins(&self, text: &[u8], letters: Letters) -> Found {
         let (looked_at, wanted) = (text.len().min(self.bytes.len()), &self.bytes);
+        let any_case = self.any_case || letters == Letters::AnyCase;
         let same = text
             .iter()
             .zip(wanted)
             .take(looked_at)
-            .all(|(is, wanted)| if self.any_case { is.eq_ignore_ascii_case(wanted) } else { is == wanted });
+            .all(|(is, wanted)| if any_case { is.eq_ignore_ascii_case(wanted) } else { is == wanted });
         match (same, looked_at == wanted.len()) {
             (false, _) => Found::Nothing,
             (true, false) => Found::Beginning,
@@ -55,25 +69,52 @@ impl Spelling {
     /// All of them.
     pub(super) fn of(value: &str) -> Vec<Self> {
         let mut all = vec![Self(value.chars().map(written).collect())];
-        let encoded = [STANDARD.encode(value), STANDARD_NO_PAD.encode(value), URL_SAFE_NO_PAD.encode(value)];
-        all.extend(encoded.map(|text| Self(vec![vec![Written::exactly(text)]])));
+        for before in 0..GROUP_BYTES {
+            all.extend(base64_after(before, value.as_bytes()));
+        }
         all
     }
 
-    /// The bytes with which it can begin, in any case of their letters.
-    pub(super) fn first_bytes(&self) -> impl Iterator<Item = u8> {
-        self.0.first().into_iter().flatten().filter_map(|written| written.bytes.first().copied())
+    /// One character of base64, of which these bits are known.
+    fn push_base64(&mut self, wanted: u8, known: u8) {
+        let fitting: Vec<_> =
+            (0..).zip(BASE64).filter(|(bits, _)| bits & known == wanted).map(|(_, byte)| *byte).collect();
+        // Nobody escapes letters and digits: a row of them is one piece.
+        if let [byte] = fitting.as_slice()
+            && byte.is_ascii_alphanumeric()
+            && let Some([run]) = self.0.last_mut().map(Vec::as_mut_slice)
+        {
+            run.bytes.push(*byte);
+        } else {
+            self.0.push(fitting.into_iter().flat_map(base64_written).collect());
+        }
+    }
+
+    /// The first two bytes with which it can begin; without a second one, any may follow.
+    pub(super) fn first_bytes(&self) -> impl Iterator<Item = (u8, Option<u8>)> {
+        let second: Vec<_> =
+            self.0.get(1).into_iter().flatten().map(|written| written.bytes.first().copied()).collect();
+        self.0.first().into_iter().flatten().flat_map(move |written| match written.bytes.as_slice() {
+            [] => Vec::new(),
+            [first] if second.is_empty() => vec![(*first, None)],
+            [first] => second.iter().map(|second| (*first, *second)).collect(),
+            [first, second, ..] => vec![(*first, Some(*second))],
+        })
     }
 
     /// Looks for it at the beginning of a text; the longest one counts.
-    pub(super) fn find(&self, text: &[u8]) -> Found {
+    pub(super) fn find(&self, text: &[u8], letters: Letters) -> Found {
+        let mut first = self.0.first().into_iter().flatten();
+        if first.all(|written| written.begins(text, letters) == Found::Nothing) {
+            return Found::Nothing;
+        }
         let (mut ends, mut cut) = (vec![0], false);
         for ways in &self.0 {
             let mut further = Vec::new();
             for end in ends {
                 let rest = text.get(end..).unwrap_or_default();
                 for written in ways {
-                    match written.begins(rest) {
+                    match written.begins(rest, letters) {
                         Found::Whole(bytes) if further.contains(&(end + bytes)) => {}
                         Found::Whole(bytes) => further.push(end + bytes),
                         Found::Beginning => cut = true,
@@ -88,6 +129,35 @@ impl Spelling {
         }
         ends.into_iter().max().map_or(Found::Nothing, Found::Whole)
     }
+}
+
+/// A value in the base64 of a text that has `before` bytes, and any number of whole groups, in front of it, and anything or nothing behind
+/// it. Characters at both ends may hold bits of what stands around the value.
+fn base64_after(before: usize, value: &[u8]) -> Vec<Spelling> {
+    let bits = 8 * before..8 * (before + value.len());
+    let bit = |at: usize| {
+        let byte = value.get((at / 8).checked_sub(before)?)?;
+        Some(byte >> (7 - at % 8) & 1)
+    };
+    let mut spelled = Spelling(Vec::new());
+    let mut last = None;
+    for character in bits.start / CHARACTER_BITS..bits.end.div_ceil(CHARACTER_BITS) {
+        let (mut wanted, mut known) = (0, 0);
+        for at in character * CHARACTER_BITS..(character + 1) * CHARACTER_BITS {
+            let bit = bit(at);
+            (wanted, known) = (wanted << 1 | bit.unwrap_or_default(), known << 1 | u8::from(bit.is_some()));
+        }
+        last = Some(wanted);
+        spelled.push_base64(wanted, known);
+    }
+    let padding = (GROUP_BYTES - (before + value.len()) % GROUP_BYTES) % GROUP_BYTES;
+    let Some(last) = last.filter(|_| padding > 0) else { return vec![spelled] };
+    // At the end of the text, the bits behind the value are zero.
+    let mut padded = Spelling(spelled.0.clone());
+    padded.0.pop();
+    padded.push_base64(last, u8::MAX >> 2);
+    padded.0.extend((0..padding).map(|_| written('=')));
+    vec![spelled, padded]
 }
 
 /// The ways to write a character: in URLs and forms (RFC 3986, HTML), in JSON (RFC 8259, section 7), in HTML.
@@ -122,6 +192,18 @@ fn written(character: char) -> Vec<Written> {
     ways
 }
 
+/// The ways to write a character of base64, in both alphabets.
+fn base64_written(byte: u8) -> Vec<Written> {
+    let in_urls = match byte {
+        b'+' => b'-',
+        b'/' => b'_',
+        _ => return vec![Written::exactly([byte])],
+    };
+    let mut ways = written(char::from(byte));
+    ways.push(Written::exactly([in_urls]));
+    ways
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -129,9 +211,12 @@ mod tests {
     const VALUE: &str = "p&ss<w/rd 1+\"é%";
 
     fn found(text: &str) -> Found {
-        let all: Vec<_> = Spelling::of(VALUE).iter().map(|spelling| spelling.find(text.as_bytes())).collect();
-        let whole = all.iter().find(|found| matches!(found, Found::Whole(_)));
-        *whole.or_else(|| all.iter().find(|found| **found == Found::Beginning)).unwrap_or(&Found::Nothing)
+        let all: Vec<_> =
+            Spelling::of(VALUE).iter().map(|spelling| spelling.find(text.as_bytes(), Letters::AsWritten)).collect();
+        let whole = |found: &&Found| matches!(found, Found::Whole(_));
+        let length = |found: &&Found| if let Found::Whole(bytes) = found { *bytes } else { 0 };
+        let longest = all.iter().filter(whole).max_by_key(length);
+        *longest.or_else(|| all.iter().find(|found| **found == Found::Beginning)).unwrap_or(&Found::Nothing)
     }
 
     #[test]
@@ -169,7 +254,7 @@ mod tests {
     fn ambiguous_values_take_no_longer() {
         let value = "%25".repeat(600);
         let text = "%25".repeat(100_000);
-        let found = Spelling::of(&value)[0].find(text.as_bytes());
+        let found = Spelling::of(&value)[0].find(text.as_bytes(), Letters::AsWritten);
         assert!(matches!(found, Found::Whole(bytes) if bytes >= value.len()));
     }
 }

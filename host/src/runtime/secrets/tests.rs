@@ -1,6 +1,7 @@
 //! Placeholders out, values in, and the other way round.
 
 use bytes::Bytes;
+use http::header::{HeaderMap, HeaderValue};
 use http_body::Frame;
 use http_body_util::{BodyExt, Full, StreamBody};
 use wasmtime_wasi_http::{Error, WasiBody};
@@ -245,6 +246,79 @@ async fn a_compressed_answer_that_nobody_asked_for_is_refused() {
     let refused = answered(&[("content-encoding", "gzip")], vec![vec![1]]).await;
     assert!(matches!(refused, Err(Error::HttpResponseContentCoding(Some(coding))) if coding == "gzip"));
     assert!(answered(&[("content-encoding", "identity")], Vec::new()).await.is_ok());
+}
+
+#[tokio::test]
+async fn no_header_of_an_encoded_answer_reaches_the_guest_or_hides_another_one() {
+    let coded = |values: &'static [(&'static str, &'static str)]| async move {
+        match answered(values, Vec::new()).await {
+            Err(Error::HttpResponseContentCoding(coding)) => coding,
+            other => panic!("{values:?} {:?}", other.map(|(head, _)| head)),
+        }
+    };
+    assert_eq!(coded(&[("content-encoding", VALUE)]).await, None, "the value is no name of a coding");
+    assert_eq!(coded(&[("content-encoding", "czNjcjN0Lys")]).await, None);
+    for hidden in [
+        &[("content-encoding", "identity"), ("content-encoding", "gzip")][..],
+        &[("content-encoding", "identity, GZip")],
+        &[("transfer-encoding", "gzip, chunked")],
+    ] {
+        let refused = answered(hidden, Vec::new()).await;
+        assert!(
+            matches!(refused, Err(Error::HttpResponseContentCoding(Some(coding))) if coding == "gzip"),
+            "{hidden:?}"
+        );
+    }
+    let plain = [("content-encoding", "Identity"), ("content-encoding", ""), ("transfer-encoding", "chunked")];
+    assert!(answered(&plain, Vec::new()).await.is_ok());
+}
+
+#[tokio::test]
+async fn base64_of_more_than_the_value_holds_the_placeholder_whatever_stands_around_it() {
+    use base64::Engine as _;
+    use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE, URL_SAFE_NO_PAD};
+    let escaped = |text: &str| text.replace('+', "%2B").replace('/', "%2f").replace('=', "%3D");
+    for (before, after) in (0..4).flat_map(|before| (0..4).map(move |after| (before, after))) {
+        for around in ["\0\0\0", "\u{7f}\u{7f}\u{7f}", "u:~"] {
+            let text = format!("{}{VALUE}{}", &around[..before], &around[..after]);
+            for engine in [STANDARD, STANDARD_NO_PAD, URL_SAFE, URL_SAFE_NO_PAD] {
+                let encoded = engine.encode(&text);
+                // A character that holds a bit of the value goes with it, and so does the padding behind it.
+                let begin = &encoded[..before * 8 / 6];
+                let end = if after == 0 { "" } else { &encoded[((before + VALUE.len()) * 8).div_ceil(6)..] };
+                let expected = format!("{begin}{{{{secret:KEY}}}}{end}");
+                for (echoed, expected) in [(escaped(&encoded), escaped(&expected)), (encoded.clone(), expected.clone())]
+                {
+                    for size in [1, 7, echoed.len()] {
+                        let pieces = echoed.as_bytes().chunks(size).map(<[u8]>::to_vec).collect();
+                        let (_, body) = answered(&[], pieces).await.unwrap();
+                        assert_eq!(body, expected, "{before} {after} {echoed}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_header_with_the_value_in_its_name_is_left_out() {
+    let secrets = [Secret { value: "s3cr3t-Value".to_owned(), ..secret("KEY", "https://a.example", HEADER) }];
+    let (_, injected) =
+        inject(request("https://a.example/", &[], ""), &secrets, target("a.example", "/")).await.unwrap();
+    let mut trailers = HeaderMap::new();
+    trailers.insert("x-s3cr3t-value", HeaderValue::from_static("1"));
+    trailers.insert("x-sum", HeaderValue::from_static("s3cr3t-Value"));
+    let answer = StreamBody::new(futures::stream::iter([Ok::<_, Error>(Frame::trailers(trailers))])).boxed_unsync();
+    let mut response = http::Response::new(answer);
+    // As base64 of `user:s3cr3t-Value` is, once it is the name of a header.
+    for name in ["s3cr3t-value", "x-s3cr3t-value-y", "s3cr3t%2dvalue", "dxnlcjpzm2nym3qtvmfsdwu", "x-other"] {
+        response.headers_mut().append(name, HeaderValue::from_static("1"));
+    }
+    let (head, body) = injected.scrub(response).unwrap().into_parts();
+    assert_eq!(head.headers.keys().map(|name| name.as_str()).collect::<Vec<_>>(), ["x-other"]);
+    let trailers = body.collect().await.unwrap().trailers().cloned().unwrap();
+    assert_eq!(trailers.keys().map(|name| name.as_str()).collect::<Vec<_>>(), ["x-sum"]);
+    assert_eq!(trailers["x-sum"], "{{secret:KEY}}");
 }
 
 #[tokio::test]

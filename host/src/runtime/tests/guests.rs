@@ -46,7 +46,7 @@ async fn every_attack_fails_its_own_call_with_a_reason() {
         ("recurse", FaultKind::Trap, "stack"),
         ("grow", FaultKind::Limit, "64 MiB of memory"),
         ("trap", FaultKind::Trap, "crashed"),
-        ("flood_result", FaultKind::Limit, "too much data at once"),
+        ("flood_result", FaultKind::Limit, "too much data at once: 9 MiB is the most"),
         ("flood_handles", FaultKind::Limit, "1024 host resources"),
         ("bad_output", FaultKind::InvalidOutput, "/number"),
         ("bad_json", FaultKind::InvalidOutput, "not well-formed JSON"),

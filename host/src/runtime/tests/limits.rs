@@ -7,6 +7,7 @@ use tokio::sync::Semaphore;
 use wasmtime::component::{Component, InstancePre};
 
 use super::*;
+use crate::runtime::blocking::Blocking;
 use crate::runtime::call::{Call, Ground, visit};
 use crate::runtime::events::Outbox;
 use crate::runtime::policy::Granted;
@@ -41,7 +42,17 @@ impl Bench {
         let component = Component::from_binary(&engine, &wat::parse_str(wat).unwrap()).unwrap();
         let instance = load::linker(&engine).unwrap().instantiate_pre(&component).unwrap();
         let slots = Arc::new(Semaphore::new(INSTANCES as usize));
-        Self { ground: Ground { engine, slots, names: None, quotas: Arc::default(), lines: Arc::default() }, instance }
+        Self {
+            ground: Ground {
+                engine,
+                slots,
+                names: None,
+                quotas: Arc::default(),
+                lines: Arc::default(),
+                blocking: Arc::default(),
+            },
+            instance,
+        }
     }
 
     async fn run(&self, limits: &CallLimits) -> Result<(), CallError> {
@@ -52,8 +63,16 @@ impl Bench {
         let (sender, _receiver) = mpsc::channel(1);
         let outbox = Outbox::new(sender, 10, 0);
         let granted = Arc::new(Granted::default());
-        let call =
-            Call::new("test".into(), granted, facts(), limits, shared, outbox, (None, &self.ground.quotas)).unwrap();
+        let call = Call::new(
+            "test".into(),
+            granted,
+            facts(),
+            limits,
+            shared,
+            outbox,
+            (None, &self.ground.quotas, Blocking::of(&self.ground.blocking, TENANT)),
+        )
+        .unwrap();
         let ran = visit(&self.ground, &self.instance, call, limits, |store, instance| {
             Box::pin(async move {
                 let run = instance.get_typed_func::<(), ()>(&mut *store, "run")?;

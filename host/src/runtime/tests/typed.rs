@@ -40,6 +40,7 @@ const MODULE: &str = r#"
             (i32.store8 (i32.const 16) (local.get 0))
             (i32.store (i32.const 20) (local.get 1))
             (i32.const 16))
+        (func (export "zero") (result i32) (i32.const 0))
         (func (export "spin") (loop (br 0)))
         (func (export "crash") unreachable))
     (core instance $i (instantiate $m))
@@ -260,6 +261,79 @@ async fn a_component_that_tries_to_be_ours_is_not_taken_for_a_stranger() {
     );
     let problems = problems(&wat).await.join("\n");
     assert!(problems.contains("does not export bulkhead:plugin/tools@0.1.0"), "{problems}");
+}
+
+/// A component as componentize-py makes them: with its own start among the exports.
+fn python(function: &str) -> PluginSource {
+    let wat = format!(
+        r#"(component {MODULE}
+            (core module $n (func (export "init") (param i32 i32 i32 i32 i32) (result i32) unreachable))
+            (core instance $p (instantiate $n))
+            (func $init (param "app-name" string) (param "symbols" (list string)) (param "stub-wasi" bool)
+                (result (result (error string)))
+                (canon lift (core func $p "init") (memory (core memory $i "memory")) (realloc (core func $i "realloc"))))
+            (instance $exports (export "init" (func $init)))
+            (export "exports" (instance $exports))
+            (func (export "{function}") (canon lift (core func $i "nothing"))))"#
+    );
+    PluginSource { name: Some(function.to_owned()), ..component(&wat) }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_start_of_python_is_no_tool_and_two_such_components_are_served_together() {
+    let house = House::new();
+    let mut plugins = Vec::new();
+    for function in ["add", "evaluate"] {
+        plugins.push(house.sandbox.load(python(function)).await.unwrap());
+    }
+    let (_, refused) = house.sandbox.publish(plugins);
+    assert!(refused.is_empty(), "{refused:?}");
+    let catalog = house.sandbox.catalog();
+    assert!(catalog.get("exports.init").is_none());
+    for function in ["add", "evaluate"] {
+        assert!(catalog.get(function).is_some());
+        assert_eq!(structured(&house.call(function, "{}").await.unwrap()), json!({}));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_interface_that_only_looks_like_the_start_of_python_has_tools() {
+    let house = House::new();
+    let wat = format!(
+        r#"(component {MODULE}
+            (func $init (param "app-name" u32) (param "count" u32) (result u32) (canon lift (core func $i "add")))
+            (instance $exports (export "init" (func $init)))
+            (export "exports" (instance $exports)))"#
+    );
+    let loaded = house.publish(component(&wat)).await;
+    assert_eq!(loaded.tools[0].tool.name, "exports.init");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn interfaces_of_the_platform_are_no_tools_and_a_component_with_nothing_else_is_refused_with_the_reason() {
+    let exporting = |interface: &str, more: &str| {
+        format!(
+            r#"(component {MODULE}
+                (func $run (result (result)) (canon lift (core func $i "zero")))
+                (instance $platform (export "run" (func $run)))
+                (export "{interface}" (instance $platform)) {more})"#
+        )
+    };
+    let own = r#"(func (export "nothing") (canon lift (core func $i "nothing")))"#;
+    let loaded = House::new().publish(component(&exporting("wasi:cli/run@0.2.9", own))).await;
+    let names: Vec<_> = loaded.tools.iter().map(|entry| entry.tool.name.as_str()).collect();
+    assert_eq!(names, ["nothing"]);
+    for (interface, kind) in [
+        ("wasi:cli/run@0.2.9", "it is a program for a command line (wasi:cli/run@0.2.9), which this host does not run"),
+        ("wasi:http/incoming-handler@0.2.0", "it is an HTTP server (wasi:http/incoming-handler@0.2.0)"),
+        ("wasi:other/thing", "it exports wasi:other/thing alone"),
+    ] {
+        let problems = problems(&exporting(interface, "")).await.join("\n");
+        assert!(
+            problems.contains(kind) && problems.contains("export functions of an interface of your own"),
+            "{problems}"
+        );
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

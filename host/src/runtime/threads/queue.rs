@@ -115,6 +115,8 @@ fn bounded(weight: u32) -> u64 {
 pub(super) struct FairQueue<T> {
     shares: Turns<u64, Parts<T>>,
     turn_us: u64,
+    /// Other threads serve it than the guests': what is used here is owed there.
+    is_aside: bool,
 }
 
 /// Those of one share.
@@ -140,13 +142,19 @@ const WEIGHT_OF_PARTS: u64 = 1;
 impl<T> FairQueue<T> {
     /// `turn_us`: how long a turn usually is.
     pub(super) fn new(turn_us: u64) -> Self {
-        Self { shares: Turns::new(turn_us), turn_us }
+        Self { shares: Turns::new(turn_us), turn_us, is_aside: false }
+    }
+
+    /// The same order for other work of the same shares, on threads beside the guests'. Each share's time here is its time elsewhere
+    /// for the guests' queue, which alone settles what is owed.
+    pub(super) fn aside(turn_us: u64) -> Self {
+        Self { is_aside: true, ..Self::new(turn_us) }
     }
 
     /// Puts somebody at the end of its part's line; says whether its share is now first of all and has nothing running.
     pub(super) fn push(&mut self, share: &Share, item: T) -> bool {
         let (id, turn_us) = (share.facts.id, self.turn_us);
-        let owed_us = if self.shares.has(id) { 0 } else { share.take_owed(turn_us) };
+        let owed_us = if self.is_aside || self.shares.has(id) { 0 } else { share.take_owed(turn_us) };
         let new = || Parts { share: share.clone(), turns: Turns::new(turn_us) };
         self.shares.join(id, (share.weight(), owed_us), new, |parts| {
             parts.turns.join(share.part, (WEIGHT_OF_PARTS, 0), VecDeque::new, |line| line.push_back(item));
@@ -164,7 +172,10 @@ impl<T> FairQueue<T> {
 
     /// A turn is over that took so long. To be called once for each that came out of [`Self::pop`].
     pub(super) fn charge(&mut self, share: &Share, used_us: u64) {
-        share.facts.served_us.fetch_add(used_us, Ordering::Relaxed);
+        match self.is_aside {
+            true => share.used_elsewhere(Duration::from_micros(used_us)),
+            false => _ = share.facts.served_us.fetch_add(used_us, Ordering::Relaxed),
+        }
         if let Some(parts) = self.shares.over(share.facts.id, share.weight(), used_us) {
             parts.turns.over(share.part, WEIGHT_OF_PARTS, used_us);
         }

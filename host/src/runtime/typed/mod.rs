@@ -2,9 +2,10 @@
 //!
 //! Owns everything between a component's exported functions and the tools that clients see: names, schemas, descriptions, and the
 //! conversion of arguments and results. The sandbox around a call is the same as for every plugin. Invariant: a component is taken
-//! with all of its functions or not at all, and a function's tool depends on the component alone, descriptions apart.
+//! with all functions of its author's or not at all, and a function's tool depends on the component alone, descriptions apart.
 
 mod docs;
+mod elsewhere;
 mod glossary;
 mod names;
 mod schema;
@@ -78,7 +79,8 @@ impl Functions {
     pub(super) fn find(component: &Component, bytes: &[u8], wit_file: Option<&Path>) -> Result<Self, Vec<String>> {
         let found = collect(component);
         if found.is_empty() {
-            return Err(vec!["it exports no functions".to_owned()]);
+            let ty = component.component_type();
+            return Err(vec![escaped(&elsewhere::why_no_tools(ty.exports(component.engine()).map(|(name, _)| name)))]);
         }
         let docs = Docs::of(bytes, wit_file);
         let mut problems = Vec::new();
@@ -179,7 +181,7 @@ pub(super) fn present(tools: &mut [tools::Tool], policies: &BTreeMap<String, Too
     }
 }
 
-/// Finds functions at the root and in instances, in the component's order.
+/// Finds the author's functions at the root and in instances, in the component's order.
 fn collect(component: &Component) -> Vec<Found> {
     let engine = component.engine();
     let mut found = Vec::new();
@@ -202,6 +204,7 @@ fn collect_from(
                 let export = Export { interface: within.map(|(interface, _)| interface.to_owned()), function: name };
                 found.push(Found { export, index, ty });
             }
+            ComponentItem::ComponentInstance(ty) if depth == 0 && elsewhere::holds(component.engine(), &name, &ty) => {}
             ComponentItem::ComponentInstance(ty) if depth < NESTING_MAX => {
                 let inner = ty.exports(component.engine()).map(|(name, _)| name.to_owned()).collect();
                 let interface = within.map_or_else(|| name.clone(), |(outer, _)| format!("{outer}/{name}"));

@@ -283,6 +283,27 @@ fn a_misfit_names_its_place() {
     }
 }
 
+/// JSON Schema takes what has no fraction for an integer, and so does the function behind it.
+#[test]
+fn an_integer_is_one_however_it_is_spelled() {
+    let read = |integer: Integer, text: &str| {
+        let parameters = [Field { name: "n".to_owned(), shape: Shape::Integer(integer) }];
+        let arguments = serde_json::from_str(&format!(r#"{{"n":{text}}}"#)).unwrap();
+        let fits = validator(&schema::input(&parameters, &Glossary::default())).check(&arguments).is_ok();
+        let read = value::arguments(&parameters, &arguments);
+        assert_eq!(read.is_ok(), fits, "{text}");
+        read.map(|mut values| values.remove(0)).map_err(|misfit| misfit.to_string())
+    };
+    for text in ["2", "2.0", "0.2e1", "20e-1"] {
+        assert_eq!(read(Integer::U32, text), Ok(Val::U32(2)), "{text}");
+        assert_eq!(read(Integer::S8, &format!("-{text}")), Ok(Val::S8(-2)), "{text}");
+        assert_eq!(read(Integer::U64, text), Ok(Val::U64(2)), "{text}");
+    }
+    assert_eq!(read(Integer::U8, "2.5").unwrap_err(), "/n: 2.5 is not an integer from 0 to 255");
+    assert_eq!(read(Integer::U8, "256.0").unwrap_err(), "/n: 256.0 is not an integer from 0 to 255");
+    assert_eq!(read(Integer::U32, "-1.0").unwrap_err(), "/n: -1.0 is not an integer from 0 to 4294967295");
+}
+
 #[test]
 fn arguments_that_are_small_as_text_and_large_as_values_are_refused() {
     let parameters = [Field { name: "x".to_owned(), shape: Shape::List(Box::new(Shape::Bool)) }];

@@ -9,13 +9,14 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::super::Error;
-use super::files::{FileName, Files};
+use super::files::{self, FileName, Files};
 use super::group::Group;
 use super::head::{Head, Place};
 use super::keys::{self, kind};
 use super::open::{self, GroupRow, Layout};
 use super::operation::Operation;
 use super::state::{State, StateFile};
+use super::stock::Count;
 use super::view::View;
 use super::{SledStore, engine_error};
 use crate::store::record::unseal;
@@ -176,8 +177,8 @@ impl Copy {
             self.write(page.to_vec())?;
         }
         drop(guard);
-        let (_, named) = open::take_stock(&self.tree)?;
-        self.to.remove_orphans(&named)?;
+        let named = Count::of(&self.tree)?.named;
+        self.to.remove_orphans(&files::orphans(&self.layout.files, &named)?)?;
         let row = self.tree.get(keys::GROUP).map_err(engine_error)?;
         let last: GroupRow = unseal(&row.ok_or_else(|| open::refuse("the copy has no row of its own"))?, "database")?;
         seal_database(self.tree, &self.layout, &last)

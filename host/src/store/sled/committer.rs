@@ -15,7 +15,7 @@ use super::open::{self, Database, DirectoryLock, GroupRow, Layout};
 use super::operation::{Envelope, Operation};
 use super::space::{Room, Space};
 use super::state::StateFile;
-use super::{Shared, engine_error, keys};
+use super::{Shared, engine_error, keys, mark};
 use crate::domain::requestor::Requestor;
 
 /// Operations in a group. More would make the first ones wait for the last ones.
@@ -117,7 +117,8 @@ impl Committer {
         while close.is_none() {
             match operations.recv_timeout(self.patience()) {
                 Ok(first) => close = self.turn(first, operations),
-                Err(RecvTimeoutError::Timeout) => {}
+                // Nobody writes: who asks whether the host is ready must hear of a full disk all the same.
+                Err(RecvTimeoutError::Timeout) => _ = self.room(),
                 Err(RecvTimeoutError::Disconnected) => break,
             }
             self.housekeeping();
@@ -268,6 +269,7 @@ impl Committer {
         match (room, &self.trouble) {
             (Room::Enough, Some(_)) => {
                 self.trouble = None;
+                self.space.put_ballast();
                 self.shared.set_read_only(None);
                 tracing::info!("there is room on the disk again: the store accepts writes");
             }
@@ -360,10 +362,15 @@ impl Committer {
         })
     }
 
-    /// Leaves everything exact on disk.
+    /// Leaves everything exact on disk, with the mark that spares the next start the examination.
     fn close(&mut self) -> Result<(), Error> {
         self.shared.view.close();
-        self.leave()
+        self.leave()?;
+        let marked = self.shared.with_ledger(|ledger| mark::write(&self.layout, &self.state, ledger));
+        if let Err(error) = marked {
+            tracing::warn!(%error, "the next start will examine the database, which takes longer");
+        }
+        Ok(())
     }
 
     /// Closes the database, which the readers do not have any more, and leaves everything exact on disk.

@@ -136,19 +136,25 @@ impl Files {
         }
     }
 
-    /// Removes every file that no record names.
-    pub(super) fn remove_orphans(&self, named: &HashSet<FileName>) -> Result<u64, Error> {
-        let named: HashSet<String> = named.iter().map(hex).collect();
-        let entries = fs::read_dir(&self.folder).map_err(|error| io_error("list", &self.folder, &error))?;
-        let mut removed = 0;
-        for entry in entries.flatten() {
-            if !entry.file_name().to_str().is_some_and(|name| named.contains(name)) {
-                fs::remove_file(entry.path()).map_err(|error| io_error("remove", &entry.path(), &error))?;
-                removed += 1;
-            }
+    /// Removes files that [`orphans`] has found.
+    pub(super) fn remove_orphans(&self, orphans: &[String]) -> Result<(), Error> {
+        for name in orphans {
+            let path = self.folder.join(name);
+            fs::remove_file(&path).map_err(|error| io_error("remove", &path, &error))?;
         }
-        Ok(removed)
+        Ok(())
     }
+}
+
+/// The names in a folder of payload files that no record has.
+pub(super) fn orphans(folder: &Path, named: &HashSet<FileName>) -> Result<Vec<String>, Error> {
+    let named: HashSet<String> = named.iter().map(hex).collect();
+    let entries = match fs::read_dir(folder) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        other => other.map_err(|error| io_error("list", folder, &error))?,
+    };
+    let names = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
+    Ok(names.filter(|name| !named.contains(name)).collect())
 }
 
 /// Makes new names in a folder durable.

@@ -4,9 +4,8 @@
 //! Must not write to a database that it has doubts about. Invariant: a database that lost acknowledged writes, or is not the one
 //! that the state file belongs to, is refused, never used and never recreated.
 
-use std::collections::HashSet;
 use std::fs::{self, File};
-use std::io::{Read, Seek, Write};
+use std::io::{ErrorKind, Read, Seek, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -14,14 +13,18 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::super::Error;
-use super::super::ledger::Ledger;
 use super::super::record::{self, seal, unseal};
-use super::files::{FileName, Files, io_error};
+use super::files::{self, Files, io_error};
 use super::group::Census;
 use super::head::{Head, Place};
 use super::keys::{self, kind};
+use super::space::statvfs;
 use super::state::{self, DatabaseId, State};
+use super::stock::{Count, Stock};
 use super::{engine_error, rebuild, salvage};
+
+/// sled's index over its log. Without it the log is read from its beginning, up to the first damaged place.
+pub(super) const SNAPSHOT_PREFIX: &str = "snap.";
 
 /// How long to wait for the threads of a database that was just closed: they hold sled's own lock a little longer.
 const ENGINE_LOCK_TRIES: u32 = 500;
@@ -39,6 +42,8 @@ pub(super) struct Layout {
     pub(super) database: PathBuf,
     pub(super) files: PathBuf,
     pub(super) state: PathBuf,
+    /// What was counted when the store was closed.
+    pub(super) counts: PathBuf,
 }
 
 impl Layout {
@@ -52,6 +57,7 @@ impl Layout {
             database: store.join("sled"),
             files: store.join("files"),
             state: store.join("state"),
+            counts: store.join("counts"),
             store,
         }
     }
@@ -103,8 +109,8 @@ pub(super) fn lock(layout: &Layout) -> Result<DirectoryLock, Error> {
         }
         Err(fs::TryLockError::Error(error)) => return Err(cannot(error)),
     }
-    let named = file.set_len(0).and_then(|()| file.rewind()).and_then(|()| writeln!(file, "{}", std::process::id()));
-    named.map_err(cannot)?;
+    // Only for the message to somebody else: a full disk must not keep the holder away.
+    let _ = file.set_len(0).and_then(|()| file.rewind()).and_then(|()| writeln!(file, "{}", std::process::id()));
     rebuild::finish(layout)?;
     create_folder(&layout.store)?;
     Ok(DirectoryLock(file))
@@ -173,6 +179,7 @@ pub(super) fn refuse(damage: &str) -> Error {
 
 /// Opens the engine.
 pub(super) fn engine(path: &Path, cache_bytes: u64) -> Result<::sled::Db, Error> {
+    remove_unfinished_snapshots(path)?;
     let mut tries = 0;
     loop {
         let config = ::sled::Config::new().path(path).cache_capacity(cache_bytes).flush_every_ms(Some(500));
@@ -183,9 +190,35 @@ pub(super) fn engine(path: &Path, cache_bytes: u64) -> Result<::sled::Db, Error>
                 tries += 1;
                 std::thread::sleep(ENGINE_LOCK_WAIT);
             }
+            Err(::sled::Error::Io(error)) if error.kind() == ErrorKind::StorageFull => return Err(no_room(path)),
             other => return other.map_err(open_error),
         }
     }
+}
+
+fn no_room(path: &Path) -> Error {
+    let free = statvfs()(path).map_or_else(|error| error.to_string(), |bytes| format!("{} KiB are free", bytes >> 10));
+    Error::Engine(format!(
+        "the disk is full ({free} at {}): opening the database needs a few MiB. Nothing was lost: make room and start again",
+        path.display()
+    ))
+}
+
+/// sled takes the snapshot that it was writing when it was killed, or when the disk was full, for the newest one, and itself for
+/// damaged. The one before it is still there: it goes after the new one has its name.
+fn remove_unfinished_snapshots(database: &Path) -> Result<(), Error> {
+    let entries = match fs::read_dir(database) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        other => other.map_err(|error| io_error("list", database, &error))?,
+    };
+    for entry in entries.flatten().filter(|entry| is_unfinished_snapshot(&entry.file_name().to_string_lossy())) {
+        fs::remove_file(entry.path()).map_err(|error| io_error("remove", &entry.path(), &error))?;
+    }
+    Ok(())
+}
+
+pub(super) fn is_unfinished_snapshot(name: &str) -> bool {
+    name.starts_with(SNAPSHOT_PREFIX) && name.ends_with(".generating")
 }
 
 /// A database that cannot be opened for a reason that has nothing to do with its bytes is not damaged.
@@ -243,15 +276,15 @@ fn compare(last: &GroupRow, state: &State) -> Result<(), Error> {
 }
 
 /// Reads every row of a copy of a database and compares it with what was counted while writing.
-pub(super) fn examine(layout: &Layout) -> Result<(), Error> {
-    let Found::Database(state) = find(layout)? else { return Ok(()) };
+pub(super) fn examine(layout: &Layout) -> Result<Stock, Error> {
+    let Found::Database(state) = find(layout)? else { return Ok(Stock::default()) };
     salvage::on_a_copy(layout, |copied| examine_rows(copied, &state))
 }
 
 /// Reads every row of the database itself and compares it with what was counted while writing.
-pub(super) fn examine_rows(layout: &Layout, state: &State) -> Result<(), Error> {
+pub(super) fn examine_rows(layout: &Layout, state: &State) -> Result<Stock, Error> {
     let opened = database(layout, PROBE_CACHE_BYTES, state)?;
-    let mut census = Census::default();
+    let (mut census, mut count) = (Census::default(), Count::default());
     for row in opened.tree.iter() {
         let (key, value) = row.map_err(open_error)?;
         if key.as_ref() == keys::GROUP {
@@ -260,6 +293,7 @@ pub(super) fn examine_rows(layout: &Layout, state: &State) -> Result<(), Error> 
         census.count(&key, &value);
         if key.first() == Some(&kind::TASK) {
             let head = Head::decode(&value).map_err(|error| refuse(&error.to_string()))?;
+            count.task(&key, &head)?;
             if let Place::Inline(bytes) = &head.record {
                 record::decode_task(bytes).map_err(|error| refuse(&error.to_string()))?;
             }
@@ -272,7 +306,8 @@ pub(super) fn examine_rows(layout: &Layout, state: &State) -> Result<(), Error> 
     if census != expected {
         return Err(refuse("the sum over all rows is wrong"));
     }
-    Ok(())
+    let orphans = files::orphans(&layout.files, &count.named)?;
+    Ok(Stock { group: opened.last.group, ledger: count.ledger, orphans })
 }
 
 const PROBE_CACHE_BYTES: u64 = 16 << 20;
@@ -290,24 +325,6 @@ pub(super) fn wait_until_closed(layout: &Layout) -> Result<(), Error> {
         }
     }
     Err(Error::Engine(format!("{} is still in use", path.display())))
-}
-
-/// What the open database says about usage and files.
-pub(super) fn take_stock(tree: &::sled::Tree) -> Result<(Ledger, HashSet<FileName>), Error> {
-    let mut ledger = Ledger::default();
-    let mut named = HashSet::new();
-    for row in tree.scan_prefix([kind::TASK]) {
-        let (key, value) = row.map_err(engine_error)?;
-        let head = Head::decode(&value)?;
-        let key = keys::parse_task(&key).ok_or_else(|| refuse("a task has an unreadable key"))?;
-        ledger.add(&key.requestor, head.usage());
-        for place in [Some(&head.arguments), Some(&head.record), head.output.as_ref()].into_iter().flatten() {
-            if let Place::File { name, .. } = place {
-                named.insert(*name);
-            }
-        }
-    }
-    Ok((ledger, named))
 }
 
 /// The folder of payload files.

@@ -105,9 +105,9 @@ impl Committer {
         let expected = self.last.census();
         let moved = copy(fresh, |out| export_tree(&database.tree, &self.shared.view, &self.files, &expected, out))?;
         let Found::Database(state) = open::find(fresh)? else { return Err(super::closed()) };
-        open::examine_rows(fresh, &state)?;
+        let ledger = open::examine_rows(fresh, &state)?.ledger;
         let made = open::database(fresh, CACHE_BYTES, &state)?;
-        Ok((moved, made.last, open::take_stock(&made.tree)?.0))
+        Ok((moved, made.last, ledger))
     }
 
     /// Closes the present database, puts the new one in its place and opens that; the present one again when this fails.

@@ -1,18 +1,19 @@
 //! Reading a damaged database as far as it can be read.
 //!
 //! Owns the copies on which doubtful databases are opened (sled overwrites what lies behind a damaged place in its log while it
-//! opens) and the reading around damaged pages. Must not open the original. Invariant: whatever is tried, the files that the
-//! operator has stay as they are.
+//! opens) and the reading around damaged pages. Must not share a copy with another process, not even one that outlived the host that
+//! started it. Invariant: whatever is tried, the files that the operator has stay as they are.
 
-use std::fs;
+use std::fs::{self, File};
 use std::ops::Bound;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::super::Error;
 use super::files::io_error;
 use super::open::{self, Layout};
 use super::space::statvfs;
+use super::state;
 
 /// Bytes of a database that is copied to be examined; a larger one is examined where it lies, since copying it at every start would
 /// take longer than it is worth.
@@ -22,18 +23,17 @@ const FREE_BYTES_MIN: u64 = 64 << 20;
 const CACHE_BYTES: u64 = 32 << 20;
 /// How finely a stretch between two damaged pages is searched: into 2^this parts.
 const SEARCH_DEPTH: u32 = 10;
-/// sled's index over its log. Without it the log is read from its beginning, up to the first damaged place.
-const SNAPSHOT_PREFIX: &str = "snap.";
+/// What the names of folders with copies begin with.
+const SCRATCH: &str = "scratch";
 
 /// Gives `act` a copy of the database, which is gone afterwards; the original where there is no room for one.
 pub(super) fn on_a_copy<R>(layout: &Layout, act: impl FnOnce(&Layout) -> Result<R, Error>) -> Result<R, Error> {
     match copy(layout, true)? {
-        Some(copied) => {
-            let result = act(&copied);
-            remove(&copied.database)?;
-            result
+        Some(scratch) => act(&scratch.layout),
+        None => {
+            state::remove_mark(&layout.state)?;
+            act(layout)
         }
-        None => act(layout),
     }
 }
 
@@ -45,17 +45,15 @@ pub(super) fn on_what_opens<R>(
     let mut refusal = None;
     for with_snapshot in [true, false] {
         let no_room = || Error::Engine("there is no room for a copy of the damaged database".to_owned());
-        let copied = copy(layout, with_snapshot)?.ok_or_else(no_room)?;
-        match guarded(|| open::engine(&copied.database, CACHE_BYTES)) {
+        let scratch = copy(layout, with_snapshot)?.ok_or_else(no_room)?;
+        match guarded(|| open::engine(&scratch.layout.database, CACHE_BYTES)) {
             Ok(db) => {
                 let result = guarded(|| act(layout, &db));
                 drop(db);
-                remove(&copied.database)?;
                 return result;
             }
             Err(error) => refusal = Some(error),
         }
-        remove(&copied.database)?;
     }
     let reason = refusal.map_or_else(String::new, |error| error.to_string());
     Err(Error::Corrupt(format!("no part of the database can be opened, put a backup back ({reason})")))
@@ -67,19 +65,64 @@ pub(super) fn guarded<R>(act: impl FnOnce() -> Result<R, Error>) -> Result<R, Er
         .unwrap_or_else(|_| Err(Error::Corrupt("the engine stopped while reading".to_owned())))
 }
 
-/// Copies the database into the folder `scratch`; `None` when it is too large or there is no room.
-fn copy(layout: &Layout, with_snapshot: bool) -> Result<Option<Layout>, Error> {
-    let copied = Layout { database: layout.store.join("scratch"), ..layout.clone() };
-    remove(&copied.database)?;
+/// A copy of a database, in a folder of its own that goes with it.
+struct Scratch {
+    folder: PathBuf,
+    layout: Layout,
+    /// Held as long as somebody works on the copy: a folder whose lock is free was left behind by a process that was killed.
+    _lock: File,
+}
+
+impl Scratch {
+    fn new(layout: &Layout) -> Result<Self, Error> {
+        let random = getrandom::u64().map_err(|error| Error::Engine(format!("no random bytes: {error}")))?;
+        let folder = layout.store.join(format!("{SCRATCH}-{random:016x}"));
+        open::create_folder(&folder)?;
+        let path = folder.join("lock");
+        let locked = File::create(&path).and_then(|file| Ok(file.try_lock().map(|()| file)?));
+        let lock = locked.map_err(|error| io_error("lock", &path, &error))?;
+        let layout = Layout { database: folder.join("sled"), ..layout.clone() };
+        Ok(Self { folder, layout, _lock: lock })
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // What stays is removed before the next copy is made.
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// Removes copies that nobody works on. Best effort: they are in nobody's way but the disk's.
+fn remove_stale(store: &Path) {
+    for entry in fs::read_dir(store).into_iter().flatten().flatten() {
+        if !entry.file_name().to_string_lossy().starts_with(SCRATCH) {
+            continue;
+        }
+        let lock = File::open(entry.path().join("lock"));
+        if lock.is_ok_and(|lock| lock.try_lock().is_err()) {
+            continue;
+        }
+        if let Err(error) = fs::remove_dir_all(entry.path()) {
+            tracing::warn!(%error, "an old copy of the database could not be removed");
+        }
+    }
+}
+
+/// Copies the database; `None` when it is too large or there is no room.
+fn copy(layout: &Layout, with_snapshot: bool) -> Result<Option<Scratch>, Error> {
+    remove_stale(&layout.store);
     let bytes = fs::metadata(layout.database_file()).map_or(0, |facts| facts.len());
     let free = statvfs()(&layout.store).map_err(|error| io_error("look at", &layout.store, &error))?;
     if bytes > COPY_BYTES_MAX || free < bytes + FREE_BYTES_MIN {
         return Ok(None);
     }
-    let wanted = |name: &str| with_snapshot || !name.starts_with(SNAPSHOT_PREFIX);
-    copy_folder(&layout.database, &copied.database, &wanted)
+    let scratch = Scratch::new(layout)?;
+    let wanted =
+        |name: &str| !open::is_unfinished_snapshot(name) && (with_snapshot || !name.starts_with(open::SNAPSHOT_PREFIX));
+    copy_folder(&layout.database, &scratch.layout.database, &wanted)
         .map_err(|error| io_error("copy", &layout.database, &error))?;
-    Ok(Some(copied))
+    Ok(Some(scratch))
 }
 
 fn copy_folder(from: &Path, to: &Path, wanted: &dyn Fn(&str) -> bool) -> std::io::Result<()> {
@@ -94,13 +137,6 @@ fn copy_folder(from: &Path, to: &Path, wanted: &dyn Fn(&str) -> bool) -> std::io
         }
     }
     Ok(())
-}
-
-fn remove(folder: &Path) -> Result<(), Error> {
-    match fs::remove_dir_all(folder) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(io_error("remove", folder, &error)),
-        _ => Ok(()),
-    }
 }
 
 /// What is done with each key and value.

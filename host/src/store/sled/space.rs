@@ -1,7 +1,7 @@
 //! Room on the disk.
 //!
-//! Owns the decision whether there is room for another group, and the ballast: a file that is given up when a write has failed,
-//! so that there is room for opening again. Must not know what is written. Invariant: a full disk is noticed before a write,
+//! Owns the decision whether there is room for another group, and the ballast: a file that is given up for opening the database on a
+//! full disk, at a start or after a failed write. Must not know what is written. Invariant: a full disk is noticed before a write,
 //! because sled never recovers from a failed one.
 
 use std::fs::{self, File};
@@ -16,6 +16,9 @@ pub type FreeSpace = Arc<dyn Fn(&Path) -> io::Result<u64> + Send + Sync>;
 pub(super) fn statvfs() -> FreeSpace {
     Arc::new(|path| {
         let facts = rustix::fs::statvfs(path)?;
+        if facts.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY) {
+            return Err(io::ErrorKind::ReadOnlyFilesystem.into());
+        }
         Ok(facts.f_bavail.saturating_mul(facts.f_frsize))
     })
 }
@@ -46,7 +49,7 @@ impl Space {
 
     /// Looks. An unanswered question counts as no room.
     pub(super) fn room(&mut self) -> Room {
-        let free = (self.free)(&self.folder).unwrap_or(0);
+        let free = self.free();
         let wanted = if self.short { self.free_bytes_min / 4 * 5 } else { self.free_bytes_min };
         self.short = free < wanted;
         match self.short {
@@ -64,24 +67,43 @@ impl Space {
     /// Why there is no room, for operators.
     pub(super) fn reason(&self) -> String {
         let mebibytes = self.free_bytes_min.div_ceil(1 << 20);
-        format!("less than {mebibytes} MiB are free at {}: make room, writing goes on by itself", self.folder.display())
+        format!(
+            "less than {mebibytes} MiB are free for writing at {}: make room, writing goes on by itself",
+            self.folder.display()
+        )
     }
 
-    /// Puts the ballast (back) in place. Best effort: without it there is only the minimum of free space.
+    /// Gives the ballast up if without that there may be too little room for opening the database: the engine writes when it opens.
+    pub(super) fn make_room_to_open(&self) -> bool {
+        let given_up = self.free() < self.ballast_bytes && self.ballast().exists();
+        if given_up {
+            tracing::warn!("the disk is nearly full: the ballast is given up to open the database");
+            self.drop_ballast();
+        }
+        given_up
+    }
+
+    /// Puts the ballast (back) in place, or as much of it as there is room for. Best effort: without it there is only the minimum of
+    /// free space.
     pub(super) fn put_ballast(&self) {
         let path = self.ballast();
-        let kept = fs::metadata(&path).is_ok_and(|facts| facts.len() == self.ballast_bytes);
-        if kept || self.ballast_bytes == 0 {
+        let there = fs::metadata(&path).map_or(0, |facts| facts.len());
+        let bytes = self.ballast_bytes.min(there.saturating_add(self.free()));
+        if bytes <= there {
             return;
         }
-        let put = File::create(&path).and_then(|file| {
-            rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, self.ballast_bytes)?;
+        let put = File::options().create(true).append(true).open(&path).and_then(|file| {
+            rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, bytes)?;
             file.sync_all()
         });
         if let Err(error) = put {
             tracing::warn!(%error, "the ballast file could not be written");
             self.drop_ballast();
         }
+    }
+
+    fn free(&self) -> u64 {
+        (self.free)(&self.folder).unwrap_or(0)
     }
 
     /// Gives the ballast up.

@@ -8,6 +8,7 @@ mod damage;
 mod full_disk;
 mod power_cut;
 mod sealed;
+mod starts;
 mod writer;
 
 use std::path::Path;

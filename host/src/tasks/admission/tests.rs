@@ -36,6 +36,39 @@ fn requestor(tenant: u8, id: u8) -> Requestor {
     Requestor { tenant: TenantId([tenant; 16]), id: RequestorId([id; 16]) }
 }
 
+#[test]
+fn tasks_leave_places_to_plain_calls() {
+    let limits = Limits {
+        calls_running_per_requestor: 3,
+        calls_running_per_tenant: 5,
+        calls_running_total: 10,
+        tasks_running_per_requestor: 2,
+        tasks_running_per_tenant: 3,
+        ..limits()
+    };
+    let admission = Admission::new(limits.into(), 4);
+    let (a, b) = (requestor(1, 1), requestor(1, 2));
+    let task = |who: &Requestor| admission.try_permit(who, Purpose::Task);
+    let plain = |who: &Requestor| admission.try_permit(who, Purpose::Plain);
+    let full = |who: &Requestor| admission.blocked(who, Purpose::Task).unwrap().limit;
+    let first = (task(&a).unwrap(), task(&a).unwrap());
+    assert!(task(&a).is_none());
+    assert_eq!(full(&a), "tasks_running_per_requestor");
+    let mut call = plain(&a).unwrap();
+    let second = task(&b).unwrap();
+    assert!(task(&b).is_none());
+    assert_eq!(full(&b), "tasks_running_per_tenant");
+    let other = plain(&b).unwrap();
+    // A call that is to become a task is held to the same.
+    drop(first.0);
+    assert_eq!(call.become_task(), Ok(()));
+    call.become_plain();
+    let third = task(&b).unwrap();
+    assert_eq!(call.become_task().unwrap_err().limit, "tasks_running_per_tenant");
+    drop((first.1, call, second, other, third));
+    assert_eq!(lock(&admission.state).all, Sums::default());
+}
+
 fn admission() -> Arc<Admission> {
     Admission::new(Limits { calls_resting_per_tenant: 2, ..limits() }.into(), 4)
 }

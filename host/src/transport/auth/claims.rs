@@ -3,7 +3,10 @@
 //! Owns the rules of issuer, audience, time and subject (RFC 7519, RFC 9068), for signed and for introspected tokens alike.
 //! Invariant: what is missing, of another type or out of its time makes the token invalid; nothing is guessed.
 
-use serde::Deserialize;
+use std::fmt;
+
+use serde::de::{Error as _, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Number, Value};
 
 use super::IssuerOptions;
@@ -30,8 +33,31 @@ pub(super) struct Claims {
     client_id: Option<String>,
     /// Who a token was issued to, in the words of OpenID Connect.
     azp: Option<String>,
-    #[serde(flatten)]
+    #[serde(flatten, deserialize_with = "each_once")]
     further: Map<String, Value>,
+}
+
+/// Claims without a field of their own. One that is there twice is refused, as those with a field are: nobody knows which one is meant.
+fn each_once<'de, D: Deserializer<'de>>(claims: D) -> Result<Map<String, Value>, D::Error> {
+    struct EachOnce;
+    impl<'de> Visitor<'de> for EachOnce {
+        type Value = Map<String, Value>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("claims that are there once")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut claims: A) -> Result<Self::Value, A::Error> {
+            let mut read = Map::new();
+            while let Some((name, value)) = claims.next_entry::<String, Value>()? {
+                if read.insert(name, value).is_some() {
+                    return Err(A::Error::custom("a claim is there twice"));
+                }
+            }
+            Ok(read)
+        }
+    }
+    claims.deserialize_map(EachOnce)
 }
 
 #[derive(Debug, Deserialize)]
@@ -158,6 +184,20 @@ pub(super) fn canonical(uri: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_claim_that_is_there_twice_makes_them_unreadable() {
+        let read = |claims: &str| serde_json::from_str::<Claims>(claims).map(drop);
+        assert!(read(r#"{"sub": "anna", "org": "acme", "exp": 1}"#).is_ok());
+        for twice in [
+            r#"{"org": "acme", "org": "globex"}"#,
+            r#"{"org": "acme", "sub": "anna", "\u006frg": "acme"}"#,
+            r#"{"sub": "anna", "sub": "bert"}"#,
+            r#"{"exp": 1, "exp": 2}"#,
+        ] {
+            assert!(read(twice).is_err(), "{twice}");
+        }
+    }
 
     #[test]
     fn a_resource_has_one_spelling() {

@@ -19,11 +19,13 @@ use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 
 use super::claims::{Claims, Named, Proof};
+use super::lasting::look_at;
 use super::line::{Line, Standing};
 use super::oauth::IntrospectionOptions;
 use super::{Denied, IssuerOptions, Limited, Sender};
 use crate::domain::UnixMs;
 use crate::outward::request::{Reach, RequestError};
+use crate::protocol::reader;
 use crate::transport::Now;
 
 /// Answers in memory. Stops a flood of tokens from growing the host.
@@ -130,7 +132,7 @@ impl Introspection {
             return Err(Limited::Failures(exceeded).into());
         }
         let failed_at = self.line.failed_at(standing);
-        if failed_at != 0 && (self.now)().saturating_sub(failed_at) < self.options.keys_retry_ms {
+        if failed_at != 0 && self.now.steady().saturating_sub(failed_at) < self.options.keys_retry_ms {
             return Err(Denied::Unavailable { incident: self.incident().id.clone() });
         }
         Ok(())
@@ -139,7 +141,7 @@ impl Introspection {
     /// Leaves the issuer alone where the next question would fare no better. An answer that displeases may be due to the token alone, and
     /// too many questions to the unknown ones: whoever sends such tokens must not shut everybody else out.
     fn rest(&self, standing: Standing, error: &QuestionError) {
-        let now = (self.now)();
+        let now = self.now.steady();
         match error {
             QuestionError::Status(StatusCode::TOO_MANY_REQUESTS) => self.line.too_many(standing, now),
             QuestionError::Request(_)
@@ -155,27 +157,27 @@ impl Introspection {
     }
 
     fn known(&self, digest: &Digest) -> Option<Result<(Proof, UnixMs), Denied>> {
-        let now = (self.now)();
+        let now = self.now.steady();
         self.answers().get(digest).filter(|answer| now < answer.until).map(Answer::given)
     }
 
     /// Whether the last answer was a good one. It may have grown old.
     fn was_good(&self, digest: &Digest) -> bool {
-        let now = (self.now)();
+        let now = self.now.system();
         self.answers().get(digest).is_some_and(|answer| answer.is_of_a_token_that_lasts(now))
     }
 
     fn remember(&self, digest: Digest, proof: Option<Proof>) -> Result<(Proof, UnixMs), Denied> {
-        let now = (self.now)();
+        let now = self.now.steady();
         let until = match &proof {
-            Some(proof) => now.saturating_add(self.how.cache_ms).min(proof.expires_at),
+            Some(proof) => look_at(&self.now, self.how.cache_ms, proof.expires_at),
             None => now.saturating_add(self.how.cache_ms.min(REFUSAL_MS_MAX)),
         };
         let answer = Answer { proof, until };
         let given = answer.given();
         let mut answers = self.answers();
         if answers.len() >= ANSWERS_MAX {
-            answers.retain(|_, answer| answer.is_of_a_token_that_lasts(now));
+            answers.retain(|_, answer| answer.is_of_a_token_that_lasts(self.now.system()));
         }
         if answers.len() >= ANSWERS_MAX {
             answers.retain(|_, answer| now < answer.until);
@@ -198,7 +200,8 @@ impl Introspection {
         if status != StatusCode::OK {
             return Err(QuestionError::Status(status));
         }
-        let Ok(active) = serde_json::from_slice::<Active>(&body) else {
+        let active = std::str::from_utf8(&body).ok().and_then(reader::read_if_fits::<Active>);
+        let Some(active) = active else {
             return Err(QuestionError::Answer);
         };
         if !active.active {
@@ -206,7 +209,7 @@ impl Introspection {
         }
         let judged = serde_json::from_slice::<Claims>(&body)
             .map_err(|_| "the answer cannot be read")
-            .and_then(|claims| claims.check(&self.options, Named::IfAtAll, (self.now)()));
+            .and_then(|claims| claims.check(&self.options, Named::IfAtAll, self.now.system()));
         Ok(judged.map_err(|reason| tracing::debug!(issuer = self.options.issuer, reason, "refused a token")).ok())
     }
 
@@ -216,7 +219,7 @@ impl Introspection {
 
     /// Whoever sends tokens can make this happen as often as they like: there is one line for all of it in `keys_retry_ms`.
     fn unavailable(&self, error: &QuestionError) -> Denied {
-        let now = (self.now)();
+        let now = self.now.steady();
         let mut incident = self.incident();
         if incident.id.is_empty() || now.saturating_sub(incident.at) >= self.options.keys_retry_ms {
             let id = format!("{:08x}", getrandom::u32().unwrap_or_default());

@@ -41,6 +41,17 @@ pub(super) enum FetchError {
     Document { url: String, reason: String },
 }
 
+impl FetchError {
+    /// Whether the issuer was asked and has nothing to give, instead of not being able to answer.
+    fn says_that_there_are_none(&self) -> bool {
+        match self {
+            Self::Request { .. } => false,
+            Self::Status { status, .. } => matches!(*status, StatusCode::NOT_FOUND | StatusCode::GONE),
+            Self::Document { .. } => true,
+        }
+    }
+}
+
 /// A key with the one algorithm that it is for.
 struct Known {
     kid: Option<String>,
@@ -76,6 +87,8 @@ pub(super) struct Keys {
     asking: Mutex<()>,
     /// Whether it has failed, or kept somebody waiting, since it gave keys.
     is_unreliable: AtomicBool,
+    /// Whether the issuer has said lately that it has none.
+    has_none: AtomicBool,
     /// What the log calls the last failure.
     incident: ArcSwapOption<String>,
 }
@@ -90,6 +103,7 @@ impl Keys {
             asked_at: AtomicU64::new(0),
             asking: Mutex::new(()),
             is_unreliable: AtomicBool::new(false),
+            has_none: AtomicBool::new(false),
             incident: ArcSwapOption::empty(),
         })
     }
@@ -105,9 +119,14 @@ impl Keys {
         self.refresh(0).await;
     }
 
+    /// Whether its tokens are not signed with keys that it gives out.
+    pub(super) fn has_none(&self) -> bool {
+        self.has_none.load(Ordering::Acquire)
+    }
+
     /// The keys to judge tokens with.
     pub(super) async fn usable(self: &Arc<Self>) -> Result<Arc<Held>, Denied> {
-        let age = |held: &Held| (self.now)().saturating_sub(held.fetched_at);
+        let age = |held: &Held| self.now.steady().saturating_sub(held.fetched_at);
         let (fresh, stale) = (self.options.keys_fresh_ms, self.options.keys_stale_ms);
         let held = self.held.load_full();
         if let Some(held) = held.as_ref().filter(|held| age(held) <= fresh) {
@@ -142,7 +161,7 @@ impl Keys {
 
     fn is_due(&self) -> bool {
         let asked_at = self.asked_at.load(Ordering::Acquire);
-        asked_at == 0 || (self.now)().saturating_sub(asked_at) >= self.options.keys_retry_ms
+        asked_at == 0 || self.now.steady().saturating_sub(asked_at) >= self.options.keys_retry_ms
     }
 
     /// Brings newer keys than those of `seen`, if it is time to ask. In a task of its own: a client that goes away while it waits
@@ -162,21 +181,24 @@ impl Keys {
             return;
         }
         // Stamped before the question: what is fetched is at least as new.
-        let now = (self.now)().max(seen + 1);
+        let now = self.now.steady().max(seen + 1);
         self.asked_at.store(now, Ordering::Release);
         match self.fetch().await {
             Ok(keys) => {
                 tracing::info!(issuer = self.options.issuer, keys = keys.len(), "took over the keys of the issuer");
                 self.held.store(Some(Arc::new(Held { keys, fetched_at: now })));
                 self.is_unreliable.store(false, Ordering::Release);
+                self.has_none.store(false, Ordering::Release);
             }
             Err(error) => {
                 let incident = format!("{:08x}", getrandom::u32().unwrap_or_default());
                 tracing::error!(issuer = self.options.issuer, incident, %error, "the keys of the issuer cannot be fetched");
                 self.incident.store(Some(Arc::new(incident)));
+                let is_told = self.options.jwks_url.is_none() && error.says_that_there_are_none();
+                self.has_none.store(is_told, Ordering::Release);
                 self.is_unreliable.store(true, Ordering::Release);
                 // Counted from the end of a slow failure: whoever waited for it must not begin another one.
-                self.asked_at.store((self.now)().max(now), Ordering::Release);
+                self.asked_at.store(self.now.steady().max(now), Ordering::Release);
             }
         }
     }

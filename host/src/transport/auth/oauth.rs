@@ -12,7 +12,7 @@ use jsonwebtoken::Algorithm;
 use super::claims::{Named, Proof};
 use super::introspection::Introspection;
 use super::keys::Keys;
-use super::lasting::SIGNED_MS_MAX;
+use super::lasting::{SIGNED_MS_MAX, look_at};
 use super::noted::Noted;
 use super::{Denied, Scopes, Sender, Verified, Verifier, jwt, provider};
 use crate::audit::{Audit, Entry};
@@ -131,7 +131,9 @@ impl Issuer {
 
     async fn signed(&self, token: &str, now: &Now) -> Result<Proof, Denied> {
         let head = self.judged(jwt::head(token, &self.options))?;
-        let held = self.keys.usable().await?;
+        // Who names an issuer of opaque tokens alone has made the token up; that is no failure of the issuer.
+        let is_opaque = || self.introspection.is_some() && self.keys.has_none();
+        let held = self.keys.usable().await.map_err(|denied| if is_opaque() { Denied::Invalid } else { denied })?;
         let candidates = held.candidates(head.kid.as_deref(), head.algorithm);
         // A key that is named and there is the only one that can be meant; any other may be newer than what we hold.
         let is_there = head.kid.is_some() && !candidates.is_empty();
@@ -143,7 +145,7 @@ impl Issuer {
             claims = jwt::claims(token, &newer.candidates(head.kid.as_deref(), head.algorithm), head.algorithm);
         }
         let claims = self.judged(claims)?;
-        self.judged(claims.check(&self.options, Named::Always, now()))
+        self.judged(claims.check(&self.options, Named::Always, now.system()))
     }
 
     /// The reason is for whoever runs the host; the client learns that it is refused.
@@ -176,7 +178,7 @@ impl OauthVerifier {
             let claimed = jwt::claimed_issuer(token).ok_or(Denied::Invalid)?;
             let issuer = self.issuers.iter().find(|issuer| issuer.options.issuer == claimed).ok_or(Denied::Invalid)?;
             let proof = issuer.signed(token, &self.now).await?;
-            let look_at = (self.now)().saturating_add(SIGNED_MS_MAX).min(proof.expires_at);
+            let look_at = look_at(&self.now, SIGNED_MS_MAX, proof.expires_at);
             return Ok((issuer, proof, look_at));
         }
         // At most one: a token must not be shown to somebody else's issuer.
@@ -184,7 +186,7 @@ impl OauthVerifier {
             if let Some(introspection) = &issuer.introspection {
                 let (proof, believed_until) = introspection.ask(token, sender).await?;
                 // Where nothing is kept, a stream must not ask all the time.
-                let look_at = believed_until.max((self.now)().saturating_add(ASK_EVERY_MS)).min(proof.expires_at);
+                let look_at = believed_until.max(look_at(&self.now, ASK_EVERY_MS, proof.expires_at));
                 return Ok((issuer, proof, look_at));
             }
         }
@@ -213,7 +215,7 @@ impl OauthVerifier {
         // Whatever the configuration says by now, rules about tenants go by the one that the requestor's tasks are in.
         let (requestor, tenant) = self.principals.identified(identity, tenant, &self.limits).await?;
         if sender.is_some() {
-            self.noted.note(&requestor, (self.now)(), || {
+            self.noted.note(&requestor, self.now.steady(), || {
                 Entry::new("token.used").by(&requestor).identity(&options.issuer, &proof.subject, client)
             });
         }

@@ -222,6 +222,18 @@ pub(super) fn accepts(headers: &HeaderMap) -> Accepts {
     accepts
 }
 
+/// Refuses a body that would have to be unpacked.
+pub(super) fn check_coding(headers: &HeaderMap) -> Result<(), Refusal> {
+    let mut codings = headers.get_all(header::CONTENT_ENCODING).iter();
+    if codings.any(|coding| !coding.as_bytes().trim_ascii().eq_ignore_ascii_case(b"identity")) {
+        return Err(Refusal::new(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "Compressed bodies are not taken: send the body without a Content-Encoding header",
+        ));
+    }
+    Ok(())
+}
+
 pub(super) fn check_content_type(headers: &HeaderMap) -> Result<(), Refusal> {
     let media = single(headers, &header::CONTENT_TYPE)?.and_then(|value| value.split(';').next()).map(str::trim);
     if media.is_some_and(|media| media.eq_ignore_ascii_case("application/json")) {

@@ -19,8 +19,9 @@ use crate::transport::refusal::Refusal;
 use crate::transport::session::{self, Live};
 use crate::transport::sse::EventId;
 
+use super::lanes::Seat;
 use super::stream::{self, Reader, Source};
-use super::{Server, checks, refuse};
+use super::{Server, body, checks, refuse};
 
 /// The methods of the endpoint.
 pub(super) const METHODS: HeaderValue = HeaderValue::from_static("GET, POST, DELETE, OPTIONS");
@@ -31,8 +32,13 @@ const MODERN_METHODS: HeaderValue = HeaderValue::from_static("POST, OPTIONS");
 const STANDALONE_MAX: usize = 8;
 
 /// Serves one request.
-pub(super) async fn endpoint<M: Mcp>(server: &Arc<Server<M>>, request: Request<Body>, peer: IpAddr) -> Response {
+pub(super) async fn endpoint<M: Mcp>(
+    server: &Arc<Server<M>>,
+    request: Request<Body>,
+    (peer, seat): (IpAddr, &Seat),
+) -> Response {
     let (parts, body) = request.into_parts();
+    seat.take(body::is_large(&parts.headers)).await;
     if !server.proxies.may_ask(peer) {
         return refuse(&Refusal::new(
             StatusCode::FORBIDDEN,
@@ -51,7 +57,7 @@ pub(super) async fn endpoint<M: Mcp>(server: &Arc<Server<M>>, request: Request<B
         let client = server.proxies.client(peer, &parts.headers);
         let sender = Sender { address: client, failures: &server.failures };
         match server.authenticator.caller(&parts.headers, sender).await {
-            Ok(caller) => server.answer(caller, &parts.method, &parts.headers, body).await,
+            Ok(caller) => server.answer(caller, &parts.method, &parts.headers, (body, seat)).await,
             Err(unauthorized) => {
                 tracing::debug!(%client, ?unauthorized, "did not let a request in");
                 server.audit.note_seldom("access.refused", unauthorized.reason());
@@ -90,10 +96,16 @@ impl<M: Mcp> Server<M> {
         response
     }
 
-    async fn answer(self: &Arc<Self>, caller: Caller, method: &Method, headers: &HeaderMap, body: Body) -> Response {
+    async fn answer(
+        self: &Arc<Self>,
+        caller: Caller,
+        method: &Method,
+        headers: &HeaderMap,
+        (body, seat): (Body, &Seat),
+    ) -> Response {
         let requestor = caller.requestor;
         let answer = match *method {
-            Method::POST => self.post(caller, headers, body).await,
+            Method::POST => self.post(caller, headers, body, seat).await,
             // What streams and sessions are for came with the older revisions and went with them.
             _ if !checks::is_legacy(headers) => {
                 return not_allowed("This revision knows POST only", MODERN_METHODS);

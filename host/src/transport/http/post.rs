@@ -3,22 +3,21 @@
 //! Owns the choice between one JSON body and a stream, and what happens to a request whose client goes away. Invariant: a request of a
 //! session is driven to its end whoever is still there to read it; one without a session ends with its connection.
 
-use std::pin::pin;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
 use axum::body::Body;
 use axum::response::Response;
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use futures::{FutureExt as _, StreamExt as _};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
-use http_body_util::BodyExt as _;
+use tokio::sync::watch;
 
 use crate::audit::Entry;
 use crate::domain::requestor::Requestor;
-use crate::protocol::{self, Exchange, Frame, Line, Rejection};
-use crate::transport::allowance::Place;
+use crate::domain::rights::Rights;
+use crate::protocol::{self, Exchange, Frame, INLINE_BYTES_MAX, Line, Rejection};
+use crate::transport::allowance::{Full, Place};
 use crate::transport::answer::{Answer, Recipient};
 use crate::transport::auth::{Caller, Lasting};
 use crate::transport::mcp::{Mcp, Peer, Received, Session as _};
@@ -26,16 +25,11 @@ use crate::transport::refusal::{Refusal, request_id, retry_after};
 use crate::transport::session::{Live, Open};
 use crate::transport::sse::Log;
 
+use super::body::{self, Arrived};
 use super::endpoint::refused;
+use super::lanes::Seat;
 use super::stream::{self, Direct, Reader};
-use super::{Server, checks, json_response};
-
-/// How long a body may take: enough for the largest one at a tenth of a megabyte per second and for the usual one at much less.
-const BODY_MS_MAX: u64 = 60_000;
-/// What is read and thrown away of a body that is too large: a client that is still writing would see a reset, not the answer.
-const DISCARD_BYTES_MAX: usize = 64 << 20;
-/// How long that may take, in milliseconds.
-const DISCARD_MS_MAX: u64 = 2_000;
+use super::{Server, checks, json_response, refuse};
 
 impl<M: Mcp> Server<M> {
     pub(super) async fn post(
@@ -43,9 +37,15 @@ impl<M: Mcp> Server<M> {
         caller: Caller,
         headers: &HeaderMap,
         body: Body,
+        seat: &Seat,
     ) -> Result<Response, Refusal> {
         let requestor = caller.requestor;
         checks::check_content_type(headers)?;
+        if let Err(refusal) = checks::check_coding(headers) {
+            let mut response = refuse(&refusal);
+            response.headers_mut().insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+            return Ok(response);
+        }
         let accepts = checks::accepts(headers);
         if !accepts.json {
             return Err(Refusal::new(
@@ -53,19 +53,35 @@ impl<M: Mcp> Server<M> {
                 "Answers come as JSON or events: send Accept: application/json, text/event-stream",
             ));
         }
-        let message = read(body, headers, self.options.body_bytes_max).await?;
+        let (message, place) = match body::begin(body, headers, self.options.body_bytes_max).await? {
+            Arrived::Small(message) => (message, None),
+            Arrived::Large(large) => {
+                seat.take(true).await;
+                // What is rare is boxed, so that the usual request is not as large.
+                let mut lasting =
+                    Box::new(Lasting::new(&self.authenticator, &caller, checks::listens(headers), &self.now));
+                let taken = tokio::select! {
+                    biased;
+                    taken = Box::pin(self.take_in(&requestor, large)) => taken,
+                    // A body may take longer than its credential is good for.
+                    unauthorized = lasting.ended() => return Ok(self.challenge(&unauthorized)),
+                };
+                let (message, place) = taken?;
+                (message, Some(place))
+            }
+        };
         // What is modern, by its headers or by its body alone, knows no sessions; the latter is refused by the protocol.
-        let legacy = checks::is_legacy(headers) && !protocol::is_modern(&message);
+        let legacy = checks::is_legacy(headers) && !self.is_modern(&requestor, &message).await?;
         let live = if legacy { self.session(&requestor, headers).await? } else { None };
         if legacy {
             self.check_version(headers)?;
         }
-        let admitted = self.allowance.admit(&requestor).and_then(|()| match &live {
-            Some(live) => live.begin(&self.now, &self.allowance).map(Held::Session).map_err(Refusal::quota),
-            None => self.allowance.open(&requestor).map(Held::Connection).map_err(Refusal::quota),
-        });
+        let admitted = place.map_or_else(|| self.admit(&requestor), Ok);
         let held = match admitted {
-            Ok(held) => held,
+            Ok(place) => match &live {
+                Some(live) => Held::Session(live.begin_in(&self.now, place)),
+                None => Held::Connection(place),
+            },
             Err(refusal) => {
                 // Clients of the older revisions take a status for a broken connection.
                 let id = request_id(&message);
@@ -74,15 +90,27 @@ impl<M: Mcp> Server<M> {
             }
         };
         let session = live.as_ref().map(|live| live.session.clone());
-        let (rights, declared) = (caller.rights.clone(), Some(checks::declared(headers)));
+        // Only a subscription ends with a result of its own when its credential does.
+        let (end, ends) = checks::listens(headers).then(|| watch::channel(false)).unzip();
         let full = self.allowance.full_of_answers(&requestor);
-        let peer = Peer { requestor, rights, session, declared, connection: None, full };
-        match self.mcp.receive(peer, message.clone()) {
+        let sender = Sender { requestor, rights: caller.rights.clone(), full, reads_events: accepts.events, ends };
+        let (received, asked) = if message.len() <= INLINE_BYTES_MAX {
+            (self.mcp.receive(sender.peer(session, headers), message.clone()), Asked::Message(message))
+        } else {
+            let (mcp, headers) = (Arc::clone(&self.mcp), headers.clone());
+            let receive = move || {
+                let received = mcp.receive(sender.peer(session, &headers), message.clone());
+                let is_asked = matches!(received, Received::Exchange(_) | Received::Opened { .. });
+                (received, Asked::Id(is_asked.then(|| request_id(&message)).flatten()))
+            };
+            self.mcp.aside(&requestor, receive).await.map_err(|_| unread())?
+        };
+        match received {
             Received::Exchange(exchange) => {
                 let work = Work { exchange: Some(exchange), held: Some(held), log: None, server: self.clone() };
-                Ok(self.drive(work, live, &message, (&caller, checks::listens(headers)), accepts.events).await)
+                Ok(self.drive(work, live, asked, (&caller, end), accepts.events).await)
             }
-            Received::Opened { session, reply } => self.opened(requestor, session, reply, &message).await,
+            Received::Opened { session, reply } => self.opened(requestor, session, reply, asked).await,
             Received::Accepted => {
                 self.save(live).await;
                 Ok(nothing())
@@ -103,6 +131,21 @@ impl<M: Mcp> Server<M> {
         }
     }
 
+    /// A place for a request within the rate.
+    fn admit(&self, requestor: &Requestor) -> Result<Place, Refusal> {
+        self.allowance.admit(requestor)?;
+        self.allowance.open(requestor).map_err(Refusal::quota)
+    }
+
+    /// Whether a message says itself that it is modern.
+    async fn is_modern(&self, requestor: &Requestor, message: &Bytes) -> Result<bool, Refusal> {
+        if message.len() <= INLINE_BYTES_MAX {
+            return Ok(protocol::is_modern(message));
+        }
+        let message = message.clone();
+        self.mcp.aside(requestor, move || protocol::is_modern(&message)).await.map_err(|_| unread())
+    }
+
     async fn save(&self, live: Option<Arc<Live<M::Session>>>) {
         if let Some(live) = live {
             self.sessions.save(&live).await;
@@ -114,10 +157,10 @@ impl<M: Mcp> Server<M> {
         requestor: Requestor,
         session: Arc<M::Session>,
         reply: String,
-        message: &[u8],
+        asked: Asked,
     ) -> Result<Response, Refusal> {
         if let Err(error) = self.sessions.insert(requestor, session.clone()).await {
-            return Ok(refused(&error).to(request_id(message)).at(StatusCode::OK).response());
+            return Ok(refused(&error).to(asked.id()).at(StatusCode::OK).response());
         }
         let mut response = json_response(StatusCode::OK, reply);
         match HeaderValue::from_str(session.id()) {
@@ -132,10 +175,11 @@ impl<M: Mcp> Server<M> {
         self: &Arc<Self>,
         mut work: Work<M>,
         live: Option<Arc<Live<M::Session>>>,
-        message: &[u8],
-        (caller, tells): (&Caller, bool),
+        asked: Asked,
+        (caller, end): (&Caller, Option<watch::Sender<bool>>),
         events: bool,
     ) -> Response {
+        let tells = end.is_some();
         let mut lasting = None;
         let mut streams = events;
         let (first, place) = loop {
@@ -163,7 +207,7 @@ impl<M: Mcp> Server<M> {
                     }
                     return match frame.rejection {
                         Some(rejection) => self.rejected(&caller.requestor, rejection, frame.message.into_text()),
-                        None => self.answered(&caller.requestor, message, frame.message, work.take().1),
+                        None => self.answered(&caller.requestor, &asked, frame.message, work.take().1),
                     };
                 }
                 Some(None) => {
@@ -185,11 +229,11 @@ impl<M: Mcp> Server<M> {
         let lasting = lasting.unwrap_or_else(|| Lasting::new(&self.authenticator, caller, tells, &self.now));
         let Some((live, open)) = live.zip(place) else {
             let (exchange, held) = work.take();
-            let recipient = self.recipient(&caller.requestor, message);
-            let direct = Direct::new(first, exchange, held, lasting, self.keepalive(), recipient);
+            let recipient = self.recipient(&caller.requestor, &asked);
+            let direct = Direct::new(first, exchange, held, (lasting, end), self.keepalive(), recipient);
             return stream::response(direct.into_body());
         };
-        let log = live.streams.open(self.sessions.epoch, request_id(message).as_deref(), live.kept());
+        let log = live.streams.open(self.sessions.epoch, asked.id().as_deref(), live.kept());
         let opening = stream::opening(&log, live.session.version());
         if let Some(Frame { message, last, .. }) = first {
             log.push(message, last);
@@ -203,15 +247,15 @@ impl<M: Mcp> Server<M> {
 }
 
 impl<M: Mcp> Server<M> {
-    fn recipient(&self, requestor: &Requestor, message: &[u8]) -> Recipient {
-        Recipient { allowance: Arc::clone(&self.allowance), requestor: *requestor, id: request_id(message) }
+    fn recipient(&self, requestor: &Requestor, asked: &Asked) -> Recipient {
+        Recipient { allowance: Arc::clone(&self.allowance), requestor: *requestor, id: asked.id() }
     }
 
     /// A response alone. The request keeps its place until it was taken.
-    fn answered(&self, requestor: &Requestor, message: &[u8], line: Line, held: Option<Held<M::Session>>) -> Response {
+    fn answered(&self, requestor: &Requestor, asked: &Asked, line: Line, held: Option<Held<M::Session>>) -> Response {
         let (line, place) = match line.is_small() {
             true => (line, None),
-            false => self.recipient(requestor, message).response(line),
+            false => self.recipient(requestor, asked).response(line),
         };
         let mut response = Response::new(Body::new(Answer::new(line, (held, place))));
         response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -244,6 +288,47 @@ impl<M: Mcp> Server<M> {
         }
         response
     }
+}
+
+/// Which request is to be answered.
+enum Asked {
+    /// Small: seldom does anybody want to know, so its id is still to be found.
+    Message(Bytes),
+    /// Large: it is not kept for that.
+    Id(Option<String>),
+}
+
+impl Asked {
+    fn id(&self) -> Option<String> {
+        match self {
+            Self::Message(message) => request_id(message),
+            Self::Id(id) => id.clone(),
+        }
+    }
+}
+
+/// Who sent a message, and what is known of them beside it.
+struct Sender {
+    requestor: Requestor,
+    rights: Rights,
+    full: Option<Full>,
+    reads_events: bool,
+    ends: Option<watch::Receiver<bool>>,
+}
+
+impl Sender {
+    fn peer<S>(self, session: Option<Arc<S>>, headers: &HeaderMap) -> Peer<'_, S> {
+        let Self { requestor, rights, full, reads_events, ends } = self;
+        let declared = Some(checks::declared(headers));
+        Peer { requestor, rights, session, declared, connection: None, full, reads_events, ends }
+    }
+}
+
+/// The threads that read large messages are gone, or one broke on it.
+fn unread() -> Refusal {
+    let incident = format!("{:08x}", getrandom::u32().unwrap_or_default());
+    tracing::error!(incident, "a large message could not be read");
+    Refusal::host_failure(&incident)
 }
 
 /// The client cancelled its request: nothing answers it, and a stream without messages says just that.
@@ -306,7 +391,7 @@ async fn pump<M: Mcp>(server: Arc<Server<M>>, exchange: Exchange, open: Open<M::
         () = run_out(exchange, log.as_deref()) => {}
     }
     if let Some(log) = log {
-        log.finish((server.now)());
+        log.finish(server.now.steady());
     }
     server.sessions.save(&open.live).await;
 }
@@ -321,71 +406,4 @@ async fn run_out(mut exchange: Exchange, log: Option<&Log>) {
             return;
         }
     }
-}
-
-/// Reads a body of at most so many bytes.
-async fn read(mut body: Body, headers: &HeaderMap, bytes_max: usize) -> Result<Bytes, Refusal> {
-    let too_large = || {
-        let message = format!("The body is larger than {bytes_max} bytes, which is the limit body_bytes_max");
-        Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, message)
-    };
-    let announced = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
-    if announced.is_some_and(|length| length > bytes_max as u64) {
-        // A client that waits to be told to go on has not sent anything yet.
-        if !headers.contains_key(header::EXPECT) {
-            discard(body).await;
-        }
-        return Err(too_large());
-    }
-    let broken = |_| Refusal::new(StatusCode::BAD_REQUEST, "The body ended early or is not encoded properly");
-    let reading = async {
-        let mut bytes = BytesMut::new();
-        let mut first: Option<Bytes> = None;
-        while let Some(frame) = body.frame().await {
-            let Ok(data) = frame.map_err(broken)?.into_data() else { continue };
-            let so_far = bytes.len() + first.as_ref().map_or(0, Bytes::len);
-            if so_far + data.len() > bytes_max {
-                return Ok(None);
-            }
-            // Most bodies come in one piece, which then need not be copied.
-            match first.take() {
-                None if bytes.is_empty() => first = Some(data),
-                former => {
-                    bytes.extend_from_slice(&former.unwrap_or_default());
-                    bytes.extend_from_slice(&data);
-                }
-            }
-        }
-        Ok(Some(first.unwrap_or_else(|| bytes.freeze())))
-    };
-    // Most bodies are there with their headers, and need no timer.
-    let read = {
-        let mut reading = pin!(reading);
-        match futures::poll!(&mut reading) {
-            Poll::Ready(read) => Ok(read),
-            Poll::Pending => tokio::time::timeout(Duration::from_millis(BODY_MS_MAX), reading).await,
-        }
-    };
-    match read {
-        Ok(Ok(Some(bytes))) => Ok(bytes),
-        Ok(Ok(None)) => {
-            discard(body).await;
-            Err(too_large())
-        }
-        Ok(Err(refusal)) => Err(refusal),
-        Err(_) => Err(Refusal::new(StatusCode::REQUEST_TIMEOUT, "The body took too long to arrive")),
-    }
-}
-
-async fn discard(mut body: Body) {
-    let discarding = async {
-        let mut left = DISCARD_BYTES_MAX;
-        while let Some(Ok(frame)) = body.frame().await {
-            left = left.saturating_sub(frame.data_ref().map_or(0, Bytes::len));
-            if left == 0 {
-                return;
-            }
-        }
-    };
-    let _ = tokio::time::timeout(Duration::from_millis(DISCARD_MS_MAX), discarding).await;
 }

@@ -2,7 +2,7 @@
 //!
 //! Owns what is written to a stream and when. Invariant: a body does something only when the connection has room for it, so that a client
 //! which does not read costs one connection and the bounded log behind it; and nothing is written once the credential that it came with
-//! has ended.
+//! has ended, except the result that ends a subscription and says nothing else.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -31,6 +31,8 @@ use super::Phase;
 
 /// The first revision whose clients know an event without data for what it is; older ones try to parse it.
 const PRIMING_SINCE: &str = "2025-11-25";
+/// How long a subscription may take to end. It has nothing to wait for.
+const RESULT_AT_END: Duration = Duration::from_secs(1);
 
 /// A response that is a stream of events.
 pub(super) fn response(body: Body) -> Response {
@@ -53,6 +55,8 @@ pub(super) struct Direct<H> {
     /// Given back when the stream ends.
     _held: H,
     lasting: Lasting,
+    /// Asks for a result when the credential ends; then nothing but that is written.
+    end: Option<watch::Sender<bool>>,
     keepalive: Duration,
     recipient: Recipient,
     /// What is being written, with the room for it.
@@ -65,12 +69,12 @@ impl<H: Send + 'static> Direct<H> {
         first: Option<Frame>,
         exchange: Exchange,
         held: H,
-        lasting: Lasting,
+        (lasting, end): (Lasting, Option<watch::Sender<bool>>),
         keepalive: Duration,
         recipient: Recipient,
     ) -> Self {
         let frames = stream::iter(first).chain(exchange).boxed();
-        Self { frames, _held: held, lasting, keepalive, recipient, writing: Default::default(), over: false }
+        Self { frames, _held: held, lasting, end, keepalive, recipient, writing: Default::default(), over: false }
     }
 
     pub(super) fn into_body(self) -> Body {
@@ -82,7 +86,7 @@ impl<H: Send + 'static> Direct<H> {
 
     async fn next(&mut self) -> Option<Bytes> {
         if self.lasting.check().await.is_err() {
-            return None;
+            return self.result_at_end().await;
         }
         if let Some(chunk) = self.writing.0.next() {
             return Some(chunk);
@@ -97,7 +101,7 @@ impl<H: Send + 'static> Direct<H> {
                 self.write(frame?)?;
                 self.writing.0.next()
             }
-            _ = self.lasting.ended() => None,
+            _ = self.lasting.ended() => self.result_at_end().await,
             () = sleep(self.keepalive) => Some(KEEPALIVE),
         }
     }
@@ -111,6 +115,24 @@ impl<H: Send + 'static> Direct<H> {
         self.writing = (Chunks::event("", message), place);
         self.over = frame.last;
         Some(())
+    }
+
+    /// The result of a subscription whose credential has ended. What it had to tell before that is not written any more; in the middle
+    /// of an event there is no place for a result.
+    async fn result_at_end(&mut self) -> Option<Bytes> {
+        let end = self.end.take().filter(|_| self.writing.0.left() == 0 && !self.over)?;
+        end.send_replace(true);
+        let result = async {
+            loop {
+                let frame = self.frames.next().await?;
+                if frame.last {
+                    return Some(frame);
+                }
+            }
+        };
+        let frame = tokio::time::timeout(RESULT_AT_END, result).await.ok().flatten()?;
+        self.write(frame)?;
+        self.writing.0.next()
     }
 }
 
@@ -193,7 +215,7 @@ impl<S: Session> Reader<S> {
 impl<S: Session> Drop for Reader<S> {
     fn drop(&mut self) {
         if let Some((_, now)) = &self.source {
-            self.log.finish(now());
+            self.log.finish(now.steady());
         }
         self.log.leave(self.number);
     }
@@ -226,7 +248,9 @@ impl<S: Session> Source<S> {
             places.push(place);
         });
         let places = live.standalone().subscribe();
-        Self { live, rights, place, places, frames: None, phase }
+        // A call of the session may have to ask on it before the stream is first read.
+        let frames = Some(live.session.standalone(&rights));
+        Self { live, rights, place, places, frames, phase }
     }
 
     /// `None` when the session is over or the host is going down.

@@ -11,7 +11,7 @@ use super::{Error, LastUsed, Principals, Resolved, hex, random};
 use crate::domain::UnixMs;
 use crate::domain::requestor::Requestor;
 use crate::transport::Now;
-use crate::transport::auth::{Denied, NOTICED_MS_MAX, Scopes, Sender, Verified, Verifier};
+use crate::transport::auth::{Denied, NOTICED_MS_MAX, Scopes, Sender, Verified, Verifier, look_at};
 
 /// Bearer tokens of this host.
 pub struct TokenVerifier {
@@ -42,8 +42,15 @@ impl TokenVerifier {
         Arc::clone(&self.used)
     }
 
-    async fn resolve(&self, token: &str, now: UnixMs) -> Result<Resolved, Denied> {
-        self.principals.resolve_token(token, now).await.map_err(unavailable)?.ok_or(Denied::Invalid)
+    async fn resolve(&self, token: &str) -> Result<Resolved, Denied> {
+        self.principals.resolve_token(token, self.now.system()).await.map_err(unavailable)?.ok_or(Denied::Invalid)
+    }
+
+    fn verified(&self, resolved: Resolved) -> Verified {
+        let Resolved { requestor, name, tenant, scopes, expires_at, .. } = resolved;
+        let ends_at = expires_at.unwrap_or(UnixMs::MAX);
+        let look_at = look_at(&self.now, NOTICED_MS_MAX, ends_at);
+        Verified { requestor, name, tenant, scopes: scopes.map_or(Scopes::All, Scopes::Fixed), look_at, ends_at }
     }
 
     async fn look_up_anonymous(&self) -> Result<Option<Requestor>, Denied> {
@@ -58,16 +65,14 @@ impl TokenVerifier {
 #[async_trait]
 impl Verifier for TokenVerifier {
     async fn verify(&self, token: &str, _: Sender<'_>) -> Result<Verified, Denied> {
-        let now = (self.now)();
-        let resolved = self.resolve(token, now).await?;
-        self.used.note(&resolved, digest(token), now);
-        Ok(verified(resolved, now))
+        let resolved = self.resolve(token).await?;
+        self.used.note(&resolved, digest(token), self.now.now());
+        Ok(self.verified(resolved))
     }
 
     /// A stream that goes on is no new use.
     async fn verify_again(&self, token: &str) -> Result<Verified, Denied> {
-        let now = (self.now)();
-        Ok(verified(self.resolve(token, now).await?, now))
+        Ok(self.verified(self.resolve(token).await?))
     }
 
     /// Everyone is the local requestor until the first token is made. Tokens that ended count: otherwise the door would open
@@ -85,13 +90,6 @@ impl Verifier for TokenVerifier {
         self.anonymous.store(generation.map(|generation| Arc::new(Anonymous { generation, requestor })));
         Ok(requestor)
     }
-}
-
-fn verified(resolved: Resolved, now: UnixMs) -> Verified {
-    let Resolved { requestor, name, tenant, scopes, expires_at, .. } = resolved;
-    let ends_at = expires_at.unwrap_or(UnixMs::MAX);
-    let look_at = now.saturating_add(NOTICED_MS_MAX).min(ends_at);
-    Verified { requestor, name, tenant, scopes: scopes.map_or(Scopes::All, Scopes::Fixed), look_at, ends_at }
 }
 
 pub(super) fn unavailable(error: Error) -> Denied {

@@ -1,5 +1,6 @@
 //! The transports over real sockets, with a protocol whose every frame is scripted.
 
+mod bodies;
 mod client;
 mod http;
 mod limits;
@@ -11,7 +12,6 @@ mod streams;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
 use tokio::sync::oneshot;
@@ -19,10 +19,11 @@ use tokio::task::JoinHandle;
 
 use crate::domain::limits::Limits;
 use crate::domain::requestor::{Requestor, RequestorId, TenantId};
+use crate::tasks::clock::ManualClock;
 
 use super::allowance::Allowance;
 use super::auth::{Authenticator, Denied, Scopes, Sender, Verified, Verifier};
-use super::http::{HttpOptions, Parts, Server, bind};
+use super::http::{HttpOptions, Lanes, Parts, Server, bind};
 use super::session::{Registry, SessionOptions};
 use client::{Client, Reply};
 use scripted::{Rows, Script};
@@ -65,6 +66,7 @@ struct Setup {
     loopback_only: bool,
     rows: Arc<Rows>,
     unready: Option<String>,
+    lanes: bool,
 }
 
 impl Default for Setup {
@@ -94,6 +96,7 @@ impl Default for Setup {
             loopback_only: true,
             rows: Arc::default(),
             unready: None,
+            lanes: false,
         }
     }
 }
@@ -102,8 +105,9 @@ impl Default for Setup {
 struct Edge {
     address: SocketAddr,
     script: Arc<Script>,
+    allowance: Arc<Allowance>,
     sessions: Arc<Registry<Script>>,
-    clock: Arc<AtomicU64>,
+    clock: Arc<ManualClock>,
     stop: Option<oneshot::Sender<()>>,
     served: JoinHandle<()>,
 }
@@ -111,9 +115,8 @@ struct Edge {
 impl Edge {
     async fn start(setup: Setup) -> Self {
         let script = Arc::new(Script::default());
-        let clock = Arc::new(AtomicU64::new(1_000_000));
-        let ticking = clock.clone();
-        let now: super::Now = Arc::new(move || ticking.load(Ordering::Relaxed));
+        let clock = Arc::new(ManualClock::at(1_000_000));
+        let now: super::Now = clock.clone();
         let allowance = Arc::new(Allowance::new(setup.limits.into()));
         let sessions = Registry::open(script.clone(), setup.rows, setup.sessions, allowance.clone(), now.clone());
         let sessions = sessions.await.unwrap();
@@ -124,12 +127,12 @@ impl Edge {
             sessions: sessions.clone(),
             authenticator: Arc::new(Authenticator::new(vec![Arc::new(Tokens)], setup.loopback_only)),
             audit: crate::audit::Audit::off(),
-            allowance,
+            allowance: allowance.clone(),
             unready: Box::new(move || unready.clone()),
             now,
             options: setup.options,
             certificate: None,
-            lanes: None,
+            lanes: setup.lanes.then(|| Arc::new(Lanes::start().unwrap())),
         });
         let listener = bind("127.0.0.1:0".parse().unwrap(), false).unwrap();
         let address = listener.local_addr().unwrap();
@@ -140,7 +143,7 @@ impl Edge {
             };
             server.serve(listener, stopped).await.unwrap();
         });
-        Self { address, script, sessions, clock, stop: Some(stop), served }
+        Self { address, script, allowance, sessions, clock, stop: Some(stop), served }
     }
 
     async fn usual() -> Self {

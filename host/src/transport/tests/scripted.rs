@@ -2,19 +2,20 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::{StreamExt as _, stream};
 use serde_json::{Value, json};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
 use tokio::time::sleep;
 
-use crate::domain::requestor::Requestor;
+use crate::domain::requestor::{Requestor, TenantId};
 use crate::domain::rights::Rights;
 use crate::protocol::{Exchange, Frame, Rejection};
+use crate::runtime::{Aside, Share};
 use crate::store::{Error, RowKind, RowState, RowStore};
 use crate::transport::mcp::{Mcp, Peer, Received, Session};
 
@@ -101,6 +102,44 @@ pub(super) struct Script {
     pub(super) dropped: Arc<AtomicU64>,
     /// Requests that were begun.
     pub(super) begun: AtomicU64,
+    /// Work that was done aside.
+    asides: Arc<AtomicU64>,
+    aside: OnceLock<Aside>,
+    shares: Mutex<BTreeMap<TenantId, Share>>,
+    /// Messages that hold their thread up, until they may go on.
+    pub(super) gate: Gate,
+}
+
+/// Holds threads up.
+#[derive(Default)]
+pub(super) struct Gate {
+    held: AtomicU64,
+    is_open: Mutex<bool>,
+    opened: Condvar,
+}
+
+impl Gate {
+    fn pass(&self) {
+        self.held.fetch_add(1, Ordering::SeqCst);
+        let is_open = self.is_open.lock().unwrap();
+        drop(self.opened.wait_while(is_open, |is_open| !*is_open).unwrap());
+    }
+
+    /// Waits until so many are held up.
+    pub(super) async fn holds(&self, count: u64) {
+        for _ in 0..2_000 {
+            if self.held.load(Ordering::SeqCst) >= count {
+                return;
+            }
+            sleep(Duration::from_millis(5)).await;
+        }
+        panic!("{} are held up, not {count}", self.held.load(Ordering::SeqCst));
+    }
+
+    pub(super) fn open(&self) {
+        *self.is_open.lock().unwrap() = true;
+        self.opened.notify_all();
+    }
 }
 
 /// Counts how an exchange ended.
@@ -132,6 +171,10 @@ impl Script {
 
     pub(super) fn begun(&self) -> u64 {
         self.begun.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn asides(&self) -> u64 {
+        self.asides.load(Ordering::SeqCst)
     }
 
     fn open(&self, params: &Value, id: &Value) -> Received<Told> {
@@ -208,6 +251,10 @@ impl Mcp for Script {
                 let frame = Frame { rejection: Some(rejection), ..Frame::from(answer(&message["id"], json!({}))) };
                 Received::Exchange(stream::iter([frame]).boxed())
             }
+            ("hold", _) => {
+                self.gate.pass();
+                Received::Exchange(stream::iter([Frame::from(answer(&message["id"], json!({})))]).boxed())
+            }
             ("modern", _) => {
                 Received::Exchange(self.exchange(&method, message["id"].clone(), message["params"].clone()))
             }
@@ -231,6 +278,20 @@ impl Mcp for Script {
         }
     }
 
+    fn aside<T: Send + 'static>(
+        &self,
+        requestor: &Requestor,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> oneshot::Receiver<T> {
+        let aside = self.aside.get_or_init(|| Aside::start(&tokio::runtime::Handle::current()).unwrap());
+        let share = self.shares.lock().unwrap().entry(requestor.tenant).or_default().clone();
+        let asides = self.asides.clone();
+        aside.run(&share, move || {
+            asides.fetch_add(1, Ordering::SeqCst);
+            work()
+        })
+    }
+
     fn restore(&self, _: Requestor, id: &str, state: &[u8]) -> Option<Arc<Told>> {
         let session = Told::new(id.to_owned(), "2025-11-25".into(), state.to_vec());
         self.sessions.lock().unwrap().insert(id.to_owned(), session.clone());
@@ -249,6 +310,8 @@ type RowKey = (RowKind, Vec<u8>);
 pub(super) struct Rows {
     pub(super) rows: Mutex<BTreeMap<RowKey, Vec<u8>>>,
     pub(super) read_only: AtomicBool,
+    /// Rows that were asked for, there or not.
+    pub(super) asked: AtomicU64,
     /// The next read waits between the look and the answer.
     pub(super) hold_next_read: AtomicBool,
     pub(super) reads: Notify,
@@ -258,6 +321,7 @@ pub(super) struct Rows {
 #[async_trait]
 impl RowStore for Rows {
     async fn row(&self, kind: RowKind, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
+        self.asked.fetch_add(1, Ordering::SeqCst);
         let row = self.rows.lock().unwrap().get(&(kind, key.to_vec())).cloned();
         if self.hold_next_read.swap(false, Ordering::SeqCst) {
             self.reads.notify_one();

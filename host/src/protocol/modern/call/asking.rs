@@ -7,7 +7,7 @@ use super::super::state::{Position, SealError};
 use super::{Conversation, Running, Stop, Work};
 use crate::domain::call::{AskError, CallError, InputRequest};
 use crate::protocol::error::RpcError;
-use crate::protocol::questions::read_answer;
+use crate::protocol::questions::{read_answer, unusable_answer};
 
 /// What came of a question.
 pub(super) enum Settled {
@@ -28,7 +28,7 @@ impl Conversation {
                         self.used = true;
                         answers.push(answer);
                     }
-                    Err(reason) => unusable = Some(format!("inputResponses.{key} cannot be used: {reason}")),
+                    Err(reason) => unusable = Some(unusable_answer(key, &reason)),
                 },
                 (None, None) => missing.push((key.clone(), request.clone())),
             }
@@ -40,7 +40,7 @@ impl Conversation {
         }
         let lacking = self.unable(missing.iter().map(|(_, request)| request));
         let refusal = match (unusable, lacking) {
-            (Some(text), _) => RpcError::invalid_params(text),
+            (Some(refusal), _) => refusal,
             // An earlier request was asked this; the question waits for one that can be.
             (None, Some(feature)) if self.from.is_some() && !self.used => {
                 RpcError::modern(&CallError::MissingCapability(feature))

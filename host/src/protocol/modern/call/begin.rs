@@ -22,7 +22,7 @@ use crate::domain::tool::TaskSupport;
 use crate::protocol::digest::digest;
 use crate::protocol::error::RpcError;
 use crate::protocol::exchange::talk;
-use crate::protocol::{Declared, Exchange, Shared, arguments, rights, sep1686};
+use crate::protocol::{Declared, Exchange, Shared, arguments, jsonrpc, rights, sep1686, unknown};
 use crate::runtime::{Catalog, ToolEntry};
 use crate::tasks::{self, CallRequest, Tasks};
 
@@ -37,20 +37,19 @@ pub(in super::super) struct Rounds {
 
 impl Rounds {
     pub(in super::super) fn read(members: &Members<'_>) -> Result<Self, RpcError> {
-        let fresh = match members.input_responses.raw("inputResponses")? {
-            Some(raw) => serde_json::from_str(raw.get())
-                .map_err(|_| RpcError::invalid_params("inputResponses must be an object of answers by key"))?,
+        let fresh = match members.input_responses.raw("params.inputResponses")? {
+            Some(raw) => jsonrpc::member(raw.get(), "params.inputResponses")?,
             None => Answers::new(),
         };
-        Ok(Self { fresh, state: members.request_state.value::<Option<String>>("requestState")?.flatten() })
+        Ok(Self { fresh, state: members.request_state.value::<Option<String>>("params.requestState")?.flatten() })
     }
 }
 
 /// `tools/call`.
 pub(in super::super) fn call(request: Request<'_>) -> Result<Exchange, RpcError> {
     let members = &request.members;
-    let name = members.name().required("name")?;
-    let arguments = members.arguments.raw("arguments")?.filter(|raw| raw.get() != "null");
+    let name = members.name().required("params.name")?;
+    let arguments = members.arguments.raw("params.arguments")?.filter(|raw| raw.get() != "null");
     let Rounds { fresh, state } = Rounds::read(members)?;
     let asked = Asked {
         rights: request.rights,
@@ -130,8 +129,8 @@ impl Asked {
 
     fn unknown(&self) -> RpcError {
         self.shared.tasks.note_unknown_tool(&self.requestor, &self.name);
-        let name: String = self.name.chars().take(128).collect();
-        RpcError::invalid_params(format!("Unknown tool: {name}"))
+        let tools = self.catalog.tools().iter().map(|entry| entry.tool.name.as_str());
+        unknown::refusal("tool", &self.name, tools.filter(|name| self.rights.has(Need::Tool(name))))
     }
 
     /// The tool as it is offered now.

@@ -13,7 +13,7 @@ use crate::domain::call::CallError;
 use crate::domain::task::{Active, Outcome, Phase, Task, TaskOutput};
 use crate::protocol::error::RpcError;
 use crate::protocol::exchange::Outlet;
-use crate::protocol::questions::read_answer;
+use crate::protocol::questions::{read_answer, unusable_answer};
 use crate::protocol::{idempotency, notices};
 use crate::runtime::Returned;
 use crate::tasks::{self, CallRequest, Job, RequestedTtl, TaskNews, TaskRequest};
@@ -69,9 +69,8 @@ impl Conversation {
         let mut given = Vec::new();
         for input in task.outstanding() {
             let Some(raw) = self.fresh.get(&input.issued_key) else { continue };
-            let answer = read_answer(&input.request.question, raw).map_err(|reason| {
-                RpcError::invalid_params(format!("inputResponses.{} cannot be used: {reason}", input.issued_key))
-            })?;
+            let answer = read_answer(&input.request.question, raw)
+                .map_err(|reason| unusable_answer(&input.issued_key, &reason))?;
             given.push((input.issued_key.clone(), answer));
         }
         for (key, answer) in given {

@@ -205,14 +205,7 @@ async fn streams_of_a_shared_connection_end_with_it_and_no_others() {
     let mut other = world.plain().open("subscriptions/listen", filter.clone()).await;
     other.next().await;
     let message = world.plain().message(&json!("l"), "subscriptions/listen", &filter).to_string();
-    let peer = Peer {
-        requestor: ANNA,
-        rights: crate::domain::rights::Rights::default(),
-        session: None,
-        declared: None,
-        connection: Some(connection.clone()),
-        full: None,
-    };
+    let peer = Peer { connection: Some(connection.clone()), ..Peer::unheralded(ANNA, None) };
     let Received::Exchange(exchange) = world.receive(peer, &message).await else { panic!("no exchange") };
     let mut stream = Stream { exchange, method: "subscriptions/listen", id: json!("l"), _world: &world };
     stream.next().await;

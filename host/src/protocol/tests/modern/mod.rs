@@ -82,7 +82,7 @@ impl<'a> Modern<'a> {
         self
     }
 
-    fn with_rights(mut self, rights: Rights) -> Self {
+    pub(super) fn with_rights(mut self, rights: Rights) -> Self {
         self.rights = rights;
         self
     }
@@ -115,14 +115,7 @@ impl<'a> Modern<'a> {
     }
 
     fn peer(&self, declared: Option<Declared<'static>>) -> Peer<'static> {
-        Peer {
-            requestor: self.requestor,
-            rights: self.rights.clone(),
-            session: None,
-            declared,
-            connection: None,
-            full: None,
-        }
+        Peer { rights: self.rights.clone(), declared, ..Peer::unheralded(self.requestor, None) }
     }
 
     pub(super) async fn open(&self, method: &'static str, params: Value) -> Stream<'a> {

@@ -5,14 +5,7 @@ use super::*;
 const UNSERVED: Option<Rejection> = Some(Rejection::Unserved);
 
 async fn raw(world: &World, declared: Option<Declared<'static>>, message: &Value) -> (Value, Option<Rejection>) {
-    let peer = Peer {
-        requestor: ANNA,
-        rights: crate::domain::rights::Rights::default(),
-        session: None,
-        declared,
-        connection: None,
-        full: None,
-    };
+    let peer = Peer { declared, ..Peer::unheralded(ANNA, None) };
     match world.receive(peer, &message.to_string()).await {
         Received::Exchange(mut exchange) => {
             let frame = exchange.next().await.unwrap();
@@ -182,14 +175,7 @@ async fn a_revision_beside_a_message_makes_it_a_modern_one() {
     assert_eq!(code(&raw(&world, declared("2026-07-28"), &response).await), (-32600, Some(Rejection::Malformed)));
     let hello = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {"protocolVersion": "2026-07-28",
         "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}});
-    let peer = Peer {
-        requestor: ANNA,
-        rights: crate::domain::rights::Rights::default(),
-        session: None,
-        declared: None,
-        connection: None,
-        full: None,
-    };
+    let peer = Peer::unheralded(ANNA, None);
     let Received::Opened { reply, .. } = world.receive(peer, &hello.to_string()).await else { panic!("not opened") };
     assert!(reply.contains("2025-11-25"), "a handshake settles on a revision that has one");
 }
@@ -261,14 +247,7 @@ async fn a_request_of_a_shared_connection_can_be_cancelled() {
     let world = world();
     let client = world.plain();
     let connection = Arc::<Connection>::default();
-    let peer = || Peer {
-        requestor: ANNA,
-        rights: crate::domain::rights::Rights::default(),
-        session: None,
-        declared: None,
-        connection: Some(connection.clone()),
-        full: None,
-    };
+    let peer = || Peer { connection: Some(connection.clone()), ..Peer::unheralded(ANNA, None) };
     let message = client.message(&json!("a"), "tools/call", &json!({"name": "forever"})).to_string();
     let Received::Exchange(mut exchange) = world.receive(peer(), &message).await else { panic!("no exchange") };
     assert!(tokio::time::timeout(Duration::from_millis(30), exchange.next()).await.is_err());
@@ -294,14 +273,7 @@ async fn notifications_are_taken_and_nothing_more() {
     let world = world();
     let notification = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1,
         "_meta": {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}}});
-    let peer = Peer {
-        requestor: ANNA,
-        rights: crate::domain::rights::Rights::default(),
-        session: None,
-        declared: Some(Declared::default()),
-        connection: None,
-        full: None,
-    };
+    let peer = Peer { declared: Some(Declared::default()), ..Peer::unheralded(ANNA, None) };
     assert!(matches!(world.receive(peer, &notification.to_string()).await, Received::Accepted));
 }
 

@@ -213,14 +213,7 @@ async fn a_request_that_made_a_task_can_no_longer_be_cancelled() {
     let world = world();
     let client = world.tasked();
     let connection = Arc::<Connection>::default();
-    let peer = || Peer {
-        requestor: ANNA,
-        rights: crate::domain::rights::Rights::default(),
-        session: None,
-        declared: None,
-        connection: Some(connection.clone()),
-        full: None,
-    };
+    let peer = || Peer { connection: Some(connection.clone()), ..Peer::unheralded(ANNA, None) };
     let message = client.message(&json!("a"), "tools/call", &json!({"name": "forever"})).to_string();
     let Received::Exchange(mut exchange) = world.receive(peer(), &message).await else { panic!("no exchange") };
     let created: Value = serde_json::from_str(&exchange.next().await.unwrap().message.text()).unwrap();

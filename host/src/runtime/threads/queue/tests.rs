@@ -166,6 +166,31 @@ fn time_on_other_threads_is_owed_up_to_a_bound() {
 }
 
 #[test]
+fn time_aside_is_charged_where_guests_stand_in_line() {
+    let (a, b) = (Share::new(1), Share::new(1));
+    let (mut aside, mut guests) = (FairQueue::aside(TURN_US), FairQueue::new(TURN_US));
+    for _ in 0..4 {
+        aside.push(&a, "a");
+    }
+    aside.push(&b, "b");
+    let mut order = Vec::new();
+    while let Some((share, name)) = aside.pop() {
+        order.push(name);
+        aside.charge(&share, if name == "a" { TURN_US } else { 0 });
+    }
+    assert_eq!(
+        order.iter().position(|name| *name == "b"),
+        Some(1),
+        "four of one tenant do not stand before one: {order:?}"
+    );
+    assert_eq!([a.served_us(), b.served_us()], [0, 0], "the guests' queue settles");
+    guests.push(&a, "a");
+    guests.push(&b, "b");
+    assert_eq!(guests.pop().unwrap().1, "b", "who used nothing aside goes first");
+    assert_eq!([a.served_us(), b.served_us()], [4 * TURN_US, 0]);
+}
+
+#[test]
 fn whoever_is_first_and_has_nothing_running_is_in_a_hurry() {
     let (a, b) = (Share::new(1), Share::new(1));
     let mut queue = FairQueue::new(TURN_US);

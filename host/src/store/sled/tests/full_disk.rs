@@ -55,6 +55,28 @@ fn too_little_room_makes_the_store_read_only_until_there_is_more() {
     assert_eq!(check(dir.path()).unwrap().problems, [] as [String; 0]);
 }
 
+#[test]
+fn a_full_disk_is_noticed_without_anybody_who_writes() {
+    let dir = tempfile::tempdir().unwrap();
+    let free = Arc::new(AtomicU64::new(u64::MAX));
+    let answer = Arc::clone(&free);
+    let free_space: crate::store::sled::FreeSpace = Arc::new(move |_: &Path| Ok(answer.load(Ordering::Relaxed)));
+    let options = SledOptions { free_space: Some(free_space), free_bytes_min: 1_000, ..options(dir.path()) };
+    let store = SledStore::open(options).unwrap();
+    runtime().block_on(async {
+        assert_eq!(store.read_only(), None);
+        free.store(999, Ordering::Relaxed);
+        let started = Instant::now();
+        while store.read_only().is_none() {
+            assert!(started.elapsed() < Duration::from_secs(30), "nobody noticed");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        free.store(u64::MAX, Ordering::Relaxed);
+        until_writable(&store).await;
+        store.close().await.unwrap();
+    });
+}
+
 /// A file system of its own, unmounted at the end.
 struct Mount(tempfile::TempDir);
 

@@ -1,0 +1,120 @@
+//! What large request bodies may take: bytes a second, and bytes that are in memory at a time.
+//!
+//! Owns who waits for either, and for how long. Must not read a body. Invariants: a body is counted before a byte of it is read, and
+//! until the last holder of its bytes lets go; whoever waits stands behind its own tenant's bodies only, unless the whole host is full.
+
+mod flow;
+mod room;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::time::sleep;
+
+use super::allowance::Tally;
+use super::refusal::Refusal;
+use crate::domain::requestor::Requestor;
+use crate::tasks::LiveLimits;
+use flow::Flow;
+use room::{Held, Room};
+
+/// How long a body waits for the turn of its bytes, and how long for room, before it is refused. In milliseconds.
+const WAIT_MS_MAX: u64 = 10_000;
+/// How long a refused body waits until it is read and thrown away; where that is longer, its connection ends instead. In milliseconds.
+const DISCARD_WAIT_MS_MAX: u64 = 2_000;
+
+/// See the module.
+pub(super) struct Bodies {
+    limits: LiveLimits,
+    arriving: Flow,
+    /// Reading what is thrown away costs as much as reading what is wanted, so it has a flow of its own at the same rates.
+    discarded: Flow,
+    room: Arc<Room>,
+}
+
+impl Bodies {
+    pub(super) fn new(limits: LiveLimits) -> Self {
+        let room = Tally::new(limits.clone(), |limits| {
+            [
+                ("request_bytes_open_per_tenant", limits.request_bytes_open_per_tenant),
+                ("request_bytes_open_per_requestor", limits.request_bytes_open_per_requestor),
+                ("request_bytes_open_total", limits.request_bytes_open_total),
+            ]
+        });
+        let flow = |wait_ms_max| Flow::new(limits.clone(), Duration::from_millis(wait_ms_max));
+        Self { arriving: flow(WAIT_MS_MAX), discarded: flow(DISCARD_WAIT_MS_MAX), room: Room::new(room), limits }
+    }
+
+    /// The most bytes that a body of a requestor may have, and the limit that says so.
+    pub(super) fn largest(&self, requestor: &Requestor, body_bytes_max: usize) -> (&'static str, usize) {
+        let room = self.limits.of(requestor).request_bytes_open_per_requestor;
+        match usize::try_from(room) {
+            Ok(room) if room < body_bytes_max => ("request_bytes_open_per_requestor", room),
+            _ => ("body_bytes_max", body_bytes_max),
+        }
+    }
+
+    /// Waits until so many bytes may be read.
+    ///
+    /// # Errors
+    ///
+    /// There are too many before them. What is refused is charged to nobody.
+    pub(super) async fn admit(&self, requestor: &Requestor, bytes: usize) -> Result<Intake<'_>, Refusal> {
+        let wait = self.arriving.take(requestor, bytes as u64).map_err(|exceeded| Refusal::bytes(&exceeded))?;
+        if !wait.is_zero() {
+            sleep(wait).await;
+        }
+        match self.room.take(requestor, bytes as u64, Duration::from_millis(WAIT_MS_MAX)).await {
+            Ok(held) => Ok(Intake { held, arriving: &self.arriving }),
+            Err(full) => {
+                self.arriving.give_back(requestor, bytes as u64);
+                Err(Refusal::quota(full))
+            }
+        }
+    }
+
+    /// Waits until so many bytes of a refused body may be read and thrown away; false when that would be too long.
+    pub(super) async fn may_discard(&self, requestor: &Requestor, bytes: usize) -> bool {
+        let Ok(wait) = self.discarded.take(requestor, bytes as u64) else { return false };
+        sleep(wait).await;
+        true
+    }
+
+    /// Forgets who has been quiet.
+    pub(super) fn forget_idle(&self) {
+        self.arriving.forget_idle();
+        self.discarded.forget_idle();
+    }
+
+    /// The memory that is taken up.
+    pub(super) fn tally(&self) -> &Arc<Tally> {
+        self.room.tally()
+    }
+}
+
+/// The right to read a body.
+pub(super) struct Intake<'a> {
+    held: Held,
+    arriving: &'a Flow,
+}
+
+impl Intake<'_> {
+    /// What arrived. It counts until nobody holds it any more; what was announced and did not come is given back.
+    pub(super) fn keep(mut self, bytes: impl AsRef<[u8]> + Send + 'static) -> Bytes {
+        let unused = self.held.shrink(bytes.as_ref().len() as u64);
+        self.arriving.give_back(self.held.requestor(), unused);
+        Bytes::from_owner(Kept { bytes, _held: self.held })
+    }
+}
+
+struct Kept<B> {
+    bytes: B,
+    _held: Held,
+}
+
+impl<B: AsRef<[u8]>> AsRef<[u8]> for Kept<B> {
+    fn as_ref(&self) -> &[u8] {
+        self.bytes.as_ref()
+    }
+}
