@@ -428,9 +428,9 @@ section!(LIMITS, blank_limits, Limits, "limits", {
         "Those of all requestors of one tenant";
     event_bytes_total: bytes(GIB, KIB, TIB), Host,
         "Those of the whole host";
-    answer_bytes_per_requestor: bytes(64 * MIB, KIB, TIB), Override,
+    answer_bytes_per_requestor: bytes(32 * MIB, KIB, TIB), Override,
         "Answers of one requestor above 64 KiB that wait to be read; with less than a quarter left no call starts, and an answer without room is an error";
-    answer_bytes_per_tenant: bytes(96 * MIB, KIB, TIB), Override,
+    answer_bytes_per_tenant: bytes(64 * MIB, KIB, TIB), Override,
         "Those of all requestors of one tenant";
     answer_bytes_total: bytes(160 * MIB, KIB, TIB), Host,
         "Those of the whole host";
