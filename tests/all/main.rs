@@ -44,6 +44,7 @@ mod security;
 mod sep1686;
 mod simulation;
 mod sources;
+mod starts;
 mod stdio;
 mod streams;
 mod swap;

@@ -105,7 +105,12 @@ pub(super) fn read_mark(path: &Path, state: &State) -> Option<MarkDigest> {
 
 /// Removes the mark, durably: to be called before the first write to the database.
 pub(super) fn remove_mark(path: &Path) -> Result<(), Error> {
-    let bytes = std::fs::read(path).map_err(|error| io_error("read", path, &error))?;
+    let bytes = match std::fs::read(path) {
+        Ok(bytes) => bytes,
+        // A damaged store, which is examined all the same.
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(io_error("read", path, &error)),
+    };
     if bytes.chunks(SLOT_BYTES).skip(SLOTS.len()).flatten().all(|byte| *byte == 0) {
         return Ok(());
     }
