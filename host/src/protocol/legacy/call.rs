@@ -84,7 +84,11 @@ impl Conversation {
             started = self.start(id, call) => started,
         };
         match started {
-            Ok(running) => Some(finished(id, &self.converse(running, &mut progress, in_flight).await?)),
+            Ok(running) => {
+                // The call keeps its permit until its result is rendered: results that wait for that are as many as calls may run.
+                let (result, _call) = self.converse(running, &mut progress, in_flight).await?;
+                Some(finished(id, &result))
+            }
             Err(response) => Some(response),
         }
     }
@@ -100,13 +104,14 @@ impl Conversation {
         call.map_err(|error| error_response(Some(id), &RpcError::from(&error)).into())
     }
 
-    /// Carries what a call says and asks until it is over; `None` when the client cancelled the request.
+    /// Carries what a call says and asks until it is over: what it came to, and the call with its permit. `None` when the client
+    /// cancelled the request.
     pub(super) async fn converse<T>(
         &self,
         mut call: PlainCall<T>,
         progress: &mut ProgressReports,
         in_flight: &InFlight,
-    ) -> Option<Result<T, CallError>>
+    ) -> Option<(Result<T, CallError>, PlainCall<T>)>
     where
         T: TryFrom<Returned> + 'static,
     {
@@ -140,7 +145,7 @@ impl Conversation {
                 Next::News(CallNews::Ask { requests, reply }) => {
                     asking = Some(Asking { answers: Box::pin(self.ask(requests)), reply });
                 }
-                Next::News(CallNews::Finished(result)) => return Some(result),
+                Next::News(CallNews::Finished(result)) => return Some((result, call)),
             }
         }
     }

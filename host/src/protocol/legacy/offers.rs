@@ -224,6 +224,8 @@ where
         let conversation = Conversation { shared, session, outlet, reads_events };
         let mut progress = ProgressReports::new(token, None);
         let (mut last, mut absence) = (None, Absence::default());
+        // Kept until the result is rendered, as that of a call of a tool.
+        let mut permit = None;
         for (library, operation) in visits {
             let request = PluginRequest { library, operation, client };
             let started = tokio::select! {
@@ -235,14 +237,17 @@ where
                 Ok(call) => call,
                 Err(error) => return Some(error_response(Some(&id), &RpcError::from(&error)).into()),
             };
-            let result = conversation.converse(call, &mut progress, &in_flight).await?;
+            let (result, call) = conversation.converse(call, &mut progress, &in_flight).await?;
             let goes_on = result.as_ref().is_err_and(|error| absence.goes_on(error));
             last = Some(result);
+            permit = (!goes_on).then_some(call);
             if !goes_on {
                 break;
             }
         }
         let last = last.map(|result| result.map_err(|error| absence.conclude(error)));
-        Some(render(&id, last))
+        let response = render(&id, last);
+        drop(permit);
+        Some(response)
     }))
 }

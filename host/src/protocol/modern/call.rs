@@ -74,6 +74,8 @@ pub(super) struct Conversation {
     turn: Option<Turn>,
     /// When the call becomes a task, if it may.
     promote_at: Option<Instant>,
+    /// The guest that is over, with its permit: results that wait to be rendered are as many as calls may run.
+    _over: Option<Guest>,
 }
 
 /// Why there is no ending.
@@ -100,8 +102,9 @@ struct Running {
 impl Conversation {
     pub(super) fn new(shared: Arc<Shared>, requestor: Requestor, work: Work, client: Client, fresh: Answers) -> Self {
         let progress = ProgressReports::new(client.progress_token.clone(), None);
-        let (passed, absence, used, from, turn, promote_at) = (0, Absence::default(), false, None, None, None);
-        Self { shared, requestor, work, passed, absence, client, progress, fresh, used, from, turn, promote_at }
+        let (passed, absence, used, from, turn, promote_at, _over) =
+            (0, Absence::default(), false, None, None, None, None);
+        Self { shared, requestor, work, passed, absence, client, progress, fresh, used, from, turn, promote_at, _over }
     }
 
     pub(super) async fn answer(mut self, id: &RequestId, state: Option<String>, outlet: &Outlet) -> Frame {
@@ -336,7 +339,10 @@ impl Conversation {
                         requests.into_iter().map(|request| (issue(&mut running.issued, &request.key), request));
                     ask = Some(Ask { questions: questions.collect(), reply });
                 }
-                CallNews::Finished(Ok(output)) => return Ok(Ending::Output(output)),
+                CallNews::Finished(Ok(output)) => {
+                    self._over = Some(running.guest);
+                    return Ok(Ending::Output(output));
+                }
                 CallNews::Finished(Err(error)) if self.pass(&error) => {
                     running.guest = self.start().await?;
                     running.issued.clear();
