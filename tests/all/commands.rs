@@ -1,7 +1,7 @@
 //! The command line, with and without a running host.
 
 use serde_json::{Value, json};
-use tests::client::Client;
+use tests::client::{Client, HELLO};
 use tests::{Setup, command, place};
 
 #[tokio::test]
@@ -150,8 +150,7 @@ async fn tokens_live_and_die(setup: &Setup, url: Option<&str>) {
     assert_eq!(entry.expect("it is listed")["requestor"], "alice");
     let status = async |token: &str| {
         let url = url?;
-        let ping = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
-        Some(Client::new(url, Some(token)).post(ping, None).await.status.as_u16())
+        Some(Client::new(url, Some(token)).post(HELLO, None).await.status.as_u16())
     };
     assert!(status(&token).await.is_none_or(|status| status == 200));
     command::json(&["token", "revoke", &id], &data).await;

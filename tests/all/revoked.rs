@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use reqwest::StatusCode;
 use serde_json::{Value, json};
-use tests::client::{Client, all_capabilities};
+use tests::client::{Client, HELLO, all_capabilities};
 use tests::modern::Modern;
 use tests::stream::Incoming;
 use tests::wait::soon;
@@ -119,8 +119,7 @@ async fn whoever_tries_bad_tokens_is_told_to_wait_and_good_ones_are_not() {
     let (good, _) = made(&host, &["--requestor", "anna"]).await;
     let http = reqwest::Client::builder().no_proxy().build().expect("a client");
     let send = async |token: &str| {
-        let body = json!({"jsonrpc": "2.0", "id": 1, "method": "ping"}).to_string();
-        let request = http.post(&host.url).header("content-type", "application/json").body(body);
+        let request = http.post(&host.url).header("content-type", "application/json").body(HELLO);
         let request = if token.is_empty() { request } else { request.bearer_auth(token) };
         soon("an answer", request.send()).await.expect("an answer")
     };

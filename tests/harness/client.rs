@@ -13,6 +13,9 @@ use crate::wait::{soon, until};
 /// The key that ties a message to its task.
 pub const RELATED_TASK: &str = "io.modelcontextprotocol/related-task";
 
+/// A request that needs no session.
+pub const HELLO: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"tests","version":"1"}}}"#;
+
 /// A JSON-RPC error.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Failure {

@@ -13,7 +13,7 @@ use tests::{Host, Setup, raw};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 
-use super::{ping, serves_on};
+use super::{hello, serves_on};
 
 /// As many connections as wanted, if this process and the host may have so many descriptors. Comes before the host, which inherits
 /// what this process may.
@@ -180,7 +180,7 @@ async fn floods_of_events_are_bounded() {
     // An instance of a guest, its output and its log of events.
     assert!(grown < u64::from(floods) * (24 << 20) + (64 << 20), "{grown} bytes for {floods} floods");
     drop((unread, standing));
-    let heard = raw::exchange(&host, ping().as_bytes()).await;
+    let heard = raw::exchange(&host, hello().as_bytes()).await;
     assert_eq!(heard.statuses(), [401], "{heard:?}");
     assert!(host.is_alive() && !host.log().contains("panicked"), "{}", host.log());
 }

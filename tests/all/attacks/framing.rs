@@ -1,9 +1,10 @@
 //! Where one request ends and the next begins; headers and paths that want to be something else.
 
+use tests::client::HELLO;
 use tests::raw::{self, Heard};
 use tests::{Host, Setup};
 
-use super::{PING, ping, serves_on};
+use super::{hello, serves_on};
 
 /// A request that nobody sent, if the host reads a body as one: its answer is the only 404 around.
 const SMUGGLED: &str = "GET /smuggled HTTP/1.1\r\nHost: localhost\r\n\r\n";
@@ -32,9 +33,9 @@ fn is_cut(what: &str, heard: &Heard, statuses: &[u16]) {
 #[tokio::test]
 async fn two_lengths_never_make_two_requests() {
     let mut host = host().await;
-    let both = PING.len() + SMUGGLED.len();
+    let both = HELLO.len() + SMUGGLED.len();
     let nothing = format!("0\r\n\r\n{SMUGGLED}");
-    let chunked = in_chunks(PING) + SMUGGLED;
+    let chunked = in_chunks(HELLO) + SMUGGLED;
     // What is refused, and what is read in the one way that RFC 9112 allows; then the connection ends.
     let shapes: Vec<(&str, String, &[u16])> = vec![
         (
@@ -49,22 +50,22 @@ async fn two_lengths_never_make_two_requests() {
         ),
         (
             "chunks with a message and a length",
-            post(&format!("Content-Length: {}\r\nTransfer-Encoding: chunked", PING.len()), &chunked),
+            post(&format!("Content-Length: {}\r\nTransfer-Encoding: chunked", HELLO.len()), &chunked),
             &[200, 400],
         ),
         (
             "two lengths",
-            post(&format!("Content-Length: {}\r\nContent-Length: {both}", PING.len()), &format!("{PING}{SMUGGLED}")),
+            post(&format!("Content-Length: {}\r\nContent-Length: {both}", HELLO.len()), &format!("{HELLO}{SMUGGLED}")),
             &[400],
         ),
         (
             "two lengths in one line",
-            post(&format!("Content-Length: {}, {both}", PING.len()), &format!("{PING}{SMUGGLED}")),
+            post(&format!("Content-Length: {}, {both}", HELLO.len()), &format!("{HELLO}{SMUGGLED}")),
             &[400],
         ),
         (
             "a length with a sign",
-            post(&format!("Content-Length: +{}", PING.len()), &format!("{PING}{SMUGGLED}")),
+            post(&format!("Content-Length: +{}", HELLO.len()), &format!("{HELLO}{SMUGGLED}")),
             &[400],
         ),
         ("a negative length", post("Content-Length: -1", SMUGGLED), &[400]),
@@ -104,8 +105,8 @@ async fn two_lengths_never_make_two_requests() {
 #[tokio::test]
 async fn bad_chunks_end_their_connection() {
     let mut host = host().await;
-    let chunk = |size: &str| post("Transfer-Encoding: chunked", &format!("{size}\r\n{PING}\r\n0\r\n\r\n{SMUGGLED}"));
-    let length = format!("{:x}", PING.len());
+    let chunk = |size: &str| post("Transfer-Encoding: chunked", &format!("{size}\r\n{HELLO}\r\n0\r\n\r\n{SMUGGLED}"));
+    let length = format!("{:x}", HELLO.len());
     for (what, bytes) in [
         ("a size beyond all numbers", chunk("fffffffffffffffff")),
         ("a size with a prefix", chunk(&format!("0x{length}"))),
@@ -117,20 +118,20 @@ async fn bad_chunks_end_their_connection() {
         ("an endless extension", chunk(&format!("{length};{}", "x".repeat(100_000)))),
         (
             "no line end behind the data",
-            post("Transfer-Encoding: chunked", &format!("{length}\r\n{PING}0\r\n\r\n{SMUGGLED}")),
+            post("Transfer-Encoding: chunked", &format!("{length}\r\n{HELLO}0\r\n\r\n{SMUGGLED}")),
         ),
         (
             "endless trailers",
             post(
                 "Transfer-Encoding: chunked",
-                &format!("{length}\r\n{PING}\r\n0\r\n{}\r\n{SMUGGLED}", "a: b\r\n".repeat(20_000)),
+                &format!("{length}\r\n{HELLO}\r\n0\r\n{}\r\n{SMUGGLED}", "a: b\r\n".repeat(20_000)),
             ),
         ),
         (
             "a trailer that wants to be a header",
             post(
                 "Transfer-Encoding: chunked",
-                &format!("{length}\r\n{PING}\r\n0\r\nHost: evil.example\r\n\r\n{SMUGGLED}"),
+                &format!("{length}\r\n{HELLO}\r\n0\r\nHost: evil.example\r\n\r\n{SMUGGLED}"),
             ),
         ),
     ] {
@@ -140,7 +141,7 @@ async fn bad_chunks_end_their_connection() {
     }
     // In good chunks a message is a message, and the last one of its connection.
     let heard =
-        raw::exchange(&host, (post("Transfer-Encoding: chunked", &in_chunks(PING)) + SMUGGLED).as_bytes()).await;
+        raw::exchange(&host, (post("Transfer-Encoding: chunked", &in_chunks(HELLO)) + SMUGGLED).as_bytes()).await;
     is_cut("good chunks", &heard, &[200]);
     assert_eq!(heard.answers[0].header("connection"), Some("close"));
 }
@@ -172,7 +173,7 @@ async fn lines_and_versions_that_are_none_are_refused() {
         serves_on(&mut host, what).await;
     }
     // A line may end in a line feed alone (RFC 9112 section 2.2): the same request, and no other one.
-    let heard = raw::exchange(&host, ping().replace("\r\n", "\n").as_bytes()).await;
+    let heard = raw::exchange(&host, hello().replace("\r\n", "\n").as_bytes()).await;
     assert!(heard.statuses() == [200] || heard.statuses() == [400], "{heard:?}");
     // A body that its request has no use for is not the next request.
     let body =
@@ -180,7 +181,7 @@ async fn lines_and_versions_that_are_none_are_refused() {
     let heard = raw::exchange(&host, body.as_bytes()).await;
     assert_eq!(heard.statuses(), [200], "{heard:?}");
     // Several requests in one piece are answered one after the other.
-    let heard = raw::exchange(&host, ping().repeat(3).as_bytes()).await;
+    let heard = raw::exchange(&host, hello().repeat(3).as_bytes()).await;
     assert_eq!(heard.statuses(), [200, 200, 200], "{heard:?}");
 }
 
@@ -204,7 +205,7 @@ async fn nobody_chooses_which_host_this_is() {
             400,
         ),
     ] {
-        let request = format!("{head}Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{PING}", PING.len());
+        let request = format!("{head}Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{HELLO}", HELLO.len());
         let heard = raw::exchange(&host, request.as_bytes()).await;
         assert_eq!(heard.statuses(), [status], "{what}: {heard:?}");
         assert!(!heard.answers[0].body.contains("result"), "{what}: {heard:?}");
@@ -245,7 +246,7 @@ async fn a_path_leads_nowhere_else() {
     }
     serves_on(&mut host, "paths").await;
     // With a query it is the endpoint still; nothing is read from there.
-    let heard = raw::exchange(&host, ping().replace("/mcp", "/mcp?a=b#c").as_bytes()).await;
+    let heard = raw::exchange(&host, hello().replace("/mcp", "/mcp?a=b#c").as_bytes()).await;
     assert!(heard.statuses() == [200] || heard.statuses() == [400], "{heard:?}");
 }
 
@@ -282,7 +283,7 @@ async fn nothing_that_a_client_writes_becomes_a_header_or_an_event() {
         let headers = format!(
             "Mcp-Protocol-Version: 2026-07-28\r\nMcp-Method: ping\r\nMcp-Name: {name}\r\nMcp-Session-Id: {name}"
         );
-        let request = post(&format!("{headers}\r\nContent-Length: {}", PING.len()), PING);
+        let request = post(&format!("{headers}\r\nContent-Length: {}", HELLO.len()), HELLO);
         let heard = raw::exchange(&host, request.as_bytes()).await;
         assert!(heard.statuses().iter().all(|status| (400..500).contains(status)), "{name}: {heard:?}");
         assert!(heard.answers.iter().all(|answer| answer.header("x-injected").is_none()), "{name}: {heard:?}");

@@ -6,6 +6,7 @@ use bulkhead::transport::auth::{Denied, IntrospectionOptions};
 use reqwest::StatusCode;
 use reqwest::header::{ACCEPT, HeaderValue};
 use serde_json::{Value, json};
+use tests::client::HELLO;
 use tests::issuer::{Issuer, Key};
 use tests::modern::Modern;
 use tests::{Host, Setup};
@@ -199,8 +200,7 @@ async fn host(issuer: &Issuer, server: &str) -> Host {
 
 async fn status(host: &Host, token: &str) -> StatusCode {
     let http = reqwest::Client::builder().no_proxy().build().expect("a client");
-    let body = json!({"jsonrpc": "2.0", "id": 1, "method": "ping"}).to_string();
-    let request = http.post(&host.url).bearer_auth(token).body(body).header("content-type", "application/json");
+    let request = http.post(&host.url).bearer_auth(token).body(HELLO).header("content-type", "application/json");
     request.send().await.expect("an answer").status()
 }
 

@@ -2,7 +2,7 @@
 
 use reqwest::StatusCode;
 use serde_json::{Value, json};
-use tests::client::{Client, all_capabilities};
+use tests::client::{Client, HELLO, all_capabilities};
 use tests::issuer::{Issuer, Key};
 use tests::modern::Modern;
 use tests::wait::until;
@@ -80,8 +80,7 @@ async fn tokens_bring_in_so_many_requestors_and_who_is_there_stays() {
     let host = setup(&issuer, "[limits]\nrequestors_per_tenant = 2\n").start().await;
     let http = reqwest::Client::builder().no_proxy().build().expect("a client");
     let send = async |subject: &str| {
-        let body = json!({"jsonrpc": "2.0", "id": 1, "method": "ping"}).to_string();
-        let request = http.post(&host.url).header("content-type", "application/json").body(body);
+        let request = http.post(&host.url).header("content-type", "application/json").body(HELLO);
         request.bearer_auth(key.token(&claims(&issuer, subject))).send().await.expect("an answer")
     };
     for subject in ["anna", "ben", "anna"] {
