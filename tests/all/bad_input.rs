@@ -267,8 +267,8 @@ async fn a_full_disk_stops_writes_only_and_room_brings_them_back() {
     assert_eq!(client.about("tasks/result", &done).await.expect("reads go on"), result);
     let ready = reqwest::get(host.address("/readyz")).await.expect("an answer");
     assert_eq!(ready.status().as_u16(), 503, "it is not ready for writes");
-    let why = ready.text().await.expect("a text");
-    assert_eq!(why, r#"{"reason":"the store is read-only","status":"unready"}"#, "a stranger learns no path");
+    let why: Value = ready.json().await.expect("JSON");
+    assert_eq!(why, json!({"status": "unready", "reason": "the store is read-only"}), "a stranger learns no path");
     assert_eq!(reqwest::get(host.address("/healthz")).await.expect("an answer").status().as_u16(), 200);
 
     std::fs::remove_file(&filler).expect("room");

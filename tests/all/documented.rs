@@ -54,7 +54,11 @@ async fn what_the_readme_shows_to_authors_of_clients_is_what_happens() {
     let host = Setup::with(&["primes", "desk"]).start().await;
     let mut client = Client::connect(&host).await;
     let messages = messages("For authors of clients");
-    assert!(messages.len() >= 14 && messages.len() % 2 == 0, "requests with their answers: {}", messages.len());
+    assert!(
+        messages.len() >= 14 && messages.len().is_multiple_of(2),
+        "requests with their answers: {}",
+        messages.len()
+    );
     let (mut task, mut seen) = (String::new(), HashMap::new());
     for pair in messages.chunks_exact(2) {
         let [request, shown] = [0, 1].map(|at| filled(&pair[at], &task));

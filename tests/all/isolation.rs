@@ -266,7 +266,7 @@ async fn without_a_valid_token_nobody_gets_in() {
     let setup = Setup::with(&["primes"]);
     let token = setup.token("alice", "red").await;
     let host = setup.start().await;
-    let body = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
+    let body = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"test","version":"1"}}}"#;
     let mut answers = Vec::new();
     let altered = format!("{}{}", &token[..token.len() - 1], if token.ends_with('0') { '1' } else { '0' });
     for wrong in ["x", "Bearer", altered.as_str()] {

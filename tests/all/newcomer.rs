@@ -52,8 +52,8 @@ async fn a_host_without_plugins_says_how_to_add_one() {
 async fn a_new_token_comes_with_the_word_that_everybody_needs_one() {
     let setup = Setup::new();
     for format in [&[][..], &["--json"]] {
-        let arguments = [&["create", "--requestor", "anna"], format].concat();
-        let output = command::output(&mut setup.command("token"), &arguments, None).await;
+        let arguments = [&["token", "create", "--requestor", "anna"], format, &["--data"]].concat();
+        let output = command::output(&mut command::bulkhead(), &arguments, Some(&setup.data())).await;
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.success(), "{said}");
         assert!(said.contains("authentication is on: the host answers 401 to every request without a token"), "{said}");

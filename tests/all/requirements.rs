@@ -66,7 +66,8 @@ fn add_tests(text: &str, module: &str, names: &mut BTreeSet<String>) {
     let mut inner = String::new();
     let (mut is_test, mut is_ignored) = (false, false);
     for line in text.lines() {
-        if let Some(name) = line.strip_prefix("mod ").and_then(|rest| rest.strip_suffix(" {")) {
+        let visible = line.strip_prefix("pub(crate) ").unwrap_or(line);
+        if let Some(name) = visible.strip_prefix("mod ").and_then(|rest| rest.strip_suffix(" {")) {
             inner = format!("{name}::");
         } else if line == "}" {
             // The end of a module, or of an item outside of one.

@@ -137,7 +137,7 @@ impl Frame<'_> {
     }
 
     /// Takes it back; an error of `serde_json` itself is its own text.
-    fn from_inner<T, E: std::fmt::Display>(self, read: Result<T, E>) -> Result<T, Misread> {
+    fn take_back<T, E: std::fmt::Display>(self, read: Result<T, E>) -> Result<T, Misread> {
         read.map_err(|error| self.slip.take().unwrap_or_else(|| Misread::other(&error)))
     }
 }
@@ -151,7 +151,7 @@ struct Reader<'c, D> {
 impl<'de, D: Deserializer<'de>> Reader<'_, D> {
     fn read<V: Visitor<'de>>(self, wanted: Wanted, visitor: V) -> Result<V::Value, Misread> {
         let Self { inner, frame } = self;
-        frame.from_inner(inner.deserialize_any(Expecting { wanted, frame, visitor }))
+        frame.take_back(inner.deserialize_any(Expecting { wanted, frame, visitor }))
     }
 }
 
@@ -199,18 +199,18 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Reader<'_, D> {
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misread> {
         let Self { inner, frame } = self;
-        frame.from_inner(inner.deserialize_option(Expecting { wanted: Wanted::Any, frame, visitor }))
+        frame.take_back(inner.deserialize_option(Expecting { wanted: Wanted::Any, frame, visitor }))
     }
 
     fn deserialize_newtype_struct<V: Visitor<'de>>(self, name: &'static str, visitor: V) -> Result<V::Value, Misread> {
         if name == RAW_VALUE {
-            return self.frame.from_inner(self.inner.deserialize_newtype_struct(name, visitor));
+            return self.frame.take_back(self.inner.deserialize_newtype_struct(name, visitor));
         }
         visitor.visit_newtype_struct(self)
     }
 
     fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misread> {
-        self.frame.from_inner(self.inner.deserialize_ignored_any(visitor))
+        self.frame.take_back(self.inner.deserialize_ignored_any(visitor))
     }
 }
 

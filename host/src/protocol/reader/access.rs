@@ -31,7 +31,7 @@ impl<'de, A: SeqAccess<'de>> SeqAccess<'de> for Items<'_, A> {
         self.at += 1;
         let frame = self.frame.inside(|step| matches!(step, Step::Item(item) if *item == at));
         let read = self.inner.next_element_seed(Part { seed, frame });
-        frame.from_inner(read).map_err(|misread| misread.inside(Step::Item(at)))
+        frame.take_back(read).map_err(|misread| misread.inside(Step::Item(at)))
     }
 
     fn size_hint(&self) -> Option<usize> {
@@ -59,7 +59,7 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for Members<'de, '_, A> {
     type Error = Misread;
 
     fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Misread> {
-        let Some(name) = self.frame.from_inner(self.inner.next_key_seed(Name))? else {
+        let Some(name) = self.frame.take_back(self.inner.next_key_seed(Name))? else {
             let absent = self.frame.aim.filter(|aim| aim.path.is_empty() && self.absent.is_none());
             let Some(aim) = absent else { return Ok(None) };
             self.absent = Some(aim.member);
@@ -81,7 +81,7 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for Members<'de, '_, A> {
         let name = &self.name;
         let frame = self.frame.inside(|step| matches!(step, Step::Member(member) if member == name));
         let read = self.inner.next_value_seed(Part { seed, frame });
-        frame.from_inner(read).map_err(|misread| misread.inside(Step::Member(name.to_string())))
+        frame.take_back(read).map_err(|misread| misread.inside(Step::Member(name.to_string())))
     }
 
     fn size_hint(&self) -> Option<usize> {

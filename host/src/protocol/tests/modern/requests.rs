@@ -169,7 +169,8 @@ async fn a_revision_beside_a_message_makes_it_a_modern_one() {
     let ping = json!({"jsonrpc": "2.0", "id": 1, "method": "ping"});
     assert_eq!(code(&raw(&world, declared("2026-07-28"), &ping).await), (-32602, UNSERVED));
     assert_eq!(code(&raw(&world, declared("2027-01-01"), &ping).await), (-32602, UNSERVED));
-    assert!(raw(&world, declared("2025-11-25"), &ping).await.0["result"].is_object());
+    let rejection = raw(&world, declared("2025-11-25"), &ping).await.1;
+    assert_eq!(rejection, Some(Rejection::SessionRequired), "an older revision, whose requests need a session");
     assert_eq!(code(&raw(&world, declared("bogus"), &ping).await), (-32022, Some(Rejection::Malformed)));
     let response = json!({"jsonrpc": "2.0", "id": 1, "result": {}});
     assert_eq!(code(&raw(&world, declared("2026-07-28"), &response).await), (-32600, Some(Rejection::Malformed)));
