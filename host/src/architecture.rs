@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Each room with the rooms that it may know.
-const ROOMS: [(&str, &[&str]); 12] = [
+const ROOMS: [(&str, &[&str]); 15] = [
     ("domain", &[]),
     ("vault", &[]),
     ("audit", &["domain"]),
@@ -17,6 +17,60 @@ const ROOMS: [(&str, &[&str]); 12] = [
     ("sources", &["domain", "audit", "outward", "runtime", "plugins"]),
     ("protocol", &["domain", "audit", "store", "runtime", "tasks"]),
     ("transport", &["domain", "audit", "outward", "store", "runtime", "tasks", "protocol"]),
+    (
+        "config",
+        &[
+            "domain",
+            "vault",
+            "audit",
+            "outward",
+            "store",
+            "runtime",
+            "secrets",
+            "tasks",
+            "plugins",
+            "sources",
+            "protocol",
+            "transport",
+        ],
+    ),
+    (
+        "control",
+        &[
+            "domain",
+            "vault",
+            "audit",
+            "outward",
+            "store",
+            "runtime",
+            "secrets",
+            "tasks",
+            "plugins",
+            "sources",
+            "protocol",
+            "transport",
+            "config",
+        ],
+    ),
+    (
+        "cli",
+        &[
+            "domain",
+            "vault",
+            "audit",
+            "outward",
+            "store",
+            "runtime",
+            "secrets",
+            "tasks",
+            "plugins",
+            "sources",
+            "protocol",
+            "transport",
+            "config",
+            "control",
+        ],
+    ),
 ];
 
 fn sources(folder: &Path) -> Vec<PathBuf> {
@@ -36,8 +90,28 @@ fn room(name: &str) -> Vec<(PathBuf, String)> {
 
 /// The code of a file up to its tests, without comments.
 fn code(text: &str) -> String {
-    let text = text.split("#[cfg(test)]").next().unwrap_or_default();
-    text.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n")
+    crate::bounds::without_tests(text)
+        .lines()
+        .filter(|line| !line.trim_start().starts_with("//"))
+        .collect::<Vec<_>>()
+        .join("\n")
+}
+
+#[test]
+fn every_folder_is_a_module_of_the_list() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let folders = fs::read_dir(root).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_dir());
+    for folder in folders {
+        let name = folder.file_name().unwrap().to_str().unwrap();
+        assert!(ROOMS.iter().any(|(module, _)| *module == name), "{name} has no row, so nobody looks at its imports");
+    }
+}
+
+#[test]
+fn code_behind_a_test_module_that_is_declared_on_top_is_looked_at() {
+    let text = "#[cfg(test)]\nmod tests;\nuse crate::cli;\n#[cfg(test)]\nmod unit {\n    use crate::control;\n}\n";
+    let seen = code(&format!("\n{text}"));
+    assert!(seen.contains("crate::cli") && !seen.contains("crate::control"), "{seen}");
 }
 
 #[test]

@@ -203,7 +203,7 @@ async fn servers_that_lie_or_never_end_are_refused() {
     web.has("/endless.wasm", Answer::Endless);
     web.has("/silent.wasm", Answer::Silence);
     web.has("/private.wasm", Answer::Redirect(web.numeric_url("/text.wasm")));
-    web.has("/metadata.wasm", Answer::Redirect("http://169.254.169.254/latest".to_owned()));
+    web.has("/metadata.wasm", Answer::Redirect("https://169.254.169.254/latest".to_owned()));
     web.has("/plain.wasm", Answer::Redirect("http://127.0.0.1:9/x.wasm".to_owned()));
     web.has("/round.wasm", Answer::Redirect("/round.wasm".to_owned()));
     for (path, why) in [
@@ -212,7 +212,7 @@ async fn servers_that_lie_or_never_end_are_refused() {
         ("/endless.wasm", "has more than 4000000 bytes".to_owned()),
         ("/silent.wasm", "was not there after 3000 ms".to_owned()),
         ("/private.wasm", "127.0.0.1 is at 127.0.0.1, which is not a public address".to_owned()),
-        ("/metadata.wasm", "169.254.169.254/latest: an address with https leads to one with http".to_owned()),
+        ("/metadata.wasm", "169.254.169.254 is at 169.254.169.254, which is not a public address".to_owned()),
         ("/plain.wasm", "127.0.0.1:9/x.wasm: an address with https leads to one with http".to_owned()),
         ("/round.wasm", "redirected more than 5 times".to_owned()),
         ("/absent.wasm", "404".to_owned()),

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use super::args::OperateArguments;
 use super::operate::{Absent, execute, show, task_table, token_table};
-use super::show::{cell, fields, table};
+use super::table::{cell, fields, table};
 use super::{EXIT_FAILED, trust};
 
 /// A whole command.

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::args::{OperateArguments, SourceArguments};
 use super::serve::stop_signal;
-use super::show::{cell, fields, now, when};
+use super::table::{cell, fields, now, when};
 use super::{EXIT_FAILED, complain, say, sources};
 
 /// Between two looks at a log that is followed.

@@ -20,10 +20,10 @@ use bulkhead::runtime::{
 };
 use bulkhead::transport::principal::TENANT_DEFAULT;
 
-use super::answers::{Answers, Unanswered, plain};
 use super::args::{CallArguments, SourceArguments};
+use super::compile_cache::Workshop;
+use super::input_answers::{Answers, Unanswered, plain};
 use super::inspect::refuse;
-use super::workshop::Workshop;
 use super::{EXIT_FAILED, EXIT_USAGE, complain, host, logging, say, sources};
 
 const EXIT_CALL: u8 = 3;

@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 
 use super::args::SourceArguments;
 use super::author::CheckArguments;
+use super::compile_cache::Workshop;
 use super::inspect::EXIT_REFUSED;
-use super::workshop::Workshop;
 use super::{EXIT_FAILED, host, logging, say, sources};
 
 /// Characters of a tool's name that every client understands.

@@ -9,10 +9,10 @@ use std::time::Duration;
 use anyhow::Context as _;
 use bulkhead::audit::{Audit, Entry};
 use bulkhead::config::Config;
-use bulkhead::control::admin::{Attendance, Reload};
-use bulkhead::control::erase::Farewell;
+use bulkhead::control::admin::{Reload, RunningHost};
+use bulkhead::control::erase::EraseHooks;
 use bulkhead::control::operator::HostOperator;
-use bulkhead::control::plugins::Shelf;
+use bulkhead::control::plugins::PluginAdmin;
 use bulkhead::control::server::{Attach, AttachedReader, AttachedWriter, Server};
 use bulkhead::control::socket_path;
 use bulkhead::domain::requestor::TenantId;
@@ -25,9 +25,9 @@ use bulkhead::store::{self, RowKind, RowStore as _};
 use bulkhead::tasks::clock::{Clock, SystemClock};
 use bulkhead::tasks::{LiveLimits, Options, Tasks};
 use bulkhead::transport::Now;
-use bulkhead::transport::allowance::Allowance;
 use bulkhead::transport::auth::Authenticator;
 use bulkhead::transport::principal::Principals;
+use bulkhead::transport::quota::EdgeQuota;
 use bulkhead::transport::stdio::{self, StdioOptions};
 use futures::future::join_all;
 use tokio::task::JoinHandle;
@@ -46,19 +46,19 @@ pub(crate) struct Host {
     pub(crate) principals: Principals,
     pub(crate) tasks: Tasks,
     pub(crate) protocol: Arc<Protocol>,
-    pub(crate) allowance: Arc<Allowance>,
+    pub(crate) allowance: Arc<EdgeQuota>,
     pub(crate) limits: LiveLimits,
     pub(crate) now: Now,
     pub(crate) audit: Audit,
     clock: Arc<dyn Clock>,
     data: PathBuf,
     line_bytes_max: usize,
-    shelf: Shelf,
+    shelf: PluginAdmin,
     secrets: Arc<Secrets>,
     tending: JoinHandle<((), (), ())>,
     control: Option<Server>,
     /// Who else must let a tenant go that is erased.
-    pub(crate) farewell: Arc<Farewell>,
+    pub(crate) farewell: Arc<EraseHooks>,
 }
 
 /// Opens the store of a data directory, making both if need be.
@@ -128,7 +128,7 @@ impl Host {
         let Tenants { ruled, limits, cpu_weights, bounds, pinning } = Tenants::of(config, &principals).await?;
         principals.adopt(&ruled).await?;
         let limits = LiveLimits::from(limits);
-        let allowance = Arc::new(Allowance::new(limits.clone()));
+        let allowance = Arc::new(EdgeQuota::new(limits.clone()));
 
         let instances_max = u32::try_from(sandbox.instances_max()).unwrap_or(u32::MAX);
         let tasks = Tasks::new(Options {
@@ -195,7 +195,7 @@ impl Host {
             clock,
             data: data.to_owned(),
             line_bytes_max,
-            shelf: Shelf { plugins, intake },
+            shelf: PluginAdmin { plugins, intake },
             secrets,
             tending,
             control: None,
@@ -226,7 +226,7 @@ impl Host {
         let operator = HostOperator::new(self.store.clone(), upkeep, steward, Arc::clone(&self.clock))
             .with_principals(self.principals.clone())
             .with_plugins(self.shelf.clone())
-            .with_attendance(Attendance { tasks: self.tasks.clone(), edge: Arc::clone(&self.allowance), reload })
+            .with_attendance(RunningHost { tasks: self.tasks.clone(), edge: Arc::clone(&self.allowance), reload })
             .with_secrets(Arc::clone(&self.secrets))
             .with_farewell(Arc::clone(&self.farewell))
             .with_audit(self.audit.clone());
@@ -320,7 +320,7 @@ impl TenantNames for NamesOfTenants {
 struct LocalStdio {
     protocol: Arc<Protocol>,
     principals: Principals,
-    allowance: Arc<Allowance>,
+    allowance: Arc<EdgeQuota>,
     line_bytes_max: usize,
 }
 

@@ -10,8 +10,8 @@ use bulkhead::runtime::inspect::Inspection;
 use serde_json::{Value, json};
 
 use super::args::{InspectArguments, SourceArguments};
+use super::compile_cache::Workshop;
 use super::grants::Table;
-use super::workshop::Workshop;
 use super::{complain, host, logging, say, sources};
 
 /// A host would not load the component.

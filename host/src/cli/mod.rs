@@ -1,15 +1,16 @@
 //! What `bulkhead` can be told to do.
 
 mod admin;
-mod answers;
 mod args;
 mod audit;
 mod author;
 mod call;
 mod check;
+mod compile_cache;
 mod dev;
 mod grants;
 mod host;
+mod input_answers;
 mod inspect;
 mod keys;
 mod logging;
@@ -19,15 +20,14 @@ mod registry;
 mod reload;
 mod secrets;
 mod serve;
-mod show;
 mod signing;
 mod sources;
 mod stdio;
+mod table;
 mod tenants;
 mod trust;
 mod upkeep;
 mod values;
-mod workshop;
 
 use std::io::Write as _;
 use std::process::ExitCode;

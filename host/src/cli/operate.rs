@@ -8,7 +8,7 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use bulkhead::config::Config;
 use bulkhead::control::client::Client;
-use bulkhead::control::operator::{HostOperator, Unattended};
+use bulkhead::control::operator::{HostOperator, OfflineTasks};
 use bulkhead::control::{Command, Operator};
 use bulkhead::tasks::clock::SystemClock;
 use bulkhead::transport::principal::{TENANT_DEFAULT, TokenInfo};
@@ -16,7 +16,7 @@ use clap::Subcommand;
 use serde_json::Value;
 
 use super::args::{OperateArguments, SourceArguments};
-use super::show::{cell, fields, now, table, when};
+use super::table::{cell, fields, now, table, when};
 use super::values::duration_ms;
 use super::{EXIT_FAILED, complain, say, sources};
 
@@ -349,7 +349,7 @@ async fn execute_at(config: &Config, command: Command, absent: Absent) -> anyhow
     let store = super::host::open_store(config, data).await?;
     let upkeep = Arc::new(super::upkeep::SledUpkeep { store: Arc::clone(&store), data: data.clone() });
     let clock = Arc::new(SystemClock::default());
-    let steward = Arc::new(Unattended { store: store.clone(), clock: clock.clone() });
+    let steward = Arc::new(OfflineTasks { store: store.clone(), clock: clock.clone() });
     let audit = super::audit::of_idle(config)?;
     let mut operator = HostOperator::new(store.clone(), upkeep, steward, clock)
         .with_directories(sources::directories(config))

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use bulkhead::config::Config;
 use bulkhead::control::client::Client;
-use bulkhead::control::operator::{HostOperator, Unattended};
-use bulkhead::control::plugins::Shelf;
+use bulkhead::control::operator::{HostOperator, OfflineTasks};
+use bulkhead::control::plugins::PluginAdmin;
 use bulkhead::control::{Command, Operator as _, PluginTarget};
 use bulkhead::plugins::{BoundsGiven, Options, Plugins};
 use bulkhead::sources::Source;
@@ -19,7 +19,7 @@ use serde_json::Value;
 
 use super::args::{CanaryArguments, OperateArguments, PluginCommand, SourceArguments};
 use super::inspect::EXIT_REFUSED;
-use super::show::{cell, now, table, when};
+use super::table::{cell, now, table, when};
 use super::tenants::Tenants;
 use super::upkeep::SledUpkeep;
 use super::{EXIT_FAILED, complain, host, logging, say, sources};
@@ -140,7 +140,7 @@ async fn alone(config: &Config, data: &Path, command: Command) -> anyhow::Result
     let principals = Principals::new(store.clone());
     let tenants = Tenants::of(config, &principals).await?;
     principals.adopt(&tenants.ruled).await?;
-    let unattended = Arc::new(Unattended { store: store.clone(), clock: clock.clone() });
+    let unattended = Arc::new(OfflineTasks { store: store.clone(), clock: clock.clone() });
     let options = Options {
         store: store.clone(),
         sandbox: host::sandbox(config, data, None)?,
@@ -154,7 +154,7 @@ async fn alone(config: &Config, data: &Path, command: Command) -> anyhow::Result
     let (plugins, _) = Plugins::start(options, sources::wanted(config, &intake, &tenants.bounds)?).await?;
     let upkeep = Arc::new(SledUpkeep { store: Arc::clone(&store), data: data.to_owned() });
     let operator = HostOperator::new(store.clone(), upkeep, unattended, clock);
-    let operator = operator.with_plugins(Shelf { plugins, intake }).with_audit(audit.clone());
+    let operator = operator.with_plugins(PluginAdmin { plugins, intake }).with_audit(audit.clone());
     let done = operator.execute(command).await;
     store.close().await?;
     audit.close();

@@ -16,9 +16,9 @@ use bulkhead::plugins::Plugins;
 use bulkhead::runtime::policy::DirGrant;
 use bulkhead::sources::Intake;
 use bulkhead::tasks::{LiveLimits, Tasks};
-use bulkhead::transport::allowance::Allowance;
 use bulkhead::transport::auth::{Authenticator, Trusted};
 use bulkhead::transport::principal::Principals;
+use bulkhead::transport::quota::EdgeQuota;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use tokio::sync::Mutex;
@@ -27,8 +27,8 @@ use tokio::task::JoinHandle;
 use super::args::SourceArguments;
 use super::host::Host;
 use super::logging::Level;
-use super::show::now;
 use super::sources;
+use super::table::now;
 use super::tenants::Tenants;
 use super::trust::{self, Verifiers};
 
@@ -75,7 +75,7 @@ impl Beginning {
 pub(crate) struct Parts {
     pub(crate) tasks: Tasks,
     pub(crate) limits: LiveLimits,
-    pub(crate) allowance: Arc<Allowance>,
+    pub(crate) allowance: Arc<EdgeQuota>,
     pub(crate) principals: Principals,
     pub(crate) plugins: Plugins,
     pub(crate) intake: Arc<Intake>,

@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use super::args::OperateArguments;
 use super::operate::{Absent, execute, show};
-use super::show::{cell, fields, now, table, when};
+use super::table::{cell, fields, now, table, when};
 
 /// Works with a running host (over DATA/control.sock) and without. Secrets are sealed with the keys of [secrets] key_file, or of
 /// the variable BULKHEAD_SECRET_KEY.

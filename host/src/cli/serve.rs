@@ -11,7 +11,7 @@ use bulkhead::control::operator::HostOperator;
 use bulkhead::control::remote::{self, Remote, Secret};
 use bulkhead::store::TaskStore as _;
 use bulkhead::transport::auth::Authenticator;
-use bulkhead::transport::http::{Certificate, HttpOptions, Lanes, Parts, Server, bind};
+use bulkhead::transport::http::{Certificate, ConnectionWorkers, HttpOptions, Parts, Server, bind};
 use bulkhead::transport::principal::Principals;
 use bulkhead::transport::session::{Registry, SessionOptions};
 use tokio::net::TcpListener;
@@ -20,7 +20,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::args::ServeArguments;
 use super::host::{self, Host, open_store};
 use super::reload::{Beginning, Origin};
-use super::show::now;
+use super::table::now;
 use super::{EXIT_FAILED, complain, logging, operate, say, sources, trust};
 
 pub(crate) async fn run(arguments: ServeArguments) -> anyhow::Result<ExitCode> {
@@ -61,7 +61,7 @@ async fn serve(beginning: Beginning) -> anyhow::Result<ExitCode> {
     });
 
     let scheme = if certificate.is_some() { "https" } else { "http" };
-    let lanes = Arc::new(Lanes::start().context("threads cannot be started")?);
+    let lanes = Arc::new(ConnectionWorkers::start().context("threads cannot be started")?);
     let server = http_server(config, &host, authenticator, (certificate, Arc::clone(&lanes))).await?;
     say(format_args!("bulkhead: listening on {scheme}://{address}/mcp"));
     tracing::info!(%address, data = %data.display(), tools = host.tasks.tools_offered(), "serving");
@@ -93,7 +93,7 @@ async fn http_server(
     config: &Config,
     host: &Host,
     authenticator: Arc<Authenticator>,
-    (certificate, lanes): (Option<Arc<Certificate>>, Arc<Lanes>),
+    (certificate, lanes): (Option<Arc<Certificate>>, Arc<ConnectionWorkers>),
 ) -> anyhow::Result<Arc<Server<bulkhead::protocol::Protocol>>> {
     let server = &config.server;
     let options =
@@ -144,18 +144,18 @@ async fn http_server(
 }
 
 /// Where administrators come in, bound before anything slow.
-struct Desk {
+struct AdminListener {
     listener: TcpListener,
     secret: Secret,
     certificate: Option<Arc<Certificate>>,
 }
 
-fn desk(config: &AdminConfig) -> anyhow::Result<Desk> {
+fn desk(config: &AdminConfig) -> anyhow::Result<AdminListener> {
     let (secret, certificate) = trust::admin(config)?;
-    Ok(Desk { listener: bind(config.listen, true).context("admin.listen")?, secret, certificate })
+    Ok(AdminListener { listener: bind(config.listen, true).context("admin.listen")?, secret, certificate })
 }
 
-impl Desk {
+impl AdminListener {
     fn open(self, operator: Arc<HostOperator>, host: &Host) -> anyhow::Result<Remote> {
         let Self { listener, secret, certificate } = self;
         let scheme = if certificate.is_some() { "https" } else { "http" };

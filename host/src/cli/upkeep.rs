@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bulkhead::control::Command;
-use bulkhead::control::operator::Upkeep;
+use bulkhead::control::operator::StoreMaintenance;
 use bulkhead::domain::requestor::TenantId;
 use bulkhead::store::sled::{self, SledStore};
 use bulkhead::store::{self, Error};
@@ -25,7 +25,7 @@ pub(crate) struct SledUpkeep {
 const ERASING: &str = "erasing";
 
 #[async_trait]
-impl Upkeep for SledUpkeep {
+impl StoreMaintenance for SledUpkeep {
     async fn check(&self) -> Result<Value, Error> {
         let store = Arc::clone(&self.store);
         blocking(move || report(&sled::check_running(&store)?)).await

@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use jsonwebtoken::Algorithm;
 
 use super::Report;
-use super::document::{Node, Reader, Table, check_name};
+use super::document::{Node, Reader, Table};
 use super::scopes::read_scopes;
 use crate::domain::address::Network;
+use crate::domain::names::check_name;
 use crate::domain::rights::ScopeRule;
 use crate::outward::request::Url;
 use crate::transport::auth::{IntrospectionOptions, IssuerOptions, TenantRule};

@@ -16,6 +16,7 @@ use super::plugin::{self, PluginEntry};
 use super::trust::{self, TrustConfig};
 use super::{File, Place, Report, SecretsConfig};
 use crate::domain::limits::CPU_WEIGHT_MAX;
+use crate::domain::names::check_name;
 use crate::plugins::Pinning;
 use crate::runtime::policy::Bound;
 
@@ -333,13 +334,4 @@ impl Reader<'_> {
             DeValue::Table(_) => Value::Other("a table"),
         }
     }
-}
-
-/// Names of tenants, plugins and requestors: what fits in a log line, a path and a command line without quoting.
-pub(crate) fn check_name(name: &str) -> Result<(), &'static str> {
-    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
-    if name.is_empty() || name.len() > 64 || !name.bytes().all(allowed) {
-        return Err("a name has 1 to 64 characters of A-Z a-z 0-9 _ - .");
-    }
-    Ok(())
 }

@@ -33,12 +33,10 @@ use crate::runtime::policy::Bound;
 
 pub use admin::{AdminConfig, AdminSecret};
 pub use auth::{AuthConfig, IssuerConfig, SecretPlace};
-pub(crate) use document::check_name;
 pub use exposure::{Insecure, TlsConfig};
 pub use keys::{Key, Kind, LogFormat, Scope, Unit, all as all_keys};
 pub use plugin::{OnRestart, PluginConfig, ToolConfig};
 pub use reference::{keys_help, limits_table_markdown};
-pub(crate) use scopes::scope as check_scope;
 pub use trust::TrustConfig;
 
 /// Everything that an operator decided.

@@ -5,12 +5,13 @@ use std::path::{Path, PathBuf};
 
 use toml::de::DeValue;
 
-use super::document::{Node, Reader, check_name};
+use super::document::{Node, Reader};
 use super::grants::read_grants;
 use super::layer::{Layer, Values};
 use super::{Place, Report, keys};
 use crate::domain::Json;
 use crate::domain::limits::CallLimits;
+use crate::domain::names::check_name;
 use crate::domain::tool::{TaskSupport, ToolAnnotations};
 use crate::plugins::{AcceptChanges, DrainThen};
 use crate::runtime::Presentation;

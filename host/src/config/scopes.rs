@@ -1,6 +1,7 @@
 //! `[[auth.scope]]`: what each scope is good for.
 
-use super::document::{Node, Reader, check_name};
+use super::document::{Node, Reader};
+use crate::domain::names::{check_name, check_scope};
 use crate::domain::rights::ScopeRule;
 
 /// Reads the rules; a rule that is wrong grants nothing.
@@ -15,13 +16,13 @@ fn read_scope(reader: &mut Reader<'_>, node: &Node<'_>) -> Option<ScopeRule> {
     for (key, node) in table {
         let path = format!("auth.scope.{}", key.get_ref());
         match key.get_ref().as_ref() {
-            "name" => rule.name = reader.parsed(&path, node, scope).unwrap_or_default(),
+            "name" => rule.name = reader.parsed(&path, node, check_scope).unwrap_or_default(),
             "tools" => rule.tools = reader.texts(&path, node, any),
             "plugins" => rule.plugins = reader.texts(&path, node, any),
             "tasks" => rule.tasks = reader.switch(&path, node),
             "steer" => rule.steer = reader.switch(&path, node),
             "basic" => rule.basic = reader.switch(&path, node),
-            "includes" => rule.includes = reader.texts(&path, node, scope),
+            "includes" => rule.includes = reader.texts(&path, node, check_scope),
             "tenants" => rule.tenants = reader.texts(&path, node, name),
             "requestors" => rule.requestors = reader.texts(&path, node, any),
             _ => reader.refuse(
@@ -40,19 +41,6 @@ fn read_scope(reader: &mut Reader<'_>, node: &Node<'_>) -> Option<ScopeRule> {
         return None;
     }
     Some(rule)
-}
-
-/// RFC 6749, 3.3: what fits between the quotes and spaces of a challenge.
-pub(crate) fn scope(text: &str) -> Result<String, String> {
-    let token = |byte: u8| byte.is_ascii_graphic() && byte != b'"' && byte != b'\\';
-    if text.is_empty() || text.len() > 128 || !text.bytes().all(token) {
-        return Err(format!("{text:?} is no scope: 1 to 128 visible characters without space, quote and backslash"));
-    }
-    // Clients ask for it when they like; a resource never does (OpenID Connect Core, 11).
-    if text == "offline_access" {
-        return Err("offline_access is between clients and their issuer; it is good for nothing here".to_owned());
-    }
-    Ok(text.to_owned())
 }
 
 fn any(text: &str) -> Result<String, String> {

@@ -17,8 +17,8 @@ use crate::domain::task::{Task, TaskId};
 use crate::runtime::policy::DirGrant;
 use crate::store::{Store, Usage};
 use crate::tasks::{InUse, RequestorInUse, Tasks};
-use crate::transport::allowance::{Allowance, Taken};
 use crate::transport::principal::Named;
+use crate::transport::quota::{EdgeQuota, Taken};
 
 /// Tasks or requestors in one reply.
 const ENTRIES_MAX: usize = 1_000;
@@ -27,9 +27,9 @@ const LOOKS_MAX: usize = 20_000;
 const PAGE_TASKS: usize = 256;
 
 /// What there is only while a host runs.
-pub struct Attendance {
+pub struct RunningHost {
     pub tasks: Tasks,
-    pub edge: Arc<Allowance>,
+    pub edge: Arc<EdgeQuota>,
     pub reload: Arc<dyn Reload>,
 }
 
@@ -117,7 +117,7 @@ fn wanted(filter: &TaskFilter, named: &Named) -> bool {
 }
 
 impl HostOperator {
-    fn attendance(&self) -> Result<&Attendance, ControlError> {
+    fn attendance(&self) -> Result<&RunningHost, ControlError> {
         let absent = || ControlError::Invalid("no host runs on this data directory".to_owned());
         self.attendance.as_ref().ok_or_else(absent)
     }
@@ -182,7 +182,7 @@ impl HostOperator {
 
     /// What is in use of each limit that counts something, and how much there may be.
     pub(super) async fn limits_in_use(&self, filter: &TaskFilter, count_max: usize) -> Result<Value, ControlError> {
-        let Attendance { tasks, edge, .. } = self.attendance()?;
+        let RunningHost { tasks, edge, .. } = self.attendance()?;
         let count_max = count_max.clamp(1, ENTRIES_MAX);
         let in_use = tasks.in_use();
         let mut names = self.principals.names().await?;
@@ -228,7 +228,7 @@ impl HostOperator {
 
     /// What is left to end.
     pub(super) fn unfinished(&self) -> Result<Value, ControlError> {
-        let Attendance { tasks, .. } = self.attendance()?;
+        let RunningHost { tasks, .. } = self.attendance()?;
         let left = tasks.left_to_end();
         Ok(json!({
             "draining": tasks.is_draining(),
@@ -243,7 +243,7 @@ impl HostOperator {
 
     /// Takes nothing new from now on, or everything again; what has begun goes on.
     pub(super) fn drain(&self, on: bool) -> Result<Value, ControlError> {
-        let Attendance { tasks, .. } = self.attendance()?;
+        let RunningHost { tasks, .. } = self.attendance()?;
         if on {
             tasks.stop_accepting();
             tracing::info!("an operator drains the host: it takes nothing new");

@@ -27,11 +27,11 @@ const LOST_SHOWN: usize = 5;
 
 /// Who must let a tenant go that is being erased, because they keep something of it in memory that they would write again.
 #[derive(Default)]
-pub struct Farewell(Mutex<Vec<Leave>>);
+pub struct EraseHooks(Mutex<Vec<Leave>>);
 
 type Leave = Box<dyn Fn(TenantId) + Send + Sync>;
 
-impl Farewell {
+impl EraseHooks {
     pub fn add(&self, leave: impl Fn(TenantId) + Send + Sync + 'static) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(leave));
     }
@@ -105,8 +105,8 @@ impl HostOperator {
         tenants.extend(found.filter(|id| !tenants.contains(id)));
         self.upkeep.set_erasing(&tenants).await?;
         for tenant in &tenants {
-            self.steward.banish(*tenant);
-            self.store.banish(*tenant).await?;
+            self.steward.block_tenant(*tenant);
+            self.store.block_tenant(*tenant).await?;
             self.farewell.say(*tenant);
         }
         let mut removed = Removed::default();

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use serde_json::{Value, json};
 
-use super::admin::Attendance;
-use super::erase::Farewell;
-use super::plugins::Shelf;
+use super::admin::RunningHost;
+use super::erase::EraseHooks;
+use super::plugins::PluginAdmin;
 use super::{Command, ControlError, Operator};
 use crate::audit::{Audit, Entry};
 use crate::domain::lifecycle::{self, Event, Refusal};
@@ -37,7 +37,7 @@ pub(super) const STATUSES: [&str; 8] =
 
 /// What only the engine behind the store can do for itself.
 #[async_trait]
-pub trait Upkeep: Send + Sync + 'static {
+pub trait StoreMaintenance: Send + Sync + 'static {
     /// Reads everything; what is there, or the first thing that is wrong.
     async fn check(&self) -> Result<Value, store::Error>;
     /// Writes everything that can be read to a new file.
@@ -69,17 +69,17 @@ pub enum Order {
 
 /// Carries out orders.
 #[async_trait]
-pub trait Steward: Send + Sync + 'static {
+pub trait TaskControl: Send + Sync + 'static {
     async fn obey(&self, requestor: &Requestor, id: TaskId, order: Order) -> Result<Task, tasks::Error>;
     /// Stops what runs for a tenant, and begins nothing more for it.
-    fn banish(&self, tenant: TenantId);
+    fn block_tenant(&self, tenant: TenantId);
 
     /// Removes a task with everything that belongs to it.
     async fn purge(&self, requestor: &Requestor, id: TaskId) -> Result<(), tasks::Error>;
 }
 
 #[async_trait]
-impl Steward for Tasks {
+impl TaskControl for Tasks {
     async fn obey(&self, requestor: &Requestor, id: TaskId, order: Order) -> Result<Task, tasks::Error> {
         match order {
             Order::Cancel => self.cancel(requestor, id).await,
@@ -88,8 +88,8 @@ impl Steward for Tasks {
         }
     }
 
-    fn banish(&self, tenant: TenantId) {
-        Tasks::banish(self, tenant);
+    fn block_tenant(&self, tenant: TenantId) {
+        Tasks::block_tenant(self, tenant);
     }
 
     async fn purge(&self, requestor: &Requestor, id: TaskId) -> Result<(), tasks::Error> {
@@ -98,13 +98,13 @@ impl Steward for Tasks {
 }
 
 /// Changes tasks of a store that no host runs: there is nothing to stop or to wake, only a record to change.
-pub struct Unattended {
+pub struct OfflineTasks {
     pub store: Arc<dyn Store>,
     pub clock: Arc<dyn Clock>,
 }
 
 #[async_trait]
-impl Steward for Unattended {
+impl TaskControl for OfflineTasks {
     async fn obey(&self, requestor: &Requestor, id: TaskId, order: Order) -> Result<Task, tasks::Error> {
         let failed = |error: store::Error| {
             tracing::error!(task.id = %id, error = %error, "a task was not changed");
@@ -131,7 +131,7 @@ impl Steward for Unattended {
         Err(failed(store::Error::Conflict))
     }
 
-    fn banish(&self, _: TenantId) {}
+    fn block_tenant(&self, _: TenantId) {}
 
     async fn purge(&self, requestor: &Requestor, id: TaskId) -> Result<(), tasks::Error> {
         self.store.remove(requestor, id).await.map_err(|error| {
@@ -144,15 +144,15 @@ impl Steward for Unattended {
 /// Everything that commands work on.
 pub struct HostOperator {
     pub(super) store: Arc<dyn Store>,
-    pub(super) upkeep: Arc<dyn Upkeep>,
-    pub(super) steward: Arc<dyn Steward>,
+    pub(super) upkeep: Arc<dyn StoreMaintenance>,
+    pub(super) steward: Arc<dyn TaskControl>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) principals: Principals,
-    pub(super) shelf: Option<Shelf>,
-    pub(super) attendance: Option<Attendance>,
+    pub(super) shelf: Option<PluginAdmin>,
+    pub(super) attendance: Option<RunningHost>,
     secrets: Option<Arc<Secrets>>,
     pub(super) audit: Audit,
-    pub(super) farewell: Arc<Farewell>,
+    pub(super) farewell: Arc<EraseHooks>,
     /// Granted to plugins, where no host runs that would know.
     pub(super) directories: Vec<DirGrant>,
     /// Held while a tenant is erased.
@@ -162,8 +162,8 @@ pub struct HostOperator {
 impl HostOperator {
     pub fn new(
         store: Arc<dyn Store>,
-        upkeep: Arc<dyn Upkeep>,
-        steward: Arc<dyn Steward>,
+        upkeep: Arc<dyn StoreMaintenance>,
+        steward: Arc<dyn TaskControl>,
         clock: Arc<dyn Clock>,
     ) -> Self {
         let principals = Principals::new(Arc::clone(&store));
@@ -193,14 +193,14 @@ impl HostOperator {
 
     /// With plugins to work on.
     #[must_use]
-    pub fn with_plugins(mut self, shelf: Shelf) -> Self {
+    pub fn with_plugins(mut self, shelf: PluginAdmin) -> Self {
         self.shelf = Some(shelf);
         self
     }
 
     /// With a host that runs.
     #[must_use]
-    pub fn with_attendance(mut self, attendance: Attendance) -> Self {
+    pub fn with_attendance(mut self, attendance: RunningHost) -> Self {
         self.attendance = Some(attendance);
         self
     }
@@ -221,7 +221,7 @@ impl HostOperator {
 
     /// With others who must let a tenant go that is erased.
     #[must_use]
-    pub fn with_farewell(mut self, farewell: Arc<Farewell>) -> Self {
+    pub fn with_farewell(mut self, farewell: Arc<EraseHooks>) -> Self {
         self.farewell = farewell;
         self
     }

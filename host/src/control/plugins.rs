@@ -9,7 +9,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use serde_json::{Value, json};
 
-use super::operator::Unattended;
+use super::operator::OfflineTasks;
 use super::{Command, ControlError, PluginTarget};
 use crate::domain::task::PluginVersion;
 use crate::plugins::{
@@ -26,12 +26,16 @@ const PAGE_TASKS: usize = 256;
 
 /// The plugins, and the way to more of them.
 #[derive(Clone)]
-pub struct Shelf {
+pub struct PluginAdmin {
     pub plugins: Plugins,
     pub intake: Arc<Intake>,
 }
 
-pub(super) async fn execute(shelf: &Shelf, principals: &Principals, command: Command) -> Result<Value, ControlError> {
+pub(super) async fn execute(
+    shelf: &PluginAdmin,
+    principals: &Principals,
+    command: Command,
+) -> Result<Value, ControlError> {
     let plugins = &shelf.plugins;
     let done = match command {
         Command::PluginList => plugins.list().await.map(|plugins| json!({ "plugins": plugins })),
@@ -135,7 +139,7 @@ pub(super) fn failed(error: Error) -> ControlError {
     }
 }
 
-impl Shelf {
+impl PluginAdmin {
     async fn stage(&self, source: &Source, pinned: Option<Digest>, name: Option<String>) -> Result<Staged, Error> {
         let verified = self.intake.take(source, pinned).await.map_err(|error| {
             let plugin = name.clone().unwrap_or_else(|| source.to_string());
@@ -182,7 +186,7 @@ fn shown(staged: &Staged) -> Value {
 
 /// Without a host there are no calls, only records.
 #[async_trait]
-impl Calls for Unattended {
+impl Calls for OfflineTasks {
     async fn tasks(&self) -> Result<HashMap<PluginVersion, usize>, store::Error> {
         let mut counts = HashMap::new();
         let mut after = None;

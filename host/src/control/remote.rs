@@ -89,7 +89,7 @@ impl Remote {
     pub fn spawn(parts: Parts) -> Result<Self, rustls::Error> {
         let Parts { listener, secret, certificate, operator, audit } = parts;
         let acceptor = certificate.as_ref().map(Certificate::acceptor).transpose()?;
-        let desk = Desk { secret, operator, audit, failures: Failures::new(FAILURES_PER_MINUTE_MAX) };
+        let desk = AdminListener { secret, operator, audit, failures: Failures::new(FAILURES_PER_MINUTE_MAX) };
         let mut tasks = vec![tokio::spawn(accept(listener, acceptor, Arc::new(desk)))];
         tasks.extend(certificate.map(|certificate| tokio::spawn(async move { certificate.watch().await })));
         Ok(Self { tasks })
@@ -103,7 +103,7 @@ impl Drop for Remote {
 }
 
 /// The connections live in a set that dies with this future.
-async fn accept(listener: TcpListener, acceptor: Option<TlsAcceptor>, desk: Arc<Desk>) {
+async fn accept(listener: TcpListener, acceptor: Option<TlsAcceptor>, desk: Arc<AdminListener>) {
     let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let addresses = Addresses::new(CONNECTIONS_PER_ADDRESS_MAX, Proxies::new(Vec::new(), acceptor.is_some()));
     let mut connections = JoinSet::new();
@@ -137,7 +137,7 @@ async fn accept(listener: TcpListener, acceptor: Option<TlsAcceptor>, desk: Arc<
     }
 }
 
-async fn serve(stream: TcpStream, peer: IpAddr, acceptor: Option<TlsAcceptor>, desk: Arc<Desk>) {
+async fn serve(stream: TcpStream, peer: IpAddr, acceptor: Option<TlsAcceptor>, desk: Arc<AdminListener>) {
     // It fails only on a socket that is gone.
     let _ = stream.set_nodelay(true);
     match acceptor {
@@ -150,7 +150,11 @@ async fn serve(stream: TcpStream, peer: IpAddr, acceptor: Option<TlsAcceptor>, d
     }
 }
 
-async fn requests<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(stream: S, peer: IpAddr, desk: Arc<Desk>) {
+async fn requests<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+    stream: S,
+    peer: IpAddr,
+    desk: Arc<AdminListener>,
+) {
     let answer = service_fn(move |request: Request<Incoming>| {
         let desk = Arc::clone(&desk);
         async move { Ok::<_, Infallible>(desk.answer(request, peer).await) }
@@ -162,14 +166,14 @@ async fn requests<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(stream: S,
 }
 
 /// Who is let in, and what is done for them.
-struct Desk {
+struct AdminListener {
     secret: Secret,
     operator: Arc<dyn Operator>,
     audit: Audit,
     failures: Failures,
 }
 
-impl Desk {
+impl AdminListener {
     async fn answer(&self, request: Request<Incoming>, peer: IpAddr) -> Response<Full<Bytes>> {
         if request.uri().path() != PATH {
             return refusal(StatusCode::NOT_FOUND, "there is nothing at this path");

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{Command, ControlError};
 use crate::domain::UnixMs;
 use crate::runtime::secrets::Places;
-use crate::secrets::{Error, Secrets, Which, Wish};
+use crate::secrets::{Error, NewSecret, Secrets, Which};
 use crate::transport::principal::Principals;
 
 /// A value on its way to the store.
@@ -34,7 +34,7 @@ pub(super) async fn execute(
         Command::SecretSet { name, plugin, tenant, destinations, places, value } => {
             let which = which(principals, name, plugin, tenant).await?;
             let read = |text: &String| text.parse().map_err(|error| ControlError::Invalid(format!("{error}")));
-            let wish = Wish {
+            let wish = NewSecret {
                 which,
                 destinations: destinations.iter().map(read).collect::<Result<_, _>>()?,
                 places: Places::named(&places)

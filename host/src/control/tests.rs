@@ -7,7 +7,7 @@ use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio::sync::Notify;
 
 use super::client::Client;
-use super::operator::{HostOperator, Unattended, Upkeep};
+use super::operator::{HostOperator, OfflineTasks, StoreMaintenance};
 use super::server::{Attach, AttachedReader, AttachedWriter, Server};
 use super::*;
 use crate::domain::Json;
@@ -28,7 +28,7 @@ struct NoUpkeep {
 }
 
 #[async_trait]
-impl Upkeep for NoUpkeep {
+impl StoreMaintenance for NoUpkeep {
     async fn check(&self) -> Result<Value, store::Error> {
         Ok(json!({ "sound": true }))
     }
@@ -78,7 +78,7 @@ fn operator(store: &Arc<MemoryStore>) -> HostOperator {
 fn operator_with(store: &Arc<MemoryStore>, upkeep: Arc<NoUpkeep>) -> HostOperator {
     let clock = Arc::new(ManualClock::at(1_000));
     let store: Arc<dyn Store> = store.clone();
-    let steward = Arc::new(Unattended { store: store.clone(), clock: clock.clone() });
+    let steward = Arc::new(OfflineTasks { store: store.clone(), clock: clock.clone() });
     HostOperator::new(store, upkeep, steward, clock)
 }
 

@@ -7,6 +7,7 @@ pub mod address;
 pub mod call;
 pub mod lifecycle;
 pub mod limits;
+pub mod names;
 pub mod offer;
 pub mod requestor;
 pub mod rights;

@@ -8,7 +8,7 @@ use super::DrainThen;
 use crate::domain::task::PluginVersion;
 use crate::runtime::ListKind;
 use crate::store;
-use crate::tasks::{PluginHealth, Tally, Tasks, Trial, Verdict, Withdrawal};
+use crate::tasks::{CanaryStats, PluginHealth, Tally, Tasks, Verdict, Withdrawal};
 
 /// The task engine of a running host, or the store of one that does not run.
 #[async_trait]
@@ -17,7 +17,7 @@ pub trait Calls: Send + Sync + 'static {
     async fn tasks(&self) -> Result<HashMap<PluginVersion, usize>, store::Error>;
 
     /// Waits until versions say that lists of theirs are different now. Where nobody calls, none ever does.
-    async fn lists_said_to_differ(&self) -> HashMap<PluginVersion, HashSet<ListKind>> {
+    async fn note_lists_changed(&self) -> HashMap<PluginVersion, HashSet<ListKind>> {
         std::future::pending().await
     }
 
@@ -34,7 +34,7 @@ pub trait Calls: Send + Sync + 'static {
     fn forgive(&self, version: &PluginVersion);
 
     /// Watches these versions from now on, and no others.
-    fn watch(&self, trials: Vec<Trial>) {
+    fn watch(&self, trials: Vec<CanaryStats>) {
         let _ = trials;
     }
 
@@ -59,8 +59,8 @@ impl Calls for Tasks {
         Ok(self.by_version())
     }
 
-    async fn lists_said_to_differ(&self) -> HashMap<PluginVersion, HashSet<ListKind>> {
-        Tasks::lists_said_to_differ(self).await
+    async fn note_lists_changed(&self) -> HashMap<PluginVersion, HashSet<ListKind>> {
+        Tasks::note_lists_changed(self).await
     }
 
     fn lists_changed(&self, kinds: &[ListKind]) {
@@ -82,10 +82,10 @@ impl Calls for Tasks {
     }
 
     fn forgive(&self, version: &PluginVersion) {
-        self.forgive_plugin(version);
+        self.reset_breaker(version);
     }
 
-    fn watch(&self, trials: Vec<Trial>) {
+    fn watch(&self, trials: Vec<CanaryStats>) {
         self.watch_versions(trials);
     }
 

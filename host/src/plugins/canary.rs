@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::change::{Move, To};
 use super::entry::{CanaryRow, Entry, Tenant};
-use super::moves::{Move, To};
 use super::switch::{Switched, Target};
 use super::{Digest, Error, Inner, Plugins, State, find};
 use crate::domain::route::WHOLE;
 use crate::domain::task::PluginVersion;
 use crate::runtime::LoadedPlugin;
-use crate::tasks::{Bounds, Trial, Verdict};
+use crate::tasks::{Bounds, CanaryStats, Verdict};
 
 /// Between two tries to take a failed canary back, while the store refuses.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -171,12 +171,12 @@ impl Inner {
             let name = &canary.plugin.version.name;
             let bounds = state.book.get(name)?.head.canary.as_ref()?.bounds;
             let against = active(name).map(|plugin| plugin.version.clone());
-            Some(Trial { version: canary.plugin.version.clone(), against, bounds })
+            Some(CanaryStats { version: canary.plugin.version.clone(), against, bounds })
         });
         let new = |plugin: &LoadedPlugin| {
             self.watched_until(state, &plugin.version)?;
             let bounds = self.policy(&plugin.version.name).canary;
-            Some(Trial { version: plugin.version.clone(), against: None, bounds })
+            Some(CanaryStats { version: plugin.version.clone(), against: None, bounds })
         };
         self.calls.watch(canaries.chain(state.table.iter().filter_map(new)).collect());
     }

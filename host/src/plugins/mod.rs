@@ -4,25 +4,25 @@
 //! Must not know where a component came from, nor any wire name. Invariant: a switch is one commit and then one exchange of the
 //! catalog, so a host that dies has the old versions or the new ones, all of them; a call keeps the version that it began with.
 
-mod book;
 mod calls;
 mod canary;
 mod canonical;
+mod change;
+mod deferred_fetch;
 mod definition;
 mod difference;
 mod entry;
-mod first;
-mod leaving;
-mod moves;
+mod maintenance;
 mod pinning;
+mod policy_reload;
+mod reconcile;
+mod registry;
 mod relist;
 mod schema;
-mod settle;
 mod staging;
 mod start;
 mod switch;
-mod tend;
-mod terms;
+mod tenant_removal;
 #[cfg(test)]
 pub(crate) mod tests;
 mod view;
@@ -34,9 +34,10 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use tokio::sync::{Mutex, Notify};
 
-use book::Book;
 use entry::Entry;
+use registry::Book;
 
+use self::staging::Arriving;
 use crate::audit::Audit;
 use crate::domain::requestor::TenantId;
 use crate::domain::task::PluginVersion;
@@ -45,18 +46,18 @@ use crate::store::{self, RowStore};
 use crate::tasks::Bounds;
 use crate::tasks::clock::Clock;
 
-pub use book::Digest;
 pub use calls::Calls;
 pub use canary::{BoundsGiven, CanaryWish};
 pub use difference::{AcceptChanges, Changes, ToolChange};
 pub use entry::{Stage, TakenBack, Tenant};
-pub use leaving::forget_tenant;
 pub use pinning::Pinning;
+pub use policy_reload::{Prepared, Terms};
+pub use registry::Digest;
 pub use schema::{Difference, Direction, compare};
-pub use staging::{Candidate, Provenance, Staged, Supply};
+pub use staging::{Candidate, ComponentSource, Provenance, Staged};
 pub use start::{Wanted, component};
 pub use switch::{Switched, SwitchedPlugin, Target, Turn};
-pub use terms::{Prepared, Terms};
+pub use tenant_removal::forget_tenant;
 pub use view::{CanaryView, Listed, Unsound, Verified, VersionView};
 
 /// The first pause after a failure that may pass, and the longest.
@@ -165,6 +166,7 @@ struct Inner {
     state: Mutex<State>,
     /// Something began to drain.
     drains: Notify,
+    arriving: Arriving,
 }
 
 #[derive(Default)]

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::book::{Book, Draft};
 use super::definition::hashes;
 use super::difference::Changes;
+use super::registry::{Book, Draft};
 use super::{AcceptChanges, Digest, Error, Inner, Plugins, Policies};
 use crate::domain::task::PluginVersion;
 use crate::runtime::{ListKind, LoadError, LoadedPlugin};
@@ -29,7 +29,7 @@ impl Plugins {
             let next = due.keys().min_by_key(|version| free_at(version)).cloned();
             let at = next.as_ref().and_then(free_at).unwrap_or_else(Instant::now);
             tokio::select! {
-                said = self.inner.calls.lists_said_to_differ() => {
+                said = self.inner.calls.note_lists_changed() => {
                     for (version, kinds) in said {
                         due.entry(version).or_default().extend(kinds);
                     }

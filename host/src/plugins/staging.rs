@@ -2,13 +2,13 @@
 //!
 //! Invariant: what is refused leaves nothing behind; what passed can be switched to without its source.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 
-use super::book::Draft;
 use super::difference::Changes;
 use super::entry::{Stage, Version};
+use super::registry::Draft;
 use super::{Digest, Error, Inner, Pinning, Plugins, State, version};
 use crate::domain::task::PluginVersion;
 use crate::runtime::policy::Grants;
@@ -29,6 +29,41 @@ pub struct Candidate {
     pub is_attended: bool,
 }
 
+/// Components that are being written and that no row names yet. Their files stay, whoever removes a version meanwhile.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Arriving(Arc<Mutex<Vec<[u8; 32]>>>);
+
+impl Arriving {
+    /// Announces a component. Whoever removes files looks here under the lock of the state, so this is called under it, too.
+    pub(super) fn announce(&self, digest: [u8; 32]) -> Arrival {
+        self.digests().push(digest);
+        Arrival { of: self.clone(), digest }
+    }
+
+    pub(super) fn contains(&self, digest: &[u8; 32]) -> bool {
+        self.digests().contains(digest)
+    }
+
+    fn digests(&self) -> MutexGuard<'_, Vec<[u8; 32]>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One component of [`Arriving`], until it is dropped.
+pub(super) struct Arrival {
+    of: Arriving,
+    digest: [u8; 32],
+}
+
+impl Drop for Arrival {
+    fn drop(&mut self) {
+        let mut digests = self.of.digests();
+        if let Some(at) = digests.iter().position(|digest| *digest == self.digest) {
+            digests.swap_remove(at);
+        }
+    }
+}
+
 /// Where a component came from, for people and for asking again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Provenance {
@@ -44,7 +79,7 @@ pub struct Provenance {
 
 /// Where the component of a plugin comes from that is wanted at the start; somebody above knows.
 #[async_trait]
-pub trait Supply: std::fmt::Debug + Send + Sync {
+pub trait ComponentSource: std::fmt::Debug + Send + Sync {
     /// For messages, while the plugin has no name.
     fn label(&self) -> String;
 
@@ -173,9 +208,15 @@ impl Plugins {
     /// Keeps the bytes and says so in the store. Gives whether the version was not there before.
     async fn note_staged(&self, version: &PluginVersion, candidate: Candidate) -> Result<bool, Error> {
         let inner = &self.inner;
-        let mut state = inner.state.lock().await;
         let (size, provenance) = (candidate.bytes.len() as u64, candidate.provenance.clone());
+        let arriving = {
+            let _state = inner.state.lock().await;
+            inner.arriving.announce(version.digest)
+        };
+        // Up to 128 MiB to a disk that may be slow: lists, switches and calls do not wait for it.
         candidate.keep(&inner.sandbox, version.digest).await?;
+        let mut state = inner.state.lock().await;
+        drop(arriving);
         let mut draft = Draft::default();
         let entry = draft.entry(&state.book, &version.name);
         if let Some(known) = entry.versions.get_mut(&Digest(version.digest)) {
@@ -230,7 +271,7 @@ impl Inner {
         let in_book = state.book.iter().any(|(_, entry)| entry.versions.contains_key(&digest));
         // What is pinned for this run is in no book.
         let runs = state.table.iter().any(|plugin| plugin.version.digest == digest.0);
-        if !in_book && !runs {
+        if !in_book && !runs && !self.arriving.contains(&digest.0) {
             let sandbox = Arc::clone(&self.sandbox);
             let removed = tokio::task::spawn_blocking(move || sandbox.remove_kept(&digest.0)).await;
             removed.unwrap_or_else(|error| Err(std::io::Error::other(error)))?;

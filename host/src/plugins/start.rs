@@ -2,7 +2,7 @@
 //!
 //! The configuration names sources and policies, the store remembers what is active. So a source is read once, when its plugin is
 //! not known yet; from then on versions come by way of commands. `--plugin` is the exception, for one run. So a host whose plugins
-//! are known starts without a network, and nothing that has to be fetched is waited for: see [`first`](super::first).
+//! are known starts without a network, and nothing that has to be fetched is waited for: see [`deferred_fetch`](super::deferred_fetch).
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -12,10 +12,11 @@ use futures::StreamExt as _;
 use futures::future::join_all;
 use tokio::sync::{Mutex, Notify};
 
-use super::book::{Book, Draft};
 use super::definition::hashes;
 use super::entry::{Entry, Version};
-use super::{Digest, Error, Inner, Options, Plugins, Policies, Policy, Provenance, State, Supply, version};
+use super::registry::{Book, Draft};
+use super::staging::Arriving;
+use super::{ComponentSource, Digest, Error, Inner, Options, Plugins, Policies, Policy, Provenance, State, version};
 use crate::domain::task::PluginVersion;
 use crate::runtime::{Canary, LoadError, LoadedPlugin, PluginSource, Sandbox, Source};
 
@@ -24,7 +25,7 @@ use crate::runtime::{Canary, LoadError, LoadedPlugin, PluginSource, Sandbox, Sou
 pub struct Wanted {
     /// What it is called, granted and limited to; the component comes from `supply`.
     pub policy: Policy,
-    pub supply: Arc<dyn Supply>,
+    pub supply: Arc<dyn ComponentSource>,
     /// This very component, whatever the store remembers, and nothing of it is remembered.
     pub pinned: bool,
 }
@@ -71,7 +72,7 @@ pub(super) struct Found {
     pub(super) digest: Digest,
     pub(super) provenance: Provenance,
     /// For reading it again.
-    supply: Arc<dyn Supply>,
+    supply: Arc<dyn ComponentSource>,
 }
 
 impl Plugins {
@@ -137,6 +138,7 @@ impl Plugins {
             audit,
             state: Mutex::new(State { book, names, awaited, broken, ..State::default() }),
             drains: Notify::new(),
+            arriving: Arriving::default(),
         };
         let plugins = Self { inner: Arc::new(inner) };
         refused.extend(plugins.begin(plans).await);
@@ -340,7 +342,7 @@ pub(super) fn is_known(book: &Book, name: &str) -> bool {
 pub(super) async fn look(
     sandbox: &Arc<Sandbox>,
     policy: &Policy,
-    supply: &Arc<dyn Supply>,
+    supply: &Arc<dyn ComponentSource>,
     is_loaded: impl Fn(&str) -> bool,
 ) -> Result<(String, Found), LoadError> {
     let label = policy.source.name.clone().unwrap_or_else(|| supply.label());

@@ -4,10 +4,10 @@ use std::collections::HashMap;
 
 use serde::Serialize;
 
+use super::change::{Move, To};
 use super::definition::hashes;
 use super::difference::Changes;
 use super::entry::{CanaryRow, Entry, Stage};
-use super::moves::{Move, To};
 use super::{AcceptChanges, Digest, Error, Inner, Plugins, State, find, pinning, version};
 use crate::runtime::{Canary, LoadedPlugin};
 

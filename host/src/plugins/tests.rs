@@ -1,8 +1,8 @@
 //! Switches over a store that fails, with components that are built already.
 
 mod canary;
-mod first;
-mod terms;
+mod deferred_fetch;
+mod policy_reload;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,13 +13,13 @@ use crate::runtime::policy::{DirGrant, Grants};
 use crate::runtime::{CompilerMode, Executor as _, ListKind, SandboxConfig, Source, Wit};
 use crate::store::memory::MemoryStore;
 use crate::tasks::clock::ManualClock;
-use crate::tasks::{PluginHealth, Trial, Verdict};
+use crate::tasks::{CanaryStats, PluginHealth, Verdict};
 
 /// Nobody calls; what is told is remembered.
 #[derive(Default)]
 struct Silence {
     told: std::sync::Mutex<Vec<Vec<ListKind>>>,
-    watched: std::sync::Mutex<Vec<Trial>>,
+    watched: std::sync::Mutex<Vec<CanaryStats>>,
     failed: std::sync::Mutex<Vec<Verdict>>,
 }
 
@@ -33,7 +33,7 @@ impl Calls for Silence {
         self.told.lock().unwrap().push(kinds.to_vec());
     }
 
-    fn watch(&self, trials: Vec<Trial>) {
+    fn watch(&self, trials: Vec<CanaryStats>) {
         *self.watched.lock().unwrap() = trials;
     }
 
@@ -231,6 +231,21 @@ async fn what_runs_is_not_removed_and_what_was_removed_does_not_run() {
     let refused = world.plugins.switch_to("text", loaded).await;
     assert!(matches!(refused, Err(Error::NotFound(_))), "{refused:?}");
     assert_eq!(active(&world).await, Some(Digest(one.digest)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_component_that_is_being_written_is_not_removed_with_a_version_of_it() {
+    let Some(one) = text(SAME, "The texts arrive.") else { return };
+    let (store, clock) = (Arc::new(MemoryStore::new()), Arc::new(ManualClock::at(1)));
+    let world = start(&store, &clock).await;
+    let digest = world.plugins.stage(one.clone()).await.unwrap().version.digest;
+    let arrival = world.plugins.inner.arriving.announce(digest);
+    world.plugins.remove_version("text", &Digest(digest).to_string()).await.unwrap();
+    assert!(world.sandbox.kept().verify(&digest).is_ok(), "whoever writes it finds it gone");
+    drop(arrival);
+    world.plugins.stage(one).await.unwrap();
+    world.plugins.remove_version("text", &Digest(digest).to_string()).await.unwrap();
+    assert!(world.sandbox.kept().verify(&digest).is_err(), "it is kept for ever");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -14,7 +14,7 @@ use crate::tasks::Tasks;
 pub const INLINE_BYTES_MAX: usize = 64 * 1024;
 
 /// Why arguments cannot be used.
-pub(crate) enum Misfit {
+pub(crate) enum ArgumentError {
     /// They are no usable JSON.
     Malformed(RpcError),
     /// They do not fit the tool's schema: a tool error, which a model can read and react to.
@@ -40,23 +40,23 @@ pub(crate) async fn fit_aside(
     requestor: &Requestor,
     tool: Arc<ToolEntry>,
     arguments: Json,
-) -> Result<(), Misfit> {
+) -> Result<(), ArgumentError> {
     let checked = tasks.aside(requestor, move || fit(&tool, arguments.as_str())).await;
     checked.unwrap_or_else(|_| {
-        Err(Misfit::Malformed(RpcError::host_failure(format_args!("arguments could not be checked"))))
+        Err(ArgumentError::Malformed(RpcError::host_failure(format_args!("arguments could not be checked"))))
     })
 }
 
 /// Checks arguments against the tool's input schema.
-pub(crate) fn fit(tool: &ToolEntry, arguments: &str) -> Result<(), Misfit> {
+pub(crate) fn fit(tool: &ToolEntry, arguments: &str) -> Result<(), ArgumentError> {
     let value = strict_value(arguments)
-        .map_err(|reason| Misfit::Malformed(RpcError::invalid_params(format!("params.arguments: {reason}"))))?;
+        .map_err(|reason| ArgumentError::Malformed(RpcError::invalid_params(format!("params.arguments: {reason}"))))?;
     tool.input.check(&value).map_err(|violations| {
         let mut text = format!("The arguments do not fit the input schema of {}:", tool.tool.name);
         for violation in violations {
             text.push('\n');
             text.push_str(&violation.to_string());
         }
-        Misfit::Schema(text)
+        ArgumentError::Schema(text)
     })
 }

@@ -29,7 +29,7 @@ pub(crate) fn bad_cursor() -> RpcError {
 }
 
 /// Seals a position in the list of `method`.
-pub(crate) fn seal(key: &[u8; 32], method: &str, requestor: &Requestor, position: &[u8]) -> Option<String> {
+pub(crate) fn sign(key: &[u8; 32], method: &str, requestor: &Requestor, position: &[u8]) -> Option<String> {
     let tag = mac(key, method, requestor, position)?.finalize().into_bytes();
     let mut bytes = Vec::with_capacity(TAG_BYTES + position.len());
     bytes.extend(tag.iter().take(TAG_BYTES));
@@ -38,7 +38,7 @@ pub(crate) fn seal(key: &[u8; 32], method: &str, requestor: &Requestor, position
 }
 
 /// Gives the position back if the cursor was sealed for this method and requestor.
-pub(crate) fn open(key: &[u8; 32], method: &str, requestor: &Requestor, cursor: &str) -> Option<Vec<u8>> {
+pub(crate) fn verify(key: &[u8; 32], method: &str, requestor: &Requestor, cursor: &str) -> Option<Vec<u8>> {
     let bytes = URL_SAFE_NO_PAD.decode(cursor).ok()?;
     let (tag, position) = bytes.split_at_checked(TAG_BYTES)?;
     mac(key, method, requestor, position)?.verify_truncated_left(tag).ok()?;
@@ -65,16 +65,16 @@ mod tests {
         let key = [7; 32];
         let anna = Requestor { tenant: TenantId([1; 16]), id: RequestorId([2; 16]) };
         let bob = Requestor { tenant: TenantId([1; 16]), id: RequestorId([3; 16]) };
-        let cursor = seal(&key, "tools/list", &anna, b"echo").unwrap();
-        assert_eq!(open(&key, "tools/list", &anna, &cursor).unwrap(), b"echo");
-        assert!(open(&key, "tools/list", &bob, &cursor).is_none());
-        assert!(open(&key, "tasks/list", &anna, &cursor).is_none());
-        assert!(open(&[8; 32], "tools/list", &anna, &cursor).is_none());
+        let cursor = sign(&key, "tools/list", &anna, b"echo").unwrap();
+        assert_eq!(verify(&key, "tools/list", &anna, &cursor).unwrap(), b"echo");
+        assert!(verify(&key, "tools/list", &bob, &cursor).is_none());
+        assert!(verify(&key, "tasks/list", &anna, &cursor).is_none());
+        assert!(verify(&[8; 32], "tools/list", &anna, &cursor).is_none());
         for at in 0..cursor.len() {
             let mut broken = cursor.clone().into_bytes();
             broken[at] = if broken[at] == b'A' { b'B' } else { b'A' };
-            assert!(open(&key, "tools/list", &anna, &String::from_utf8(broken).unwrap()).is_none());
+            assert!(verify(&key, "tools/list", &anna, &String::from_utf8(broken).unwrap()).is_none());
         }
-        assert!(open(&key, "tools/list", &anna, "").is_none());
+        assert!(verify(&key, "tools/list", &anna, "").is_none());
     }
 }

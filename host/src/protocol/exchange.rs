@@ -1,7 +1,7 @@
 //! A request as a stream of frames, without a task of the scheduler behind it.
 //!
-//! The work is a future that says messages on its way and returns the response. It makes progress only while somebody polls
-//! the stream, and only when everything said so far was taken: that is the whole flow control.
+//! The work is a future that sends messages on its way and returns the response. It makes progress only while somebody polls
+//! the stream, and only when everything sent so far was taken: that is the whole flow control.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -12,31 +12,31 @@ use futures::Stream;
 
 use super::{Exchange, Frame, Line};
 
-/// Where the work of an exchange says messages before its response. Cheap to clone; what is said after the end is dropped.
+/// Sends the messages of an exchange that come before its response. Cheap to clone; what is sent after the end is dropped.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Outlet(Arc<Mutex<VecDeque<Line>>>);
+pub(crate) struct FrameSender(Arc<Mutex<VecDeque<Line>>>);
 
-impl Outlet {
-    /// Says a message; `None` (it could not be written) says nothing.
-    pub(crate) fn say(&self, message: impl Into<Option<String>>) {
+impl FrameSender {
+    /// Sends a message; `None` (it could not be written) sends nothing.
+    pub(crate) fn send(&self, message: impl Into<Option<String>>) {
         if let Some(message) = message.into() {
-            self.say_line(message.into());
+            self.send_line(message.into());
         }
     }
 
-    /// Says a message that may be large.
-    pub(crate) fn say_line(&self, message: Line) {
+    /// Sends a message that may be large.
+    pub(crate) fn send_line(&self, message: Line) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push_back(message);
     }
 
-    /// Waits until everything that was said has been taken.
+    /// Waits until everything that was sent has been taken.
     pub(crate) async fn taken(&self) {
         while !self.is_empty() {
             tokio::task::yield_now().await;
         }
     }
 
-    /// Whether everything that was said has been taken.
+    /// Whether everything that was sent has been taken.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
     }
@@ -66,13 +66,13 @@ impl From<String> for Frame {
     }
 }
 
-struct Talk<W> {
-    outlet: Outlet,
+struct Streaming<W> {
+    sender: FrameSender,
     work: Option<Pin<Box<W>>>,
     response: Option<Frame>,
 }
 
-impl<W, R> Stream for Talk<W>
+impl<W, R> Stream for Streaming<W>
 where
     W: Future<Output = Option<R>>,
     R: Into<Frame>,
@@ -81,7 +81,7 @@ where
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Frame>> {
         loop {
-            if let Some(message) = self.outlet.next() {
+            if let Some(message) = self.sender.next() {
                 return Poll::Ready(Some(Frame::before_last(message)));
             }
             let Some(work) = &mut self.work else {
@@ -89,7 +89,7 @@ where
             };
             match work.as_mut().poll(context) {
                 Poll::Ready(response) => (self.work, self.response) = (None, response.map(Into::into)),
-                Poll::Pending => match self.outlet.next() {
+                Poll::Pending => match self.sender.next() {
                     Some(message) => return Poll::Ready(Some(Frame::before_last(message))),
                     None => return Poll::Pending,
                 },
@@ -98,24 +98,24 @@ where
     }
 }
 
-/// An exchange whose work may say messages first. `None` as response: the request was cancelled, nothing ends it.
-pub(crate) fn talk<W, R>(work: impl FnOnce(Outlet) -> W) -> Exchange
+/// An exchange whose work may send messages first. `None` as response: the request was cancelled, nothing ends it.
+pub(crate) fn streaming<W, R>(work: impl FnOnce(FrameSender) -> W) -> Exchange
 where
     W: Future<Output = Option<R>> + Send + 'static,
     R: Into<Frame> + 'static,
 {
-    let outlet = Outlet::default();
-    let work = Box::pin(work(outlet.clone()));
-    Box::pin(Talk { outlet, work: Some(work), response: None })
+    let sender = FrameSender::default();
+    let work = Box::pin(work(sender.clone()));
+    Box::pin(Streaming { sender, work: Some(work), response: None })
 }
 
-/// An exchange that is answered already.
-pub(crate) fn answered(response: impl Into<Frame>) -> Exchange {
+/// An exchange whose response is there.
+pub(crate) fn immediate(response: impl Into<Frame>) -> Exchange {
     Box::pin(futures::stream::iter([response.into()]))
 }
 
 /// An exchange of one frame that takes some waiting.
-pub(crate) fn single<R: Into<Frame>>(response: impl Future<Output = R> + Send + 'static) -> Exchange {
+pub(crate) fn deferred<R: Into<Frame>>(response: impl Future<Output = R> + Send + 'static) -> Exchange {
     Box::pin(futures::stream::once(async { response.await.into() }))
 }
 
@@ -126,11 +126,11 @@ mod tests {
 
     #[tokio::test]
     async fn frames_come_in_order_and_the_response_last() {
-        let exchange = talk(|outlet| async move {
-            outlet.say("a".to_owned());
-            outlet.say("b".to_owned());
+        let exchange = streaming(|sender| async move {
+            sender.send("a".to_owned());
+            sender.send("b".to_owned());
             tokio::task::yield_now().await;
-            outlet.say("c".to_owned());
+            sender.send("c".to_owned());
             Some("end".to_owned())
         });
         let frames: Vec<_> = exchange.map(|frame| (frame.message.into_text(), frame.last)).collect().await;
@@ -140,6 +140,6 @@ mod tests {
 
     #[tokio::test]
     async fn a_cancelled_exchange_ends_without_a_response() {
-        assert!(talk(|_| async { None::<String> }).next().await.is_none());
+        assert!(streaming(|_| async { None::<String> }).next().await.is_none());
     }
 }

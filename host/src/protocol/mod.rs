@@ -11,18 +11,18 @@ mod digest;
 mod error;
 mod exchange;
 mod idempotency;
+mod input_requests;
+mod inspect_json;
 mod jsonrpc;
 mod legacy;
 mod line;
 mod modern;
-mod notices;
+mod notifications;
 mod offers;
-mod questions;
 pub(crate) mod reader;
 mod rights;
 mod sep1686;
 mod session;
-mod shown;
 #[cfg(test)]
 mod tests;
 #[cfg(all(fuzzing, not(test)))]
@@ -48,11 +48,11 @@ use crate::tasks::Tasks;
 use jsonrpc::Message;
 
 pub use arguments::INLINE_BYTES_MAX;
+pub use inspect_json::{output_json, prompt_json, resource_json, template_json, tool_json};
 pub use legacy::METHODS;
 pub use line::{Line, Pieces, SMALL_BYTES};
 pub use modern::{Connection, METHODS as MODERN_METHODS};
 pub use session::Session;
-pub use shown::{output_json, prompt_json, resource_json, template_json, tool_json};
 #[cfg(any(test, fuzzing))]
 pub(crate) use tests::fuzz;
 

@@ -18,7 +18,7 @@ use crate::domain::call::{CallError, ClientFeatures};
 use crate::domain::offer::{Completion, PartialArgument, Reference, Resource, ResourcePage};
 use crate::domain::requestor::Requestor;
 use crate::runtime::{Catalog, Library, Operation, PromptEntry, Returned, TemplateEntry};
-use crate::tasks::{Absence, CallNews, Client, PlainCall, PluginRequest};
+use crate::tasks::{CallNews, Client, Fallback, PlainCall, PluginRequest};
 
 /// Pages of plugins that one page of the list is looked for on; empty ones end it sooner or later.
 const LOOKED_AT_MAX: usize = 16;
@@ -66,7 +66,7 @@ impl Asker {
             .cloned();
         let entries: Vec<_> = left.by_ref().take(PAGE).collect();
         let next_cursor = match (left.next(), entries.last()) {
-            (Some(_), Some(last)) => self.seal(method, name(last).as_bytes()),
+            (Some(_), Some(last)) => self.sign(method, name(last).as_bytes()),
             _ => None,
         };
         Ok(Page { entries, next_cursor })
@@ -74,12 +74,12 @@ impl Asker {
 
     fn position(&self, method: &str, paged: &Paged) -> Result<Option<Vec<u8>>, RpcError> {
         let key = &self.shared.options.cursor_key;
-        let open = |cursor: &String| cursor::open(key, method, &self.requestor, cursor).ok_or_else(bad_cursor);
+        let open = |cursor: &String| cursor::verify(key, method, &self.requestor, cursor).ok_or_else(bad_cursor);
         paged.cursor.as_ref().map(open).transpose()
     }
 
-    fn seal(&self, method: &str, position: &[u8]) -> Option<String> {
-        cursor::seal(&self.shared.options.cursor_key, method, &self.requestor, position)
+    fn sign(&self, method: &str, position: &[u8]) -> Option<String> {
+        cursor::sign(&self.shared.options.cursor_key, method, &self.requestor, position)
     }
 
     /// `resources/list`: plugin after plugin, each in pages of its own.
@@ -126,7 +126,7 @@ impl Asker {
         }
         let next_cursor = libraries.get(at).and_then(|library| {
             let position = serde_json::to_vec(&(&library.plugin.name, &inside)).ok()?;
-            self.seal(METHOD, &position)
+            self.sign(METHOD, &position)
         });
         Ok(Page { entries, next_cursor })
     }
@@ -140,7 +140,7 @@ impl Asker {
 
     /// Which plugin has this resource, as far as this requestor may read it.
     pub(crate) async fn owner(&self, uri: &str) -> Result<Option<Arc<Library>>, RpcError> {
-        let mut absence = Absence::default();
+        let mut absence = Fallback::default();
         for library in self.catalog.readers(uri) {
             let operation = Operation::ReadResource { uri: uri.to_owned() };
             match self.quietly::<Vec<_>>(&library, operation).await? {

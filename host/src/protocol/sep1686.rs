@@ -28,14 +28,14 @@ const ALIAS_PREFIX: &str = "sep1686:";
 
 /// What a client wants to become of its request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Wish {
+pub(crate) struct TaskMetadata {
     /// The client's own id of the task.
     pub(crate) task_id: String,
     /// How long it is to be kept after its end.
     pub(crate) ttl: RequestedTtl,
 }
 
-impl Wish {
+impl TaskMetadata {
     /// Reads the value of [`TASK`].
     pub(crate) fn read(raw: &RawValue) -> Result<Self, RpcError> {
         #[derive(Deserialize)]
@@ -139,13 +139,14 @@ pub(crate) async fn find_with_output(
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Option<Wish> {
-        Wish::read(serde_json::from_str(text).unwrap()).ok()
+    fn read(text: &str) -> Option<TaskMetadata> {
+        TaskMetadata::read(serde_json::from_str(text).unwrap()).ok()
     }
 
     #[test]
     fn a_wish_has_a_name_and_perhaps_a_duration() {
-        let wish = |task_id: &str, ms| Some(Wish { task_id: task_id.to_owned(), ttl: RequestedTtl::AfterEnd(ms) });
+        let wish =
+            |task_id: &str, ms| Some(TaskMetadata { task_id: task_id.to_owned(), ttl: RequestedTtl::AfterEnd(ms) });
         assert_eq!(read(r#"{"taskId":"a"}"#), wish("a", None));
         assert_eq!(read(r#"{"taskId":"a","keepAlive":null,"more":1}"#), wish("a", None));
         assert_eq!(read(r#"{"taskId":"a","keepAlive":60000}"#), wish("a", Some(60_000)));

@@ -15,24 +15,24 @@ use wasmtime_wasi::{WasiCtx, WasiCtxBuilder, WasiCtxView, WasiView};
 use wasmtime_wasi_http::{WasiHttpCtx, WasiHttpCtxView, WasiHttpView};
 
 use super::blocking::{Blocking, Places};
+use super::call_state::Shared;
 use super::denials::Denials;
-use super::egress::{Egress, Lines};
+use super::egress::{Egress, RequestQuotas};
 use super::events::Outbox;
 use super::exports::Exports;
 use super::fault::{self, HostFailure};
 use super::files::{self, Quotas, Rooms};
-use super::gate::Shared;
+use super::inline_policy::Pace;
 use super::limits::{
     Bytes, COMPONENT_HANDLES_MAX, HOST_RESOURCES_MAX, HOSTCALL_BYTES_BASE, HTTP_FIELD_BYTES_MAX, Limiter,
     RANDOM_BYTES_MAX,
 };
+use super::manifest::WantedLimits;
 use super::operation::{Operation, Returned};
 use super::output;
-use super::pace::Pace;
 use super::policy::{DirGrant, Granted, GrantedTo};
 use super::supervise::{Stopped, Supervised};
-use super::wants::WantedLimits;
-use super::world::{Clock, Printed, Stream, random};
+use super::wasi_context::{Clock, Printed, Stream, random};
 use super::{CallEvent, CallFacts, CallSpec, TenantNames, ToolEntry};
 use crate::domain::call::CallError;
 use crate::domain::limits::CallLimits;
@@ -50,19 +50,19 @@ pub(super) struct Plugin {
     pub(super) entries: Vec<Arc<ToolEntry>>,
     /// Of each entry, in the same order.
     pub(super) paces: Vec<Pace>,
-    pub(super) presence: Presence,
+    pub(super) presence: CallCount,
 }
 
 /// The calls of a version, whichever of its lists they found it in.
 #[derive(Clone)]
-pub(super) struct Presence {
+pub(super) struct CallCount {
     /// Running and waiting.
     calls: Arc<AtomicUsize>,
     /// Whether they have to end.
     pub(super) withdrawn: watch::Sender<bool>,
 }
 
-impl Default for Presence {
+impl Default for CallCount {
     fn default() -> Self {
         Self { calls: Arc::default(), withdrawn: watch::channel(false).0 }
     }
@@ -89,16 +89,16 @@ impl Plugin {
 }
 
 /// A plugin in the hands of one call.
-pub(super) struct Occupied(Arc<Plugin>);
+pub(super) struct InFlight(Arc<Plugin>);
 
-impl Occupied {
+impl InFlight {
     pub(super) fn new(plugin: Arc<Plugin>) -> Self {
         plugin.presence.calls.fetch_add(1, Ordering::AcqRel);
         Self(plugin)
     }
 }
 
-impl Deref for Occupied {
+impl Deref for InFlight {
     type Target = Plugin;
 
     fn deref(&self) -> &Plugin {
@@ -106,21 +106,21 @@ impl Deref for Occupied {
     }
 }
 
-impl Drop for Occupied {
+impl Drop for InFlight {
     fn drop(&mut self) {
         self.0.presence.calls.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
 /// What every call needs from the host, whichever plugin it runs.
-pub(super) struct Ground {
+pub(super) struct HostContext {
     pub(super) engine: Engine,
     /// Stands before the instance pool.
     pub(super) slots: Arc<Semaphore>,
     /// For directories that each tenant has its own of.
     pub(super) names: Option<Arc<dyn TenantNames>>,
     pub(super) quotas: Arc<Quotas>,
-    pub(super) lines: Arc<Lines>,
+    pub(super) lines: Arc<RequestQuotas>,
     pub(super) blocking: Arc<Places>,
 }
 
@@ -241,7 +241,13 @@ impl WasiHttpView for Call {
 }
 
 /// Runs a call to its end and says how it ended, last of all.
-pub(super) async fn run(ground: Arc<Ground>, plugin: Occupied, spec: CallSpec, shared: Arc<Shared>, outbox: Outbox) {
+pub(super) async fn run(
+    ground: Arc<HostContext>,
+    plugin: InFlight,
+    spec: CallSpec,
+    shared: Arc<Shared>,
+    outbox: Outbox,
+) {
     let call = AssertUnwindSafe(execute(&ground, &plugin, spec, shared, &outbox)).catch_unwind();
     let outcome = tokio::select! {
         biased;
@@ -256,7 +262,7 @@ pub(super) async fn run(ground: Arc<Ground>, plugin: Occupied, spec: CallSpec, s
 }
 
 async fn execute(
-    ground: &Ground,
+    ground: &HostContext,
     plugin: &Plugin,
     spec: CallSpec,
     shared: Arc<Shared>,
@@ -298,7 +304,7 @@ async fn execute(
 
 /// The one way into a guest: a fresh store and instance under every limit, watched from outside, and dropped at the end.
 pub(super) async fn visit<T: Send>(
-    ground: &Ground,
+    ground: &HostContext,
     component: &InstancePre<Call>,
     call: Box<Call>,
     limits: &CallLimits,

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use super::ToolEntry;
 use super::bindings::exports::bulkhead::plugin::tools as wit;
+use super::header_params;
 use super::json::{accept, accept_meta};
 use super::load::{ToolPolicy, UnknownTools};
-use super::mirrored;
 use super::output::{check_extras, icons};
 use super::schema::Validator;
-use super::world::{escaped, is_control};
+use super::wasi_context::{escaped, is_control};
 use crate::domain::Json;
 use crate::domain::limits::CallLimits;
 use crate::domain::task::PluginVersion;
@@ -81,7 +81,7 @@ fn entry(tool: wit::Tool, terms: &Terms<'_>) -> Result<ToolEntry, Vec<String>> {
 
     let input = schema("input schema", &tool.input_schema, Validator::compile, &mut wrong);
     if let Some((text, _)) = &input {
-        let marks = mirrored::problems(&serde_json::from_str(text.as_str()).unwrap_or_default());
+        let marks = header_params::problems(&serde_json::from_str(text.as_str()).unwrap_or_default());
         wrong.extend(marks.into_iter().map(|problem| format!("input schema: {problem}")));
     }
     let output = tool.output_schema.as_ref();

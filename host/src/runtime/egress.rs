@@ -4,7 +4,7 @@
 //! address is [`dial`]'s. Follows no redirect. Invariant: a request goes to a granted destination or nowhere, and
 //! carries exactly one `Host`.
 
-mod lines;
+mod request_quota;
 
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
@@ -22,16 +22,16 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, Sleep, timeout, timeout_at};
 use wasmtime_wasi_http::{Error, RequestOptions, WasiBody, WasiHttpHooks};
 
-use super::belongings::Belongings;
 use super::blocking::Blocking;
 use super::denials::Denials;
+use super::guest_services::GuestServices;
 use super::policy::HttpGrant;
 use super::secrets::{Refusal, Secret, Target, inject};
-use super::world::{beginning, escaped};
+use super::wasi_context::{beginning, escaped};
 use crate::domain::address::normal_host;
 use crate::outward::dial::{self, DialError};
-use lines::Place;
-pub(super) use lines::{Line, Lines};
+use request_quota::RequestPermit;
+pub(super) use request_quota::{RequestQuota, RequestQuotas};
 
 /// Resolving, connecting and shaking hands. Stops a guest from holding sockets to hosts that never answer.
 const CONNECT_MAX: Duration = Duration::from_secs(10);
@@ -60,11 +60,11 @@ type Driver = Box<dyn Future<Output = Result<(), Error>> + Send>;
 #[expect(dead_code, reason = "held")]
 struct Slot {
     own: OwnedSemaphorePermit,
-    shared: Option<Place>,
+    shared: Option<RequestPermit>,
 }
 
 impl Slot {
-    fn take(slots: Arc<Semaphore>, line: Option<&Line>) -> Option<Self> {
+    fn take(slots: Arc<Semaphore>, line: Option<&RequestQuota>) -> Option<Self> {
         let own = slots.try_acquire_owned().ok()?;
         let shared = match line {
             Some(line) => Some(line.take()?),
@@ -76,21 +76,21 @@ impl Slot {
 
 /// The hooks of one call.
 pub(super) struct Egress {
-    line: Option<Line>,
+    line: Option<RequestQuota>,
     denials: Denials,
-    belongings: Option<Arc<dyn Belongings>>,
+    belongings: Option<Arc<dyn GuestServices>>,
     blocking: Blocking,
     /// Made at the first request.
     slots: Option<Arc<Semaphore>>,
 }
 
 impl Egress {
-    pub(super) fn new(denials: Denials, belongings: Option<Arc<dyn Belongings>>, blocking: Blocking) -> Self {
+    pub(super) fn new(denials: Denials, belongings: Option<Arc<dyn GuestServices>>, blocking: Blocking) -> Self {
         Self { line: None, denials, belongings, blocking, slots: None }
     }
 
     /// Takes a place there for every request.
-    pub(super) fn share(&mut self, line: Line) {
+    pub(super) fn share(&mut self, line: RequestQuota) {
         self.line = Some(line);
     }
 }

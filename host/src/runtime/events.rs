@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 
 use super::limits::{RESOURCE_UPDATES_MAX, STATUS_BYTES_MAX, URI_BYTES_MAX};
-use super::world::beginning;
+use super::wasi_context::beginning;
 use super::{CallEvent, ListKind};
 use crate::domain::Json;
 use crate::domain::call::LogLevel;
@@ -20,7 +20,7 @@ const RETRY: Duration = Duration::from_millis(20);
 
 /// Nobody receives the events of this call any more.
 #[derive(Debug)]
-pub(super) struct Unheard;
+pub(super) struct ReceiverGone;
 
 /// The guest's end of the event stream; its imports and its supervisor share it.
 #[derive(Clone, Debug)]
@@ -125,12 +125,12 @@ impl Outbox {
     }
 
     /// Delivers everything that waits, then this event. Waits for the receiver.
-    pub(super) async fn say(&self, event: CallEvent) -> Result<(), Unheard> {
+    pub(super) async fn say(&self, event: CallEvent) -> Result<(), ReceiverGone> {
         loop {
             let Some(next) = self.pending().next() else { break };
-            self.0.sender.send(next).await.map_err(|_| Unheard)?;
+            self.0.sender.send(next).await.map_err(|_| ReceiverGone)?;
         }
-        self.0.sender.send(event).await.map_err(|_| Unheard)
+        self.0.sender.send(event).await.map_err(|_| ReceiverGone)
     }
 
     /// The same at the end of a call: also says how many logs were dropped.

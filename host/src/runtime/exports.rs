@@ -14,7 +14,7 @@ use super::call::Call;
 use super::load::Raw as Component;
 use super::operation::Operation;
 use super::typed;
-use super::world::escaped;
+use super::wasi_context::escaped;
 use crate::domain::offer::Reference;
 
 /// Pages of resources that are looked at when a plugin is loaded.

@@ -8,7 +8,7 @@ use wasmtime::component::ResourceTableError;
 use wasmtime_wasi::I32Exit;
 
 use super::limits::{Bytes, ERROR_BYTES_MAX, HOST_RESOURCES_MAX, LimitHit};
-use super::world::{beginning, escaped};
+use super::wasi_context::{beginning, escaped};
 use crate::domain::call::{CallError, FaultKind};
 
 /// Bytes of a plugin's own words in the operator's log.

@@ -3,10 +3,10 @@
 //! Owns the way from a grant to an open directory, those that each tenant has its own of, and how much they may hold. Invariant: a tenant's name is one
 //! plain part of a path, and from there on nothing is a link.
 
-mod apart;
 mod counted;
 mod guarded;
 mod opening;
+mod overlap;
 mod quota;
 mod walk;
 
@@ -22,8 +22,8 @@ use super::blocking::Blocking;
 use super::fault::HostFailure;
 use super::policy::{DirGrant, TENANT_MARK};
 
-pub use apart::{NamedDirectory, Overlap, exposing, overlaps};
 pub(super) use guarded::{Rooms, guard};
+pub use overlap::{NamedDirectory, Overlap, exposing, overlaps};
 pub(super) use quota::Quotas;
 
 /// What keeps a grant from being one.

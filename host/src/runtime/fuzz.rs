@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::policy::Grants;
 use super::schema::Validator;
-use super::{CompilerMode, PluginSource, Sandbox, SandboxConfig, Source, wants};
+use super::{CompilerMode, PluginSource, Sandbox, SandboxConfig, Source, manifest};
 use crate::domain::limits::{CallLimits, CompileLimits};
 
 /// A manifest as it stands in a component's custom section; a schema as a tool brings it, with a value to judge by it.
@@ -23,7 +23,7 @@ pub(crate) fn manifests(data: &[u8]) -> bool {
     }
     component.push(length as u8);
     component.extend(body);
-    let manifest = wants::manifest(&component);
+    let manifest = manifest::manifest(&component);
     if let Ok(found) = &manifest {
         assert!(
             found.as_ref().is_some_and(|manifest| manifest.text.as_bytes() == data),

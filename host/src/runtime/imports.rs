@@ -8,15 +8,15 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use wasmtime::Result;
 
-use super::asking;
 use super::bindings::bulkhead::plugin::task as wit;
 use super::bindings::bulkhead::plugin::{config, types};
 use super::call::Call;
 use super::fault::HostFailure;
+use super::input_requests;
 use super::json::accept;
 use super::output::{client_feature, wit_feature};
-use super::world::{Stream, beginning, escaped, random, random_id};
-use super::{Audience, CallEvent, ListKind};
+use super::wasi_context::{Stream, beginning, escaped, random, random_id};
+use super::{CallEvent, ClientView, ListKind};
 use crate::domain::Json;
 use crate::domain::call::{AskError, LogLevel};
 
@@ -35,7 +35,7 @@ impl Call {
         }
     }
 
-    fn audience(&self) -> Audience {
+    fn audience(&self) -> ClientView {
         self.shared.audience(&self.facts)
     }
 
@@ -95,13 +95,13 @@ impl wit::Host for Call {
             *drawn += 1;
             random_id(&mut rng)
         };
-        let requests = match asking::check(requests, features, new_id) {
+        let requests = match input_requests::check(requests, features, new_id) {
             Ok(requests) => requests,
             Err(error) => return Ok(Err(ask_error(error))),
         };
         let keys: Vec<_> = requests.iter().map(|request| request.key.clone()).collect();
         match self.converse(|reply| CallEvent::Ask { requests, reply }).await {
-            Some(Ok(answers)) if answers.len() == keys.len() => Ok(Ok(asking::responses(keys, answers))),
+            Some(Ok(answers)) if answers.len() == keys.len() => Ok(Ok(input_requests::responses(keys, answers))),
             Some(Ok(answers)) => {
                 Err(HostFailure(format!("{} questions were given {} answers", keys.len(), answers.len())).into())
             }

@@ -4,7 +4,7 @@ use wasmtime::Engine;
 use wasmtime::component::Component;
 use wasmtime::component::types::ComponentItem;
 
-pub use super::wants::{Manifest, WantedLimits, Wants};
+pub use super::manifest::{Manifest, WantedLimits, Wants};
 use crate::domain::offer::{Prompt, Resource, ResourceTemplate};
 use crate::domain::tool::Tool;
 

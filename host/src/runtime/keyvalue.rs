@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use wasmtime::Result;
 
-use super::belongings::{Belongings, KeyValueError};
 use super::bindings::bulkhead::plugin::keyvalue as wit;
 use super::call::Call;
+use super::guest_services::{GuestServices, KeyValueError};
 use crate::domain::limits::KeyValueLimits;
 
 /// Bytes of a key, as the interface says.
@@ -16,7 +16,7 @@ type Answer<T> = Result<std::result::Result<T, wit::Error>>;
 
 /// What a guest works with.
 struct Keeping {
-    belongings: Arc<dyn Belongings>,
+    belongings: Arc<dyn GuestServices>,
     limits: KeyValueLimits,
     plugin: Arc<str>,
 }

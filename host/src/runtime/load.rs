@@ -10,21 +10,21 @@ use wasmtime::component::{Component, HasSelf, InstancePre, Linker};
 
 use super::bindings::PluginFull;
 use super::blocking::Blocking;
-use super::call::{Call, Ground, Plugin, Presence, visit};
+use super::call::{Call, CallCount, HostContext, Plugin, visit};
+use super::call_state::Shared;
 use super::catalog::Offers;
 use super::declared::{self, Terms};
 use super::events::Outbox;
 use super::exports::{Exports, Listed};
 use super::files;
-use super::gate::Shared;
+use super::inline_policy::Pace;
 use super::limits::{INSTANCES_MAX, LIST_CPU_MS, LIST_WALL_MS, MEMORIES_MAX, TABLES_MAX};
+use super::manifest::{self, Manifest, WantedLimits};
 use super::offers;
 use super::output;
-use super::pace::Pace;
 use super::policy::{Granted, GrantedTo, Grants, TenantBounds};
 use super::typed;
-use super::wants::{self, Manifest, WantedLimits};
-use super::world::{self, escaped};
+use super::wasi_context::{self, escaped};
 use super::{CallFacts, Library, OnDemand, ToolEntry};
 use crate::domain::Json;
 use crate::domain::call::{CallError, ClientFeatures, FaultKind};
@@ -208,7 +208,7 @@ pub(super) fn read(source: &Source) -> Result<Raw, Vec<String>> {
         Source::File(path) => read_component(path).map_err(|wrong| vec![wrong])?.into(),
     };
     check_kind(&bytes).map_err(|wrong| vec![wrong])?;
-    let manifest = wants::manifest(&bytes).map_err(|wrong| vec![wrong])?;
+    let manifest = manifest::manifest(&bytes).map_err(|wrong| vec![wrong])?;
     let wit_file = match source {
         Source::File(path) => Some(path.with_extension("wit")),
         Source::Bytes(_) => None,
@@ -276,7 +276,7 @@ pub(super) fn linker(engine: &wasmtime::Engine) -> wasmtime::Result<Linker<Call>
     wasmtime_wasi_http::p2::add_only_http_to_linker_async(&mut linker)?;
     PluginFull::add_to_linker::<_, HasSelf<_>>(&mut linker, |call| call)?;
     files::guard(&mut linker)?;
-    world::tell_errors_plainly(&mut linker)?;
+    wasi_context::tell_errors_plainly(&mut linker)?;
     Ok(linker)
 }
 
@@ -315,7 +315,7 @@ fn resources(component: &Component) -> Vec<String> {
 
 /// Asks the component what it offers, in an instance of its own with the plugin's grants.
 pub(super) async fn list(
-    ground: &Ground,
+    ground: &HostContext,
     name: &Arc<str>,
     granted: &Arc<Granted>,
     instance: &InstancePre<Call>,
@@ -355,7 +355,12 @@ pub(super) async fn list(
 }
 
 /// A call that nobody listens to: a plugin that asks or reports while it is listed talks to the wall.
-fn unheard(name: &Arc<str>, granted: &Arc<Granted>, limits: &CallLimits, ground: &Ground) -> Result<Box<Call>, String> {
+fn unheard(
+    name: &Arc<str>,
+    granted: &Arc<Granted>,
+    limits: &CallLimits,
+    ground: &HostContext,
+) -> Result<Box<Call>, String> {
     let (sender, _) = mpsc::channel(1);
     let (shared, outbox) = (Arc::new(Shared::default()), Outbox::new(sender, 1, 0));
     let blocking = Blocking::of(&ground.blocking, TenantId([0; 16]));
@@ -392,7 +397,7 @@ pub(super) struct Prepared {
     pub(super) listed: Listed,
     /// Those that it lists when nobody asks for them.
     pub(super) resources: Vec<Resource>,
-    pub(super) presence: Presence,
+    pub(super) presence: CallCount,
 }
 
 /// What a policy about a tool means that the plugin does not offer.

@@ -5,15 +5,15 @@
 //! [`CallEvent::Finished`], always last, and once its [`Running`] is dropped nothing of it goes on.
 
 mod aside;
-mod asking;
-pub mod belongings;
 mod bindings;
 mod blocking;
 mod cache;
 mod call;
+mod call_state;
 pub mod catalog;
 mod clash;
 mod compile;
+mod component_store;
 mod declared;
 mod denials;
 mod egress;
@@ -24,20 +24,21 @@ mod fault;
 mod files;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
-mod gate;
+pub mod guest_services;
+mod header_params;
 mod imports;
+mod inline_policy;
+mod input_requests;
 pub mod inspect;
 mod json;
-mod kept;
 mod keyvalue;
 mod limits;
 mod load;
+mod manifest;
 mod meter;
-mod mirrored;
 mod offers;
 mod operation;
 mod output;
-mod pace;
 pub mod policy;
 mod published;
 mod sampling;
@@ -49,8 +50,7 @@ mod supervise;
 mod tests;
 mod threads;
 mod typed;
-mod wants;
-mod world;
+mod wasi_context;
 
 use std::sync::Arc;
 
@@ -65,19 +65,19 @@ use crate::domain::route::Route;
 use crate::domain::task::{CallId, PluginVersion};
 
 pub use aside::Aside;
-pub use belongings::Belongings;
+pub use call_state::{ClientView, Shared};
 pub use catalog::{Catalog, Library, ListGenerations, PromptEntry, TemplateEntry, ToolEntry};
 pub use compile::{COMPILE_ARGUMENT, CompilerMode, compile_main};
+pub use component_store::{ComponentStore, Wit};
 pub use files::{NamedDirectory, Overlap, directories_of, exposing, overlaps};
-pub use gate::{Audience, Shared};
-pub use kept::{Kept, Wit};
+pub use guest_services::GuestServices;
 pub use load::{LoadError, LoadedPlugin, PluginSource, Presentation, Source, ToolPolicy, read_component};
 pub use operation::{Operation, Returned};
 pub use published::Canary;
 pub use sandbox::{Sandbox, SandboxConfig, SandboxError, TenantNames};
 pub use threads::{Share, Stop};
 pub use typed::wit_file;
-pub use world::PRINTED;
+pub use wasi_context::PRINTED;
 
 /// Everything that a call of a plugin is, before it starts. Nothing in it names the requestor; of the tenant there is the id alone,
 /// because grants, directories and what a plugin keeps are a tenant's.
@@ -102,7 +102,7 @@ pub struct CallFacts {
     pub idempotency_key: OnDemand,
     /// A tenant-scoped random id.
     pub requestor_alias: OnDemand,
-    /// This, the level and the wish for progress are of the request that the call began with; see [`Control::heard_by`].
+    /// This, the level and the wish for progress are of the request that the call began with; see [`Control::set_client`].
     pub features: ClientFeatures,
     pub log_level: Option<LogLevel>,
     pub related_tasks: Vec<String>,
@@ -111,7 +111,7 @@ pub struct CallFacts {
     /// Whether anybody listens to progress; without, reports are dropped at the door.
     pub wants_progress: bool,
     /// What the plugin may keep and use here; none where nobody calls.
-    pub belongings: Option<Arc<dyn Belongings>>,
+    pub belongings: Option<Arc<dyn GuestServices>>,
 }
 
 /// A text that few guests ask for, so that most calls need not make it.

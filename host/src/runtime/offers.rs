@@ -17,7 +17,7 @@ use super::output::{
     annotate, annotations_size, block_size, check_extras, content, contents_size, icons, icons_size, meta_size,
     mime_type, resource, uri,
 };
-use super::world::escaped;
+use super::wasi_context::escaped;
 use crate::domain::call::CallError;
 use crate::domain::offer::{
     Completion, Prompt, PromptArgument, PromptMessage, PromptOutput, Resource, ResourcePage, ResourceTemplate,

@@ -20,17 +20,17 @@ use tracing::Instrument as _;
 use wasmtime::component::Linker;
 
 use super::cache::Cache;
-use super::call::{self, Call, Ground, Occupied};
+use super::call::{self, Call, HostContext, InFlight};
 use super::clash;
 use super::compile::{Compiler, CompilerMode};
+use super::component_store::ComponentStore;
 use super::engine;
 use super::events::Outbox;
 use super::fault;
+use super::inline_policy::Pace;
 use super::inspect::hex;
-use super::kept::Kept;
 use super::limits::EVENTS_QUEUED_MAX;
 use super::load::{self, LoadError, LoadedPlugin, PluginSource};
-use super::pace::Pace;
 use super::published::{Canary, Published};
 use super::threads::{Share, Stop, Threads};
 use super::{
@@ -99,13 +99,13 @@ pub enum SandboxError {
 pub struct Sandbox {
     /// For calls that must load their version first.
     me: Weak<Self>,
-    ground: Arc<Ground>,
+    ground: Arc<HostContext>,
     engine_hash: u64,
     instances: usize,
     linker: Linker<Call>,
     cache: Cache,
     compiler: Compiler,
-    kept: Kept,
+    kept: ComponentStore,
     environment: fn(&str) -> Option<String>,
     published: ArcSwap<Published>,
     /// Many calls may wait for one version: it is loaded once.
@@ -126,7 +126,7 @@ impl Sandbox {
         let of_engine = |error: wasmtime::Error| SandboxError::Engine(format!("{error:#}"));
         let engine = engine::build(instances).map_err(of_engine)?;
         let linker = load::linker(&engine).map_err(of_engine)?;
-        let kept = Kept::open(&config.data).map_err(SandboxError::Data)?;
+        let kept = ComponentStore::open(&config.data).map_err(SandboxError::Data)?;
         let engine_hash = engine::compatibility_hash(&engine);
         let cache = Cache::open(&config.data, engine_hash).map_err(SandboxError::Data)?;
         let compiler = Compiler::new(config.compiler, config.compile, config.io.clone());
@@ -142,7 +142,7 @@ impl Sandbox {
             me: me.clone(),
             engine_hash,
             instances: instances as usize,
-            ground: Arc::new(Ground {
+            ground: Arc::new(HostContext {
                 engine,
                 slots: Arc::new(Semaphore::new(instances as usize)),
                 names: config.tenant_names,
@@ -168,7 +168,7 @@ impl Sandbox {
     }
 
     /// The components that were accepted.
-    pub fn kept(&self) -> &Kept {
+    pub fn kept(&self) -> &ComponentStore {
         &self.kept
     }
 
@@ -338,7 +338,7 @@ impl Executor for Sandbox {
             return Ok(Running { events, control, stop });
         };
         let pace = plugin.entry(&spec.operation).map(|(_, pace)| pace);
-        let occupied = Occupied::new(Arc::clone(plugin));
+        let occupied = InFlight::new(Arc::clone(plugin));
         // It is large: boxed once, it is not moved again.
         let guest = Box::pin(call::run(ground, occupied, spec, Arc::clone(&shared), outbox)).in_current_span();
         let stop = match pace.filter(|pace| pace.is_quick() && share.may_begin_elsewhere()) {
@@ -358,12 +358,12 @@ fn log_lost(error: &LoadError) {
 }
 
 /// Makes a kept version ready, then runs the call.
-async fn run_kept(host: Weak<Sandbox>, ground: Arc<Ground>, spec: CallSpec, shared: Arc<Shared>, outbox: Outbox) {
+async fn run_kept(host: Weak<Sandbox>, ground: Arc<HostContext>, spec: CallSpec, shared: Arc<Shared>, outbox: Outbox) {
     let loaded = match host.upgrade() {
         Some(host) => host
             .revive(&spec.plugin)
             .await
-            .map(|loaded| Occupied::new(loaded.plugin))
+            .map(|loaded| InFlight::new(loaded.plugin))
             .map_err(|error| fault::internal(&spec.plugin.name, &error.to_string())),
         None => Err(CallError::Interrupted),
     };

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use tokio::time::Sleep;
 
+use super::call_state::Shared;
 use super::events::Outbox;
-use super::gate::Shared;
 use super::meter::Meter;
 use crate::domain::limits::CallLimits;
 

@@ -63,7 +63,7 @@ pub struct Which {
 }
 
 /// A secret to be kept.
-pub struct Wish {
+pub struct NewSecret {
     pub which: Which,
     pub destinations: Vec<HttpGrant>,
     pub places: Places,
@@ -135,10 +135,10 @@ impl Secrets {
     /// # Errors
     ///
     /// What is wrong with the wish, and failures of vault and store.
-    pub async fn set(&self, wish: Wish, now: UnixMs) -> Result<Shown, Error> {
+    pub async fn set(&self, wish: NewSecret, now: UnixMs) -> Result<Shown, Error> {
         let keys = self.keys()?;
         check(&wish)?;
-        let Wish { which, destinations, places, value } = wish;
+        let NewSecret { which, destinations, places, value } = wish;
         let scope = Scope::of(&which);
         let beside = self.all(&Scope::within(&scope.plugin, scope.tenant)).await?;
         if beside.len() >= SECRETS_PER_PLUGIN_MAX && !beside.iter().any(|(found, _)| *found == scope) {
@@ -267,9 +267,9 @@ impl Secrets {
     }
 }
 
-fn check(wish: &Wish) -> Result<(), Error> {
+fn check(wish: &NewSecret) -> Result<(), Error> {
     let invalid = |why: String| Err(Error::Invalid(why));
-    let Wish { which, destinations, places, value } = wish;
+    let NewSecret { which, destinations, places, value } = wish;
     for (what, text) in [("secret", &which.name), ("plugin", &which.plugin)] {
         if !is_name(text) {
             return invalid(format!("the name of a {what} is 1 to 64 characters of A-Z a-z 0-9 _ . -"));

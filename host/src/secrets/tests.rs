@@ -35,9 +35,9 @@ fn which(name: &str, plugin: &str, tenant: Option<TenantId>) -> Which {
     Which { name: name.to_owned(), plugin: plugin.to_owned(), tenant: tenant.map(|id| (id, "acme".to_owned())) }
 }
 
-fn wish(which: Which, value: &str) -> Wish {
+fn wish(which: Which, value: &str) -> NewSecret {
     let places = Places { header: true, ..Places::default() };
-    Wish { which, destinations: vec!["https://a.example/v1".parse().unwrap()], places, value: value.to_owned() }
+    NewSecret { which, destinations: vec!["https://a.example/v1".parse().unwrap()], places, value: value.to_owned() }
 }
 
 #[tokio::test]
@@ -80,14 +80,14 @@ async fn what_makes_no_sense_is_refused_without_showing_the_value() {
     let good = || wish(which("KEY", "p", None), VALUE);
     let long = "x".repeat(2_049);
     for wrong in [
-        Wish { which: which("a b", "p", None), ..good() },
-        Wish { which: which("KEY", "", None), ..good() },
-        Wish { destinations: Vec::new(), ..good() },
-        Wish { places: Places::default(), ..good() },
-        Wish { value: "short".to_owned(), ..good() },
-        Wish { value: long, ..good() },
-        Wish { value: format!("{VALUE}\n"), ..good() },
-        Wish { value: format!("{VALUE}ü"), ..good() },
+        NewSecret { which: which("a b", "p", None), ..good() },
+        NewSecret { which: which("KEY", "", None), ..good() },
+        NewSecret { destinations: Vec::new(), ..good() },
+        NewSecret { places: Places::default(), ..good() },
+        NewSecret { value: "short".to_owned(), ..good() },
+        NewSecret { value: long, ..good() },
+        NewSecret { value: format!("{VALUE}\n"), ..good() },
+        NewSecret { value: format!("{VALUE}ü"), ..good() },
     ] {
         let refused = secrets.set(wrong, 1).await.unwrap_err().to_string();
         assert!(!refused.contains("marker"), "{refused}");

@@ -5,8 +5,8 @@
 //! candidate; a fetch is bounded in bytes and in time, and reaches no private address that the operator did not name; neither a
 //! source nor an origin nor an error holds a credential.
 
+mod acquire;
 mod fetch;
-mod intake;
 mod key;
 pub mod oci;
 mod pattern;
@@ -20,8 +20,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub use crate::plugins::Digest;
+pub use acquire::{Configured, Intake};
 pub use fetch::{beside, fetch};
-pub use intake::{Configured, Intake};
 pub use key::PublicKey;
 pub use pattern::Pattern;
 pub use signature::SigningKey;

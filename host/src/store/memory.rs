@@ -365,7 +365,7 @@ impl TaskStore for MemoryStore {
         })
     }
 
-    async fn banish(&self, tenant: TenantId) -> Result<(), Error> {
+    async fn block_tenant(&self, tenant: TenantId) -> Result<(), Error> {
         self.lock().banished.insert(tenant);
         Ok(())
     }

@@ -163,7 +163,7 @@ pub trait TaskStore: Send + Sync + 'static {
 
     /// Refuses whatever is new for a tenant from now on, until the store is closed, with [`Error::ReadOnly`]: tasks, and rows
     /// whose keys say whose they are. What was asked for before is done when this returns.
-    async fn banish(&self, tenant: TenantId) -> Result<(), Error>;
+    async fn block_tenant(&self, tenant: TenantId) -> Result<(), Error>;
 
     /// The ids of tasks of a tenant, at most `count_max`, also of those whose records cannot be read.
     async fn tasks_of(&self, tenant: TenantId, count_max: usize) -> Result<Vec<(Requestor, TaskId)>, Error>;

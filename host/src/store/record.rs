@@ -3,8 +3,8 @@
 //! Owns the envelope (version byte, body, checksum) and the choice of the version. Must not know any engine or key. Invariant:
 //! decoding is total: whatever the bytes are, the answer is a value or [`Error::Corrupt`], never a panic.
 
+mod repr;
 mod sealed;
-mod twin;
 mod v1;
 mod v2;
 mod v3;
@@ -16,7 +16,7 @@ pub use self::sealed::{
     Owner, check_output, open_arguments, open_output, open_task, seal_arguments, seal_output, seal_task,
 };
 
-use self::twin::{Blob, Twin};
+use self::repr::{Blob, Repr};
 use super::Error;
 use crate::domain::task::{Task, TaskOutput, Work};
 
@@ -31,18 +31,18 @@ const CHECKSUM_BYTES: usize = 4;
 /// A task as bytes.
 pub fn encode_task(task: &Task) -> Result<Vec<u8>, Error> {
     match &task.work {
-        Work::Tool(_) => seal::<v1::TaskV1>(&task.twin()),
+        Work::Tool(_) => encode_checked::<v1::TaskV1>(&task.to_repr()),
         Work::Resource | Work::Prompt | Work::Completion | Work::Answered => {
-            seal_as::<v2::TaskV2>(SECOND, &task.twin())
+            encode_checked_as::<v2::TaskV2>(SECOND, &task.to_repr())
         }
     }
 }
 
 /// A task from bytes; of a sealed one ([`open_task`]) what is not private, the rest is blank.
 pub fn decode_task(bytes: &[u8]) -> Result<Task, Error> {
-    match open_seal(bytes, "task")? {
-        (FIRST, body) => read::<v1::TaskV1>(body, "task").map(Twin::back),
-        (SECOND, body) => read::<v2::TaskV2>(body, "task").map(Twin::back),
+    match split_checked(bytes, "task")? {
+        (FIRST, body) => read::<v1::TaskV1>(body, "task").map(Repr::from_repr),
+        (SECOND, body) => read::<v2::TaskV2>(body, "task").map(Repr::from_repr),
         (THIRD, body) => sealed::outline(body),
         (version, _) => Err(unknown(version, THIRD, "task")),
     }
@@ -51,24 +51,26 @@ pub fn decode_task(bytes: &[u8]) -> Result<Task, Error> {
 /// An output as bytes.
 pub fn encode_output(output: &TaskOutput) -> Result<Vec<u8>, Error> {
     match output {
-        TaskOutput::Tool(output) => seal::<v1::ToolOutputV1>(&output.twin()),
-        _ => seal_as::<v2::TaskOutputV2>(SECOND, &output.twin()),
+        TaskOutput::Tool(output) => encode_checked::<v1::ToolOutputV1>(&output.to_repr()),
+        _ => encode_checked_as::<v2::TaskOutputV2>(SECOND, &output.to_repr()),
     }
 }
 
 /// An output from bytes.
 pub fn decode_output(bytes: &[u8]) -> Result<TaskOutput, Error> {
-    match open_seal(bytes, "output")? {
-        (FIRST, body) => read::<v1::ToolOutputV1>(body, "output").map(|output| TaskOutput::Tool(Twin::back(output))),
-        (SECOND, body) => read::<v2::TaskOutputV2>(body, "output").map(Twin::back),
+    match split_checked(bytes, "output")? {
+        (FIRST, body) => {
+            read::<v1::ToolOutputV1>(body, "output").map(|output| TaskOutput::Tool(Repr::from_repr(output)))
+        }
+        (SECOND, body) => read::<v2::TaskOutputV2>(body, "output").map(Repr::from_repr),
         (THIRD, _) => Err(Error::Corrupt("an output is sealed, and no key was given".to_owned())),
         (version, _) => Err(unknown(version, THIRD, "output")),
     }
 }
 
 /// Version byte, body, CRC-32 of both.
-pub(super) fn seal<T: Serialize>(body: &T) -> Result<Vec<u8>, Error> {
-    seal_as(FIRST, body)
+pub(super) fn encode_checked<T: Serialize>(body: &T) -> Result<Vec<u8>, Error> {
+    encode_checked_as(FIRST, body)
 }
 
 fn to_bytes<T: Serialize>(body: &T) -> Result<Vec<u8>, Error> {
@@ -79,16 +81,16 @@ fn extend<T: Serialize>(body: &T, bytes: Vec<u8>) -> Result<Vec<u8>, Error> {
     postcard::to_extend(body, bytes).map_err(|error| Error::Engine(format!("a record cannot be written: {error}")))
 }
 
-fn seal_as<T: Serialize>(version: u8, body: &T) -> Result<Vec<u8>, Error> {
+fn encode_checked_as<T: Serialize>(version: u8, body: &T) -> Result<Vec<u8>, Error> {
     let mut bytes = extend(body, vec![version])?;
     let checksum = crc32fast::hash(&bytes);
     bytes.extend_from_slice(&checksum.to_le_bytes());
     Ok(bytes)
 }
 
-/// The body of sealed bytes, if the checksum and the version are right and nothing is left over.
-pub(super) fn unseal<T: DeserializeOwned>(bytes: &[u8], what: &str) -> Result<T, Error> {
-    match open_seal(bytes, what)? {
+/// The body of bytes from [`encode_checked`], if the checksum and the version are right and nothing is left over.
+pub(super) fn decode_checked<T: DeserializeOwned>(bytes: &[u8], what: &str) -> Result<T, Error> {
+    match split_checked(bytes, what)? {
         (FIRST, body) => read(body, what),
         (version, _) => Err(unknown(version, FIRST, what)),
     }
@@ -107,7 +109,7 @@ fn unknown(version: u8, known: u8, what: &str) -> Error {
 }
 
 /// The version byte, and what lies between it and the checksum.
-fn open_seal<'a>(bytes: &'a [u8], what: &str) -> Result<(u8, &'a [u8]), Error> {
+fn split_checked<'a>(bytes: &'a [u8], what: &str) -> Result<(u8, &'a [u8]), Error> {
     let (sealed, checksum) = bytes
         .split_last_chunk::<CHECKSUM_BYTES>()
         .ok_or_else(|| Error::Corrupt(format!("a {what} record is cut short")))?;

@@ -113,7 +113,7 @@ impl SledOptions {
 struct Shared {
     view: Arc<View>,
     sealing: Sealing,
-    tap: Arc<backup::Tap>,
+    tap: Arc<backup::ChangeCapture>,
     ledger: Mutex<Ledger>,
     leases: Mutex<Leases>,
     read_only: Mutex<Option<String>>,

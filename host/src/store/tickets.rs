@@ -187,7 +187,7 @@ mod tests {
                 let _ = (RowKind::UsedTicket.tenant_of(&row[..cut]), Ticket::read_due(&row[..cut]));
             }
         }
-        store.banish(own.requestor.tenant).await.unwrap();
+        store.block_tenant(own.requestor.tenant).await.unwrap();
         assert!(matches!(tickets.use_once(&ticket(1, 2, 4, 9)).await, Err(Error::ReadOnly(_))));
         assert!(tickets.use_once(&ticket(2, 2, 4, 9)).await.unwrap());
     }

@@ -16,7 +16,7 @@ use rustc_hash::FxHashMap;
 use tokio::sync::oneshot;
 
 use super::feed::lock;
-use super::standing::LiveLimits;
+use super::usage::LiveLimits;
 use crate::domain::limits::Limits;
 use crate::domain::requestor::{Requestor, TenantId};
 

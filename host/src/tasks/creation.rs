@@ -8,8 +8,8 @@ use std::sync::Arc;
 use sha2::{Digest, Sha256};
 
 use super::admission::{Held, Hold, Permit, Purpose};
-use super::belongings::OfTenant;
 use super::engine::{Inner, refused};
+use super::guest_services::OfTenant;
 use super::identity::{host_failure, random, seed_and_id};
 use super::run::{Begin, OUTCOME_RETRY, outcome};
 use super::{CallRequest, Client, Error, RequestedTtl, TaskRequest};
@@ -40,14 +40,14 @@ enum Turn {
 
 /// A creation that nobody has heard of yet. If its caller goes away in the middle, or the storage fails, it may have been written
 /// all the same; nobody would ever run it, so it has to go.
-struct Unheard<'a> {
+struct UnacknowledgedCreate<'a> {
     store: &'a Arc<dyn Store>,
     requestor: Requestor,
     /// `None` once the caller knows about it, or it is certain that nothing was written.
     id: Option<TaskId>,
 }
 
-impl Drop for Unheard<'_> {
+impl Drop for UnacknowledgedCreate<'_> {
     fn drop(&mut self) {
         let (Some(id), Ok(runtime)) = (self.id, tokio::runtime::Handle::try_current()) else { return };
         let (store, requestor) = (self.store.clone(), self.requestor);
@@ -81,7 +81,7 @@ impl Inner {
         };
         let active = if let Turn::Now(_) = turn { Active::Running } else { Active::Queued };
         let (seed, call_id) = seed_and_id()?;
-        let untold = self.untold();
+        let missed_notifications = self.missed_notifications();
         let Some(task) = self.record(requestor, &request, active, (seed, call_id), alias).await? else {
             return Ok(None);
         };
@@ -90,7 +90,7 @@ impl Inner {
             Turn::Now(permit) => Begin::Running(permit),
             Turn::Later(place) => self.queue(requestor, place),
         };
-        self.start_run(task.clone(), begin, Some(request.job), untold).await;
+        self.start_run(task.clone(), begin, Some(request.job), missed_notifications).await;
         self.may_expire(&task);
         Ok(Some(Task::clone(&task)))
     }
@@ -165,7 +165,8 @@ impl Inner {
             reserved_bytes: self.reserved_bytes(requestor, result_bytes),
             caps: self.stored_caps(requestor),
         };
-        let mut unheard = Unheard { store: &self.store, requestor: *requestor, id: Some(creation.task.id) };
+        let mut unheard =
+            UnacknowledgedCreate { store: &self.store, requestor: *requestor, id: Some(creation.task.id) };
         let created = self.store.create(creation).await;
         if !matches!(created, Err(store::Error::Engine(_))) {
             unheard.id = None;

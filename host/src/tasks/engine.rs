@@ -9,25 +9,25 @@ use arc_swap::ArcSwap;
 use rustc_hash::FxHashMap;
 use tokio::sync::{Notify, broadcast, oneshot, watch};
 
+use super::abuse::AbuseDetector;
 use super::admission::{Admission, Full, Held, Hold, Purpose};
-use super::banish::Banished;
-use super::belongings::Belonging;
+use super::audit_events::RefusalAudit;
 use super::breaker::{Breakers, PluginHealth};
+use super::call_slot::CallSlot;
+use super::canary_stats::{CanaryStats, End, Tally, Trials, Verdict};
+use super::catalog_events::{Lists, ResourceUpdate};
 use super::clock::Clock;
 use super::creation::Identity;
-use super::durations::Durations;
 use super::feed::{Feeds, lock};
+use super::guest_services::Belonging;
 use super::identity::{host_failure, random, seed_and_id};
-use super::lists::{Lists, ResourceUpdate};
-use super::noted::Asked;
-use super::occupancy::Occupancy;
 use super::plain::PlainCall;
+use super::poll_interval::Durations;
 use super::rate::Rates;
 use super::run::{Begin, Run, is_paused};
 use super::shares::Shares;
-use super::standing::LiveLimits;
-use super::suspicion::Suspicions;
-use super::trial::{End, Tally, Trial, Trials, Verdict};
+use super::tenant_fence::TenantFence;
+use super::usage::LiveLimits;
 use super::{CallRequest, Error, Job, Once, PluginRequest, TaskRequest};
 use crate::audit::Audit;
 use crate::domain::UnixMs;
@@ -75,7 +75,7 @@ pub(super) struct Inner {
     pub(super) feeds: Feeds,
     pub(super) runs: Mutex<FxHashMap<TaskId, Arc<Run>>>,
     /// Counts the changes that found no run to tell; it moves only while the runs are locked.
-    untold: AtomicU64,
+    missed_notifications: AtomicU64,
     pub(super) durations: Durations,
     pub(super) creations: ArcSwap<Rates>,
     pub(super) shares: Shares,
@@ -85,8 +85,8 @@ pub(super) struct Inner {
     pub(super) breakers: Breakers,
     pub(super) trials: Trials,
     pub(super) draining: AtomicBool,
-    pub(super) banished: Banished,
-    pub(super) suspicions: Suspicions,
+    pub(super) tenant_fence: TenantFence,
+    pub(super) suspicions: AbuseDetector,
     /// Plain calls that somebody holds, running or resting.
     pub(super) plain_calls: AtomicUsize,
     /// A task was created that may expire before the sweeper's next look.
@@ -119,7 +119,7 @@ impl Tasks {
             admission: Admission::new(limits, resting_max),
             feeds: Feeds::default(),
             runs: Mutex::default(),
-            untold: AtomicU64::new(0),
+            missed_notifications: AtomicU64::new(0),
             durations: Durations::default(),
             shares: Shares::new(cpu_weights),
             aside: start_aside()?,
@@ -128,8 +128,8 @@ impl Tasks {
             breakers: Breakers::default(),
             trials: Trials::default(),
             draining: AtomicBool::new(false),
-            banished: Banished::default(),
-            suspicions: Suspicions::default(),
+            tenant_fence: TenantFence::default(),
+            suspicions: AbuseDetector::default(),
             plain_calls: AtomicUsize::new(0),
             sooner: Notify::new(),
         };
@@ -170,7 +170,7 @@ impl Tasks {
     }
 
     /// Waits until versions say that lists of theirs are different now, and takes what they said.
-    pub async fn lists_said_to_differ(&self) -> HashMap<PluginVersion, HashSet<ListKind>> {
+    pub async fn note_lists_changed(&self) -> HashMap<PluginVersion, HashSet<ListKind>> {
         self.inner.lists.said().await
     }
 
@@ -190,12 +190,12 @@ impl Tasks {
     }
 
     /// Lets everybody at a version again.
-    pub fn forgive_plugin(&self, version: &PluginVersion) {
+    pub fn reset_breaker(&self, version: &PluginVersion) {
         self.inner.breakers.forgive(version);
     }
 
     /// Watches these versions from now on, and no others. Those that were watched before keep what was seen of them.
-    pub fn watch_versions(&self, trials: Vec<Trial>) {
+    pub fn watch_versions(&self, trials: Vec<CanaryStats>) {
         self.inner.trials.set(trials);
     }
 
@@ -233,7 +233,7 @@ impl Tasks {
     /// Starts a plain call, after waiting at most `call_queue_ms_max` for a permit. It lives as long as what is returned.
     pub async fn call(&self, requestor: &Requestor, request: CallRequest) -> Result<PlainCall, Error> {
         let tool = &request.tool;
-        let asked = Asked::new(&self.inner.audit, requestor, &tool.tool.name, Some(&tool.plugin));
+        let asked = RefusalAudit::new(&self.inner.audit, requestor, &tool.tool.name, Some(&tool.plugin));
         self.begin(requestor, request).await.inspect_err(|error| asked.refused(error))
     }
 
@@ -252,7 +252,7 @@ impl Tasks {
         T: TryFrom<Returned>,
     {
         let plugin = &request.library.plugin;
-        let asked = Asked::new(&self.inner.audit, requestor, request.operation.label(), Some(plugin));
+        let asked = RefusalAudit::new(&self.inner.audit, requestor, request.operation.label(), Some(plugin));
         self.begin_other(requestor, request).await.inspect_err(|error| asked.refused(error))
     }
 
@@ -369,14 +369,14 @@ impl Inner {
         let runs = lock(&self.runs);
         let run = runs.get(&id).cloned();
         if run.is_none() {
-            self.untold.fetch_add(1, Ordering::Release);
+            self.missed_notifications.fetch_add(1, Ordering::Release);
         }
         run
     }
 
     /// What [`start_run`](Self::start_run) has to know from before the task was stored or read.
-    pub(super) fn untold(&self) -> Untold {
-        Untold(self.untold.load(Ordering::Acquire))
+    pub(super) fn missed_notifications(&self) -> Untold {
+        Untold(self.missed_notifications.load(Ordering::Acquire))
     }
 
     /// Starts the run of a stored task. Whoever was faster with a change found no run to tell: if anybody was since this moment, the
@@ -392,7 +392,7 @@ impl Inner {
         let now = {
             let mut runs = lock(&self.runs);
             runs.insert(task.id, run.clone());
-            self.untold.load(Ordering::Acquire)
+            self.missed_notifications.load(Ordering::Acquire)
         };
         super::run::spawn(self.clone(), run.clone(), task.clone(), begin, known);
         if now != before {
@@ -417,9 +417,9 @@ impl Inner {
     }
 
     /// A permit for a call that is no task.
-    async fn occupy(&self, requestor: &Requestor) -> Result<Occupancy, Error> {
+    async fn occupy(&self, requestor: &Requestor) -> Result<CallSlot, Error> {
         self.refuse_if_draining()?;
-        self.banished.admit(requestor)?;
+        self.tenant_fence.admit(requestor)?;
         let permit = match self.admission.try_permit(requestor, Purpose::Plain) {
             Some(permit) => permit,
             None => {
@@ -432,7 +432,7 @@ impl Inner {
                 }
             }
         };
-        Ok(Occupancy::new(self.admission.clone(), *requestor, false, permit))
+        Ok(CallSlot::new(self.admission.clone(), *requestor, false, permit))
     }
 
     /// What is offered to this requestor at this moment.
@@ -443,7 +443,7 @@ impl Inner {
     /// Whether a task may be made now.
     fn admit_task(&self, requestor: &Requestor, job: &Job) -> Result<(), Error> {
         self.refuse_if_draining()?;
-        self.banished.admit(requestor)?;
+        self.tenant_fence.admit(requestor)?;
         if let Some((plugin, _)) = job.first() {
             self.breakers.admit(requestor, plugin, self.clock.now())?;
         }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::CallRequest;
-use super::noted::Asked;
+use super::audit_events::RefusalAudit;
 use crate::audit::Audit;
 use crate::domain::Json;
 use crate::domain::call::CallError;
@@ -61,7 +61,7 @@ impl Ask {
 }
 
 /// One visit to a plugin.
-pub(super) struct Visit {
+pub(super) struct Attempt {
     pub(super) plugin: PluginVersion,
     pub(super) operation: Operation,
     pub(super) limits: CallLimits,
@@ -78,13 +78,13 @@ impl Job {
     }
 
     /// As the audit log hears of it, before anything is made of it.
-    pub(super) fn asked(&self, audit: &Audit, requestor: &Requestor) -> Asked {
+    pub(super) fn asked(&self, audit: &Audit, requestor: &Requestor) -> RefusalAudit {
         let label = match self {
             Self::Call(call) | Self::Refused(call, _) => &call.tool.tool.name,
             Self::Ask(ask) => ask.work.label(),
             Self::Answered { .. } => ANSWERED.label(),
         };
-        Asked::new(audit, requestor, label, self.first().map(|(plugin, _)| plugin))
+        RefusalAudit::new(audit, requestor, label, self.first().map(|(plugin, _)| plugin))
     }
 
     /// What is stored beside the record.
@@ -130,12 +130,12 @@ impl Job {
     }
 
     /// What a run of it does; nothing, where the task is over from the start.
-    pub(super) fn visits(self) -> Vec<Visit> {
+    pub(super) fn visits(self) -> Vec<Attempt> {
         match self {
             Self::Call(call) => {
                 let (plugin, limits) = (call.tool.plugin.clone(), call.tool.limits.clone());
                 let operation = Operation::CallTool { tool: call.tool.plugin_tool.clone(), arguments: call.arguments };
-                vec![Visit { plugin, operation, limits }]
+                vec![Attempt { plugin, operation, limits }]
             }
             Self::Ask(Ask { operation, first, others, .. }) => visits(&operation, first, others),
             Self::Refused(..) | Self::Answered { .. } => Vec::new(),
@@ -144,10 +144,10 @@ impl Job {
 }
 
 /// The same operation on each plugin.
-pub(super) fn visits(operation: &Operation, first: Arc<Library>, others: Vec<Arc<Library>>) -> Vec<Visit> {
+pub(super) fn visits(operation: &Operation, first: Arc<Library>, others: Vec<Arc<Library>>) -> Vec<Attempt> {
     let libraries = std::iter::once(first).chain(others);
     libraries
-        .map(|library| Visit {
+        .map(|library| Attempt {
             plugin: library.plugin.clone(),
             operation: operation.clone(),
             limits: library.limits.clone(),
@@ -247,12 +247,12 @@ impl Stored {
 
 /// What is known when one plugin after the other did not have something. One that breaks hides no other one's.
 #[derive(Debug, Default)]
-pub struct Absence {
+pub struct Fallback {
     /// The first one that broke: it may have had it.
     pub broke: Option<CallError>,
 }
 
-impl Absence {
+impl Fallback {
     /// Whether another plugin is to be asked after this answer.
     pub fn goes_on(&mut self, error: &CallError) -> bool {
         match error {

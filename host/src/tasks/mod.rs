@@ -5,32 +5,32 @@
 //! levers, its watchers). Invariant: what changes a task goes through `domain::lifecycle::step` inside one store commit; the
 //! first terminal state wins, and watchers are told after the commit.
 
+mod abuse;
 mod admission;
-mod banish;
-mod belongings;
+mod audit_events;
 mod breaker;
+mod call_slot;
+mod canary_stats;
+mod catalog_events;
 mod changes;
 pub mod clock;
 mod creation;
-mod durations;
 mod engine;
 mod feed;
+mod guest_driver;
+mod guest_services;
 mod identity;
 mod job;
-mod lists;
-mod live;
-mod noted;
-mod occupancy;
+mod maintenance;
 mod plain;
+mod poll_interval;
 pub mod rate;
 mod reading;
 mod run;
 mod shares;
-mod standing;
-mod suspicion;
-mod tend;
+mod tenant_fence;
 mod tickets;
-mod trial;
+mod usage;
 mod versions;
 
 use std::sync::Arc;
@@ -44,15 +44,15 @@ use crate::domain::tool::ToolOutput;
 use crate::runtime::{Library, Operation, ToolEntry};
 
 pub use admission::{InUse, RequestorInUse};
-pub use belongings::in_memory;
 pub use breaker::{FAULTS_IN_A_ROW, PluginHealth, ShownFault};
+pub use canary_stats::{Bounds, CanaryStats, Tally, Verdict};
+pub use catalog_events::ResourceUpdate;
 pub use engine::{Options, Tasks};
-pub use job::{Absence, Ask, Job};
-pub use lists::ResourceUpdate;
+pub use guest_services::in_memory;
+pub use job::{Ask, Fallback, Job};
+pub use maintenance::Recovered;
 pub use plain::PlainCall;
-pub use standing::{LiveLimits, Unfinished};
-pub use tend::Recovered;
-pub use trial::{Bounds, Tally, Trial, Verdict};
+pub use usage::{LiveLimits, Unfinished};
 pub use versions::Withdrawal;
 
 /// Why the engine refused or failed.

@@ -10,18 +10,18 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::admission::Hold;
+use super::audit_events::CallAudit;
+use super::call_slot::CallSlot;
 use super::engine::{Inner, refused};
+use super::guest_driver::{Reply as LiveReply, Wait as LiveWait};
 use super::identity::{host_failure, incident};
-use super::live::{Reply as LiveReply, Wait as LiveWait};
-use super::noted::Unended;
-use super::occupancy::Occupancy;
 use super::run::{Begin, Started};
 use super::{CallNews, CallRequest, Client, Error, Job, RequestedTtl, TaskRequest};
 use crate::domain::call::{Answer, AskError, CallError};
 use crate::domain::requestor::Requestor;
 use crate::domain::task::{CallId, Origin, PluginVersion, Task};
 use crate::domain::tool::ToolOutput;
-use crate::runtime::{Audience, CallEvent, CallSpec, Returned, Running};
+use crate::runtime::{CallEvent, CallSpec, ClientView, Returned, Running};
 
 /// A call that runs, and will give back a `T`. Dropping it stops the guest at once.
 pub struct PlainCall<T = ToolOutput> {
@@ -41,11 +41,11 @@ struct Work {
     seed: [u8; 32],
     call_id: CallId,
     running: Running,
-    occupancy: Occupancy,
+    occupancy: CallSlot,
     wait: Wait,
     /// What the guest last said about itself: shown if it becomes a task.
     status: Option<String>,
-    unended: Unended,
+    unended: CallAudit,
     counted: Counted,
 }
 
@@ -83,7 +83,7 @@ enum Wait {
         answers: oneshot::Receiver<Result<Vec<Answer>, AskError>>,
         reply: AnswersReply,
     },
-    Morning {
+    Sleep {
         at: Instant,
         reply: oneshot::Sender<()>,
     },
@@ -112,9 +112,9 @@ impl<T> PlainCall<T> {
     }
 
     /// Another request of the same requestor listens from now on: the guest reports and asks what that one wants and can answer.
-    pub fn heard_by(&self, client: Client) {
+    pub fn set_client(&self, client: Client) {
         let Client { features, log_level, wants_progress } = client;
-        self.work.running.control.heard_by(Audience { features, log_level, wants_progress });
+        self.work.running.control.set_client(ClientView { features, log_level, wants_progress });
     }
 
     /// Makes the running call a task, without running anything twice: the record is durable when this returns, and the guest
@@ -127,7 +127,7 @@ impl<T> PlainCall<T> {
             return Err((self, refused(full, None)));
         }
         let request = TaskRequest { job: Job::Call(call), origin, ttl };
-        let untold = self.work.inner.untold();
+        let missed_notifications = self.work.inner.missed_notifications();
         let task = match self
             .work
             .inner
@@ -144,7 +144,7 @@ impl<T> PlainCall<T> {
         unended.promoted();
         running.control.promoted(&task.id.to_string());
         let wait = match wait {
-            Wait::Morning { at, reply } => LiveWait::Morning { at, reply },
+            Wait::Sleep { at, reply } => LiveWait::Sleep { at, reply },
             Wait::Permit(Reply::Slept(reply)) => LiveWait::Permit(LiveReply::Slept(reply)),
             Wait::Permit(Reply::Answers(reply, answers)) => LiveWait::Permit(LiveReply::Answers(reply, answers)),
             Wait::Detach(reply) => {
@@ -155,7 +155,7 @@ impl<T> PlainCall<T> {
             Wait::Answers { .. } | Wait::Nothing => LiveWait::Nothing,
         };
         let begin = Begin::Promoted(Box::new((Started { running, plugin, cancel_grace }, occupancy, wait)));
-        inner.start_run(task.clone(), begin, None, untold).await;
+        inner.start_run(task.clone(), begin, None, missed_notifications).await;
         if let Some((status, run)) = status.zip(inner.run(task.id)) {
             run.set_status(status);
         }
@@ -169,14 +169,14 @@ impl<T: TryFrom<Returned>> PlainCall<T> {
         requestor: Requestor,
         request: Option<CallRequest>,
         spec: CallSpec,
-        occupancy: Occupancy,
+        occupancy: CallSlot,
     ) -> Result<Self, Error> {
         let (seed, call_id) = (spec.facts.seed, spec.facts.call_id);
         let plugin = spec.plugin.clone();
         let cancel_grace = Duration::from_millis(spec.limits.cancel_grace_ms);
         let running = inner.executor.start(spec).map_err(|error| host_failure("starting a call", &error))?;
         let work = Work {
-            unended: Unended::new(&inner.audit, requestor, &plugin, request.as_ref()),
+            unended: CallAudit::new(&inner.audit, requestor, &plugin, request.as_ref()),
             counted: Counted::new(&inner),
             inner,
             requestor,
@@ -224,7 +224,7 @@ impl<T: TryFrom<Returned>> PlainCall<T> {
         }
         self.work.wait = match std::mem::replace(&mut self.work.wait, Wait::Nothing) {
             Wait::Answers { reply, .. } => Wait::Permit(Reply::Answers(reply, Err(AskError::Cancelled))),
-            Wait::Morning { reply, .. } => Wait::Permit(Reply::Slept(reply)),
+            Wait::Sleep { reply, .. } => Wait::Permit(Reply::Slept(reply)),
             other => other,
         };
         let cancel_grace = self.work.cancel_grace;
@@ -242,9 +242,9 @@ impl<T: TryFrom<Returned>> PlainCall<T> {
         {
             drop(reply.send(None));
         }
-        if let Wait::Morning { at, .. } = &self.work.wait {
+        if let Wait::Sleep { at, .. } = &self.work.wait {
             tokio::time::sleep_until(*at).await;
-            if let Wait::Morning { reply, .. } = std::mem::replace(&mut self.work.wait, Wait::Nothing) {
+            if let Wait::Sleep { reply, .. } = std::mem::replace(&mut self.work.wait, Wait::Nothing) {
                 self.work.wait = Wait::Permit(Reply::Slept(reply));
             }
         }
@@ -277,7 +277,7 @@ impl<T: TryFrom<Returned>> PlainCall<T> {
                 self.work.occupancy.rest(Hold::Waiting);
                 let at = Instant::now().checked_add(Duration::from_millis(ms));
                 let at = at.unwrap_or_else(|| Instant::now() + Duration::from_secs(86_400 * 365));
-                self.work.wait = Wait::Morning { at, reply };
+                self.work.wait = Wait::Sleep { at, reply };
                 None
             }
             Some(CallEvent::Detach { reply }) => {

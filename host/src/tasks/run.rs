@@ -13,15 +13,15 @@ use tokio::sync::watch;
 use tracing::Instrument as _;
 
 use super::admission::{Held, Permit, Purpose, Ticket};
+use super::call_slot::CallSlot;
 use super::changes::ApplyError;
 use super::creation::Identity;
 use super::engine::Inner;
 use super::feed::lock;
+use super::guest_driver::{Live, Wait};
 use super::identity::{host_failure, incident};
-use super::job::{self, Visit, visits};
-use super::live::{Live, Wait};
-use super::occupancy::Occupancy;
-use super::{Absence, Client, Error, Job};
+use super::job::{self, Attempt, visits};
+use super::{Client, Error, Fallback, Job};
 use crate::domain::call::{CallError, ClientFeature, FaultKind};
 use crate::domain::lifecycle::{Event, Refusal};
 use crate::domain::task::{Active, Outcome, Phase, PluginVersion, Retention, Task, TaskOutput, Work};
@@ -71,7 +71,7 @@ pub(super) enum Begin {
     /// It waits for its turn; the place counts as queued. A paused task has no ticket yet.
     Queued(Held, Option<Ticket>),
     /// A plain call that became a task on the way.
-    Promoted(Box<(Started, Occupancy, Wait)>),
+    Promoted(Box<(Started, CallSlot, Wait)>),
 }
 
 impl Run {
@@ -211,7 +211,7 @@ async fn drive(inner: &Arc<Inner>, run: &Arc<Run>, task: &Arc<Task>, begin: Begi
             started
         }
     };
-    let occupancy = Occupancy::new(inner.admission.clone(), task.requestor, true, permit);
+    let occupancy = CallSlot::new(inner.admission.clone(), task.requestor, true, permit);
     let visits = match job {
         Some(job) => Ok(job.visits()),
         None => recall(inner, &task).await,
@@ -230,10 +230,10 @@ async fn visit(
     inner: &Arc<Inner>,
     run: &Arc<Run>,
     task: &Arc<Task>,
-    visits: Vec<Visit>,
-    mut occupancy: Occupancy,
+    visits: Vec<Attempt>,
+    mut occupancy: CallSlot,
 ) -> Option<Result<TaskOutput, CallError>> {
-    let (mut absence, mut last) = (Absence::default(), CallError::Interrupted);
+    let (mut absence, mut last) = (Fallback::default(), CallError::Interrupted);
     for (at, visit) in visits.into_iter().enumerate() {
         let started = match at {
             // It was let in when the task was created.
@@ -276,9 +276,9 @@ async fn live(
     run: &Arc<Run>,
     task: &Arc<Task>,
     started: Started,
-    occupancy: Occupancy,
+    occupancy: CallSlot,
     wait: Wait,
-) -> Option<(Result<TaskOutput, CallError>, Occupancy)> {
+) -> Option<(Result<TaskOutput, CallError>, CallSlot)> {
     // Other plugins may have been asked before, in the same place.
     let (started_at, before, plugin) = (inner.clock.now(), occupancy.busy(), started.plugin.clone());
     let live = Live::new(inner.clone(), run.clone(), task.clone(), started, occupancy, wait);
@@ -335,7 +335,7 @@ async fn wait_for_turn(
     }
 }
 
-fn start(inner: &Arc<Inner>, task: &Task, visit: Visit) -> Result<Started, CallError> {
+fn start(inner: &Arc<Inner>, task: &Task, visit: Attempt) -> Result<Started, CallError> {
     let origin = &task.origin;
     let client = Client {
         features: origin.features.with(ClientFeature::Tasks),
@@ -344,7 +344,7 @@ fn start(inner: &Arc<Inner>, task: &Task, visit: Visit) -> Result<Started, CallE
     };
     let identity = Identity { seed: task.seed, call_id: task.call_id, task_id: Some(task.id), attempt: task.attempt };
     let facts = inner.facts(&task.requestor, client, identity, &task.related);
-    let Visit { plugin, operation, limits } = visit;
+    let Attempt { plugin, operation, limits } = visit;
     let cancel_grace = Duration::from_millis(limits.cancel_grace_ms);
     let (tenant, share) = (task.requestor.tenant, inner.shares.of(&task.requestor));
     let spec = CallSpec { plugin: plugin.clone(), tenant, operation, limits, share, facts };
@@ -353,7 +353,7 @@ fn start(inner: &Arc<Inner>, task: &Task, visit: Visit) -> Result<Started, CallE
 }
 
 /// What a task from before a restart needs to run: its work as the version offers it that it was created with.
-async fn recall(inner: &Arc<Inner>, task: &Task) -> Result<Vec<Visit>, CallError> {
+async fn recall(inner: &Arc<Inner>, task: &Task) -> Result<Vec<Attempt>, CallError> {
     let arguments = inner.store.arguments(&task.requestor, task.id).await;
     let arguments = arguments.map_err(|error| broken("reading arguments", &error))?.ok_or(CallError::Interrupted)?;
     if let Work::Tool(name) = &task.work {
@@ -362,7 +362,7 @@ async fn recall(inner: &Arc<Inner>, task: &Task) -> Result<Vec<Visit>, CallError
             CallError::NotFound(format!("the tool {name} is no longer loaded in the version of this call"))
         })?;
         let operation = Operation::CallTool { tool: tool.plugin_tool.clone(), arguments };
-        return Ok(vec![Visit { plugin: task.plugin.clone(), operation, limits: tool.limits.clone() }]);
+        return Ok(vec![Attempt { plugin: task.plugin.clone(), operation, limits: tool.limits.clone() }]);
     }
     let (operation, asked) = job::operation(&arguments).ok_or(CallError::Interrupted)?;
     let first = inner.executor.library(&task.plugin).await;

@@ -9,7 +9,7 @@ impl Tasks {
     /// Uses a ticket of this requestor's, which is over its time at `until`; `false`: somebody has before. Durable when this returns.
     pub async fn use_once(&self, requestor: &Requestor, id: [u8; 16], until: UnixMs) -> Result<bool, Error> {
         let inner = &self.inner;
-        inner.banished.admit(requestor)?;
+        inner.tenant_fence.admit(requestor)?;
         let used = inner.tickets.use_once(&Ticket { requestor: *requestor, id, until }).await;
         used.map_err(|error| inner.store_error(error))
     }

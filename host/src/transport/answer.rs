@@ -12,7 +12,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
-use super::allowance::{Allowance, Full, Place};
+use super::quota::{EdgeQuota, Full, Place};
 use super::refusal::Refusal;
 use crate::domain::requestor::Requestor;
 use crate::protocol::{Line, Pieces};
@@ -22,7 +22,7 @@ const BUFFERED_BYTES: u64 = 192 * 1024;
 
 /// Whose answers are counted, and the request that they answer.
 pub(super) struct Recipient {
-    pub(super) allowance: Arc<Allowance>,
+    pub(super) allowance: Arc<EdgeQuota>,
     pub(super) requestor: Requestor,
     /// As it is written in JSON; `None` where it could not be read.
     pub(super) id: Option<String>,
@@ -162,7 +162,7 @@ mod unit {
     fn a_large_answer_is_counted_until_it_is_dropped_and_without_room_it_is_an_error() {
         let limits = Limits { answer_bytes_per_requestor: 1 << 20, ..Limits::generous() };
         let requestor = Requestor { tenant: TenantId([1; 16]), id: RequestorId([1; 16]) };
-        let allowance = Arc::new(Allowance::new(limits.into()));
+        let allowance = Arc::new(EdgeQuota::new(limits.into()));
         let recipient = Recipient { allowance: Arc::clone(&allowance), requestor, id: Some("7".to_owned()) };
         let in_use = || {
             let in_use = allowance.in_use_of_all();

@@ -6,14 +6,14 @@
 
 mod claims;
 mod introspection;
+mod introspection_limiter;
 mod jwt;
 mod keys;
-mod lasting;
-mod line;
-mod noted;
 mod oauth;
 mod provider;
 mod resource;
+mod revalidation;
+mod token_audit;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -28,14 +28,14 @@ use crate::domain::requestor::Requestor;
 use crate::domain::rights::{Rights, ScopeBook};
 use crate::tasks::rate;
 
-use super::allowance::Full;
 use super::failures::{self, Failures};
+use super::quota::Full;
 use super::refusal::Refusal;
 
-pub(super) use lasting::{Lasting, NOTICED_MS_MAX, look_at};
 pub use oauth::{IntrospectionOptions, Issuer, IssuerOptions, OauthVerifier, TenantRule, Trusted};
 pub(super) use resource::Resource;
 pub use resource::ResourceOptions;
+pub(super) use revalidation::{NOTICED_MS_MAX, Revalidation, look_at};
 
 /// More than any issuer's tokens need; a longer one is refused before it is hashed.
 const TOKEN_BYTES_MAX: usize = 8192;

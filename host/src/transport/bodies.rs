@@ -12,7 +12,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::sleep;
 
-use super::allowance::Tally;
+use super::quota::Tally;
 use super::refusal::Refusal;
 use crate::domain::requestor::Requestor;
 use crate::tasks::LiveLimits;

@@ -7,13 +7,13 @@ mod addresses;
 mod body;
 mod checks;
 mod endpoint;
-mod lanes;
-mod patience;
-mod peers;
+mod header_timeout;
 mod post;
-mod stall;
+mod proxies;
 mod stream;
 mod tls;
+mod workers;
+mod write_timeout;
 
 use std::collections::HashSet;
 use std::future::poll_fn;
@@ -42,20 +42,20 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_rustls::TlsAcceptor;
 
 use super::Now;
-use super::allowance::Allowance;
 use super::auth::Authenticator;
 use super::failures::Failures;
 use super::mcp::Mcp;
+use super::quota::EdgeQuota;
 use super::refusal::Refusal;
 use super::session::Registry;
 use crate::audit::Audit;
 use crate::domain::address::Network;
 pub(crate) use addresses::Addresses;
-pub(crate) use peers::Proxies;
+pub(crate) use proxies::Proxies;
 
-pub use lanes::Lanes;
-use lanes::Seat;
 pub use tls::{Certificate, TlsError};
+pub use workers::ConnectionWorkers;
+use workers::Seat;
 
 /// The path of the endpoint.
 pub(super) const ENDPOINT: &str = "/mcp";
@@ -132,14 +132,14 @@ pub struct Parts<M: Mcp> {
     pub sessions: Arc<Registry<M>>,
     pub authenticator: Arc<Authenticator>,
     pub audit: Audit,
-    pub allowance: Arc<Allowance>,
+    pub allowance: Arc<EdgeQuota>,
     pub unready: Unready,
     pub now: Now,
     pub options: HttpOptions,
     /// Without one, HTTP is served in the clear.
     pub certificate: Option<Arc<Certificate>>,
     /// Without them, connections live on the runtime that serves.
-    pub lanes: Option<Arc<Lanes>>,
+    pub lanes: Option<Arc<ConnectionWorkers>>,
 }
 
 /// The edge.
@@ -148,7 +148,7 @@ pub struct Server<M: Mcp> {
     sessions: Arc<Registry<M>>,
     authenticator: Arc<Authenticator>,
     audit: Audit,
-    allowance: Arc<Allowance>,
+    allowance: Arc<EdgeQuota>,
     unready: Unready,
     now: Now,
     options: HttpOptions,
@@ -158,7 +158,7 @@ pub struct Server<M: Mcp> {
     failures: Failures,
     addresses: Arc<Addresses>,
     certificate: Option<Arc<Certificate>>,
-    lanes: Option<Arc<Lanes>>,
+    lanes: Option<Arc<ConnectionWorkers>>,
     phase: watch::Sender<Phase>,
     /// What the phase says, for every request to see without a lock.
     draining: AtomicBool,
@@ -328,13 +328,13 @@ impl<M: Mcp> Edge<M> {
         let mut phase = self.server.phase.subscribe();
         let mut http = http1::Builder::new();
         http.keep_alive(*phase.borrow_and_update() == Phase::Serving)
-            .timer(patience::Patience::default())
+            .timer(header_timeout::HeaderTimeout::default())
             .header_read_timeout(Duration::from_millis(options.header_read_ms_max))
             // Most answers are small: one copy costs less than a write in pieces.
             .writev(false)
             .max_header_size(options.header_bytes_max)
             .max_buf_size(BUFFER_BYTES.max(options.header_bytes_max).max(BUFFER_BYTES_MIN));
-        let stream = TokioIo::new(stall::Stalling::new(stream, Duration::from_millis(WRITE_STALL_MS_MAX)));
+        let stream = TokioIo::new(write_timeout::Stalling::new(stream, Duration::from_millis(WRITE_STALL_MS_MAX)));
         // Of this connection alone: what all connections count up and down with each request slows all of them.
         let own = Arc::new((self.server.clone(), TowerToHyperService::new(self.router.clone()), seat));
         let serve = service_fn(move |request: Request<Incoming>| {

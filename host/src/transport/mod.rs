@@ -4,7 +4,6 @@
 //! one message, and what comes back becomes a status, a body or an event stream. Must not read a message further than to echo
 //! its id in a refusal. Invariant: nothing reaches the protocol before its sender is known and its size is checked.
 
-pub mod allowance;
 mod answer;
 pub mod auth;
 mod bodies;
@@ -13,6 +12,7 @@ pub mod http;
 pub mod mcp;
 pub mod principal;
 pub mod protocol;
+pub mod quota;
 pub mod session;
 pub mod stdio;
 

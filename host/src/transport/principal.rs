@@ -4,9 +4,9 @@
 //! works with, and the other way round for operators. Must not store or log a token: only its SHA-256 is kept. Invariant: an
 //! identity gets its ids once and keeps them, whatever becomes of its tokens.
 
-mod newcomers;
+mod last_used;
+mod provisioning;
 mod tokens;
-mod used;
 mod verifier;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -21,12 +21,12 @@ use crate::domain::requestor::{Requestor, RequestorId, TenantId};
 use crate::store::{self, RowKind, Store};
 use crate::tasks::LiveLimits;
 
+pub use last_used::LastUsed;
+pub(super) use last_used::NOTE_EVERY_MS;
 pub use tokens::{NewToken, Resolved, TokenInfo, TokenWish};
-pub use used::LastUsed;
-pub(super) use used::NOTE_EVERY_MS;
 pub use verifier::TokenVerifier;
 
-use newcomers::Newcomers;
+use provisioning::Provisioning;
 use verifier::unavailable;
 
 /// The tenant of everybody who was not given another.
@@ -148,7 +148,7 @@ pub struct Named {
 pub struct Principals {
     store: Arc<dyn Store>,
     configured: Arc<Mutex<Configured>>,
-    newcomers: Arc<Newcomers>,
+    newcomers: Arc<Provisioning>,
 }
 
 /// The tenants that a running host has rules for, by their ids. Whoever comes under the name of one that was removed would have another id,
@@ -407,7 +407,7 @@ fn tenant_key(name: &str) -> Vec<u8> {
 }
 
 fn check_name(what: &'static str, name: &str) -> Result<(), Error> {
-    crate::config::check_name(name).map_err(|_| Error::Name { what, name: name.to_owned() })
+    crate::domain::names::check_name(name).map_err(|_| Error::Name { what, name: name.to_owned() })
 }
 
 fn hex(bytes: &[u8]) -> String {

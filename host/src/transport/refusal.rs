@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::allowance::Full;
+use super::quota::Full;
 use crate::protocol::reader;
 use crate::tasks::rate::Exceeded;
 

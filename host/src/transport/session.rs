@@ -16,8 +16,8 @@ use crate::domain::requestor::{Requestor, RequestorId, TenantId};
 use crate::store::{self, RowKind, RowStore};
 
 use super::Now;
-use super::allowance::{Allowance, Full, Place, Tally};
 use super::mcp::{Mcp, Session};
+use super::quota::{EdgeQuota, Full, Place, Tally};
 use super::sse::{Kept, Streams};
 
 /// Rows read at once.
@@ -83,7 +83,7 @@ impl<S> Live<S> {
     }
 
     /// Opens a request, which keeps the session from being idle until the guard goes.
-    pub(super) fn begin(self: &Arc<Self>, now: &Now, allowance: &Allowance) -> Result<Open<S>, Full> {
+    pub(super) fn begin(self: &Arc<Self>, now: &Now, allowance: &EdgeQuota) -> Result<Open<S>, Full> {
         Ok(self.begin_in(now, allowance.open(&self.requestor)?))
     }
 
@@ -239,7 +239,7 @@ pub struct Registry<M: Mcp> {
     mcp: Arc<M>,
     rows: Arc<dyn RowStore>,
     options: SessionOptions,
-    allowance: Arc<Allowance>,
+    allowance: Arc<EdgeQuota>,
     now: Now,
     /// Tells the event ids of this run of the host from those of earlier ones.
     pub(super) epoch: u32,
@@ -252,7 +252,7 @@ impl<M: Mcp> Registry<M> {
         mcp: Arc<M>,
         rows: Arc<dyn RowStore>,
         options: SessionOptions,
-        allowance: Arc<Allowance>,
+        allowance: Arc<EdgeQuota>,
         now: Now,
     ) -> Result<Self, store::Error> {
         let epoch = getrandom::u32().map_err(|error| store::Error::Engine(format!("no randomness: {error}")))?;

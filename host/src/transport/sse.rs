@@ -17,8 +17,8 @@ use tokio::sync::watch;
 
 use crate::domain::UnixMs;
 
-use super::allowance::{Full, Tally};
 use super::answer::Chunks;
+use super::quota::{Full, Tally};
 use super::refusal::{Refusal, usable_id};
 use crate::domain::requestor::Requestor;
 use crate::protocol::Line;
@@ -328,11 +328,11 @@ mod unit {
     use super::*;
     use crate::domain::limits::Limits;
     use crate::domain::requestor::{RequestorId, TenantId};
-    use crate::transport::allowance::Allowance;
+    use crate::transport::quota::EdgeQuota;
 
     fn kept() -> Kept {
         let requestor = Requestor { tenant: TenantId([1; 16]), id: RequestorId([1; 16]) };
-        Kept::new(Allowance::new(Limits::generous().into()).kept, requestor)
+        Kept::new(EdgeQuota::new(Limits::generous().into()).kept, requestor)
     }
 
     fn log() -> Log {

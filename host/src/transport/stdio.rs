@@ -19,9 +19,9 @@ use crate::domain::requestor::Requestor;
 use crate::domain::rights::Rights;
 use crate::protocol::{self, Exchange, Line as Message};
 
-use super::allowance::{Allowance, Place};
 use super::answer::{Chunks, Recipient};
 use super::mcp::{Mcp, Peer, Received, Session as _};
+use super::quota::{EdgeQuota, Place};
 use super::refusal::{Refusal, request_id};
 
 /// Messages between the requests and the writer; a client that does not read makes its own requests wait.
@@ -35,7 +35,7 @@ const READ_BYTES: usize = 16 * 1024;
 pub struct StdioOptions {
     /// `server.body_bytes_max`, for a line.
     pub line_bytes_max: usize,
-    pub allowance: Arc<Allowance>,
+    pub allowance: Arc<EdgeQuota>,
 }
 
 /// Serves one client until its input ends. There is one session at most, which `initialize` opens and the end closes.

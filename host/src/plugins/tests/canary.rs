@@ -102,7 +102,7 @@ async fn a_version_that_fails_soon_after_a_switch_is_switched_back_and_nothing_i
     let two = world.plugins.stage(two).await.unwrap().version;
     let switch = async |world: &World| assert!(world.plugins.activate(&to(two.digest), false).await.unwrap().done);
     switch(&world).await;
-    assert_eq!(watched(&world), vec![Trial { version: two.clone(), against: None, bounds: Bounds::default() }]);
+    assert_eq!(watched(&world), vec![CanaryStats { version: two.clone(), against: None, bounds: Bounds::default() }]);
     // It is watched after a restart, too.
     let (world, _) = start_with(&store, &clock, watching).await;
     assert_eq!(watched(&world).len(), 1);

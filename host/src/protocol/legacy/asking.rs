@@ -16,9 +16,9 @@ use tokio::sync::{mpsc, oneshot};
 use crate::domain::call::{Answer, AskError, ClientFeatures, InputRequest, Question};
 use crate::domain::task::{Task, TaskId};
 use crate::protocol::arguments::INLINE_BYTES_MAX;
-use crate::protocol::exchange::Outlet;
+use crate::protocol::exchange::FrameSender;
+use crate::protocol::input_requests::{self, Manner};
 use crate::protocol::jsonrpc;
-use crate::protocol::questions::{self, Manner};
 use crate::protocol::session::{Reply, Session, TaskQuestion};
 use crate::protocol::wire::RelatedTask;
 use crate::protocol::{Shared, error, reader};
@@ -49,7 +49,8 @@ pub(super) fn client_task(session: &Session, question: &Question, reply: &Reply)
     struct Created {
         task: ClientTask,
     }
-    let result = reply.as_ref().ok().filter(|_| questions::as_client_task(session.settled.client_tasks, question))?;
+    let result =
+        reply.as_ref().ok().filter(|_| input_requests::as_client_task(session.settled.client_tasks, question))?;
     // What is larger is an answer, not the promise of one.
     let result = Some(result).filter(|result| result.get().len() <= INLINE_BYTES_MAX)?;
     reader::read_if_fits::<Created>(result.get()).map(|created| created.task)
@@ -72,16 +73,16 @@ struct Cancelled<'a> {
 #[derive(Clone)]
 pub(super) enum Voice {
     /// On the stream of the client's own request.
-    Request(Outlet),
+    Request(FrameSender),
     /// On the standalone stream of the session.
     Standalone(mpsc::Sender<String>),
 }
 
 impl Voice {
     /// For a request of this session; `None`: what is asked would reach nobody.
-    pub(super) fn of(session: &Session, outlet: &Outlet, reads_events: bool) -> Option<Self> {
+    pub(super) fn of(session: &Session, frames: &FrameSender, reads_events: bool) -> Option<Self> {
         if reads_events {
-            return Some(Self::Request(outlet.clone()));
+            return Some(Self::Request(frames.clone()));
         }
         session.standalone().map(Self::Standalone)
     }
@@ -90,8 +91,8 @@ impl Voice {
     fn say(&self, message: Option<String>) -> bool {
         match (self, message) {
             (_, None) => false,
-            (Self::Request(outlet), message) => {
-                outlet.say(message);
+            (Self::Request(frames), message) => {
+                frames.send(message);
                 true
             }
             (Self::Standalone(said), Some(message)) => said.try_send(message).is_ok(),
@@ -124,7 +125,7 @@ impl Sent {
         asked: &InputRequest,
         question: Option<TaskQuestion>,
     ) -> Result<(Self, oneshot::Receiver<Reply>), AskError> {
-        let as_task = questions::as_client_task(session.settled.client_tasks, &asked.question);
+        let as_task = input_requests::as_client_task(session.settled.client_tasks, &asked.question);
         let related = question.as_ref().map(|question| question.related.clone());
         let manner = Manner {
             version: session.settled.version,
@@ -133,7 +134,7 @@ impl Sent {
         };
         let withdraw = Arc::new(AtomicBool::new(question.is_none()));
         let (number, reply) = session.expect(question);
-        let line = questions::request(&session.request_id(number), asked, manner);
+        let line = input_requests::request(&session.request_id(number), asked, manner);
         let is_json = line.is_some();
         if !voice.say(line) {
             session.forget(number);
@@ -206,11 +207,11 @@ impl Drop for Sent {
 pub(super) async fn ask(
     shared: Arc<Shared>,
     session: Arc<Session>,
-    (outlet, reads_events): (Outlet, bool),
+    (frames, reads_events): (FrameSender, bool),
     requests: Vec<InputRequest>,
 ) -> Result<Vec<Answer>, AskError> {
     session.askable().await;
-    let voice = Voice::of(&session, &outlet, reads_events);
+    let voice = Voice::of(&session, &frames, reads_events);
     let asks = requests.iter().map(|request| ask_one(&shared, &session, voice.as_ref(), request));
     futures::future::try_join_all(asks).await
 }
@@ -222,13 +223,13 @@ async fn ask_one(
     request: &InputRequest,
 ) -> Result<Answer, AskError> {
     let unsupported = || AskError::Unsupported(request.question.feature());
-    let can_answer = questions::can_answer(session.settled.features, &request.question);
+    let can_answer = input_requests::can_answer(session.settled.features, &request.question);
     let voice = voice.filter(|_| can_answer).ok_or_else(unsupported)?;
     let (mut sent, reply) = Sent::new(shared, session, voice, request, None)?;
     let limit = Duration::from_millis(shared.options.request_timeout_ms);
     match tokio::time::timeout(limit, sent.outcome(&request.question, reply)).await {
         Ok(Some(reply)) => {
-            Ok(questions::answer_aside(&shared.tasks, session.requestor(), &request.question, reply).await)
+            Ok(input_requests::answer_aside(&shared.tasks, session.requestor(), &request.question, reply).await)
         }
         Ok(None) => Err(AskError::Unreachable("too many questions wait for this client".to_owned())),
         Err(_) => Err(AskError::Unreachable("the client did not answer in time".to_owned())),
@@ -258,8 +259,8 @@ impl Offer {
 }
 
 impl Offers {
-    pub(super) fn new(shared: &Arc<Shared>, session: &Arc<Session>, outlet: Outlet) -> Self {
-        let voice = Voice::Request(outlet);
+    pub(super) fn new(shared: &Arc<Shared>, session: &Arc<Session>, frames: FrameSender) -> Self {
+        let voice = Voice::Request(frames);
         Self { shared: Arc::clone(shared), session: Arc::clone(session), voice, open: Vec::new() }
     }
 
@@ -270,7 +271,7 @@ impl Offers {
             let question = &input.request.question;
             let is_open = self.open.iter().any(|offer| offer.task == task.id && offer.issued_key == input.issued_key);
             if is_open
-                || !questions::can_answer(self.session.settled.features, question)
+                || !input_requests::can_answer(self.session.settled.features, question)
                 || !claim(&input.issued_key, question)
             {
                 continue;

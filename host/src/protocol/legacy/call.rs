@@ -10,11 +10,11 @@ use super::asking::ask;
 use super::tools::Call;
 use crate::domain::call::{Answer, AskError, CallError, InputRequest};
 use crate::domain::tool::ToolOutput;
-use crate::protocol::arguments::Misfit;
+use crate::protocol::arguments::ArgumentError;
 use crate::protocol::error::RpcError;
-use crate::protocol::exchange::{Outlet, talk};
+use crate::protocol::exchange::{FrameSender, streaming};
 use crate::protocol::jsonrpc::{RequestId, error_response, response};
-use crate::protocol::notices::{self, ProgressReports};
+use crate::protocol::notifications::{self, ProgressReports};
 use crate::protocol::session::{InFlight, Session};
 use crate::protocol::wire::OutputView;
 use crate::protocol::{Exchange, Line, Shared};
@@ -26,8 +26,8 @@ pub(super) fn plain(request: Request<'_>, call: Call) -> Result<Exchange, RpcErr
     let in_flight = in_flight(&request)?;
     let shared = Arc::clone(request.shared);
     let id = request.id;
-    Ok(talk(|outlet| async move {
-        let work = Conversation { shared, session: Arc::clone(&call.session), outlet, reads_events: call.reads_events };
+    Ok(streaming(|frames| async move {
+        let work = Conversation { shared, session: Arc::clone(&call.session), frames, reads_events: call.reads_events };
         work.run(&id, call, &in_flight).await
     }))
 }
@@ -49,7 +49,7 @@ pub(super) fn failure(id: &RequestId, text: String) -> Line {
 pub(super) struct Conversation {
     pub(super) shared: Arc<Shared>,
     pub(super) session: Arc<Session>,
-    pub(super) outlet: Outlet,
+    pub(super) frames: FrameSender,
     /// Whether the client reads what is said there before the response.
     pub(super) reads_events: bool,
 }
@@ -73,7 +73,7 @@ impl Conversation {
         requests: Vec<InputRequest>,
     ) -> impl Future<Output = Result<Vec<Answer>, AskError>> + Send + use<> {
         let (shared, session) = (Arc::clone(&self.shared), Arc::clone(&self.session));
-        ask(shared, session, (self.outlet.clone(), self.reads_events), requests)
+        ask(shared, session, (self.frames.clone(), self.reads_events), requests)
     }
 
     async fn run(self, id: &RequestId, mut call: Call, in_flight: &InFlight) -> Option<Line> {
@@ -97,8 +97,8 @@ impl Conversation {
     async fn start(&self, id: &RequestId, mut call: Call) -> Result<PlainCall, Line> {
         match call.check(&self.shared.tasks).await {
             Ok(()) => {}
-            Err(Misfit::Malformed(error)) => return Err(error_response(Some(id), &error).into()),
-            Err(Misfit::Schema(text)) => return Err(failure(id, text)),
+            Err(ArgumentError::Malformed(error)) => return Err(error_response(Some(id), &error).into()),
+            Err(ArgumentError::Schema(text)) => return Err(failure(id, text)),
         }
         let call = self.shared.tasks.call(self.session.requestor(), call.request).await;
         call.map_err(|error| error_response(Some(id), &RpcError::from(&error)).into())
@@ -135,10 +135,10 @@ impl Conversation {
                     }
                 }
                 Next::News(CallNews::Progress { progress: at, total, message }) => {
-                    self.outlet.say(progress.report(at, total, message.as_deref()));
+                    self.frames.send(progress.report(at, total, message.as_deref()));
                 }
                 Next::News(CallNews::Log { level, logger, data }) if level >= self.session.log_level() => {
-                    self.outlet.say(notices::log(level, logger.as_deref(), &data, None));
+                    self.frames.send(notifications::log(level, logger.as_deref(), &data, None));
                 }
                 // In this era the client alone decides what becomes a task.
                 Next::News(CallNews::Log { .. } | CallNews::Detach) => {}

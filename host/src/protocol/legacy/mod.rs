@@ -3,15 +3,15 @@
 //! Owns which methods there are and what a session may do. Invariant: one table names every method.
 
 mod asking;
-mod at_once;
-mod augmented;
 mod call;
-mod carriers;
+mod get_stream;
+mod idempotent_call;
 mod initialize;
-mod keyed;
 mod offers;
 mod results;
-mod standalone;
+mod sep1686_immediate;
+mod sep1686_request;
+mod stream_router;
 mod tasks;
 mod tools;
 
@@ -21,17 +21,17 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::error::RpcError;
-use super::exchange::answered;
+use super::exchange::immediate;
 use super::jsonrpc::{self, PeerError, RequestId, error_response};
-use super::sep1686::Wish;
+use super::sep1686::TaskMetadata;
 use super::session::{Expected, Reply, Session, Settled, TaskQuestion};
 use super::wire::level;
-use super::{Exchange, Frame, Peer, Received, Rejection, Shared, questions, rights};
+use super::{Exchange, Frame, Peer, Received, Rejection, Shared, input_requests, rights};
 use crate::domain::rights::{Need, Rights};
 use crate::runtime::Catalog;
 
-pub(super) use carriers::Carriers;
-pub(super) use standalone::standalone;
+pub(super) use get_stream::standalone;
+pub(super) use stream_router::Carriers;
 
 /// A method of the legacy era.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -194,7 +194,7 @@ pub(super) fn request(
     name: &str,
     params: Option<&RawValue>,
 ) -> Received {
-    let answer = |id: &RequestId, error: &RpcError| Received::Exchange(answered(refused(id, error)));
+    let answer = |id: &RequestId, error: &RpcError| Received::Exchange(immediate(refused(id, error)));
     let method = Method::named(name);
     if method == Some(Method::Initialize) {
         return initialize::initialize(shared, peer, &id, params).unwrap_or_else(|error| answer(&id, &error));
@@ -203,7 +203,7 @@ pub(super) fn request(
         return match method {
             // A pipe may be asked whether it is there before its handshake. Over HTTP a request without a session is lost.
             Some(Method::Ping) if peer.connection.is_some() => {
-                Received::Exchange(answered(jsonrpc::response(&id, &Empty {})))
+                Received::Exchange(immediate(jsonrpc::response(&id, &Empty {})))
             }
             _ => session_required(Some(&id)),
         };
@@ -226,9 +226,9 @@ pub(super) fn request(
     let request = Request { shared, session, catalog, id: id.clone(), params, rights, reads_events };
     // The design wants its metadata ignored where no task comes of it, and so it is for whoever may have none.
     let takes_a_wish = method.takes_a_wish() && method != Method::ToolsCall && request.rights.has(Need::Tasks);
-    let wish = if takes_a_wish { Wish::of(params) } else { Ok(None) };
+    let wish = if takes_a_wish { TaskMetadata::of(params) } else { Ok(None) };
     let exchange = wish.and_then(|wish| match wish {
-        Some(wish) => augmented::request(method, name, request, wish),
+        Some(wish) => sep1686_request::request(method, name, request, wish),
         None => dispatch(method, request),
     });
     exchange.map_or_else(|error| answer(&id, &error), Received::Exchange)
@@ -250,7 +250,7 @@ fn augmentable(catalog: &Catalog) -> serde_json::Value {
 
 fn dispatch(method: Method, request: Request<'_>) -> Result<Exchange, RpcError> {
     match method {
-        Method::Initialize | Method::Ping => Ok(answered(jsonrpc::response(&request.id, &Empty {}))),
+        Method::Initialize | Method::Ping => Ok(immediate(jsonrpc::response(&request.id, &Empty {}))),
         Method::SetLevel => set_level(&request),
         Method::ToolsList => tools::list(&request),
         Method::ToolsCall => tools::call(request),
@@ -320,7 +320,7 @@ pub(super) fn response(
 
 /// Hands the answer to a task's question on. The first one wins: the engine ignores what comes later.
 async fn settle(shared: &Shared, session: &Session, asked: &TaskQuestion, reply: Reply) {
-    let answer = questions::answer_aside(&shared.tasks, session.requestor(), &asked.question, reply).await;
+    let answer = input_requests::answer_aside(&shared.tasks, session.requestor(), &asked.question, reply).await;
     match shared.tasks.answer(session.requestor(), asked.task, &asked.issued_key, answer).await {
         Ok(_) => {
             session.forget_question(asked.task, &asked.issued_key);
@@ -339,7 +339,7 @@ fn set_level(request: &Request<'_>) -> Result<Exchange, RpcError> {
     let wanted: SetLevel = jsonrpc::params(request.params)?;
     let level = level(&wanted.level).ok_or_else(|| RpcError::unknown_level("params.level"))?;
     request.session.set_log_level(level);
-    Ok(answered(jsonrpc::response(&request.id, &Empty {})))
+    Ok(immediate(jsonrpc::response(&request.id, &Empty {})))
 }
 
 /// A refusal as a response. Only what a client has to do something about outside of MCP has a status of its own.

@@ -13,16 +13,16 @@ use crate::domain::offer::{Completion, PromptOutput};
 use crate::domain::tool::ResourceContents;
 use crate::protocol::cursor::Paged;
 use crate::protocol::error::RpcError;
-use crate::protocol::exchange::{answered, talk};
+use crate::protocol::exchange::{immediate, streaming};
 use crate::protocol::jsonrpc::{self, ProgressToken, RequestId, error_response, response};
-use crate::protocol::notices::ProgressReports;
+use crate::protocol::notifications::ProgressReports;
 use crate::protocol::offers::{self, Asker, Page};
 use crate::protocol::wire::{
     Bare, CompletionBody, ContentsBody, PageBody, PromptBody, PromptView, ResourceView, TemplateView, WithMeta,
 };
 use crate::protocol::{Exchange, Line};
 use crate::runtime::{Catalog, Library, ListKind, Operation, Returned};
-use crate::tasks::{Absence, Ask, Client, PluginRequest};
+use crate::tasks::{Ask, Client, Fallback, PluginRequest};
 
 /// Resources that one session may follow.
 const SUBSCRIPTIONS_MAX: usize = 256;
@@ -55,7 +55,7 @@ pub(super) fn prompts(request: &Request<'_>) -> Result<Exchange, RpcError> {
     let Page { entries, next_cursor } = asker(request).prompts(request.params)?;
     let icons = request.session.settled.version.has_tasks();
     let entries = entries.iter().map(|entry| PromptView { prompt: &entry.prompt, icons }).collect();
-    Ok(answered(response(&request.id, &Bare(PageBody { name: "prompts", entries, next_cursor }))))
+    Ok(immediate(response(&request.id, &Bare(PageBody { name: "prompts", entries, next_cursor }))))
 }
 
 /// `resources/templates/list`.
@@ -63,7 +63,7 @@ pub(super) fn templates(request: &Request<'_>) -> Result<Exchange, RpcError> {
     let Page { entries, next_cursor } = asker(request).templates(request.params)?;
     let icons = request.session.settled.version.has_tasks();
     let entries = entries.iter().map(|entry| TemplateView { template: &entry.template, icons }).collect();
-    Ok(answered(response(&request.id, &Bare(PageBody { name: "resourceTemplates", entries, next_cursor }))))
+    Ok(immediate(response(&request.id, &Bare(PageBody { name: "resourceTemplates", entries, next_cursor }))))
 }
 
 /// `resources/list`.
@@ -104,7 +104,7 @@ pub(super) fn subscribe(request: Request<'_>) -> Result<Exchange, RpcError> {
 /// `resources/unsubscribe`. What is not followed needs no letting go.
 pub(super) fn unsubscribe(request: &Request<'_>) -> Result<Exchange, RpcError> {
     request.session.unsubscribe(&offers::uri(request.params)?);
-    Ok(answered(response(&request.id, &Empty {})))
+    Ok(immediate(response(&request.id, &Empty {})))
 }
 
 /// A request that takes some waiting and says nothing on the way.
@@ -115,7 +115,7 @@ where
     let in_flight = in_flight(&request)?;
     let work = work(asker(&request), request.id.clone());
     let id = request.id;
-    Ok(talk(|_| async move {
+    Ok(streaming(|_| async move {
         tokio::select! {
             biased;
             () = in_flight.cancelled() => None,
@@ -220,10 +220,10 @@ where
         log_level: Some(session.log_level()),
         wants_progress: token.is_some(),
     };
-    Ok(talk(|outlet| async move {
-        let conversation = Conversation { shared, session, outlet, reads_events };
+    Ok(streaming(|frames| async move {
+        let conversation = Conversation { shared, session, frames, reads_events };
         let mut progress = ProgressReports::new(token, None);
-        let (mut last, mut absence) = (None, Absence::default());
+        let (mut last, mut absence) = (None, Fallback::default());
         // Kept until the result is rendered, as that of a call of a tool.
         let mut permit = None;
         for (library, operation) in visits {

@@ -14,9 +14,9 @@ use super::tasks::About;
 use crate::domain::Json;
 use crate::domain::task::{Design, Outcome, Task, TaskId};
 use crate::protocol::error::RpcError;
-use crate::protocol::exchange::{Outlet, talk};
+use crate::protocol::exchange::{FrameSender, streaming};
 use crate::protocol::jsonrpc::{RequestId, error_response, response};
-use crate::protocol::notices::{self, ProgressReports};
+use crate::protocol::notifications::{self, ProgressReports};
 use crate::protocol::session::{InFlight, Session};
 use crate::protocol::wire::{RelatedTask, TaskFace, TaskOutputView};
 use crate::protocol::{Exchange, Line, Shared};
@@ -28,7 +28,7 @@ pub(super) fn result(request: Request<'_>) -> Result<Exchange, RpcError> {
     let in_flight = in_flight(&request)?;
     let (shared, session) = (Arc::clone(request.shared), Arc::clone(request.session));
     let (id, reads_events) = (request.id, request.reads_events);
-    Ok(talk(|outlet| async move {
+    Ok(streaming(|frames| async move {
         let task = match about.task().await {
             Ok(task) if task.design() == Design::Sep1686 => {
                 return Some(completed(&shared, &session, &id, &task).await);
@@ -39,7 +39,7 @@ pub(super) fn result(request: Request<'_>) -> Result<Exchange, RpcError> {
         let is_creator = task.origin.session == Some(session.digest());
         let progress_token = task.origin.progress_token.clone();
         let reports = Reports { progress_token, are_wanted: is_creator, are_read: reads_events };
-        let waiting = Waiting::new(shared, session, outlet, &task);
+        let waiting = Waiting::new(shared, session, frames, &task);
         match waiting.outcome(reports, &in_flight).await {
             Ok(Some(task)) => Some(waiting.response(&id, &task).await),
             Ok(None) => None,
@@ -52,7 +52,7 @@ pub(super) fn result(request: Request<'_>) -> Result<Exchange, RpcError> {
 async fn completed(shared: &Arc<Shared>, session: &Arc<Session>, id: &RequestId, task: &Task) -> Line {
     match task.outcome() {
         Some(Outcome::Output { .. }) => {
-            Waiting::new(Arc::clone(shared), Arc::clone(session), Outlet::default(), task).response(id, task).await
+            Waiting::new(Arc::clone(shared), Arc::clone(session), FrameSender::default(), task).response(id, task).await
         }
         Some(Outcome::Error(_) | Outcome::Cancelled) | None => {
             let status = TaskFace::new(task, session.settled.version).status();
@@ -74,7 +74,7 @@ pub(super) struct Reports {
 pub(super) struct Waiting {
     shared: Arc<Shared>,
     session: Arc<Session>,
-    outlet: Outlet,
+    frames: FrameSender,
     id: TaskId,
     related: RelatedTask,
 }
@@ -87,8 +87,8 @@ enum Next {
 }
 
 impl Waiting {
-    pub(super) fn new(shared: Arc<Shared>, session: Arc<Session>, outlet: Outlet, task: &Task) -> Self {
-        Self { shared, session, outlet, id: task.id, related: RelatedTask::from(task) }
+    pub(super) fn new(shared: Arc<Shared>, session: Arc<Session>, frames: FrameSender, task: &Task) -> Self {
+        Self { shared, session, frames, id: task.id, related: RelatedTask::from(task) }
     }
 
     /// The task once it is over; `None` when the client does not want to know any more.
@@ -118,7 +118,7 @@ impl Waiting {
         // What nobody would read is left to other streams.
         let waiter = reports.are_read.then(|| carriers.wait(self.id, digest, self.session.settled.features));
         let carries = || reports.are_wanted && waiter.as_ref().is_some_and(|waiter| waiter.carries(digest));
-        let mut offers = Offers::new(&self.shared, &self.session, self.outlet.clone());
+        let mut offers = Offers::new(&self.shared, &self.session, self.frames.clone());
         let mut progress = ProgressReports::new(reports.progress_token.clone(), Some(self.related.clone()));
         let mut askable = pin!(self.session.askable());
         let mut asks = false;
@@ -145,13 +145,13 @@ impl Waiting {
                 Next::News(Ok(TaskNews::Gone(_))) => return Err(tasks::Error::NotFound),
                 Next::News(Ok(TaskNews::Progress { progress: at, total, message, .. })) => {
                     if carries() {
-                        self.outlet.say(progress.report(at, total, message.as_deref()));
+                        self.frames.send(progress.report(at, total, message.as_deref()));
                     }
                     continue;
                 }
                 Next::News(Ok(TaskNews::Log { level, logger, data, .. })) => {
                     if level >= self.session.log_level() && carries() {
-                        self.outlet.say(notices::log(level, logger.as_deref(), &data, Some(&self.related)));
+                        self.frames.send(notifications::log(level, logger.as_deref(), &data, Some(&self.related)));
                     }
                     continue;
                 }

@@ -11,10 +11,10 @@ use super::{Empty, Request};
 use crate::domain::requestor::Requestor;
 use crate::domain::task::{Design, Task, TaskId};
 use crate::domain::tool::ToolOutput;
-use crate::protocol::arguments::Misfit;
+use crate::protocol::arguments::ArgumentError;
 use crate::protocol::cursor::{self, PAGE, Paged, bad_cursor};
 use crate::protocol::error::RpcError;
-use crate::protocol::exchange::single;
+use crate::protocol::exchange::deferred;
 use crate::protocol::jsonrpc::{self, RequestId, error_response, response};
 use crate::protocol::session::{Session, Version};
 use crate::protocol::wire::{Created, ImmediateResponse, OnlyRelated, TaskFace, TaskResult, TaskView};
@@ -29,8 +29,8 @@ pub(super) fn create(request: Request<'_>, mut call: Call, ttl: RequestedTtl) ->
         // A tool error like that of a plain call, which the requestor fetches like any other result.
         let misfit = match call.check(&shared.tasks).await {
             Ok(()) => None,
-            Err(Misfit::Schema(text)) => Some(ToolOutput::failure(text)),
-            Err(Misfit::Malformed(error)) => return Err(error),
+            Err(ArgumentError::Schema(text)) => Some(ToolOutput::failure(text)),
+            Err(ArgumentError::Malformed(error)) => return Err(error),
         };
         let origin = call.origin(Design::Core2025);
         let session = call.session;
@@ -194,7 +194,8 @@ pub(super) fn list(request: Request<'_>) -> Result<Exchange, RpcError> {
     let requestor = *session.requestor();
     let after = match paged.cursor {
         Some(cursor) => {
-            let bytes = cursor::open(&shared.options.cursor_key, METHOD, &requestor, &cursor).ok_or_else(bad_cursor)?;
+            let bytes =
+                cursor::verify(&shared.options.cursor_key, METHOD, &requestor, &cursor).ok_or_else(bad_cursor)?;
             Some(position(&bytes).ok_or_else(bad_cursor)?)
         }
         None => None,
@@ -207,7 +208,7 @@ pub(super) fn list(request: Request<'_>) -> Result<Exchange, RpcError> {
         let next_cursor = last.and_then(|task| {
             let mut bytes = task.created_at.to_be_bytes().to_vec();
             bytes.extend(task.id.0);
-            cursor::seal(&shared.options.cursor_key, METHOD, &requestor, &bytes)
+            cursor::sign(&shared.options.cursor_key, METHOD, &requestor, &bytes)
         });
         let shown = tasks.iter().filter(|task| knows(&session, task));
         let shown = shown.map(|task| TaskFace::new(task, session.settled.version));
@@ -227,7 +228,7 @@ fn replying<R: FnOnce(&RequestId) -> Line>(
     id: RequestId,
     work: impl Future<Output = Result<R, RpcError>> + Send + 'static,
 ) -> Exchange {
-    single(async move {
+    deferred(async move {
         match work.await {
             Ok(response) => response(&id),
             Err(error) => error_response(Some(&id), &error).into(),

@@ -5,18 +5,18 @@ use std::sync::Arc;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
-use super::{Request, asking, augmented, call, keyed, tasks};
+use super::{Request, asking, call, idempotent_call, sep1686_request, tasks};
 use crate::domain::Json;
 use crate::domain::call::ClientFeature;
 use crate::domain::rights::{Need, Rights};
 use crate::domain::task::{Design, Era, Origin};
 use crate::domain::tool::{TaskSupport, Tool};
-use crate::protocol::arguments::{self, INLINE_BYTES_MAX, Misfit};
+use crate::protocol::arguments::{self, ArgumentError, INLINE_BYTES_MAX};
 use crate::protocol::cursor::{self, PAGE, Paged, bad_cursor};
 use crate::protocol::error::RpcError;
-use crate::protocol::exchange::answered;
+use crate::protocol::exchange::immediate;
 use crate::protocol::jsonrpc::{self, ProgressToken};
-use crate::protocol::sep1686::{self, Wish};
+use crate::protocol::sep1686::{self, TaskMetadata};
 use crate::protocol::session::Session;
 use crate::protocol::wire::ToolView;
 use crate::protocol::{Exchange, idempotency, rights, unknown};
@@ -38,7 +38,7 @@ pub(super) fn list(request: &Request<'_>) -> Result<Exchange, RpcError> {
     let (shared, session) = (request.shared, request.session);
     let (key, requestor) = (&shared.options.cursor_key, session.requestor());
     let after = match paged.cursor {
-        Some(cursor) => Some(cursor::open(key, METHOD, requestor, &cursor).ok_or_else(bad_cursor)?),
+        Some(cursor) => Some(cursor::verify(key, METHOD, requestor, &cursor).ok_or_else(bad_cursor)?),
         None => None,
     };
     session.saw(ListKind::Tools, request.catalog.lists());
@@ -48,10 +48,10 @@ pub(super) fn list(request: &Request<'_>) -> Result<Exchange, RpcError> {
         listed(request).filter(|tool| after.as_ref().is_none_or(|after| tool.name.as_bytes() > after.as_slice()));
     let tools: Vec<_> = left.by_ref().take(PAGE).map(|tool| ToolView { tool, modern_fields, tasks }).collect();
     let next_cursor = match (left.next(), tools.last()) {
-        (Some(_), Some(last)) => cursor::seal(key, METHOD, requestor, last.tool.name.as_bytes()),
+        (Some(_), Some(last)) => cursor::sign(key, METHOD, requestor, last.tool.name.as_bytes()),
         _ => None,
     };
-    Ok(answered(jsonrpc::response(&request.id, &Page { tools, next_cursor })))
+    Ok(immediate(jsonrpc::response(&request.id, &Page { tools, next_cursor })))
 }
 
 /// The tools that the requestor may call. One that runs only as a task cannot be called where there are no tasks.
@@ -127,9 +127,9 @@ impl Call {
     }
 
     /// Whether the arguments fit; large ones are checked now, off the threads that serve other requests.
-    pub(super) async fn check(&mut self, tasks: &Tasks) -> Result<(), Misfit> {
+    pub(super) async fn check(&mut self, tasks: &Tasks) -> Result<(), ArgumentError> {
         if let Some(text) = self.misfit.take() {
-            return Err(Misfit::Schema(text));
+            return Err(ArgumentError::Schema(text));
         }
         if !std::mem::take(&mut self.unchecked) {
             return Ok(());
@@ -140,15 +140,15 @@ impl Call {
 }
 
 /// What a call is to become.
-enum Manner {
+enum CallMode {
     Plain,
     /// A task of the core.
     Task(RequestedTtl),
     /// A task of SEP-1686; the request is answered all the same.
-    Augmented(Wish),
+    Augmented(TaskMetadata),
 }
 
-impl Manner {
+impl CallMode {
     /// What the client wishes, as far as the session and the tool allow it. A wish that is not understood there is none.
     fn read(params: &CallParams<'_>, session: &Session, tool: &Tool, rights: &Rights) -> Result<Self, RpcError> {
         let core = params.task.filter(|_| session.settled.version.has_tasks());
@@ -171,7 +171,7 @@ impl Manner {
                 "params.task and params._meta[{:?}] are two ways to ask for a task: use one of them",
                 sep1686::TASK
             ))),
-            (_, None, Some(wish)) => Ok(Self::Augmented(Wish::read(wish)?)),
+            (_, None, Some(wish)) => Ok(Self::Augmented(TaskMetadata::read(wish)?)),
             (_, None, None) => Ok(Self::Plain),
             (_, Some(task), None) => {
                 Ok(Self::Task(match jsonrpc::member::<TaskParams>(task.get(), "params.task")?.ttl {
@@ -211,8 +211,8 @@ pub(super) fn call(request: Request<'_>) -> Result<Exchange, RpcError> {
         rights::check(&request.rights, needs, unknown)?;
     }
     let tool = request.catalog.get(&params.name).ok_or_else(unknown)?;
-    let manner = Manner::read(&params, session, &tool.tool, &request.rights)?;
-    if !matches!(manner, Manner::Plain) {
+    let manner = CallMode::read(&params, session, &tool.tool, &request.rights)?;
+    if !matches!(manner, CallMode::Plain) {
         let name = &tool.tool.name;
         rights::check(&request.rights, &[Need::Tool(name), Need::Tasks], || {
             RpcError::method_not_found(format!("{name} cannot be called as a task"))
@@ -226,19 +226,19 @@ pub(super) fn call(request: Request<'_>) -> Result<Exchange, RpcError> {
         false => match (arguments::fit(tool, arguments), &manner) {
             (Ok(()), _) => None,
             // The task that the client asked for is made all the same, and fails with this.
-            (Err(Misfit::Schema(text)), Manner::Task(_)) => Some(text),
-            (Err(Misfit::Schema(text)), Manner::Plain | Manner::Augmented(_)) => {
-                return Ok(answered(call::failure(&request.id, text)));
+            (Err(ArgumentError::Schema(text)), CallMode::Task(_)) => Some(text),
+            (Err(ArgumentError::Schema(text)), CallMode::Plain | CallMode::Augmented(_)) => {
+                return Ok(immediate(call::failure(&request.id, text)));
             }
-            (Err(Misfit::Malformed(error)), _) => return Err(error),
+            (Err(ArgumentError::Malformed(error)), _) => return Err(error),
         },
     };
     let mut features = match manner {
         // What a task asks can be answered on any stream, as long as it waits.
-        Manner::Task(_) => session.settled.features,
-        Manner::Plain | Manner::Augmented(_) => asking::features(session, request.reads_events),
+        CallMode::Task(_) => session.settled.features,
+        CallMode::Plain | CallMode::Augmented(_) => asking::features(session, request.reads_events),
     };
-    if !matches!(manner, Manner::Plain) {
+    if !matches!(manner, CallMode::Plain) {
         features = features.with(ClientFeature::Tasks);
     }
     let client =
@@ -253,11 +253,11 @@ pub(super) fn call(request: Request<'_>) -> Result<Exchange, RpcError> {
         misfit,
     };
     match manner {
-        Manner::Plain => match call.idempotency_key.take() {
-            Some(key) => keyed::call(request, call, key),
+        CallMode::Plain => match call.idempotency_key.take() {
+            Some(key) => idempotent_call::call(request, call, key),
             None => call::plain(request, call),
         },
-        Manner::Task(ttl) => Ok(tasks::create(request, call, ttl)),
-        Manner::Augmented(wish) => augmented::call(request, call, wish),
+        CallMode::Task(ttl) => Ok(tasks::create(request, call, ttl)),
+        CallMode::Augmented(wish) => sep1686_request::call(request, call, wish),
     }
 }

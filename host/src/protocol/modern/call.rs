@@ -6,7 +6,7 @@
 
 mod asking;
 mod begin;
-mod keyed;
+mod idempotent_call;
 
 use std::sync::Arc;
 
@@ -14,27 +14,27 @@ use serde_json::Value;
 use serde_json::value::to_raw_value;
 use tokio::time::Instant;
 
-use super::guest::{self, Guest};
+use super::call_handle::{self, Guest};
 use super::meta::Client;
+use super::multi_round_trip::{Ask, Claim, Outcome, Parked, Turn};
 use super::respond;
 use super::result::{Ending, EndingView};
-use super::rounds::{Ask, Claim, Outcome, Parked, Turn};
 use super::state::{Answers, Binding, Position};
 use crate::domain::Json;
 use crate::domain::call::{CallError, ClientFeature, InputRequest, Question};
 use crate::domain::requestor::Requestor;
 use crate::domain::task::{Design, Era, Origin};
 use crate::domain::tool::{TaskSupport, ToolOutput};
-use crate::protocol::arguments::{self, INLINE_BYTES_MAX, Misfit};
+use crate::protocol::arguments::{self, ArgumentError, INLINE_BYTES_MAX};
 use crate::protocol::digest::digest;
 use crate::protocol::error::RpcError;
-use crate::protocol::exchange::Outlet;
+use crate::protocol::exchange::FrameSender;
+use crate::protocol::input_requests::can_answer;
 use crate::protocol::jsonrpc::RequestId;
-use crate::protocol::notices::{self, ProgressReports};
-use crate::protocol::questions::can_answer;
+use crate::protocol::notifications::{self, ProgressReports};
 use crate::protocol::{Frame, Shared};
 use crate::runtime::{Operation, Returned};
-use crate::tasks::{Absence, CallNews, CallRequest, Job, PlainCall, PluginRequest, RequestedTtl, TaskRequest, Tasks};
+use crate::tasks::{CallNews, CallRequest, Fallback, Job, PlainCall, PluginRequest, RequestedTtl, TaskRequest, Tasks};
 use asking::{Settled, issue};
 use begin::related;
 pub(super) use begin::{Rounds, call};
@@ -61,7 +61,7 @@ pub(super) struct Conversation {
     work: Work,
     /// How many plugins did not have it.
     passed: usize,
-    absence: Absence,
+    absence: Fallback,
     client: Client,
     progress: ProgressReports,
     /// The answers that came with this request.
@@ -103,18 +103,18 @@ impl Conversation {
     pub(super) fn new(shared: Arc<Shared>, requestor: Requestor, work: Work, client: Client, fresh: Answers) -> Self {
         let progress = ProgressReports::new(client.progress_token.clone(), None);
         let (passed, absence, used, from, turn, promote_at, _over) =
-            (0, Absence::default(), false, None, None, None, None);
+            (0, Fallback::default(), false, None, None, None, None);
         Self { shared, requestor, work, passed, absence, client, progress, fresh, used, from, turn, promote_at, _over }
     }
 
-    pub(super) async fn answer(mut self, id: &RequestId, state: Option<String>, outlet: &Outlet) -> Frame {
+    pub(super) async fn answer(mut self, id: &RequestId, state: Option<String>, frames: &FrameSender) -> Frame {
         if let Work::Tool(call) = &mut self.work {
             match check(&self.shared.tasks, &self.requestor, call).await {
                 Ok(()) => {}
-                Err(Misfit::Schema(text)) => {
+                Err(ArgumentError::Schema(text)) => {
                     return self.respond(id, Ok(Ending::Output(Returned::Tool(ToolOutput::failure(text)))));
                 }
-                Err(Misfit::Malformed(error)) => return super::refused(id, &error),
+                Err(ArgumentError::Malformed(error)) => return super::refused(id, &error),
             }
             match related(&self.shared.tasks, &self.requestor, &self.client.related).await {
                 Ok(tasks) => call.related = tasks,
@@ -122,17 +122,17 @@ impl Conversation {
             }
         }
         if let Some(state) = state {
-            return respond(id, Box::pin(self.go_on(state, outlet)).await);
+            return respond(id, Box::pin(self.go_on(state, frames)).await);
         }
         let key = self.client.idempotency_key.take();
         // What is rare is boxed, so that the usual call is not as large.
         let ending = match (&self.work, key) {
             (Work::Tool(call), Some(key)) => {
                 let call = call.clone();
-                Box::pin(self.once(call, &key, outlet)).await
+                Box::pin(self.once(call, &key, frames)).await
             }
             (Work::Tool(call), None) if self.is_task_at_once(call) => Box::pin(self.create(call.clone())).await,
-            (Work::Tool(_) | Work::Visits(_), _) => self.begin(outlet).await.map_err(|stop| match stop {
+            (Work::Tool(_) | Work::Visits(_), _) => self.begin(frames).await.map_err(|stop| match stop {
                 Stop::Broken(error) | Stop::Refused(error) => error,
             }),
         };
@@ -168,14 +168,14 @@ impl Conversation {
         // Tasks of this era report nothing on any stream.
         call.client.wants_progress = false;
         let request = TaskRequest { job: Job::Call(call), origin: self.origin(), ttl: RequestedTtl::Default };
-        guest::create(&self.shared, self.requestor, request).await.map(|task| Ending::Task(Box::new(task)))
+        call_handle::create(&self.shared, self.requestor, request).await.map(|task| Ending::Task(Box::new(task)))
     }
 
-    async fn begin(&mut self, outlet: &Outlet) -> Result<Ending, Stop> {
+    async fn begin(&mut self, frames: &FrameSender) -> Result<Ending, Stop> {
         let guest = self.start().await?;
         self.begin_turn();
         let answers = self.from.as_ref().map(|(position, _)| position.answers.clone()).unwrap_or_default();
-        self.converse(Running { guest, issued: Vec::new(), answers }, None, outlet).await
+        self.converse(Running { guest, issued: Vec::new(), answers }, None, frames).await
     }
 
     async fn start(&self) -> Result<Guest, RpcError> {
@@ -218,7 +218,7 @@ impl Conversation {
     }
 
     /// Goes on from a state: with the guest that stands still, or from the start with the answers so far.
-    async fn go_on(&mut self, state: String, outlet: &Outlet) -> Outcome {
+    async fn go_on(&mut self, state: String, frames: &FrameSender) -> Outcome {
         let opened = self.binding().and_then(|binding| self.shared.modern.rounds.sealer.open(&binding, &state));
         let position = opened.filter(|position| position.until > self.shared.tasks.now()).ok_or_else(|| {
             RpcError::invalid_params(
@@ -246,10 +246,10 @@ impl Conversation {
         self.from = Some((position, state));
         let ending = match parked {
             Some(Parked { guest, ask, issued, answers }) => {
-                guest.heard_by(self.client.as_heard());
-                self.converse(Running { guest, issued, answers }, Some(ask), outlet).await
+                guest.set_client(self.client.as_heard());
+                self.converse(Running { guest, issued, answers }, Some(ask), frames).await
             }
-            None => self.begin(outlet).await,
+            None => self.begin(frames).await,
         };
         self.conclude(ending).await
     }
@@ -302,7 +302,12 @@ impl Conversation {
         digest(&Value::Object(answers.collect()))
     }
 
-    async fn converse(&mut self, mut running: Running, mut ask: Option<Ask>, outlet: &Outlet) -> Result<Ending, Stop> {
+    async fn converse(
+        &mut self,
+        mut running: Running,
+        mut ask: Option<Ask>,
+        frames: &FrameSender,
+    ) -> Result<Ending, Stop> {
         loop {
             if let Some(ask) = ask.take() {
                 match self.settle(running, ask)? {
@@ -317,11 +322,11 @@ impl Conversation {
             };
             match news {
                 CallNews::Progress { progress, total, message } => {
-                    outlet.say(self.progress.report(progress, total, message.as_deref()));
+                    frames.send(self.progress.report(progress, total, message.as_deref()));
                 }
                 CallNews::Log { level, logger, data } => {
                     if self.client.log_level.is_some_and(|wanted| level >= wanted) {
-                        outlet.say(notices::log(level, logger.as_deref(), &data, None));
+                        frames.send(notifications::log(level, logger.as_deref(), &data, None));
                     }
                 }
                 CallNews::Detach => {
@@ -356,7 +361,7 @@ impl Conversation {
     }
 }
 
-async fn check(tasks: &Tasks, requestor: &Requestor, call: &CallRequest) -> Result<(), Misfit> {
+async fn check(tasks: &Tasks, requestor: &Requestor, call: &CallRequest) -> Result<(), ArgumentError> {
     let CallRequest { tool, arguments, .. } = call;
     if arguments.as_str().len() <= INLINE_BYTES_MAX {
         return arguments::fit(tool, arguments.as_str());

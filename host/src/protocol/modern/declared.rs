@@ -10,7 +10,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
 use super::Method;
-use super::members::Members;
+use super::params_index::Members;
 use crate::domain::Json;
 use crate::protocol::Declared;
 use crate::protocol::error::RpcError;

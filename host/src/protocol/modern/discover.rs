@@ -9,7 +9,7 @@ use super::result::{Complete, Entries};
 use super::tools::scope;
 use crate::domain::rights::Need;
 use crate::protocol::capabilities::INTERACTION_EXTENSION;
-use crate::protocol::exchange::answered;
+use crate::protocol::exchange::immediate;
 use crate::protocol::jsonrpc::response;
 use crate::protocol::offers::Offered;
 use crate::protocol::wire::TASKS_EXTENSION;
@@ -66,5 +66,5 @@ pub(super) fn discover(request: &Request<'_>) -> Exchange {
     };
     let instructions = request.shared.options.instructions.as_deref();
     let entries = Discovered { capabilities, instructions, scope };
-    answered(response(&request.id, &Complete::new(&request.shared.modern, entries)))
+    immediate(response(&request.id, &Complete::new(&request.shared.modern, entries)))
 }

@@ -20,9 +20,9 @@ use crate::domain::requestor::Requestor;
 use crate::domain::rights::Need;
 use crate::domain::task::{Task, TaskId};
 use crate::protocol::error::RpcError;
-use crate::protocol::exchange::{Outlet, talk};
+use crate::protocol::exchange::{FrameSender, streaming};
 use crate::protocol::jsonrpc::{self, RequestId, notification};
-use crate::protocol::notices::{LIST_CHANGED_AFTER, list_changed_method};
+use crate::protocol::notifications::{LIST_CHANGED_AFTER, list_changed_method};
 use crate::protocol::offers::Asker;
 use crate::protocol::{Exchange, Frame, Shared, rights, sep1686};
 use crate::runtime::{Catalog, ListGenerations, ListKind};
@@ -109,8 +109,8 @@ pub(super) fn listen(request: Request<'_>) -> Result<Exchange, RpcError> {
     let wanted = Wanted { tasks: filter.task_ids, resources: subscriptions, catalog: request.catalog };
     let connection = request.connection.map(|one| one.closing());
     let closing = Closing { host: shared.modern.closing.subscribe(), connection, credential: request.ends.cloned() };
-    Ok(talk(|outlet| async move {
-        let listener = Listener { shared, requestor, id, outlet, face, shown: HashMap::new(), retry_at: None };
+    Ok(streaming(|frames| async move {
+        let listener = Listener { shared, requestor, id, frames, face, shown: HashMap::new(), retry_at: None };
         Some(listener.run(wanted, Sources { lists, news, updates }, closing).await)
     }))
 }
@@ -149,7 +149,7 @@ struct Listener {
     shared: Arc<Shared>,
     requestor: Requestor,
     id: RequestId,
-    outlet: Outlet,
+    frames: FrameSender,
     face: Face,
     /// The tasks that are followed, with what was said of each last.
     shown: HashMap<TaskId, Shown>,
@@ -278,7 +278,7 @@ impl Listener {
                 .then(|| tasks.iter().map(|task| sep1686::wire_id(task).into_owned()).collect()),
         };
         let acknowledged = Acknowledged { notifications: &honoured, meta: self.meta() };
-        self.outlet.say(notification("notifications/subscriptions/acknowledged", Some(&acknowledged)));
+        self.frames.send(notification("notifications/subscriptions/acknowledged", Some(&acknowledged)));
         for task in tasks {
             self.show(task).await;
         }
@@ -299,14 +299,14 @@ impl Listener {
                 Next::Changed(kinds) => {
                     for kind in kinds {
                         let changed = Changed { meta: self.meta() };
-                        self.outlet.say(notification(list_changed_method(kind), Some(&changed)));
+                        self.frames.send(notification(list_changed_method(kind), Some(&changed)));
                     }
                 }
                 Next::Updated(update) => {
                     let is_followed = |(uri, owner): &(String, String)| *uri == update.uri && *owner == update.plugin;
                     if update.concerns(&self.requestor) && followed.iter().any(is_followed) {
                         let updated = Updated { uri: &update.uri, meta: self.meta() };
-                        self.outlet.say(notification("notifications/resources/updated", Some(&updated)));
+                        self.frames.send(notification("notifications/resources/updated", Some(&updated)));
                     }
                 }
                 Next::News(TaskNews::Changed(task)) => {
@@ -328,7 +328,7 @@ impl Listener {
                     // One text of the specification wants a notification where there is no stream to close, another a result.
                     if closing.connection.is_some() {
                         let cancelled = Cancelled { request_id: &self.id, reason: "the host stops" };
-                        self.outlet.say(notification("notifications/cancelled", Some(&cancelled)));
+                        self.frames.send(notification("notifications/cancelled", Some(&cancelled)));
                     }
                     break;
                 }
@@ -382,7 +382,7 @@ impl Listener {
     /// Says how a task stands, unless that is what was said last.
     async fn show(&mut self, task: Task) {
         // One result waits to be taken, and no more.
-        self.outlet.taken().await;
+        self.frames.taken().await;
         let (id, revision) = (task.id, task.revision);
         let detailed = match Detailed::read(&self.shared, &self.requestor, task, self.face).await {
             Ok(detailed) => detailed,
@@ -395,7 +395,7 @@ impl Listener {
         let said = line.digest();
         if shown.said != said {
             *shown = Shown { revision, said, missed: false };
-            self.outlet.say_line(line);
+            self.frames.send_line(line);
         }
     }
 }

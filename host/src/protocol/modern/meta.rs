@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::VERSION;
-use super::members::Members;
+use super::params_index::Members;
 use crate::domain::Json;
 use crate::domain::call::{ClientFeature, ClientFeatures, LogLevel};
 use crate::protocol::capabilities::{Capabilities, Interaction, features};

@@ -4,20 +4,20 @@
 //! revision, its method, its client's capabilities, its params. Invariant: nothing is inferred from an earlier request or from the
 //! connection; what a request needs to continue another one it carries itself.
 
+mod bounded_cache;
 mod call;
+mod call_handle;
 mod connection;
 mod declared;
 mod discover;
 #[cfg(any(test, fuzzing))]
 pub(in crate::protocol) mod fuzz;
-mod guest;
 mod listen;
-mod members;
 mod meta;
+mod multi_round_trip;
 mod offers;
+mod params_index;
 mod result;
-mod rounds;
-mod shelf;
 mod state;
 mod task;
 mod tasks;
@@ -33,7 +33,7 @@ use tokio::sync::watch;
 
 use super::capabilities::INTERACTION_EXTENSION;
 use super::error::RpcError;
-use super::exchange::answered;
+use super::exchange::immediate;
 use super::jsonrpc::{Message, RequestId, error_response, response};
 use super::{Declared, Exchange, Frame, Peer, ProtocolOptions, Received, Rejection, Shared, VERSIONS};
 use crate::domain::requestor::Requestor;
@@ -41,9 +41,9 @@ use crate::domain::rights::{Need, Rights};
 use crate::protocol::rights;
 use crate::runtime::Catalog;
 use connection::InFlight;
-use members::Members;
 use meta::Client;
-use rounds::Rounds;
+use multi_round_trip::Rounds;
+use params_index::Members;
 
 pub use connection::Connection;
 pub(super) use meta::{is_modern_version, names_a_version};
@@ -228,7 +228,7 @@ pub(super) fn receive(shared: &Arc<Shared>, peer: &Peer<'_>, message: Message<'_
     match message {
         Message::Request { id, method, params } => {
             let exchange = request(shared, peer, id.clone(), &method, params);
-            Received::Exchange(exchange.unwrap_or_else(|error| answered(refused(&id, &error))))
+            Received::Exchange(exchange.unwrap_or_else(|error| immediate(refused(&id, &error))))
         }
         // The only one there is cancels, and only where requests share a connection: see `Connection`.
         Message::Notification { .. } => Received::Accepted,

@@ -16,7 +16,7 @@ use crate::domain::Json;
 use crate::protocol::Exchange;
 use crate::protocol::cursor::Paged;
 use crate::protocol::error::RpcError;
-use crate::protocol::exchange::{answered, talk};
+use crate::protocol::exchange::{immediate, streaming};
 use crate::protocol::jsonrpc::{self, response};
 use crate::protocol::offers::{self, Asker, Page};
 use crate::protocol::wire::{Body, CompletionBody, PageBody, PromptView, ResourceView, TemplateView};
@@ -67,7 +67,7 @@ pub(super) fn prompts(request: &Request<'_>) -> Result<Exchange, RpcError> {
     let Page { entries, next_cursor } = asker(request).prompts(request.params)?;
     let entries = entries.iter().map(|entry| PromptView { prompt: &entry.prompt, icons: true }).collect();
     let list = Kept { body: PageBody { name: "prompts", entries, next_cursor }, scope: scope(request) };
-    Ok(answered(response(&request.id, &Complete::new(&request.shared.modern, list))))
+    Ok(immediate(response(&request.id, &Complete::new(&request.shared.modern, list))))
 }
 
 /// `resources/templates/list`: likewise.
@@ -75,14 +75,14 @@ pub(super) fn templates(request: &Request<'_>) -> Result<Exchange, RpcError> {
     let Page { entries, next_cursor } = asker(request).templates(request.params)?;
     let entries = entries.iter().map(|entry| TemplateView { template: &entry.template, icons: true }).collect();
     let list = Kept { body: PageBody { name: "resourceTemplates", entries, next_cursor }, scope: scope(request) };
-    Ok(answered(response(&request.id, &Complete::new(&request.shared.modern, list))))
+    Ok(immediate(response(&request.id, &Complete::new(&request.shared.modern, list))))
 }
 
 /// `resources/list`: a plugin may list other resources for other requestors.
 pub(super) fn resources(request: Request<'_>) -> Result<Exchange, RpcError> {
     let paged: Paged = jsonrpc::params(request.params)?;
     let (asker, id) = (asker(&request), request.id);
-    Ok(talk(|_| async move {
+    Ok(streaming(|_| async move {
         let page = asker.resources(&paged).await;
         let page = page.as_ref().map(|Page { entries, next_cursor }| {
             let entries = entries.iter().map(|resource| ResourceView { resource, icons: true }).collect();
@@ -100,7 +100,7 @@ pub(super) fn resources(request: Request<'_>) -> Result<Exchange, RpcError> {
 pub(super) fn complete(request: Request<'_>) -> Result<Exchange, RpcError> {
     let wanted = offers::wanted(&request.catalog, request.params)?;
     let (asker, id) = (asker(&request), request.id);
-    Ok(talk(|_| async move {
+    Ok(streaming(|_| async move {
         Some(match asker.complete(wanted).await {
             Ok(completion) => {
                 let entries = Suggestions(CompletionBody(&completion));
@@ -151,5 +151,5 @@ fn converse(request: Request<'_>, visits: Visits) -> Result<Exchange, RpcError> 
     let shared = Arc::clone(request.shared);
     let conversation = Conversation::new(shared, request.requestor, Work::Visits(visits), request.client, fresh);
     let id = request.id;
-    Ok(talk(|outlet| async move { Some(conversation.answer(&id, state, &outlet).await) }))
+    Ok(streaming(|frames| async move { Some(conversation.answer(&id, state, &frames).await) }))
 }

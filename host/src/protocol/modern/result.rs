@@ -10,8 +10,8 @@ use super::task::{self, Face};
 use crate::domain::call::InputRequest;
 use crate::domain::task::Task;
 use crate::domain::tool::{Meta, ToolOutput};
+use crate::protocol::input_requests::InputRequestView;
 use crate::protocol::jsonrpc::RequestId;
-use crate::protocol::questions::InputRequestView;
 use crate::protocol::wire::{Blocks, Body, ContentsBody, PromptBody, Raw, entry_if, reserved};
 use crate::runtime::Returned;
 

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
-use super::shelf::Ticket;
+use super::bounded_cache::Ticket;
 use crate::domain::UnixMs;
 use crate::domain::requestor::Requestor;
 use crate::domain::task::PluginVersion;

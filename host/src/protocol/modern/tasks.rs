@@ -13,9 +13,9 @@ use crate::domain::call::Answer;
 use crate::domain::requestor::Requestor;
 use crate::domain::task::{Phase, Task};
 use crate::protocol::error::RpcError;
-use crate::protocol::exchange::single;
+use crate::protocol::exchange::deferred;
+use crate::protocol::input_requests::{read_answer, unusable_answer};
 use crate::protocol::jsonrpc;
-use crate::protocol::questions::{read_answer, unusable_answer};
 use crate::protocol::sep1686::{find_call as find, find_with_output};
 use crate::protocol::{Exchange, Shared};
 use crate::tasks;
@@ -33,7 +33,7 @@ where
     let face = Face::of(&request);
     let (shared, requestor, id) = (Arc::clone(request.shared), request.requestor, request.id);
     let changed = change(Arc::clone(&shared), requestor);
-    single(async move {
+    deferred(async move {
         let detailed = match changed.await {
             Ok(task) => Detailed::read(&shared, &requestor, task, face).await,
             Err(error) => Err(error),
@@ -50,7 +50,7 @@ where
 {
     let (shared, id) = (Arc::clone(request.shared), request.id);
     let changed = change(Arc::clone(&shared), request.requestor);
-    single(async move {
+    deferred(async move {
         match changed.await {
             Ok(()) => respond(&id, Ok(Complete::new(&shared.modern, ()))),
             Err(error) => refused(&id, &error),
@@ -63,7 +63,7 @@ pub(super) fn get(request: Request<'_>) -> Result<Exchange, RpcError> {
     let task = named(&request)?;
     let face = Face::of(&request);
     let (shared, requestor, id) = (Arc::clone(request.shared), request.requestor, request.id);
-    Ok(single(async move {
+    Ok(deferred(async move {
         let found = find_with_output(&shared.tasks, &requestor, &task).await.map_err(|error| RpcError::from(&error));
         let detailed = found.map(|(task, output)| Detailed::new(task, output, face));
         respond(&id, detailed.map(|detailed| Complete::new(&shared.modern, detailed)))

@@ -9,7 +9,7 @@ use crate::domain::tool::{TaskSupport, Tool};
 use crate::protocol::Exchange;
 use crate::protocol::cursor::{self, PAGE, Paged, bad_cursor};
 use crate::protocol::error::RpcError;
-use crate::protocol::exchange::answered;
+use crate::protocol::exchange::immediate;
 use crate::protocol::jsonrpc::{self, response};
 use crate::protocol::wire::{HintsView, IconView, MetaView, Raw, entry_if};
 
@@ -61,7 +61,7 @@ pub(super) fn list(request: &Request<'_>) -> Result<Exchange, RpcError> {
     let paged: Paged = jsonrpc::params(request.params)?;
     let (key, requestor) = (&request.shared.options.cursor_key, &request.requestor);
     let after = match paged.cursor {
-        Some(cursor) => Some(cursor::open(key, METHOD, requestor, &cursor).ok_or_else(bad_cursor)?),
+        Some(cursor) => Some(cursor::verify(key, METHOD, requestor, &cursor).ok_or_else(bad_cursor)?),
         None => None,
     };
     // Who may have no tasks cannot call what runs only as one.
@@ -76,9 +76,9 @@ pub(super) fn list(request: &Request<'_>) -> Result<Exchange, RpcError> {
         .filter(|tool| after.as_ref().is_none_or(|after| tool.name.as_bytes() > after.as_slice()));
     let tools: Vec<_> = left.by_ref().take(PAGE).map(ToolView).collect();
     let next_cursor = match (left.next(), tools.last()) {
-        (Some(_), Some(last)) => cursor::seal(key, METHOD, requestor, last.0.name.as_bytes()),
+        (Some(_), Some(last)) => cursor::sign(key, METHOD, requestor, last.0.name.as_bytes()),
         _ => None,
     };
     let scope = scope(request);
-    Ok(answered(response(&request.id, &Complete::new(&request.shared.modern, Page { tools, next_cursor, scope }))))
+    Ok(immediate(response(&request.id, &Complete::new(&request.shared.modern, Page { tools, next_cursor, scope }))))
 }

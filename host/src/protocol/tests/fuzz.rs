@@ -197,10 +197,10 @@ pub(crate) fn cursors(data: &[u8]) -> bool {
         stage.shake_hands().await;
         let mut any = false;
         for method in METHODS.iter().map(|(method, _)| *method).filter(|method| method.ends_with("/list")) {
-            assert!(cursor::open(&KEY, method, &ANNA, &text).is_none(), "a cursor that nobody sealed");
-            let Some(sealed) = cursor::seal(&KEY, method, &ANNA, data) else { continue };
-            assert_eq!(cursor::open(&KEY, method, &ANNA, &sealed).as_deref(), Some(data));
-            assert!(cursor::open(&KEY, method, &BOB, &sealed).is_none());
+            assert!(cursor::verify(&KEY, method, &ANNA, &text).is_none(), "a cursor that nobody sealed");
+            let Some(sealed) = cursor::sign(&KEY, method, &ANNA, data) else { continue };
+            assert_eq!(cursor::verify(&KEY, method, &ANNA, &sealed).as_deref(), Some(data));
+            assert!(cursor::verify(&KEY, method, &BOB, &sealed).is_none());
             let message = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": {"cursor": sealed}});
             any |= stage.say(&message.to_string()).await;
         }

@@ -481,7 +481,7 @@ async fn an_integer_is_one_however_it_is_spelled() {
 fn an_answer_may_spell_its_integers_as_it_likes() {
     use crate::domain::Json;
     use crate::domain::call::{Answer, Question};
-    use crate::protocol::questions::read_answer;
+    use crate::protocol::input_requests::read_answer;
     let schema =
         json!({"type": "object", "properties": {"age": {"type": "integer", "maximum": 150}}, "required": ["age"]});
     let question = Question::Form { message: "How old?".into(), requested_schema: Json::new(schema.to_string()) };

@@ -277,7 +277,7 @@ async fn a_changed_catalog_changes_every_list_that_was_offered() {
     for _ in 0..3 {
         told.push(stream.next().await["method"].as_str().unwrap().to_owned());
     }
-    let expected = [ListKind::Tools, ListKind::Resources, ListKind::Prompts].map(notices::list_changed_method);
+    let expected = [ListKind::Tools, ListKind::Resources, ListKind::Prompts].map(notifications::list_changed_method);
     assert_eq!(told, expected);
     assert!(stream.is_silent().await);
 }

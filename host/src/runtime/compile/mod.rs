@@ -27,7 +27,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::task::JoinSet;
 use wasmtime::{Engine, OutOfMemory};
 
-use super::world::escaped;
+use super::wasi_context::escaped;
 use crate::domain::limits::CompileLimits;
 
 pub use child::{COMPILE_ARGUMENT, compile_main};

@@ -19,7 +19,7 @@ use wasmtime_wasi::p2::bindings::filesystem::types::{
 use wasmtime_wasi::p2::{DynOutputStream, FsResult};
 
 use super::counted::Counted;
-use super::opening::Wish;
+use super::opening::OpenRequest;
 use super::quota::{Addition, Full, Room};
 use crate::runtime::call::Call;
 
@@ -234,7 +234,7 @@ async fn open_plainly(
     open: OpenFlags,
     flags: DescriptorFlags,
 ) -> FsResult<Resource<Descriptor>> {
-    let wish = Wish::new(directory(call, fd)?, at, open, flags)?;
+    let wish = OpenRequest::new(directory(call, fd)?, at, open, flags)?;
     let opened = call.blocking.on_files(move || wish.open(&path)).await??;
     Ok(call.filesystem().table.push(opened)?)
 }
@@ -258,7 +258,7 @@ async fn set_times_at(
     if !at.contains(PathFlags::SYMLINK_FOLLOW) {
         return call.filesystem().set_times_at(fd, at, path, accessed, modified).await;
     }
-    let [write, read] = Wish::to_touch(directory(call, &fd)?)?;
+    let [write, read] = OpenRequest::to_touch(directory(call, &fd)?)?;
     let opened = call.blocking.on_files(move || write.open(&path).or_else(|_| read.open(&path))).await??;
     let opened = call.filesystem().table.push(opened)?;
     let same = Resource::new_borrow(opened.rep());

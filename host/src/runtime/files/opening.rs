@@ -17,7 +17,7 @@ use wasmtime_wasi::p2::bindings::filesystem::types::{DescriptorFlags, ErrorCode,
 const TRIES_MAX: usize = 100;
 
 /// What a guest wants to open, and how.
-pub(super) struct Wish {
+pub(super) struct OpenRequest {
     dir: Arc<File>,
     perms: FsPerms,
     mode: OpenMode,
@@ -25,7 +25,7 @@ pub(super) struct Wish {
     is_directory: bool,
 }
 
-impl Wish {
+impl OpenRequest {
     /// # Errors
     /// The directory's permissions do not allow it, or it makes no sense.
     pub(super) fn new(dir: &Dir, at: PathFlags, open: OpenFlags, flags: DescriptorFlags) -> Result<Self, ErrorCode> {

@@ -7,17 +7,17 @@ use wasmtime::component::{Component, InstancePre};
 
 use super::Sandbox;
 use crate::domain::task::PluginVersion;
-use crate::runtime::call::{Call, Presence};
+use crate::runtime::call::{Call, CallCount};
 use crate::runtime::compile::CompileError;
+use crate::runtime::component_store::Wit;
 use crate::runtime::exports::Exports;
 use crate::runtime::files;
 use crate::runtime::inspect::{self, Inspection, hex};
-use crate::runtime::kept::Wit;
 use crate::runtime::load::{self, LoadError, LoadedPlugin, PluginSource, Prepared, Raw, Source, UnknownTools, Wrong};
+use crate::runtime::manifest::{Manifest, WantedLimits};
 use crate::runtime::policy::{Granted, GrantedTo, Grants};
 use crate::runtime::published::Published;
 use crate::runtime::typed;
-use crate::runtime::wants::{Manifest, WantedLimits};
 
 impl Sandbox {
     /// Checks a plugin and makes it ready; nobody can call it before it is [published](Self::publish). What passes is kept in the
@@ -126,7 +126,7 @@ impl Sandbox {
             linked.await.unwrap_or_else(|_| Err(Wrong::from(panicked())))?;
 
         let (granted, wanted) = (Arc::new(granted.0), granted.1);
-        let presence = Presence::default();
+        let presence = CallCount::default();
         let prepared = self.list(source, version, (granted, wanted), instance, exports, presence).await?;
         Ok((prepared, bytes))
     }
@@ -139,7 +139,7 @@ impl Sandbox {
         (granted, wanted): (Arc<GrantedTo>, WantedLimits),
         instance: InstancePre<Call>,
         exports: Arc<Exports>,
-        presence: Presence,
+        presence: CallCount,
     ) -> Result<Prepared, Wrong> {
         let ground = self.ground.clone();
         let listing = self.guests.run(&self.own_share, async move {

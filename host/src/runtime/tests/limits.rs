@@ -8,7 +8,7 @@ use wasmtime::component::{Component, InstancePre};
 
 use super::*;
 use crate::runtime::blocking::Blocking;
-use crate::runtime::call::{Call, Ground, visit};
+use crate::runtime::call::{Call, HostContext, visit};
 use crate::runtime::events::Outbox;
 use crate::runtime::policy::Granted;
 use crate::runtime::{engine, load};
@@ -31,7 +31,7 @@ fn component(body: &str) -> String {
 
 /// An engine with a pool of four, and its clock.
 struct Bench {
-    ground: Ground,
+    ground: HostContext,
     instance: InstancePre<Call>,
 }
 
@@ -43,7 +43,7 @@ impl Bench {
         let instance = load::linker(&engine).unwrap().instantiate_pre(&component).unwrap();
         let slots = Arc::new(Semaphore::new(INSTANCES as usize));
         Self {
-            ground: Ground {
+            ground: HostContext {
                 engine,
                 slots,
                 names: None,

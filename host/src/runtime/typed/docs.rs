@@ -16,7 +16,7 @@ use wit_parser::{Interface, TypeDef, TypeDefKind, UnresolvedPackage, UnresolvedP
 use super::glossary::Words;
 use super::names::Export;
 use super::{beginning, plain};
-use crate::runtime::world::escaped;
+use crate::runtime::wasi_context::escaped;
 
 /// The custom section, as `wit-parser` defines it: a version byte, then JSON.
 const SECTION: &str = "package-docs";

@@ -33,7 +33,7 @@ use super::bindings::exports::bulkhead::plugin::tools;
 use super::call::Call;
 use super::fault::HostFailure;
 use super::load::ToolPolicy;
-use super::world::{beginning, escaped};
+use super::wasi_context::{beginning, escaped};
 
 /// Interfaces of this package make a component one of ours.
 const OUR_PACKAGE: &str = "bulkhead:plugin/";

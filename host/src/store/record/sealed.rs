@@ -5,7 +5,10 @@
 
 use super::v2::TaskV2;
 use super::v3::{PrivateV3, SealedTaskV3, apart, together};
-use super::{Blob, Error, THIRD, Twin, decode_output, decode_task, encode_output, open_seal, read, seal_as, to_bytes};
+use super::{
+    Blob, Error, Repr, THIRD, decode_output, decode_task, encode_checked_as, encode_output, read, split_checked,
+    to_bytes,
+};
 use crate::domain::requestor::Requestor;
 use crate::domain::task::{Task, TaskId, TaskOutput};
 use crate::vault::{self, SealingKey};
@@ -40,16 +43,16 @@ pub fn seal_task(task: &Task, key: &SealingKey) -> Result<Vec<u8>, Error> {
     let (open, private) = apart(task);
     let open = to_bytes(&open)?;
     let sealed = Owner::of(task).seal("record", &open, key, &to_bytes(&private)?)?;
-    seal_as(THIRD, &SealedTaskV3 { open: open.twin(), sealed: sealed.twin() })
+    encode_checked_as(THIRD, &SealedTaskV3 { open: open.to_repr(), sealed: sealed.to_repr() })
 }
 
 /// A task from bytes, with all that is private. The key is asked for only if it is needed.
 pub fn open_task(bytes: &[u8], key: impl FnOnce(&Requestor) -> Result<SealingKey, Error>) -> Result<Task, Error> {
-    let (THIRD, body) = open_seal(bytes, "task")? else { return decode_task(bytes) };
+    let (THIRD, body) = split_checked(bytes, "task")? else { return decode_task(bytes) };
     let SealedTaskV3 { open, sealed } = read(body, "task")?;
-    let (open, sealed): (Vec<u8>, Vec<u8>) = (Twin::back(open), Twin::back(sealed));
+    let (open, sealed): (Vec<u8>, Vec<u8>) = (Repr::from_repr(open), Repr::from_repr(sealed));
     let known = read::<TaskV2>(&open, "task")?;
-    let outline = Task::back(read::<TaskV2>(&open, "task")?);
+    let outline = Task::from_repr(read::<TaskV2>(&open, "task")?);
     let private = Owner::of(&outline).open("record", &open, &key(&outline.requestor)?, &sealed)?;
     Ok(together(known, read::<PrivateV3>(&private, "task")?))
 }
@@ -57,15 +60,15 @@ pub fn open_task(bytes: &[u8], key: impl FnOnce(&Requestor) -> Result<SealingKey
 /// What is not private of a sealed task.
 pub(super) fn outline(body: &[u8]) -> Result<Task, Error> {
     let SealedTaskV3 { open, .. } = read(body, "task")?;
-    let open: Vec<u8> = Twin::back(open);
-    read::<TaskV2>(&open, "task").map(Twin::back)
+    let open: Vec<u8> = Repr::from_repr(open);
+    read::<TaskV2>(&open, "task").map(Repr::from_repr)
 }
 
 /// An output as sealed bytes.
 pub fn seal_output(output: &TaskOutput, owner: Owner<'_>, key: &SealingKey) -> Result<Vec<u8>, Error> {
     let sealed = owner.seal("output", &[], key, &encode_output(output)?)?;
-    let sealed: Blob = sealed.twin();
-    seal_as(THIRD, &sealed)
+    let sealed: Blob = sealed.to_repr();
+    encode_checked_as(THIRD, &sealed)
 }
 
 /// An output from bytes.
@@ -74,14 +77,14 @@ pub fn open_output(
     owner: Owner<'_>,
     key: impl FnOnce() -> Result<SealingKey, Error>,
 ) -> Result<TaskOutput, Error> {
-    let (THIRD, body) = open_seal(bytes, "output")? else { return decode_output(bytes) };
-    let sealed: Vec<u8> = Twin::back(read::<Blob>(body, "output")?);
+    let (THIRD, body) = split_checked(bytes, "output")? else { return decode_output(bytes) };
+    let sealed: Vec<u8> = Repr::from_repr(read::<Blob>(body, "output")?);
     decode_output(&owner.open("output", &[], &key()?, &sealed)?)
 }
 
 /// Whether an output can be read, or could with its key.
 pub fn check_output(bytes: &[u8]) -> Result<(), Error> {
-    match open_seal(bytes, "output")? {
+    match split_checked(bytes, "output")? {
         (THIRD, body) => read::<Blob>(body, "output").map(drop),
         _ => decode_output(bytes).map(drop),
     }

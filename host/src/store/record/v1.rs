@@ -2,7 +2,7 @@
 //!
 //! Owns the order of fields and variants on disk. Must not decide anything. Invariant: the golden bytes of [`super`]'s tests.
 
-use super::twin::{Blob, List, Twin, twin_enum, twin_struct};
+use super::repr::{Blob, List, Repr, twin_enum, twin_struct};
 use crate::domain::call::{
     Answer, CallError, ClientFeature, ElicitationAction, FaultKind, InputRequest, LogLevel, Question, Root,
 };
@@ -74,11 +74,11 @@ twin_enum!(AnswerV1 of Answer {
 twin_struct!(InputV1 of Input { issued_key: String, request: InputRequestV1, answer: Option<AnswerV1> });
 
 /// This version knows calls of tools alone; whoever writes chooses another one for everything else.
-impl Twin<String> for Work {
-    fn twin(&self) -> String {
+impl Repr<String> for Work {
+    fn to_repr(&self) -> String {
         self.label().to_owned()
     }
-    fn back(stored: String) -> Self {
+    fn from_repr(stored: String) -> Self {
         Self::Tool(stored)
     }
 }

@@ -3,7 +3,7 @@
 //! Owns what differs from [`super::v1`], and uses its parts for the rest. Must not decide anything. Invariant: the golden bytes of
 //! [`super`]'s tests.
 
-use super::twin::{List, Twin, twin_enum, twin_struct};
+use super::repr::{List, Repr, twin_enum, twin_struct};
 use super::v1::{
     ContentV1, InputV1, JsonText, LeaseV1, MetaV1, OriginV1, PhaseV1, PluginVersionV1, RequestorV1, ResourceContentsV1,
     RetentionV1, RoleV1, ToolOutputV1,

@@ -7,7 +7,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::twin::{Blob, List, Twin};
+use super::repr::{Blob, List, Repr};
 use super::v1::{InputV1, JsonText, PhaseV1};
 use super::v2::TaskV2;
 use crate::domain::call::CallError;
@@ -37,12 +37,12 @@ pub(super) struct PrivateV3 {
 /// Takes a task apart. What is left says how the task stands, and not what it is about.
 pub(super) fn apart(task: &Task) -> (TaskV2, PrivateV3) {
     let private = PrivateV3 {
-        progress_token: task.origin.progress_token.twin(),
+        progress_token: task.origin.progress_token.to_repr(),
         arguments_digest: task.arguments_digest,
-        phase: task.phase.twin(),
+        phase: task.phase.to_repr(),
         status_message: task.status_message.clone(),
-        inputs: task.inputs.twin(),
-        steering: task.steering.twin(),
+        inputs: task.inputs.to_repr(),
+        steering: task.steering.to_repr(),
         seed: task.seed,
     };
     let mut open = Task {
@@ -57,18 +57,18 @@ pub(super) fn apart(task: &Task) -> (TaskV2, PrivateV3) {
     if let Phase::Ended(Outcome::Error(error)) = &mut open.phase {
         *error = CallError::Interrupted;
     }
-    (open.twin(), private)
+    (open.to_repr(), private)
 }
 
 /// Puts a task together again.
 pub(super) fn together(open: TaskV2, private: PrivateV3) -> Task {
-    let mut task = Task::back(open);
-    task.origin.progress_token = Twin::back(private.progress_token);
+    let mut task = Task::from_repr(open);
+    task.origin.progress_token = Repr::from_repr(private.progress_token);
     task.arguments_digest = private.arguments_digest;
-    task.phase = Phase::back(private.phase);
+    task.phase = Phase::from_repr(private.phase);
     task.status_message = private.status_message;
-    task.inputs = Vec::<Input>::back(private.inputs);
-    task.steering = Vec::<String>::back(private.steering);
+    task.inputs = Vec::<Input>::from_repr(private.inputs);
+    task.steering = Vec::<String>::from_repr(private.steering);
     task.seed = private.seed;
     task
 }

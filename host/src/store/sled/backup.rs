@@ -19,7 +19,7 @@ use super::state::{State, StateFile};
 use super::stock::Count;
 use super::view::View;
 use super::{SledStore, engine_error};
-use crate::store::record::unseal;
+use crate::store::record::decode_checked;
 
 const PAGE_ROWS: usize = 512;
 const COPY_CACHE_BYTES: u64 = 16 << 20;
@@ -31,7 +31,7 @@ pub(super) struct Changes {
 
 /// Where the committer leaves what a running backup must know.
 #[derive(Default)]
-pub(super) struct Tap {
+pub(super) struct ChangeCapture {
     running: Mutex<Option<Running>>,
 }
 
@@ -41,7 +41,7 @@ struct Running {
     files_kept: Vec<FileName>,
 }
 
-impl Tap {
+impl ChangeCapture {
     fn with<R>(&self, act: impl FnOnce(&mut Option<Running>) -> R) -> R {
         act(&mut self.running.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -72,7 +72,7 @@ impl Tap {
 
 /// A backup that is under way, until it is dropped.
 pub(super) struct Guard {
-    tap: Arc<Tap>,
+    tap: Arc<ChangeCapture>,
     files: Files,
 }
 
@@ -180,13 +180,14 @@ impl Copy {
         let named = Count::of(&self.tree)?.named;
         self.to.remove_orphans(&files::orphans(&self.layout.files, &named)?)?;
         let row = self.tree.get(keys::GROUP).map_err(engine_error)?;
-        let last: GroupRow = unseal(&row.ok_or_else(|| open::refuse("the copy has no row of its own"))?, "database")?;
-        seal_database(self.tree, &self.layout, &last)
+        let last: GroupRow =
+            decode_checked(&row.ok_or_else(|| open::refuse("the copy has no row of its own"))?, "database")?;
+        finalize_copy(self.tree, &self.layout, &last)
     }
 }
 
 /// Makes a newly written database durable and writes the state that belongs to it.
-pub(super) fn seal_database(db: ::sled::Tree, layout: &Layout, last: &GroupRow) -> Result<(), Error> {
+pub(super) fn finalize_copy(db: ::sled::Tree, layout: &Layout, last: &GroupRow) -> Result<(), Error> {
     db.flush().map_err(engine_error)?;
     drop(db);
     let path = layout.database_file();

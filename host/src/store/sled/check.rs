@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::super::{Error, record};
 use super::SledStore;
 use super::files::Files;
-use super::head::{Head, Place, open_row};
+use super::head::{Head, Place, verify_checksum};
 use super::keys::{self, Part, TaskKey, kind};
 use super::open::{self, Layout};
 use super::salvage::{guarded, on_a_copy};
@@ -134,7 +134,7 @@ fn examine_rows(view: &View, files: &Files, report: &mut Report) -> Result<(), E
             _ if key == keys::GROUP => {}
             _ => {
                 report.rows += 1;
-                if let Err(error) = open_row(value) {
+                if let Err(error) = verify_checksum(value) {
                     report.problem(format!("a row of kind {}: {error}", label(key)));
                 }
             }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use super::super::{Error, Usage};
 use super::files::{FileName, Files, NewFile};
-use super::group::{Census, Group};
+use super::group::{Group, Totals};
 use super::open::{self, Database, DirectoryLock, GroupRow, Layout};
 use super::operation::{Envelope, Operation};
 use super::space::{Room, Space};
@@ -224,7 +224,7 @@ impl Committer {
     /// Applies a group and returns when it is on disk. Afterwards it is visible; after an error it stays hidden.
     fn commit(&mut self, group: &Arc<Group>) -> Result<(), Error> {
         let Some(database) = &self.database else { return Err(super::closed()) };
-        let Census { rows, sum } = group.recount(self.last.census());
+        let Totals { rows, sum } = group.recount(self.last.census());
         let last = GroupRow { group: self.last.group + 1, rows, sum, ..self.last };
         let mut batch = group.batch();
         batch.insert(keys::GROUP, last.encode()?);

@@ -14,13 +14,13 @@ use super::super::{Error, record};
 use super::SledStore;
 use super::check::{Payloads, each_row, label, lock_existing};
 use super::files::Files;
-use super::group::Census;
-use super::head::{Head, open_row};
+use super::group::Totals;
+use super::head::{Head, verify_checksum};
 use super::keys::{self, TaskKey, kind};
 use super::open::{self, GroupRow, Layout};
 use super::salvage::{each_readable, guarded, on_what_opens};
 use super::view::View;
-use crate::store::record::unseal;
+use crate::store::record::decode_checked;
 
 /// One line of an export. Bytes are base64; the versioned bytes of records and outputs stay as they are.
 #[derive(Serialize, Deserialize)]
@@ -97,12 +97,12 @@ pub(super) fn export_tree(
     tree: &::sled::Tree,
     view: &View,
     files: &Files,
-    expected: &Census,
+    expected: &Totals,
     out: &mut dyn Write,
 ) -> Result<Moved, Error> {
     let mut export = Export { view, files, out, moved: Moved::default() };
     export.header()?;
-    let mut found = Census::default();
+    let mut found = Totals::default();
     let gaps = each_readable(tree, &mut |key, value| {
         if key != keys::GROUP {
             found.count(key, value);
@@ -146,7 +146,7 @@ impl Export<'_> {
 
     fn header(&mut self) -> Result<(), Error> {
         let row = self.view.get(keys::GROUP).ok().flatten();
-        let group = row.and_then(|row| unseal::<GroupRow>(&row, "database").ok());
+        let group = row.and_then(|row| decode_checked::<GroupRow>(&row, "database").ok());
         let id = group.map_or(String::new(), |row| BASE64.encode(row.id));
         self.line(&Line::Store { format: EXPORT_FORMAT, id })
     }
@@ -159,7 +159,7 @@ impl Export<'_> {
             },
             Some(&(kind::LIST | kind::EXPIRY | kind::UNFINISHED | kind::ALIAS | kind::PAYLOAD)) => return Ok(()),
             _ if key == keys::GROUP => return Ok(()),
-            _ => open_row(value).map(|value| Line::Row {
+            _ => verify_checksum(value).map(|value| Line::Row {
                 row: label(key),
                 key: BASE64.encode(key.get(1..).unwrap_or_default()),
                 value: BASE64.encode(value),

@@ -18,13 +18,13 @@ struct Write {
 
 /// The sum over all rows that is written with each group: rows that vanish or come back are noticed at the next opening.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Census {
+pub(super) struct Totals {
     pub(super) rows: u64,
     /// Sum, modulo 2^64, of a checksum over each key and value.
     pub(super) sum: u64,
 }
 
-impl Census {
+impl Totals {
     pub(super) fn count(&mut self, key: &[u8], value: &[u8]) {
         self.rows = self.rows.wrapping_add(1);
         self.sum = self.sum.wrapping_add(row_sum(key, value));
@@ -101,7 +101,7 @@ impl Group {
     }
 
     /// The census after the group.
-    pub(super) fn recount(&self, mut census: Census) -> Census {
+    pub(super) fn recount(&self, mut census: Totals) -> Totals {
         for (key, write) in &self.writes {
             if let Some(before) = &write.before {
                 census.discount(key, before);

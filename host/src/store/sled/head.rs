@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::super::record::{seal, unseal};
+use super::super::record::{decode_checked, encode_checked};
 use super::super::{Error, Usage};
 use super::keys::{self, TaskKey};
 use crate::domain::UnixMs;
@@ -93,11 +93,11 @@ impl Head {
     }
 
     pub(super) fn encode(&self) -> Result<Vec<u8>, Error> {
-        seal(self)
+        encode_checked(self)
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Result<Self, Error> {
-        unseal(bytes, "task head")
+        decode_checked(bytes, "task head")
     }
 
     pub(super) fn lease(&self) -> Option<Lease> {
@@ -146,14 +146,14 @@ pub(super) fn alias_digest(alias: &str) -> [u8; 32] {
 }
 
 /// A small row with its checksum.
-pub(super) fn seal_row(mut value: Vec<u8>) -> Vec<u8> {
+pub(super) fn with_checksum(mut value: Vec<u8>) -> Vec<u8> {
     let checksum = crc32fast::hash(&value);
     value.extend_from_slice(&checksum.to_le_bytes());
     value
 }
 
 /// A small row without its checksum, which is right.
-pub(super) fn open_row(sealed: &[u8]) -> Result<Vec<u8>, Error> {
+pub(super) fn verify_checksum(sealed: &[u8]) -> Result<Vec<u8>, Error> {
     match sealed.split_last_chunk::<4>() {
         Some((value, checksum)) if crc32fast::hash(value) == u32::from_le_bytes(*checksum) => Ok(value.to_vec()),
         _ => Err(Error::Corrupt("the checksum of a row is wrong".to_owned())),

@@ -13,9 +13,9 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::super::Error;
-use super::super::record::{self, seal, unseal};
+use super::super::record::{self, decode_checked, encode_checked};
 use super::files::{self, Files, io_error};
-use super::group::Census;
+use super::group::Totals;
 use super::head::{Head, Place};
 use super::keys::{self, kind};
 use super::space::statvfs;
@@ -132,12 +132,12 @@ pub(super) struct GroupRow {
 }
 
 impl GroupRow {
-    pub(super) fn census(&self) -> Census {
-        Census { rows: self.rows, sum: self.sum }
+    pub(super) fn census(&self) -> Totals {
+        Totals { rows: self.rows, sum: self.sum }
     }
 
     pub(super) fn encode(&self) -> Result<Vec<u8>, Error> {
-        seal(self)
+        encode_checked(self)
     }
 }
 
@@ -255,7 +255,7 @@ pub(super) fn unchecked(layout: &Layout, cache_bytes: u64) -> Result<Database, E
     let file = File::options().write(true).open(&path).map_err(|error| io_error("open", &path, &error))?;
     let last = tree.get(keys::GROUP).map_err(engine_error)?;
     let last = last.ok_or_else(|| refuse("the database has lost its own row"))?;
-    let last = unseal::<GroupRow>(&last, "database").map_err(|error| refuse(&error.to_string()))?;
+    let last = decode_checked::<GroupRow>(&last, "database").map_err(|error| refuse(&error.to_string()))?;
     Ok(Database { tree, file, last })
 }
 
@@ -284,7 +284,7 @@ pub(super) fn examine(layout: &Layout) -> Result<Stock, Error> {
 /// Reads every row of the database itself and compares it with what was counted while writing.
 pub(super) fn examine_rows(layout: &Layout, state: &State) -> Result<Stock, Error> {
     let opened = database(layout, PROBE_CACHE_BYTES, state)?;
-    let (mut census, mut count) = (Census::default(), Count::default());
+    let (mut census, mut count) = (Totals::default(), Count::default());
     for row in opened.tree.iter() {
         let (key, value) = row.map_err(open_error)?;
         if key.as_ref() == keys::GROUP {

@@ -85,7 +85,7 @@ pub(super) enum Operation {
         reply: Reply<()>,
     },
     ChangeRows {
-        /// Sealed, like the changes.
+        /// With its checksum, like the changes.
         expected: Vec<RowState>,
         changes: Vec<RowState>,
         reply: Reply<()>,

@@ -157,7 +157,7 @@ impl TaskStore for SledStore {
         self.ask(|reply| Operation::Remove { key, reply }).await
     }
 
-    async fn banish(&self, tenant: TenantId) -> Result<(), Error> {
+    async fn block_tenant(&self, tenant: TenantId) -> Result<(), Error> {
         self.ask(|reply| Operation::Banish { tenant, reply }).await
     }
 
@@ -208,12 +208,12 @@ const CLAIM_PAGE_ROWS: usize = 1_024;
 #[async_trait]
 impl RowStore for SledStore {
     async fn row(&self, kind: RowKind, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
-        self.shared.view.get(&keys::row(kind, key))?.map(|row| head::open_row(&row)).transpose()
+        self.shared.view.get(&keys::row(kind, key))?.map(|row| head::verify_checksum(&row)).transpose()
     }
 
     async fn put_row(&self, kind: RowKind, key: &[u8], value: Vec<u8>, absent_only: bool) -> Result<(), Error> {
         check_row(key, &value)?;
-        let (key, value) = (keys::row(kind, key), head::seal_row(value));
+        let (key, value) = (keys::row(kind, key), head::with_checksum(value));
         self.ask(|reply| Operation::PutRow { key, value, absent_only, reply }).await
     }
 
@@ -222,7 +222,7 @@ impl RowStore for SledStore {
             check_row(key, value.as_deref().unwrap_or_default())?;
         }
         let sealed = |rows: Vec<RowState>| {
-            rows.into_iter().map(|(key, value)| (keys::row(kind, &key), value.map(head::seal_row))).collect()
+            rows.into_iter().map(|(key, value)| (keys::row(kind, &key), value.map(head::with_checksum))).collect()
         };
         let (expected, changes) = (sealed(expected), sealed(changes));
         self.ask(|reply| Operation::ChangeRows { expected, changes, reply }).await
@@ -249,6 +249,8 @@ impl RowStore for SledStore {
     ) -> Result<Vec<(Vec<u8>, Vec<u8>)>, Error> {
         let start = after.map_or_else(|| keys::row(kind, &[]), |after| keys::successor(&keys::row(kind, after)));
         let rows = self.shared.view.scan(&[kind as u8], &start, count_max)?;
-        rows.iter().map(|(key, value)| Ok((key.iter().skip(1).copied().collect(), head::open_row(value)?))).collect()
+        rows.iter()
+            .map(|(key, value)| Ok((key.iter().skip(1).copied().collect(), head::verify_checksum(value)?)))
+            .collect()
     }
 }

@@ -14,12 +14,12 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 
 use super::super::ledger::Ledger;
 use super::super::{Error, record};
-use super::backup::{Guard, seal_database};
+use super::backup::{Guard, finalize_copy};
 use super::check::label;
 use super::committer::Committer;
 use super::export::{EXPORT_FORMAT, Line, Moved, export_layout, export_tree};
 use super::files::{Files, NewFile, io_error, sync_folder};
-use super::group::Census;
+use super::group::Totals;
 use super::head::Head;
 use super::keys::{self, Part, TaskKey};
 use super::open::{self, Found, GroupRow, Layout};
@@ -239,7 +239,7 @@ fn import(layout: &Layout, lines: &mut dyn BufRead) -> Result<Moved, Error> {
     let (database, state) = super::create(layout, CACHE_BYTES)?;
     drop(state);
     let files = open::files(layout)?;
-    let mut import = Import { tree: database.tree.clone(), files, census: Census::default(), taken: HashSet::new() };
+    let mut import = Import { tree: database.tree.clone(), files, census: Totals::default(), taken: HashSet::new() };
     let mut moved = Moved::default();
     for (number, line) in (1..).zip(lines.lines()) {
         let at = |reason: &str| Error::Corrupt(format!("line {number} of the export: {reason}"));
@@ -252,7 +252,7 @@ fn import(layout: &Layout, lines: &mut dyn BufRead) -> Result<Moved, Error> {
                 let kind = u8::try_from(row).map_err(|error| at(&error.to_string()))?;
                 let key = [&[kind], bytes(&key).map_err(|error| at(&error))?.as_slice()].concat();
                 let value = bytes(&value).map_err(|error| at(&error))?;
-                import.put(vec![(key, super::head::seal_row(value))])?;
+                import.put(vec![(key, super::head::with_checksum(value))])?;
                 moved.rows += 1;
             }
             Line::Task { record, arguments, output, reserved_bytes, .. } => {
@@ -264,11 +264,11 @@ fn import(layout: &Layout, lines: &mut dyn BufRead) -> Result<Moved, Error> {
             }
         }
     }
-    let Census { rows, sum } = import.census;
+    let Totals { rows, sum } = import.census;
     let last = GroupRow { group: database.last.group + 1, rows, sum, ..database.last };
     import.tree.insert(keys::GROUP, last.encode()?).map_err(engine_error)?;
     drop(database);
-    seal_database(import.tree, layout, &last)?;
+    finalize_copy(import.tree, layout, &last)?;
     Ok(moved)
 }
 
@@ -279,7 +279,7 @@ fn bytes(text: &str) -> Result<Vec<u8>, String> {
 struct Import {
     tree: ::sled::Tree,
     files: Files,
-    census: Census,
+    census: Totals,
     /// Aliases and tasks so far: an export that was put together by hand may name one twice.
     taken: HashSet<Vec<u8>>,
 }

@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use serde::Serialize;
 
 use super::super::{Error, RowKind, RowStore as _};
-use super::head::open_row;
+use super::head::verify_checksum;
 use super::keys;
 use super::view::View;
 use super::{SledStore, engine_error};
@@ -37,7 +37,7 @@ impl Sealing {
         for row in tree.scan_prefix([RowKind::TenantKey as u8]) {
             let (key, value) = row.map_err(engine_error)?;
             let tenant = key.get(1..).and_then(|key| key.try_into().ok()).map(TenantId);
-            sealing.unwrap(tenant.ok_or_else(lost)?, &open_row(&value)?)?;
+            sealing.unwrap(tenant.ok_or_else(lost)?, &verify_checksum(&value)?)?;
         }
         Ok(sealing)
     }
@@ -64,7 +64,7 @@ impl Sealing {
             return Ok(Some(known.clone()));
         }
         let Some(row) = view.get(&row_key(tenant))? else { return Ok(None) };
-        let key = self.unwrap(tenant, &open_row(&row)?)?;
+        let key = self.unwrap(tenant, &verify_checksum(&row)?)?;
         self.known().insert(tenant, key.clone());
         Ok(Some(key))
     }

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::super::Error;
-use super::super::record::{seal, unseal};
+use super::super::record::{decode_checked, encode_checked};
 use super::files::{io_error, sync_folder};
 
 /// Two slots, written in turns: a torn write leaves the other one. One slot is one sector.
@@ -76,9 +76,9 @@ pub(super) fn read(path: &Path) -> Result<Option<State>, Error> {
     newest.map(Some).ok_or_else(|| Error::Corrupt(format!("{} holds no valid state", path.display())))
 }
 
-/// A slot begins with the length of its sealed bytes.
+/// A slot begins with the length of its bytes, which end with a checksum.
 fn read_slot(slot: &[u8]) -> Option<State> {
-    unseal(sized(slot)?, "state").ok()
+    decode_checked(sized(slot)?, "state").ok()
 }
 
 fn sized(bytes: &[u8]) -> Option<&[u8]> {
@@ -99,7 +99,7 @@ fn padded(prefix: &[u8], sealed: &[u8]) -> Vec<u8> {
 pub(super) fn read_mark(path: &Path, state: &State) -> Option<MarkDigest> {
     let bytes = std::fs::read(path).ok()?;
     let mark = bytes.chunks(SLOT_BYTES).nth(SLOTS.len())?.strip_prefix(&MARK_PREFIX)?;
-    let Mark { of, digest } = unseal(sized(mark)?, "mark").ok()?;
+    let Mark { of, digest } = decode_checked(sized(mark)?, "mark").ok()?;
     (state.clean && of == *state).then_some(digest)
 }
 
@@ -159,7 +159,7 @@ impl StateFile {
     /// Writes the next slot and syncs it.
     pub(super) fn write(&mut self, group: u64, clean: bool) -> Result<(), Error> {
         let state = State { group, clean, turn: self.state.turn + 1, ..self.state };
-        let slot = padded(&[], &seal(&state)?);
+        let slot = padded(&[], &encode_checked(&state)?);
         self.put((state.turn % SLOTS.len() as u64) * SLOT_BYTES as u64, &slot)?;
         self.state = state;
         Ok(())
@@ -167,7 +167,7 @@ impl StateFile {
 
     /// Writes a mark that belongs to the newest slot.
     pub(super) fn write_mark(&self, digest: MarkDigest) -> Result<(), Error> {
-        self.put(MARK_AT, &padded(&MARK_PREFIX, &seal(&Mark { of: self.state, digest })?))
+        self.put(MARK_AT, &padded(&MARK_PREFIX, &encode_checked(&Mark { of: self.state, digest })?))
     }
 
     fn put(&self, offset: u64, slot: &[u8]) -> Result<(), Error> {

@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use serde::{Deserialize, Serialize};
 
 use super::super::ledger::Ledger;
-use super::super::record::{seal, unseal};
+use super::super::record::{decode_checked, encode_checked};
 use super::super::{Error, Usage};
 use super::engine_error;
 use super::files::FileName;
@@ -75,7 +75,7 @@ impl Stock {
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Result<Self, Error> {
-        let Written { group, usages, orphans } = unseal(bytes, "count")?;
+        let Written { group, usages, orphans } = decode_checked(bytes, "count")?;
         let mut ledger = Ledger::default();
         for (tenant, id, tasks, bytes) in usages {
             ledger.add(&Requestor { tenant: TenantId(tenant), id: RequestorId(id) }, Usage { tasks, bytes });
@@ -88,5 +88,5 @@ impl Stock {
 pub(super) fn encode(group: u64, ledger: &Ledger, orphans: Vec<String>) -> Result<Vec<u8>, Error> {
     let usages =
         ledger.requestors().map(|(requestor, usage)| (requestor.tenant.0, requestor.id.0, usage.tasks, usage.bytes));
-    seal(&Written { group, usages: usages.collect(), orphans })
+    encode_checked(&Written { group, usages: usages.collect(), orphans })
 }

@@ -14,9 +14,9 @@ impl World {
         let job = Job::Call(self.call(tool));
         let request = TaskRequest { job: job.clone(), origin: origin(), ttl: RequestedTtl::Ms(5_000) };
         let (seed, call_id) = seed_and_id().unwrap();
-        let untold = inner.untold();
+        let missed_notifications = inner.missed_notifications();
         let task = inner.record_running(&ANNA, request, seed, call_id).await.unwrap();
-        (task, Begin::Running(permit), job, untold)
+        (task, Begin::Running(permit), job, missed_notifications)
     }
 
     async fn until_nothing_runs(&self) {
@@ -34,9 +34,9 @@ impl World {
 async fn a_cancel_before_the_run_begins_stops_it() {
     let world = world();
     let mut news = world.tasks.feed(&ANNA);
-    let (task, begin, job, untold) = world.written("forever").await;
+    let (task, begin, job, missed_notifications) = world.written("forever").await;
     world.tasks.cancel(&ANNA, task.id).await.unwrap();
-    world.tasks.inner.start_run(Arc::new(task), begin, Some(job), untold).await;
+    world.tasks.inner.start_run(Arc::new(task), begin, Some(job), missed_notifications).await;
     world.until_nothing_runs().await;
     let Ok(TaskNews::Changed(told)) = news.try_recv() else { panic!("nobody was told") };
     assert_eq!(told.outcome(), Some(&Outcome::Cancelled));
@@ -45,9 +45,9 @@ async fn a_cancel_before_the_run_begins_stops_it() {
 #[tokio::test]
 async fn a_pause_before_the_run_begins_stops_it_and_counts() {
     let world = world();
-    let (task, begin, job, untold) = world.written("forever").await;
+    let (task, begin, job, missed_notifications) = world.written("forever").await;
     world.tasks.pause(&ANNA, task.id, None).await.unwrap();
-    world.tasks.inner.start_run(Arc::new(task.clone()), begin, Some(job), untold).await;
+    world.tasks.inner.start_run(Arc::new(task.clone()), begin, Some(job), missed_notifications).await;
     world.until_nothing_runs().await;
     assert_eq!(world.tasks.in_use().all.paused, 1);
     world.tasks.resume(&ANNA, task.id).await.unwrap();
@@ -57,9 +57,9 @@ async fn a_pause_before_the_run_begins_stops_it_and_counts() {
 #[tokio::test]
 async fn a_task_that_was_removed_before_its_run_begins_does_not_run() {
     let world = world();
-    let (task, begin, job, untold) = world.written("forever").await;
+    let (task, begin, job, missed_notifications) = world.written("forever").await;
     world.tasks.discard(&ANNA, task.id).await.unwrap();
-    world.tasks.inner.start_run(Arc::new(task), begin, Some(job), untold).await;
+    world.tasks.inner.start_run(Arc::new(task), begin, Some(job), missed_notifications).await;
     world.until_nothing_runs().await;
 }
 

@@ -150,7 +150,7 @@ impl Claims {
         };
         let name = name.ok_or("it names no tenant")?;
         let is_allowed = allowed.iter().any(|known| known == "*" || known == name);
-        if !is_allowed || crate::config::check_name(name).is_err() {
+        if !is_allowed || crate::domain::names::check_name(name).is_err() {
             return Err("its tenant is not one that this issuer may name");
         }
         Ok(name.to_owned())

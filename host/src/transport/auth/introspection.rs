@@ -19,9 +19,9 @@ use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 
 use super::claims::{Claims, Named, Proof};
-use super::lasting::look_at;
-use super::line::{Line, Standing};
+use super::introspection_limiter::{Line, Standing};
 use super::oauth::IntrospectionOptions;
+use super::revalidation::look_at;
 use super::{Denied, IssuerOptions, Limited, Sender};
 use crate::domain::UnixMs;
 use crate::outward::request::{Reach, RequestError};

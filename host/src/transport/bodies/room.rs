@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use crate::domain::requestor::Requestor;
-use crate::transport::allowance::{Full, Tally};
+use crate::transport::quota::{Full, Tally};
 
 /// See the module.
 pub(super) struct Room {

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::peers::Proxies;
+use super::proxies::Proxies;
 use crate::transport::failures::subscriber;
 
 /// See the module.

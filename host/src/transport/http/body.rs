@@ -14,8 +14,8 @@ use http_body_util::BodyExt as _;
 
 use crate::domain::requestor::Requestor;
 use crate::protocol::INLINE_BYTES_MAX;
-use crate::transport::allowance::Place;
 use crate::transport::mcp::Mcp;
+use crate::transport::quota::Place;
 use crate::transport::refusal::Refusal;
 
 use super::Server;

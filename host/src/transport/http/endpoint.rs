@@ -12,15 +12,15 @@ use axum::response::Response;
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
 
 use crate::domain::requestor::Requestor;
-use crate::transport::allowance::Full;
-use crate::transport::auth::{Caller, Lasting, Sender, Unauthorized};
+use crate::transport::auth::{Caller, Revalidation, Sender, Unauthorized};
 use crate::transport::mcp::{Mcp, Session as _};
+use crate::transport::quota::Full;
 use crate::transport::refusal::Refusal;
 use crate::transport::session::{self, Live};
 use crate::transport::sse::EventId;
 
-use super::lanes::Seat;
 use super::stream::{self, Reader, Source};
+use super::workers::Seat;
 use super::{Server, body, checks, refuse};
 
 /// The methods of the endpoint.
@@ -175,7 +175,7 @@ impl<M: Mcp> Server<M> {
         };
         // Answers that are resumed are those of calls that were let in.
         let tells = last.as_ref().is_none_or(|last| last.request.is_none());
-        let lasting = Lasting::new(&self.authenticator, caller, tells, &self.now);
+        let lasting = Revalidation::new(&self.authenticator, caller, tells, &self.now);
         match last {
             None => self.standalone(&live, (caller, lasting), None),
             Some(last) => self.resume(&live, (caller, lasting), &last),
@@ -186,7 +186,7 @@ impl<M: Mcp> Server<M> {
     fn resume(
         self: &Arc<Self>,
         live: &Arc<Live<M::Session>>,
-        (caller, lasting): (&Caller, Lasting),
+        (caller, lasting): (&Caller, Revalidation),
         last: &EventId,
     ) -> Result<Response, Refusal> {
         let log = live.streams.find(self.sessions.epoch, last);
@@ -207,7 +207,7 @@ impl<M: Mcp> Server<M> {
     fn standalone(
         self: &Arc<Self>,
         live: &Arc<Live<M::Session>>,
-        (caller, lasting): (&Caller, Lasting),
+        (caller, lasting): (&Caller, Revalidation),
         resumed: Option<(Arc<crate::transport::sse::Log>, u64)>,
     ) -> Result<Response, Refusal> {
         if live.standalone().borrow().len() >= STANDALONE_MAX {

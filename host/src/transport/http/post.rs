@@ -17,18 +17,18 @@ use crate::audit::Entry;
 use crate::domain::requestor::Requestor;
 use crate::domain::rights::Rights;
 use crate::protocol::{self, Exchange, Frame, INLINE_BYTES_MAX, Line, Rejection};
-use crate::transport::allowance::{Full, Place};
 use crate::transport::answer::{Answer, Recipient};
-use crate::transport::auth::{Caller, Lasting};
+use crate::transport::auth::{Caller, Revalidation};
 use crate::transport::mcp::{Mcp, Peer, Received, Session as _};
+use crate::transport::quota::{Full, Place};
 use crate::transport::refusal::{Refusal, request_id, retry_after};
 use crate::transport::session::{Live, Open};
 use crate::transport::sse::Log;
 
 use super::body::{self, Arrived};
 use super::endpoint::refused;
-use super::lanes::Seat;
 use super::stream::{self, Direct, Reader};
+use super::workers::Seat;
 use super::{Server, checks, json_response, refuse};
 
 impl<M: Mcp> Server<M> {
@@ -59,7 +59,7 @@ impl<M: Mcp> Server<M> {
                 seat.take(true).await;
                 // What is rare is boxed, so that the usual request is not as large.
                 let mut lasting =
-                    Box::new(Lasting::new(&self.authenticator, &caller, checks::listens(headers), &self.now));
+                    Box::new(Revalidation::new(&self.authenticator, &caller, checks::listens(headers), &self.now));
                 let taken = tokio::select! {
                     biased;
                     taken = Box::pin(self.take_in(&requestor, large)) => taken,
@@ -113,7 +113,7 @@ impl<M: Mcp> Server<M> {
             Received::Opened { session, reply } => self.opened(requestor, session, reply, asked).await,
             Received::Accepted => {
                 self.save(live).await;
-                Ok(nothing())
+                Ok(accepted())
             }
             Received::Settling(work) => {
                 let server = self.clone();
@@ -125,7 +125,7 @@ impl<M: Mcp> Server<M> {
                 });
                 // Should it fail, it is as if the answer had never come: the question stays open.
                 let _ = settled.await;
-                Ok(nothing())
+                Ok(accepted())
             }
             Received::Rejected { rejection, body } => Ok(self.rejected(&requestor, rejection, body)),
         }
@@ -189,7 +189,7 @@ impl<M: Mcp> Server<M> {
                 Some(frame) => Some(frame),
                 None => {
                     let lasting =
-                        lasting.get_or_insert_with(|| Lasting::new(&self.authenticator, caller, tells, &self.now));
+                        lasting.get_or_insert_with(|| Revalidation::new(&self.authenticator, caller, tells, &self.now));
                     tokio::select! {
                         biased;
                         frame = work.frame() => Some(frame),
@@ -226,7 +226,7 @@ impl<M: Mcp> Server<M> {
                 Err(_) => streams = false,
             }
         };
-        let lasting = lasting.unwrap_or_else(|| Lasting::new(&self.authenticator, caller, tells, &self.now));
+        let lasting = lasting.unwrap_or_else(|| Revalidation::new(&self.authenticator, caller, tells, &self.now));
         let Some((live, open)) = live.zip(place) else {
             let (exchange, held) = work.take();
             let recipient = self.recipient(&caller.requestor, &asked);
@@ -333,11 +333,11 @@ fn unread() -> Refusal {
 
 /// The client cancelled its request: nothing answers it, and a stream without messages says just that.
 fn unanswered(events: bool) -> Response {
-    if events { stream::response(Body::empty()) } else { nothing() }
+    if events { stream::response(Body::empty()) } else { accepted() }
 }
 
 /// It came, and there is nothing to say.
-fn nothing() -> Response {
+fn accepted() -> Response {
     let mut response = Response::default();
     *response.status_mut() = StatusCode::ACCEPTED;
     response

@@ -20,10 +20,10 @@ use tokio::time::sleep;
 use crate::domain::rights::Rights;
 use crate::protocol::{Exchange, Frame};
 use crate::transport::Now;
-use crate::transport::allowance::Place;
 use crate::transport::answer::{Chunks, Recipient};
-use crate::transport::auth::Lasting;
+use crate::transport::auth::Revalidation;
 use crate::transport::mcp::Session;
+use crate::transport::quota::Place;
 use crate::transport::session::{Live, Open};
 use crate::transport::sse::{KEEPALIVE, Log, Next};
 
@@ -54,7 +54,7 @@ pub(super) struct Direct<H> {
     frames: Exchange,
     /// Given back when the stream ends.
     _held: H,
-    lasting: Lasting,
+    lasting: Revalidation,
     /// Asks for a result when the credential ends; then nothing but that is written.
     end: Option<watch::Sender<bool>>,
     keepalive: Duration,
@@ -69,7 +69,7 @@ impl<H: Send + 'static> Direct<H> {
         first: Option<Frame>,
         exchange: Exchange,
         held: H,
-        (lasting, end): (Lasting, Option<watch::Sender<bool>>),
+        (lasting, end): (Revalidation, Option<watch::Sender<bool>>),
         keepalive: Duration,
         recipient: Recipient,
     ) -> Self {
@@ -149,7 +149,7 @@ pub(super) struct Reader<S: Session> {
     /// For a standalone stream: where its messages come from. They are taken only when the connection has room.
     source: Option<(Source<S>, Now)>,
     open: Open<S>,
-    lasting: Lasting,
+    lasting: Revalidation,
 }
 
 impl<S: Session> Reader<S> {
@@ -158,7 +158,7 @@ impl<S: Session> Reader<S> {
         after: u64,
         opening: Option<Bytes>,
         open: Open<S>,
-        lasting: Lasting,
+        lasting: Revalidation,
         keepalive: Duration,
     ) -> Self {
         let (number, changed) = log.read();

@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 
 use super::{
     Error, ISSUER_TOKEN, Identity, KEY_CLOSED, PrincipalRow, Principals, ROW_VERSION, Row, TOKEN_PREFIX, check_name,
-    encode, hex, random, used,
+    encode, hex, last_used, random,
 };
 use crate::domain::UnixMs;
 use crate::domain::requestor::{Requestor, TenantId};
@@ -116,7 +116,7 @@ pub struct Resolved {
     pub name: String,
     pub tenant: String,
     pub scopes: Option<Vec<String>>,
-    pub(super) id: used::TokenId,
+    pub(super) id: last_used::TokenId,
 }
 
 impl Principals {
@@ -204,7 +204,7 @@ impl Principals {
             if own {
                 self.store.put_row(RowKind::Principal, &[KEY_CLOSED], Vec::new(), false).await?;
                 self.store.remove_row(RowKind::Token, &key).await?;
-                self.store.remove_row(RowKind::Principal, &used::key(&row.id)).await?;
+                self.store.remove_row(RowKind::Principal, &last_used::key(&row.id)).await?;
                 removed += 1;
             }
         }
@@ -250,7 +250,7 @@ impl TokenRow {
 }
 
 fn checked_scope(scope: &str) -> Result<String, Error> {
-    crate::config::check_scope(scope).map_err(Error::Scope)
+    crate::domain::names::check_scope(scope).map_err(Error::Scope)
 }
 
 pub(super) fn digest(token: &str) -> [u8; 32] {

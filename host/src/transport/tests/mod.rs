@@ -21,9 +21,9 @@ use crate::domain::limits::Limits;
 use crate::domain::requestor::{Requestor, RequestorId, TenantId};
 use crate::tasks::clock::ManualClock;
 
-use super::allowance::Allowance;
 use super::auth::{Authenticator, Denied, Scopes, Sender, Verified, Verifier};
-use super::http::{HttpOptions, Lanes, Parts, Server, bind};
+use super::http::{ConnectionWorkers, HttpOptions, Parts, Server, bind};
+use super::quota::EdgeQuota;
 use super::session::{Registry, SessionOptions};
 use client::{Client, Reply};
 use scripted::{Rows, Script};
@@ -105,7 +105,7 @@ impl Default for Setup {
 struct Edge {
     address: SocketAddr,
     script: Arc<Script>,
-    allowance: Arc<Allowance>,
+    allowance: Arc<EdgeQuota>,
     sessions: Arc<Registry<Script>>,
     clock: Arc<ManualClock>,
     stop: Option<oneshot::Sender<()>>,
@@ -117,7 +117,7 @@ impl Edge {
         let script = Arc::new(Script::default());
         let clock = Arc::new(ManualClock::at(1_000_000));
         let now: super::Now = clock.clone();
-        let allowance = Arc::new(Allowance::new(setup.limits.into()));
+        let allowance = Arc::new(EdgeQuota::new(setup.limits.into()));
         let sessions = Registry::open(script.clone(), setup.rows, setup.sessions, allowance.clone(), now.clone());
         let sessions = sessions.await.unwrap();
         let sessions = Arc::new(sessions);
@@ -132,7 +132,7 @@ impl Edge {
             now,
             options: setup.options,
             certificate: None,
-            lanes: setup.lanes.then(|| Arc::new(Lanes::start().unwrap())),
+            lanes: setup.lanes.then(|| Arc::new(ConnectionWorkers::start().unwrap())),
         });
         let listener = bind("127.0.0.1:0".parse().unwrap(), false).unwrap();
         let address = listener.local_addr().unwrap();

@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use crate::domain::limits::Limits;
-use crate::transport::allowance::Allowance;
+use crate::transport::quota::EdgeQuota;
 use crate::transport::stdio::{StdioOptions, serve_with};
 
 use super::requestor;
@@ -31,7 +31,7 @@ impl Pipe {
         let (ours, theirs) = duplex(64 * 1024);
         let (reader, writer) = split(theirs);
         let options =
-            StdioOptions { line_bytes_max: 1000, allowance: Arc::new(Allowance::new(Limits::generous().into())) };
+            StdioOptions { line_bytes_max: 1000, allowance: Arc::new(EdgeQuota::new(Limits::generous().into())) };
         let served =
             tokio::spawn(serve_with(script.clone(), requestor(0), reader, writer, options, Duration::from_secs(2)));
         let (read, write) = split(ours);

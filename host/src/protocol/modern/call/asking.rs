@@ -1,13 +1,13 @@
 //! Questions in the course of a call: answered from what the client has brought, or left to the request that brings the rest.
 
+use super::super::bounded_cache::Ticket;
+use super::super::multi_round_trip::{Ask, Parked, STATE_MS};
 use super::super::result::Ending;
-use super::super::rounds::{Ask, Parked, STATE_MS};
-use super::super::shelf::Ticket;
 use super::super::state::{Position, SealError};
 use super::{Conversation, Running, Stop, Work};
 use crate::domain::call::{AskError, CallError, InputRequest};
 use crate::protocol::error::RpcError;
-use crate::protocol::questions::{read_answer, unusable_answer};
+use crate::protocol::input_requests::{read_answer, unusable_answer};
 
 /// What came of a question.
 pub(super) enum Settled {

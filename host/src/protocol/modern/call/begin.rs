@@ -8,8 +8,8 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::super::members::Members;
 use super::super::meta::Client;
+use super::super::params_index::Members;
 use super::super::state::{Answers, Binding};
 use super::super::{Request, declared, refused};
 use super::{Conversation, Work};
@@ -21,7 +21,7 @@ use crate::domain::task::TaskId;
 use crate::domain::tool::TaskSupport;
 use crate::protocol::digest::digest;
 use crate::protocol::error::RpcError;
-use crate::protocol::exchange::talk;
+use crate::protocol::exchange::streaming;
 use crate::protocol::{Declared, Exchange, Shared, arguments, jsonrpc, rights, sep1686, unknown};
 use crate::runtime::{Catalog, ToolEntry};
 use crate::tasks::{self, CallRequest, Tasks};
@@ -66,16 +66,16 @@ pub(in super::super) fn call(request: Request<'_>) -> Result<Exchange, RpcError>
     let Some(state) = state else {
         let tool = asked.offered()?;
         let conversation = asked.conversation(&tool, request.declared)?;
-        return Ok(talk(|outlet| async move { Some(conversation.answer(&id, None, &outlet).await) }));
+        return Ok(streaming(|frames| async move { Some(conversation.answer(&id, None, &frames).await) }));
     };
     let declared = request.declared.map(Declared::to_owned);
-    Ok(talk(|outlet| async move {
+    Ok(streaming(|frames| async move {
         let conversation = match asked.begun_with(&state).await {
             Ok(tool) => asked.conversation(&tool, declared.as_ref()),
             Err(error) => Err(error),
         };
         Some(match conversation {
-            Ok(conversation) => conversation.answer(&id, Some(state), &outlet).await,
+            Ok(conversation) => conversation.answer(&id, Some(state), &frames).await,
             Err(error) => refused(&id, &error),
         })
     }))

@@ -3,8 +3,8 @@
 mod calls;
 mod keys;
 mod listen;
+mod multi_round_trip;
 mod requests;
-mod rounds;
 mod tasks;
 
 use std::sync::atomic::Ordering;
