@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context as _, ensure};
-use bulkhead::domain::Json;
-use bulkhead::domain::call::ClientFeatures;
-use bulkhead::domain::limits::{CallLimits, CompileLimits};
-use bulkhead::domain::requestor::TenantId;
-use bulkhead::domain::task::CallId;
-use bulkhead::runtime::{CallEvent, CallFacts, CallSpec, CompilerMode, Executor as _, OnDemand, Operation, Share};
-use bulkhead::runtime::{PluginSource, Sandbox, SandboxConfig, Source};
+use bulkhead_domain::Json;
+use bulkhead_domain::call::ClientFeatures;
+use bulkhead_domain::limits::{CallLimits, CompileLimits};
+use bulkhead_domain::requestor::TenantId;
+use bulkhead_domain::task::CallId;
+use bulkhead_runtime::{CallContext, CallEvent, CallSpec, CompilerMode, Executor as _, OnDemand, Operation, Share};
+use bulkhead_runtime::{PluginSource, Sandbox, SandboxConfig, Source};
 use tests::place;
 
 use crate::Plan;
@@ -68,7 +68,7 @@ async fn calls(sandbox: &Arc<Sandbox>, plugin: &str, tool: &str, plan: &Plan) ->
         name: None,
         prefix: String::new(),
         config: BTreeMap::new(),
-        grants: bulkhead::runtime::policy::Grants::default(),
+        grants: bulkhead_runtime::policy::Grants::default(),
         tenants: Arc::default(),
         manifest_required: false,
         limits: limits(),
@@ -87,7 +87,7 @@ async fn calls(sandbox: &Arc<Sandbox>, plugin: &str, tool: &str, plan: &Plan) ->
         },
         share: Share::default(),
         limits: tool.limits.clone(),
-        facts: CallFacts {
+        facts: CallContext {
             call_id: CallId([1; 16]),
             task_id: None,
             attempt: 1,
@@ -98,7 +98,7 @@ async fn calls(sandbox: &Arc<Sandbox>, plugin: &str, tool: &str, plan: &Plan) ->
             related_tasks: Vec::new(),
             seed: [1; 32],
             wants_progress: false,
-            belongings: None,
+            guest_services: None,
         },
     };
     let (begin, mut times) = (Instant::now(), Vec::new());

@@ -4,15 +4,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use bulkhead::domain::Json;
-use bulkhead::domain::call::ClientFeatures;
-use bulkhead::domain::requestor::{Requestor, RequestorId, TenantId};
-use bulkhead::domain::task::{
-    Active, CallId, Design, Era, Lease, NodeId, Origin, Outcome, Phase, PluginVersion, Retention, Task, TaskId, Work,
-};
-use bulkhead::domain::tool::ToolOutput;
-use bulkhead::store::sled::{ProbeMode, SledOptions, SledStore};
-use bulkhead::store::{Change, Creation, StoredCaps, TaskStore as _};
+use bulkhead_domain::Json;
+use bulkhead_domain::requestor::{Requestor, RequestorId, TenantId};
+use bulkhead_domain::task::{Active, CallId, Lease, NodeId, Origin, Outcome, Phase, Retention, Task, TaskId};
+use bulkhead_domain::tool::ToolOutput;
+use bulkhead_store::sled::{ProbeMode, SledOptions, SledStore};
+use bulkhead_store::{Change, Creation, StoredCaps, TaskStore as _};
 use serde_json::json;
 use tests::Setup;
 use tests::client::{Client, all_capabilities};
@@ -103,37 +100,18 @@ async fn end(store: Arc<SledStore>, mut task: Task) -> anyhow::Result<()> {
 fn creation(who: u8, turn: u64) -> Creation {
     let mut id = [who; 16];
     id[..8].copy_from_slice(&turn.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes());
+    let requestor = Requestor { tenant: TenantId([who % 4; 16]), id: RequestorId([who; 16]) };
+    let sample = Task::sample(requestor, TaskId(id));
     let task = Task {
-        id: TaskId(id),
-        requestor: Requestor { tenant: TenantId([who % 4; 16]), id: RequestorId([who; 16]) },
-        revision: 0,
-        work: Work::Tool("count_primes".to_owned()),
-        plugin: PluginVersion { name: "primes".to_owned(), digest: [7; 32] },
-        engine_hash: 7,
-        origin: Origin {
-            era: Era::Legacy,
-            design: Design::Core2025,
-            session: Some([who; 16]),
-            features: ClientFeatures::default(),
-            log_level: None,
-            progress_token: None,
-        },
-        arguments_digest: [7; 32],
+        origin: Origin { session: Some([who; 16]), ..sample.origin.clone() },
         created_at: 1_800_000_000_000 + turn,
         updated_at: 1_800_000_000_000 + turn,
         retention: Retention::FromCreation { ttl_ms: 600_000 },
-        poll_interval_ms: 500,
         phase: Phase::Active(Active::Running),
-        status_message: None,
-        inputs: Vec::new(),
-        steering: Vec::new(),
-        steering_delivered: 0,
-        alias: None,
-        seed: [7; 32],
         call_id: CallId([who; 16]),
         lease: Some(Lease { node: NodeId([7; 16]), until: 1_800_000_000_000 }),
         attempt: 1,
-        related: Vec::new(),
+        ..sample
     };
     let caps = StoredCaps {
         tasks_per_requestor: u32::MAX,

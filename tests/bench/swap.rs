@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use bulkhead::control::client::Client as Control;
-use bulkhead::control::{Command, Operator as _, PluginTarget};
+use bulkhead_control::client::ControlClient as Control;
+use bulkhead_control::{Command, Operator as _, PluginTarget};
 use serde_json::{Value, json};
 use tests::client::{Client, text};
 use tests::place::variant;

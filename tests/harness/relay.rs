@@ -253,7 +253,7 @@ mod tests {
     const OLDER: &str = r#"{"jsonrpc":"2.0","id":7,"result":{"taskId":"a","status":"cancelled"}}"#;
 
     #[test]
-    fn an_answer_is_held_against_the_era_that_asked() {
+    fn relay_checks_answer_against_the_asking_era() {
         let (witness, question) = (Witness::default(), Question::of(ASKED.as_bytes()));
         witness.look(GOOD.as_bytes(), &question);
         assert_eq!(witness.content(), (0, 1));
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn every_event_of_a_stream_is_looked_at_however_it_is_cut() {
+    fn relay_checks_every_stream_event_in_any_chunking() {
         let witness = Witness::default();
         let mut events =
             Events { witness: witness.clone(), question: Question::of(ASKED.as_bytes()), rest: Vec::new() };

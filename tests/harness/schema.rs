@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use jsonschema::Validator;
 use serde_json::{Value, json};
 
-const OLDER: &str = include_str!("../schema/2025-06-18.json");
-const LEGACY: &str = include_str!("../schema/2025-11-25.json");
-const MODERN: &str = include_str!("../schema/2026-07-28.json");
+const OLDER: &str = include_str!("../fixtures/schema/2025-06-18.json");
+const LEGACY: &str = include_str!("../fixtures/schema/2025-11-25.json");
+const MODERN: &str = include_str!("../fixtures/schema/2026-07-28.json");
 /// The extension of tasks.
-const TASKS: &str = include_str!("../schema/ext-tasks.json");
+const TASKS: &str = include_str!("../fixtures/schema/ext-tasks.json");
 
 /// What a response has to look like.
 #[derive(Clone, Debug, PartialEq, Eq)]

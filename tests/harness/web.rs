@@ -36,8 +36,8 @@ impl Web {
     /// A server that has nothing.
     pub async fn start() -> Self {
         let key =
-            PrivateKeyDer::try_from(include_bytes!("../../host/src/runtime/tests/tls/localhost.key.der").as_slice());
-        let certificate = include_bytes!("../../host/src/runtime/tests/tls/localhost.der").as_slice();
+            PrivateKeyDer::try_from(include_bytes!("../../host/runtime/src/tests/tls/localhost.key.der").as_slice());
+        let certificate = include_bytes!("../../host/runtime/src/tests/tls/localhost.der").as_slice();
         let config = rustls::ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
             .with_safe_default_protocol_versions()
             .expect("protocol versions")
@@ -97,7 +97,7 @@ impl Web {
     /// `[sources]` of a host that may fetch from here; the certificate is written into the folder.
     pub fn section(&self, folder: &Path) -> String {
         let path: PathBuf = folder.join("root.pem");
-        let der = include_bytes!("../../host/src/runtime/tests/tls/root.der");
+        let der = include_bytes!("../../host/runtime/src/tests/tls/root.der");
         let text = base64::engine::general_purpose::STANDARD.encode(der);
         let pem = format!("-----BEGIN CERTIFICATE-----\n{text}\n-----END CERTIFICATE-----\n");
         std::fs::write(&path, pem).expect("the certificate is written");

@@ -1,0 +1,373 @@
+//! The command line's words. These names are a contract; the help is where people learn them.
+
+use std::path::PathBuf;
+
+use bulkhead_plugins::sources::Source;
+use clap::{Args, Parser, Subcommand as ClapSubcommand};
+
+use super::audit::AuditCommand;
+use super::operate::{StoreCommand, TasksCommand, TenantCommand, TokenCommand};
+use super::secrets::SecretCommand;
+use super::values::{duration_ms, ratio, share};
+
+/// A WebAssembly plugin host for sandboxed MCP task tools.
+#[derive(Debug, Parser)]
+#[command(
+    name = "bulkhead",
+    version,
+    max_term_width = 120,
+    after_help = "Examples:\n  \
+        bulkhead serve --plugins target/plugins\n  \
+        bulkhead plugin call target/plugins/text.wasm echo '{\"text\": \"hello\"}'\n  \
+        bulkhead token create --requestor alice"
+)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(crate) command: Subcommand,
+}
+
+#[derive(Debug, ClapSubcommand)]
+pub(crate) enum Subcommand {
+    /// Serve MCP over HTTP
+    Serve(ServeArguments),
+    /// Serve MCP on stdin and stdout
+    Stdio(SourceArguments),
+    /// Write plugins, look into components, call their tools, or change which plugins a host runs
+    Plugin {
+        #[command(subcommand)]
+        command: PluginCommand,
+    },
+    /// Make, list and revoke bearer tokens
+    Token {
+        #[command(subcommand)]
+        command: TokenCommand,
+    },
+    /// Keep secrets that plugins use without seeing them
+    Secret {
+        #[command(subcommand)]
+        command: SecretCommand,
+    },
+    /// Check, export, rebuild and back up the store, change its key
+    Store {
+        #[command(subcommand)]
+        command: StoreCommand,
+    },
+    /// List tenants, or erase everything of one
+    Tenant {
+        #[command(subcommand)]
+        command: TenantCommand,
+    },
+    /// See, cancel, pause and resume everybody's tasks
+    Tasks {
+        #[command(subcommand)]
+        command: TasksCommand,
+    },
+    /// Administer a host, on this machine or from afar: everybody's tasks, limits in use, tokens, draining, another configuration
+    Admin(super::admin::AdminArguments),
+    /// Read the audit log, and check that nobody changed it
+    Audit {
+        #[command(subcommand)]
+        command: AuditCommand,
+    },
+}
+
+/// Where configuration, plugins and data come from.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct SourceArguments {
+    /// The configuration file; without one, everything has its default
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// The data directory [default: ./bulkhead-data]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: Option<PathBuf>,
+    /// A component to load, whatever version the data directory remembers; may be given more than once
+    #[arg(long = "plugin", value_name = "FILE")]
+    pub(crate) plugins: Vec<PathBuf>,
+    /// A folder whose *.wasm files are loaded; may be given more than once
+    #[arg(long = "plugins", value_name = "DIR")]
+    pub(crate) plugin_dirs: Vec<PathBuf>,
+}
+
+/// Serve MCP over HTTP.
+///
+/// Prints one line on stdout when it serves: `bulkhead: listening on http://ADDR:PORT/mcp`. Logs go to stderr. GET /healthz and
+/// GET /readyz answer without authentication. SIGTERM and SIGINT drain: no new calls, running ones get server.drain_ms, then exit
+/// code 0.
+///
+/// Without any token or [[auth.issuer]] only loopback addresses may be listened on, and everyone is the requestor `local`. Once a
+/// token was made, every request needs one. Other addresses also need TLS: [server] tls or trusted_proxies.
+#[derive(Args, Debug)]
+#[command(after_long_help = crate::config::keys_help())]
+pub(crate) struct ServeArguments {
+    #[command(flatten)]
+    pub(crate) sources: SourceArguments,
+    /// The address to listen on; port 0 picks a free one [default: 127.0.0.1:8808]
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub(crate) listen: Option<String>,
+    /// Listen for other machines without TLS: an eavesdropper can read tokens, calls and results
+    #[arg(long)]
+    pub(crate) insecure_allow_plaintext: bool,
+    /// Listen for other machines without authentication: every client that can connect may do everything
+    #[arg(long)]
+    pub(crate) insecure_allow_anonymous: bool,
+    /// Check the configuration and every plugin, say what is wrong, and exit
+    #[arg(long)]
+    pub(crate) check: bool,
+}
+
+#[derive(Debug, ClapSubcommand)]
+pub(crate) enum PluginCommand {
+    /// Show a component's tools, schemas, imports, wishes, digest and size
+    Inspect(InspectArguments),
+    /// Call one tool once, without a host
+    Call(CallArguments),
+    /// List the plugins of a host, what runs on them, and their last faults
+    List {
+        #[command(flatten)]
+        operate: OperateArguments,
+    },
+    /// List the versions of a plugin
+    Versions {
+        /// Its name, as `plugin list` shows it
+        #[arg(value_name = "NAME")]
+        name: String,
+        #[command(flatten)]
+        operate: OperateArguments,
+    },
+    /// Take a component in as a version of a plugin and check it; calls notice nothing
+    #[command(after_long_help = SWITCH_HELP)]
+    Stage {
+        /// The component: a file, https://HOST/PATH or oci://REGISTRY/REPOSITORY:TAG
+        #[arg(value_name = "SOURCE")]
+        source: Source,
+        /// Which plugin it is a version of [default: as the component says, else the source's name]
+        #[arg(long, value_name = "NAME")]
+        name: Option<String>,
+        /// What its SHA-256 must be
+        #[arg(long, value_name = "DIGEST")]
+        sha256: Option<String>,
+        #[command(flatten)]
+        operate: OperateArguments,
+    },
+    /// Stage components and switch to them, all of them at once or none
+    #[command(after_long_help = SWITCH_HELP)]
+    Add {
+        /// The components: files, https://HOST/PATH or oci://REGISTRY/REPOSITORY:TAG
+        #[arg(value_name = "SOURCE", required = true)]
+        sources: Vec<Source>,
+        /// Which plugin it is a version of [default: as the component says, else the source's name]
+        #[arg(long, value_name = "NAME")]
+        name: Option<String>,
+        /// What its SHA-256 must be
+        #[arg(long, value_name = "DIGEST")]
+        sha256: Option<String>,
+        /// Also when tools are removed, inputs narrowed or accepted definitions changed
+        #[arg(long)]
+        accept: bool,
+        #[command(flatten)]
+        operate: OperateArguments,
+    },
+    /// Look at a plugin's source again and stage what is there
+    #[command(after_long_help = SWITCH_HELP)]
+    Update {
+        /// The plugin
+        #[arg(value_name = "NAME")]
+        name: String,
+        /// Switch to it, too
+        #[arg(long)]
+        activate: bool,
+        /// Also when tools are removed, inputs narrowed or accepted definitions changed
+        #[arg(long, requires = "activate")]
+        accept: bool,
+        #[command(flatten)]
+        operate: OperateArguments,
+    },
+    /// Switch to versions that were staged or active before, all of them at once or none
+    #[command(after_long_help = SWITCH_HELP)]
+    Activate {
+        /// A plugin, to switch to what was staged last, or NAME@VERSION with the beginning of a digest
+        #[arg(value_name = "NAME[@VERSION]", required = true)]
+        targets: Vec<String>,
+        /// Also when tools are removed, inputs narrowed or accepted definitions changed
+        #[arg(long)]
+        accept: bool,
+        #[command(flatten)]
+        canary: Box<CanaryArguments>,
+        #[command(flatten)]
+        operate: OperateArguments,
+    },
+    /// Make canaries the active versions, all of them at once
+    Promote {
+        /// The plugins
+        #[arg(value_name = "NAME", required = true)]
+        names: Vec<String>,
+        #[command(flatten)]
+        operate: OperateArguments,
+    },
+    /// Take canaries back, or switch back to the versions before the present ones
+    Rollback {
+        /// The plugins
+        #[arg(value_name = "NAME", required = true)]
+        names: Vec<String>,
+        #[command(flatten)]
+        operate: OperateArguments,
+    },
+    /// Take a plugin out of service (`rollback` brings it back), or remove a version that nothing runs on
+    Remove {
+        /// The plugin
+        #[arg(value_name = "NAME")]
+        name: String,
+        /// Remove this version and its files instead: the beginning of its digest
+        #[arg(long, value_name = "VERSION")]
+        version: Option<String>,
+        #[command(flatten)]
+        operate: OperateArguments,
+    },
+    /// Read every kept component again, and compare what runs with what was accepted
+    Verify {
+        /// Only this plugin
+        #[arg(value_name = "NAME")]
+        name: Option<String>,
+        #[command(flatten)]
+        operate: OperateArguments,
+    },
+    #[command(flatten)]
+    Author(super::author::AuthorCommand),
+}
+
+/// Who gets a version that is tried beside the active one, and when it is taken back.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Canary (a part of the requestors gets the version)")]
+pub(crate) struct CanaryArguments {
+    /// So many of the requestors, always the same ones; more later keeps those who are in
+    #[arg(long = "canary", value_name = "PERCENT", value_parser = share)]
+    pub(crate) share: Option<u16>,
+    /// Everybody of this tenant; may be given more than once
+    #[arg(long = "tenant", value_name = "TENANT")]
+    pub(crate) tenants: Vec<String>,
+    /// Take it back when more of its calls break [default: 5, or the plugin's own; 100: never]
+    #[arg(long, value_name = "PERCENT")]
+    pub(crate) max_fault_percent: Option<u8>,
+    /// Take it back when the slowest twentieth of a tool's calls takes so many times as long as with the active version
+    /// [default: never, or the plugin's own; 0: never]
+    #[arg(long, value_name = "RATIO", value_parser = ratio)]
+    pub(crate) max_latency_ratio: Option<u32>,
+    /// How far back its calls count, such as 30s, 10m or 2h [default: 10m, or the plugin's own]
+    #[arg(long, value_name = "TIME", value_parser = duration_ms)]
+    pub(crate) window: Option<u64>,
+    /// Calls that it takes for a verdict, without those of any one requestor [default: 20, or the plugin's own]
+    #[arg(long, value_name = "COUNT")]
+    pub(crate) min_calls: Option<u32>,
+}
+
+const SWITCH_HELP: &str = "Works with a running host (over DATA/control.sock) and without.\n\n\
+    Exit code 4: refused, or it needs --accept; the reasons are printed, and nothing has changed.\n\n\
+    Examples:\n  \
+    bulkhead plugin add csv.wasm\n  \
+    bulkhead plugin add https://plugins.example.com/csv.wasm --sha256 5f0c...\n  \
+    bulkhead plugin update csv --activate\n  \
+    bulkhead plugin stage csv.wasm && bulkhead plugin activate csv --accept\n  \
+    bulkhead plugin activate csv@3f2a text@91c0\n  \
+    bulkhead plugin activate csv --canary 10% --tenant acme --max-latency-ratio 1.5\n  \
+    bulkhead plugin promote csv\n  \
+    bulkhead plugin rollback csv";
+
+/// Show a component's tools, schemas, imports, wishes, digest and size.
+///
+/// The component is loaded as a host would load it, and everything wrong with it is reported. Exit code 4: a host would refuse it.
+#[derive(Args, Debug)]
+#[command(after_long_help = "Example:\n  bulkhead plugin inspect target/plugins/csv.wasm")]
+pub(crate) struct InspectArguments {
+    /// The component
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// Show what the [[plugin]] with this FILE or the plugin's name grants, and what tenants are left of it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// One JSON object instead of text
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Call one tool once, without a host.
+///
+/// Progress, status and logs go to stderr, the result to stdout. Questions of the plugin are answered from the file of --answers,
+/// else asked on the terminal.
+///
+/// The file of --answers is a JSON object: the question's key gives the answer, or a list of answers when the key is asked more
+/// than once. A form or URL takes {"action": "accept", "content": {...}} (or "decline", "cancel"), sampling takes the result
+/// object of a sampling/createMessage request, roots take {"roots": [{"uri": "file:///..."}]}, and each takes {"error": "why"}.
+#[derive(Args, Debug)]
+#[command(after_long_help = "Exit codes:\n  \
+    0  the tool succeeded\n  \
+    1  the tool reported an error (isError), or the command itself failed\n  \
+    2  the command line, the configuration, the arguments or the answers are wrong\n  \
+    3  the call broke: a trap, a limit, a deadline, an error of the plugin\n  \
+    4  the component was refused\n  \
+    5  a question had no answer\n\n\
+    Examples:\n  \
+    bulkhead plugin call target/plugins/text.wasm echo '{\"text\": \"hello\"}'\n  \
+    bulkhead plugin call target/plugins/csv.wasm csv_profile '{\"path\": \"/data/airports.csv\"}' --dir ./data:/data\n  \
+    bulkhead plugin call target/plugins/desk.wasm book_trip '{}' --answers answers.json")]
+pub(crate) struct CallArguments {
+    /// The component
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// The tool's name
+    #[arg(value_name = "TOOL")]
+    pub(crate) tool: String,
+    /// The arguments, a JSON object
+    #[arg(value_name = "JSON", default_value = "{}")]
+    pub(crate) arguments: String,
+    /// Answers to the plugin's questions
+    #[arg(long, value_name = "FILE")]
+    pub(crate) answers: Option<PathBuf>,
+    /// The result as JSON, as an MCP client would see it
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Take limits, and grants and settings of the [[plugin]] with this FILE, from a configuration file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Grant a folder for reading, or with :rw for writing too; may be given more than once
+    #[arg(long = "dir", value_name = "HOST:GUEST[:rw]")]
+    pub(crate) directories: Vec<String>,
+    /// Grant a destination of outgoing HTTP; may be given more than once
+    #[arg(long = "http", value_name = "SCHEME://HOST[:PORT]")]
+    pub(crate) http: Vec<String>,
+}
+
+/// Which data directory, and how to answer.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct OperateArguments {
+    /// The data directory [default: ./bulkhead-data]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: Option<PathBuf>,
+    /// The configuration file, if it names the data directory
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// One JSON value instead of text
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn long_help_names_every_key() {
+        let mut command = Arguments::command();
+        let serve = command.find_subcommand_mut("serve").unwrap();
+        let help = serve.render_long_help().to_string();
+        for key in crate::config::all_keys() {
+            assert!(help.contains(key.name), "{}", key.name);
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! `bulkhead plugin call`: one call, without store, tasks or clients.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::config::{Config, PluginConfig};
+use crate::system_clock::SystemClock;
+use anyhow::Context as _;
+use bulkhead_domain::Json;
+use bulkhead_domain::call::{CallError, ClientFeature, ClientFeatures, InputRequest, InputResponse, LogLevel};
+use bulkhead_domain::requestor::TenantId;
+use bulkhead_domain::task::CallId;
+use bulkhead_domain::tool::{ContentKind, ToolOutput};
+use bulkhead_identity::principal::TENANT_DEFAULT;
+use bulkhead_protocol::output_json;
+use bulkhead_runtime::policy::DirGrant;
+use bulkhead_runtime::{
+    CallContext, CallEvent, CallSpec, Executor as _, OnDemand, Operation, Returned, RunningCall, Share, TenantNames,
+    ToolEntry,
+};
+
+use super::args::{CallArguments, SourceArguments};
+use super::compile_cache::CompileCache;
+use super::input_answers::{Answers, Unanswered, plain};
+use super::inspect::refuse;
+use super::{EXIT_FAILED, EXIT_USAGE, host, logging, print_error, print_line, sources};
+
+const EXIT_CALL: u8 = 3;
+const EXIT_UNANSWERED: u8 = 5;
+
+/// Without a host there is one tenant.
+#[derive(Debug)]
+struct Alone;
+
+#[async_trait::async_trait]
+impl TenantNames for Alone {
+    async fn name(&self, _: TenantId) -> Option<String> {
+        Some(TENANT_DEFAULT.to_owned())
+    }
+}
+
+/// How a call ended.
+enum End {
+    Finished(Result<ToolOutput, CallError>),
+    Unanswered(Unanswered),
+}
+
+pub(crate) async fn run(arguments: CallArguments) -> anyhow::Result<ExitCode> {
+    logging::start_for_a_person();
+    let config = configuration(&arguments)?;
+    let mut answers = match Answers::read(arguments.answers.as_deref()) {
+        Ok(answers) => answers,
+        Err(error) => return Ok(usage(&error)),
+    };
+    let plugin = match plugin(&config, &arguments) {
+        Ok(plugin) => plugin,
+        Err(error) => return Ok(usage(&error)),
+    };
+    let workshop = CompileCache::open().context("there is no room for a temporary folder")?;
+    let sandbox = host::sandbox(&config, workshop.path(), Some(Arc::new(Alone)))?;
+    let loaded = match sandbox.load(sources::plugin_source(plugin, &Arc::default())).await {
+        Ok(loaded) => loaded,
+        Err(error) => return Ok(refuse(&error)),
+    };
+    sandbox.publish(vec![loaded]);
+    let catalog = sandbox.catalog();
+    let tool = catalog.tools().iter().find(|tool| [&tool.tool.name, &tool.plugin_tool].contains(&&arguments.tool));
+    let Some(tool) = tool else {
+        let names: Vec<_> = catalog.tools().iter().map(|tool| tool.tool.name.as_str()).collect();
+        print_error(format_args!("there is no tool {:?}; there are {}", arguments.tool, names.join(", ")));
+        return Ok(ExitCode::from(EXIT_USAGE));
+    };
+    if let Err(wrong) = check(tool, &arguments.arguments) {
+        return Ok(usage(&wrong));
+    }
+    let running = sandbox.start(spec(tool, &arguments.arguments)?)?;
+    match converse(running, &mut answers).await {
+        Ok(End::Finished(Ok(output))) => {
+            if arguments.json {
+                print_line(output_json(&output)?)
+            } else {
+                print_line(text(&output))
+            }
+            Ok(if output.is_error { ExitCode::from(EXIT_FAILED) } else { ExitCode::SUCCESS })
+        }
+        Ok(End::Finished(Err(error))) => {
+            print_error(explain(&error));
+            Ok(ExitCode::from(EXIT_CALL))
+        }
+        Ok(End::Unanswered(Unanswered(why))) => {
+            print_error(why);
+            Ok(ExitCode::from(EXIT_UNANSWERED))
+        }
+        Err(error) => Ok(usage(&error)),
+    }
+}
+
+fn usage(error: &anyhow::Error) -> ExitCode {
+    print_error(format_args!("{error:#}"));
+    ExitCode::from(EXIT_USAGE)
+}
+
+fn configuration(arguments: &CallArguments) -> anyhow::Result<Config> {
+    let sources = SourceArguments {
+        config: arguments.config.clone(),
+        plugins: vec![arguments.file.clone()],
+        ..SourceArguments::default()
+    };
+    sources::load(&sources, None)
+}
+
+/// The plugin of the file, with the grants of the command line beside those of the configuration.
+fn plugin(config: &Config, arguments: &CallArguments) -> anyhow::Result<PluginConfig> {
+    let plugin = config.plugins.iter().find(|plugin| plugin.pinned).cloned();
+    let mut plugin = plugin.context("the component is not in the configuration")?;
+    for text in &arguments.directories {
+        plugin.grants.directories.push(directory(text)?);
+    }
+    for text in &arguments.http {
+        plugin.grants.http.push(text.parse().context("--http")?);
+    }
+    sources::refuse_overlaps(std::slice::from_ref(&plugin))?;
+    Ok(plugin)
+}
+
+/// HOST:GUEST[:rw]
+fn directory(text: &str) -> anyhow::Result<DirGrant> {
+    let (rest, write) = text.strip_suffix(":rw").map_or((text, false), |rest| (rest, true));
+    let parts = rest.rsplit_once(':').filter(|(host, guest)| !host.is_empty() && guest.starts_with('/'));
+    let (host, guest) = parts.with_context(|| format!("--dir {text:?} is not HOST:GUEST with an absolute GUEST"))?;
+    Ok(DirGrant { host: PathBuf::from(host), guest: guest.to_owned(), write, bytes_max: None })
+}
+
+/// What a client would be told before the call.
+fn check(tool: &ToolEntry, arguments: &str) -> anyhow::Result<()> {
+    let value: serde_json::Value = serde_json::from_str(arguments).context("the arguments are not JSON")?;
+    anyhow::ensure!(value.is_object(), "the arguments are not a JSON object");
+    if let Err(violations) = tool.input.check(&value) {
+        let lines: Vec<_> = violations
+            .iter()
+            .map(|violation| {
+                format!("{}: {}", if violation.path.is_empty() { "/" } else { &violation.path }, violation.message)
+            })
+            .collect();
+        anyhow::bail!("the arguments do not fit the tool's schema: {}", lines.join("; "));
+    }
+    Ok(())
+}
+
+fn spec(tool: &ToolEntry, arguments: &str) -> anyhow::Result<CallSpec> {
+    let (mut id, mut seed) = ([0; 16], [0; 32]);
+    getrandom::fill(&mut id)?;
+    getrandom::fill(&mut seed)?;
+    let features =
+        [ClientFeature::ElicitationForm, ClientFeature::ElicitationUrl, ClientFeature::Sampling, ClientFeature::Roots];
+    Ok(CallSpec {
+        plugin: tool.plugin.clone(),
+        tenant: TenantId([0; 16]),
+        operation: Operation::CallTool { tool: tool.plugin_tool.clone(), arguments: Json::new(arguments) },
+        share: Share::default(),
+        limits: tool.limits.clone(),
+        facts: CallContext {
+            call_id: CallId(id),
+            task_id: None,
+            attempt: 1,
+            idempotency_key: OnDemand::Text(CallId(id).to_string()),
+            requestor_alias: OnDemand::Text("command-line".to_owned()),
+            features: features.into_iter().fold(ClientFeatures::default(), ClientFeatures::with),
+            log_level: Some(LogLevel::Debug),
+            related_tasks: Vec::new(),
+            seed,
+            wants_progress: true,
+            guest_services: Some(bulkhead_tasks::in_memory(Arc::new(SystemClock::default()))),
+        },
+    })
+}
+
+/// Shows what the call says and gives it what it asks for, to its end.
+async fn converse(mut running: RunningCall, answers: &mut Answers) -> anyhow::Result<End> {
+    while let Some(event) = running.events.recv().await {
+        match event {
+            CallEvent::Progress { progress, total, message } => {
+                let total = total.map(|total| format!(" of {total}")).unwrap_or_default();
+                note(&format!("progress: {progress}{total} {}", message.unwrap_or_default()));
+            }
+            CallEvent::Status(text) => note(&format!("status: {text}")),
+            CallEvent::Log { level, logger, data } => {
+                let logger = logger.map(|logger| format!(" {logger}")).unwrap_or_default();
+                note(&format!("{}{logger}: {}", format!("{level:?}").to_lowercase(), data.as_str()));
+            }
+            CallEvent::InputRequests { requests, reply } => match answer_all(answers, &requests)? {
+                // Here and below: a call that is over does not take its reply.
+                Ok(given) => _ = reply.send(Ok(given)),
+                Err(unanswered) => return Ok(End::Unanswered(unanswered)),
+            },
+            CallEvent::Detach { reply } => _ = reply.send(None),
+            CallEvent::Steering { reply } => _ = reply.send(Vec::new()),
+            CallEvent::Sleep { ms, reply } => {
+                tokio::spawn(async move {
+                    tokio::time::sleep(Duration::from_millis(ms)).await;
+                    _ = reply.send(());
+                });
+            }
+            CallEvent::GrantDenied(grant) => note(&format!("not granted: {grant}")),
+            CallEvent::ListsChanged(_) | CallEvent::ResourceUpdated(_) => {}
+            CallEvent::Finished(Ok(Returned::Tool(output))) => return Ok(End::Finished(Ok(output))),
+            CallEvent::Finished(Err(error)) => return Ok(End::Finished(Err(error))),
+            CallEvent::Finished(Ok(_)) => anyhow::bail!("the call gave back what is no output of a tool"),
+        }
+    }
+    anyhow::bail!("the call ended without a result")
+}
+
+fn answer_all(
+    answers: &mut Answers,
+    requests: &[InputRequest],
+) -> anyhow::Result<Result<Vec<InputResponse>, Unanswered>> {
+    let mut given = Vec::new();
+    for request in requests {
+        match tokio::task::block_in_place(|| answers.answer(request))? {
+            Ok(answer) => given.push(answer),
+            Err(unanswered) => return Ok(Err(unanswered)),
+        }
+    }
+    Ok(Ok(given))
+}
+
+/// A line on stderr about the call.
+fn note(text: &str) {
+    use std::io::Write as _;
+    // If nobody reads stderr, nobody wants to know.
+    let _ = writeln!(std::io::stderr(), "{}", plain(text.trim_end()));
+}
+
+fn explain(error: &CallError) -> String {
+    match error {
+        CallError::InvalidParams(text) => format!("the plugin refused the arguments: {}", plain(text)),
+        CallError::NotFound(text) => format!("the plugin did not find it: {}", plain(text)),
+        CallError::MissingCapability(feature) => format!("the plugin needs {feature:?} of its client"),
+        CallError::Custom { code, message, .. } => format!("the plugin failed with code {code}: {}", plain(message)),
+        CallError::Fault { kind, reason } => format!("the call was ended ({kind:?}): {}", plain(reason)),
+        CallError::Internal { incident } => format!("the call broke (incident {incident})"),
+        CallError::Interrupted => "the call was interrupted".to_owned(),
+    }
+}
+
+/// The output for a person: texts as they are, everything else by what it is.
+fn text(output: &ToolOutput) -> String {
+    let mut parts: Vec<_> = output
+        .content
+        .iter()
+        .map(|content| match &content.kind {
+            ContentKind::Text(text) => plain(text),
+            ContentKind::Image { data, mime_type } => format!("[image {mime_type}, {} bytes]", data.len()),
+            ContentKind::Audio { data, mime_type } => format!("[audio {mime_type}, {} bytes]", data.len()),
+            ContentKind::ResourceLink(link) => format!("[resource {}]", plain(&link.uri)),
+            ContentKind::Resource(resource) => format!("[resource {}, embedded]", plain(&resource.uri)),
+        })
+        .collect();
+    if parts.is_empty()
+        && let Some(structured) = &output.structured
+    {
+        parts.push(structured.as_str().to_owned());
+    }
+    parts.join("\n")
+}

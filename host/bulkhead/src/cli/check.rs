@@ -1,0 +1,316 @@
+//! `bulkhead plugin check`: what a host refuses in a component, what can never work, and what its users would miss.
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use bulkhead_domain::limits::CallLimits;
+use bulkhead_domain::tool::Tool;
+use bulkhead_runtime::inspect::Inspection;
+use serde_json::{Value, json};
+
+use super::args::SourceArguments;
+use super::author::CheckArguments;
+use super::compile_cache::CompileCache;
+use super::inspect::EXIT_REFUSED;
+use super::{EXIT_FAILED, host, logging, print_line, sources};
+
+/// Characters of a tool's name that every client understands.
+const NAME_EVERYWHERE: usize = 64;
+/// Bytes of a description that a model reads at every turn.
+const DESCRIPTION_LONG: usize = 2048;
+/// Keywords of JSON Schema that say nothing about an object. At the root they show that the arguments were thought of as one value.
+const NOT_OF_OBJECTS: [&str; 14] = [
+    "minimum",
+    "maximum",
+    "exclusiveMinimum",
+    "exclusiveMaximum",
+    "multipleOf",
+    "minLength",
+    "maxLength",
+    "pattern",
+    "items",
+    "prefixItems",
+    "minItems",
+    "maxItems",
+    "uniqueItems",
+    "contains",
+];
+
+/// What came out.
+struct Report {
+    name: String,
+    facts: Option<Inspection>,
+    load_ms: u128,
+    refused: Vec<String>,
+    found: Findings,
+}
+
+/// What is wrong with a component that a host takes.
+#[derive(Default)]
+struct Findings {
+    /// What can never work.
+    errors: Vec<String>,
+    warnings: Vec<String>,
+}
+
+pub(super) async fn run(arguments: CheckArguments) -> anyhow::Result<ExitCode> {
+    logging::start_for_a_person();
+    let report = look(&arguments.file).await?;
+    if arguments.json {
+        print_line(serde_json::to_string_pretty(&as_json(&report))?);
+    } else {
+        print_line(as_text(&report));
+    }
+    Ok(if !report.refused.is_empty() {
+        ExitCode::from(EXIT_REFUSED)
+    } else if !report.found.errors.is_empty() || arguments.strict && !report.found.warnings.is_empty() {
+        ExitCode::from(EXIT_FAILED)
+    } else {
+        ExitCode::SUCCESS
+    })
+}
+
+async fn look(file: &Path) -> anyhow::Result<Report> {
+    let config = sources::load(&SourceArguments::default(), None)?;
+    let workshop = CompileCache::open()?;
+    let sandbox = host::sandbox(&config, workshop.path(), None)?;
+    let source = || sources::bare_source(file, config.call.clone());
+    let begin = Instant::now();
+    let inspection = match sandbox.inspect(source()).await {
+        Ok(inspection) => inspection,
+        Err(error) => {
+            let load_ms = begin.elapsed().as_millis();
+            let (name, refused) = (error.plugin, error.problems);
+            return Ok(Report { name, facts: None, load_ms, refused, found: Findings::default() });
+        }
+    };
+    let load_ms = begin.elapsed().as_millis();
+    let mut found = Findings { errors: Vec::new(), warnings: of_manifest(&inspection, &config.call) };
+    if offers_nothing(&inspection) {
+        found.errors.push("it offers no tool, no prompt and no resource".to_owned());
+    }
+    of_tools(&inspection.tools, &mut found);
+    // The second time compiles nothing; what differs differs by itself.
+    let again = sandbox.inspect(source()).await;
+    if !again.is_ok_and(|again| format!("{:?}", again.tools) == format!("{:?}", inspection.tools)) {
+        found
+            .warnings
+            .push("list-tools says something else each time: clients see a list that changes at every load".to_owned());
+    }
+    Ok(Report { name: inspection.name.clone(), facts: Some(inspection), load_ms, refused: Vec::new(), found })
+}
+
+/// Resources may be there with grants only, so a component that exports them is taken at its word.
+fn offers_nothing(inspection: &Inspection) -> bool {
+    let Inspection { tools, prompts, templates, resources, exports, .. } = inspection;
+    let exports_resources = exports.iter().any(|export| export.starts_with("bulkhead:plugin/resources@"));
+    tools.is_empty() && prompts.is_empty() && templates.is_empty() && resources.is_empty() && !exports_resources
+}
+
+fn of_manifest(inspection: &Inspection, defaults: &CallLimits) -> Vec<String> {
+    let mut warnings = Vec::new();
+    let table = inspection.manifest.as_ref().and_then(|manifest| manifest.text.parse::<toml::Table>().ok());
+    let Some(table) = table else {
+        return vec!["it carries no manifest: its name is the file's, and operators see no wishes".to_owned()];
+    };
+    let mut unknown = |path: &str, table: &toml::Table, known: &[&str]| {
+        for key in table.keys().filter(|key| !known.contains(&key.as_str())) {
+            warnings.push(format!("the manifest has a key `{path}{key}` that nobody reads"));
+        }
+    };
+    let wants = limits(defaults);
+    let empty = toml::Table::new();
+    let part = |key: &str| table.get(key).and_then(toml::Value::as_table).unwrap_or(&empty);
+    unknown("", &table, &["name", "description", "grants", "call"]);
+    unknown("grants.", part("grants"), &["directories", "http", "env", "kv"]);
+    unknown("call.", part("call"), &wants.map(|(key, _)| key));
+
+    if table.get("description").is_none() {
+        warnings.push("the manifest has no description".to_owned());
+    }
+    for (key, default) in wants {
+        if let Some(wanted) = part("call").get(key).and_then(toml::Value::as_integer)
+            && u64::try_from(wanted).is_ok_and(|wanted| wanted > default)
+        {
+            warnings.push(format!(
+                "the manifest wants call.{key} = {wanted}; the default is {default}, so operators must raise it for this plugin"
+            ));
+        }
+    }
+    let asks_for_http = part("grants").get("http").and_then(toml::Value::as_array).is_some_and(|list| !list.is_empty());
+    let imports_http = inspection.imports.iter().any(|import| import.starts_with("wasi:http/outgoing-handler"));
+    if imports_http && !asks_for_http {
+        warnings.push(
+            "it can make HTTP requests, but its manifest names no destination in grants.http, so it gets none"
+                .to_owned(),
+        );
+    }
+    warnings
+}
+
+/// What a manifest may wish for, with the defaults.
+fn limits(defaults: &CallLimits) -> [(&'static str, u64); 7] {
+    [
+        ("cpu_ms", defaults.cpu_ms),
+        ("wall_ms", defaults.wall_ms),
+        ("memory_bytes", defaults.memory_bytes),
+        ("arguments_bytes", defaults.arguments_bytes),
+        ("result_bytes", defaults.result_bytes),
+        ("log_bytes", defaults.log_bytes),
+        ("events_per_second", defaults.events_per_second.into()),
+    ]
+}
+
+fn of_tools(tools: &[Tool], found: &mut Findings) {
+    if tools.is_empty() {
+        found.warnings.push("it offers no tool".to_owned());
+    }
+    for tool in tools {
+        let mut warn = |text: String| found.warnings.push(format!("tool {}: {text}", tool.name));
+        if tool.name.len() > NAME_EVERYWHERE {
+            warn(format!("its name has {} characters; some clients take {NAME_EVERYWHERE}", tool.name.len()));
+        }
+        if tool.description.trim().is_empty() {
+            warn("it has no description: a model cannot know when to call it".to_owned());
+        }
+        if tool.description.len() > DESCRIPTION_LONG {
+            warn(format!("its description has {} bytes, which a model reads at every turn", tool.description.len()));
+        }
+        let hints = tool.annotations.as_ref();
+        if hints.is_none_or(|hints| hints.read_only.is_none() && hints.destructive.is_none()) {
+            warn(
+                "it does not say whether it changes anything (read-only, destructive): clients assume the worst"
+                    .to_owned(),
+            );
+        }
+        let Ok(schema) = serde_json::from_str::<Value>(tool.input_schema.as_str()) else { continue };
+        of_schema(&schema, &mut warn);
+        let why_never = why_never_called(&schema);
+        found.errors.extend(why_never.map(|why| format!("tool {}: no call of it can succeed: {why}", tool.name)));
+    }
+}
+
+/// A member that has to be there and must not be.
+fn why_never_called(schema: &Value) -> Option<String> {
+    let is_closed = schema.get("additionalProperties") == Some(&Value::Bool(false));
+    if !is_closed || schema.get("patternProperties").is_some() {
+        return None;
+    }
+    let properties = schema.get("properties").and_then(Value::as_object);
+    let mut required = schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
+    let name = required.find(|name| properties.is_none_or(|properties| !properties.contains_key(*name)))?;
+    Some(format!("its input schema requires {name}, has no property {name}, and allows no additional properties"))
+}
+
+fn of_schema(schema: &Value, warn: &mut impl FnMut(String)) {
+    let keywords: Vec<_> = NOT_OF_OBJECTS.into_iter().filter(|keyword| schema.get(keyword).is_some()).collect();
+    if !keywords.is_empty() {
+        warn(format!(
+            "its input schema says {}, which means nothing for an object: the arguments are one object, with a member for each",
+            keywords.join(", ")
+        ));
+    }
+    let Some(properties) = schema.get("properties").and_then(Value::as_object) else { return };
+    let mute: Vec<_> = properties
+        .iter()
+        .filter(|(_, property)| property.get("description").is_none())
+        .map(|(name, _)| name.as_str())
+        .collect();
+    if !mute.is_empty() {
+        warn(format!("no description of {}", mute.join(", ")));
+    }
+    let required = schema.get("required").and_then(Value::as_array);
+    let stray = required.into_iter().flatten().filter_map(Value::as_str).find(|name| !properties.contains_key(*name));
+    if let Some(name) = stray {
+        warn(format!("{name} is required, but no property"));
+    }
+}
+
+fn as_json(report: &Report) -> Value {
+    json!({
+        "name": report.name,
+        "sha256": report.facts.as_ref().map(|facts| &facts.digest),
+        "bytes": report.facts.as_ref().map(|facts| facts.size),
+        "tools": report.facts.as_ref().map(|facts| facts.tools.iter().map(|tool| &tool.name).collect::<Vec<_>>()),
+        "loadMs": u64::try_from(report.load_ms).unwrap_or(u64::MAX),
+        "refused": report.refused,
+        "errors": report.found.errors,
+        "warnings": report.found.warnings,
+    })
+}
+
+fn as_text(report: &Report) -> String {
+    let mut lines = Vec::new();
+    lines.extend(report.refused.iter().map(|problem| format!("refused: {problem}")));
+    lines.extend(report.found.errors.iter().map(|error| format!("error: {error}")));
+    lines.extend(report.found.warnings.iter().map(|warning| format!("warning: {warning}")));
+    match &report.facts {
+        Some(facts) => lines.push(format!(
+            "{}: a host takes it: {} tools, {} bytes, loaded in {} ms, {} errors, {} warnings",
+            report.name,
+            facts.tools.len(),
+            facts.size,
+            report.load_ms,
+            report.found.errors.len(),
+            report.found.warnings.len()
+        )),
+        None => lines.push(format!("{}: a host refuses it", report.name)),
+    }
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use bulkhead_domain::Json;
+    use bulkhead_domain::tool::TaskSupport;
+
+    use super::*;
+
+    fn found(schema: &Value) -> Findings {
+        let tool = Tool {
+            name: "greet".to_owned(),
+            title: None,
+            description: "Greets.".to_owned(),
+            input_schema: Json::new(schema.to_string()),
+            output_schema: None,
+            annotations: None,
+            task_support: TaskSupport::Forbidden,
+            icons: Vec::new(),
+            meta: Vec::new(),
+        };
+        let mut found = Findings::default();
+        of_tools(&[tool], &mut found);
+        found
+    }
+
+    #[test]
+    fn uncallable_tool_schema_is_an_error() {
+        let closed = json!({"type": "object", "required": ["name"], "additionalProperties": false});
+        assert_eq!(
+            found(&closed).errors,
+            [
+                "tool greet: no call of it can succeed: its input schema requires name, has no property name, and allows no \
+              additional properties"
+            ]
+        );
+        for callable in [
+            json!({"type": "object", "required": ["name"]}),
+            json!({"type": "object", "required": ["name"], "additionalProperties": false, "properties": {"name": {}}}),
+            json!({"type": "object", "required": ["name"], "additionalProperties": false, "patternProperties": {"^n": {}}}),
+            json!({"type": "object", "additionalProperties": false}),
+        ] {
+            assert_eq!(found(&callable).errors, Vec::<String>::new(), "{callable}");
+        }
+    }
+
+    #[test]
+    fn schema_keywords_meaningless_for_objects_are_warned() {
+        let warns = |schema: Value| {
+            found(&schema).warnings.iter().any(|warning| warning.contains("which means nothing for an object"))
+        };
+        assert!(warns(json!({"type": "object", "minimum": 0, "additionalProperties": false})));
+        assert!(warns(json!({"type": "object", "items": {"type": "string"}})));
+        assert!(!warns(json!({"type": "object", "properties": {"n": {"minimum": 0}}})));
+    }
+}

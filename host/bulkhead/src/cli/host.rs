@@ -1,0 +1,344 @@
+//! A host put together: store, sandbox, engine, protocol. Serving it over HTTP or stdio is the business of the transports.
+
+use std::collections::HashMap;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use crate::config::Config;
+use crate::system_clock::SystemClock;
+use anyhow::Context as _;
+use bulkhead_audit::{Audit, Entry};
+use bulkhead_control::admin::{Reload, RunningHost};
+use bulkhead_control::erase::EraseHooks;
+use bulkhead_control::operator::HostOperator;
+use bulkhead_control::plugins::PluginAdmin;
+use bulkhead_control::server::{Attach, AttachedReader, AttachedWriter, Server};
+use bulkhead_control::socket_path;
+use bulkhead_domain::clock::Clock;
+use bulkhead_domain::clock::SharedClock;
+use bulkhead_domain::requestor::TenantId;
+use bulkhead_identity::auth::Authenticator;
+use bulkhead_identity::principal::Principals;
+use bulkhead_limits::LiveLimits;
+use bulkhead_plugins::{self as plugins, Plugins};
+use bulkhead_protocol::{Protocol, ProtocolOptions};
+use bulkhead_runtime::{CompilerMode, LoadError, Sandbox, SandboxConfig, TenantNames};
+use bulkhead_store::sled::{SledOptions, SledStore};
+use bulkhead_store::{self as store, RowKind, RowStore as _};
+use bulkhead_tasks::secrets::Secrets;
+use bulkhead_tasks::{Options, Tasks};
+use bulkhead_transport::quota::EdgeQuota;
+use bulkhead_transport::stdio::{self, StdioOptions};
+use futures::future::join_all;
+use tokio::task::JoinHandle;
+
+use super::logging::Level;
+use super::store_maintenance::SledMaintenance;
+use super::tenants::Tenants;
+use super::{reload, sources};
+
+/// How long a question to a client waits for its answer.
+const REQUEST_TIMEOUT_MS: u64 = 600_000;
+
+/// A running host without a transport.
+pub(crate) struct Host {
+    pub(crate) store: Arc<SledStore>,
+    pub(crate) principals: Principals,
+    pub(crate) tasks: Tasks,
+    pub(crate) protocol: Arc<Protocol>,
+    pub(crate) quota: Arc<EdgeQuota>,
+    pub(crate) limits: LiveLimits,
+    pub(crate) now: SharedClock,
+    pub(crate) audit: Audit,
+    clock: Arc<dyn Clock>,
+    data: PathBuf,
+    line_bytes_max: usize,
+    shelf: PluginAdmin,
+    secrets: Arc<Secrets>,
+    tending: JoinHandle<((), (), ())>,
+    control: Option<Server>,
+    /// Who else must let a tenant go that is erased.
+    pub(crate) erase_hooks: Arc<EraseHooks>,
+}
+
+/// Opens the store of a data directory, making both if need be.
+pub(crate) async fn open_store(config: &Config, data: &Path) -> anyhow::Result<Arc<SledStore>> {
+    super::make_private_files();
+    private_folder(data)?;
+    let options = SledOptions { keys: super::keys::encryption(config)?, ..SledOptions::new(data) };
+    let opened = tokio::task::spawn_blocking(move || SledStore::open(options)).await?;
+    opened.with_context(|| format!("the store in {} cannot be opened", data.display()))
+}
+
+fn private_folder(data: &Path) -> anyhow::Result<()> {
+    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(data);
+    made.with_context(|| format!("the data directory {} cannot be made", data.display()))
+}
+
+/// A sandbox that keeps its compiled code below `data`.
+pub(crate) fn sandbox(
+    config: &Config,
+    data: &Path,
+    tenant_names: Option<Arc<dyn TenantNames>>,
+) -> anyhow::Result<Arc<Sandbox>> {
+    private_folder(data)?;
+    Ok(Sandbox::new(SandboxConfig {
+        data: data.to_owned(),
+        calls_running_total: config.limits.calls_running_total,
+        calls_resting_total: config.limits.calls_resting_total,
+        compile: config.compile.clone(),
+        compiler: CompilerMode::Child,
+        epoch_tick_ms: config.call.epoch_tick_ms,
+        io: tokio::runtime::Handle::current(),
+        environment: sources::variable,
+        tenant_names,
+    })?)
+}
+
+/// Loads every plugin and publishes those that are sound; gives what is wrong with the others.
+pub(crate) async fn load_plugins(sandbox: &Arc<Sandbox>, config: &Config) -> anyhow::Result<Vec<LoadError>> {
+    let intake = sources::intake(config)?;
+    let loading = sources::wanted(config, &intake, &Arc::default())?.into_iter().map(|wanted| async move {
+        let component = plugins::component(sandbox, &wanted).await?;
+        sandbox.load(component).await
+    });
+    let (mut loaded, mut refused) = (Vec::new(), Vec::new());
+    for result in join_all(loading).await {
+        match result {
+            Ok(plugin) => loaded.push(plugin),
+            Err(error) => refused.push(error),
+        }
+    }
+    refused.extend(sandbox.publish(loaded).1);
+    Ok(refused)
+}
+
+impl Host {
+    /// Loads the plugins and takes over what an earlier host left in the store of the data directory.
+    pub(crate) async fn start(config: &Config, data: &Path, store: Arc<SledStore>) -> anyhow::Result<Self> {
+        sources::refuse_exposing(&config.plugins, data)?;
+        for tenant in super::store_maintenance::erasing(data)? {
+            tracing::warn!(%tenant, "a tenant is not erased completely: repeat `bulkhead tenant purge`");
+        }
+        let audit = super::audit::of_host(config, data)?;
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
+        let principals = Principals::new(store.clone());
+        let names = NamesOfTenants { principals: principals.clone(), known: Mutex::default() };
+        let sandbox = sandbox(config, data, Some(Arc::new(names)))?;
+        let Tenants { ruled, limits, cpu_weights, bounds, pinning } = Tenants::of(config, &principals).await?;
+        principals.adopt(&ruled).await?;
+        let limits = LiveLimits::from(limits);
+        let quota = Arc::new(EdgeQuota::new(limits.clone()));
+
+        let instances_max = u32::try_from(sandbox.instances_max()).unwrap_or(u32::MAX);
+        let tasks = Tasks::new(Options {
+            instances_max,
+            store: store.clone(),
+            executor: sandbox.clone(),
+            clock: Arc::clone(&clock),
+            limits: limits.clone(),
+            cpu_weights,
+            audit: audit.clone(),
+        })?;
+        let secrets = super::secrets::open(config, store.clone()).await?;
+        tasks.keep_secrets(Arc::clone(&secrets));
+        // A store that takes no writes has to wait for its first local requestor, and everything else goes on.
+        if let Ok(operator) = principals.local_requestor().await {
+            tasks.set_operator(operator);
+        }
+        let options = plugins::Options {
+            store: store.clone(),
+            sandbox,
+            calls: Arc::new(tasks.clone()),
+            clock: Arc::clone(&clock),
+            otherwise: sources::otherwise(config, &bounds),
+            tenants: pinning,
+            audit: audit.clone(),
+        };
+        let intake = sources::intake(config)?;
+        let (plugins, refused) = Plugins::start(options, sources::wanted(config, &intake, &bounds)?).await?;
+        let refuse = {
+            let audit = audit.clone();
+            move |refused: &LoadError| {
+                let why = refused.problems.join("; ");
+                audit.note(|| Entry::new("plugin.refused").named(&refused.plugin).because(&why));
+                tracing::error!(plugin.name = refused.plugin, problems = ?refused.problems, "a plugin was not loaded");
+            }
+        };
+        refused.iter().for_each(&refuse);
+        for version in tasks.versions_offered() {
+            audit.note(|| Entry::new("plugin.loaded").plugin(&version));
+        }
+        let recovered = tasks.recover().await?;
+        tracing::info!(
+            recovered.queued,
+            recovered.interrupted,
+            recovered.paused,
+            "took over what an earlier host left"
+        );
+        let tending = tokio::spawn({
+            let (tasks, plugins) = (tasks.clone(), plugins.clone());
+            async move { tokio::join!(tasks.run_maintenance(), plugins.run_maintenance(), plugins.fetch_awaited(refuse)) }
+        });
+        let protocol = Arc::new(Protocol::new(tasks.clone(), protocol_options(&store).await?));
+        let now: SharedClock = Arc::clone(&clock);
+        let line_bytes_max = usize::try_from(config.server.body_bytes_max).unwrap_or(usize::MAX);
+        Ok(Self {
+            store,
+            principals,
+            tasks,
+            protocol,
+            quota,
+            limits,
+            now,
+            audit,
+            clock,
+            data: data.to_owned(),
+            line_bytes_max,
+            shelf: PluginAdmin { plugins, intake },
+            secrets,
+            tending,
+            control: None,
+            erase_hooks: Arc::default(),
+        })
+    }
+
+    /// What of it follows the configuration.
+    pub(crate) fn followers(&self, authenticator: Arc<Authenticator>, level: Level) -> reload::ReloadTargets {
+        reload::ReloadTargets {
+            tasks: self.tasks.clone(),
+            quota: Arc::clone(&self.quota),
+            limits: self.limits.clone(),
+            principals: self.principals.clone(),
+            plugins: self.shelf.plugins.clone(),
+            intake: Arc::clone(&self.shelf.intake),
+            authenticator,
+            audit: self.audit.clone(),
+            data: self.data.clone(),
+            level,
+        }
+    }
+
+    /// Carries out commands.
+    pub(crate) fn operator(&self, data: &Path, reload: Arc<dyn Reload>) -> Arc<HostOperator> {
+        let maintenance = Arc::new(SledMaintenance { store: Arc::clone(&self.store), data: data.to_owned() });
+        let task_control = Arc::new(self.tasks.clone());
+        let operator = HostOperator::new(self.store.clone(), maintenance, task_control, Arc::clone(&self.clock))
+            .with_principals(self.principals.clone())
+            .with_plugins(self.shelf.clone())
+            .with_running_host(RunningHost { tasks: self.tasks.clone(), edge: Arc::clone(&self.quota), reload })
+            .with_secrets(Arc::clone(&self.secrets))
+            .with_erase_hooks(Arc::clone(&self.erase_hooks))
+            .with_audit(self.audit.clone());
+        Arc::new(operator)
+    }
+
+    /// Opens the control socket in the data directory.
+    pub(crate) fn listen_to_operators(&mut self, data: &Path, operator: Arc<HostOperator>) -> anyhow::Result<()> {
+        let attach = Arc::new(LocalStdio {
+            protocol: Arc::clone(&self.protocol),
+            principals: self.principals.clone(),
+            quota: Arc::clone(&self.quota),
+            line_bytes_max: self.line_bytes_max,
+        });
+        let path = socket_path(data);
+        let server = Server::spawn(&path, operator, attach)
+            .with_context(|| format!("the control socket {} cannot be made", path.display()))?;
+        self.control = Some(server);
+        Ok(())
+    }
+
+    /// How stdio connections are served.
+    pub(crate) fn stdio_options(&self) -> StdioOptions {
+        StdioOptions { line_bytes_max: self.line_bytes_max, quota: Arc::clone(&self.quota) }
+    }
+
+    /// Lets running calls end for up to `grace`, marks the rest as interrupted, and gives the data directory back.
+    pub(crate) async fn stop(self, grace: Duration) -> anyhow::Result<()> {
+        drop(self.control);
+        let drained = self.tasks.drain(grace).await;
+        self.tending.abort();
+        let audit = self.audit;
+        tokio::task::spawn_blocking(move || audit.close()).await?;
+        drained?;
+        Ok(())
+    }
+}
+
+async fn protocol_options(store: &SledStore) -> anyhow::Result<ProtocolOptions> {
+    Ok(ProtocolOptions {
+        server_name: "bulkhead".to_owned(),
+        server_title: Some("Bulkhead".to_owned()),
+        server_version: env!("CARGO_PKG_VERSION").to_owned(),
+        instructions: None,
+        cursor_key: secret(store, b"cursor").await?,
+        request_timeout_ms: REQUEST_TIMEOUT_MS,
+    })
+}
+
+/// A secret of the host's own, drawn once for each data directory.
+async fn secret(store: &SledStore, name: &[u8]) -> anyhow::Result<[u8; 32]> {
+    if let Some(kept) = store.row(RowKind::Secret, name).await? {
+        return kept.try_into().map_err(|_| anyhow::anyhow!("a secret in the store has the wrong length"));
+    }
+    let mut drawn = [0; 32];
+    getrandom::fill(&mut drawn)?;
+    match store.put_row(RowKind::Secret, name, drawn.to_vec(), true).await {
+        // A full disk must not keep the host from serving reads; what depends on the secret lasts until the next start.
+        Ok(()) | Err(store::Error::ReadOnly(_)) => Ok(drawn),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The names of tenants for their directories. A name never changes, so each is looked up once.
+struct NamesOfTenants {
+    principals: Principals,
+    known: Mutex<HashMap<TenantId, String>>,
+}
+
+impl std::fmt::Debug for NamesOfTenants {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("NamesOfTenants").finish_non_exhaustive()
+    }
+}
+
+#[async_trait::async_trait]
+impl TenantNames for NamesOfTenants {
+    async fn name(&self, tenant: TenantId) -> Option<String> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(&tenant).cloned();
+        if known.is_some() {
+            return known;
+        }
+        let found = self.principals.tenant_name(tenant).await;
+        let name = found.inspect_err(|error| tracing::error!("a tenant's name cannot be read: {error}")).ok()??;
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(tenant, name.clone());
+        Some(name)
+    }
+}
+
+/// Serves MCP to the users of the control socket, as the local requestor.
+struct LocalStdio {
+    protocol: Arc<Protocol>,
+    principals: Principals,
+    quota: Arc<EdgeQuota>,
+    line_bytes_max: usize,
+}
+
+#[async_trait::async_trait]
+impl Attach for LocalStdio {
+    async fn attach(&self, reader: AttachedReader, writer: AttachedWriter) {
+        let options = StdioOptions { line_bytes_max: self.line_bytes_max, quota: Arc::clone(&self.quota) };
+        let served = match self.principals.local_requestor().await {
+            Ok(requestor) => stdio::serve(Arc::clone(&self.protocol), requestor, reader, writer, options).await,
+            Err(error) => {
+                tracing::error!(error = %error, "there is no local requestor");
+                return;
+            }
+        };
+        if let Err(error) = served {
+            tracing::debug!(error = %error, "an attached connection broke");
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! `bulkhead plugin inspect`.
+
+use std::process::ExitCode;
+
+use crate::config::{ConfigLocation, PluginConfig};
+use bulkhead_domain::server_features::{Prompt, PromptArgument};
+use bulkhead_protocol::{prompt_json, resource_json, template_json, tool_json};
+use bulkhead_runtime::LoadError;
+use bulkhead_runtime::inspect::Inspection;
+use serde_json::{Value, json};
+
+use super::args::{InspectArguments, SourceArguments};
+use super::compile_cache::CompileCache;
+use super::grants::Table;
+use super::{host, logging, print_error, print_line, sources};
+
+/// A host would not load the component.
+pub(super) const EXIT_REFUSED: u8 = 4;
+
+pub(crate) async fn run(arguments: InspectArguments) -> anyhow::Result<ExitCode> {
+    logging::start_for_a_person();
+    let sources = SourceArguments {
+        config: arguments.config.clone(),
+        plugins: vec![arguments.file.clone()],
+        ..SourceArguments::default()
+    };
+    let config = sources::load(&sources, None)?;
+    let workshop = CompileCache::open()?;
+    let sandbox = host::sandbox(&config, workshop.path(), None)?;
+    let inspected = sandbox.inspect(sources::bare_source(&arguments.file, config.call.clone())).await;
+    match inspected {
+        Ok(inspection) => {
+            // The component may be configured under its name, from another place.
+            let of_name = |plugin: &&PluginConfig| plugin.name.as_ref() == Some(&inspection.name);
+            let of_file = |plugin: &&PluginConfig| plugin.pinned && plugin.place != ConfigLocation::Flag("--plugin");
+            let mut plugins = config.plugins.iter();
+            let entry = plugins.clone().find(of_file).or_else(|| plugins.find(of_name));
+            let wants = inspection.manifest.as_ref().map(|manifest| &manifest.requested);
+            let table = Table::new(wants, entry, &config);
+            let mut value = describe(&inspection)?;
+            if let Some(told) = value.as_object_mut() {
+                told.insert("grants".to_owned(), table.as_json());
+            }
+            if arguments.json {
+                print_line(serde_json::to_string_pretty(&value)?)
+            } else {
+                print_line(text(&inspection, &value, &table))
+            }
+            Ok(ExitCode::SUCCESS)
+        }
+        Err(error) => Ok(refuse(&error)),
+    }
+}
+
+/// Says everything that is wrong with a component.
+pub(super) fn refuse(error: &LoadError) -> ExitCode {
+    for problem in &error.problems {
+        print_error(format_args!("plugin {}: {problem}", error.plugin));
+    }
+    ExitCode::from(EXIT_REFUSED)
+}
+
+fn describe(inspection: &Inspection) -> anyhow::Result<Value> {
+    let tools = inspection.tools.iter().map(tool_json).collect::<Result<Vec<_>, _>>()?;
+    let prompts = inspection.prompts.iter().map(prompt_json).collect::<Result<Vec<_>, _>>()?;
+    let resources = inspection.resources.iter().map(resource_json).collect::<Result<Vec<_>, _>>()?;
+    let templates = inspection.templates.iter().map(template_json).collect::<Result<Vec<_>, _>>()?;
+    let manifest: Option<toml::Table> = match &inspection.manifest {
+        Some(manifest) => Some(toml::from_str(&manifest.text)?),
+        None => None,
+    };
+    Ok(json!({
+        "name": inspection.name,
+        "sha256": inspection.digest,
+        "bytes": inspection.size,
+        "imports": inspection.imports,
+        "exports": inspection.exports,
+        "typed": inspection.typed,
+        "manifest": manifest,
+        "tools": tools,
+        "prompts": prompts,
+        "resources": resources,
+        "resourceTemplates": templates,
+    }))
+}
+
+fn text(inspection: &Inspection, value: &Value, table: &Table) -> String {
+    let mut lines = vec![
+        format!("name     {}", inspection.name),
+        format!("sha256   {}", inspection.digest),
+        format!("bytes    {}", inspection.size),
+    ];
+    let mut list = |title: &str, items: &[String]| {
+        lines.push(format!("\n{title}"));
+        lines.extend(items.iter().map(|item| format!("  {item}")));
+    };
+    list("imports", &inspection.imports);
+    list("exports", &inspection.exports);
+    match &inspection.manifest {
+        Some(manifest) => list("manifest (what the plugin wants)", &plain_lines(manifest.text.trim())),
+        None => list("manifest (what the plugin wants)", &["none".to_owned()]),
+    }
+    lines.extend(
+        table.as_lines().iter().flat_map(|line| if line.is_empty() { vec![String::new()] } else { plain_lines(line) }),
+    );
+    lines.push(if inspection.typed { "\ntools (its functions)" } else { "\ntools" }.to_owned());
+    for (tool, shown) in inspection.tools.iter().zip(value["tools"].as_array().into_iter().flatten()) {
+        lines.push(format!("  {}  (tasks: {})", tool.name, format!("{:?}", tool.task_support).to_lowercase()));
+        lines.extend(plain_lines(&tool.description).into_iter().map(|line| format!("      {line}")));
+        lines.push(format!("      input   {}", shown["inputSchema"]));
+        if let Some(output) = shown.get("outputSchema") {
+            lines.push(format!("      output  {output}"));
+        }
+    }
+    offers(inspection, &mut lines);
+    lines.join("\n")
+}
+
+/// What it offers beside its tools, where it offers any.
+fn offers(inspection: &Inspection, lines: &mut Vec<String>) {
+    let mut list = |title: &str, entries: Vec<(String, Option<&String>)>| {
+        if entries.is_empty() {
+            return;
+        }
+        lines.push(format!("\n{title}"));
+        for (entry, description) in entries {
+            lines.extend(plain_lines(&entry).into_iter().map(|line| format!("  {line}")));
+            let description = description.map(|text| plain_lines(text)).unwrap_or_default();
+            lines.extend(description.into_iter().map(|line| format!("      {line}")));
+        }
+    };
+    let prompt = |prompt: &Prompt| {
+        let argument = |argument: &PromptArgument| {
+            let mark = if argument.required { "" } else { "?" };
+            format!("{}{mark}", argument.name)
+        };
+        let arguments: Vec<_> = prompt.arguments.iter().map(argument).collect();
+        format!("{}({})", prompt.name, arguments.join(", "))
+    };
+    let typed = |uri: &str, name: &str, mime_type: Option<&String>| {
+        format!("{uri}  ({name}{})", mime_type.map(|text| format!(", {text}")).unwrap_or_default())
+    };
+    list("prompts", inspection.prompts.iter().map(|it| (prompt(it), it.description.as_ref())).collect());
+    let resources = inspection.resources.iter();
+    let shown = resources.map(|it| (typed(&it.uri, &it.name, it.mime_type.as_ref()), it.description.as_ref()));
+    list("resources (those listed without grants)", shown.collect());
+    let templates = inspection.templates.iter();
+    let shown = templates.map(|it| (typed(&it.uri_template, &it.name, it.mime_type.as_ref()), it.description.as_ref()));
+    list("resource templates", shown.collect());
+}
+
+/// A plugin's text, without what would act on a terminal.
+fn plain_lines(text: &str) -> Vec<String> {
+    let plain =
+        |line: &str| line.chars().map(|character| if character.is_control() { ' ' } else { character }).collect();
+    text.lines().map(plain).collect()
+}

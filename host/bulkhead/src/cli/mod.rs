@@ -1,0 +1,104 @@
+//! What `bulkhead` can be told to do.
+
+#![allow(
+    rustdoc::broken_intra_doc_links,
+    reason = "clap prints these texts as help; brackets in them name sections of the configuration"
+)]
+
+mod admin;
+mod args;
+mod audit;
+mod author;
+mod call;
+mod check;
+mod compile_cache;
+mod dev;
+mod grants;
+mod host;
+mod input_answers;
+mod inspect;
+mod keys;
+mod logging;
+mod operate;
+mod plugins;
+mod registry;
+mod reload;
+mod secrets;
+mod serve;
+mod signing;
+mod sources;
+mod stdio;
+mod store_maintenance;
+mod table;
+mod tenants;
+mod trust;
+mod values;
+
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use clap::Parser as _;
+use rustix::fs::Mode;
+
+use args::{Arguments, Subcommand};
+
+/// Something did not work.
+pub(crate) const EXIT_FAILED: u8 = 1;
+/// The command line or the configuration is wrong.
+pub(crate) const EXIT_USAGE: u8 = 2;
+
+/// Reads the command line and does what it says.
+pub(crate) fn run() -> ExitCode {
+    let arguments = Arguments::parse();
+    // What authors make of their sources is for others too, as long as no data directory is touched.
+    if !matches!(arguments.command, Subcommand::Plugin { .. }) {
+        make_private_files();
+    }
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return failed(&anyhow::Error::new(error).context("threads cannot be started")),
+    };
+    let done = runtime.block_on(dispatch(arguments.command));
+    // A read of the terminal that nobody waits for any more must not hold up the end.
+    runtime.shutdown_background();
+    done.unwrap_or_else(|error| failed(&error))
+}
+
+/// Whatever is made from here on is for the user of the host alone.
+pub(crate) fn make_private_files() {
+    rustix::process::umask(Mode::RWXG | Mode::RWXO);
+}
+
+async fn dispatch(command: Subcommand) -> anyhow::Result<ExitCode> {
+    match command {
+        Subcommand::Serve(arguments) => serve::run(arguments).await,
+        Subcommand::Stdio(arguments) => stdio::run(arguments).await,
+        Subcommand::Plugin { command } => plugins::run(command).await,
+        Subcommand::Token { command } => operate::token(command).await,
+        Subcommand::Secret { command } => secrets::run(command).await,
+        Subcommand::Store { command } => operate::store(command).await,
+        Subcommand::Tenant { command } => operate::tenant(command).await,
+        Subcommand::Tasks { command } => operate::tasks(command).await,
+        Subcommand::Audit { command } => audit::run(command).await,
+        Subcommand::Admin(arguments) => admin::run(arguments).await,
+    }
+}
+
+fn failed(error: &anyhow::Error) -> ExitCode {
+    let usage = error.is::<crate::config::Problems>() || error.is::<crate::config::Problem>();
+    print_error(format_args!("{error:#}"));
+    ExitCode::from(if usage { EXIT_USAGE } else { EXIT_FAILED })
+}
+
+/// A line on stderr, for a person.
+pub(crate) fn print_error(text: impl std::fmt::Display) {
+    // If nobody reads stderr, nobody can be told.
+    let _ = writeln!(std::io::stderr(), "bulkhead: {text}");
+}
+
+/// A line on stdout: what was asked for. A reader that went away has seen enough.
+pub(crate) fn print_line(text: impl std::fmt::Display) {
+    let mut stdout = std::io::stdout().lock();
+    let _ = writeln!(stdout, "{text}");
+    let _ = stdout.flush();
+}

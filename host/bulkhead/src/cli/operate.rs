@@ -1,0 +1,424 @@
+//! The operator's commands: the same over a running host's control socket and on a store of one's own.
+
+use std::io::IsTerminal as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use crate::config::Config;
+use crate::system_clock::SystemClock;
+use anyhow::Context as _;
+use bulkhead_control::client::ControlClient;
+use bulkhead_control::operator::{HostOperator, OfflineTasks};
+use bulkhead_control::{Command, Operator};
+use bulkhead_identity::principal::{TENANT_DEFAULT, TokenInfo};
+use clap::Subcommand;
+use serde_json::Value;
+
+use super::args::{OperateArguments, SourceArguments};
+use super::table::{cell, fields, now, table, when};
+use super::values::duration_ms;
+use super::{EXIT_FAILED, print_error, print_line, sources};
+
+/// Works with a running host (over DATA/control.sock) and without.
+#[derive(Debug, Subcommand)]
+pub(crate) enum TokenCommand {
+    /// Make a bearer token and print it, this once; only its hash is kept
+    ///
+    /// The first token turns authentication on, for good: from then on the host answers 401 to every request without a token, also to
+    /// clients that are connected, and also after the token is revoked.
+    #[command(
+        after_long_help = "Example:\n  TOKEN=$(bulkhead token create --requestor alice --tenant acme --expires 90d)"
+    )]
+    Create {
+        /// Whose token it is: 1 to 64 characters of A-Z a-z 0-9 _ - .
+        #[arg(long, value_name = "NAME")]
+        requestor: String,
+        /// The group that limits are set for
+        #[arg(long, value_name = "NAME", default_value = TENANT_DEFAULT)]
+        tenant: String,
+        /// How long it is good for: a number and s, m, h or d [default: for ever]
+        #[arg(long, value_name = "TIME", value_parser = duration_ms)]
+        expires: Option<u64>,
+        /// What to call the token itself, for finding it in the list
+        #[arg(long, value_name = "NAME")]
+        name: Option<String>,
+        /// A scope that it is good for, as [[auth.scope]] describes it; may be given more than once [default: everything]
+        #[arg(long = "scope", value_name = "SCOPE")]
+        scopes: Vec<String>,
+        #[command(flatten)]
+        operate: OperateArguments,
+    },
+    /// List tokens, without the tokens themselves
+    List {
+        #[command(flatten)]
+        operate: OperateArguments,
+    },
+    /// End a token at once
+    Revoke {
+        /// Its id, as `token list` shows it
+        #[arg(value_name = "ID")]
+        id: String,
+        #[command(flatten)]
+        operate: OperateArguments,
+    },
+}
+
+/// Works with a running host (over DATA/control.sock) and without.
+#[derive(Debug, Subcommand)]
+pub(crate) enum StoreCommand {
+    /// Read everything and say what is wrong
+    Check {
+        #[command(flatten)]
+        operate: OperateArguments,
+    },
+    /// Write everything that can be read to a new file, as JSON lines
+    Export {
+        /// The file; it must not exist yet
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+        #[command(flatten)]
+        operate: OperateArguments,
+    },
+    /// Make a new database of an export, or of what can be read of the present one, which is kept beside it
+    Rebuild {
+        /// The export to restore (needs the host stopped)
+        #[arg(long, value_name = "FILE")]
+        from: Option<PathBuf>,
+        #[command(flatten)]
+        operate: OperateArguments,
+    },
+    /// Seal the tenants' keys again, with the first of the keys in [encryption]; older keys are not needed afterwards
+    #[command(
+        after_long_help = "To change the operator's key: put the new one in front of the old one, start the host again, \
+        `bulkhead store rekey`, take the old one away. What is stored is not written again: each tenant's data has a key of its \
+        own, and only that is sealed with the operator's. `bulkhead store rebuild` takes the old seals out of the files."
+    )]
+    Rekey {
+        #[command(flatten)]
+        operate: OperateArguments,
+    },
+    /// Copy the store into a new data directory, also while it is in use
+    Backup {
+        /// The directory; it must be empty or not exist yet
+        #[arg(value_name = "DIR")]
+        directory: PathBuf,
+        #[command(flatten)]
+        operate: OperateArguments,
+    },
+}
+
+/// Works with a running host (over DATA/control.sock) and without.
+#[derive(Debug, Subcommand)]
+pub(crate) enum TenantCommand {
+    /// List tenants, with what they have
+    List {
+        #[command(flatten)]
+        operate: OperateArguments,
+    },
+    /// Erase everything of a tenant: stop its tasks, remove them with its results, tokens, names and keys, and make the database
+    /// anew
+    #[command(
+        after_long_help = "Old stores that `store rebuild` has left beside the present one are removed as well. The audit log \
+        stays: it knows tenants and requestors by their ids, and by name where an operator's command named them. Backups, \
+        exports and folders that plugins may write to are elsewhere, and yours to remove; the tenant's own ones (`{tenant}` in a \
+        grant of the running host, or of --config) are named.\n\n\
+        Interrupted, it is to be done once more: it goes on where it was."
+    )]
+    Purge {
+        /// Its name, as `tenant list` shows it
+        #[arg(value_name = "NAME")]
+        name: String,
+        /// Without asking
+        #[arg(long)]
+        yes: bool,
+        #[command(flatten)]
+        operate: OperateArguments,
+    },
+}
+
+/// Works with a running host (over DATA/control.sock) and without.
+#[derive(Debug, Subcommand)]
+pub(crate) enum TasksCommand {
+    /// List tasks
+    List {
+        /// Only those of the requestor of this name
+        #[arg(long, value_name = "NAME")]
+        requestor: Option<String>,
+        /// Only those of this tenant
+        #[arg(long, value_name = "NAME")]
+        tenant: Option<String>,
+        /// At most so many
+        #[arg(long, value_name = "COUNT", default_value_t = 100)]
+        max: usize,
+        #[command(flatten)]
+        operate: OperateArguments,
+    },
+    /// Show one task; arguments, answers and results stay with their requestor
+    Show {
+        /// Its id
+        #[arg(value_name = "ID")]
+        id: String,
+        #[command(flatten)]
+        operate: OperateArguments,
+    },
+    /// Cancel a task
+    Cancel {
+        /// Its id
+        #[arg(value_name = "ID")]
+        id: String,
+        #[command(flatten)]
+        operate: OperateArguments,
+    },
+    /// Stop a task for a while; it keeps its memory and uses no CPU
+    Pause {
+        /// Its id
+        #[arg(value_name = "ID")]
+        id: String,
+        /// What its requestor reads as its status, in clients that know of pauses [default: paused by the operator]
+        #[arg(long, value_name = "TEXT")]
+        message: Option<String>,
+        #[command(flatten)]
+        operate: OperateArguments,
+    },
+    /// Let a paused task go on, no matter who paused it
+    Resume {
+        /// Its id
+        #[arg(value_name = "ID")]
+        id: String,
+        #[command(flatten)]
+        operate: OperateArguments,
+    },
+}
+
+pub(crate) async fn token(command: TokenCommand) -> anyhow::Result<ExitCode> {
+    match command {
+        TokenCommand::Create { requestor, tenant, expires, name, scopes, operate } => {
+            let expires_at = expires.map(|ms| now().saturating_add(ms));
+            let scopes = (!scopes.is_empty()).then_some(scopes);
+            let command = Command::TokenCreate { requestor, tenant, expires_at, name, scopes };
+            let value = execute(&operate, command, Absent::Create).await?;
+            show(&operate, &value, || cell(value.get("token").unwrap_or(&Value::Null)));
+            print_error("this token is not stored and will not be shown again");
+            print_error(
+                "authentication is on: the host answers 401 to every request without a token from now on, also to clients that \
+                 are connected, and also after this token is revoked",
+            );
+        }
+        TokenCommand::List { operate } => {
+            let value = execute(&operate, Command::TokenList, Absent::Refuse).await?;
+            show(&operate, &value, || token_table(&value));
+        }
+        TokenCommand::Revoke { id, operate } => {
+            let value = execute(&operate, Command::TokenRevoke { id }, Absent::Refuse).await?;
+            show(&operate, &value, || fields(&value));
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(crate) async fn store(command: StoreCommand) -> anyhow::Result<ExitCode> {
+    let (command, operate) = match command {
+        StoreCommand::Check { operate } => (Command::StoreCheck, operate),
+        StoreCommand::Export { file, operate } => (Command::StoreExport { file: absolute(&file)? }, operate),
+        StoreCommand::Rebuild { from, operate } => {
+            let from = from.as_deref().map(absolute).transpose()?;
+            (Command::StoreRebuild { from }, operate)
+        }
+        StoreCommand::Rekey { operate } => (Command::StoreRekey, operate),
+        StoreCommand::Backup { directory, operate } => {
+            (Command::StoreBackup { directory: absolute(&directory)? }, operate)
+        }
+    };
+    let value = execute(&operate, command, Absent::Refuse).await?;
+    show(&operate, &value, || fields(&value));
+    // A check that found something has done its work, but scripts must see it.
+    Ok(if value.get("sound") == Some(&Value::Bool(false)) { ExitCode::from(EXIT_FAILED) } else { ExitCode::SUCCESS })
+}
+
+pub(crate) async fn tenant(command: TenantCommand) -> anyhow::Result<ExitCode> {
+    match command {
+        TenantCommand::List { operate } => {
+            let value = execute(&operate, Command::TenantList, Absent::Refuse).await?;
+            show(&operate, &value, || tenant_table(&value));
+        }
+        TenantCommand::Purge { name, yes, operate } => {
+            if !yes && !is_sure(&name)? {
+                print_error("nothing was done");
+                return Ok(ExitCode::from(EXIT_FAILED));
+            }
+            let value = execute(&operate, Command::TenantPurge { tenant: name }, Absent::Refuse).await?;
+            show(&operate, &value, || fields(&value));
+            let left = value.get("directories").and_then(Value::as_array).into_iter().flatten();
+            let left: Vec<_> = left.map(cell).collect();
+            if !left.is_empty() {
+                print_error(format_args!(
+                    "its files are left, for you to remove before anybody else gets its name and reads them: {}",
+                    left.join(" ")
+                ));
+            }
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Asks a person to write the name once more; a script says `--yes`.
+fn is_sure(name: &str) -> anyhow::Result<bool> {
+    let stdin = std::io::stdin();
+    anyhow::ensure!(stdin.is_terminal(), "this cannot be undone: say --yes to erase everything of tenant {name}");
+    print_error(format_args!(
+        "this erases every task, result and token of tenant {name} for good; write its name to go on:"
+    ));
+    let mut line = String::new();
+    stdin.read_line(&mut line)?;
+    Ok(line.trim() == name)
+}
+
+fn tenant_table(value: &Value) -> String {
+    let columns = ["name", "requestors", "tokens", "tasks", "bytes", "id"];
+    let row = |tenant: &Value| columns.map(|column| cell(&tenant[column])).to_vec();
+    let rows: Vec<_> = value["tenants"].as_array().into_iter().flatten().map(row).collect();
+    table(&["NAME", "REQUESTORS", "TOKENS", "TASKS", "BYTES", "ID"], &rows)
+}
+
+pub(crate) async fn tasks(command: TasksCommand) -> anyhow::Result<ExitCode> {
+    match command {
+        TasksCommand::List { requestor, tenant, max, operate } => {
+            let command = Command::TasksList { requestor, tenant, count_max: max };
+            let value = execute(&operate, command, Absent::Refuse).await?;
+            show(&operate, &value, || task_table(&value));
+        }
+        TasksCommand::Show { id, operate } => {
+            let value = execute(&operate, Command::TasksShow { id }, Absent::Refuse).await?;
+            show(&operate, &value, || fields(&value));
+        }
+        TasksCommand::Cancel { id, operate } => {
+            let value = execute(&operate, Command::TasksCancel { id }, Absent::Refuse).await?;
+            show(&operate, &value, || fields(&value));
+        }
+        TasksCommand::Pause { id, message, operate } => {
+            let value = execute(&operate, Command::TasksPause { id, message }, Absent::Refuse).await?;
+            show(&operate, &value, || fields(&value));
+        }
+        TasksCommand::Resume { id, operate } => {
+            let value = execute(&operate, Command::TasksResume { id }, Absent::Refuse).await?;
+            show(&operate, &value, || fields(&value));
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What to do about a data directory that is not there.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Absent {
+    Create,
+    Refuse,
+}
+
+/// Asks the running host, or does it here when none runs.
+pub(super) async fn execute(operate: &OperateArguments, command: Command, absent: Absent) -> anyhow::Result<Value> {
+    let sources =
+        SourceArguments { config: operate.config.clone(), data: operate.data.clone(), ..SourceArguments::default() };
+    execute_at(&sources::load(&sources, None)?, command, absent).await
+}
+
+/// Whether there is a token that could authenticate at a host on this data directory.
+pub(super) async fn any_active_token(config: &Config) -> anyhow::Result<bool> {
+    if !bulkhead_store::sled::is_there(&config.server.data) {
+        return Ok(false);
+    }
+    let value = execute_at(config, Command::TokenList, Absent::Refuse).await?;
+    let tokens = value.get("tokens").and_then(Value::as_array).cloned().unwrap_or_default();
+    let tokens = tokens.into_iter().map(serde_json::from_value).collect::<Result<Vec<TokenInfo>, _>>()?;
+    Ok(tokens.iter().any(|token| token.is_active(now())))
+}
+
+async fn execute_at(config: &Config, command: Command, absent: Absent) -> anyhow::Result<Value> {
+    let data = &config.server.data;
+    let client = ControlClient::connect(data)
+        .await
+        .with_context(|| format!("the host at {} cannot be reached", data.display()))?;
+    if let Some(host) = client {
+        return Ok(host.execute(command).await?);
+    }
+    if absent == Absent::Refuse && !bulkhead_store::sled::is_there(data) {
+        anyhow::bail!("there is no store in {}: name the data directory with --data", data.display());
+    }
+    if let Some(done) = super::store_maintenance::on_files(data, &command).await {
+        return Ok(done?);
+    }
+    let store = super::host::open_store(config, data).await?;
+    let maintenance =
+        Arc::new(super::store_maintenance::SledMaintenance { store: Arc::clone(&store), data: data.clone() });
+    let clock = Arc::new(SystemClock::default());
+    let task_control = Arc::new(OfflineTasks { store: store.clone(), clock: clock.clone() });
+    let audit = super::audit::of_idle(config)?;
+    let mut operator = HostOperator::new(store.clone(), maintenance, task_control, clock)
+        .with_directories(sources::directories(config))
+        .with_audit(audit.clone());
+    if matches!(command, Command::SecretList | Command::SecretRemove { .. }) {
+        operator = operator.with_secrets(super::secrets::unopened(config, store.clone()));
+    } else if command.is_about_secrets() {
+        operator = operator.with_secrets(super::secrets::open(config, store.clone()).await?);
+    }
+    let done = operator.execute(command).await;
+    bulkhead_store::TaskStore::close(&*store).await?;
+    audit.close();
+    Ok(done?)
+}
+
+/// Paths go to another process: they must not depend on where this one stands.
+pub(super) fn absolute(path: &Path) -> anyhow::Result<PathBuf> {
+    std::path::absolute(path).with_context(|| format!("{} is no path", path.display()))
+}
+
+pub(super) fn show(operate: &OperateArguments, value: &Value, text: impl FnOnce() -> String) {
+    if operate.json { print_line(value) } else { print_line(text()) }
+}
+
+pub(super) fn token_table(value: &Value) -> String {
+    let now = now();
+    let row = |token: &Value| {
+        let state = if token["revoked_at"].is_u64() {
+            "revoked"
+        } else if token["expires_at"].as_u64().is_some_and(|at| at <= now) {
+            "expired"
+        } else {
+            "active"
+        };
+        let expires = if token["expires_at"].is_null() { "never".to_owned() } else { when(&token["expires_at"], now) };
+        vec![
+            cell(&token["id"]),
+            cell(&token["name"]),
+            cell(&token["requestor"]),
+            cell(&token["tenant"]),
+            state.to_owned(),
+            when(&token["created_at"], now),
+            expires,
+            if token["last_used_at"].is_null() { "-".to_owned() } else { when(&token["last_used_at"], now) },
+        ]
+    };
+    let rows: Vec<_> = value["tokens"].as_array().into_iter().flatten().map(row).collect();
+    table(&["ID", "NAME", "REQUESTOR", "TENANT", "STATE", "CREATED", "EXPIRES", "LAST USED"], &rows)
+}
+
+pub(super) fn task_table(value: &Value) -> String {
+    let now = now();
+    let row = |task: &Value| {
+        vec![
+            cell(&task["id"]),
+            cell(&task["status"]),
+            cell(&task["tool"]),
+            cell(&task["requestor"]),
+            cell(&task["tenant"]),
+            when(&task["created_at"], now),
+            cell(&task["status_message"]),
+        ]
+    };
+    let rows: Vec<_> = value["tasks"].as_array().into_iter().flatten().map(row).collect();
+    let mut text = table(&["ID", "STATUS", "TOOL", "REQUESTOR", "TENANT", "CREATED", "MESSAGE"], &rows);
+    if value["more"] == Value::Bool(true) {
+        text.push_str("\n(there are more: use --max or --json)");
+    }
+    text
+}

@@ -1,0 +1,156 @@
+//! `bulkhead secret`: what plugins may use without seeing it.
+
+use std::io::{IsTerminal as _, Read as _};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use crate::config::{Config, SECRET_KEY_VARIABLE};
+use anyhow::Context as _;
+use bulkhead_control::{Command, SecretText};
+use bulkhead_runtime::secrets::VALUE_BYTES;
+use bulkhead_store::Store;
+use bulkhead_store::vault::VaultKeys;
+use bulkhead_tasks::secrets::{KeySource, Secrets};
+use clap::Subcommand;
+use serde_json::Value;
+
+use super::args::OperateArguments;
+use super::operate::{Absent, execute, show};
+use super::table::{cell, fields, now, table, when};
+
+/// Works with a running host (over DATA/control.sock) and without. Secrets are sealed with the keys of [secrets] key_file, or of
+/// the variable BULKHEAD_SECRET_KEY.
+#[derive(Debug, Subcommand)]
+pub(crate) enum SecretCommand {
+    /// Keep a secret, whose value is read from stdin; one of the same name is replaced
+    #[command(
+        after_long_help = "The plugin writes {{secret:NAME}} into a request, and the host puts the value there if the request goes \
+                           to a destination of the secret. Answers from there have the placeholder where the value was.\n\n\
+                           Example:\n  pass show github | bulkhead secret set GITHUB --plugin issues --to https://api.github.com"
+    )]
+    Set {
+        /// What the plugin calls it: 1 to 64 characters of A-Z a-z 0-9 _ . -
+        #[arg(value_name = "NAME")]
+        name: String,
+        /// The plugin that may use it
+        #[arg(long, value_name = "NAME")]
+        plugin: String,
+        /// Only in calls of this tenant [default: of every tenant]
+        #[arg(long, value_name = "NAME")]
+        tenant: Option<String>,
+        /// Where it may go: https://HOST[:PORT][/PATH], with everything below the path, or METHOD,... and such an address; may be
+        /// given more than once
+        #[arg(long = "to", value_name = "URL", required = true)]
+        destinations: Vec<String>,
+        /// Where in a request: header, query or body; may be given more than once. What a client can make the plugin write
+        /// there, it can make it send
+        #[arg(long = "in", value_name = "PLACE", default_value = "header", value_parser = ["header", "query", "body"])]
+        places: Vec<String>,
+        #[command(flatten)]
+        operate: OperateArguments,
+    },
+    /// List secrets, without their values
+    List {
+        #[command(flatten)]
+        operate: OperateArguments,
+    },
+    /// Remove a secret; requests that name it are refused from now on
+    Remove {
+        #[arg(value_name = "NAME")]
+        name: String,
+        /// Whose secret it is
+        #[arg(long, value_name = "NAME")]
+        plugin: String,
+        /// The tenant that it is for, if it is for one
+        #[arg(long, value_name = "NAME")]
+        tenant: Option<String>,
+        #[command(flatten)]
+        operate: OperateArguments,
+    },
+    /// Read the keys again, and seal every secret with the first one
+    Rotate {
+        #[command(flatten)]
+        operate: OperateArguments,
+    },
+}
+
+pub(crate) async fn run(command: SecretCommand) -> anyhow::Result<ExitCode> {
+    match command {
+        SecretCommand::Set { name, plugin, tenant, destinations, places, operate } => {
+            let value = read_value()?;
+            let command = Command::SecretSet { name, plugin, tenant, destinations, places, value };
+            let value = execute(&operate, command, Absent::Create).await?;
+            show(&operate, &value, || fields(&value));
+        }
+        SecretCommand::List { operate } => {
+            let value = execute(&operate, Command::SecretList, Absent::Refuse).await?;
+            show(&operate, &value, || secret_table(&value));
+        }
+        SecretCommand::Remove { name, plugin, tenant, operate } => {
+            let value = execute(&operate, Command::SecretRemove { name, plugin, tenant }, Absent::Refuse).await?;
+            show(&operate, &value, || fields(&value));
+        }
+        SecretCommand::Rotate { operate } => {
+            let value = execute(&operate, Command::SecretRotate, Absent::Refuse).await?;
+            show(&operate, &value, || fields(&value));
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// From stdin, without the end of its line: an argument would be in the shell's history and in every list of processes.
+fn read_value() -> anyhow::Result<SecretText> {
+    let stdin = std::io::stdin();
+    anyhow::ensure!(
+        !stdin.is_terminal(),
+        "pipe the value in, so that it is not shown: `pass show NAME | bulkhead secret set ...` or `... < FILE`"
+    );
+    let mut text = String::new();
+    let bytes_max = *VALUE_BYTES.end() as u64;
+    // Two more for the end of a line, one for what is too much.
+    stdin.lock().take(bytes_max + 3).read_to_string(&mut text).context("the value cannot be read from stdin")?;
+    let value = text.strip_suffix('\n').unwrap_or(&text);
+    Ok(SecretText(value.strip_suffix('\r').unwrap_or(value).to_owned()))
+}
+
+/// The operator's keys: those of the file, else those of the variable.
+fn source(config: &Config) -> KeySource {
+    let file = config.secrets.key_file.clone();
+    Box::new(move || match (&file, std::env::var(SECRET_KEY_VARIABLE)) {
+        (Some(file), _) => VaultKeys::from_file(file).map(Some),
+        (None, Ok(text)) => VaultKeys::from_variable(SECRET_KEY_VARIABLE, &text).map(Some),
+        (None, Err(_)) => Ok(None),
+    })
+}
+
+/// The secrets of a store, once every one of them can be opened.
+pub(super) async fn open(config: &Config, store: Arc<dyn Store>) -> anyhow::Result<Arc<Secrets>> {
+    let secrets = Secrets::open(store, source(config)).await;
+    Ok(Arc::new(secrets.context("the secrets of plugins cannot be used")?))
+}
+
+/// The same for commands that need no value: they must do their work where a key is lost.
+pub(super) fn unopened(config: &Config, store: Arc<dyn Store>) -> Arc<Secrets> {
+    Arc::new(Secrets::unopened(store, source(config)))
+}
+
+fn secret_table(value: &Value) -> String {
+    let now = now();
+    let joined = |list: &Value| {
+        let texts: Vec<_> = list.as_array().into_iter().flatten().map(cell).collect();
+        texts.join(" ")
+    };
+    let row = |secret: &Value| {
+        vec![
+            cell(&secret["name"]),
+            cell(&secret["plugin"]),
+            if secret["tenant"].is_null() { "(all)".to_owned() } else { cell(&secret["tenant"]) },
+            joined(&secret["destinations"]),
+            joined(&secret["places"]),
+            when(&secret["set_at"], now),
+            format!("{}{}", cell(&secret["key"]), if secret["outdated"] == true { " (rotate)" } else { "" }),
+        ]
+    };
+    let rows: Vec<_> = value["secrets"].as_array().into_iter().flatten().map(row).collect();
+    table(&["NAME", "PLUGIN", "TENANT", "TO", "IN", "SET", "KEY"], &rows)
+}

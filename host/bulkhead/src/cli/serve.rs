@@ -1,0 +1,213 @@
+//! `bulkhead serve`.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::config::{AdminConfig, Config, Insecure};
+use anyhow::Context as _;
+use bulkhead_control::admin::Reload as _;
+use bulkhead_control::operator::HostOperator;
+use bulkhead_control::remote::{self, AdminTokenDigest, Remote};
+use bulkhead_identity::auth::Authenticator;
+use bulkhead_identity::principal::Principals;
+use bulkhead_store::TaskStore as _;
+use bulkhead_transport::http::{Certificate, ConnectionWorkers, HttpOptions, Server, ServerParts, bind};
+use bulkhead_transport::session::{Registry, SessionOptions};
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::args::ServeArguments;
+use super::host::{self, Host, open_store};
+use super::reload::{HostStartup, Origin};
+use super::table::now;
+use super::{EXIT_FAILED, logging, operate, print_error, print_line, sources, trust};
+
+pub(crate) async fn run(arguments: ServeArguments) -> anyhow::Result<ExitCode> {
+    let insecure =
+        Insecure { plaintext: arguments.insecure_allow_plaintext, anonymous: arguments.insecure_allow_anonymous };
+    let origin = Origin { sources: arguments.sources, listen: arguments.listen, insecure };
+    let (config, digest) = origin.read()?;
+    let level = logging::start(&config.log);
+    if arguments.check { check(&config).await } else { serve(HostStartup { origin, config, digest, level }).await }
+}
+
+async fn serve(beginning: HostStartup) -> anyhow::Result<ExitCode> {
+    let config = &beginning.config.clone();
+    let data = config.server.data.clone();
+    // Before anything slow: a signal during the start must not be lost.
+    let stop = stop_signal()?;
+    let mut hangup = signal(SignalKind::hangup()).context("SIGHUP cannot be listened for")?;
+    let store = open_store(config, &data).await?;
+    let authenticated = Principals::new(store.clone()).any_active_token(now()).await?;
+    config.check_exposure(authenticated)?;
+    let issuers = trust::issuers(config)?;
+    let certificate = trust::certificate(config)?;
+    let open = authenticated || !issuers.is_empty() || config.insecure.anonymous;
+    // Also before anything slow: whoever connects from now on waits until the plugins are there.
+    let listener = bind(config.server.listen, open)?;
+    let address = listener.local_addr()?;
+    let desk = config.admin.as_ref().map(desk).transpose()?;
+    let mut host = Host::start(config, &data, store).await?;
+    let (authenticator, reloading) = beginning.follow(&host, issuers)?;
+    let operator = host.operator(&data, reloading.clone());
+    host.listen_to_operators(&data, operator.clone())?;
+    let remote = desk.map(|desk| desk.open(operator, &host)).transpose()?;
+    let hangups = tokio::spawn(async move {
+        while hangup.recv().await.is_some() {
+            // What came of it is in the logs.
+            let _ = reloading.reload("SIGHUP", false).await;
+        }
+    });
+
+    let scheme = if certificate.is_some() { "https" } else { "http" };
+    let lanes = Arc::new(ConnectionWorkers::start().context("threads cannot be started")?);
+    let server = http_server(config, &host, authenticator, (certificate, Arc::clone(&lanes))).await?;
+    print_line(format_args!("bulkhead: listening on {scheme}://{address}/mcp"));
+    tracing::info!(%address, data = %data.display(), tools = host.tasks.tools_offered(), "serving");
+    if !host.tasks.offers_anything() {
+        tracing::warn!(
+            "there is no plugin to serve: add one with `bulkhead plugin add FILE.wasm --data {}`, which needs no restart",
+            data.display()
+        );
+    }
+    let (stopped, when_stopped) = tokio::sync::oneshot::channel();
+    let shutdown = async move {
+        stop.await;
+        tracing::info!("draining");
+        // The receiver lives until the server is done.
+        let _ = stopped.send(Instant::now());
+    };
+    server.serve(listener, shutdown).await.context("the certificate cannot be served with")?;
+    hangups.abort();
+    drop(remote);
+    let waited = when_stopped.await.map_or(Duration::ZERO, |since| since.elapsed());
+    host.stop(Duration::from_millis(config.server.drain_ms).saturating_sub(waited)).await?;
+    // What connections have started goes on until here.
+    drop(lanes);
+    tracing::info!("stopped");
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn http_server(
+    config: &Config,
+    host: &Host,
+    authenticator: Arc<Authenticator>,
+    (certificate, lanes): (Option<Arc<Certificate>>, Arc<ConnectionWorkers>),
+) -> anyhow::Result<Arc<Server<bulkhead_protocol::Protocol>>> {
+    let server = &config.server;
+    let options =
+        SessionOptions { idle_ms_max: server.session_idle_ms_max, per_requestor: server.sessions_per_requestor };
+    let (quota, protocol) = (Arc::clone(&host.quota), Arc::clone(&host.protocol));
+    let sessions = Registry::open(protocol, host.store.clone(), options, Arc::clone(&quota), host.now.clone()).await?;
+    let sessions = Arc::new(sessions);
+    let held = Arc::downgrade(&sessions);
+    host.erase_hooks.add(move |tenant| {
+        if let Some(sessions) = held.upgrade() {
+            sessions.forget_tenant(tenant);
+        }
+    });
+    let allowed_hosts = server.allowed_hosts.iter().cloned();
+    let (store, tasks) = (Arc::clone(&host.store), host.tasks.clone());
+    let unready = move || match store.read_only() {
+        // Anybody may ask: why it is, with the place where it lies, is in the log.
+        Some(_) => Some("the store is read-only".to_owned()),
+        None => tasks.is_draining().then(|| "draining".to_owned()),
+    };
+    Ok(Server::new(ServerParts {
+        mcp: Arc::clone(&host.protocol),
+        sessions,
+        authenticator,
+        audit: host.audit.clone(),
+        quota,
+        unready: Box::new(unready),
+        now: host.now.clone(),
+        options: HttpOptions {
+            // Clients come by the name that the metadata says.
+            allowed_hosts: allowed_hosts.chain(config.auth.resource.iter().map(|url| url.host().to_owned())).collect(),
+            allowed_origins: server.allowed_origins.clone(),
+            drain_ms: server.drain_ms,
+            connections_max: server.connections_max,
+            connections_per_address: server.connections_per_address,
+            header_bytes_max: bytes(server.header_bytes_max.into()),
+            header_read_ms_max: server.header_read_ms_max,
+            body_bytes_max: bytes(server.body_bytes_max),
+            sse_after_ms: server.sse_after_ms,
+            sse_keepalive_ms: server.sse_keepalive_ms,
+            trusted_proxies: server.trusted_proxies.clone(),
+            credential_failures_per_minute: server.credential_failures_per_minute,
+        },
+        certificate,
+        lanes: Some(lanes),
+    }))
+}
+
+/// Where administrators come in, bound before anything slow.
+struct AdminListener {
+    listener: TcpListener,
+    secret: AdminTokenDigest,
+    certificate: Option<Arc<Certificate>>,
+}
+
+fn desk(config: &AdminConfig) -> anyhow::Result<AdminListener> {
+    let (secret, certificate) = trust::admin(config)?;
+    Ok(AdminListener { listener: bind(config.listen, true).context("admin.listen")?, secret, certificate })
+}
+
+impl AdminListener {
+    fn open(self, operator: Arc<HostOperator>, host: &Host) -> anyhow::Result<Remote> {
+        let Self { listener, secret, certificate } = self;
+        let scheme = if certificate.is_some() { "https" } else { "http" };
+        tracing::info!(address = format!("{scheme}://{}", listener.local_addr()?), "administrators are served");
+        let parts = remote::RemoteParts { listener, secret, certificate, operator, audit: host.audit.clone() };
+        Remote::spawn(parts).context("admin.tls cannot be served with")
+    }
+}
+
+fn bytes(number: u64) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
+}
+
+/// Done with the first SIGTERM or SIGINT.
+pub(super) fn stop_signal() -> anyhow::Result<impl Future<Output = ()> + Send> {
+    let mut terminate = signal(SignalKind::terminate()).context("SIGTERM cannot be listened for")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("SIGINT cannot be listened for")?;
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    })
+}
+
+/// `--check`: everything that can be known without serving.
+async fn check(config: &Config) -> anyhow::Result<ExitCode> {
+    // The cache of a running host is left alone.
+    let scratch = tempfile::tempdir().context("there is no room for a temporary folder")?;
+    let sandbox = host::sandbox(config, scratch.path(), None)?;
+    sources::refuse_exposing(&config.plugins, &config.server.data)?;
+    let refused = host::load_plugins(&sandbox, config).await?;
+    for error in &refused {
+        for problem in &error.problems {
+            print_error(format_args!("plugin {}: {problem}", error.plugin));
+        }
+    }
+    let exposure = match config.check_exposure(false) {
+        Ok(()) => Ok(()),
+        Err(_) => config.check_exposure(operate::any_active_token(config).await?),
+    };
+    if let Err(problem) = &exposure {
+        print_error(problem);
+    }
+    let trusted = trust::issuers(config).and_then(|_| trust::certificate(config));
+    let trusted = trusted.and_then(|_| config.admin.as_ref().map(trust::admin).transpose());
+    if let Err(problem) = &trusted {
+        print_error(format_args!("{problem:#}"));
+    }
+    if !refused.is_empty() || exposure.is_err() || trusted.is_err() {
+        return Ok(ExitCode::from(EXIT_FAILED));
+    }
+    let tools = bulkhead_runtime::Executor::catalog(&*sandbox).tools().len();
+    print_line(format_args!("the configuration is valid; {tools} tools would be served"));
+    Ok(ExitCode::SUCCESS)
+}

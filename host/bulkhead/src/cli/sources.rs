@@ -1,0 +1,269 @@
+//! From files, environment and flags to a configuration; from a configuration to what the runtime loads.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::config::{
+    Config, File, Flags, Insecure, OnRestart, PluginConfig, Problem, Problems, ToolConfig, TrustConfig,
+};
+use anyhow::Context as _;
+use bulkhead_audit::Audit;
+use bulkhead_domain::limits::CallLimits;
+use bulkhead_net::address::normal_host;
+use bulkhead_plugins::sources::oci::Logins;
+use bulkhead_plugins::sources::{
+    self, ComponentFetcher, Configured, FetchOptions, Progress, PublicKey, Rule, Trust, Watch,
+};
+use bulkhead_plugins::{ConfiguredPlugin, NamedPolicy, Plugins, Policy};
+use bulkhead_runtime::policy::{DirGrant, TenantBounds};
+use bulkhead_runtime::{NamedDirectory, Overlap, PluginSource, Source, ToolPolicy, exposing, overlaps};
+use sha2::{Digest as _, Sha256};
+
+use super::args::SourceArguments;
+
+/// Reads everything that says how the host should be.
+pub(crate) fn load(sources: &SourceArguments, listen: Option<&str>) -> anyhow::Result<Config> {
+    load_as(sources, listen, Insecure::default())
+}
+
+/// The same with what a host is allowed although it is not safe.
+pub(crate) fn load_as(sources: &SourceArguments, listen: Option<&str>, insecure: Insecure) -> anyhow::Result<Config> {
+    Ok(load_with_digest(sources, listen, insecure)?.0)
+}
+
+/// The same with the SHA-256 of the file, for the audit log; without a file, that of nothing.
+pub(crate) fn load_with_digest(
+    sources: &SourceArguments,
+    listen: Option<&str>,
+    insecure: Insecure,
+) -> anyhow::Result<(Config, [u8; 32])> {
+    let text = match &sources.config {
+        Some(path) => Some(
+            std::fs::read_to_string(path)
+                .with_context(|| format!("the configuration file {} cannot be read", path.display()))?,
+        ),
+        None => None,
+    };
+    let file = sources.config.as_deref().zip(text.as_deref()).map(|(path, text)| File { path, text });
+    let flags = Flags {
+        listen: listen.map(str::to_owned),
+        data: sources.data.clone(),
+        plugins: sources.plugins.clone(),
+        plugin_dirs: sources.plugin_dirs.clone(),
+        insecure,
+    };
+    // A variable that is not UTF-8 is none of ours: all of our names and values are.
+    let variables = std::env::vars_os()
+        .map(|(name, value)| (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned()));
+    let digest = Sha256::digest(text.as_deref().unwrap_or_default()).into();
+    Ok((Config::load(file, variables, &flags)?, digest))
+}
+
+/// Every plugin to load: those of the configuration and the flags, then those of the folders by name.
+pub(crate) fn plugins(config: &Config) -> anyhow::Result<Vec<PluginConfig>> {
+    refuse_overlaps(&config.plugins)?;
+    let mut plugins = config.plugins.clone();
+    for folder in &config.plugin_dirs {
+        for file in
+            components(folder).with_context(|| format!("the plugin folder {} cannot be read", folder.display()))?
+        {
+            let known = plugins
+                .iter()
+                .any(|plugin| matches!(&plugin.source, sources::Source::File(known) if same_file(known, &file)));
+            if !known {
+                plugins.push(PluginConfig::found(file, config.call.clone()));
+            }
+        }
+    }
+    Ok(plugins)
+}
+
+/// Every directory that plugins are granted.
+pub(crate) fn directories(config: &Config) -> Vec<DirGrant> {
+    config.plugins.iter().flat_map(|plugin| plugin.grants.directories.iter().cloned()).collect()
+}
+
+/// Refuses directories by which one plugin could lead another one, or itself, to where nothing was granted.
+pub(crate) fn refuse_overlaps(plugins: &[PluginConfig]) -> anyhow::Result<()> {
+    refuse_directories(plugins, overlaps)
+}
+
+/// Refuses directories by which a plugin would get at what the host keeps there.
+pub(crate) fn refuse_exposing(plugins: &[PluginConfig], data: &Path) -> anyhow::Result<()> {
+    refuse_directories(plugins, |granted| exposing(granted, data))
+}
+
+fn refuse_directories(
+    plugins: &[PluginConfig],
+    wrong: impl FnOnce(&[NamedDirectory<'_>]) -> std::io::Result<Vec<Overlap>>,
+) -> anyhow::Result<()> {
+    let (mut places, mut granted) = (Vec::new(), Vec::new());
+    for plugin in plugins {
+        for grant in &plugin.grants.directories {
+            let key = format!("plugin.{}.grants.directories ({})", plugin.label(), grant.guest);
+            granted.push(NamedDirectory { key, grant });
+            places.push(&plugin.place);
+        }
+    }
+    let found = wrong(&granted).context("granted directories cannot be compared")?;
+    let problem = |overlap: Overlap| {
+        let place = places.get(overlap.at).copied().cloned()?;
+        Some(Problem { place, message: overlap.problem })
+    };
+    let problems: Vec<_> = found.into_iter().filter_map(problem).collect();
+    if problems.is_empty() { Ok(()) } else { Err(Problems(problems).into()) }
+}
+
+fn components(folder: &Path) -> std::io::Result<Vec<std::path::PathBuf>> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "wasm") {
+            files.push(path);
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+fn same_file(a: &Path, b: &Path) -> bool {
+    a == b || a.canonicalize().is_ok_and(|a| b.canonicalize().is_ok_and(|b| a == b))
+}
+
+/// What the runtime needs to know of a plugin.
+pub(crate) fn plugin_source(plugin: PluginConfig, tenants: &Arc<TenantBounds>) -> PluginSource {
+    let policy = |tool: ToolConfig| ToolPolicy {
+        task_support: tool.task_support,
+        presentation: tool.presentation,
+        limits: tool.call,
+    };
+    PluginSource {
+        component: match plugin.source {
+            sources::Source::File(path) => Source::File(path),
+            // Fetched by whoever loads it.
+            sources::Source::Https(_) | sources::Source::Oci(_) => Source::Bytes(Vec::new().into()),
+        },
+        name: plugin.name,
+        prefix: plugin.prefix,
+        config: plugin.settings,
+        grants: plugin.grants,
+        tenants: Arc::clone(tenants),
+        manifest_required: plugin.manifest_required,
+        limits: plugin.call,
+        tools: plugin.tools.into_iter().map(|(name, tool)| (name, policy(tool))).collect(),
+        rerun: plugin.on_restart == OnRestart::Rerun,
+    }
+}
+
+/// What is known of a plugin beside its component, and how it changes.
+fn policy(plugin: PluginConfig, tenants: &Arc<TenantBounds>) -> Policy {
+    Policy {
+        accept_changes: plugin.accept_changes,
+        drain_ms: plugin.drain_ms,
+        drain_then: plugin.drain_then,
+        quarantine_after: plugin.quarantine_after,
+        canary: plugin.canary,
+        watch_switch_ms: plugin.watch_switch_ms,
+        source: plugin_source(plugin, tenants),
+    }
+}
+
+/// A plugin that the configuration does not name: nothing is granted to it.
+pub(crate) fn otherwise(config: &Config, tenants: &Arc<TenantBounds>) -> Policy {
+    policy(PluginConfig::found(std::path::PathBuf::new(), config.call.clone()), tenants)
+}
+
+/// Every plugin to begin with.
+pub(crate) fn wanted(
+    config: &Config,
+    intake: &Arc<ComponentFetcher>,
+    tenants: &Arc<TenantBounds>,
+) -> anyhow::Result<Vec<ConfiguredPlugin>> {
+    let wanted = |plugin: PluginConfig| {
+        let source = plugin.source.clone().absolute().with_context(|| format!("plugin {}", plugin.label()))?;
+        let (intake, name) = (Arc::clone(intake), plugin.name.clone());
+        let supply = Arc::new(Configured { intake, source, sha256: plugin.sha256, name });
+        Ok(ConfiguredPlugin { pinned: plugin.pinned, supply, policy: policy(plugin, tenants) })
+    };
+    plugins(config)?.into_iter().map(wanted).collect()
+}
+
+/// What the configuration says about each plugin, whatever its component.
+pub(crate) fn terms(config: &Config, tenants: &Arc<TenantBounds>) -> anyhow::Result<Vec<NamedPolicy>> {
+    let terms = |plugin: PluginConfig| {
+        let source = plugin.source.clone().absolute().with_context(|| format!("plugin {}", plugin.label()))?;
+        Ok(NamedPolicy { name: plugin.name.clone(), label: source.to_string(), policy: policy(plugin, tenants) })
+    };
+    plugins(config)?.into_iter().map(terms).collect()
+}
+
+/// What every component goes through.
+pub(crate) fn intake(config: &Config) -> anyhow::Result<Arc<ComponentFetcher>> {
+    let mut configured = HashMap::new();
+    for plugin in &config.plugins {
+        if let Some(name) = &plugin.name {
+            configured.insert(name.clone(), (plugin.source.clone().absolute()?, plugin.sha256));
+        }
+    }
+    Ok(Arc::new(ComponentFetcher::new(trust(config)?, fetching(config), configured)))
+}
+
+/// What looks at the watched folders, if there are any.
+pub(crate) fn watch(
+    config: &Config,
+    intake: &Arc<ComponentFetcher>,
+    plugins: &Plugins,
+    audit: &Audit,
+) -> anyhow::Result<Option<Watch>> {
+    let folders = config.sources.watch.iter().map(std::path::absolute);
+    let folders: Vec<_> = folders.collect::<Result<_, _>>().context("sources.watch")?;
+    let watch = Watch { folders, intake: Arc::clone(intake), plugins: plugins.clone(), audit: audit.clone() };
+    Ok(Some(watch).filter(|watch| !watch.folders.is_empty()))
+}
+
+/// Whom components may come from, with the keys read.
+pub(crate) fn trust(config: &Config) -> anyhow::Result<Trust> {
+    config.trust.iter().map(rule).collect::<anyhow::Result<_>>().map(Trust::new)
+}
+
+fn rule(trust: &TrustConfig) -> anyhow::Result<Rule> {
+    let key = |file: &PathBuf| {
+        let place = || format!("{}: trust.keys: {}", trust.place, file.display());
+        let text = std::fs::read_to_string(file).with_context(place)?;
+        PublicKey::from_pem(&text).map_err(|wrong| anyhow::anyhow!("{}: {wrong}", place()))
+    };
+    let folder = std::env::current_dir().context("the working folder cannot be named")?;
+    let keys = trust.keys.iter().map(key).collect::<anyhow::Result<_>>()?;
+    Ok(Rule {
+        pattern: trust.pattern.clone().from_folder(&folder),
+        keys,
+        same_repository: trust.same_repository,
+        changed_definitions: trust.changed_definitions,
+    })
+}
+
+/// How far a fetch may go.
+pub(crate) fn fetching(config: &Config) -> FetchOptions {
+    let hosts = |hosts: &[String]| hosts.iter().map(|host| normal_host(host)).collect();
+    FetchOptions {
+        component_bytes_max: config.sources.component_bytes_max,
+        fetch_max: Duration::from_millis(config.sources.fetch_ms_max),
+        private_hosts: hosts(&config.sources.private_hosts),
+        plain_http_hosts: hosts(&config.sources.plain_http_hosts),
+        roots: config.sources.roots.iter().map(PathBuf::from).collect(),
+        logins: Logins::of_environment(variable),
+        progress: Progress::default(),
+    }
+}
+
+/// A component by its file alone, with nothing granted.
+pub(crate) fn bare_source(file: &Path, limits: CallLimits) -> PluginSource {
+    plugin_source(PluginConfig::found(file.to_owned(), limits), &Arc::default())
+}
+
+/// One variable of the host's environment, for plugins that are granted it.
+pub(crate) fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}

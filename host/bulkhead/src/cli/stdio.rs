@@ -1,0 +1,95 @@
+//! `bulkhead stdio`: MCP on stdin and stdout, and nothing else on stdout.
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use crate::config::Insecure;
+use anyhow::Context as _;
+use bulkhead_control::client::ControlClient;
+use bulkhead_transport::stdio;
+use tokio::io::{AsyncWriteExt as _, copy};
+
+use super::args::SourceArguments;
+use super::host::{Host, open_store};
+use super::reload::{HostStartup, Origin};
+use super::serve::stop_signal;
+use super::{logging, print_error};
+
+/// What running tasks get after the client has closed the input: it waits for the end of the process, and kills it soon. Tasks that
+/// wait for their turn are there for the next client; one that runs has to be finished by then, or is interrupted as in any stop.
+const EOF_DRAIN: Duration = Duration::from_millis(200);
+
+pub(crate) async fn run(arguments: SourceArguments) -> anyhow::Result<ExitCode> {
+    let origin = Origin { sources: arguments.clone(), listen: None, insecure: Insecure::default() };
+    let (config, digest) = origin.read()?;
+    let level = logging::start(&config.log);
+    let data = &config.server.data.clone();
+    let names_plugins = !arguments.plugins.is_empty() || !arguments.plugin_dirs.is_empty();
+    // Plugins that were named for this client alone belong into a host of its own, unless it shares a data directory by name.
+    if config.data_named || !names_plugins {
+        let client = ControlClient::connect(data).await;
+        if let Some(client) = client.with_context(|| format!("the host at {} cannot be reached", data.display()))? {
+            if names_plugins {
+                print_error(format_args!(
+                    "the host at {} is used with its own plugins; those of the flags are not",
+                    data.display()
+                ));
+            }
+            return forward(client).await;
+        }
+    }
+    if config.data_named {
+        let grace = Duration::from_millis(config.server.drain_ms);
+        return own(HostStartup { origin, config, digest, level }, data, grace).await;
+    }
+    let private = tempfile::tempdir().context("there is no room for a temporary data directory")?;
+    own(HostStartup { origin, config, digest, level }, private.path(), Duration::ZERO).await
+}
+
+/// Passes bytes between the client and a running host until either is done.
+async fn forward(client: ControlClient) -> anyhow::Result<ExitCode> {
+    let (mut from_host, mut to_host) = client.attach().await?;
+    let inward = async {
+        copy(&mut tokio::io::stdin(), &mut to_host).await?;
+        // The host answers what is still open, then ends the connection.
+        to_host.shutdown().await
+    };
+    let outward = async {
+        let mut stdout = tokio::io::stdout();
+        copy(&mut from_host, &mut stdout).await?;
+        stdout.flush().await
+    };
+    tokio::pin!(outward);
+    tokio::select! {
+        done = &mut outward => done?,
+        done = inward => {
+            done?;
+            outward.await?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Runs a host for this one client. Others with the same data directory come in through its control socket. `grace` is what running
+/// calls get after a signal.
+async fn own(beginning: HostStartup, data: &Path, grace: Duration) -> anyhow::Result<ExitCode> {
+    let stop = stop_signal()?;
+    let mut host = Host::start(&beginning.config, data, open_store(&beginning.config, data).await?).await?;
+    // Whoever can use this host's pipe or socket is let in without a token.
+    let (_, reloading) = beginning.follow(&host, Vec::new())?;
+    let operator = host.operator(data, reloading);
+    host.listen_to_operators(data, operator)?;
+    let requestor = host.principals.local_requestor().await?;
+    let serving =
+        stdio::serve(host.protocol.clone(), requestor, tokio::io::stdin(), tokio::io::stdout(), host.stdio_options());
+    let grace = tokio::select! {
+        served = serving => {
+            served?;
+            grace.min(EOF_DRAIN)
+        }
+        () = stop => grace,
+    };
+    host.stop(grace).await?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,353 @@
+//! Typed configuration: what an operator may set, from a file, the environment and flags.
+//!
+//! Owns the names, units, defaults and bounds of every key (one table, [`keys`]) and the rules between them. Must not touch the
+//! file system, the environment or the clock: it is handed texts and pairs. Invariant: a [`Config`] that exists has every value
+//! within its bounds and contradicts nothing; everything wrong with the sources is reported at once, each with its place.
+
+mod admin;
+mod auth;
+mod changes;
+mod document;
+mod encryption;
+mod exposure;
+mod grants;
+mod keys;
+mod keyvalue;
+mod layer;
+mod plugin;
+mod reference;
+mod scopes;
+#[cfg(test)]
+mod tests;
+mod trust;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use bulkhead_domain::limits::{CallLimits, CompileLimits, Limits};
+use bulkhead_net::address::Network;
+use bulkhead_plugins::Pinning;
+use bulkhead_runtime::policy::Bound;
+
+pub(crate) use admin::{AdminConfig, AdminSecret};
+pub(crate) use auth::{AuthConfig, IssuerConfig, SecretLocation};
+pub(crate) use exposure::{Insecure, TlsConfig};
+pub(crate) use keys::LogFormat;
+#[cfg(test)]
+pub(crate) use keys::{Kind, all as all_keys};
+pub(crate) use plugin::{OnRestart, PluginConfig, ToolConfig};
+pub(crate) use reference::keys_help;
+#[cfg(test)]
+pub(crate) use reference::limits_table_markdown;
+pub(crate) use trust::TrustConfig;
+
+/// Everything that an operator decided.
+#[derive(Clone, Debug)]
+pub(crate) struct Config {
+    pub server: ServerConfig,
+    pub limits: Limits,
+    pub call: CallLimits,
+    pub compile: CompileLimits,
+    pub log: LogConfig,
+    pub audit: AuditConfig,
+    pub sources: SourcesConfig,
+    pub secrets: SecretsConfig,
+    /// In the order of the file: the first that fits a source decides.
+    pub trust: Vec<TrustConfig>,
+    /// In the order of the file, then those of the flags.
+    pub plugins: Vec<PluginConfig>,
+    /// Folders whose `*.wasm` files are plugins too.
+    pub plugin_dirs: Vec<PathBuf>,
+    /// Whether anybody said where the data is, or it is only the default.
+    pub data_named: bool,
+    /// Where `server.listen` was said.
+    pub listen_place: ConfigLocation,
+    /// By name.
+    pub tenants: BTreeMap<String, TenantConfig>,
+    /// By tenant name, of those that say it: what becomes of accepted definitions that a version changes.
+    pub changed_definitions: BTreeMap<String, Pinning>,
+    /// By tenant name: what plugins reach at most in that tenant's calls.
+    pub tenant_grants: BTreeMap<String, Bound>,
+    pub auth: AuthConfig,
+    /// `[server] tls`.
+    pub tls: Option<TlsConfig>,
+    pub insecure: Insecure,
+    /// `[admin]`.
+    pub admin: Option<AdminConfig>,
+    /// Where the keys are with which stored tasks are sealed.
+    pub encryption: Option<SecretLocation>,
+}
+
+/// `[tenant.NAME]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TenantConfig {
+    /// Complete: what the tenant's own section does not say is that of the host.
+    pub limits: Limits,
+    /// How much of the processors the tenant gets against one of weight 1, when there is not enough for both.
+    pub cpu_weight: u32,
+}
+
+/// `[server]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ServerConfig {
+    pub listen: SocketAddr,
+    pub data: PathBuf,
+    pub allowed_hosts: Vec<String>,
+    pub allowed_origins: Vec<String>,
+    pub trusted_proxies: Vec<Network>,
+    pub drain_ms: u64,
+    pub connections_max: u32,
+    pub connections_per_address: u32,
+    pub header_bytes_max: u32,
+    pub header_read_ms_max: u64,
+    pub body_bytes_max: u64,
+    pub sse_after_ms: u64,
+    pub sse_keepalive_ms: u64,
+    pub session_idle_ms_max: u64,
+    pub sessions_per_requestor: u32,
+    pub credential_failures_per_minute: u32,
+}
+
+/// `[log]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LogConfig {
+    pub level: String,
+    pub format: LogFormat,
+}
+
+/// `[audit]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct AuditConfig {
+    pub enabled: bool,
+    pub file_bytes_max: u64,
+    pub files_max: u64,
+}
+
+/// `[sources]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SourcesConfig {
+    pub component_bytes_max: u64,
+    pub fetch_ms_max: u64,
+    pub watch: Vec<String>,
+    pub private_hosts: Vec<String>,
+    pub plain_http_hosts: Vec<String>,
+    pub roots: Vec<String>,
+}
+
+/// `[secrets]`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SecretsConfig {
+    /// None: the variable [`SECRET_KEY_VARIABLE`] has the keys, if there are any.
+    pub key_file: Option<PathBuf>,
+}
+
+/// Holds keys that secrets are sealed with; no key of the configuration, so that it is in no message.
+pub(crate) const SECRET_KEY_VARIABLE: &str = "BULKHEAD_SECRET_KEY";
+
+/// The configuration file, already read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct File<'a> {
+    /// As the operator wrote it; names the place of problems, and relative paths in the file start at its folder.
+    pub path: &'a Path,
+    pub text: &'a str,
+}
+
+/// What the command line said; flags win over everything.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Flags {
+    pub listen: Option<String>,
+    pub data: Option<PathBuf>,
+    pub plugins: Vec<PathBuf>,
+    pub plugin_dirs: Vec<PathBuf>,
+    pub insecure: Insecure,
+}
+
+/// Where a value was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ConfigLocation {
+    Default,
+    File { file: String, line: usize },
+    Variable(String),
+    Flag(&'static str),
+}
+
+impl fmt::Display for ConfigLocation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => write!(f, "default"),
+            Self::File { file, line } => write!(f, "{file}:{line}"),
+            Self::Variable(name) => write!(f, "environment variable {name}"),
+            Self::Flag(flag) => write!(f, "{flag}"),
+        }
+    }
+}
+
+/// One thing that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Problem {
+    pub place: ConfigLocation,
+    /// Names the key and says what to do.
+    pub message: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.place, self.message)
+    }
+}
+
+impl std::error::Error for Problem {}
+
+/// Everything that is wrong with a configuration, one line each.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Problems(pub Vec<Problem>);
+
+impl fmt::Display for Problems {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the configuration is wrong in {} place(s):", self.0.len())?;
+        self.0.iter().try_for_each(|problem| write!(f, "\n  {problem}"))
+    }
+}
+
+impl std::error::Error for Problems {}
+
+/// Collects problems while reading goes on.
+#[derive(Debug, Default)]
+struct Report(Vec<Problem>);
+
+impl Report {
+    fn add(&mut self, place: &ConfigLocation, message: impl Into<String>) {
+        self.0.push(Problem { place: place.clone(), message: message.into() });
+    }
+}
+
+impl Config {
+    /// Reads all sources: flags win over the environment, the environment over the file, the file over the defaults.
+    ///
+    /// `variables` is the whole environment; only names that begin with `BULKHEAD_` are looked at, and each of those must be
+    /// the name of a key.
+    ///
+    /// # Errors
+    /// Every problem of every source, none left out because of another.
+    pub(crate) fn load(
+        file: Option<File<'_>>,
+        variables: impl IntoIterator<Item = (String, String)>,
+        flags: &Flags,
+    ) -> Result<Self, Problems> {
+        let mut report = Report::default();
+        let mut base = layer::Layer::base();
+        let parsed = file.map(|file| document::read(file, &mut base, &mut report)).unwrap_or_default();
+        let keys = match &parsed.encryption {
+            Some(SecretLocation::Variable(name)) => Some(name.as_str()),
+            _ => None,
+        };
+        let variables = variables.into_iter().filter(|(name, _)| Some(name.as_str()) != keys);
+        read_variables(variables, &mut base, &mut report);
+        if let Some(listen) = &flags.listen {
+            base.set_text("server", "listen", listen, &ConfigLocation::Flag("--listen"), &mut report);
+        }
+        if let Some(data) = &flags.data {
+            base.set_text("server", "data", &data.to_string_lossy(), &ConfigLocation::Flag("--data"), &mut report);
+        }
+        base.settle(&mut report);
+
+        let data_named = base.place("server", "data") != ConfigLocation::Default;
+        let listen_place = base.place("server", "listen");
+        let mut server = keys::blank_server();
+        base.fill(keys::SERVER, &mut server, &mut report);
+        let mut limits = keys::blank_limits();
+        base.fill(keys::LIMITS, &mut limits, &mut report);
+        let mut call = keys::blank_call();
+        base.fill(keys::CALL, &mut call, &mut report);
+        let mut compile = keys::blank_compile();
+        base.fill(keys::COMPILE, &mut compile, &mut report);
+        let mut log = keys::blank_log();
+        base.fill(keys::LOG, &mut log, &mut report);
+        let mut audit = keys::blank_audit();
+        base.fill(keys::AUDIT, &mut audit, &mut report);
+
+        let mut sources = keys::blank_sources();
+        base.fill(keys::SOURCES, &mut sources, &mut report);
+
+        let (mut tenants, mut changed_definitions, mut tenant_grants) =
+            (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        for tenant in parsed.tenants {
+            let layer = base.overlaid(format!("tenant.{}.", tenant.name), tenant.values, &mut report);
+            let mut limits = keys::blank_limits();
+            layer.fill(keys::LIMITS, &mut limits, &mut report);
+            changed_definitions.extend(tenant.changed_definitions.map(|word| (tenant.name.clone(), word)));
+            tenant_grants.insert(tenant.name.clone(), tenant.grants);
+            tenants.insert(tenant.name, TenantConfig { limits, cpu_weight: tenant.cpu_weight });
+        }
+        let mut plugins: Vec<_> =
+            parsed.plugins.into_iter().map(|entry| entry.resolve(&base, &call, &mut report)).collect();
+        plugin::add_pinned(&mut plugins, &flags.plugins, &call);
+        plugin::refuse_same_names(&plugins, &mut report);
+
+        auth::check(&parsed.auth, &mut report);
+
+        let Report(mut problems) = report;
+        // Those of the file in its order, however it was read.
+        problems.sort_by_key(|problem| match problem.place {
+            ConfigLocation::File { line, .. } => line,
+            ConfigLocation::Default | ConfigLocation::Variable(_) | ConfigLocation::Flag(_) => usize::MAX,
+        });
+        if problems.is_empty() {
+            Ok(Self {
+                server,
+                limits,
+                call,
+                compile,
+                log,
+                audit,
+                sources,
+                secrets: parsed.secrets,
+                trust: parsed.trust,
+                plugins,
+                plugin_dirs: flags.plugin_dirs.clone(),
+                data_named,
+                listen_place,
+                tenants,
+                changed_definitions,
+                tenant_grants,
+                auth: parsed.auth,
+                tls: parsed.tls,
+                insecure: flags.insecure,
+                admin: parsed.admin,
+                encryption: parsed.encryption,
+            })
+        } else {
+            Err(Problems(problems))
+        }
+    }
+}
+
+/// Every `BULKHEAD_*` variable is a key, or a mistake.
+fn read_variables(
+    variables: impl IntoIterator<Item = (String, String)>,
+    base: &mut layer::Layer<'_>,
+    report: &mut Report,
+) {
+    for (name, text) in variables {
+        if !name.starts_with("BULKHEAD_") || name == SECRET_KEY_VARIABLE {
+            continue;
+        }
+        let place = ConfigLocation::Variable(name.clone());
+        match keys::all().find(|key| key.variable().as_deref() == Some(name.as_str())) {
+            Some(key) => base.set_text(key.section, key.name, &text, &place, report),
+            None => {
+                let list = keys::all().find(|key| key.variable_name() == name);
+                match list {
+                    Some(key) => report.add(&place, format!("{} is a list: set it in the file", key.path())),
+                    None => report.add(
+                        &place,
+                        "no such key: variables are BULKHEAD_SECTION_KEY, for the scalar keys of [server], [limits], \
+                         [call], [compile], [log], [audit] and [sources] (see `bulkhead serve --help`)",
+                    ),
+                }
+            }
+        }
+    }
+}

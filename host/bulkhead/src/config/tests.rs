@@ -1,0 +1,689 @@
+use std::path::Path;
+
+use super::*;
+use bulkhead_domain::tool::TaskSupport;
+use bulkhead_plugins::sources::Source;
+use bulkhead_plugins::{AcceptChanges, DrainThen, Pinning};
+
+fn load(text: &str) -> Result<Config, Vec<String>> {
+    load_all(text, &[], &Flags::default())
+}
+
+fn load_all(text: &str, variables: &[(&str, &str)], flags: &Flags) -> Result<Config, Vec<String>> {
+    let file = File { path: Path::new("etc/bulkhead.toml"), text };
+    let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+    Config::load(Some(file), variables, flags).map_err(|problems| problems.0.iter().map(ToString::to_string).collect())
+}
+
+fn refused(text: &str) -> Vec<String> {
+    load(text).unwrap_err()
+}
+
+/// One refusal whose line begins and ends as given.
+#[track_caller]
+fn refused_once(text: &str, begins: &str, holds: &str) {
+    let problems = refused(text);
+    assert_eq!(problems.len(), 1, "{problems:?}");
+    assert!(problems[0].starts_with(begins), "{:?} does not begin with {begins:?}", problems[0]);
+    assert!(problems[0].contains(holds), "{:?} does not hold {holds:?}", problems[0]);
+}
+
+/// The configuration contract, with every key at its default and both optional sections in use.
+const CONTRACT: &str = r#"
+[server]
+listen = "127.0.0.1:8808"
+data = "./bulkhead-data"
+allowed_hosts = []
+allowed_origins = []
+trusted_proxies = []
+drain_ms = 10000
+connections_max = 10000
+connections_per_address = 1000
+header_bytes_max = 32768
+header_read_ms_max = 10000
+body_bytes_max = 4194304
+sse_after_ms = 5000
+sse_keepalive_ms = 15000
+session_idle_ms_max = 3600000
+sessions_per_requestor = 1000
+credential_failures_per_minute = 60
+
+[limits]
+calls_running_per_requestor = 16
+calls_running_per_tenant = 64
+calls_running_total = 256
+call_queue_ms_max = 2000
+calls_queued_per_requestor = 64
+calls_queued_per_tenant = 256
+calls_queued_total = 2048
+tasks_running_per_requestor = 12
+tasks_running_per_tenant = 48
+tasks_queued_per_requestor = 256
+tasks_queued_per_tenant = 1024
+tasks_queued_total = 16384
+tasks_waiting_per_requestor = 256
+tasks_waiting_per_tenant = 384
+tasks_paused_per_requestor = 64
+tasks_paused_per_tenant = 128
+calls_resting_per_tenant = 384
+calls_resting_total = 768
+tasks_stored_per_requestor = 10000
+tasks_stored_bytes_per_requestor = 268435456
+tasks_stored_per_tenant = 100000
+tasks_stored_bytes_per_tenant = 2147483648
+requests_per_second = 200
+requests_per_second_per_tenant = 1000
+request_bytes_per_second = 134217728
+request_bytes_per_second_per_tenant = 536870912
+task_creations_per_second = 50
+task_creations_per_second_per_tenant = 250
+requests_open_per_requestor = 1024
+requests_open_per_tenant = 4096
+requests_open_total = 16384
+request_bytes_open_per_requestor = 67108864
+request_bytes_open_per_tenant = 134217728
+request_bytes_open_total = 536870912
+sessions_per_tenant = 10000
+sessions_total = 100000
+requestors_per_tenant = 10000
+requestor_creations_per_second_per_tenant = 10
+tenants_total = 1000
+event_bytes_per_requestor = 67108864
+event_bytes_per_tenant = 268435456
+event_bytes_total = 1073741824
+answer_bytes_per_requestor = 33554432
+answer_bytes_per_tenant = 67108864
+answer_bytes_total = 167772160
+ttl_ms_default = 3600000
+ttl_ms_max = 86400000
+ttl_unlimited = false
+steer_queue = 16
+steer_bytes_max = 16384
+failed_lookups_per_minute = 600
+failed_lookups_block_ms = 60000
+early_polls_per_minute = 600
+
+[call]
+cpu_ms = 30000
+wall_ms = 600000
+memory_bytes = 67108864
+arguments_bytes = 1048576
+result_bytes = 4194304
+log_bytes = 262144
+events_per_second = 50
+promote_after_ms = 1000
+cancel_grace_ms = 200
+epoch_tick_ms = 10
+
+[compile]
+memory_bytes = 2147483648
+cpu_ms = 120000
+functions_max = 200000
+
+[log]
+level = "info"
+format = "text"
+
+[audit]
+enabled = false
+file_bytes_max = 67108864
+files_max = 64
+
+[sources]
+component_bytes_max = 134217728
+fetch_ms_max = 120000
+watch = []
+private_hosts = []
+plain_http_hosts = []
+roots = []
+
+[tenant.acme]
+cpu_weight = 3
+[tenant.acme.limits]
+calls_running_per_tenant = 128
+ttl_ms_default = 60_000
+
+[[plugin]]
+name = "csv"
+file = "plugins/csv.wasm"
+prefix = ""
+on_restart = "rerun"
+config = { delimiter = ",", rows = 10, names = ["a", { b = 1.5 }] }
+[plugin.grants]
+directories = [ { host = "/srv/data", guest = "/data", write = false } ]
+http = [ "https://api.example.com", "https://*.example.org:8443" ]
+env = ["TZ"]
+[plugin.call]
+cpu_ms = 120000
+[plugin.tool.csv_profile]
+task_support = "optional"
+promote_after_ms = 500
+"#;
+
+#[test]
+fn contract_config_loads_and_states_the_defaults() {
+    let config = load(CONTRACT).unwrap();
+    let defaults = Config::load(None, [], &Flags::default()).unwrap();
+    assert_eq!(config.limits, defaults.limits);
+    assert_eq!(config.call, defaults.call);
+    assert_eq!(config.log, defaults.log);
+    assert_eq!(config.server.data, Path::new("etc/./bulkhead-data"));
+    assert_eq!(ServerConfig { data: defaults.server.data.clone(), ..config.server.clone() }, defaults.server);
+
+    let acme = &config.tenants["acme"].limits;
+    assert_eq!((acme.calls_running_per_tenant, acme.ttl_ms_default, acme.ttl_ms_max), (128, 60_000, 86_400_000));
+
+    let plugin = &config.plugins[0];
+    assert_eq!(plugin.source, Source::File("etc/plugins/csv.wasm".into()));
+    assert_eq!(plugin.on_restart, OnRestart::Rerun);
+    assert_eq!(plugin.settings["rows"].as_str(), "10");
+    assert_eq!(plugin.settings["names"].as_str(), r#"["a",{"b":1.5}]"#);
+    assert_eq!(plugin.grants.directories[0].host, Path::new("/srv/data"));
+    assert_eq!(plugin.call.cpu_ms, 120_000);
+    let tool = &plugin.tools["csv_profile"];
+    assert_eq!(tool.task_support, Some(TaskSupport::Optional));
+    assert_eq!((tool.call.cpu_ms, tool.call.promote_after_ms, tool.call.wall_ms), (120_000, 500, 600_000));
+}
+
+#[test]
+fn plugin_change_policy_is_read() {
+    let text = "[[plugin]]\nfile='a'\naccept_changes='compatible'\ndrain_ms=5000\ndrain_then='fail'\nquarantine_after=0\n\
+        [[plugin]]\nfile='b'";
+    let config = load(text).unwrap();
+    let [plugin, other] = config.plugins.as_slice() else { panic!() };
+    assert_eq!((plugin.accept_changes, plugin.drain_ms), (AcceptChanges::Compatible, 5_000));
+    assert_eq!((plugin.drain_then, plugin.quarantine_after), (DrainThen::Fail, 0));
+    assert_eq!((other.accept_changes, other.drain_ms), (AcceptChanges::Nothing, 0));
+    assert_eq!((other.drain_then, other.quarantine_after), (DrainThen::Wait, 10));
+    let refused = |line: &str, why: &str| {
+        refused_once(&format!("[[plugin]]\nfile='a'\n{line}"), "etc/bulkhead.toml:3: plugin.?.", why);
+    };
+    refused("accept_changes = 'all'", "none, compatible, any");
+    refused("drain_ms = -1", "a whole number from 0 to 2592000000");
+    refused("drain_ms = '5s'", "a whole number");
+    refused("drain_then = 'stop'", "wait, cancel, fail");
+    refused("quarantine_after = 1000001", "to 1000000");
+}
+
+#[test]
+fn canary_bounds_are_read() {
+    let text = "[[plugin]]\nfile='a'\n[plugin.canary]\nfault_percent_max=1\nlatency_percent_max=150\nwindow_ms=60000\ncalls_min=50\nwatch_switch_ms=9";
+    let plugin = &load(text).unwrap().plugins[0];
+    let bounds = plugin.canary;
+    assert_eq!(plugin.watch_switch_ms, 9);
+    assert_eq!((bounds.fault_percent_max, bounds.latency_percent_max), (1, 150));
+    assert_eq!((bounds.window_ms, bounds.calls_min), (60_000, 50));
+    for (line, why) in [
+        ("canary = { fault_percent_max = 101 }", "to 100"),
+        ("canary = { latency_percent_max = 99 }", "at least 1"),
+        ("canary = { window_ms = 0 }", "at least a millisecond"),
+        ("canary = { calls_min = 0 }", "at least one call"),
+        ("canary = { percent = 5 }", "no such key"),
+        ("canary = 5", "table"),
+    ] {
+        refused_once(&format!("[[plugin]]\nfile='a'\n{line}"), "etc/bulkhead.toml:3:", why);
+    }
+}
+
+#[test]
+fn tool_presentation_is_configured_by_operator() {
+    let config = load(
+        "[[plugin]]\nfile='a'\n[plugin.tool.\"a.b.c\"]\ntitle='T'\ndescription='D'\ncpu_ms=5\n\
+         annotations = { read_only = true, idempotent = false }",
+    )
+    .unwrap();
+    let tool = &config.plugins[0].tools["a.b.c"];
+    let presentation = &tool.presentation;
+    assert_eq!((presentation.title.as_deref(), presentation.description.as_deref()), (Some("T"), Some("D")));
+    let annotations = presentation.annotations.as_ref().unwrap();
+    assert_eq!(
+        (annotations.read_only, annotations.idempotent, annotations.open_world),
+        (Some(true), Some(false), None)
+    );
+    assert_eq!(tool.call.cpu_ms, 5);
+    let refused = |line: &str, why: &str| {
+        refused_once(&format!("[[plugin]]\nfile='a'\n[plugin.tool.t]\n{line}"), "etc/bulkhead.toml:4:", why);
+    };
+    refused("annotations = { readonly = true }", "no such annotation");
+    refused("annotations = { read_only = 1 }", "true or false");
+    refused("title = 1", "title");
+}
+
+#[test]
+fn contract_config_names_every_key() {
+    for key in all_keys() {
+        assert!(CONTRACT.contains(&format!("\n{} = ", key.name)), "{} is not in the contract", key.path());
+    }
+}
+
+#[test]
+fn every_config_default_is_within_bounds() {
+    for key in all_keys() {
+        key.check(&key.default()).unwrap();
+    }
+}
+
+#[test]
+fn unknown_config_keys_are_refused_with_line() {
+    refused_once("[server]\nlisten_on = 1\n", "etc/bulkhead.toml:2: server.listen_on: no such key", "");
+    refused_once("\n\n[sever]\n", "etc/bulkhead.toml:3: sever: no such section", "[server]");
+    refused_once("[tenant.a]\nname = 1", "etc/bulkhead.toml:2: tenant.a.name: no such key", "");
+    refused_once("[tenant.a.limits]\nx = 1", "etc/bulkhead.toml:2: tenant.a.limits.x: no such key", "");
+    refused_once("[[plugin]]\nfile = 'a'\npath = 'b'", "etc/bulkhead.toml:3: plugin.?.path: no such key", "");
+    refused_once("[[plugin]]\nfile = 'a'\n[plugin.call]\nx = 1", "etc/bulkhead.toml:4: plugin.?.call.x: no such", "");
+    refused_once("[[plugin]]\nfile = 'a'\n[plugin.grants]\nnet = 1", "etc/bulkhead.toml:4: plugin.?.grants.net:", "");
+    refused_once("[[plugin]]\nfile = 'a'\n[plugin.tool.t]\nx = 1", "etc/bulkhead.toml:4: plugin.?.tool.t.call.x:", "");
+    refused_once("[token.a]\n", "etc/bulkhead.toml:1: token: ", "bulkhead token create");
+}
+
+#[test]
+fn wrong_config_types_are_refused() {
+    refused_once("[call]\ncpu_ms = '5'", "etc/bulkhead.toml:2: call.cpu_ms: must be an integer", "not a string");
+    refused_once("[call]\ncpu_ms = 1.5", "etc/bulkhead.toml:2: call.cpu_ms: must be an integer", "fraction");
+    refused_once("[call]\ncpu_ms = -5", "etc/bulkhead.toml:2: call.cpu_ms: must be an integer", "negative");
+    refused_once("[limits]\nttl_unlimited = 1", "etc/bulkhead.toml:2: limits.ttl_unlimited: must be true or", "");
+    refused_once("[server]\nlisten = 8808", "etc/bulkhead.toml:2: server.listen: must be a string", "");
+    refused_once("[server]\nallowed_hosts = ['a', 1]", "etc/bulkhead.toml:2: server.allowed_hosts: must be a list", "");
+    refused_once("server = 1", "etc/bulkhead.toml:1: server: must be a table", "");
+    refused_once("[plugin]\nfile = 'a'", "etc/bulkhead.toml:1: plugin: write [[plugin]]", "");
+}
+
+#[test]
+fn config_values_out_of_bounds_are_refused() {
+    refused_once(
+        "[limits]\nttl_ms_max = 2592000001",
+        "etc/bulkhead.toml:2: limits.ttl_ms_max:",
+        "maximum of 2592000000",
+    );
+    refused_once("[call]\ncpu_ms = 3600001", "etc/bulkhead.toml:2: call.cpu_ms:", "maximum of 3600000");
+    refused_once("[call]\nwall_ms = 86400001", "etc/bulkhead.toml:2: call.wall_ms:", "maximum of 86400000");
+    refused_once("[call]\nmemory_bytes = 4294967297", "etc/bulkhead.toml:2: call.memory_bytes:", "4294967296");
+    refused_once("[server]\ndrain_ms = 600001", "etc/bulkhead.toml:2: server.drain_ms:", "maximum of 600000");
+    refused_once("[server]\nbody_bytes_max = 67108865", "etc/bulkhead.toml:2: server.body_bytes_max:", "67108864");
+    refused_once("[limits]\ncalls_running_total = 0", "etc/bulkhead.toml:2: limits.calls_running_total:", "not be 0");
+    refused_once("[server]\ndata = ''", "etc/bulkhead.toml:2: server.data: must not be empty", "");
+    refused_once("[server]\nlisten = 'localhost'", "etc/bulkhead.toml:2: server.listen:", "ADDR:PORT");
+    refused_once("[log]\nlevel = 'loud'", "etc/bulkhead.toml:2: log.level:", "not one of off, error");
+}
+
+#[test]
+fn contradicting_config_values_name_both_places() {
+    let ttl = "[limits]\nttl_ms_max = 1000\nttl_ms_default = 2000";
+    refused_once(ttl, "etc/bulkhead.toml:3: limits.ttl_ms_default = 2000 contradicts", "etc/bulkhead.toml:2");
+    let default = "[limits]\nttl_ms_default = 86400001";
+    refused_once(default, "etc/bulkhead.toml:2: limits.ttl_ms_default", "limits.ttl_ms_max = 86400000 (default)");
+    for (low, high) in [
+        ("calls_running_per_requestor", "calls_running_per_tenant"),
+        ("calls_running_per_tenant", "calls_running_total"),
+        ("tasks_running_per_requestor", "calls_running_per_requestor"),
+        ("tasks_stored_per_requestor", "tasks_stored_per_tenant"),
+    ] {
+        let text = format!("[limits]\n{low} = 9\n{high} = 8");
+        refused_once(&text, &format!("etc/bulkhead.toml:2: limits.{low} = 9 contradicts limits.{high} = 8"), ":3)");
+    }
+    refused_once(
+        "[limits]\ntasks_stored_bytes_per_requestor = 2000\n[call]\nresult_bytes = 3000",
+        "etc/bulkhead.toml:4: call.result_bytes = 3000 contradicts limits.tasks_stored_bytes_per_requestor",
+        "etc/bulkhead.toml:2",
+    );
+    refused_once("[tenant.a.limits]\ncalls_running_per_tenant = 300", "etc/bulkhead.toml:2: tenant.a.limits.", "= 256");
+    refused_once(
+        "[limits]\nsteer_bytes_max = 4000\n[server]\nbody_bytes_max = 2000",
+        "etc/bulkhead.toml:2: limits.steer_bytes_max",
+        "etc/bulkhead.toml:4",
+    );
+    refused_once(
+        "[[plugin]]\nname='a'\nfile='a'\n[plugin.call]\nresult_bytes = 5000\n[limits]\ntasks_stored_bytes_per_requestor = 4096",
+        "etc/bulkhead.toml:5: plugin.a.call.result_bytes",
+        "",
+    );
+}
+
+#[test]
+fn default_task_limits_leave_permits_for_plain_calls() {
+    let limits = load("").unwrap().limits;
+    assert!(limits.tasks_running_per_requestor < limits.calls_running_per_requestor);
+    assert!(limits.tasks_running_per_tenant < limits.calls_running_per_tenant);
+    let raised = load("[limits]\ntasks_running_per_requestor = 60\ncalls_running_per_requestor = 64").unwrap().limits;
+    assert_eq!(raised.tasks_running_per_tenant, 60, "what nobody set follows");
+}
+
+#[test]
+fn unset_limits_follow_a_lowered_limit() {
+    let config =
+        load("[limits]\ncalls_running_total = 4\nttl_ms_max = 1000\n[tenant.a.limits]\nttl_ms_max = 500").unwrap();
+    let limits = &config.limits;
+    assert_eq!((limits.calls_running_per_tenant, limits.tasks_running_per_requestor), (4, 4));
+    assert_eq!(limits.ttl_ms_default, 1000);
+    assert_eq!(config.tenants["a"].limits.ttl_ms_default, 500);
+}
+
+#[test]
+fn unset_limits_follow_a_raised_limit() {
+    let text = "[server]\nsessions_per_requestor = 200000\n[limits]\nrequests_per_second = 5000\n\
+                [tenant.a.limits]\nrequests_per_second = 9000\n[tenant.b.limits]\nrequests_per_second_per_tenant = 10";
+    let config = load(text).unwrap();
+    assert_eq!((config.limits.sessions_per_tenant, config.limits.sessions_total), (200_000, 200_000));
+    assert_eq!(config.limits.requests_per_second_per_tenant, 5_000);
+    let rates = |tenant: &str| {
+        let limits = &config.tenants[tenant].limits;
+        (limits.requests_per_second, limits.requests_per_second_per_tenant)
+    };
+    assert_eq!((rates("a"), rates("b")), ((9_000, 9_000), (10, 10)));
+    refused_once(
+        "[limits]\nrequests_per_second = 9\nrequests_per_second_per_tenant = 8",
+        "etc/bulkhead.toml:2: limits.requests_per_second = 9 contradicts limits.requests_per_second_per_tenant = 8",
+        ":3)",
+    );
+    refused_once(
+        "[tenant.a.limits]\nrequests_open_per_tenant = 90000",
+        "etc/bulkhead.toml:2: tenant.a.limits.requests_open_per_tenant = 90000 contradicts limits.requests_open_total",
+        "whole host",
+    );
+}
+
+#[test]
+fn tenant_cpu_weight_is_read_and_bounded() {
+    let config = load("[tenant.a]\ncpu_weight = 5\n[tenant.b.limits]\nttl_ms_max = 500").unwrap();
+    assert_eq!((config.tenants["a"].cpu_weight, config.tenants["b"].cpu_weight), (5, 1));
+    assert_eq!(config.tenants["a"].limits, config.limits);
+    for wrong in ["0", "1001", "-1", "'much'", "1.5"] {
+        let text = format!("[tenant.a]\ncpu_weight = {wrong}");
+        refused_once(&text, "etc/bulkhead.toml:2: tenant.a.cpu_weight:", "from 1 to 1000");
+    }
+}
+
+#[test]
+fn host_wide_config_keys_cannot_be_overridden() {
+    refused_once("[tenant.a.limits]\ncalls_running_total = 1", "etc/bulkhead.toml:2: tenant.a.limits.", "whole host");
+    refused_once(
+        "[[plugin]]\nfile='a'\n[plugin.call]\nepoch_tick_ms = 1",
+        "etc/bulkhead.toml:4: plugin.?.call.",
+        "whole host",
+    );
+}
+
+#[test]
+fn config_flags_override_variables_override_file() {
+    let flags = Flags { listen: Some("127.0.0.1:0".to_owned()), ..Flags::default() };
+    let variables = [("BULKHEAD_LIMITS_TTL_MS_MAX", "5000"), ("BULKHEAD_SERVER_LISTEN", "127.0.0.1:1"), ("HOME", "/x")];
+    let config = load_all("[limits]\nttl_ms_max = 7000\n[server]\nlisten = '127.0.0.1:2'", &variables, &flags).unwrap();
+    assert_eq!((config.limits.ttl_ms_max, config.server.listen.port()), (5000, 0));
+}
+
+#[test]
+fn every_scalar_config_key_has_a_variable() {
+    for key in all_keys() {
+        let Some(variable) = key.variable() else { continue };
+        let text = match key.kind {
+            Kind::Number { default, .. } => default.to_string(),
+            Kind::Switch { default } => default.to_string(),
+            Kind::Text { default, .. } => default.to_owned(),
+            Kind::List => continue,
+        };
+        load_all("", &[(&variable, &text)], &Flags::default()).unwrap();
+    }
+}
+
+#[test]
+fn bad_config_variables_and_flags_are_refused_by_name() {
+    let refused = |name: &str, value: &str| load_all("", &[(name, value)], &Flags::default()).unwrap_err().join("\n");
+    assert!(refused("BULKHEAD_LIMIT_TTL", "1").starts_with("environment variable BULKHEAD_LIMIT_TTL: no such key"));
+    assert!(refused("BULKHEAD_CALL_CPU_MS", "many").contains("BULKHEAD_CALL_CPU_MS: call.cpu_ms: \"many\" is not"));
+    assert!(refused("BULKHEAD_CALL_CPU_MS", "3600001").contains("maximum of 3600000"));
+    assert!(refused("BULKHEAD_SERVER_ALLOWED_HOSTS", "a").contains("is a list: set it in the file"));
+    let flags = Flags { listen: Some("nowhere".to_owned()), ..Flags::default() };
+    assert!(load_all("", &[], &flags).unwrap_err()[0].starts_with("--listen: server.listen:"));
+}
+
+#[test]
+fn all_config_errors_are_reported_at_once() {
+    let text = "[server]\nx = 1\n[call]\ncpu_ms = 0\n[[plugin]]\nname = 'a b'\non_restart = 'never'\n";
+    let problems = load_all(text, &[("BULKHEAD_X", "1")], &Flags::default()).unwrap_err();
+    assert_eq!(problems.len(), 6, "{problems:#?}");
+    let places: Vec<_> = problems.iter().map(|problem| problem.split(": ").next().unwrap()).collect();
+    assert!(places[..5].is_sorted() && places[5].starts_with("environment"), "{places:?}");
+}
+
+#[test]
+fn broken_toml_is_refused_with_its_line() {
+    let problems = refused("[server]\nlisten = \n");
+    assert!(problems[0].starts_with("etc/bulkhead.toml:2: not valid TOML:"), "{problems:?}");
+    let problems = refused("[log]\nlevel = 'info'\nlevel = 'debug'\n");
+    assert!(problems[0].starts_with("etc/bulkhead.toml:3: not valid TOML:"), "{problems:?}");
+}
+
+#[test]
+fn plugin_entries_are_checked() {
+    refused_once("[[plugin]]\nname = 'a'", "etc/bulkhead.toml:1: plugin.a.file: missing", "");
+    let same = "[[plugin]]\nname = 'a'\nfile = 'a'\n[[plugin]]\nname = 'a'\nfile = 'b'";
+    refused_once(same, "etc/bulkhead.toml:4: plugin.name: \"a\" is already the plugin at etc/bulkhead.toml:1", "");
+    let grant = |line: &str| format!("[[plugin]]\nfile = 'a'\n[plugin.grants]\n{line}");
+    for pattern in [
+        "example.com",
+        "https://example.com/a/../b",
+        "get https://a",
+        "ftp://a",
+        "https://a.*.b",
+        "https://user@a",
+        "https://",
+    ] {
+        refused_once(&grant(&format!("http = ['{pattern}']")), "etc/bulkhead.toml:4: plugin.?.grants.http:", pattern);
+    }
+    refused_once(&grant("env = ['A=B']"), "etc/bulkhead.toml:4: plugin.?.grants.env:", "name of an environment");
+    refused_once(&grant("directories = [{ host = '/x' }]"), "etc/bulkhead.toml:4:", "needs `host`");
+    refused_once(&grant("directories = [{ host = '/x', guest = '../y' }]"), "etc/bulkhead.toml:4:", "absolute");
+    let up = grant("directories = [{ host = '/x/{tenant}/../y', guest = '/y' }]");
+    refused_once(&up, "etc/bulkhead.toml:4:", "behind {tenant}");
+    refused_once(
+        &grant("directories = [{ host = '/x', guest = '/y', bytes_max = 1 }]"),
+        "etc/bulkhead.toml:4:",
+        "write = true",
+    );
+    refused_once("[[plugin]]\nfile='a'\n[plugin.tool.t]\ntask_support = 'maybe'", "etc/bulkhead.toml:4:", "not one of");
+}
+
+#[test]
+fn writable_directory_grant_has_a_default_quota() {
+    let quota = |more: &str| {
+        let directory = format!("directories = [{{ host = '/x', guest = '/y'{more} }}]");
+        load(&format!("[[plugin]]\nfile = 'a'\n[plugin.grants]\n{directory}")).unwrap().plugins[0].grants.directories[0]
+            .bytes_max
+    };
+    assert_eq!(quota(", write = true"), Some(1 << 30));
+    assert_eq!(quota(", bytes_max = 1125899906842624, write = true"), Some(1 << 50));
+    assert_eq!((quota(""), quota(", write = false")), (None, None));
+}
+
+#[test]
+fn plugin_source_and_trust_patterns_are_read() {
+    let text = "[sources]\nfetch_ms_max = 5000\nprivate_hosts = ['registry.lan']\nroots = ['ca.pem']\n\
+        [[trust]]\nsource = 'https://example.com/**'\nkeys = ['acme.pub']\n[[trust]]\nsource = './own/*'\nunsigned = true\n\
+        [[plugin]]\nname = 'a'\nurl = 'https://example.com/a.wasm'\n[[plugin]]\nname = 'b'\noci = 'ghcr.io/a/b:1'\n";
+    let config = load(text).unwrap();
+    assert_eq!((config.sources.fetch_ms_max, config.sources.roots), (5_000, vec!["etc/ca.pem".to_owned()]));
+    assert_eq!(config.trust[0].keys, [Path::new("etc/acme.pub")]);
+    assert!(!config.trust[0].same_repository);
+    let strict = load("[[trust]]\nsource = 'oci://**'\nkeys = ['acme.pub']\nsame_repository = true").unwrap();
+    assert!(strict.trust[0].same_repository && strict.trust[0].changed_definitions.is_none());
+    let pinned = load(
+        "[[trust]]\nsource = '**'\nunsigned = true\nchanged_definitions = 'show'\n[tenant.a]\nchanged_definitions = 'hold'",
+    );
+    let pinned = pinned.unwrap();
+    assert_eq!(pinned.trust[0].changed_definitions, Some(Pinning::Show));
+    assert_eq!(pinned.changed_definitions, [("a".to_owned(), Pinning::Hold)].into());
+    let wrong = "etc/bulkhead.toml:2: tenant.a.changed_definitions:";
+    refused_once("[tenant.a]\nchanged_definitions = 'ask'", wrong, "hold, show, allow");
+    assert_eq!((config.trust[1].pattern.to_string(), config.trust[1].keys.len()), ("\"etc/own/*\"".to_owned(), 0));
+    let sources: Vec<_> = config.plugins.iter().map(|plugin| plugin.source.to_string()).collect();
+    assert_eq!(sources, ["https://example.com/a.wasm", "oci://ghcr.io/a/b:1"]);
+
+    refused_once("[[plugin]]\nurl = 'https://a.example/x'", "etc/bulkhead.toml:1: plugin.?.name: missing", "");
+    let two = "[[plugin]]\nname = 'a'\nfile = 'a'\noci = 'b.example/c'";
+    refused_once(two, "etc/bulkhead.toml:1: plugin.a.file: a component has one source", "");
+    refused_once("[[plugin]]\nname = 'a'\nurl = 'http://a.example'", "etc/bulkhead.toml:3: plugin.a.url:", "use https");
+    refused_once("[[plugin]]\nname = 'a'\nurl = 'oci://a.example/b'", "etc/bulkhead.toml:3: plugin.a.url:", "begin");
+    refused_once("[[plugin]]\nfile = 'a'\nsha256 = '12'", "etc/bulkhead.toml:3: plugin.?.sha256:", "64 hexadecimal");
+    let nameless = format!("[[plugin]]\nfile = 'a'\nsha256 = '{}'", "5".repeat(64));
+    refused_once(&nameless, "etc/bulkhead.toml:1: plugin.?.name: missing", "sha256 needs one");
+    load(&format!("{nameless}\nname = 'a'")).unwrap();
+    refused_once("[[trust]]\nsource = '**'", "etc/bulkhead.toml:1: trust.keys:", "unsigned = true");
+    refused_once("[[trust]]\nkeys = ['a']", "etc/bulkhead.toml:1: trust.source: missing", "");
+    refused_once("[[trust]]\nsource = 'example.com'\nkeys = ['a']", "etc/bulkhead.toml:2: trust.source:", "begins");
+}
+
+#[test]
+fn plugin_flags_pin_named_plugins() {
+    let flags = Flags { plugins: vec!["etc/a.wasm".into(), "b.wasm".into()], ..Flags::default() };
+    let config =
+        load_all("[[plugin]]\nname = 'a'\nfile = './a.wasm'\n[[plugin]]\nfile = 'c.wasm'", &[], &flags).unwrap();
+    let plugins: Vec<_> = config.plugins.iter().map(|plugin| (plugin.label(), plugin.pinned)).collect();
+    assert_eq!(plugins, [("a".to_owned(), true), ("etc/c.wasm".to_owned(), false), ("b.wasm".to_owned(), true)]);
+}
+
+#[test]
+fn open_addresses_need_authentication_and_tls() {
+    let flags = Flags { listen: Some("0.0.0.0:8808".to_owned()), ..Flags::default() };
+    let config = |text: &str, insecure: Insecure| load_all(text, &[], &Flags { insecure, ..flags.clone() }).unwrap();
+    let bare = config("", Insecure::default());
+    assert!(bare.check_exposure(false).unwrap_err().message.contains("bulkhead token create"));
+    assert!(bare.check_exposure(true).unwrap_err().message.contains("trusted_proxies"));
+    let tls = "[server]\ntls = { certificate = 'c.pem', key = 'k.pem' }";
+    for text in [tls, "[server]\ntrusted_proxies = ['10.0.0.0/8']"] {
+        assert!(config(text, Insecure::default()).check_exposure(false).is_err());
+        config(text, Insecure::default()).check_exposure(true).unwrap();
+        config(&format!("{text}\n{ISSUER}"), Insecure::default()).check_exposure(false).unwrap();
+    }
+    config("", Insecure { plaintext: true, anonymous: false }).check_exposure(true).unwrap();
+    config("", Insecure { plaintext: true, anonymous: true }).check_exposure(false).unwrap();
+    Config::load(None, [], &Flags::default()).unwrap().check_exposure(false).unwrap();
+    // A proxy on this machine brings others.
+    let behind = load("[server]\ntrusted_proxies = ['127.0.0.1']").unwrap();
+    assert!(!behind.is_local() && behind.check_exposure(false).is_err());
+    behind.check_exposure(true).unwrap();
+}
+
+const ISSUER: &str = "[auth]\nresource = 'https://MCP.example.com/mcp'\n[[auth.issuer]]\n\
+    issuer = 'https://login.example.com'\ntenant = 'acme'";
+
+#[test]
+fn token_issuer_config_has_defaults() {
+    let config = load(ISSUER).unwrap();
+    let [issuer] = config.auth.issuers.as_slice() else { panic!() };
+    assert_eq!(issuer.options.audiences, ["https://MCP.example.com/mcp"]);
+    assert_eq!(issuer.options.algorithms.len(), 3);
+    assert_eq!((issuer.options.keys_fresh_ms, issuer.options.keys_stale_ms), (300_000, 3_600_000));
+    let refused = |line: &str, why: &str| refused_once(&format!("{ISSUER}\n{line}"), "etc/bulkhead.toml:", why);
+    refused("algorithms = ['HS256']", "RS256, ES256, EdDSA");
+    refused("algorithms = ['none']", "RS256, ES256, EdDSA");
+    refused("client_secret = 'x'", "secrets are not kept in the configuration");
+    refused("clock_skew_ms = 600001", "from 0 to 600000");
+    refused("private_addresses = ['intranet']", "neither an address nor a network");
+    refused("client_id = 'x'", "belong together");
+    refused("tenants = ['a']", "tenant_claim");
+    let claiming = ISSUER.replace("tenant = 'acme'", "tenants = ['*']");
+    for claim in ["iss", "aud", "exp", "nbf", "iat", "scope", "scp"] {
+        let problems = load(&format!("{claiming}\ntenant_claim = '{claim}'")).unwrap_err().join("; ");
+        assert!(problems.contains("names no tenant"), "{problems}");
+    }
+    for claim in ["org", "sub", "azp", "client_id"] {
+        load(&format!("{claiming}\ntenant_claim = '{claim}'")).unwrap();
+    }
+    refused("jwks_url = 'http://keys.example.com'", "https://");
+    refused("color = 1", "no such key in [[auth.issuer]]");
+    refused("[[auth.issuer]]\nissuer = 'https://login.example.com'\ntenant = 'b'", "there twice");
+    refused("[[auth.scope]]\nname = 'a'\nadminister = true", "no such key");
+    refused("[[auth.scope]]\ntools = ['x']", "auth.scope.name: missing");
+    refused("[[auth.scope]]\nname = 'a b'", "is no scope");
+    refused("[[auth.scope]]\nname = 'offline_access'", "between clients and their issuer");
+    let problems = load(&format!("{ISSUER}\n[[auth.scope]]\nname = 'a'\nincludes = ['b']")).unwrap_err();
+    assert!(problems[0].contains("includes \"b\""), "{problems:?}");
+    refused_once("[auth]\nresource = 'https://a/mcp/'", "etc/bulkhead.toml:2: auth.resource", "slash");
+    refused_once(
+        "[[auth.issuer]]\nissuer = 'https://a'\ntenant = 'b'",
+        "etc/bulkhead.toml:1: auth.resource: missing",
+        "",
+    );
+    refused_once("[server]\ntls = { certificate = 'a' }", "etc/bulkhead.toml:2: server.tls: needs", "key");
+    refused_once("[server]\ntrusted_proxies = ['proxy']", "etc/bulkhead.toml:2: server.trusted_proxies:", "network");
+}
+
+#[test]
+fn admin_listener_needs_credential_and_remote_tls() {
+    let admin = |text: &str| load(&format!("[admin]\n{text}")).map(|config| config.admin.unwrap());
+    let found = admin("listen = '127.0.0.1:8809'\ntoken_file = 'admin.token'").unwrap();
+    assert_eq!(found.secret, AdminSecret::File("etc/admin.token".into()));
+    let digest = "ab".repeat(32);
+    let tls = "tls = { certificate = 'c', key = 'k' }";
+    let found = admin(&format!("listen = '0.0.0.0:8809'\ntoken_sha256 = '{digest}'\n{tls}")).unwrap();
+    assert_eq!(found.secret, AdminSecret::Sha256([0xab; 32]));
+    let refused = |text: &str, why: &str| refused_once(&format!("[admin]\n{text}"), "etc/bulkhead.toml:", why);
+    refused("token_file = 'x'", "admin.listen: missing");
+    refused("listen = '127.0.0.1:1'", "credential");
+    refused(&format!("listen = '127.0.0.1:1'\ntoken_file = 'x'\ntoken_sha256 = '{digest}'"), "credential");
+    refused("listen = '127.0.0.1:1'\ntoken_sha256 = 'abc'", "64 hexadecimal digits");
+    refused("listen = 'localhost:1'\ntoken_file = 'x'", "numeric address");
+    refused("listen = '0.0.0.0:1'\ntoken_file = 'x'", "admin.tls");
+    refused("listen = '127.0.0.1:1'\ntoken_file = 'x'\ntoken = 'y'", "no such key");
+    refused("listen = '127.0.0.1:1'\ntoken_file = 'x'\ntls = { key = 'k' }", "admin.tls: needs");
+}
+
+#[test]
+fn limits_table_and_help_name_every_key() {
+    let (table, help) = (limits_table_markdown(), keys_help());
+    for key in all_keys() {
+        assert!(help.contains(key.name));
+        if matches!(key.kind, Kind::Number { .. }) {
+            assert!(table.contains(&key.path()));
+        }
+    }
+    assert!(table.contains("| `limits.ttl_ms_max` | ms | 86,400,000 | 2,592,000,000 |"));
+}
+
+/// The README carries the generated table between two markers.
+#[test]
+fn readme_has_the_table_of_limits() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md");
+    let readme = std::fs::read_to_string(&path).unwrap();
+    let (begin, end) = ("<!-- limits:begin -->\n", "<!-- limits:end -->");
+    let (head, rest) = readme.split_once(begin).unwrap();
+    let (table, tail) = rest.split_once(end).unwrap();
+    let wanted = limits_table_markdown();
+    if table != wanted && std::env::var_os("BULKHEAD_WRITE_README").is_some() {
+        std::fs::write(&path, format!("{head}{begin}{wanted}{end}{tail}")).unwrap();
+        return;
+    }
+    assert!(table == wanted, "run this test with BULKHEAD_WRITE_README=1, or put this between the markers:\n{wanted}");
+}
+
+#[test]
+fn plugin_kv_table_grants_keyvalue_quota() {
+    let grants = |line: &str| load(&format!("[[plugin]]\nfile='a'\n{line}")).unwrap().plugins.remove(0).grants.keyvalue;
+    assert_eq!(grants(""), None);
+    let by_default = grants("[plugin.kv]").unwrap();
+    assert_eq!((by_default.keys_max, by_default.bytes_max, by_default.value_bytes_max), (10_000, 16 << 20, 64 << 10));
+    let own = grants("[plugin.kv]\nkeys_max=3\nbytes_max=9\nvalue_bytes_max=5\n[plugin.grants]\nenv=['A']").unwrap();
+    assert_eq!((own.keys_max, own.bytes_max, own.value_bytes_max), (3, 9, 5));
+    for (line, why) in [
+        ("kv = { keys_max = 0 }", "from 1 to 1000000"),
+        ("kv = { value_bytes_max = 1048577 }", "from 1 to 1048576"),
+        ("kv = { bytes = 5 }", "no such key"),
+        ("kv = true", "table"),
+    ] {
+        refused_once(&format!("[[plugin]]\nfile='a'\n{line}"), "etc/bulkhead.toml:3:", why);
+    }
+}
+
+#[test]
+fn secret_key_comes_from_file_or_variable_only() {
+    assert_eq!(load("").unwrap().secrets.key_file, None);
+    let config = load("[secrets]\nkey_file = 'secrets.key'").unwrap();
+    assert_eq!(config.secrets.key_file, Some("etc/secrets.key".into()));
+    refused_once("[secrets]\nkey = 'x'", "etc/bulkhead.toml:2: secrets.key: no such key", "key_file");
+    assert!(Config::load(None, [("BULKHEAD_SECRET_KEY".to_owned(), "x".to_owned())], &Flags::default()).is_ok());
+    refused_once(
+        "[[plugin]]\nfile = 'a'\n[plugin.grants]\nenv = ['BULKHEAD_SECRET_KEY']",
+        "etc/bulkhead.toml:4: plugin.?.grants.env:",
+        "granted to nobody",
+    );
+}

@@ -1,0 +1,321 @@
+//! What administrators see and do of a whole host: everybody's tasks in pages, limits in use, draining, and another configuration.
+//!
+//! Owns the pages: where one ends and the next begins. Must not show what belongs to a requestor alone. Invariant: one command reads a
+//! bounded number of records, however many there are.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use serde_json::{Map, Value, json};
+
+use super::operator::{HostOperator, STATUSES, is_expired, status, summary};
+use super::{ControlError, TaskFilter};
+use bulkhead_domain::limits::Limits;
+use bulkhead_domain::requestor::{Requestor, RequestorId, TenantId};
+use bulkhead_domain::task::{Task, TaskId};
+use bulkhead_identity::principal::PrincipalNames;
+use bulkhead_runtime::policy::DirGrant;
+use bulkhead_store::{Store, Usage};
+use bulkhead_tasks::{InUse, RequestorInUse, Tasks};
+use bulkhead_transport::quota::{EdgeQuota, LimitUsage};
+
+/// Tasks or requestors in one reply.
+const ENTRIES_MAX: usize = 1_000;
+/// Records that are read for one reply: a filter that fits nothing must not walk through millions at once.
+const LOOKS_MAX: usize = 20_000;
+const PAGE_TASKS: usize = 256;
+
+/// What there is only while a host runs.
+pub struct RunningHost {
+    pub tasks: Tasks,
+    pub edge: Arc<EdgeQuota>,
+    pub reload: Arc<dyn Reload>,
+}
+
+/// Takes another configuration.
+#[async_trait]
+pub trait Reload: Send + Sync + 'static {
+    /// Reads the configuration again and takes it over, all of it or nothing; with `check` only says what would come of it.
+    async fn reload(&self, who: &str, check: bool) -> Result<Value, ControlError>;
+
+    /// The directories that plugins are granted now.
+    async fn directories(&self) -> Vec<DirGrant>;
+}
+
+/// A place between two tasks, in the order of the store's keys.
+type Position = (Requestor, TaskId);
+
+fn shown((requestor, task): Position) -> String {
+    format!("{}.{}.{task}", requestor.tenant, requestor.id)
+}
+
+fn position(text: &str) -> Result<Position, ControlError> {
+    let mut parts = text.split('.');
+    let mut part = || parts.next().unwrap_or_default();
+    let read = (TenantId::parse(part()), RequestorId::parse(part()), TaskId::parse(part()));
+    let (Some(tenant), Some(id), Some(task)) = read else {
+        return Err(ControlError::Invalid("this is not the place where a page ended".to_owned()));
+    };
+    Ok((Requestor { tenant, id }, task))
+}
+
+/// A walk through the records.
+struct Walk<'a> {
+    store: &'a dyn Store,
+    filter: &'a TaskFilter,
+    now: u64,
+    count_max: usize,
+    looks: usize,
+    found: Vec<Task>,
+    last: Option<Position>,
+}
+
+impl Walk<'_> {
+    /// Goes on from there, through the tasks of one requestor or of all; gives whether the end was reached.
+    async fn on(&mut self, from: Option<Position>, only: Option<Requestor>) -> Result<bool, ControlError> {
+        let mut at = from;
+        // Where the next reply goes on if nothing is left to look at here.
+        self.last = from.or(self.last);
+        loop {
+            if self.looks >= LOOKS_MAX {
+                return Ok(false);
+            }
+            let page = self.store.scan(at, PAGE_TASKS).await?;
+            // Those of others count as well: they were read to know whose they are.
+            self.looks += page.len();
+            if page.is_empty() {
+                return Ok(true);
+            }
+            for task in page {
+                if only.is_some_and(|only| task.requestor != only) {
+                    return Ok(true);
+                }
+                if self.found.len() >= self.count_max {
+                    return Ok(false);
+                }
+                at = Some((task.requestor, task.id));
+                self.last = at;
+                if self.fits(&task) {
+                    self.found.push(task);
+                }
+            }
+        }
+    }
+
+    fn fits(&self, task: &Task) -> bool {
+        let TaskFilter { plugin, status: wanted, .. } = self.filter;
+        !is_expired(task, self.now)
+            && plugin.as_ref().is_none_or(|name| task.plugin.name == *name)
+            && wanted.as_ref().is_none_or(|name| status(task) == name)
+    }
+}
+
+fn wanted(filter: &TaskFilter, named: &PrincipalNames) -> bool {
+    filter.requestor.as_ref().is_none_or(|name| named.name == *name)
+        && filter.tenant.as_ref().is_none_or(|name| named.tenant == *name)
+}
+
+impl HostOperator {
+    fn running_host(&self) -> Result<&RunningHost, ControlError> {
+        let absent = || ControlError::Invalid("no host runs on this data directory".to_owned());
+        self.running_host.as_ref().ok_or_else(absent)
+    }
+
+    /// A page of everybody's tasks.
+    pub(super) async fn task_page(
+        &self,
+        filter: &TaskFilter,
+        after: Option<&str>,
+        count_max: usize,
+    ) -> Result<Value, ControlError> {
+        if let Some(name) = filter.status.as_deref().filter(|name| !STATUSES.contains(name)) {
+            return Err(ControlError::Invalid(format!(
+                "there is no status {name:?}; there are {}",
+                STATUSES.join(", ")
+            )));
+        }
+        let after = after.map(position).transpose()?;
+        let names = self.principals.names().await?;
+        let mut walk = Walk {
+            store: &*self.store,
+            filter,
+            now: self.clock.now(),
+            count_max: count_max.clamp(1, ENTRIES_MAX),
+            looks: 0,
+            found: Vec::new(),
+            last: None,
+        };
+        let mut ended = true;
+        if filter.requestor.is_none() && filter.tenant.is_none() {
+            // Also finds tasks whose requestor has no name here.
+            ended = walk.on(after, None).await?;
+        } else {
+            let mut requestors: Vec<_> = names.iter().filter(|named| wanted(filter, named)).collect();
+            requestors.sort_by_key(|named| named.requestor);
+            let left = requestors.into_iter().map(|named| named.requestor);
+            for requestor in left.filter(|requestor| after.is_none_or(|(begun, _)| begun <= *requestor)) {
+                let from = after.filter(|(begun, _)| *begun == requestor).unwrap_or((requestor, TaskId([0; 16])));
+                ended = walk.on(Some(from), Some(requestor)).await?;
+                if !ended {
+                    break;
+                }
+            }
+        }
+        let tasks: Vec<_> = walk.found.iter().map(|task| summary(task, &names)).collect();
+        let next = if ended { None } else { walk.last.or(after).map(shown) };
+        Ok(json!({ "tasks": tasks, "more": !ended, "next": next }))
+    }
+
+    /// Removes a task with everything that belongs to it, whatever it is doing.
+    pub(super) async fn purge(&self, id: &str) -> Result<Value, ControlError> {
+        let task = self.find(id).await?;
+        let purged = self.task_control.purge(&task.requestor, task.id).await;
+        purged.map_err(|error| ControlError::Failed(error.to_string()))?;
+        tracing::info!(task.id = %task.id, "an operator removed a task");
+        let mut value = summary(&task, &self.principals.names().await?);
+        if let Some(fields) = value.as_object_mut() {
+            fields.insert("purged".to_owned(), Value::Bool(true));
+        }
+        Ok(value)
+    }
+
+    /// What is in use of each limit that counts something, and how much there may be.
+    pub(super) async fn limits_in_use(&self, filter: &TaskFilter, count_max: usize) -> Result<Value, ControlError> {
+        let RunningHost { tasks, edge, .. } = self.running_host()?;
+        let count_max = count_max.clamp(1, ENTRIES_MAX);
+        let in_use = tasks.in_use();
+        let mut names = self.principals.names().await?;
+        names.retain(|named| wanted(filter, named));
+        names.sort_by(|a, b| (&a.tenant, &a.name).cmp(&(&b.tenant, &b.name)));
+        let (mut tenants, mut requestors, mut more) = (BTreeMap::new(), Vec::new(), false);
+        for named in &names {
+            let limits = tasks.limits(&named.requestor);
+            let (own, of_tenant) = self.store.usage(&named.requestor).await?;
+            let at_edge = edge.in_use(&named.requestor);
+            tenants
+                .entry(named.tenant.as_str())
+                .or_insert_with(|| tenant_limits(&in_use, &named.requestor, &limits, of_tenant, &at_edge.tenant));
+            let counts = in_use.requestors.get(&named.requestor).copied().unwrap_or_default();
+            // Those who use nothing are shown to whoever asks for them.
+            let is_idle = counts == RequestorInUse::default()
+                && own == Usage::default()
+                && at_edge.requestor.iter().all(|taken| taken.in_use == 0);
+            if is_idle && filter.requestor.is_none() {
+                continue;
+            }
+            if requestors.len() >= count_max {
+                more = true;
+                continue;
+            }
+            let limits = requestor_limits(counts, &limits, own, &at_edge.requestor);
+            requestors.push(json!({ "requestor": named.name, "tenant": named.tenant, "limits": limits }));
+        }
+        let tenants = tenants.into_iter().map(|(name, limits)| json!({ "tenant": name, "limits": limits }));
+        let base = tasks.base_limits();
+        Ok(json!({
+            "host": counted([
+                ("calls_running_total", in_use.all.running.into(), base.calls_running_total.into()),
+                ("calls_queued_total", in_use.all.lined_up.into(), base.calls_queued_total.into()),
+                ("calls_resting_total", in_use.all.resting.into(), in_use.resting_max.into()),
+                ("tasks_queued_total", in_use.all.queued.into(), base.tasks_queued_total.into()),
+            ], &edge.in_use_of_all()),
+            "tenants": tenants.collect::<Vec<_>>(),
+            "requestors": requestors,
+            "more": more,
+        }))
+    }
+
+    /// What is left to end.
+    pub(super) fn unfinished(&self) -> Result<Value, ControlError> {
+        let RunningHost { tasks, .. } = self.running_host()?;
+        let left = tasks.left_to_end();
+        Ok(json!({
+            "draining": tasks.is_draining(),
+            "still": left.is_still(),
+            "plain_calls": left.plain_calls,
+            "tasks_running": left.tasks_running,
+            "tasks_queued": left.tasks_queued,
+            "tasks_waiting": left.tasks_waiting,
+            "tasks_paused": left.tasks_paused,
+        }))
+    }
+
+    /// Takes nothing new from now on, or everything again; what has begun goes on.
+    pub(super) fn drain(&self, on: bool) -> Result<Value, ControlError> {
+        let RunningHost { tasks, .. } = self.running_host()?;
+        if on {
+            tasks.stop_accepting();
+            tracing::info!("an operator drains the host: it takes nothing new");
+        } else {
+            tasks.accept_again();
+            tracing::info!("an operator has ended the draining");
+        }
+        self.unfinished()
+    }
+
+    pub(super) async fn reload(&self, who: &str, check: bool) -> Result<Value, ControlError> {
+        self.running_host()?.reload.reload(who, check).await
+    }
+}
+
+fn tenant_limits(
+    in_use: &InUse,
+    requestor: &Requestor,
+    limits: &Limits,
+    stored: Usage,
+    at_edge: &[LimitUsage],
+) -> Value {
+    let sums = in_use.tenants.get(&requestor.tenant).copied().unwrap_or_default();
+    counted(
+        [
+            ("calls_running_per_tenant", sums.running.into(), limits.calls_running_per_tenant.into()),
+            ("calls_queued_per_tenant", sums.lined_up.into(), limits.calls_queued_per_tenant.into()),
+            ("tasks_running_per_tenant", sums.running_tasks.into(), limits.tasks_running_per_tenant.into()),
+            ("calls_resting_per_tenant", sums.resting.into(), limits.calls_resting_per_tenant.into()),
+            ("tasks_queued_per_tenant", sums.queued.into(), limits.tasks_queued_per_tenant.into()),
+            ("tasks_waiting_per_tenant", sums.waiting.into(), limits.tasks_waiting_per_tenant.into()),
+            ("tasks_paused_per_tenant", sums.paused.into(), limits.tasks_paused_per_tenant.into()),
+            ("tasks_stored_per_tenant", stored.tasks, limits.tasks_stored_per_tenant.into()),
+            ("tasks_stored_bytes_per_tenant", stored.bytes, limits.tasks_stored_bytes_per_tenant),
+        ],
+        at_edge,
+    )
+}
+
+fn requestor_limits(counts: RequestorInUse, limits: &Limits, stored: Usage, at_edge: &[LimitUsage]) -> Value {
+    let RequestorInUse { running, running_tasks, lined_up, queued, waiting, paused } = counts;
+    counted(
+        [
+            ("calls_running_per_requestor", running.into(), limits.calls_running_per_requestor.into()),
+            ("calls_queued_per_requestor", lined_up.into(), limits.calls_queued_per_requestor.into()),
+            ("tasks_running_per_requestor", running_tasks.into(), limits.tasks_running_per_requestor.into()),
+            ("tasks_queued_per_requestor", queued.into(), limits.tasks_queued_per_requestor.into()),
+            ("tasks_waiting_per_requestor", waiting.into(), limits.tasks_waiting_per_requestor.into()),
+            ("tasks_paused_per_requestor", paused.into(), limits.tasks_paused_per_requestor.into()),
+            ("tasks_stored_per_requestor", stored.tasks, limits.tasks_stored_per_requestor.into()),
+            ("tasks_stored_bytes_per_requestor", stored.bytes, limits.tasks_stored_bytes_per_requestor),
+        ],
+        at_edge,
+    )
+}
+
+fn counted<const N: usize>(limits: [(&'static str, u64, u64); N], at_edge: &[LimitUsage]) -> Value {
+    let limits = limits.into_iter().map(|(limit, in_use, max)| LimitUsage { limit, in_use, max });
+    let one = |LimitUsage { limit, in_use, max }| (limit.to_owned(), json!({ "in_use": in_use, "max": max }));
+    Value::Object(limits.chain(at_edge.iter().copied()).map(one).collect::<Map<_, _>>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn admin_list_position_round_trips() {
+        let place = (Requestor { tenant: TenantId([1; 16]), id: RequestorId([2; 16]) }, TaskId([3; 16]));
+        assert_eq!(position(&shown(place)), Ok(place));
+        for wrong in ["", "a.b.c", "..", &shown(place)[1..]] {
+            assert!(matches!(position(wrong), Err(ControlError::Invalid(_))), "{wrong}");
+        }
+    }
+}

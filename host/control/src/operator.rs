@@ -1,0 +1,518 @@
+//! What each command does.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use serde_json::{Value, json};
+
+use super::admin::RunningHost;
+use super::erase::EraseHooks;
+use super::plugins::PluginAdmin;
+use super::{Command, ControlError, Operator};
+use bulkhead_audit::{Audit, Entry};
+use bulkhead_domain::clock::Clock;
+use bulkhead_domain::lifecycle::{self, Event, Refusal};
+use bulkhead_domain::requestor::{Requestor, TenantId};
+use bulkhead_domain::task::{Active, Outcome, Phase, Task, TaskId};
+use bulkhead_identity::principal::{self, PrincipalNames, Principals, TokenSpec};
+use bulkhead_runtime::policy::DirGrant;
+use bulkhead_store::{self as store, Change, Store};
+use bulkhead_tasks::secrets::Secrets;
+use bulkhead_tasks::{self as tasks, Tasks};
+
+/// Tasks in one reply.
+const TASKS_MAX: usize = 10_000;
+const PAGE_TASKS: usize = 256;
+/// Writers of one record that may come between; every retry means that another one won.
+const CONFLICTS_MAX: u32 = 100;
+/// What a task that an operator paused says, unless the operator has other words.
+const PAUSED: &str = "paused by the operator";
+/// What an operator may say about a pause, in bytes.
+const PAUSE_MESSAGE_BYTES_MAX: usize = 1_000;
+
+/// What [`status`] says.
+pub(super) const STATUSES: [&str; 8] =
+    ["queued", "running", "input_required", "paused", "succeeded", "tool_error", "failed", "cancelled"];
+
+/// What only the engine behind the store can do for itself.
+#[async_trait]
+pub trait StoreMaintenance: Send + Sync + 'static {
+    /// Reads everything; what is there, or the first thing that is wrong.
+    async fn check(&self) -> Result<Value, store::Error>;
+    /// Writes everything that can be read to a new file.
+    async fn export(&self, file: &Path) -> Result<Value, store::Error>;
+    /// Puts a new database in the place of the old one, made of an export or of what can be read.
+    async fn rebuild(&self, from: Option<&Path>) -> Result<Value, store::Error>;
+    /// Copies the store into a new data directory.
+    async fn backup(&self, directory: &Path) -> Result<Value, store::Error>;
+    /// Seals the keys of tenants with the operator's first key.
+    async fn rekey(&self) -> Result<Value, store::Error>;
+    /// Removes what rebuilds have left beside the store; gives how many old stores there were.
+    async fn remove_old_stores(&self) -> Result<u64, store::Error>;
+    /// Tenants whose erasure was begun and is not over.
+    async fn erasing(&self) -> Result<Vec<TenantId>, store::Error>;
+    /// Keeps that list, durable on return.
+    async fn set_erasing(&self, tenants: &[TenantId]) -> Result<(), store::Error>;
+}
+
+/// What an operator may order of a task.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TaskAction {
+    Cancel,
+    /// The message is what its requestor reads as its status.
+    Pause {
+        message: String,
+    },
+    Resume,
+}
+
+/// Carries out orders.
+#[async_trait]
+pub trait TaskControl: Send + Sync + 'static {
+    async fn apply(&self, requestor: &Requestor, id: TaskId, order: TaskAction) -> Result<Task, tasks::Error>;
+    /// Stops what runs for a tenant, and begins nothing more for it.
+    fn block_tenant(&self, tenant: TenantId);
+
+    /// Removes a task with everything that belongs to it.
+    async fn purge(&self, requestor: &Requestor, id: TaskId) -> Result<(), tasks::Error>;
+}
+
+#[async_trait]
+impl TaskControl for Tasks {
+    async fn apply(&self, requestor: &Requestor, id: TaskId, order: TaskAction) -> Result<Task, tasks::Error> {
+        match order {
+            TaskAction::Cancel => self.cancel(requestor, id).await,
+            TaskAction::Pause { message } => self.pause(requestor, id, Some(message)).await,
+            TaskAction::Resume => self.resume(requestor, id).await,
+        }
+    }
+
+    fn block_tenant(&self, tenant: TenantId) {
+        Tasks::block_tenant(self, tenant);
+    }
+
+    async fn purge(&self, requestor: &Requestor, id: TaskId) -> Result<(), tasks::Error> {
+        self.discard(requestor, id).await
+    }
+}
+
+/// Changes tasks of a store that no host runs: there is nothing to stop or to wake, only a record to change.
+pub struct OfflineTasks {
+    pub store: Arc<dyn Store>,
+    pub clock: Arc<dyn Clock>,
+}
+
+#[async_trait]
+impl TaskControl for OfflineTasks {
+    async fn apply(&self, requestor: &Requestor, id: TaskId, order: TaskAction) -> Result<Task, tasks::Error> {
+        let failed = |error: store::Error| {
+            tracing::error!(task.id = %id, error = %error, "a task was not changed");
+            tasks::Error::Host { incident: "offline".to_owned() }
+        };
+        let event = match order {
+            TaskAction::Cancel => Event::Cancel,
+            TaskAction::Pause { message } => Event::Pause { message: Some(message) },
+            TaskAction::Resume => Event::Resume,
+        };
+        for _ in 0..CONFLICTS_MAX {
+            let task = self.store.get(requestor, id).await.map_err(failed)?.ok_or(tasks::Error::NotFound)?;
+            let task = match lifecycle::step(&task, event.clone(), self.clock.now()) {
+                Ok(task) => task,
+                Err(Refusal::Ended) => return Err(tasks::Error::Ended),
+                Err(Refusal::Illegal(why)) => return Err(tasks::Error::Illegal(why)),
+                Err(_) => return Err(tasks::Error::Illegal("the task cannot be changed now")),
+            };
+            match self.store.commit(Change { task, output: None }).await {
+                Err(store::Error::Conflict) => {}
+                done => return done.map_err(failed),
+            }
+        }
+        Err(failed(store::Error::Conflict))
+    }
+
+    fn block_tenant(&self, _: TenantId) {}
+
+    async fn purge(&self, requestor: &Requestor, id: TaskId) -> Result<(), tasks::Error> {
+        self.store.remove(requestor, id).await.map_err(|error| {
+            tracing::error!(task.id = %id, error = %error, "a task was not removed");
+            tasks::Error::Host { incident: "offline".to_owned() }
+        })
+    }
+}
+
+/// Everything that commands work on.
+pub struct HostOperator {
+    pub(super) store: Arc<dyn Store>,
+    pub(super) maintenance: Arc<dyn StoreMaintenance>,
+    pub(super) task_control: Arc<dyn TaskControl>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) principals: Principals,
+    pub(super) plugin_admin: Option<PluginAdmin>,
+    pub(super) running_host: Option<RunningHost>,
+    secrets: Option<Arc<Secrets>>,
+    pub(super) audit: Audit,
+    pub(super) erase_hooks: Arc<EraseHooks>,
+    /// Granted to plugins, where no host runs that would know.
+    pub(super) directories: Vec<DirGrant>,
+    /// Held while a tenant is erased.
+    pub(super) purging: tokio::sync::Mutex<()>,
+}
+
+impl HostOperator {
+    pub fn new(
+        store: Arc<dyn Store>,
+        maintenance: Arc<dyn StoreMaintenance>,
+        task_control: Arc<dyn TaskControl>,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        let principals = Principals::new(Arc::clone(&store));
+        let (audit, erase_hooks, purging) = (Audit::off(), Arc::default(), tokio::sync::Mutex::default());
+        Self {
+            store,
+            maintenance,
+            task_control,
+            clock,
+            principals,
+            plugin_admin: None,
+            secrets: None,
+            running_host: None,
+            audit,
+            erase_hooks,
+            directories: Vec::new(),
+            purging,
+        }
+    }
+
+    /// With the principals of a host that runs, which know what was removed from it.
+    #[must_use]
+    pub fn with_principals(mut self, principals: Principals) -> Self {
+        self.principals = principals;
+        self
+    }
+
+    /// With plugins to work on.
+    #[must_use]
+    pub fn with_plugins(mut self, plugin_admin: PluginAdmin) -> Self {
+        self.plugin_admin = Some(plugin_admin);
+        self
+    }
+
+    /// With a host that runs.
+    #[must_use]
+    pub fn with_running_host(mut self, running_host: RunningHost) -> Self {
+        self.running_host = Some(running_host);
+        self
+    }
+
+    /// With secrets to work on.
+    #[must_use]
+    pub fn with_secrets(mut self, secrets: Arc<Secrets>) -> Self {
+        self.secrets = Some(secrets);
+        self
+    }
+
+    /// With a log of what was ordered.
+    #[must_use]
+    pub fn with_audit(mut self, audit: Audit) -> Self {
+        self.audit = audit;
+        self
+    }
+
+    /// With others who must let a tenant go that is erased.
+    #[must_use]
+    pub fn with_erase_hooks(mut self, erase_hooks: Arc<EraseHooks>) -> Self {
+        self.erase_hooks = erase_hooks;
+        self
+    }
+
+    /// With the directories that plugins would be granted by a host.
+    #[must_use]
+    pub fn with_directories(mut self, directories: Vec<DirGrant>) -> Self {
+        self.directories = directories;
+        self
+    }
+
+    async fn create_token(&self, wish: TokenSpec<'_>) -> Result<Value, ControlError> {
+        let now = self.clock.now();
+        if wish.expires_at.is_some_and(|at| at <= self.clock.system()) {
+            return Err(ControlError::Invalid("the token would have expired already".to_owned()));
+        }
+        let new = self.principals.create(wish, now).await?;
+        tracing::info!(token.id = new.info.id, "a token was made");
+        let mut value = json!(new.info);
+        if let Some(fields) = value.as_object_mut() {
+            fields.insert("token".to_owned(), Value::String(new.token));
+        }
+        Ok(value)
+    }
+
+    async fn list_tasks(
+        &self,
+        requestor: Option<&str>,
+        tenant: Option<&str>,
+        count_max: usize,
+    ) -> Result<Value, ControlError> {
+        let count_max = count_max.min(TASKS_MAX);
+        let names = self.principals.names().await?;
+        let wanted = |named: &PrincipalNames| {
+            requestor.is_none_or(|name| named.name == name) && tenant.is_none_or(|name| named.tenant == name)
+        };
+        let mut tasks = Vec::new();
+        if requestor.is_none() && tenant.is_none() {
+            // Also finds tasks whose requestor has no name here.
+            tasks = self.scan(count_max + 1).await?;
+        } else {
+            for named in names.iter().filter(|named| wanted(named)) {
+                let room = (count_max + 1).saturating_sub(tasks.len());
+                tasks.extend(self.store.list(&named.requestor, None, room).await?);
+            }
+        }
+        let more = tasks.len() > count_max;
+        tasks.truncate(count_max);
+        let now = self.clock.now();
+        let tasks: Vec<_> =
+            tasks.iter().filter(|task| !is_expired(task, now)).map(|task| summary(task, &names)).collect();
+        Ok(json!({ "tasks": tasks, "more": more }))
+    }
+
+    async fn scan(&self, count_max: usize) -> Result<Vec<Task>, ControlError> {
+        let mut tasks: Vec<Task> = Vec::new();
+        while tasks.len() < count_max {
+            let after = tasks.last().map(|task| (task.requestor, task.id));
+            let page = self.store.scan(after, PAGE_TASKS.min(count_max - tasks.len())).await?;
+            if page.is_empty() {
+                break;
+            }
+            tasks.extend(page);
+        }
+        Ok(tasks)
+    }
+
+    /// A task by its id alone, which is an operator's privilege.
+    pub(super) async fn find(&self, id: &str) -> Result<Task, ControlError> {
+        let absent = || ControlError::NotFound(format!("there is no task {id:?}; `bulkhead tasks list` shows the ids"));
+        let task_id = TaskId::parse(id).ok_or_else(absent)?;
+        for named in self.principals.names().await? {
+            if let Some(task) = self.store.get(&named.requestor, task_id).await? {
+                return if is_expired(&task, self.clock.now()) { Err(absent()) } else { Ok(task) };
+            }
+        }
+        Err(absent())
+    }
+
+    async fn show(&self, id: &str) -> Result<Value, ControlError> {
+        let task = self.find(id).await?;
+        Ok(details(&task, &self.principals.names().await?))
+    }
+
+    async fn order(&self, id: &str, order: TaskAction) -> Result<Value, ControlError> {
+        let task = self.find(id).await?;
+        let changed =
+            self.task_control.apply(&task.requestor, task.id, order.clone()).await.map_err(|error| match error {
+                tasks::Error::NotFound => ControlError::NotFound(format!("there is no task {id:?}")),
+                tasks::Error::Ended => ControlError::Invalid(format!("task {id} is over already")),
+                tasks::Error::Illegal(why) => ControlError::Invalid(format!("task {id}: {why}")),
+                other => ControlError::Failed(other.to_string()),
+            })?;
+        let done = match order {
+            TaskAction::Cancel => "cancelled",
+            TaskAction::Pause { .. } => "paused",
+            TaskAction::Resume => "resumed",
+        };
+        tracing::info!(task.id = %changed.id, "an operator {done} a task");
+        Ok(details(&changed, &self.principals.names().await?))
+    }
+}
+
+/// What a paused task says to its requestor.
+fn pause_message(message: Option<String>) -> Result<String, ControlError> {
+    let message = message.unwrap_or_else(|| PAUSED.to_owned());
+    let wrong = message.trim().is_empty() || message.len() > PAUSE_MESSAGE_BYTES_MAX;
+    if wrong || message.chars().any(char::is_control) {
+        return Err(ControlError::Invalid(format!(
+            "a message is one line of at most {PAUSE_MESSAGE_BYTES_MAX} bytes; its requestor reads it"
+        )));
+    }
+    Ok(message)
+}
+
+#[async_trait]
+impl Operator for HostOperator {
+    async fn execute(&self, command: Command) -> Result<Value, ControlError> {
+        self.execute_for("the command line, without a host", command).await
+    }
+
+    async fn execute_for(&self, who: &str, command: Command) -> Result<Value, ControlError> {
+        let what = self.audit.is_on().then(|| command.summary());
+        let done = self.dispatch(who, command).await;
+        if let Some(what) = what {
+            self.audit.note(|| {
+                let entry = Entry::new("operator.command").named(&what).operator(who);
+                match &done {
+                    Ok(value) if value.get("done") == Some(&Value::Bool(false)) => entry.outcome("refused"),
+                    Ok(_) => entry.outcome("succeeded"),
+                    Err(error) => entry.outcome("failed").because(&error.to_string()),
+                }
+            });
+        }
+        done
+    }
+}
+
+impl HostOperator {
+    async fn dispatch(&self, who: &str, command: Command) -> Result<Value, ControlError> {
+        match command {
+            Command::TokenCreate { requestor, tenant, expires_at, name, scopes } => {
+                self.create_token(TokenSpec {
+                    requestor: &requestor,
+                    tenant: &tenant,
+                    expires_at,
+                    label: name.as_deref(),
+                    scopes: scopes.as_deref(),
+                })
+                .await
+            }
+            Command::TokenList => Ok(json!({ "tokens": self.principals.tokens().await? })),
+            Command::TokenRevoke { id } => {
+                let revoked = self.principals.revoke_token(&id, self.clock.now()).await?;
+                tracing::info!(token.id = revoked.id, "a token was revoked");
+                Ok(json!(revoked))
+            }
+            command @ (Command::SecretSet { .. }
+            | Command::SecretList
+            | Command::SecretRemove { .. }
+            | Command::SecretRotate) => match &self.secrets {
+                Some(secrets) => super::secrets::execute(secrets, &self.principals, command, self.clock.now()).await,
+                None => Err(ControlError::Invalid("there are no secrets here".to_owned())),
+            },
+            Command::StoreCheck => Ok(self.maintenance.check().await?),
+            Command::StoreExport { file } => Ok(self.maintenance.export(&file).await?),
+            Command::StoreRebuild { from } => Ok(self.maintenance.rebuild(from.as_deref()).await?),
+            Command::StoreBackup { directory } => Ok(self.maintenance.backup(&directory).await?),
+            Command::TenantList => self.list_tenants().await,
+            Command::TenantPurge { tenant } => self.purge_tenant(&tenant).await,
+            Command::StoreRekey => Ok(self.maintenance.rekey().await?),
+            Command::TasksList { requestor, tenant, count_max } => {
+                self.list_tasks(requestor.as_deref(), tenant.as_deref(), count_max).await
+            }
+            Command::TasksShow { id } => self.show(&id).await,
+            Command::TasksCancel { id } => self.order(&id, TaskAction::Cancel).await,
+            Command::TasksPause { id, message } => {
+                self.order(&id, TaskAction::Pause { message: pause_message(message)? }).await
+            }
+            Command::TasksResume { id } => self.order(&id, TaskAction::Resume).await,
+            Command::TasksPurge { id } => self.purge(&id).await,
+            Command::TasksPage { filter, after, count_max } => {
+                self.task_page(&filter, after.as_deref(), count_max).await
+            }
+            Command::LimitsInUse { filter, count_max } => self.limits_in_use(&filter, count_max).await,
+            Command::DrainBegin => self.drain(true),
+            Command::DrainEnd => self.drain(false),
+            Command::DrainShow => self.unfinished(),
+            Command::Reload { check } => self.reload(who, check).await,
+            command @ (Command::PluginList
+            | Command::PluginVersions { .. }
+            | Command::PluginStage { .. }
+            | Command::PluginAdd { .. }
+            | Command::PluginUpdate { .. }
+            | Command::PluginActivate { .. }
+            | Command::PluginCanary { .. }
+            | Command::PluginPromote { .. }
+            | Command::PluginRollback { .. }
+            | Command::PluginRemove { .. }
+            | Command::PluginVerify { .. }) => match &self.plugin_admin {
+                Some(plugin_admin) => super::plugins::execute(plugin_admin, &self.principals, command).await,
+                None => Err(ControlError::Invalid("there are no plugins here".to_owned())),
+            },
+            Command::StdioAttach => Err(ControlError::Invalid("only a running host can be attached to".to_owned())),
+        }
+    }
+}
+
+pub(super) fn is_expired(task: &Task, now: u64) -> bool {
+    task.expires_at().is_some_and(|at| at <= now)
+}
+
+/// One line of a list.
+pub(super) fn summary(task: &Task, names: &[PrincipalNames]) -> Value {
+    let named = names.iter().find(|named| named.requestor == task.requestor);
+    json!({
+        "id": task.id.to_string(),
+        "status": status(task),
+        "tool": task.work.label(),
+        "requestor": named.map(|named| named.name.as_str()),
+        "tenant": named.map(|named| named.tenant.as_str()),
+        "created_at": task.created_at,
+        "updated_at": task.updated_at,
+        "expires_at": task.expires_at(),
+        "status_message": task.status_message,
+    })
+}
+
+/// Everything but what belongs to the requestor alone: arguments, answers and results.
+fn details(task: &Task, names: &[PrincipalNames]) -> Value {
+    let inputs: Vec<_> = task
+        .inputs
+        .iter()
+        .map(|input| json!({ "key": input.issued_key, "answered": input.answer.is_some() }))
+        .collect();
+    let mut value = summary(task, names);
+    if let (Some(fields), Value::Object(more)) = (
+        value.as_object_mut(),
+        json!({
+            "plugin": task.plugin.name,
+            "plugin_sha256": task.plugin.digest.iter().map(|byte| format!("{byte:02x}")).collect::<String>(),
+            "call_id": task.call_id.to_string(),
+            "attempt": task.attempt,
+            "revision": task.revision,
+            "inputs": inputs,
+            "steering_waiting": task.steering.len(),
+            "error": error_text(task),
+        }),
+    ) {
+        fields.extend(more);
+    }
+    value
+}
+
+pub(super) fn status(task: &Task) -> &'static str {
+    match &task.phase {
+        Phase::Active(Active::Queued) => "queued",
+        Phase::Active(Active::Running) => "running",
+        Phase::Active(Active::InputRequired) => "input_required",
+        Phase::Paused { .. } => "paused",
+        Phase::Ended(Outcome::Output { is_error: false }) => "succeeded",
+        Phase::Ended(Outcome::Output { is_error: true }) => "tool_error",
+        Phase::Ended(Outcome::Error(_)) => "failed",
+        Phase::Ended(Outcome::Cancelled) => "cancelled",
+    }
+}
+
+fn error_text(task: &Task) -> Option<String> {
+    match task.outcome() {
+        Some(Outcome::Error(error)) => Some(format!("{error:?}")),
+        _ => None,
+    }
+}
+
+impl From<store::Error> for ControlError {
+    fn from(error: store::Error) -> Self {
+        match error {
+            store::Error::Exists => Self::Invalid("there is something in its place already".to_owned()),
+            other => Self::Failed(other.to_string()),
+        }
+    }
+}
+
+impl From<principal::Error> for ControlError {
+    fn from(error: principal::Error) -> Self {
+        match error {
+            principal::Error::Name { .. } | principal::Error::Removed(_) | principal::Error::Scope(_) => {
+                Self::Invalid(error.to_string())
+            }
+            principal::Error::UnknownToken(_) => Self::NotFound(error.to_string()),
+            other => Self::Failed(other.to_string()),
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! Administration over the network: the administrators' commands on a listener of their own.
+//!
+//! Owns that listener and its one credential, which has nothing to do with those of requestors. Must not serve MCP, nor any command that
+//! names a path of this machine. Invariant: a connection costs a permit and bounded time and bytes before its credential is checked; the
+//! credential is compared in constant time and is in no log.
+
+use std::convert::Infallible;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use sha2::{Digest as _, Sha256};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::task::{JoinHandle, JoinSet};
+use tokio_rustls::TlsAcceptor;
+
+use super::{Command, ControlError, Operator, REQUEST_BYTES_MAX, Reply};
+use bulkhead_audit::Audit;
+use bulkhead_limits::failures::Failures;
+use bulkhead_transport::http::{Addresses, Certificate, Proxies};
+
+/// Where commands are taken.
+pub const PATH: &str = "/admin";
+
+/// Connections at a time; more wait in the kernel.
+const CONNECTIONS_MAX: usize = 32;
+/// Connections of administrators from one address: one address without a credential must not keep administrators out.
+const CONNECTIONS_PER_ADDRESS_MAX: u32 = 4;
+/// Accepting fails when descriptors run out; trying again at once would only burn the CPU.
+const ACCEPT_RETRY: Duration = Duration::from_millis(100);
+/// For a handshake, for headers, and for a body.
+const ARRIVAL: Duration = Duration::from_secs(10);
+/// A whole connection. Stops those who keep the few that there are.
+const CONNECTION: Duration = Duration::from_secs(300);
+/// The headers of one request of an administrator, in bytes.
+const HEADER_BYTES_MAX: usize = 16 << 10;
+/// Wrong credentials of administrators from one address.
+const FAILURES_PER_MINUTE_MAX: u32 = 10;
+
+/// SHA-256 of the token that administrators show.
+#[derive(Clone, Copy)]
+pub struct AdminTokenDigest([u8; 32]);
+
+impl AdminTokenDigest {
+    /// As it was made of a token elsewhere.
+    pub fn of_digest(digest: [u8; 32]) -> Self {
+        Self(digest)
+    }
+
+    pub fn of_token(token: &str) -> Self {
+        Self(Sha256::digest(token).into())
+    }
+
+    /// Looks at every byte, whatever the first ones say.
+    fn fits(&self, token: &str) -> bool {
+        let Self(given) = Self::of_token(token);
+        let difference = self.0.iter().zip(given).fold(0_u8, |difference, (ours, theirs)| difference | (ours ^ theirs));
+        std::hint::black_box(difference) == 0
+    }
+}
+
+/// What the listener works with.
+pub struct RemoteParts {
+    pub listener: TcpListener,
+    pub secret: AdminTokenDigest,
+    /// Without one, commands come in the clear: on this machine only.
+    pub certificate: Option<Arc<Certificate>>,
+    pub operator: Arc<dyn Operator>,
+    pub audit: Audit,
+}
+
+/// The listener. Dropping it ends it with its connections.
+pub struct Remote {
+    tasks: Vec<JoinHandle<()>>,
+}
+
+impl Remote {
+    /// # Errors
+    /// The certificate cannot be served with.
+    pub fn spawn(parts: RemoteParts) -> Result<Self, rustls::Error> {
+        let RemoteParts { listener, secret, certificate, operator, audit } = parts;
+        let acceptor = certificate.as_ref().map(Certificate::acceptor).transpose()?;
+        let desk = AdminListener { secret, operator, audit, failures: Failures::new(FAILURES_PER_MINUTE_MAX) };
+        let mut tasks = vec![tokio::spawn(accept(listener, acceptor, Arc::new(desk)))];
+        tasks.extend(certificate.map(|certificate| tokio::spawn(async move { certificate.watch().await })));
+        Ok(Self { tasks })
+    }
+}
+
+impl Drop for Remote {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(JoinHandle::abort);
+    }
+}
+
+/// The connections live in a set that dies with this future.
+async fn accept(listener: TcpListener, acceptor: Option<TlsAcceptor>, desk: Arc<AdminListener>) {
+    let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let addresses = Addresses::new(CONNECTIONS_PER_ADDRESS_MAX, Proxies::new(Vec::new(), acceptor.is_some()));
+    let mut connections = JoinSet::new();
+    let mut forget = tokio::time::interval(Duration::from_secs(60));
+    loop {
+        let Ok(permit) = Arc::clone(&permits).acquire_owned().await else { return };
+        let accepted = loop {
+            tokio::select! {
+                accepted = listener.accept() => break accepted,
+                _ = forget.tick() => desk.failures.forget_idle(),
+            }
+        };
+        let (stream, peer) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                tracing::warn!(error = %error, "a connection of an administrator was not accepted");
+                tokio::time::sleep(ACCEPT_RETRY).await;
+                continue;
+            }
+        };
+        while connections.try_join_next().is_some() {}
+        // What is over its limit is closed here: its permit goes to the next one.
+        let Some(place) = addresses.enter(peer.ip()) else { continue };
+        let (acceptor, desk) = (acceptor.clone(), Arc::clone(&desk));
+        connections.spawn(async move {
+            let served = serve(stream, peer.ip().to_canonical(), acceptor, desk);
+            // Whoever takes longer is cut off.
+            let _ = tokio::time::timeout(CONNECTION, served).await;
+            drop((place, permit));
+        });
+    }
+}
+
+async fn serve(stream: TcpStream, peer: IpAddr, acceptor: Option<TlsAcceptor>, desk: Arc<AdminListener>) {
+    // It fails only on a socket that is gone.
+    let _ = stream.set_nodelay(true);
+    match acceptor {
+        None => requests(stream, peer, desk).await,
+        Some(acceptor) => {
+            if let Ok(Ok(stream)) = tokio::time::timeout(ARRIVAL, acceptor.accept(stream)).await {
+                requests(stream, peer, desk).await;
+            }
+        }
+    }
+}
+
+async fn requests<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+    stream: S,
+    peer: IpAddr,
+    desk: Arc<AdminListener>,
+) {
+    let answer = service_fn(move |request: Request<Incoming>| {
+        let desk = Arc::clone(&desk);
+        async move { Ok::<_, Infallible>(desk.answer(request, peer).await) }
+    });
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new()).header_read_timeout(ARRIVAL).max_buf_size(HEADER_BYTES_MAX);
+    // What ends a connection is the client's doing.
+    let _ = http.serve_connection(TokioIo::new(stream), answer).await;
+}
+
+/// Who is let in, and what is done for them.
+struct AdminListener {
+    secret: AdminTokenDigest,
+    operator: Arc<dyn Operator>,
+    audit: Audit,
+    failures: Failures,
+}
+
+impl AdminListener {
+    async fn answer(&self, request: Request<Incoming>, peer: IpAddr) -> Response<Full<Bytes>> {
+        if request.uri().path() != PATH {
+            return refusal(StatusCode::NOT_FOUND, "there is nothing at this path");
+        }
+        if request.method() != Method::POST {
+            return refusal(StatusCode::METHOD_NOT_ALLOWED, "commands are sent with POST");
+        }
+        // Pages in browsers have no business here.
+        if request.headers().contains_key(header::ORIGIN) {
+            return refusal(StatusCode::FORBIDDEN, "commands are not taken from web pages");
+        }
+        if !bearer(request.headers()).is_some_and(|token| self.secret.fits(token)) {
+            self.audit.note_seldom("admin.refused", "an invalid credential");
+            tracing::warn!(%peer, "somebody without the credential of administrators was refused");
+            return match self.failures.note(peer) {
+                Ok(()) => refusal(StatusCode::UNAUTHORIZED, "the credential of an administrator is needed"),
+                Err(exceeded) => {
+                    let mut response = refusal(StatusCode::TOO_MANY_REQUESTS, "too many invalid credentials");
+                    let seconds = HeaderValue::from(exceeded.retry_after_ms.div_ceil(1_000));
+                    response.headers_mut().insert(header::RETRY_AFTER, seconds);
+                    response
+                }
+            };
+        }
+        let bytes_max = usize::try_from(REQUEST_BYTES_MAX).unwrap_or(usize::MAX);
+        let body = tokio::time::timeout(ARRIVAL, Limited::new(request.into_body(), bytes_max).collect());
+        let Ok(Ok(body)) = body.await else {
+            return refusal(StatusCode::BAD_REQUEST, "a command is one JSON object of bounded size");
+        };
+        let command: Command = match serde_json::from_slice(&body.to_bytes()) {
+            Ok(command) => command,
+            Err(error) => return refusal(StatusCode::BAD_REQUEST, &format!("not a command of this version: {error}")),
+        };
+        if !command.is_for_administrators() {
+            return refusal(StatusCode::FORBIDDEN, "this command is for the machine of the host only");
+        }
+        let operator = Arc::clone(&self.operator);
+        // Its peer may go before it is done, and what was begun must get to its line in the audit log.
+        let done = tokio::spawn(async move {
+            let who = format!("administrator at {peer}");
+            operator.execute_for(&who, command).await
+        });
+        let done =
+            done.await.unwrap_or_else(|_| Err(ControlError::Failed("the host failed at this command".to_owned())));
+        respond(StatusCode::OK, &done.map_or_else(Reply::Error, Reply::Ok))
+    }
+}
+
+fn bearer(headers: &http::HeaderMap) -> Option<&str> {
+    let mut values = headers.get_all(header::AUTHORIZATION).iter();
+    let value = values.next().filter(|_| values.next().is_none())?;
+    let (scheme, token) = value.to_str().ok()?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
+}
+
+/// Ends the connection, too: a refused client must not keep it.
+fn refusal(status: StatusCode, message: &str) -> Response<Full<Bytes>> {
+    let mut response = respond(status, &Reply::Error(ControlError::Invalid(message.to_owned())));
+    response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    response
+}
+
+fn respond(status: StatusCode, reply: &Reply) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::from(serde_json::to_vec(reply).unwrap_or_default()));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+/// What a reply of the listener says; `None`: it is none.
+pub fn read_reply(body: &[u8]) -> Option<Result<serde_json::Value, ControlError>> {
+    match serde_json::from_slice(body).ok()? {
+        Reply::Ok(value) => Some(Ok(value)),
+        Reply::Error(error) => Some(Err(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn admin_token_must_match_exactly() {
+        let secret = AdminTokenDigest::of_token("correct horse battery staple");
+        assert!(secret.fits("correct horse battery staple"));
+        for wrong in ["", "correct horse battery stapl", "correct horse battery staple ", "x"] {
+            assert!(!secret.fits(wrong), "{wrong}");
+        }
+        assert!(AdminTokenDigest::of_digest(Sha256::digest("a").into()).fits("a"));
+    }
+}

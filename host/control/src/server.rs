@@ -1,0 +1,138 @@
+//! The host's end of the control socket.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::Semaphore;
+use tokio::task::{JoinHandle, JoinSet};
+
+use super::{Command, ControlError, Operator, REQUEST_BYTES_MAX, Reply, socket};
+
+/// Connections at a time; more wait in the kernel.
+const CONNECTIONS_MAX: usize = 64;
+/// Accepting fails when descriptors run out; trying again at once would only burn the CPU.
+const ACCEPT_RETRY: Duration = Duration::from_millis(100);
+
+/// The reading half of an attached connection.
+pub type AttachedReader = Box<dyn AsyncBufRead + Send + Unpin>;
+/// The writing half of an attached connection.
+pub type AttachedWriter = Box<dyn AsyncWrite + Send + Unpin>;
+
+/// Speaks MCP over a connection that asked for it, until its end.
+#[async_trait]
+pub trait Attach: Send + Sync + 'static {
+    async fn attach(&self, reader: AttachedReader, writer: AttachedWriter);
+}
+
+/// A listening control socket. Dropping it removes the socket and ends its connections.
+pub struct Server {
+    path: PathBuf,
+    accepting: JoinHandle<()>,
+}
+
+impl Server {
+    /// Listens in the data directory whose lock the caller holds.
+    ///
+    /// # Errors
+    /// The socket cannot be made.
+    pub fn spawn(path: &Path, operator: Arc<dyn Operator>, attach: Arc<dyn Attach>) -> io::Result<Self> {
+        let listener = socket::listen(path)?;
+        let accepting = tokio::spawn(accept(listener, operator, attach));
+        Ok(Self { path: path.to_owned(), accepting })
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.accepting.abort();
+        if let Err(error) = std::fs::remove_file(&self.path) {
+            tracing::debug!(error = %error, "the control socket was not removed");
+        }
+    }
+}
+
+/// The connections live in a set that dies with this future.
+async fn accept(listener: UnixListener, operator: Arc<dyn Operator>, attach: Arc<dyn Attach>) {
+    let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let owner = rustix::process::geteuid().as_raw();
+    let mut connections = JoinSet::new();
+    loop {
+        let Ok(permit) = Arc::clone(&permits).acquire_owned().await else { return };
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                tracing::warn!(error = %error, "a control connection was not accepted");
+                tokio::time::sleep(ACCEPT_RETRY).await;
+                continue;
+            }
+        };
+        while connections.try_join_next().is_some() {}
+        let who = match stream.peer_cred() {
+            Ok(peer) if peer.uid() == owner => match peer.pid() {
+                Some(pid) => format!("user {owner}, process {pid}"),
+                None => format!("user {owner}"),
+            },
+            Ok(peer) => {
+                tracing::warn!(peer.uid = peer.uid(), "a control connection of another user was refused");
+                continue;
+            }
+            Err(error) => {
+                tracing::warn!(error = %error, "a control connection of nobody was refused");
+                continue;
+            }
+        };
+        let (operator, attach) = (Arc::clone(&operator), Arc::clone(&attach));
+        connections.spawn(async move {
+            if let Err(error) = converse(stream, &who, operator.as_ref(), attach.as_ref()).await {
+                tracing::debug!(error = %error, "a control connection broke");
+            }
+            drop(permit);
+        });
+    }
+}
+
+/// Answers one line after the other, until the other side is done or asks for MCP. Who hangs up is missed between two commands only:
+/// what was begun goes on to its end, and to its line in the audit log. What is followed (a drain, say) is polled by its
+/// client, and attached connections read on, so both end with the other side.
+async fn converse(stream: UnixStream, who: &str, operator: &dyn Operator, attach: &dyn Attach) -> io::Result<()> {
+    let (reader, mut writer) = stream.into_split();
+    let mut reader = BufReader::new(reader);
+    loop {
+        let mut line = Vec::new();
+        (&mut reader).take(REQUEST_BYTES_MAX).read_until(b'\n', &mut line).await?;
+        if line.is_empty() {
+            return Ok(());
+        }
+        if line.last() != Some(&b'\n') {
+            let refusal = ControlError::Invalid(format!("a request is one line of at most {REQUEST_BYTES_MAX} bytes"));
+            return reply(&mut writer, &Reply::Error(refusal)).await;
+        }
+        match serde_json::from_slice(&line) {
+            Ok(Command::StdioAttach) => {
+                reply(&mut writer, &Reply::Ok(serde_json::Value::Null)).await?;
+                attach.attach(Box::new(reader), Box::new(writer)).await;
+                return Ok(());
+            }
+            Ok(command) => {
+                let done = operator.execute_for(who, command).await;
+                reply(&mut writer, &done.map_or_else(Reply::Error, Reply::Ok)).await?;
+            }
+            Err(error) => {
+                let refusal = ControlError::Invalid(format!("not a command of this version: {error}"));
+                reply(&mut writer, &Reply::Error(refusal)).await?;
+            }
+        }
+    }
+}
+
+async fn reply(writer: &mut (impl AsyncWrite + Unpin), reply: &Reply) -> io::Result<()> {
+    let mut line = serde_json::to_vec(reply)?;
+    line.push(b'\n');
+    writer.write_all(&line).await?;
+    writer.flush().await
+}

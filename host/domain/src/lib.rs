@@ -1,0 +1,97 @@
+//! What a task is and how it may change: pure values and functions over them.
+//!
+//! Owns the vocabulary that every other crate shares. Must not draw randomness, do I/O or know any wire or storage format, nor read a
+//! clock: only `std` is imported here. Invariant: [`lifecycle::step`] is the only way a task changes.
+
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, clippy::print_stdout)]
+
+pub mod call;
+pub mod clock;
+pub mod lifecycle;
+pub mod limits;
+pub mod names;
+pub mod requestor;
+pub mod rights;
+pub mod route;
+pub mod server_features;
+pub mod task;
+#[cfg(any(test, feature = "testing"))]
+#[allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "only tests use it, and a fixture that fails ends its test"
+)]
+pub mod testing;
+pub mod timestamp;
+pub mod tool;
+pub mod uri_template;
+
+use std::fmt;
+use std::sync::Arc;
+
+/// A JSON text that its maker has checked to be well-formed; opaque here.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Json(Arc<str>);
+
+impl Json {
+    /// Wraps a text without looking at it.
+    pub fn new(text: impl Into<Arc<str>>) -> Self {
+        Self(text.into())
+    }
+
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// Lengths only: JSON holds arguments, answers and results, which do not belong in logs.
+impl fmt::Debug for Json {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Json({} bytes)", self.0.len())
+    }
+}
+
+/// Milliseconds since the Unix epoch.
+pub type UnixMs = u64;
+
+/// Bytes as lower-case hexadecimal digits.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().flat_map(|byte| hex_digits(*byte)).map(char::from).collect()
+}
+
+/// The two digits of a byte, in ASCII.
+fn hex_digits(byte: u8) -> [u8; 2] {
+    [byte >> 4, byte & 15].map(|nibble| if nibble < 10 { b'0' + nibble } else { b'a' + nibble - 10 })
+}
+
+/// Writes 16 bytes as 32 lower-case hexadecimal digits.
+fn write_hex(bytes: &[u8; 16], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let mut digits = [0; 32];
+    for (pair, byte) in digits.chunks_exact_mut(2).zip(bytes) {
+        pair.copy_from_slice(&hex_digits(*byte));
+    }
+    f.write_str(std::str::from_utf8(&digits).unwrap_or_default())
+}
+
+/// Reads 32 lower-case hexadecimal digits; anything else is `None`, so that every id has exactly one spelling.
+fn read_hex(text: &str) -> Option<[u8; 16]> {
+    let digits = text.as_bytes();
+    if digits.len() != 32 {
+        return None;
+    }
+    let mut bytes = [0; 16];
+    for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
+        *byte = pair.iter().try_fold(0u8, |value, digit| {
+            let nibble = match digit {
+                b'0'..=b'9' => digit - b'0',
+                b'a'..=b'f' => digit - b'a' + 10,
+                _ => return None,
+            };
+            Some(value << 4 | nibble)
+        })?;
+    }
+    Some(bytes)
+}

@@ -1,0 +1,219 @@
+//! How a task may change: one total function over (task, event, now).
+//!
+//! Live runs, races between two writers and recovery after a crash all go through [`step`]; everything that it does not allow is
+//! a [`Refusal`], never a panic and never a silent change. Terminal phases absorb.
+
+use super::UnixMs;
+use super::call::{CallError, InputRequest, InputResponse};
+use super::task::{Active, Input, Lease, Outcome, Phase, Task};
+
+/// Runs that one task may have: the first one and two after restarts of the host.
+pub const ATTEMPTS_MAX: u32 = 3;
+
+/// Questions that one task may ask over its lifetime. A guest that asks for ever would otherwise grow its record without bound.
+pub const INPUTS_MAX: usize = 256;
+
+/// Something that happens to a task. Events of a run carry its attempt, the fencing token: a run that was given up cannot write.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// A run begins under this lease.
+    Start { lease: Lease },
+    /// The run asks.
+    RequestInput { attempt: u32, requests: Vec<InputRequest> },
+    /// A client answers one input request, by its issued key.
+    Answer { key: String, answer: InputResponse },
+    /// A client sends a message to the run.
+    Steer { message: String, queue_max: u32 },
+    /// The run takes every waiting message.
+    Deliver { attempt: u32 },
+    /// Stop for a while.
+    Pause { message: Option<String> },
+    /// Go on.
+    Resume,
+    /// The run ends.
+    Finish { attempt: u32, outcome: Outcome, message: Option<String> },
+    /// A client or an operator cancels.
+    Cancel,
+    /// The run was lost with its host. With `rerun` it may start again, if it has attempts left.
+    Interrupt { rerun: bool },
+    /// The run can never start: what it needs is gone.
+    Abandon { error: CallError, message: String },
+}
+
+/// Why an event is not allowed now. The task stays as it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The task is over.
+    Ended,
+    /// The event is from a run that was given up.
+    Stale,
+    /// No question with this key is waiting for an answer.
+    NotOutstanding,
+    /// The steering queue is full.
+    QueueFull { queue_max: u32 },
+    /// The run has asked more than [`INPUTS_MAX`] questions.
+    TooManyInputs,
+    /// Not while the task is paused.
+    Paused,
+    /// Not from this phase.
+    Illegal(&'static str),
+}
+
+/// The task after `event`, or why not. `updated_at` never goes back, even if the clock does.
+pub fn step(task: &Task, event: Event, now: UnixMs) -> Result<Task, Refusal> {
+    if task.outcome().is_some() {
+        return Err(Refusal::Ended);
+    }
+    let mut next = task.clone();
+    next.updated_at = now.max(task.updated_at);
+    match event {
+        Event::Start { lease } => start(&mut next, lease)?,
+        Event::RequestInput { attempt, requests } => {
+            fenced(task, attempt)?;
+            ask(&mut next, requests)?;
+        }
+        Event::Answer { key, answer } => answered(&mut next, &key, answer)?,
+        Event::Steer { message, queue_max } => {
+            if next.steering.len() >= queue_max as usize {
+                return Err(Refusal::QueueFull { queue_max });
+            }
+            next.steering.push(message);
+        }
+        Event::Deliver { attempt } => {
+            fenced(task, attempt)?;
+            next.steering_delivered = next.steering_delivered.saturating_add(next.steering.len() as u64);
+            next.steering.clear();
+        }
+        Event::Pause { message } => match task.phase {
+            Phase::Active(before) => {
+                next.phase = Phase::Paused { before };
+                next.status_message = message;
+            }
+            Phase::Paused { .. } => return Err(Refusal::Illegal("the task is already paused")),
+            Phase::Ended(_) => return Err(Refusal::Ended),
+        },
+        Event::Resume => match task.phase {
+            Phase::Paused { before } => {
+                next.phase = Phase::Active(before);
+                next.status_message = None;
+            }
+            Phase::Active(_) => return Err(Refusal::Illegal("the task is not paused")),
+            Phase::Ended(_) => return Err(Refusal::Ended),
+        },
+        Event::Finish { attempt, outcome, message } => {
+            fenced(task, attempt)?;
+            // What is paused goes on, is cancelled or breaks, but does not complete.
+            if let Phase::Paused { .. } = task.phase {
+                return Err(Refusal::Paused);
+            }
+            end(&mut next, outcome, message);
+        }
+        Event::Cancel => end(&mut next, Outcome::Cancelled, Some("cancelled by request".into())),
+        Event::Interrupt { rerun } => interrupt(&mut next, rerun),
+        Event::Abandon { error, message } => end(&mut next, Outcome::Error(error), Some(message)),
+    }
+    Ok(next)
+}
+
+fn fenced(task: &Task, attempt: u32) -> Result<(), Refusal> {
+    if task.attempt == attempt { Ok(()) } else { Err(Refusal::Stale) }
+}
+
+fn start(next: &mut Task, lease: Lease) -> Result<(), Refusal> {
+    match next.phase {
+        Phase::Active(Active::Queued) => {
+            next.phase = Phase::Active(Active::Running);
+            next.status_message = None;
+            next.lease = Some(lease);
+            next.attempt = next.attempt.saturating_add(1);
+            Ok(())
+        }
+        Phase::Active(_) => Err(Refusal::Illegal("the task already runs")),
+        Phase::Paused { .. } => Err(Refusal::Paused),
+        Phase::Ended(_) => Err(Refusal::Ended),
+    }
+}
+
+fn ask(next: &mut Task, requests: Vec<InputRequest>) -> Result<(), Refusal> {
+    if requests.is_empty() {
+        return Err(Refusal::Illegal("nothing is asked"));
+    }
+    if next.inputs.len().saturating_add(requests.len()) > INPUTS_MAX {
+        return Err(Refusal::TooManyInputs);
+    }
+    for request in requests {
+        let issued_key = issue_key(&next.inputs, &request.key);
+        next.inputs.push(Input { issued_key, request, answer: None });
+    }
+    set_active(next, Active::InputRequired)
+}
+
+/// The plugin's key at first use, then with `-2`, `-3` …: a key never names two questions of one task.
+fn issue_key(inputs: &[Input], key: &str) -> String {
+    let taken = |candidate: &str| inputs.iter().any(|input| input.issued_key == candidate);
+    if !taken(key) {
+        return key.to_owned();
+    }
+    (2u64..).map(|n| format!("{key}-{n}")).find(|candidate| !taken(candidate)).unwrap_or_else(|| key.to_owned())
+}
+
+fn answered(next: &mut Task, key: &str, answer: InputResponse) -> Result<(), Refusal> {
+    let input = next.inputs.iter_mut().find(|input| input.issued_key == key && input.answer.is_none());
+    input.ok_or(Refusal::NotOutstanding)?.answer = Some(answer);
+    if next.outstanding().next().is_none() {
+        set_active(next, Active::Running)?;
+    }
+    Ok(())
+}
+
+/// Moves the active phase, under a pause too: what happens meanwhile shows after resume.
+fn set_active(next: &mut Task, active: Active) -> Result<(), Refusal> {
+    match &mut next.phase {
+        Phase::Active(Active::Queued) | Phase::Paused { before: Active::Queued } => {
+            Err(Refusal::Illegal("the task has not started"))
+        }
+        Phase::Active(current) | Phase::Paused { before: current } => {
+            *current = active;
+            Ok(())
+        }
+        Phase::Ended(_) => Err(Refusal::Ended),
+    }
+}
+
+fn end(next: &mut Task, outcome: Outcome, message: Option<String>) {
+    next.phase = Phase::Ended(outcome);
+    next.status_message = message;
+    next.lease = None;
+    next.steering.clear();
+}
+
+fn interrupt(next: &mut Task, rerun: bool) {
+    let started = match next.phase {
+        Phase::Active(active) | Phase::Paused { before: active } => active != Active::Queued,
+        Phase::Ended(_) => false,
+    };
+    if !started {
+        // Nothing ran, so nothing is lost: it keeps its place.
+        return;
+    }
+    if !rerun || next.attempt >= ATTEMPTS_MAX {
+        let message = if rerun {
+            format!("the host was restarted while the task ran, for the {ATTEMPTS_MAX}rd time")
+        } else {
+            "the host was restarted while the task ran; whether it took effect is not known".to_owned()
+        };
+        return end(next, Outcome::Error(CallError::Interrupted), Some(message));
+    }
+    for input in next.inputs.iter_mut().filter(|input| input.answer.is_none()) {
+        input.answer = Some(InputResponse::Refused("the call was started again".into()));
+    }
+    next.lease = None;
+    match &mut next.phase {
+        Phase::Active(active) | Phase::Paused { before: active } => *active = Active::Queued,
+        Phase::Ended(_) => {}
+    }
+    next.status_message = Some("queued again after a restart of the host".into());
+}
+
+#[cfg(test)]
+mod tests;

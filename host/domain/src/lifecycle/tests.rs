@@ -1,0 +1,220 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::Json;
+use crate::call::{ElicitationAction, InputRequestKind};
+use crate::requestor::{Requestor, RequestorId, TenantId};
+use crate::task::{NodeId, Task, TaskId};
+
+const NOW: UnixMs = 1_000_000;
+
+fn task(phase: Phase) -> Task {
+    let attempt = match phase {
+        Phase::Active(Active::Queued) | Phase::Paused { before: Active::Queued } => 0,
+        _ => 1,
+    };
+    Task {
+        revision: 7,
+        created_at: NOW,
+        updated_at: NOW,
+        poll_interval_ms: 100,
+        phase,
+        attempt,
+        ..Task::sample(Requestor { tenant: TenantId([2; 16]), id: RequestorId([3; 16]) }, TaskId([1; 16]))
+    }
+}
+
+fn request(key: &str) -> InputRequest {
+    let kind = InputRequestKind::Form { message: "m".into(), requested_schema: Json::new("{}") };
+    InputRequest { key: key.into(), kind, meta: Vec::new() }
+}
+
+fn accept() -> InputResponse {
+    InputResponse::Elicitation { action: ElicitationAction::Accept, content: None }
+}
+
+fn lease() -> Lease {
+    Lease { node: NodeId([9; 16]), until: NOW + 1 }
+}
+
+fn phases() -> Vec<Phase> {
+    let actives = [Active::Queued, Active::Running, Active::InputRequired];
+    let ends = [
+        Outcome::Output { is_error: false },
+        Outcome::Output { is_error: true },
+        Outcome::Error(CallError::Interrupted),
+        Outcome::Cancelled,
+    ];
+    let active = actives.map(Phase::Active);
+    let paused = actives.map(|before| Phase::Paused { before });
+    active.into_iter().chain(paused).chain(ends.map(Phase::Ended)).collect()
+}
+
+fn events() -> Vec<(&'static str, Event)> {
+    vec![
+        ("start", Event::Start { lease: lease() }),
+        ("ask", Event::RequestInput { attempt: 1, requests: vec![request("k")] }),
+        ("answer", Event::Answer { key: "open".into(), answer: accept() }),
+        ("steer", Event::Steer { message: "left".into(), queue_max: 2 }),
+        ("deliver", Event::Deliver { attempt: 1 }),
+        ("pause", Event::Pause { message: None }),
+        ("resume", Event::Resume),
+        ("finish", Event::Finish { attempt: 1, outcome: Outcome::Output { is_error: false }, message: None }),
+        ("stale finish", Event::Finish { attempt: 9, outcome: Outcome::Cancelled, message: None }),
+        ("cancel", Event::Cancel),
+        ("interrupt", Event::Interrupt { rerun: false }),
+        ("interrupt, rerun", Event::Interrupt { rerun: true }),
+        ("abandon", Event::Abandon { error: CallError::Interrupted, message: "gone".into() }),
+    ]
+}
+
+fn short(phase: &Phase) -> String {
+    match phase {
+        Phase::Active(active) => format!("{active:?}").to_lowercase(),
+        Phase::Paused { before } => format!("paused({})", format!("{before:?}").to_lowercase()),
+        Phase::Ended(Outcome::Output { is_error }) => if *is_error { "is-error" } else { "output" }.into(),
+        Phase::Ended(Outcome::Error(_)) => "error".into(),
+        Phase::Ended(Outcome::Cancelled) => "cancelled".into(),
+    }
+}
+
+/// Every phase against every event. A cell is the phase afterwards, or `-` for a refusal.
+#[test]
+fn task_phase_event_matrix_holds() {
+    #[rustfmt::skip]
+    let expected = [
+        // start, ask, answer, steer, deliver, pause, resume, finish, stale, cancel, interrupt, rerun, abandon
+        ("queued", "running - - queued - paused(queued) - - - cancelled queued queued error"),
+        ("running", "- inputrequired running running running paused(running) - output - cancelled error queued error"),
+        ("inputrequired", "- inputrequired running inputrequired inputrequired paused(inputrequired) - output - cancelled error queued error"),
+        ("paused(queued)", "- - - paused(queued) - - queued - - cancelled paused(queued) paused(queued) error"),
+        ("paused(running)", "- paused(inputrequired) paused(running) paused(running) paused(running) - running - - cancelled error paused(queued) error"),
+        ("paused(inputrequired)", "- paused(inputrequired) paused(running) paused(inputrequired) paused(inputrequired) - inputrequired - - cancelled error paused(queued) error"),
+        ("output", "- - - - - - - - - - - - -"),
+        ("is-error", "- - - - - - - - - - - - -"),
+        ("error", "- - - - - - - - - - - - -"),
+        ("cancelled", "- - - - - - - - - - - - -"),
+    ];
+    for (phase, (name, row)) in phases().into_iter().zip(expected) {
+        assert_eq!(short(&phase), name);
+        let mut before = task(phase);
+        before.inputs.push(Input { issued_key: "open".into(), request: request("open"), answer: None });
+        let cells: Vec<_> = events()
+            .into_iter()
+            .map(|(_, event)| step(&before, event, NOW + 5).map_or("-".into(), |after| short(&after.phase)))
+            .collect();
+        assert_eq!(cells.join(" "), row, "from {name}");
+    }
+}
+
+#[test]
+fn input_request_keys_are_unique_per_task() {
+    let running = task(Phase::Active(Active::Running));
+    let ask = |task: &Task, keys: &[&str]| {
+        let requests = keys.iter().map(|key| request(key)).collect();
+        step(task, Event::RequestInput { attempt: 1, requests }, NOW).unwrap()
+    };
+    let asked = ask(&ask(&running, &["a", "a-2", "a"]), &["a"]);
+    let keys: Vec<_> = asked.inputs.iter().map(|input| input.issued_key.as_str()).collect();
+    assert_eq!(keys, ["a", "a-2", "a-3", "a-4"]);
+}
+
+#[test]
+fn task_resumes_when_every_input_request_is_answered() {
+    let running = task(Phase::Active(Active::Running));
+    let asked =
+        step(&running, Event::RequestInput { attempt: 1, requests: vec![request("a"), request("b")] }, NOW).unwrap();
+    let half = step(&asked, Event::Answer { key: "b".into(), answer: accept() }, NOW).unwrap();
+    assert_eq!(half.phase, Phase::Active(Active::InputRequired));
+    let again = step(&half, Event::Answer { key: "b".into(), answer: InputResponse::Refused("late".into()) }, NOW);
+    assert_eq!(again, Err(Refusal::NotOutstanding));
+    let whole = step(&half, Event::Answer { key: "a".into(), answer: accept() }, NOW).unwrap();
+    assert_eq!(whole.phase, Phase::Active(Active::Running));
+}
+
+#[test]
+fn stale_task_attempt_cannot_write() {
+    let mut second = task(Phase::Active(Active::Running));
+    second.attempt = 2;
+    let outcome = Outcome::Output { is_error: false };
+    assert_eq!(step(&second, Event::Finish { attempt: 1, outcome, message: None }, NOW), Err(Refusal::Stale));
+    assert_eq!(step(&second, Event::Deliver { attempt: 1 }, NOW), Err(Refusal::Stale));
+}
+
+#[test]
+fn task_is_attempted_at_most_three_times() {
+    let mut task = task(Phase::Active(Active::Queued));
+    for attempt in 1..=ATTEMPTS_MAX {
+        task = step(&task, Event::Start { lease: lease() }, NOW).unwrap();
+        assert_eq!(task.attempt, attempt);
+        task = step(&task, Event::Interrupt { rerun: true }, NOW).unwrap();
+    }
+    assert_eq!(task.phase, Phase::Ended(Outcome::Error(CallError::Interrupted)));
+}
+
+#[test]
+fn a_full_steering_queue_refuses_and_keeps_the_order() {
+    let steer = |task: &Task, message: &str| step(task, Event::Steer { message: message.into(), queue_max: 2 }, NOW);
+    let two = steer(&steer(&task(Phase::Active(Active::Running)), "a").unwrap(), "b").unwrap();
+    assert_eq!(two.steering, ["a", "b"]);
+    assert_eq!(steer(&two, "c"), Err(Refusal::QueueFull { queue_max: 2 }));
+    let delivered = step(&two, Event::Deliver { attempt: 1 }, NOW).unwrap();
+    assert_eq!((delivered.steering.len(), delivered.steering_delivered), (0, 2));
+}
+
+#[test]
+fn steering_message_is_delivered_to_one_attempt() {
+    let steer = |task: &Task, message: &str| step(task, Event::Steer { message: message.into(), queue_max: 9 }, NOW);
+    let taken = steer(&task(Phase::Active(Active::Running)), "taken").unwrap();
+    let taken = step(&taken, Event::Deliver { attempt: 1 }, NOW).unwrap();
+    let waiting = steer(&taken, "waiting").unwrap();
+    let lost = step(&waiting, Event::Interrupt { rerun: true }, NOW).unwrap();
+    let again = step(&lost, Event::Start { lease: lease() }, NOW).unwrap();
+    assert_eq!((again.attempt, again.steering, again.steering_delivered), (2, vec!["waiting".to_owned()], 1));
+}
+
+fn any_event() -> impl Strategy<Value = Event> {
+    let keys = prop::sample::select(vec!["a", "b", "open"]);
+    let attempts = 0..4u32;
+    prop_oneof![
+        Just(Event::Start { lease: lease() }),
+        (attempts.clone(), keys.clone())
+            .prop_map(|(attempt, key)| Event::RequestInput { attempt, requests: vec![request(key)] }),
+        keys.prop_map(|key| Event::Answer { key: key.into(), answer: accept() }),
+        Just(Event::Steer { message: "m".into(), queue_max: 3 }),
+        attempts.clone().prop_map(|attempt| Event::Deliver { attempt }),
+        Just(Event::Pause { message: None }),
+        Just(Event::Resume),
+        (attempts, any::<bool>()).prop_map(|(attempt, is_error)| Event::Finish {
+            attempt,
+            outcome: Outcome::Output { is_error },
+            message: None
+        }),
+        Just(Event::Cancel),
+        any::<bool>().prop_map(|rerun| Event::Interrupt { rerun }),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn random_task_histories_keep_invariants(steps in prop::collection::vec((any_event(), 0..3_000u64), 1..60)) {
+        let mut current = task(Phase::Active(Active::Queued));
+        for (event, now) in steps {
+            let Ok(next) = step(&current, event, NOW - 1_500 + now) else { continue };
+            prop_assert!(current.outcome().is_none(), "a terminal task changed");
+            prop_assert!(next.updated_at >= current.updated_at);
+            prop_assert!(next.attempt >= current.attempt && next.attempt <= ATTEMPTS_MAX);
+            prop_assert!(next.steering.len() <= 3);
+            prop_assert!(next.inputs.len() >= current.inputs.len());
+            let mut keys: Vec<_> = next.inputs.iter().map(|input| input.issued_key.clone()).collect();
+            keys.sort();
+            keys.dedup();
+            prop_assert_eq!(keys.len(), next.inputs.len());
+            let waits = matches!(next.phase, Phase::Active(Active::InputRequired) | Phase::Paused { before: Active::InputRequired });
+            if waits {
+                prop_assert!(next.outstanding().next().is_some());
+            }
+            current = next;
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! What a requestor, a tenant and one call may use, in plain numbers.
+//!
+//! The names are those of the configuration; defaults and maxima live there.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::requestor::{Requestor, TenantId};
+
+/// `[limits]`: for one requestor unless the name says tenant or total.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Running calls, plain ones and tasks together.
+    pub calls_running_per_requestor: u32,
+    pub calls_running_per_tenant: u32,
+    /// Also the size of the instance pool.
+    pub calls_running_total: u32,
+    /// How long a plain call waits for a permit.
+    pub call_queue_ms_max: u64,
+    /// Plain calls that wait for a permit: a client holds a connection open for each.
+    pub calls_queued_per_requestor: u32,
+    pub calls_queued_per_tenant: u32,
+    pub calls_queued_total: u32,
+    /// Fewer than the calls, so that tasks leave places to plain calls.
+    pub tasks_running_per_requestor: u32,
+    pub tasks_running_per_tenant: u32,
+    pub tasks_queued_per_requestor: u32,
+    pub tasks_queued_per_tenant: u32,
+    pub tasks_queued_total: u32,
+    /// Calls that hold an instance without running: asked, sleeping or parked.
+    pub tasks_waiting_per_requestor: u32,
+    pub tasks_waiting_per_tenant: u32,
+    pub tasks_paused_per_requestor: u32,
+    pub tasks_paused_per_tenant: u32,
+    /// Waiting and paused ones together, since each holds an instance.
+    pub calls_resting_per_tenant: u32,
+    pub calls_resting_total: u32,
+    pub tasks_stored_per_requestor: u32,
+    pub tasks_stored_bytes_per_requestor: u64,
+    pub tasks_stored_per_tenant: u32,
+    pub tasks_stored_bytes_per_tenant: u64,
+    /// With a burst of twice this, like the other rates.
+    pub requests_per_second: u32,
+    pub requests_per_second_per_tenant: u32,
+    /// Bytes of large bodies.
+    pub request_bytes_per_second: u32,
+    pub request_bytes_per_second_per_tenant: u32,
+    pub task_creations_per_second: u32,
+    pub task_creations_per_second_per_tenant: u32,
+    /// Over HTTP and stdio, streams and subscriptions among them.
+    pub requests_open_per_requestor: u32,
+    pub requests_open_per_tenant: u32,
+    pub requests_open_total: u32,
+    /// Of large bodies, from before they are read until nothing needs them.
+    pub request_bytes_open_per_requestor: u64,
+    pub request_bytes_open_per_tenant: u64,
+    pub request_bytes_open_total: u64,
+    /// The limit for one requestor is one of the server's.
+    pub sessions_per_tenant: u32,
+    pub sessions_total: u32,
+    /// That tokens of issuers may bring in.
+    pub requestors_per_tenant: u32,
+    pub requestor_creations_per_second_per_tenant: u32,
+    pub tenants_total: u32,
+    /// Kept for streams that may be resumed.
+    pub event_bytes_per_requestor: u64,
+    pub event_bytes_per_tenant: u64,
+    pub event_bytes_total: u64,
+    /// Of large answers, until they are written.
+    pub answer_bytes_per_requestor: u64,
+    pub answer_bytes_per_tenant: u64,
+    pub answer_bytes_total: u64,
+    pub ttl_ms_default: u64,
+    pub ttl_ms_max: u64,
+    /// Whether a client may ask for a task that never expires.
+    pub ttl_unlimited: bool,
+    /// Messages waiting for one task.
+    pub steer_queue: u32,
+    pub steer_bytes_max: u32,
+    /// Looks for tasks that are not there, before the requestor is blocked.
+    pub failed_lookups_per_minute: u32,
+    /// 0: never blocked.
+    pub failed_lookups_block_ms: u64,
+    /// Polls long before the interval, before it is noted.
+    pub early_polls_per_minute: u32,
+}
+
+/// The limits of the configuration, and those of tenants that have some of their own.
+#[derive(Clone, Debug)]
+pub struct LimitsTable {
+    pub base: Arc<Limits>,
+    /// Complete: what a tenant's section does not say is that of the base.
+    pub tenants: HashMap<TenantId, Arc<Limits>>,
+}
+
+impl LimitsTable {
+    /// Those that hold for a requestor.
+    pub fn of(&self, requestor: &Requestor) -> &Arc<Limits> {
+        self.tenants.get(&requestor.tenant).unwrap_or(&self.base)
+    }
+}
+
+impl From<Limits> for LimitsTable {
+    /// The same for everybody.
+    fn from(limits: Limits) -> Self {
+        Self { base: Arc::new(limits), tenants: HashMap::new() }
+    }
+}
+
+/// The most that one tenant may weigh against another when the processors are shared out.
+pub const CPU_WEIGHT_MAX: u32 = 1_000;
+
+/// `[call]`: for one call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CallLimits {
+    /// Counts while the guest computes.
+    pub cpu_ms: u64,
+    /// Stops while the call waits or is paused.
+    pub wall_ms: u64,
+    /// Sum of all linear memories.
+    pub memory_bytes: u64,
+    pub arguments_bytes: u64,
+    pub result_bytes: u64,
+    pub log_bytes: u64,
+    /// Progress, status and log together; more are merged.
+    pub events_per_second: u32,
+    pub promote_after_ms: u64,
+    /// Between the cancel signal and the end of the sandbox, for a guest that has ever asked for signals.
+    pub cancel_grace_ms: u64,
+    pub epoch_tick_ms: u64,
+}
+
+/// `[compile]`: for one component, before it is machine code.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CompileLimits {
+    /// What the compiler may take.
+    pub memory_bytes: u64,
+    /// Processor time, over all its threads.
+    pub cpu_ms: u64,
+    /// Over all modules of a component.
+    pub functions_max: u32,
+}
+
+/// `[plugin.kv]`: what one plugin may keep in one tenant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyValueLimits {
+    pub keys_max: u32,
+    /// Keys and values together.
+    pub bytes_max: u64,
+    pub value_bytes_max: u64,
+}
+
+#[cfg(any(test, feature = "testing"))]
+impl Limits {
+    /// So large that no test meets them unless it wants to.
+    pub fn generous() -> Self {
+        Self {
+            calls_running_per_requestor: 16,
+            calls_running_per_tenant: 64,
+            calls_running_total: 256,
+            call_queue_ms_max: 100,
+            calls_queued_per_requestor: 64,
+            calls_queued_per_tenant: 256,
+            calls_queued_total: 1_024,
+            tasks_running_per_requestor: 16,
+            tasks_running_per_tenant: 64,
+            tasks_queued_per_requestor: 256,
+            tasks_queued_per_tenant: 1_024,
+            tasks_queued_total: 4_096,
+            tasks_waiting_per_requestor: 256,
+            tasks_waiting_per_tenant: 384,
+            tasks_paused_per_requestor: 64,
+            tasks_paused_per_tenant: 128,
+            calls_resting_per_tenant: 384,
+            calls_resting_total: 768,
+            tasks_stored_per_requestor: 10_000,
+            tasks_stored_bytes_per_requestor: 1 << 30,
+            tasks_stored_per_tenant: 100_000,
+            tasks_stored_bytes_per_tenant: 1 << 32,
+            requests_per_second: 1_000_000,
+            requests_per_second_per_tenant: 1_000_000,
+            request_bytes_per_second: 1 << 31,
+            request_bytes_per_second_per_tenant: 1 << 31,
+            task_creations_per_second: 1_000_000,
+            task_creations_per_second_per_tenant: 1_000_000,
+            requests_open_per_requestor: 1_024,
+            requests_open_per_tenant: 4_096,
+            requests_open_total: 16_384,
+            request_bytes_open_per_requestor: 1 << 30,
+            request_bytes_open_per_tenant: 1 << 31,
+            request_bytes_open_total: 1 << 32,
+            sessions_per_tenant: 10_000,
+            sessions_total: 100_000,
+            requestors_per_tenant: 1_000_000,
+            requestor_creations_per_second_per_tenant: 1_000_000,
+            tenants_total: 1_000_000,
+            event_bytes_per_requestor: 64 << 20,
+            event_bytes_per_tenant: 256 << 20,
+            event_bytes_total: 1 << 30,
+            answer_bytes_per_requestor: 64 << 20,
+            answer_bytes_per_tenant: 96 << 20,
+            answer_bytes_total: 160 << 20,
+            ttl_ms_default: 60_000,
+            ttl_ms_max: 120_000,
+            ttl_unlimited: false,
+            steer_queue: 16,
+            steer_bytes_max: 16_384,
+            failed_lookups_per_minute: 1_000_000,
+            failed_lookups_block_ms: 60_000,
+            early_polls_per_minute: 1_000_000,
+        }
+    }
+}

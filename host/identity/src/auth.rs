@@ -1,0 +1,350 @@
+//! Who is calling.
+//!
+//! Owns credentials: the only room that sees a token. Must not log one, keep one longer than the request that brought it, pass one on (save to the issuer that is configured to
+//! judge it), or accept one from anywhere but the `Authorization` header. Invariant: unknown, expired, revoked and foreign tokens
+//! get the same answer.
+
+mod claims;
+mod introspection;
+mod introspection_limiter;
+mod jwt;
+mod keys;
+mod oauth;
+mod provider;
+mod resource;
+mod revalidation;
+mod token_audit;
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use async_trait::async_trait;
+use http::{HeaderMap, HeaderValue, header};
+use tokio::sync::watch;
+
+use bulkhead_domain::UnixMs;
+use bulkhead_domain::requestor::Requestor;
+use bulkhead_domain::rights::{Rights, ScopeBook};
+use bulkhead_limits::rate;
+
+use bulkhead_limits::Full;
+use bulkhead_limits::failures::{self, Failures};
+
+pub use oauth::{IntrospectionOptions, Issuer, IssuerOptions, OauthVerifier, TenantRule, Trusted};
+pub use resource::Resource;
+pub use resource::ResourceOptions;
+pub use revalidation::{NOTICED_MS_MAX, Revalidation, look_at};
+
+/// More than any issuer's tokens need; a longer one is refused before it is hashed.
+const TOKEN_BYTES_MAX: usize = 8192;
+
+/// Why a credential gives no requestor.
+#[derive(Debug, thiserror::Error)]
+pub enum Denied {
+    /// Unknown, expired, revoked or issued for another audience.
+    #[error("the token is not valid")]
+    Invalid,
+    /// It could not be checked; the reason was logged under this id.
+    #[error("the token cannot be checked at the moment (incident {incident})")]
+    Unavailable { incident: String },
+    /// Perhaps it is, but not now.
+    #[error(transparent)]
+    Limited(#[from] Limited),
+}
+
+/// A limit that keeps a credential from being judged, or a requestor from coming into being.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Limited {
+    /// Too many credentials from that address were none: nobody is asked about another one.
+    #[error("too many credentials from that address were not valid")]
+    Failures(failures::Exceeded),
+    /// Too many requestors of the tenant are new.
+    #[error("{} is exceeded", .0.limit)]
+    Rate(rate::Exceeded),
+    /// There are as many as there may be.
+    #[error("{} is at its limit", .0.limit)]
+    Full(Full),
+}
+
+/// What is known about the sender of a credential before it is verified.
+#[derive(Clone, Copy)]
+pub struct Sender<'a> {
+    pub address: IpAddr,
+    /// How many bad credentials came from where.
+    pub failures: &'a Failures,
+}
+
+/// What a token was given for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Scopes {
+    /// Everything that its requestor may do.
+    All,
+    /// These, by name. Its client can ask the issuer for a token with more.
+    Granted(Vec<String>),
+    /// These, by name, and nobody can be asked for more.
+    Fixed(Vec<String>),
+}
+
+/// Whose token it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verified {
+    pub requestor: Requestor,
+    /// What operators call it and its tenant, in rules about scopes.
+    pub name: String,
+    pub tenant: String,
+    pub scopes: Scopes,
+    /// Until when nothing can happen to the token that matters to a stream which goes on, by the steady clock: see [`look_at`].
+    pub look_at: UnixMs,
+    /// When it ends by itself, by the system's clock.
+    pub ends_at: UnixMs,
+}
+
+/// Who sent a request, and what its credential is good for.
+pub struct Caller {
+    pub requestor: Requestor,
+    pub rights: Rights,
+    header: Option<HeaderValue>,
+    /// See [`Verified::look_at`]; `None` without a token.
+    look_at: Option<UnixMs>,
+    /// See [`Verified::ends_at`].
+    ends_at: UnixMs,
+}
+
+/// Knows one kind of token.
+#[async_trait]
+pub trait Verifier: Send + Sync + 'static {
+    /// Whose token this is.
+    async fn verify(&self, token: &str, sender: Sender<'_>) -> Result<Verified, Denied>;
+
+    /// The same for a token that was good when its request began.
+    async fn verify_again(&self, token: &str) -> Result<Verified, Denied>;
+
+    /// Who a request without a credential comes from, if there may be such requests at all. Asked only when the host lets
+    /// nobody but this machine's users in.
+    async fn anonymous(&self) -> Result<Option<Requestor>, Denied> {
+        Ok(None)
+    }
+}
+
+/// Checks the credential of each request.
+pub struct Authenticator {
+    rules: ArcSwap<Rules>,
+    /// Moves with the rules.
+    changed: watch::Sender<()>,
+}
+
+/// Whom to let in, and for what.
+#[derive(Clone)]
+struct Rules {
+    verifiers: Vec<Arc<dyn Verifier>>,
+    anonymous_allowed: bool,
+    resource: Option<Arc<Resource>>,
+    scopes: ScopeBook,
+}
+
+impl Authenticator {
+    /// The verifiers are asked in this order. Without `anonymous_allowed`, nobody gets in without a token.
+    pub fn new(verifiers: Vec<Arc<dyn Verifier>>, anonymous_allowed: bool) -> Self {
+        Self::of(Rules { verifiers, anonymous_allowed, resource: None, scopes: ScopeBook::default() })
+    }
+
+    fn of(rules: Rules) -> Self {
+        Self { rules: ArcSwap::from_pointee(rules), changed: watch::Sender::new(()) }
+    }
+
+    /// Tells clients where they get tokens.
+    #[must_use]
+    pub fn with_resource(self, options: &ResourceOptions, endpoint: &str) -> Self {
+        let resource = Some(Arc::new(Resource::new(options, endpoint)));
+        Self::of(Rules { resource, ..Rules::clone(&self.rules.load()) })
+    }
+
+    /// Says what scopes are good for.
+    #[must_use]
+    pub fn with_scopes(self, scopes: ScopeBook) -> Self {
+        Self::of(Rules { scopes, ..Rules::clone(&self.rules.load()) })
+    }
+
+    /// From now on, lets in whom the other one would. Streams of those who are out by that, or have other rights, end.
+    pub fn replace(&self, with: &Self) {
+        self.rules.store(with.rules.load_full());
+        self.changed.send_replace(());
+    }
+
+    /// How the host presents itself to clients without a token.
+    pub fn resource(&self) -> Option<Arc<Resource>> {
+        self.rules.load().resource.clone()
+    }
+
+    /// The requestor behind a request, or what to answer instead.
+    pub async fn caller(&self, headers: &HeaderMap, sender: Sender<'_>) -> Result<Caller, Unauthorized> {
+        self.rules.load_full().caller(header_of(headers)?, Some(sender)).await
+    }
+
+    /// The same for a request that is still open.
+    async fn caller_again(&self, header: Option<&HeaderValue>) -> Result<Caller, Unauthorized> {
+        self.rules.load_full().caller(header, None).await
+    }
+
+    /// The value of `WWW-Authenticate`, where one belongs into the answer.
+    pub fn challenge(&self, unauthorized: &Unauthorized) -> Option<HeaderValue> {
+        match &self.rules.load().resource {
+            Some(resource) => resource.challenge(unauthorized),
+            None => unauthorized.challenge().map(HeaderValue::from_static),
+        }
+    }
+}
+
+impl Rules {
+    /// Without a sender: again, for a request that was let in.
+    async fn caller(&self, header: Option<&HeaderValue>, sender: Option<Sender<'_>>) -> Result<Caller, Unauthorized> {
+        let Some(token) = header.map(bearer).transpose()? else {
+            let requestor = self.anonymous().await?;
+            return Ok(Caller {
+                requestor,
+                rights: Rights::default(),
+                header: None,
+                look_at: None,
+                ends_at: UnixMs::MAX,
+            });
+        };
+        let Verified { requestor, name, tenant, scopes, look_at, ends_at } = self.verified(token, sender).await?;
+        let rights = match scopes {
+            Scopes::All => Rights::default(),
+            Scopes::Granted(scopes) => self.scopes.rights(&scopes, &tenant, &name, true),
+            Scopes::Fixed(scopes) => self.scopes.rights(&scopes, &tenant, &name, false),
+        };
+        Ok(Caller { requestor, rights, header: header.cloned(), look_at: Some(look_at), ends_at })
+    }
+
+    async fn verified(&self, token: &str, sender: Option<Sender<'_>>) -> Result<Verified, Unauthorized> {
+        for verifier in &self.verifiers {
+            let verified = match sender {
+                Some(sender) => verifier.verify(token, sender).await,
+                None => verifier.verify_again(token).await,
+            };
+            match verified {
+                Ok(verified) => return Ok(verified),
+                Err(Denied::Invalid) => {}
+                Err(denied) => return Err(denied.into()),
+            }
+        }
+        Err(Unauthorized::Invalid)
+    }
+
+    async fn anonymous(&self) -> Result<Requestor, Unauthorized> {
+        if self.anonymous_allowed {
+            for verifier in &self.verifiers {
+                match verifier.anonymous().await {
+                    Ok(Some(requestor)) => return Ok(requestor),
+                    Ok(None) | Err(Denied::Invalid) => {}
+                    Err(denied) => return Err(denied.into()),
+                }
+            }
+        }
+        Err(Unauthorized::Missing)
+    }
+}
+
+/// Why a request is not let in.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Unauthorized {
+    Missing,
+    Malformed,
+    Invalid,
+    Unavailable { incident: String },
+    Limited(Limited),
+}
+
+impl From<Denied> for Unauthorized {
+    fn from(denied: Denied) -> Self {
+        match denied {
+            Denied::Invalid => Self::Invalid,
+            Denied::Unavailable { incident } => Self::Unavailable { incident },
+            Denied::Limited(limited) => Self::Limited(limited),
+        }
+    }
+}
+
+impl Unauthorized {
+    /// The challenge of a host that makes its tokens itself.
+    fn challenge(&self) -> Option<&'static str> {
+        match self {
+            Self::Missing => Some(r#"Bearer realm="bulkhead""#),
+            Self::Malformed => Some(r#"Bearer realm="bulkhead", error="invalid_request""#),
+            Self::Invalid => Some(r#"Bearer realm="bulkhead", error="invalid_token""#),
+            Self::Unavailable { .. } | Self::Limited(_) => None,
+        }
+    }
+
+    /// Whether it says nothing about the credential.
+    fn is_no_judgement(&self) -> bool {
+        matches!(self, Self::Unavailable { .. } | Self::Limited(_))
+    }
+
+    /// Whether the credential was invalid, as a guessed one is.
+    pub fn is_a_failed_try(&self) -> bool {
+        matches!(self, Self::Malformed | Self::Invalid)
+    }
+
+    /// For the audit log.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Missing => "no credential",
+            Self::Malformed => "a malformed credential",
+            Self::Invalid => "an invalid credential",
+            Self::Unavailable { .. } => "the credential could not be checked",
+            Self::Limited(Limited::Failures(_)) => "too many invalid credentials from one address",
+            Self::Limited(Limited::Rate(_)) => "too many new requestors of one tenant",
+            Self::Limited(Limited::Full(full)) => full.limit,
+        }
+    }
+}
+
+/// The header with the token of a request.
+fn header_of(headers: &HeaderMap) -> Result<Option<&HeaderValue>, Unauthorized> {
+    let mut values = headers.get_all(header::AUTHORIZATION).iter();
+    let value = values.next();
+    if values.next().is_some() { Err(Unauthorized::Malformed) } else { Ok(value) }
+}
+
+/// The token in it. Another scheme than Bearer counts as no token at all.
+fn bearer(value: &HeaderValue) -> Result<&str, Unauthorized> {
+    let value = value.to_str().map_err(|_| Unauthorized::Malformed)?;
+    let (scheme, token) = value.split_once(' ').unwrap_or((value, ""));
+    if !scheme.eq_ignore_ascii_case("bearer") {
+        return Err(Unauthorized::Missing);
+    }
+    let token = token.trim();
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~+/=".contains(&byte);
+    if token.is_empty() || token.len() > TOKEN_BYTES_MAX || !token.bytes().all(plain) {
+        return Err(Unauthorized::Malformed);
+    }
+    Ok(token)
+}
+
+#[cfg(test)]
+mod unit {
+    use super::*;
+
+    fn headers(values: &[&str]) -> HeaderMap {
+        values.iter().map(|value| (header::AUTHORIZATION, value.parse().unwrap())).collect()
+    }
+
+    fn bearer(headers: &HeaderMap) -> Result<Option<&str>, Unauthorized> {
+        header_of(headers)?.map(super::bearer).transpose()
+    }
+
+    #[test]
+    fn only_one_well_formed_bearer_header_is_a_token() {
+        assert_eq!(bearer(&headers(&[])), Ok(None));
+        assert_eq!(bearer(&headers(&["Bearer abc"])), Ok(Some("abc")));
+        assert_eq!(bearer(&headers(&["bearer  a-b._~+/="])), Ok(Some("a-b._~+/=")));
+        assert_eq!(bearer(&headers(&["Basic abc"])), Err(Unauthorized::Missing));
+        for bad in [&["Bearer"][..], &["Bearer a b"], &["Bearer a,b"], &["Bearer a", "Bearer b"]] {
+            assert_eq!(bearer(&headers(bad)), Err(Unauthorized::Malformed), "{bad:?}");
+        }
+        assert_eq!(bearer(&headers(&[&format!("Bearer {}", "a".repeat(9000))])), Err(Unauthorized::Malformed));
+    }
+}

@@ -1,0 +1,216 @@
+//! What a token says, once it is known who says it.
+//!
+//! Owns the rules of issuer, audience, time and subject (RFC 7519, RFC 9068), for signed and for introspected tokens alike.
+//! Invariant: what is missing, of another type or out of its time makes the token invalid; nothing is guessed.
+
+use std::fmt;
+
+use serde::de::{Error as _, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use serde_json::{Map, Number, Value};
+
+use super::IssuerOptions;
+use bulkhead_domain::UnixMs;
+
+/// Bytes of a subject or client id in a token; more cannot be an identifier.
+const SUBJECT_BYTES_MAX: usize = 512;
+/// Names of scopes in one token.
+const SCOPES_MAX: usize = 256;
+/// The end of the year 9999, in seconds.
+const SECONDS_MAX: f64 = 253_402_300_799.0;
+
+/// The claims that matter, as they were written.
+#[derive(Debug, Deserialize)]
+pub(super) struct Claims {
+    iss: Option<String>,
+    sub: Option<String>,
+    aud: Option<OneOrMany>,
+    exp: Option<Number>,
+    nbf: Option<Number>,
+    scope: Option<String>,
+    /// How some issuers spell `scope`.
+    scp: Option<OneOrMany>,
+    client_id: Option<String>,
+    /// Who a token was issued to, in the words of OpenID Connect.
+    azp: Option<String>,
+    #[serde(flatten, deserialize_with = "each_once")]
+    further: Map<String, Value>,
+}
+
+/// Claims without a field of their own. One that is there twice is refused, as those with a field are: nobody knows which one is meant.
+fn each_once<'de, D: Deserializer<'de>>(claims: D) -> Result<Map<String, Value>, D::Error> {
+    struct EachOnce;
+    impl<'de> Visitor<'de> for EachOnce {
+        type Value = Map<String, Value>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("claims that are there once")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut claims: A) -> Result<Self::Value, A::Error> {
+            let mut read = Map::new();
+            while let Some((name, value)) = claims.next_entry::<String, Value>()? {
+                if read.insert(name, value).is_some() {
+                    return Err(A::Error::custom("a claim is there twice"));
+                }
+            }
+            Ok(read)
+        }
+    }
+    claims.deserialize_map(EachOnce)
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum OneOrMany {
+    One(String),
+    Many(Vec<String>),
+}
+
+impl OneOrMany {
+    fn all(&self) -> &[String] {
+        match self {
+            Self::One(one) => std::slice::from_ref(one),
+            Self::Many(many) => many,
+        }
+    }
+}
+
+/// What a good token proves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Proof {
+    pub subject: String,
+    /// Empty unless the token names one.
+    pub client: String,
+    pub tenant: String,
+    pub scopes: Vec<String>,
+    pub expires_at: UnixMs,
+}
+
+/// Whether the issuer has to be named: a signed token does, an answer to a question need not.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum IssuerClaim {
+    Always,
+    IfAtAll,
+}
+
+impl Claims {
+    /// The proof, if the token is meant for this host at this time; else what is wrong, for the log of the operator.
+    pub(super) fn check(
+        self,
+        options: &IssuerOptions,
+        issuer: IssuerClaim,
+        now: UnixMs,
+    ) -> Result<Proof, &'static str> {
+        match &self.iss {
+            Some(name) if *name == options.issuer => {}
+            None if issuer == IssuerClaim::IfAtAll => {}
+            _ => return Err("it is of another issuer"),
+        }
+        let audience = self.aud.as_ref().ok_or("it names no audience")?;
+        if !audience.all().iter().any(|name| options.audiences.iter().any(|ours| same_resource(name, ours))) {
+            return Err("it is for another audience");
+        }
+        let exp = milliseconds(self.exp.as_ref().ok_or("it has no end")?).ok_or("its end is no time")?;
+        // Of a signed token the end is all there is; skew works in favour of the client, as everywhere.
+        let expires_at = exp.saturating_add(options.clock_skew_ms);
+        if now >= expires_at {
+            return Err("it has expired");
+        }
+        if let Some(nbf) = &self.nbf {
+            let from = milliseconds(nbf).ok_or("its begin is no time")?;
+            if now.saturating_add(options.clock_skew_ms) < from {
+                return Err("it is not valid yet");
+            }
+        }
+        let tenant = self.tenant(&options.tenant)?;
+        let client = self.client_id.or(self.azp).unwrap_or_default();
+        if !is_identifier(&client) && !client.is_empty() {
+            return Err("its client is no identifier");
+        }
+        if options.client_id_in_principal && client.is_empty() {
+            return Err("it names no client");
+        }
+        let subject = self.sub.filter(|subject| is_identifier(subject)).ok_or("it has no usable subject")?;
+        let spelled = self.scope.as_deref().unwrap_or_default().split(' ');
+        let listed = self.scp.as_ref().map(OneOrMany::all).unwrap_or_default().iter().flat_map(|text| text.split(' '));
+        let scopes: Vec<_> = spelled.chain(listed).filter(|name| !name.is_empty()).map(str::to_owned).collect();
+        if scopes.len() > SCOPES_MAX {
+            return Err("it has too many scopes");
+        }
+        Ok(Proof { subject, client, tenant, scopes, expires_at })
+    }
+
+    fn tenant(&self, rule: &super::TenantRule) -> Result<String, &'static str> {
+        let (claim, allowed) = match rule {
+            super::TenantRule::Fixed(name) => return Ok(name.clone()),
+            super::TenantRule::Claim { claim, allowed } => (claim, allowed),
+        };
+        // Claims with a field of their own are not among the others.
+        let name = match claim.as_str() {
+            "sub" => self.sub.as_deref(),
+            "client_id" => self.client_id.as_deref(),
+            "azp" => self.azp.as_deref(),
+            other => self.further.get(other).and_then(Value::as_str),
+        };
+        let name = name.ok_or("it names no tenant")?;
+        let is_allowed = allowed.iter().any(|known| known == "*" || known == name);
+        if !is_allowed || bulkhead_domain::names::check_name(name).is_err() {
+            return Err("its tenant is not one that this issuer may name");
+        }
+        Ok(name.to_owned())
+    }
+}
+
+/// A NumericDate: seconds, possibly with a fraction.
+fn milliseconds(seconds: &Number) -> Option<UnixMs> {
+    let seconds = seconds.as_f64().filter(|seconds| (0.0..=SECONDS_MAX).contains(seconds))?;
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "bounded one line above")]
+    let milliseconds = (seconds * 1000.0) as UnixMs;
+    Some(milliseconds)
+}
+
+fn is_identifier(text: &str) -> bool {
+    !text.is_empty() && text.len() <= SUBJECT_BYTES_MAX && !text.chars().any(char::is_control)
+}
+
+/// Whether an audience is this resource: scheme and host are compared without case, and a slash at the end does not matter.
+fn same_resource(audience: &str, ours: &str) -> bool {
+    audience == ours || canonical(audience) == canonical(ours)
+}
+
+/// The canonical spelling of a resource's URI; anything else stays as it is.
+pub(super) fn canonical(uri: &str) -> String {
+    let Some((scheme, rest)) = uri.split_once("://") else { return uri.to_owned() };
+    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    format!("{}://{}{}", scheme.to_ascii_lowercase(), authority.to_ascii_lowercase(), path.trim_end_matches('/'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn duplicate_token_claims_are_refused() {
+        let read = |claims: &str| serde_json::from_str::<Claims>(claims).map(drop);
+        assert!(read(r#"{"sub": "anna", "org": "acme", "exp": 1}"#).is_ok());
+        for twice in [
+            r#"{"org": "acme", "org": "globex"}"#,
+            r#"{"org": "acme", "sub": "anna", "\u006frg": "acme"}"#,
+            r#"{"sub": "anna", "sub": "bert"}"#,
+            r#"{"exp": 1, "exp": 2}"#,
+        ] {
+            assert!(read(twice).is_err(), "{twice}");
+        }
+    }
+
+    #[test]
+    fn token_audience_resource_is_canonicalized() {
+        assert_eq!(canonical("HTTPS://MCP.Example.com/Mcp/"), "https://mcp.example.com/Mcp");
+        assert_eq!(canonical("https://mcp.example.com"), "https://mcp.example.com");
+        assert_eq!(canonical("api://Mixed"), "api://mixed");
+        assert_eq!(canonical("plain-Id"), "plain-Id");
+        assert!(!same_resource("https://mcp.example.com/mcp2", "https://mcp.example.com/mcp"));
+        assert!(!same_resource("plain-id", "plain-Id"));
+    }
+}

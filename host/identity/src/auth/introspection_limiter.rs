@@ -1,0 +1,169 @@
+//! Whose turn it is to ask an issuer what a token is worth, and how long nobody asks after it failed.
+//!
+//! Owns the places for questions. Must not see a token. Invariant: tokens that were good lately have places and a rest of their own,
+//! so that unknown tokens keep no known one waiting; of the places for unknown ones, one address takes a share.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
+
+use bulkhead_domain::UnixMs;
+use bulkhead_limits::failures::subscriber;
+
+/// Questions at a time about opaque tokens that were good lately.
+const KNOWN_MAX: usize = 16;
+/// Questions at a time about opaque tokens that nobody knows. Stops a flood of tokens from being one at the issuer.
+const UNKNOWN_MAX: usize = 8;
+/// Of those, the ones about tokens from one address (of IPv6: one /64). Stops it from taking the places of all others.
+const UNKNOWN_PER_ADDRESS_MAX: usize = 2;
+
+/// What there is to say for a token before it is judged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TokenReputation {
+    /// It was good lately.
+    Known,
+    /// Anybody at this address may have made it up.
+    Unknown(IpAddr),
+}
+
+/// Tokens of one standing.
+struct PermitPool {
+    places: Semaphore,
+    /// When the issuer failed last; 0: never.
+    failed_at: AtomicU64,
+}
+
+impl PermitPool {
+    fn new(places: usize) -> Self {
+        Self { places: Semaphore::new(places), failed_at: AtomicU64::new(0) }
+    }
+}
+
+pub(super) struct IntrospectionLimiter {
+    known: PermitPool,
+    unknown: PermitPool,
+    addresses: Mutex<HashMap<IpAddr, Arc<Semaphore>>>,
+}
+
+/// The right to ask once, released when dropped.
+pub(super) struct IntrospectionPermit<'a> {
+    _place: Option<SemaphorePermit<'a>>,
+    _share: Option<AddressPermit<'a>>,
+}
+
+impl IntrospectionLimiter {
+    pub(super) fn new() -> Self {
+        Self { known: PermitPool::new(KNOWN_MAX), unknown: PermitPool::new(UNKNOWN_MAX), addresses: Mutex::default() }
+    }
+
+    fn lane(&self, standing: TokenReputation) -> &PermitPool {
+        match standing {
+            TokenReputation::Known => &self.known,
+            TokenReputation::Unknown(_) => &self.unknown,
+        }
+    }
+
+    /// Waits for a turn.
+    pub(super) async fn turn(&self, standing: TokenReputation) -> IntrospectionPermit<'_> {
+        let share = match standing {
+            TokenReputation::Known => None,
+            TokenReputation::Unknown(address) => Some(self.share(subscriber(address)).await),
+        };
+        // Nobody closes it.
+        IntrospectionPermit { _place: self.lane(standing).places.acquire().await.ok(), _share: share }
+    }
+
+    /// When the issuer failed last, as far as it matters to tokens of this standing; 0: never.
+    pub(super) fn failed_at(&self, standing: TokenReputation) -> UnixMs {
+        self.lane(standing).failed_at.load(Ordering::Acquire)
+    }
+
+    /// The issuer fails, for everybody.
+    pub(super) fn failed(&self, now: UnixMs) {
+        self.too_many(TokenReputation::Known, now);
+        self.too_many(TokenReputation::Unknown(IpAddr::from([0; 4])), now);
+    }
+
+    /// The issuer takes no more of these questions for a while.
+    pub(super) fn too_many(&self, standing: TokenReputation, now: UnixMs) {
+        self.lane(standing).failed_at.store(now, Ordering::Release);
+    }
+
+    async fn share(&self, address: IpAddr) -> AddressPermit<'_> {
+        let places = Arc::clone(
+            self.addresses().entry(address).or_insert_with(|| Arc::new(Semaphore::new(UNKNOWN_PER_ADDRESS_MAX))),
+        );
+        // There before it waits: whoever gives up leaves nothing behind.
+        let mut share = AddressPermit { line: self, address, place: None };
+        share.place = places.acquire_owned().await.ok();
+        share
+    }
+
+    fn addresses(&self) -> MutexGuard<'_, HashMap<IpAddr, Arc<Semaphore>>> {
+        self.addresses.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One of the places of an address.
+struct AddressPermit<'a> {
+    line: &'a IntrospectionLimiter,
+    address: IpAddr,
+    place: Option<OwnedSemaphorePermit>,
+}
+
+impl Drop for AddressPermit<'_> {
+    fn drop(&mut self) {
+        self.place = None;
+        let mut addresses = self.line.addresses();
+        // Others are counted under the same lock.
+        if addresses.get(&self.address).is_some_and(|places| Arc::strong_count(places) == 1) {
+            addresses.remove(&self.address);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::time::timeout;
+
+    use super::*;
+
+    fn from(last: u8) -> TokenReputation {
+        TokenReputation::Unknown(IpAddr::from([192, 0, 2, last]))
+    }
+
+    async fn turn(line: &IntrospectionLimiter, standing: TokenReputation) -> Option<IntrospectionPermit<'_>> {
+        timeout(Duration::from_millis(20), line.turn(standing)).await.ok()
+    }
+
+    #[tokio::test]
+    async fn introspection_limits_unknown_tokens_per_address() {
+        let line = IntrospectionLimiter::new();
+        let mut held = Vec::new();
+        for address in 0..20 {
+            for _ in 0..5 {
+                held.extend(turn(&line, from(address)).await);
+            }
+            assert!(held.len() <= (usize::from(address) + 1) * UNKNOWN_PER_ADDRESS_MAX);
+        }
+        assert_eq!(held.len(), UNKNOWN_MAX);
+        assert!(turn(&line, TokenReputation::Known).await.is_some());
+        held.clear();
+        assert!(turn(&line, from(200)).await.is_some());
+        assert!(line.addresses().is_empty(), "nobody is remembered who waits for nothing");
+    }
+
+    #[test]
+    fn introspection_overload_of_unknown_tokens_spares_known_ones() {
+        let line = IntrospectionLimiter::new();
+        line.too_many(from(1), 7);
+        assert_eq!((line.failed_at(from(2)), line.failed_at(TokenReputation::Known)), (7, 0));
+        line.failed(9);
+        assert_eq!((line.failed_at(from(2)), line.failed_at(TokenReputation::Known)), (9, 9));
+    }
+}

@@ -1,0 +1,694 @@
+//! Principals and bearer tokens, as rows of the store.
+//!
+//! Owns the mapping from an external identity (an issuer and a subject, a token) to the random ids that everything below
+//! works with, and the other way round for operators. Must not store or log a token: only its SHA-256 is kept. Invariant: an
+//! identity gets its ids once and keeps them, whatever becomes of its tokens.
+
+mod last_used;
+mod provisioning;
+mod tokens;
+mod verifier;
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::auth::Denied;
+use bulkhead_domain::UnixMs;
+use bulkhead_domain::requestor::{Requestor, RequestorId, TenantId};
+use bulkhead_limits::LiveLimits;
+use bulkhead_store::{self as store, RowKind, Store};
+
+pub use last_used::LastUsed;
+pub use last_used::NOTE_EVERY_MS;
+pub use tokens::{NewToken, Resolved, TokenInfo, TokenSpec};
+pub use verifier::TokenVerifier;
+
+use provisioning::Provisioning;
+use verifier::unavailable;
+
+/// The tenant of everybody who was not given another.
+pub const TENANT_DEFAULT: &str = "default";
+
+/// In front of every token, so that scanners for leaked secrets can know one.
+pub const TOKEN_PREFIX: &str = "bh_";
+
+const ISSUER_TOKEN: &str = "bulkhead:token";
+const ISSUER_LOCAL: &str = "bulkhead:local";
+
+/// First byte of a key: identities, and tenants by name.
+const KEY_IDENTITY: u8 = b'i';
+const KEY_TENANT: u8 = b't';
+/// Last uses of tokens by their ids.
+const KEY_USED: u8 = b'u';
+/// There when tokens were removed: the door does not open again because nothing is left of them.
+const KEY_CLOSED: u8 = b'c';
+/// First byte of every value: the layout of what follows.
+const ROW_VERSION: u8 = 1;
+const PAGE_ROWS: usize = 256;
+
+/// Why an operation on principals or tokens failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error(transparent)]
+    Store(#[from] store::Error),
+    #[error("{what} {name:?}: a name has 1 to 64 characters of A-Z a-z 0-9 _ - .")]
+    Name { what: &'static str, name: String },
+    #[error("there is no token {0:?}; `bulkhead token list` shows the ids")]
+    UnknownToken(String),
+    #[error(
+        "the tenant {0:?} was erased, and the configuration names it: restart the host before anybody gets this name again"
+    )]
+    Removed(String),
+    #[error("{0}")]
+    Scope(String),
+    #[error("the system gives no random bytes: {0}")]
+    Random(String),
+    #[error("row of kind {kind:?} cannot be read: {reason}")]
+    Corrupt { kind: RowKind, reason: String },
+}
+
+/// An external identity, as a verifier knows it.
+#[derive(Clone, Copy, Debug)]
+pub struct Identity<'a> {
+    /// Which kind of proof.
+    pub verifier: &'a str,
+    pub issuer: &'a str,
+    pub subject: &'a str,
+    /// Empty unless the operator tells clients of one subject apart.
+    pub client: &'a str,
+}
+
+/// The tenant that an identity belongs to.
+#[derive(Clone, Copy, Debug)]
+pub struct InTenant<'a> {
+    pub name: &'a str,
+    /// Whether the configuration names it. Otherwise a token has, and there may be only so many of these.
+    pub is_configured: bool,
+}
+
+impl Identity<'_> {
+    /// Length-prefixed, so that no two identities run together.
+    fn key(&self) -> [u8; 33] {
+        let mut hash = Sha256::new();
+        for part in [self.verifier, self.issuer, self.subject, self.client] {
+            hash.update((part.len() as u64).to_be_bytes());
+            hash.update(part);
+        }
+        let mut key = [KEY_IDENTITY; 33];
+        if let Some(digest) = key.get_mut(1..) {
+            digest.copy_from_slice(&hash.finalize());
+        }
+        key
+    }
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct PrincipalRow {
+    requestor: [u8; 16],
+    tenant: [u8; 16],
+    /// For operators.
+    tenant_name: String,
+    issuer: String,
+    subject: String,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct TenantRow {
+    id: [u8; 16],
+}
+
+/// A row with its layouts.
+trait Row: Serialize + for<'de> Deserialize<'de> + Send {
+    /// First byte of the value.
+    const VERSION: u8 = ROW_VERSION;
+
+    /// Reads an older layout.
+    fn older(_version: u8, _bytes: &[u8]) -> Option<postcard::Result<Self>> {
+        None
+    }
+}
+
+impl Row for PrincipalRow {}
+impl Row for TenantRow {}
+impl Row for UnixMs {}
+
+/// The names behind a requestor's ids.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PrincipalNames {
+    pub requestor: Requestor,
+    pub name: String,
+    pub tenant: String,
+}
+
+/// Principals and tokens of one store; cheap to clone.
+#[derive(Clone)]
+pub struct Principals {
+    store: Arc<dyn Store>,
+    configured: Arc<Mutex<Configured>>,
+    newcomers: Arc<Provisioning>,
+}
+
+/// The tenants that a running host has rules for, by their ids. A later tenant of a removed tenant's name has another id,
+/// and with it none of those rules.
+#[derive(Default)]
+struct Configured {
+    names: HashMap<TenantId, String>,
+    removed: HashSet<String>,
+}
+
+/// Tenants that are to have rules, by name.
+#[derive(Debug, Default)]
+pub struct TenantRules {
+    ids: BTreeMap<String, TenantId>,
+    /// Those that there were not when they were looked up.
+    new: Vec<String>,
+}
+
+impl TenantRules {
+    pub fn id(&self, name: &str) -> Option<TenantId> {
+        self.ids.get(name).copied()
+    }
+}
+
+impl Principals {
+    pub fn new(store: Arc<dyn Store>) -> Self {
+        Self { store, configured: Arc::default(), newcomers: Arc::default() }
+    }
+
+    fn configured(&self) -> MutexGuard<'_, Configured> {
+        self.configured.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The ids of tenants that are to have rules. Nothing is written: those that there are not yet are given ids that are theirs once the
+    /// rules are [adopted](Self::adopt).
+    pub async fn look_up(&self, names: impl Iterator<Item = &String> + Send) -> Result<TenantRules, Error> {
+        let mut ruled = TenantRules::default();
+        for name in names {
+            let id = match self.known_tenant(name).await? {
+                Some(id) => id,
+                None => {
+                    ruled.new.push(name.clone());
+                    TenantId(random()?)
+                }
+            };
+            ruled.ids.insert(name.clone(), id);
+        }
+        Ok(ruled)
+    }
+
+    /// Creates these tenants and applies their rules by id until the host ends. All of them or none: [`store::Error::Conflict`] where
+    /// another host has created one of them meanwhile.
+    pub async fn adopt(&self, ruled: &TenantRules) -> Result<(), Error> {
+        let (mut expected, mut rows) = (Vec::new(), Vec::new());
+        for name in &ruled.new {
+            let Some(id) = ruled.ids.get(name) else { continue };
+            let row = encode(RowKind::Principal, &TenantRow { id: id.0 })?;
+            expected.push((tenant_key(name), None));
+            rows.push((tenant_key(name), Some(row)));
+        }
+        if !rows.is_empty() {
+            self.store.change_rows(RowKind::Principal, expected, rows).await?;
+        }
+        self.configured().names.extend(ruled.ids.iter().map(|(name, id)| (*id, name.clone())));
+        Ok(())
+    }
+
+    /// Who everybody is while no token is configured.
+    pub async fn local_requestor(&self) -> Result<Requestor, Error> {
+        let identity = Identity { verifier: "local", issuer: ISSUER_LOCAL, subject: "local", client: "" };
+        self.requestor(identity, TENANT_DEFAULT).await
+    }
+
+    /// The same for an identity that an issuer vouches for, with the name of its tenant: an identity keeps its first one.
+    /// The limits say whether one that was never seen may come into being.
+    pub async fn identified(
+        &self,
+        identity: Identity<'_>,
+        tenant: InTenant<'_>,
+        limits: &LiveLimits,
+    ) -> Result<(Requestor, String), Denied> {
+        let known = self.get::<PrincipalRow>(RowKind::Principal, &identity.key()).await.map_err(unavailable)?;
+        let row = match known {
+            Some(row) => row,
+            None => self.newcomer(identity, tenant, limits).await?,
+        };
+        Ok((row.requestor(), row.tenant_name))
+    }
+
+    /// The ids of an identity, made with its first appearance. The tenant counts only then.
+    pub async fn requestor(&self, identity: Identity<'_>, tenant: &str) -> Result<Requestor, Error> {
+        Ok(self.principal(identity, tenant).await?.requestor())
+    }
+
+    async fn principal(&self, identity: Identity<'_>, tenant: &str) -> Result<PrincipalRow, Error> {
+        let key = identity.key();
+        if let Some(row) = self.get::<PrincipalRow>(RowKind::Principal, &key).await? {
+            return Ok(row);
+        }
+        let row = PrincipalRow {
+            requestor: random()?,
+            tenant: self.tenant(tenant).await?.0,
+            tenant_name: tenant.to_owned(),
+            issuer: identity.issuer.to_owned(),
+            subject: identity.subject.to_owned(),
+        };
+        self.put_first(&key, row).await
+    }
+
+    /// The id of a tenant, made with its first appearance.
+    pub async fn tenant(&self, name: &str) -> Result<TenantId, Error> {
+        if let Some(id) = self.known_tenant(name).await? {
+            return Ok(id);
+        }
+        let row = self.put_first(&tenant_key(name), TenantRow { id: random()? }).await?;
+        Ok(TenantId(row.id))
+    }
+
+    /// The id of a tenant, if there is one; an error where there may be none of this name.
+    async fn known_tenant(&self, name: &str) -> Result<Option<TenantId>, Error> {
+        check_name("tenant", name)?;
+        let known = self.find_tenant(name).await?;
+        if known.is_none() && self.configured().removed.contains(name) {
+            return Err(Error::Removed(name.to_owned()));
+        }
+        Ok(known)
+    }
+
+    /// The name behind the id of a tenant.
+    pub async fn tenant_name(&self, tenant: TenantId) -> Result<Option<String>, Error> {
+        let mut after = vec![KEY_TENANT];
+        loop {
+            let page = self.store.rows(RowKind::Principal, Some(&after), PAGE_ROWS).await?;
+            let Some((last, _)) = page.last() else { return Ok(None) };
+            after.clone_from(last);
+            for (key, bytes) in page {
+                let Some((&KEY_TENANT, name)) = key.split_first() else { return Ok(None) };
+                if decode::<TenantRow>(RowKind::Principal, &bytes)?.id == tenant.0 {
+                    return Ok(String::from_utf8(name.to_owned()).ok());
+                }
+            }
+        }
+    }
+
+    /// The names of all requestors.
+    pub async fn names(&self) -> Result<Vec<PrincipalNames>, Error> {
+        let rows = self.all::<PrincipalRow>(RowKind::Principal, &[KEY_IDENTITY]).await?;
+        let named = rows.into_iter().map(|(_, row)| PrincipalNames {
+            requestor: row.requestor(),
+            name: row.name().to_owned(),
+            tenant: row.tenant_name,
+        });
+        Ok(named.collect())
+    }
+
+    /// Every tenant, by name.
+    pub async fn tenants(&self) -> Result<Vec<(String, TenantId)>, Error> {
+        let rows = self.all::<TenantRow>(RowKind::Principal, &[KEY_TENANT]).await?;
+        let name = |key: Vec<u8>| String::from_utf8_lossy(key.get(1..).unwrap_or_default()).into_owned();
+        Ok(rows.into_iter().map(|(key, row)| (name(key), TenantId(row.id))).collect())
+    }
+
+    /// The id of a tenant that there is.
+    pub async fn find_tenant(&self, name: &str) -> Result<Option<TenantId>, Error> {
+        let row = self.get::<TenantRow>(RowKind::Principal, &tenant_key(name)).await?;
+        Ok(row.map(|row| TenantId(row.id)))
+    }
+
+    /// Removes the principals of a tenant and its name: later ones of these names have other ids. Returns the number of
+    /// principals.
+    pub async fn remove_tenant(&self, tenant: TenantId) -> Result<u64, Error> {
+        {
+            let mut configured = self.configured();
+            if let Some(name) = configured.names.remove(&tenant) {
+                configured.removed.insert(name);
+                tracing::warn!(%tenant, "a tenant with rules of its own was removed: nobody gets its name before a restart");
+            }
+        }
+        let mut removed = 0;
+        for (key, row) in self.all::<PrincipalRow>(RowKind::Principal, &[KEY_IDENTITY]).await? {
+            if row.tenant == tenant.0 {
+                self.store.remove_row(RowKind::Principal, &key).await?;
+                removed += 1;
+            }
+        }
+        for (key, row) in self.all::<TenantRow>(RowKind::Principal, &[KEY_TENANT]).await? {
+            if row.id == tenant.0 {
+                self.store.remove_row(RowKind::Principal, &key).await?;
+            }
+        }
+        self.newcomers.count_again().await;
+        Ok(removed)
+    }
+
+    /// Writes a row that must keep what it first said: who comes second reads the first one's.
+    async fn put_first<R: Row>(&self, key: &[u8], row: R) -> Result<R, Error> {
+        match self.store.put_row(RowKind::Principal, key, encode(RowKind::Principal, &row)?, true).await {
+            Ok(()) => Ok(row),
+            Err(store::Error::Exists) => {
+                let first = self.get(RowKind::Principal, key).await?;
+                first.ok_or_else(|| corrupt(RowKind::Principal, "a row is taken and absent at once"))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    async fn get<R: Row>(&self, kind: RowKind, key: &[u8]) -> Result<Option<R>, Error> {
+        self.store.row(kind, key).await?.map(|bytes| decode(kind, &bytes)).transpose()
+    }
+
+    /// Every row whose key begins so, with its key.
+    async fn all<R: Row>(&self, kind: RowKind, prefix: &[u8]) -> Result<Vec<(Vec<u8>, R)>, Error> {
+        let mut found = Vec::new();
+        self.each(kind, prefix, |key, row| found.push((key, row))).await?;
+        Ok(found)
+    }
+
+    /// The same, one after the other.
+    async fn each<R: Row>(
+        &self,
+        kind: RowKind,
+        prefix: &[u8],
+        mut take: impl FnMut(Vec<u8>, R) + Send,
+    ) -> Result<(), Error> {
+        let mut after: Option<Vec<u8>> = None;
+        loop {
+            let page = self.store.rows(kind, after.as_deref(), PAGE_ROWS).await?;
+            let Some((last, _)) = page.last() else { return Ok(()) };
+            after = Some(last.clone());
+            for (key, bytes) in page {
+                if key.starts_with(prefix) {
+                    let row = decode(kind, &bytes)?;
+                    take(key, row);
+                }
+            }
+        }
+    }
+}
+
+impl PrincipalRow {
+    fn requestor(&self) -> Requestor {
+        Requestor { tenant: TenantId(self.tenant), id: RequestorId(self.requestor) }
+    }
+
+    /// For operators. Subjects of tokens of the host begin with their tenant.
+    fn name(&self) -> &str {
+        if self.issuer != ISSUER_TOKEN {
+            return &self.subject;
+        }
+        self.subject.rsplit('/').next().unwrap_or_default()
+    }
+}
+
+fn tenant_key(name: &str) -> Vec<u8> {
+    [&[KEY_TENANT], name.as_bytes()].concat()
+}
+
+fn check_name(what: &'static str, name: &str) -> Result<(), Error> {
+    bulkhead_domain::names::check_name(name).map_err(|_| Error::Name { what, name: name.to_owned() })
+}
+
+fn random<const N: usize>() -> Result<[u8; N], Error> {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes).map_err(|error| Error::Random(error.to_string()))?;
+    Ok(bytes)
+}
+
+fn encode<R: Row>(kind: RowKind, row: &R) -> Result<Vec<u8>, Error> {
+    postcard::to_extend(row, vec![R::VERSION]).map_err(|error| corrupt(kind, &error.to_string()))
+}
+
+fn decode<R: Row>(kind: RowKind, bytes: &[u8]) -> Result<R, Error> {
+    let read = |row: postcard::Result<R>| row.map_err(|error| corrupt(kind, &error.to_string()));
+    match bytes.split_first() {
+        Some((version, rest)) if *version == R::VERSION => read(postcard::from_bytes(rest)),
+        Some((version, rest)) => match R::older(*version, rest) {
+            Some(row) => read(row),
+            None => Err(corrupt(kind, &format!("layout {version} is of a newer host"))),
+        },
+        None => Err(corrupt(kind, "it is empty")),
+    }
+}
+
+fn corrupt(kind: RowKind, reason: &str) -> Error {
+    Error::Corrupt { kind, reason: reason.to_owned() }
+}
+
+#[cfg(test)]
+mod unit {
+    use super::tokens::{TokenRow, digest};
+    use super::*;
+    use crate::auth::{Scopes, Sender, Verified, Verifier as _};
+    use bulkhead_domain::clock::ManualClock;
+    use bulkhead_domain::limits::Limits;
+    use bulkhead_limits::failures::Failures;
+    use bulkhead_store::memory::MemoryStore;
+    use bulkhead_store::sled::{ProbeMode, SledOptions, SledStore};
+
+    fn principals() -> Principals {
+        Principals::new(Arc::new(MemoryStore::new()))
+    }
+
+    async fn verify(verifier: &TokenVerifier, token: &str) -> Result<Verified, Denied> {
+        let failures = Failures::new(1);
+        verifier.verify(token, Sender { address: [127, 0, 0, 1].into(), failures: &failures }).await
+    }
+
+    #[tokio::test]
+    async fn token_resolves_to_requestor_and_is_not_stored() {
+        let store = Arc::new(MemoryStore::new());
+        let principals = Principals::new(store.clone());
+        let new = principals.create_token("alice", "acme", None, 1).await.unwrap();
+        assert!(new.token.starts_with("bh_") && new.token.len() == 46);
+        let resolved = principals.resolve_token(&new.token, 2).await.unwrap().unwrap();
+        assert_eq!(resolved.requestor.tenant, principals.tenant("acme").await.unwrap());
+        let second = principals.create_token("alice", "acme", None, 3).await.unwrap();
+        assert_ne!(second.token, new.token);
+        assert_eq!(principals.resolve_token(&second.token, 4).await.unwrap().unwrap().requestor, resolved.requestor);
+        for (key, value) in bulkhead_store::RowStore::rows(&*store, RowKind::Token, None, 10).await.unwrap() {
+            let secret = new.token.trim_start_matches("bh_").as_bytes();
+            assert!(!value.windows(secret.len()).any(|bytes| bytes == secret) && key.len() == 32);
+        }
+    }
+
+    #[tokio::test]
+    async fn tenant_id_resolves_to_its_name() {
+        let principals = principals();
+        for name in ["a", "acme", "z"] {
+            let id = principals.tenant(name).await.unwrap();
+            principals.create_token("alice", name, None, 1).await.unwrap();
+            assert_eq!(principals.tenant_name(id).await.unwrap().as_deref(), Some(name));
+        }
+        assert_eq!(principals.tenant_name(TenantId([9; 16])).await.unwrap(), None);
+    }
+
+    #[tokio::test]
+    async fn unknown_expired_and_revoked_tokens_are_not_resolved() {
+        let principals = principals();
+        let expiring = principals.create_token("alice", "acme", Some(100), 1).await.unwrap();
+        assert!(principals.resolve_token(&expiring.token, 99).await.unwrap().is_some());
+        assert_eq!(principals.resolve_token(&expiring.token, 100).await.unwrap(), None);
+        let revoked = principals.create_token("alice", "acme", None, 1).await.unwrap();
+        principals.revoke_token(&revoked.info.id, 5).await.unwrap();
+        assert_eq!(principals.revoke_token(&revoked.info.id, 9).await.unwrap().revoked_at, Some(5));
+        assert_eq!(principals.resolve_token(&revoked.token, 6).await.unwrap(), None);
+        for unknown in ["", "bh_", "x", &format!("bh_{}", "A".repeat(43)), &format!("bh_{}", "A".repeat(9000))] {
+            assert_eq!(principals.resolve_token(unknown, 6).await.unwrap(), None);
+        }
+        assert!(!principals.any_active_token(100).await.unwrap());
+        assert!(principals.any_active_token(99).await.unwrap());
+        assert!(matches!(principals.revoke_token("0", 1).await, Err(Error::UnknownToken(_))));
+    }
+
+    #[tokio::test]
+    async fn token_keeps_name_scopes_and_last_use() {
+        let principals = principals();
+        let scopes = ["read".to_owned()];
+        let wish = TokenSpec {
+            requestor: "alice",
+            tenant: "acme",
+            expires_at: None,
+            label: Some("laptop"),
+            scopes: Some(&scopes),
+        };
+        let new = principals.create(wish, 1).await.unwrap();
+        let verifier = TokenVerifier::new(principals.clone(), Arc::new(ManualClock::at(50)));
+        let verified = verify(&verifier, &new.token).await.unwrap();
+        assert_eq!((verified.name.as_str(), verified.tenant.as_str()), ("alice", "acme"));
+        assert_eq!(verified.scopes, Scopes::Fixed(scopes.to_vec()));
+        assert_eq!(principals.tokens().await.unwrap()[0].last_used_at, None);
+        // Neither of them undoes the other.
+        principals.revoke_token(&new.info.id, 60).await.unwrap();
+        verifier.used().write().await.unwrap();
+        let told = &principals.tokens().await.unwrap()[0];
+        assert_eq!((told.last_used_at, told.revoked_at, told.name.as_deref()), (Some(50), Some(60), Some("laptop")));
+        assert!(matches!(verify(&verifier, &new.token).await, Err(Denied::Invalid)));
+        for bad in ["", "a b", "a\"b"] {
+            let scopes = [bad.to_owned()];
+            let wish = TokenSpec { scopes: Some(&scopes), ..wish };
+            assert!(matches!(principals.create(wish, 1).await, Err(Error::Scope(_))), "{bad:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn tokens_of_the_first_layout_still_resolve() {
+        let store = Arc::new(MemoryStore::new());
+        let principals = Principals::new(store.clone());
+        let new = principals.create_token("alice", "acme", None, 1).await.unwrap();
+        let key = digest(&new.token);
+        let row: TokenRow = principals.get(RowKind::Token, &key).await.unwrap().unwrap();
+        // The first layout is the present one without its last field.
+        let fields = (row.id, row.requestor_name, row.tenant_name, row.principal, 1_u64, None::<u64>, None::<u64>);
+        let bytes = postcard::to_extend(&fields, vec![1]).unwrap();
+        bulkhead_store::RowStore::put_row(&*store, RowKind::Token, &key, bytes, false).await.unwrap();
+        let resolved = principals.resolve_token(&new.token, 2).await.unwrap().unwrap();
+        assert_eq!((resolved.name.as_str(), resolved.scopes), ("alice", None));
+        principals.revoke_token(&new.info.id, 5).await.unwrap();
+        assert_eq!(principals.resolve_token(&new.token, 6).await.unwrap(), None);
+    }
+
+    #[tokio::test]
+    async fn one_name_in_two_tenants_is_two_requestors() {
+        let principals = principals();
+        let mut seen = vec![principals.local_requestor().await.unwrap()];
+        for (name, tenant) in [("alice", "acme"), ("alice", "other"), ("local", "default"), ("bob", "acme")] {
+            let token = principals.create_token(name, tenant, None, 1).await.unwrap().token;
+            seen.push(principals.resolve_token(&token, 1).await.unwrap().unwrap().requestor);
+        }
+        let mut ids: Vec<_> = seen.iter().map(|requestor| requestor.id).collect();
+        ids.sort();
+        ids.dedup();
+        assert_eq!(ids.len(), seen.len());
+        assert_eq!(seen[1].tenant, seen[4].tenant);
+        assert_ne!(seen[1].tenant, seen[2].tenant);
+        assert_eq!(principals.names().await.unwrap().len(), seen.len());
+        assert_eq!(principals.local_requestor().await.unwrap(), seen[0]);
+    }
+
+    #[tokio::test]
+    async fn first_token_ends_anonymous_access() {
+        ends_anonymous_access(Arc::new(MemoryStore::new())).await;
+    }
+
+    /// This store says when nothing has changed, and is asked once only.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn cached_token_state_follows_store_generation() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = SledOptions { probe: ProbeMode::InProcess, ..SledOptions::new(folder.path().to_owned()) };
+        let store = tokio::task::spawn_blocking(|| SledStore::open(options)).await.unwrap().unwrap();
+        assert!(bulkhead_store::RowStore::generation(&*store).is_some());
+        ends_anonymous_access(store.clone()).await;
+        bulkhead_store::TaskStore::close(&*store).await.unwrap();
+    }
+
+    async fn ends_anonymous_access(store: Arc<dyn Store>) {
+        let principals = Principals::new(Arc::clone(&store));
+        let verifier = TokenVerifier::new(principals.clone(), Arc::new(ManualClock::at(50)));
+        for _ in 0..3 {
+            assert_eq!(verifier.anonymous().await.unwrap(), Some(principals.local_requestor().await.unwrap()));
+        }
+        // Somebody else on the same store, as the control socket is.
+        let new = Principals::new(store).create_token("alice", "acme", Some(100), 1).await.unwrap();
+        assert_eq!(verifier.anonymous().await.unwrap(), None);
+        let alice = verify(&verifier, &new.token).await.unwrap().requestor;
+        assert_ne!(alice, principals.local_requestor().await.unwrap());
+        principals.revoke_token(&new.info.id, 2).await.unwrap();
+        assert!(matches!(verify(&verifier, &new.token).await, Err(Denied::Invalid)));
+        assert_eq!(verifier.anonymous().await.unwrap(), None);
+    }
+
+    async fn with_rules(principals: &Principals, name: &str) -> Result<TenantId, Error> {
+        let ruled = principals.look_up([name.to_owned()].iter()).await?;
+        principals.adopt(&ruled).await?;
+        Ok(ruled.id(name).unwrap())
+    }
+
+    #[tokio::test]
+    async fn configured_tenants_are_created_together_or_not_at_all() {
+        let store = Arc::new(MemoryStore::new());
+        let principals = Principals::new(store.clone());
+        let old = principals.tenant("old").await.unwrap();
+        let names = ["old", "one", "two"].map(str::to_owned);
+        let ruled = principals.look_up(names.iter()).await.unwrap();
+        assert_eq!(ruled.id("old"), Some(old));
+        assert_eq!(principals.tenants().await.unwrap(), [("old".to_owned(), old)], "looking up makes nothing");
+        // Somebody else comes first with one of them.
+        let two = principals.tenant("two").await.unwrap();
+        assert!(matches!(principals.adopt(&ruled).await, Err(Error::Store(store::Error::Conflict))));
+        assert_eq!(principals.find_tenant("one").await.unwrap(), None);
+        let ruled = principals.look_up(names.iter()).await.unwrap();
+        principals.adopt(&ruled).await.unwrap();
+        assert_eq!(ruled.id("two"), Some(two));
+        for name in ["old", "one", "two"] {
+            assert_eq!(principals.tenant(name).await.unwrap(), ruled.id(name).unwrap(), "{name}");
+        }
+    }
+
+    #[tokio::test]
+    async fn erased_configured_tenant_name_is_blocked_until_restart() {
+        let store = Arc::new(MemoryStore::new());
+        let principals = Principals::new(store.clone());
+        let (acme, free) = (with_rules(&principals, "acme").await.unwrap(), principals.tenant("free").await.unwrap());
+        let old = principals.create_token("alice", "acme", None, 1).await.unwrap().token;
+        let anna = Identity { verifier: "oauth", issuer: "https://login.example.com", subject: "anna", client: "" };
+        let limits = LiveLimits::from(Limits::generous());
+        let tenant = InTenant { name: "acme", is_configured: true };
+        principals.identified(anna, tenant, &limits).await.unwrap();
+        for tenant in [acme, free] {
+            principals.remove_tokens(tenant).await.unwrap();
+            principals.remove_tenant(tenant).await.unwrap();
+        }
+        let removed = |result: Result<(), Error>| matches!(result, Err(Error::Removed(name)) if name == "acme");
+        assert!(removed(principals.create_token("alice", "acme", None, 1).await.map(drop)));
+        let by_access_token = principals.identified(anna, tenant, &limits).await;
+        assert!(matches!(by_access_token, Err(Denied::Invalid)), "{by_access_token:?}");
+        assert!(removed(with_rules(&principals, "acme").await.map(drop)));
+        assert!(removed(principals.clone().tenant("acme").await.map(drop)), "whoever asks");
+        let verifier = TokenVerifier::new(principals.clone(), Arc::new(ManualClock::at(50)));
+        assert!(matches!(verifier.verify_again(&old).await, Err(Denied::Invalid)));
+        // Without rules of its own, a name is free at once.
+        assert_ne!(principals.tenant("free").await.unwrap(), free);
+        // Another host on the same store begins with the rules for whoever has the name then.
+        let restarted = Principals::new(store);
+        assert_ne!(with_rules(&restarted, "acme").await.unwrap(), acme);
+        let verifier = TokenVerifier::new(restarted, Arc::new(ManualClock::at(50)));
+        assert!(matches!(verifier.verify_again(&old).await, Err(Denied::Invalid)));
+    }
+
+    #[tokio::test]
+    async fn oauth_identity_stays_in_its_first_tenant() {
+        let principals = principals();
+        let anna = Identity { verifier: "oauth", issuer: "https://login.example.com", subject: "anna", client: "" };
+        let limits = LiveLimits::from(Limits::generous());
+        let tenant = |name| InTenant { name, is_configured: true };
+        let first = principals.identified(anna, tenant("acme"), &limits).await.unwrap();
+        assert_eq!(first, (principals.requestor(anna, "globex").await.unwrap(), "acme".to_owned()));
+        // The rules of scopes go by this name, and it must be that of the tenant's id.
+        assert_eq!(principals.identified(anna, tenant("globex"), &limits).await.unwrap(), first);
+        assert_eq!(first.0.tenant, principals.tenant("acme").await.unwrap());
+    }
+
+    #[tokio::test]
+    async fn concurrent_requestor_creation_agrees_on_one_id() {
+        let principals = principals();
+        let made = futures::future::join_all((0..32).map(|_| principals.local_requestor())).await;
+        let first = *made[0].as_ref().unwrap();
+        assert!(made.into_iter().all(|one| one.unwrap() == first));
+    }
+
+    #[tokio::test]
+    async fn requestor_and_tenant_names_needing_quotes_are_refused() {
+        for name in ["", "a b", "a/b", "ä", &"a".repeat(65)] {
+            assert!(matches!(principals().create_token(name, "t", None, 1).await, Err(Error::Name { .. })), "{name}");
+            assert!(matches!(principals().create_token("t", name, None, 1).await, Err(Error::Name { .. })), "{name}");
+        }
+    }
+
+    #[test]
+    fn oauth_identity_keys_do_not_collide() {
+        let key = |issuer, subject| Identity { verifier: "v", issuer, subject, client: "" }.key();
+        assert_ne!(key("ab", "c"), key("a", "bc"));
+    }
+}

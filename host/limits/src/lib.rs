@@ -1,0 +1,66 @@
+//! The limits of requestors and tenants while the host runs.
+//!
+//! Owns the limits in force, the token buckets that enforce rates, and the shape of a refusal. Must not know what is limited: a
+//! module that enforces a limit names it. Invariant: what is refused is charged to nobody.
+
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, clippy::print_stdout)]
+
+pub mod failures;
+pub mod rate;
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+
+use bulkhead_domain::limits::{Limits, LimitsTable};
+use bulkhead_domain::requestor::Requestor;
+
+/// A limit of the transport's that has no room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Full {
+    pub limit: &'static str,
+    pub value: u64,
+}
+
+/// The limits that hold at this moment, the same wherever they are looked at; cheap to clone.
+#[derive(Clone, Debug)]
+pub struct LiveLimits(Arc<ArcSwap<LimitsTable>>);
+
+impl LiveLimits {
+    /// Those that hold for a requestor.
+    pub fn of(&self, requestor: &Requestor) -> Arc<Limits> {
+        Arc::clone(self.0.load().of(requestor))
+    }
+
+    /// Those of the host, and of tenants that have no others.
+    pub fn base(&self) -> Arc<Limits> {
+        Arc::clone(&self.0.load().base)
+    }
+
+    /// All of them, for a moment: nothing that every request counts up and down, as an `Arc` of its own would be.
+    pub fn read(&self) -> arc_swap::Guard<Arc<LimitsTable>> {
+        self.0.load()
+    }
+
+    /// All of them.
+    pub fn table(&self) -> Arc<LimitsTable> {
+        self.0.load_full()
+    }
+
+    /// Others from now on, for everybody at once.
+    pub fn set(&self, limits: LimitsTable) {
+        self.0.store(Arc::new(limits));
+    }
+}
+
+impl From<LimitsTable> for LiveLimits {
+    fn from(limits: LimitsTable) -> Self {
+        Self(Arc::new(ArcSwap::from_pointee(limits)))
+    }
+}
+
+impl From<Limits> for LiveLimits {
+    fn from(limits: Limits) -> Self {
+        LimitsTable::from(limits).into()
+    }
+}

@@ -1,0 +1,167 @@
+//! Addresses: which are of the open internet, and which an operator named.
+//!
+//! Owns the one rule for that, so that whatever goes out (guests, keys of issuers) obeys the same. Must not resolve a name.
+
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::fmt;
+use std::str::FromStr;
+
+/// Lower case, without the brackets of an IPv6 address or the dot of a complete name.
+pub fn normal_host(host: &str) -> String {
+    let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase()
+}
+
+/// Where virtual machines of Azure find what others find at a link-local address: metadata, keys and certificates of the machine.
+const WIRE_SERVER: Ipv4Addr = Ipv4Addr::new(168, 63, 129, 16);
+
+/// Whether an address is one of the open internet: not loopback, private, link-local (where clouds keep their metadata), shared,
+/// reserved or multicast, also when wrapped in IPv6.
+pub fn is_public(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => is_public_v4(address),
+        IpAddr::V6(address) => is_public_v6(address),
+    }
+}
+
+fn is_public_v4(address: Ipv4Addr) -> bool {
+    let [a, b, c, _] = address.octets();
+    !(a == 0
+        || address.is_loopback()
+        || address.is_private()
+        || address.is_link_local()
+        || address.is_documentation()
+        || address.is_multicast()
+        || (a == 100 && (64..128).contains(&b))
+        || (a == 192 && b == 0 && c == 0)
+        || (a == 198 && (b == 18 || b == 19))
+        || address == WIRE_SERVER
+        || a >= 240)
+}
+
+fn is_public_v6(address: Ipv6Addr) -> bool {
+    let [a, b, c, d, e, f, g, h] = address.segments();
+    let embedded = |high: u16, low: u16| {
+        let [w, x] = high.to_be_bytes();
+        let [y, z] = low.to_be_bytes();
+        is_public_v4(Ipv4Addr::new(w, x, y, z))
+    };
+    match (a, b) {
+        // Unspecified, loopback, IPv4-mapped and IPv4-compatible.
+        (0, 0) => c == 0 && d == 0 && e == 0 && f == 0xFFFF && embedded(g, h),
+        // NAT64 under its well-known prefix.
+        (0x64, 0xFF9B) => c == 0 && d == 0 && e == 0 && f == 0 && embedded(g, h),
+        // Teredo, ORCHID, benchmarking and the other special assignments; documentation.
+        (0x2001, b) if b < 0x200 || b == 0xDB8 => false,
+        // 6to4.
+        (0x2002, b) => embedded(b, c),
+        // Global unicast; all else is unique-local, link-local, multicast or reserved.
+        (a, _) => (0x2000..0x4000).contains(&a) && a != 0x3FFF,
+    }
+}
+
+/// An address, or all that begin with the same bits: `10.0.0.7`, `10.0.0.0/8`, `fd00::/8`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Network {
+    address: IpAddr,
+    bits: u8,
+}
+
+impl Network {
+    /// One address alone.
+    pub fn of(address: IpAddr) -> Self {
+        let address = address.to_canonical();
+        Self { address, bits: if address.is_ipv4() { 32 } else { 128 } }
+    }
+
+    /// Every loopback address.
+    pub fn loopback() -> [Self; 2] {
+        [Self { address: Ipv4Addr::LOCALHOST.into(), bits: 8 }, Self::of(Ipv6Addr::LOCALHOST.into())]
+    }
+
+    /// Whether the address is one of these; an IPv4 address counts as itself when it is wrapped in IPv6.
+    pub fn contains(&self, address: IpAddr) -> bool {
+        let bits = u32::from(self.bits);
+        match (self.address, address.to_canonical()) {
+            (IpAddr::V4(of), IpAddr::V4(address)) => {
+                let differing = of.to_bits() ^ address.to_bits();
+                differing.checked_shr(32 - bits).unwrap_or_default() == 0
+            }
+            (IpAddr::V6(of), IpAddr::V6(address)) => {
+                let differing = of.to_bits() ^ address.to_bits();
+                differing.checked_shr(128 - bits).unwrap_or_default() == 0
+            }
+            _ => false,
+        }
+    }
+}
+
+/// Why a text is no [`Network`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotANetwork(String);
+
+impl fmt::Display for NotANetwork {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} is neither an address nor a network: write 10.0.0.7 or 10.0.0.0/8", self.0)
+    }
+}
+
+impl std::error::Error for NotANetwork {}
+
+impl FromStr for Network {
+    type Err = NotANetwork;
+
+    fn from_str(text: &str) -> Result<Self, NotANetwork> {
+        let wrong = || NotANetwork(text.to_owned());
+        let (address, bits) = text.split_once('/').map_or((text, None), |(address, bits)| (address, Some(bits)));
+        let whole = Self::of(address.parse().map_err(|_| wrong())?);
+        let Some(bits) = bits else { return Ok(whole) };
+        let bits: u8 = bits.parse().map_err(|_| wrong())?;
+        if bits > whole.bits { Err(wrong()) } else { Ok(Self { bits, ..whole }) }
+    }
+}
+
+impl fmt::Display for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.address, self.bits)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cloud_metadata_addresses_are_not_public() {
+        for address in
+            ["169.254.169.254", "168.63.129.16", "::ffff:168.63.129.16", "64:ff9b::a83f:8110", "fd00:ec2::254"]
+        {
+            assert!(!is_public(address.parse().unwrap()), "{address}");
+        }
+        for address in ["168.63.129.17", "168.63.128.16", "2606:4700::1111"] {
+            assert!(is_public(address.parse().unwrap()), "{address}");
+        }
+    }
+
+    #[test]
+    fn network_contains_addresses_with_its_prefix() {
+        let holds =
+            |network: &str, address: &str| network.parse::<Network>().unwrap().contains(address.parse().unwrap());
+        for (network, inside, outside) in [
+            ("10.0.0.7", "10.0.0.7", "10.0.0.8"),
+            ("10.0.0.0/8", "10.255.0.1", "11.0.0.1"),
+            ("0.0.0.0/0", "203.0.113.9", "::2"),
+            ("fd00::/8", "fd12::1", "fe80::1"),
+            ("::1", "::1", "::2"),
+            ("::ffff:10.0.0.7", "10.0.0.7", "10.0.0.8"),
+            ("10.0.0.0/8", "::ffff:10.1.1.1", "::10.1.1.1"),
+        ] {
+            assert!(holds(network, inside), "{network} {inside}");
+            assert!(!holds(network, outside), "{network} {outside}");
+        }
+        for bad in ["", "10.0.0.0/33", "::/129", "10.0.0/8", "10.0.0.0/-1", "host", "10.0.0.0/"] {
+            assert!(bad.parse::<Network>().is_err(), "{bad}");
+        }
+        assert!(Network::loopback()[0].contains("127.8.8.8".parse().unwrap()));
+    }
+}

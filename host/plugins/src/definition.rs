@@ -1,0 +1,45 @@
+//! What an operator accepts when a version becomes active: the definition of each tool, as one hash.
+
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+
+use super::canonical::canonical;
+use bulkhead_domain::Json;
+use bulkhead_domain::tool::Tool;
+use bulkhead_runtime::LoadedPlugin;
+
+/// The hashes of a version's tools by their own names, without the operator's prefix.
+pub(super) fn hashes(plugin: &LoadedPlugin) -> impl Iterator<Item = (String, [u8; 32])> {
+    plugin.own_tools().map(|(name, tool)| (name.to_owned(), hash(name, tool)))
+}
+
+/// SHA-256 over the canonical JSON of everything that a client is told of a tool and may rely on.
+fn hash(name: &str, tool: &Tool) -> [u8; 32] {
+    let definition = json!({
+        "name": name,
+        "title": tool.title,
+        "description": tool.description,
+        "input_schema": schema(&tool.input_schema),
+        "output_schema": tool.output_schema.as_ref().map(schema),
+        "annotations": annotations(tool),
+    });
+    Sha256::digest(canonical(&definition)).into()
+}
+
+/// A schema as a value; it was parsed when the plugin was loaded.
+pub(super) fn schema(text: &Json) -> Value {
+    serde_json::from_str(text.as_str()).unwrap_or_default()
+}
+
+/// The hints of a tool as a value.
+pub(super) fn annotations(tool: &Tool) -> Value {
+    tool.annotations.as_ref().map_or(Value::Null, |hints| {
+        json!({
+            "title": hints.title,
+            "read_only": hints.read_only,
+            "destructive": hints.destructive,
+            "idempotent": hints.idempotent,
+            "open_world": hints.open_world,
+        })
+    })
+}

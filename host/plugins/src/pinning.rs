@@ -1,0 +1,159 @@
+//! Who has a say when a version changes a definition that was accepted.
+//!
+//! The plugin's `accept_changes` says which changes need the operator's word at all. The rule that a component's source came under,
+//! and each tenant, may say something else: that every change is held back, that changes are taken and noted, or that they are
+//! taken. Invariant: of those who get a version, the strictest decides for all of them; only the operator's own word goes over it.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use super::definition::hashes;
+use super::difference::Changes;
+use super::entry::{CanaryRow, Entry};
+use super::{AcceptChanges, Digest, Inner, Policies};
+use bulkhead_audit as audit;
+use bulkhead_domain::requestor::TenantId;
+use bulkhead_domain::task::PluginVersion;
+use bulkhead_runtime::LoadedPlugin;
+
+/// Changes that the host's log names one by one.
+const NOTED_MAX: usize = 32;
+
+/// What becomes of a changed definition (`changed_definitions`), the strictest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Pinning {
+    /// Nothing, until the operator accepts it.
+    Hold,
+    /// It is taken, and the difference is in the log and in the audit log.
+    Show,
+    /// It is taken.
+    Allow,
+}
+
+/// What holds for one version and those who get it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct PinningDecision {
+    /// Which changes pass without the operator's word.
+    pub(super) passing: AcceptChanges,
+    /// Whether those that pass are noted.
+    pub(super) shown: bool,
+}
+
+/// `own` is the plugin's `accept_changes`, `tenants` what each of those says who get the version.
+fn say(own: AcceptChanges, source: Option<Pinning>, tenants: &[Option<Pinning>]) -> PinningDecision {
+    let says = |pinning| source == Some(pinning) || tenants.contains(&Some(pinning));
+    let all_say = source.is_some() || tenants.iter().all(Option::is_some);
+    let passing = match () {
+        () if says(Pinning::Hold) => AcceptChanges::Nothing,
+        () if all_say => AcceptChanges::Anything,
+        () => own,
+    };
+    PinningDecision { passing, shown: says(Pinning::Show) }
+}
+
+impl Policies {
+    /// What holds for a version. `canary`: who gets it, if that is not everybody.
+    fn say(&self, name: &str, entry: Option<&Entry>, digest: &Digest, canary: Option<&CanaryRow>) -> PinningDecision {
+        let source = entry.and_then(|entry| entry.versions.get(digest)?.pinning);
+        let tenants: Vec<_> = match canary.filter(|canary| canary.share == 0) {
+            Some(canary) => {
+                let ids = canary.tenants.iter().map(|tenant| TenantId::parse(&tenant.id));
+                ids.map(|id| self.tenants.get(&id?).copied()).collect()
+            }
+            // Also those that say nothing.
+            None => self.tenants.values().copied().map(Some).chain([None]).collect(),
+        };
+        say(self.of(name).accept_changes, source, &tenants)
+    }
+
+    /// What holds for a version as it runs or would be run: to its part of the requestors while it is a canary.
+    pub(super) fn pinning_decision(&self, name: &str, entry: Option<&Entry>, digest: &Digest) -> PinningDecision {
+        let canary = entry.and_then(|entry| entry.head.canary.as_ref()).filter(|canary| canary.version == *digest);
+        self.say(name, entry, digest, canary)
+    }
+}
+
+impl Inner {
+    /// What holds at this moment, as [`Policies::say`].
+    pub(super) fn say(
+        &self,
+        name: &str,
+        entry: Option<&Entry>,
+        digest: &Digest,
+        canary: Option<&CanaryRow>,
+    ) -> PinningDecision {
+        self.policies.load().say(name, entry, digest, canary)
+    }
+
+    /// What holds at this moment, as [`Policies::pinning_decision`].
+    pub(super) fn pinning_decision(&self, name: &str, entry: Option<&Entry>, digest: &Digest) -> PinningDecision {
+        self.policies.load().pinning_decision(name, entry, digest)
+    }
+
+    /// Records the changes that were accepted, for operators who list them.
+    pub(super) fn show(&self, version: &PluginVersion, changes: &[String]) {
+        if changes.is_empty() {
+            return;
+        }
+        let digest = Digest(version.digest);
+        for change in changes.iter().take(NOTED_MAX) {
+            tracing::warn!(plugin.name = version.name, plugin.version = %digest, change, "an accepted definition changed");
+        }
+        let entry = || audit::Entry::new("plugin.definitions_changed").plugin(version);
+        self.audit.note(|| entry().count(changes.len() as u64).because(&changes.join("; ")));
+    }
+}
+
+/// What a version changes of what was accepted, as far as that is not within `passing`, one sentence each.
+pub(super) fn changes(
+    entry: &Entry,
+    active: Option<&LoadedPlugin>,
+    to: &LoadedPlugin,
+    passing: AcceptChanges,
+) -> Vec<String> {
+    let mut found = active.map(|active| Changes::between(active, to)).unwrap_or_default().held_back(passing);
+    if passing == AcceptChanges::Anything {
+        return found;
+    }
+    // Tools that the active version does not have, or whose accepted definition is not the active one's.
+    let known: BTreeSet<_> = active.iter().flat_map(|active| active.own_tools()).map(|(tool, _)| tool).collect();
+    let others = hashes(to).filter(|(tool, _)| !known.contains(tool.as_str()));
+    found.extend(others.filter_map(|(tool, hash)| {
+        let accepted = entry.accepted.get(&tool)?;
+        (*accepted != Digest(hash)).then(|| format!("the tool {tool} is not the one that was accepted before"))
+    }));
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strictest_pinning_among_affected_tenants_decides() {
+        use AcceptChanges::{Anything, Compatible, Nothing};
+        use Pinning::{Allow, Hold, Show};
+        for (own, source, tenants, passing, shown) in [
+            (Nothing, None, &[None][..], Nothing, false),
+            (Compatible, None, &[None], Compatible, false),
+            (Nothing, Some(Allow), &[None], Anything, false),
+            (Nothing, Some(Show), &[None], Anything, true),
+            (Anything, Some(Hold), &[None], Nothing, false),
+            // One tenant cannot let pass for the others what they did not, but can hold back for all.
+            (Nothing, None, &[Some(Allow), None], Nothing, false),
+            (Anything, None, &[Some(Show), None], Anything, true),
+            (Anything, Some(Allow), &[Some(Hold), None], Nothing, false),
+            (Nothing, Some(Allow), &[Some(Show), None], Anything, true),
+            // A canary for these tenants alone.
+            (Nothing, None, &[Some(Allow)], Anything, false),
+            (Nothing, None, &[Some(Allow), Some(Show)], Anything, true),
+            (Nothing, None, &[Some(Allow), Some(Hold)], Nothing, false),
+            (Nothing, Some(Hold), &[Some(Allow)], Nothing, false),
+        ] {
+            let expected = PinningDecision { passing, shown };
+            assert_eq!(say(own, source, tenants), expected, "{own:?} {source:?} {tenants:?}");
+        }
+    }
+}

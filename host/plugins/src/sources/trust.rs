@@ -1,0 +1,413 @@
+//! Whom a component may come from.
+//!
+//! Invariant: a [`Verified`] exists only after every check; the first rule whose pattern fits a source decides about it, and what
+//! comes over a network is never taken because nobody said anything.
+
+use std::sync::Arc;
+
+use sha2::{Digest as _, Sha256};
+
+use super::pattern::Pattern;
+use super::signature::message;
+use super::{Digest, Fetched, PublicKey, Signature, Source};
+use crate::{Candidate, Pinning, Provenance};
+use bulkhead_runtime::Wit;
+
+/// What the sources of a pattern need.
+#[derive(Clone, Debug)]
+pub struct Rule {
+    pub pattern: Pattern,
+    /// One of these must have signed. Empty: nobody needs to.
+    pub keys: Vec<PublicKey>,
+    /// Whether a signature from a registry must also name the repository that it came from.
+    pub same_repository: bool,
+    /// What becomes of accepted definitions that a version from there changes, if the rule says anything.
+    pub changed_definitions: Option<Pinning>,
+}
+
+/// The rules, in the operator's order.
+#[derive(Clone, Debug, Default)]
+pub struct Trust {
+    rules: Vec<Rule>,
+}
+
+/// A component that may become a version of a plugin.
+#[derive(Clone, Debug)]
+pub struct Verified {
+    fetched: Fetched,
+    source: Source,
+    /// [`PublicKey::id`] of the required keys that have signed.
+    signed_by: Vec<String>,
+    /// What the rule says of definitions that change.
+    changed_definitions: Option<Pinning>,
+}
+
+/// Why a component is not taken: what was expected, and what was found.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{source_name} is not trusted: expected {expected}, found {found}")]
+pub struct Refusal {
+    pub source_name: String,
+    pub expected: String,
+    pub found: String,
+}
+
+impl Trust {
+    pub fn new(rules: Vec<Rule>) -> Self {
+        Self { rules }
+    }
+
+    /// The one way from bytes to a candidate.
+    ///
+    /// `pinned` is what the operator says that the component's SHA-256 is.
+    ///
+    /// # Errors
+    /// Another digest, no rule that lets it in, or not the signature that the rule wants.
+    pub fn verify(&self, source: &Source, pinned: Option<Digest>, fetched: Fetched) -> Result<Verified, Refusal> {
+        let refuse = |expected: String, found: String| Refusal { source_name: source.to_string(), expected, found };
+        if let Some(pinned) = pinned.filter(|pinned| *pinned != fetched.sha256) {
+            return Err(refuse(format!("sha256 {pinned}"), format!("sha256 {}", fetched.sha256)));
+        }
+        let rule = self.rules.iter().find(|rule| rule.pattern.fits(source, fetched.file.as_deref()));
+        let changed_definitions = rule.and_then(|rule| rule.changed_definitions);
+        let verified =
+            |fetched, signed_by| Verified { fetched, source: source.clone(), signed_by, changed_definitions };
+        let Some(rule) = rule else {
+            let named = pinned.is_some() || matches!(source, Source::Oci(oci) if oci.digest.is_some());
+            if named || matches!(source, Source::File(_)) {
+                return Ok(verified(fetched, Vec::new()));
+            }
+            return Err(refuse(
+                "a [[trust]] rule for it, or a digest (sha256 = \"...\", oci://...@sha256:...)".to_owned(),
+                format!("neither, and sha256 {}", fetched.sha256),
+            ));
+        };
+        if rule.keys.is_empty() {
+            return Ok(verified(fetched, Vec::new()));
+        }
+        let (mut found, mut signed_by, mut wit_signed) = (Vec::new(), Vec::new(), false);
+        for signature in &fetched.signatures {
+            match signer(rule, source, signature, &fetched) {
+                Ok(signer) => {
+                    signed_by.push(signer.key_id);
+                    wit_signed |= signer.wit;
+                }
+                Err(why) => found.push(why),
+            }
+        }
+        if signed_by.is_empty() {
+            let ids: Vec<_> = rule.keys.iter().map(PublicKey::id).collect();
+            let expected = format!("a signature by key {} ([[trust]] source = {})", ids.join(" or "), rule.pattern);
+            return Err(refuse(expected, if found.is_empty() { "none".to_owned() } else { found.join("; ") }));
+        }
+        let mut fetched = fetched;
+        if !wit_signed && fetched.wit.take().is_some() {
+            tracing::warn!(source = %source, "the WIT text that came with the component is not signed, so it is not used");
+        }
+        Ok(verified(fetched, signed_by))
+    }
+
+    /// Whether only signed components are taken from there. Which rule is for a file is known once it is open, and its signatures
+    /// are read either way.
+    pub fn requires_signature(&self, source: &Source) -> bool {
+        self.rules.iter().find(|rule| rule.pattern.fits(source, None)).is_some_and(|rule| !rule.keys.is_empty())
+    }
+}
+
+/// Who made a signature that holds.
+struct Signer {
+    key_id: String,
+    /// Whether it is over the WIT text too.
+    wit: bool,
+}
+
+/// The key that made a signature, or what is wrong with it.
+fn signer(rule: &Rule, source: &Source, signature: &Signature, fetched: &Fetched) -> Result<Signer, String> {
+    match signature {
+        Signature::Detached { key_id, component, wit, signature } => {
+            let Some(key) = rule.keys.iter().find(|key| key.id() == *key_id) else {
+                return Err(format!("a signature by key {key_id}"));
+            };
+            if !key.has_signed(message(*component, *wit).as_bytes(), signature) {
+                return Err(format!("a signature by key {key_id} that is not valid"));
+            }
+            if *component != fetched.sha256 {
+                let found = fetched.sha256;
+                return Err(format!(
+                    "a signature by key {key_id} of sha256 {component}, but a component of sha256 {found}"
+                ));
+            }
+            let found = fetched.wit.as_ref().map(|text| Digest(Sha256::digest(text).into()));
+            // That none came along is no harm: it is for descriptions.
+            if let (Some(wit), Some(found)) = (wit, found)
+                && *wit != found
+            {
+                return Err(format!("a signature by key {key_id} with a WIT text of sha256 {wit}, but one of {found}"));
+            }
+            Ok(Signer { key_id: key_id.clone(), wit: wit.is_some() })
+        }
+        Signature::Cosign { manifest, payload, signature } => {
+            let key = rule.keys.iter().find(|key| key.has_signed(payload, signature));
+            let key = key.ok_or("a cosign signature by none of these keys")?;
+            let repository = match source {
+                Source::Oci(reference) if rule.same_repository => Some(reference),
+                _ => None,
+            };
+            super::oci::names(payload, *manifest, repository).map(|()| Signer { key_id: key.id(), wit: false })
+        }
+        Signature::Unreadable(what) => Err(what.clone()),
+    }
+}
+
+impl Verified {
+    pub fn sha256(&self) -> Digest {
+        self.fetched.sha256
+    }
+
+    /// The source as it was resolved.
+    pub fn origin(&self) -> &str {
+        &self.fetched.origin
+    }
+
+    pub fn signed_by(&self) -> &[String] {
+        &self.signed_by
+    }
+
+    /// What the plugins take, of a source that an operator named.
+    pub fn candidate(self, name: Option<String>) -> Candidate {
+        Candidate { is_attended: true, ..self.automatic_candidate(name) }
+    }
+
+    /// The same of a source that nobody named at this moment.
+    pub fn automatic_candidate(self, name: Option<String>) -> Candidate {
+        Candidate {
+            is_attended: false,
+            name,
+            fallback_name: self.source.fallback_name(),
+            bytes: Arc::from(self.fetched.bytes),
+            // Whoever has signed the component without a text has it stand without one.
+            wit: if self.signed_by.is_empty() { Wit::Free(self.fetched.wit) } else { Wit::Vouched(self.fetched.wit) },
+            provenance: Provenance {
+                source: self.source.to_string(),
+                origin: self.fetched.origin,
+                signed_by: self.signed_by,
+                pinning: self.changed_definitions,
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::sources::{SigningKey, signature};
+
+    const SOURCE: &str = "https://acme.example/x.wasm";
+
+    fn fetched(bytes: &[u8], signatures: &str) -> Fetched {
+        let sha256 = Digest(Sha256::digest(bytes).into());
+        let signatures = if signatures.is_empty() { Vec::new() } else { signature::parse(signatures.as_bytes()) };
+        let (bytes, origin, wit) = (bytes.to_vec(), SOURCE.to_owned(), Some("words".to_owned()));
+        Fetched { bytes, sha256, origin, file: None, signatures, wit }
+    }
+
+    fn trust(keys: &[&SigningKey]) -> Trust {
+        let keys = keys.iter().map(|key| key.public()).collect();
+        let pattern = "https://acme.example/**".parse().unwrap();
+        Trust::new(vec![Rule { pattern, keys, same_repository: false, changed_definitions: Some(Pinning::Show) }])
+    }
+
+    fn refused(trust: &Trust, pinned: Option<Digest>, fetched: Fetched) -> String {
+        trust.verify(&SOURCE.parse().unwrap(), pinned, fetched).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn component_needs_signature_of_a_required_key() {
+        let (acme, other) = (SigningKey::generate().unwrap().0, SigningKey::generate().unwrap().0);
+        let (rules, (acme_id, other_id)) = (trust(&[&acme]), (acme.public().id(), other.public().id()));
+        let component = Digest(Sha256::digest("a").into());
+        let wit = Digest(Sha256::digest("words").into());
+        let good = acme.sign(component, None, Some(&other.sign(component, None, None)));
+        let verified = rules.verify(&SOURCE.parse().unwrap(), None, fetched(b"a", &good)).unwrap();
+        assert_eq!(verified.signed_by(), std::slice::from_ref(&acme_id));
+        assert_eq!(verified.candidate(None).wit, Wit::Vouched(None), "words that nobody signed are not used");
+        let good = acme.sign(component, Some(wit), None);
+        let verified = rules.verify(&SOURCE.parse().unwrap(), None, fetched(b"a", &good)).unwrap();
+        assert_eq!(verified.candidate(None).wit, Wit::Vouched(Some("words".to_owned())), "those that are signed are");
+        let free = trust(&[]).verify(&SOURCE.parse().unwrap(), None, fetched(b"a", "")).unwrap().candidate(None);
+        assert_eq!(free.wit, Wit::Free(Some("words".to_owned())));
+        assert_eq!(free.provenance.pinning, Some(Pinning::Show), "as the rule says");
+
+        let expected = format!("expected a signature by key {acme_id}");
+        let swapped = good.replace(&component.to_string(), &wit.to_string());
+        for (bytes, signatures, found) in [
+            (&b"a"[..], String::new(), "found none".to_owned()),
+            (b"a", other.sign(component, None, None), format!("found a signature by key {other_id}")),
+            (b"b", good.clone(), format!("of sha256 {component}, but a component of")),
+            (b"a", swapped, "that is not valid".to_owned()),
+            (b"a", acme.sign(component, Some(component), None), "with a WIT text".to_owned()),
+            (b"a", good.split_at(good.len() - 6).0.to_owned(), "a line that is no signature".to_owned()),
+            (b"a", "\u{89}PGP".to_owned(), "does not begin with".to_owned()),
+        ] {
+            let refusal = refused(&rules, None, fetched(bytes, &signatures));
+            assert!(refusal.contains(&expected) && refusal.contains(&found), "{refusal}");
+        }
+    }
+
+    #[test]
+    fn pinned_digest_is_checked_beside_signature() {
+        let acme = SigningKey::generate().unwrap().0;
+        let (a, b) = (Digest(Sha256::digest("a").into()), Digest(Sha256::digest("b").into()));
+        let signed = || fetched(b"a", &acme.sign(a, None, None));
+        let refusal = refused(&trust(&[&acme]), Some(b), signed());
+        assert!(refusal.contains(&format!("expected sha256 {b}, found sha256 {a}")), "{refusal}");
+        trust(&[&acme]).verify(&SOURCE.parse().unwrap(), Some(a), signed()).unwrap();
+    }
+
+    #[test]
+    fn network_source_needs_trust_rule_or_digest() {
+        let nobody = Trust::default();
+        assert!(refused(&nobody, None, fetched(b"a", "")).contains("expected a [[trust]] rule"));
+        nobody.verify(&SOURCE.parse().unwrap(), Some(Digest(Sha256::digest("a").into())), fetched(b"a", "")).unwrap();
+        let by_digest = format!("oci://ghcr.io/a/b@sha256:{}", "5".repeat(64));
+        nobody.verify(&by_digest.parse().unwrap(), None, fetched(b"a", "")).unwrap();
+        assert!(nobody.verify(&"oci://ghcr.io/a/b:1".parse().unwrap(), None, fetched(b"a", "")).is_err());
+        nobody.verify(&"./a.wasm".parse().unwrap(), None, fetched(b"a", "")).unwrap();
+        trust(&[]).verify(&SOURCE.parse().unwrap(), None, fetched(b"a", "")).unwrap();
+    }
+
+    fn fits_now(pattern: &Pattern, path: &Path) -> bool {
+        pattern.fits(&Source::File(path.to_owned()), path.canonicalize().ok().as_deref())
+    }
+
+    #[tokio::test]
+    async fn trust_rule_applies_to_the_file_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        for name in ["strict", "free"] {
+            std::fs::create_dir(root.join(name)).unwrap();
+            std::fs::write(root.join(name).join("x.wasm"), name).unwrap();
+        }
+        let link = root.join("drop.wasm");
+        let lead_to = |name: &str| {
+            let draft = root.join("draft");
+            std::os::unix::fs::symlink(root.join(name).join("x.wasm"), &draft).unwrap();
+            std::fs::rename(draft, &link).unwrap();
+        };
+        let rule = |text: &str, keys: &[&SigningKey]| Rule {
+            pattern: text.parse::<Pattern>().unwrap().from_folder(&root),
+            keys: keys.iter().map(|key| key.public()).collect(),
+            same_repository: false,
+            changed_definitions: None,
+        };
+        let acme = SigningKey::generate().unwrap().0;
+        let trust = Trust::new(vec![rule("./strict/**", &[&acme]), rule("./free/**", &[])]);
+        let source = Source::File(link.clone());
+        let fetching = super::super::watch::tests::fetching();
+        for (read, then, expected) in [("strict", "free", false), ("free", "strict", true)] {
+            lead_to(read);
+            let fetched = super::super::fetch(&source, &fetching, true).await.unwrap();
+            lead_to(then);
+            assert_eq!(fetched.bytes, read.as_bytes());
+            assert_eq!(trust.verify(&source, None, fetched).is_ok(), expected, "{read} was read");
+        }
+    }
+
+    #[tokio::test]
+    async fn fifo_or_directory_as_plugin_source_is_refused() {
+        let fetching = super::super::watch::tests::fetching();
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe.wasm");
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+        for (path, why) in [(pipe, "is not a file"), (folder.path().to_owned(), "is not a file")] {
+            let refused = super::super::fetch(&Source::File(path), &fetching, true).await.unwrap_err().to_string();
+            assert!(refused.contains(why), "{refused}");
+        }
+    }
+
+    #[test]
+    fn trust_pattern_matches_file_by_link_and_real_path() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        std::fs::create_dir_all(root.join("free")).unwrap();
+        std::fs::write(root.join("strict.wasm"), "a").unwrap();
+        std::os::unix::fs::symlink(root.join("strict.wasm"), root.join("link.wasm")).unwrap();
+        let pattern = |text: &str| text.parse::<Pattern>().unwrap().from_folder(&root);
+        let fits = |pattern: &Pattern, path: &str| fits_now(pattern, &root.join(path));
+        assert!(fits(&pattern("./*.wasm"), "strict.wasm") && fits(&pattern("./free/../strict.*"), "link.wasm"));
+        assert!(!fits(&pattern("./free/**"), "free/../strict.wasm"), "that would be a way around a rule");
+        assert!(fits(&pattern("./strict.wasm"), "free/../strict.wasm"));
+    }
+
+    #[test]
+    fn trust_rule_of_linked_folder_covers_its_files() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        std::fs::create_dir_all(root.join("releases/1/in")).unwrap();
+        std::fs::write(root.join("releases/1/in/a.wasm"), "a").unwrap();
+        std::os::unix::fs::symlink(root.join("releases/1"), root.join("current")).unwrap();
+        for (text, expected) in [
+            ("./current/**", true),
+            ("./current/in/*.wasm", true),
+            ("./current/in/a.wasm", true),
+            ("./current/*.wasm", false),
+            ("./current/other/**", false),
+        ] {
+            let pattern = text.parse::<Pattern>().unwrap().from_folder(&root);
+            for path in ["current/in/a.wasm", "releases/1/in/a.wasm", "current/../1/in/a.wasm"] {
+                assert_eq!(fits_now(&pattern, &root.join(path)), expected, "{text} {path}");
+            }
+        }
+        assert!(fits_now(&"/**".parse().unwrap(), &root.join("current/in/a.wasm")));
+    }
+
+    #[test]
+    fn trust_rule_cannot_be_bypassed_by_address_spelling() {
+        let acme = SigningKey::generate().unwrap().0;
+        let digest = Digest(Sha256::digest("a").into());
+        let rule = |text: &str| Rule {
+            pattern: text.parse().unwrap(),
+            keys: vec![acme.public()],
+            same_repository: false,
+            changed_definitions: None,
+        };
+        for pattern in [
+            "https://acme.example/tools/**",
+            "https://ACME.example.:443/tools/**",
+            "https://acme.example//tools/./**",
+            "https://acme.example/%74ools/**",
+        ] {
+            let trust = Trust::new(vec![rule(pattern)]);
+            for source in [
+                "https://acme.example/tools/x.wasm",
+                "https://acme.example./tools/x.wasm",
+                "https://acme.example:443/tools/x.wasm",
+                "https://ACME.example/tools/x.wasm",
+                "https://acme.example//tools/x.wasm",
+                "https://acme.example/tools//x.wasm",
+                "https://acme.example/./tools/x.wasm",
+                "https://acme.example/%74ools/x.wasm",
+                "https://acme.example/t%6f%6Fls/x.wasm",
+            ] {
+                let refused = trust.verify(&source.parse().unwrap(), Some(digest), fetched(b"a", "")).map(drop);
+                assert!(refused.is_err_and(|refusal| refusal.expected.contains("a signature")), "{pattern} {source}");
+            }
+            for other in [
+                "https://acme.example/other/x.wasm",
+                "https://acme.example:444/tools/x.wasm",
+                "https://acme.example/Tools/x",
+            ] {
+                assert!(
+                    trust.verify(&other.parse().unwrap(), Some(digest), fetched(b"a", "")).is_ok(),
+                    "{pattern} {other}"
+                );
+            }
+        }
+        let trust = Trust::new(vec![rule("oci://ghcr.io/acme/**")]);
+        for source in ["oci://ghcr.io/acme/csv:1", "oci://ghcr.io:443/acme/csv:1", "oci://ghcr.io./acme/csv:1"] {
+            let refused = trust.verify(&source.parse().unwrap(), Some(digest), fetched(b"a", "")).map(drop);
+            assert!(refused.is_err(), "{source}");
+        }
+    }
+}

@@ -1,0 +1,284 @@
+//! What operators see of plugins.
+
+use serde::Serialize;
+
+use super::definition::hashes;
+use super::entry::{CanaryRow, Entry, Stage, TakenBack};
+use super::{ConfiguredPlugin, Digest, Error, Plugins, State, version};
+use bulkhead_domain::UnixMs;
+use bulkhead_runtime::LoadedPlugin;
+use bulkhead_tasks::{CallCounts, CanaryThresholds, PluginHealth};
+
+/// One line of `plugin list`.
+#[derive(Clone, Debug, Serialize)]
+pub struct PluginView {
+    pub name: String,
+    /// `active`, `pinned`, `quarantined`, `broken`, `awaited`, `unconfigured`, `removed` or `staged`.
+    pub state: &'static str,
+    pub active: Option<Digest>,
+    pub previous: Option<Digest>,
+    pub tools: usize,
+    pub versions: usize,
+    /// Where the active version came from.
+    pub source: Option<String>,
+    pub activated_at: Option<UnixMs>,
+    /// Running and waiting, on whichever version.
+    pub calls: usize,
+    /// Tasks that are not over, on whichever version.
+    pub tasks: usize,
+    /// Why it does not run.
+    pub problems: Vec<String>,
+    pub health: PluginHealth,
+    pub canary: Option<CanaryView>,
+    /// What the host took out of service by itself last.
+    pub taken_back: Option<TakenBackView>,
+}
+
+/// A version that a part of the requestors gets.
+#[derive(Clone, Debug, Serialize)]
+pub struct CanaryView {
+    pub version: Digest,
+    /// Of the requestors that are in none of the tenants.
+    pub percent: f64,
+    pub tenants: Vec<String>,
+    pub since: UnixMs,
+    pub bounds: CanaryThresholds,
+    /// Within the window of the bounds; `None`: it does not run.
+    pub seen: Option<CallCounts>,
+    pub health: PluginHealth,
+}
+
+/// A version that the host took out of service by itself.
+#[derive(Clone, Debug, Serialize)]
+pub struct TakenBackView {
+    pub version: Digest,
+    #[serde(flatten)]
+    pub taken_back: TakenBack,
+}
+
+/// One line of `plugin versions`.
+#[derive(Clone, Debug, Serialize)]
+pub struct VersionView {
+    pub version: Digest,
+    pub state: Stage,
+    /// As it was asked for.
+    pub source: String,
+    /// As it was resolved.
+    pub origin: String,
+    /// Ids of the keys that it had to be signed with, and was.
+    pub signed_by: Vec<String>,
+    pub bytes: u64,
+    pub tools: usize,
+    pub staged_at: UnixMs,
+    pub activated_at: Option<UnixMs>,
+    pub left_at: Option<UnixMs>,
+    pub retired_at: Option<UnixMs>,
+    pub taken_back: Option<TakenBack>,
+    pub calls: usize,
+    pub tasks: usize,
+}
+
+/// What `plugin verify` read.
+#[derive(Clone, Debug, Serialize)]
+pub struct Verified {
+    pub versions: usize,
+    pub bytes: u64,
+    pub sound: bool,
+    pub problems: Vec<IntegrityProblem>,
+}
+
+/// Something that is wrong.
+#[derive(Clone, Debug, Serialize)]
+pub struct IntegrityProblem {
+    pub name: String,
+    pub version: Option<Digest>,
+    pub problem: String,
+}
+
+impl Plugins {
+    /// Every plugin, by name.
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be read.
+    pub async fn list(&self) -> Result<Vec<PluginView>, Error> {
+        let tasks = self.inner.calls.tasks().await?;
+        let state = self.inner.state.lock().await;
+        let mut listed: Vec<_> = state.book.iter().map(|(name, entry)| self.line(&state, name, Some(entry))).collect();
+        // Those of which the store knows nothing: pinned ones, those that are still to come, and those that were never sound.
+        let others = state
+            .table
+            .iter()
+            .map(|plugin| plugin.version.name.clone())
+            .chain(state.broken.keys().cloned())
+            .chain(state.noticed.keys().cloned())
+            .chain(state.awaited.iter().map(ConfiguredPlugin::label));
+        for name in others.filter(|name| state.book.get(name).is_none()) {
+            if !listed.iter().any(|line| line.name == name) {
+                listed.push(self.line(&state, &name, None));
+            }
+        }
+        for line in &mut listed {
+            line.tasks = tasks.iter().filter(|(version, _)| version.name == line.name).map(|(_, count)| count).sum();
+        }
+        listed.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(listed)
+    }
+
+    fn line(&self, state: &State, name: &str, entry: Option<&Entry>) -> PluginView {
+        let running = state.table.iter().find(|plugin| plugin.version.name == name);
+        let head = entry.map(|entry| &entry.head);
+        let active = running.map(|plugin| Digest(plugin.version.digest)).or(head.and_then(|head| head.active));
+        let row = entry.zip(active).and_then(|(entry, active)| entry.versions.get(&active));
+        let health = running.map(|plugin| self.inner.calls.health(&plugin.version)).unwrap_or_default();
+        let line_state = match (running, head.map(|head| (head.active, head.previous))) {
+            (Some(_), _) if state.pinned.contains(name) => "pinned",
+            (Some(_), _) if health.is_quarantined() => "quarantined",
+            (Some(_), _) => "active",
+            _ if state.broken.contains_key(name) || state.noticed.contains_key(name) => "broken",
+            (None, _) if state.awaited(name).is_some() => "awaited",
+            (None, Some((Some(_), _))) => "unconfigured",
+            (None, Some((None, Some(_)))) => "removed",
+            (None, _) => "staged",
+        };
+        let digests = entry.map(|entry| entry.versions.keys().copied().collect::<Vec<_>>()).unwrap_or_default();
+        let known = digests.iter().chain(active.as_ref().filter(|active| !digests.contains(active)));
+        PluginView {
+            name: name.to_owned(),
+            state: line_state,
+            active,
+            previous: head.and_then(|head| head.previous),
+            tools: running.map_or_else(|| row.map_or(0, |row| row.tools), |plugin| plugin.tools.len()),
+            versions: digests.len(),
+            source: row.map(|row| row.source.clone()),
+            activated_at: row.and_then(|row| row.activated_at),
+            calls: known.map(|digest| self.inner.sandbox.calls(&version(name, *digest))).sum(),
+            tasks: 0,
+            problems: problems(state, name),
+            health,
+            canary: entry.and_then(|entry| self.canary(name, entry)),
+            taken_back: entry.and_then(taken_back),
+        }
+    }
+
+    fn canary(&self, name: &str, entry: &Entry) -> Option<CanaryView> {
+        let CanaryRow { version: digest, since, share, tenants, bounds } = entry.head.canary.clone()?;
+        let version = version(name, digest);
+        Some(CanaryView {
+            version: digest,
+            percent: f64::from(share) / 100.0,
+            tenants: tenants.into_iter().map(|tenant| tenant.name).collect(),
+            since,
+            bounds,
+            seen: self.inner.calls.call_counts(&version),
+            health: self.inner.calls.health(&version),
+        })
+    }
+
+    /// The versions of a plugin, newest first.
+    ///
+    /// # Errors
+    ///
+    /// There is no such plugin.
+    pub async fn versions(&self, name: &str) -> Result<Vec<VersionView>, Error> {
+        let tasks = self.inner.calls.tasks().await?;
+        let state = self.inner.state.lock().await;
+        let entry = state.entry(name)?;
+        let mut versions: Vec<_> = entry
+            .versions
+            .iter()
+            .filter_map(|(digest, row)| {
+                let version = version(name, *digest);
+                Some(VersionView {
+                    version: *digest,
+                    state: entry.stage(digest)?,
+                    source: row.source.clone(),
+                    origin: row.origin.clone(),
+                    signed_by: row.signed_by.clone(),
+                    bytes: row.bytes,
+                    tools: row.tools,
+                    staged_at: row.staged_at,
+                    activated_at: row.activated_at,
+                    left_at: row.left_at,
+                    retired_at: row.retired_at,
+                    taken_back: row.taken_back.clone(),
+                    calls: self.inner.sandbox.calls(&version),
+                    tasks: tasks.get(&version).copied().unwrap_or_default(),
+                })
+            })
+            .collect();
+        versions.sort_by_key(|line| std::cmp::Reverse((line.staged_at, line.activated_at)));
+        Ok(versions)
+    }
+
+    /// Reads every kept component again, and compares what runs with what was accepted.
+    ///
+    /// # Errors
+    ///
+    /// There is no plugin of this name.
+    pub async fn verify(&self, name: Option<&str>) -> Result<Verified, Error> {
+        let (wanted, mut problems) = {
+            let state = self.inner.state.lock().await;
+            name.map(|name| state.entry(name)).transpose()?;
+            let of_name = |other: &str| name.is_none_or(|name| name == other);
+            let mut wanted = Vec::new();
+            for (name, entry) in state.book.iter().filter(|(name, _)| of_name(name)) {
+                wanted.extend(entry.versions.keys().map(|digest| (name.clone(), *digest)));
+            }
+            let canaries = state.canaries.iter().map(|canary| &canary.plugin);
+            let unpinned =
+                state.table.iter().chain(canaries).filter(|plugin| !state.pinned.contains(&plugin.version.name));
+            let problems: Vec<_> = unpinned
+                .filter(|plugin| of_name(&plugin.version.name))
+                .filter_map(|plugin| Some((state.book.get(&plugin.version.name)?, plugin)))
+                .flat_map(|(entry, plugin)| unaccepted(entry, plugin))
+                .collect();
+            (wanted, problems)
+        };
+        let sandbox = std::sync::Arc::clone(&self.inner.sandbox);
+        let read = tokio::task::spawn_blocking(move || {
+            let mut found = Verified { versions: wanted.len(), bytes: 0, sound: true, problems: Vec::new() };
+            for (name, digest) in wanted {
+                match sandbox.kept().verify(&digest.0) {
+                    Ok(bytes) => found.bytes += bytes,
+                    Err(problem) => found.problems.push(IntegrityProblem { name, version: Some(digest), problem }),
+                }
+            }
+            found
+        });
+        let mut found = read.await.map_err(|error| Error::Files(std::io::Error::other(error)))?;
+        found.problems.append(&mut problems);
+        found.sound = found.problems.is_empty();
+        Ok(found)
+    }
+}
+
+/// Why it does not run, be it only that it has not come yet, then what is wrong with a file; the same is said once.
+fn problems(state: &State, name: &str) -> Vec<String> {
+    let awaited = || state.awaited(name).into_iter().collect();
+    let mut problems = state.broken.get(name).cloned().unwrap_or_else(awaited);
+    for problem in state.noticed.get(name).into_iter().flatten() {
+        if !problems.contains(problem) {
+            problems.push(problem.clone());
+        }
+    }
+    problems
+}
+
+fn taken_back(entry: &Entry) -> Option<TakenBackView> {
+    let versions = entry.versions.iter().filter_map(|(digest, row)| Some((*digest, row.taken_back.clone()?)));
+    let last = versions.max_by_key(|(_, taken_back)| taken_back.at);
+    last.map(|(version, taken_back)| TakenBackView { version, taken_back })
+}
+
+/// Tools that run with another definition than the one that was accepted.
+fn unaccepted(entry: &Entry, plugin: &LoadedPlugin) -> Vec<IntegrityProblem> {
+    let digest = Digest(plugin.version.digest);
+    let other = hashes(plugin).filter(|(tool, hash)| entry.accepted_for(&digest, tool) != Some(&Digest(*hash)));
+    let unsound = |(tool, _): (String, [u8; 32])| IntegrityProblem {
+        name: plugin.version.name.clone(),
+        version: Some(digest),
+        problem: format!("the tool {tool} is not defined as it was accepted"),
+    };
+    other.map(unsound).collect()
+}

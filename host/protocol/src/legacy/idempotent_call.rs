@@ -1,0 +1,216 @@
+//! A plain `tools/call` under an idempotency key: made once, and found again by a repeated request.
+//!
+//! To its client it is a plain call like any other: its notifications and input requests come on its own stream, its output is the response. But
+//! it has a record from the start and goes on without its client; only one that cancels the request cancels the call.
+
+use futures::future::BoxFuture;
+use tokio::sync::broadcast::Receiver;
+use tokio::sync::broadcast::error::RecvError;
+
+use super::Request;
+use super::call::{StreamedRequest, failure, in_flight};
+use super::tools::Call;
+use crate::arguments::ArgumentError;
+use crate::error::RpcError;
+use crate::exchange::streaming;
+use crate::jsonrpc::{RequestId, error_response, response};
+use crate::notifications::{self, ProgressReports};
+use crate::session::InFlight;
+use crate::wire::OutputView;
+use crate::{EncodedMessage, Exchange, idempotency};
+use bulkhead_domain::call::{CallError, InputRequestError, InputResponse};
+use bulkhead_domain::task::{Active, Design, Origin, Outcome, Phase, Task, TaskOutput};
+use bulkhead_tasks::{self as tasks, Job, RequestedTtl, TaskNews, TaskRequest};
+
+/// Starts the exchange.
+pub(super) fn call(request: Request<'_>, mut call: Call, key: String) -> Result<Exchange, RpcError> {
+    let in_flight = in_flight(&request)?;
+    let (shared, session, id) = (request.shared.clone(), request.session.clone(), request.id);
+    Ok(streaming(|frames| async move {
+        let conversation = StreamedRequest { shared, session, frames, reads_events: call.reads_events };
+        let made = async {
+            match call.check(&conversation.shared.tasks).await {
+                Ok(()) => conversation
+                    .once(call, &key)
+                    .await
+                    .map_err(|error| EncodedMessage::from(error_response(Some(&id), &error))),
+                Err(ArgumentError::Malformed(error)) => Err(error_response(Some(&id), &error).into()),
+                Err(ArgumentError::Schema(text)) => Err(failure(&id, text)),
+            }
+        };
+        let made = tokio::select! {
+            biased;
+            // A creation that is given up leaves nothing behind.
+            () = in_flight.cancelled() => return None,
+            made = made => made,
+        };
+        match made {
+            Ok((call, task, news)) => conversation.follow(&id, call, task, news, &in_flight).await,
+            Err(response) => Some(response),
+        }
+    }))
+}
+
+/// Questions of the call that its client was asked.
+struct PendingTaskInput {
+    keys: Vec<String>,
+    answers: BoxFuture<'static, Result<Vec<InputResponse>, InputRequestError>>,
+}
+
+enum Next {
+    News(Result<TaskNews, RecvError>),
+    Answers(Result<Vec<InputResponse>, InputRequestError>),
+    Cancelled,
+}
+
+impl StreamedRequest {
+    /// Makes the call or finds it; its news are heard from here on.
+    async fn once(&self, call: Call, key: &str) -> Result<(ProgressReports, Task, Receiver<TaskNews>), RpcError> {
+        let progress = ProgressReports::new(call.progress_token.clone(), None);
+        // No session's: nothing of it is said anywhere but here.
+        let origin = Origin { session: None, ..idempotency::heard_by_all(call.origin(Design::Core2025)) };
+        let request = TaskRequest { job: Job::Call(call.request), origin, ttl: RequestedTtl::Default };
+        let (tasks, requestor) = (&self.shared.tasks, self.session.requestor());
+        let id = idempotency::once(tasks, requestor, request, key).await?.id;
+        let (task, news) = tasks.watch(requestor, id).await.map_err(|error| RpcError::from(&error))?;
+        Ok((progress, task, news))
+    }
+
+    /// Carries what the call says and asks until it is over; `None` when the client cancelled the request.
+    async fn follow(
+        &self,
+        id: &RequestId,
+        mut progress: ProgressReports,
+        mut task: Task,
+        mut news: Receiver<TaskNews>,
+        in_flight: &InFlight,
+    ) -> Option<EncodedMessage> {
+        let mut asking: Option<PendingTaskInput> = None;
+        loop {
+            if let Some(ended) = self.ended(id, &task).await {
+                return Some(ended);
+            }
+            self.keep_asking(&task, &mut asking);
+            let next = tokio::select! {
+                biased;
+                () = in_flight.cancelled() => Next::Cancelled,
+                answers = answers(&mut asking) => Next::Answers(answers),
+                news = news.recv() => Next::News(news),
+            };
+            let changed = match next {
+                Next::Cancelled => {
+                    if in_flight.is_cancelled_by_client() {
+                        self.cancel(&task).await;
+                    }
+                    return None;
+                }
+                Next::Answers(answers) => self.answer(&task, asking.take(), answers).await,
+                Next::News(news) => self.hear(news, &task, &mut progress).await,
+            };
+            match changed {
+                Ok(Some(changed)) if changed.revision >= task.revision => task = changed,
+                Ok(_) => {}
+                Err(error) => return Some(error_response(Some(id), &error).into()),
+            }
+        }
+    }
+
+    /// The response, if the call is over.
+    async fn ended(&self, id: &RequestId, task: &Task) -> Option<EncodedMessage> {
+        let error = match task.outcome()? {
+            Outcome::Output { .. } => match self.shared.tasks.output(self.session.requestor(), task.id).await {
+                Ok(TaskOutput::Tool(output)) => {
+                    return Some(response(id, &OutputView { output: &output, related: None }));
+                }
+                Ok(_) => RpcError::host_failure(format_args!("task {} is no call of a tool", task.id)),
+                Err(error) => RpcError::from(&error),
+            },
+            Outcome::Error(error) => RpcError::from(error),
+            Outcome::Cancelled => idempotency::cancelled(),
+        };
+        Some(error_response(Some(id), &error).into())
+    }
+
+    /// Asks what waits for an answer, and withdraws what was answered elsewhere.
+    fn keep_asking(&self, task: &Task, asking: &mut Option<PendingTaskInput>) {
+        let is_outstanding = |key: &String| task.outstanding().any(|input| input.issued_key == *key);
+        if asking.as_ref().is_some_and(|asking| !asking.keys.iter().any(is_outstanding)) {
+            *asking = None;
+        }
+        if task.phase == Phase::Active(Active::InputRequired) && asking.is_none() {
+            let inputs = || task.outstanding();
+            let requests = inputs().map(|input| input.request.clone()).collect();
+            let answers = Box::pin(self.ask(requests));
+            *asking =
+                Some(PendingTaskInput { keys: inputs().map(|input| input.issued_key.clone()).collect(), answers });
+        }
+    }
+
+    /// Hands answers on. Without them the questions wait for the next request with the key.
+    async fn answer(
+        &self,
+        task: &Task,
+        asked: Option<PendingTaskInput>,
+        answers: Result<Vec<InputResponse>, InputRequestError>,
+    ) -> Result<Option<Task>, RpcError> {
+        let answers = answers.map_err(|error| match error {
+            InputRequestError::Unsupported(feature) => RpcError::from(&CallError::MissingCapability(feature)),
+            InputRequestError::Invalid(_) | InputRequestError::Unreachable(_) | InputRequestError::Cancelled => {
+                RpcError::invalid_request(
+                    "No answer came to what the call asks; it waits, and asks again when it is repeated under its key",
+                )
+            }
+        })?;
+        let (tasks, requestor) = (&self.shared.tasks, self.session.requestor());
+        let mut changed = None;
+        for (key, answer) in asked.into_iter().flat_map(|asked| asked.keys).zip(answers) {
+            let answered = match tasks.answer(requestor, task.id, &key, answer).await {
+                Err(tasks::Error::Ended) => tasks.get(requestor, task.id).await,
+                answered => answered,
+            };
+            changed = Some(answered.map_err(|error| RpcError::from(&error))?);
+        }
+        Ok(changed)
+    }
+
+    /// The record, if it changed; everything else goes to the stream, as for any plain call.
+    async fn hear(
+        &self,
+        news: Result<TaskNews, RecvError>,
+        task: &Task,
+        progress: &mut ProgressReports,
+    ) -> Result<Option<Task>, RpcError> {
+        match news {
+            Ok(TaskNews::Changed(changed)) => return Ok(Some(Task::clone(&changed))),
+            Ok(TaskNews::Progress { progress: at, total, message, .. }) => {
+                self.frames.send(progress.report(at, total, message.as_deref()));
+            }
+            Ok(TaskNews::Log { level, logger, data, .. }) if level >= self.session.log_level() => {
+                self.frames.send(notifications::log(level, logger.as_deref(), &data, None));
+            }
+            Ok(TaskNews::Log { .. }) => {}
+            Ok(TaskNews::Gone(_)) => return Err(RpcError::from(&tasks::Error::NotFound)),
+            Err(RecvError::Closed) => return Err(RpcError::from(&tasks::Error::draining())),
+            Err(RecvError::Lagged(_)) => {
+                let read = self.shared.tasks.get(self.session.requestor(), task.id).await;
+                return read.map(Some).map_err(|error| RpcError::from(&error));
+            }
+        }
+        Ok(None)
+    }
+
+    async fn cancel(&self, task: &Task) {
+        match self.shared.tasks.cancel(self.session.requestor(), task.id).await {
+            Ok(_) | Err(tasks::Error::Ended | tasks::Error::NotFound) => {}
+            // Nobody can be answered any more.
+            Err(error) => tracing::warn!(task.id = %task.id, "a call could not be cancelled: {error}"),
+        }
+    }
+}
+
+async fn answers(asking: &mut Option<PendingTaskInput>) -> Result<Vec<InputResponse>, InputRequestError> {
+    match asking {
+        Some(asking) => (&mut asking.answers).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,136 @@
+//! `initialize`: which revision, and who can do what.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use serde_json::value::RawValue;
+
+use super::Empty;
+use crate::capabilities::{Capabilities, client_tasks, features, interaction};
+use crate::error::RpcError;
+use crate::jsonrpc::{self, RequestId};
+use crate::rights;
+use crate::server_features::FeatureCapabilities;
+use crate::session::{self, Negotiated, Session, Version};
+use crate::{Peer, ProtocolContext, Received};
+use bulkhead_domain::rights::{Need, Rights};
+use bulkhead_runtime::Catalog;
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Params {
+    protocol_version: String,
+    capabilities: Capabilities,
+    client_info: Implementation,
+}
+
+#[derive(Deserialize)]
+struct Implementation {
+    name: String,
+    version: String,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Answer<'a> {
+    protocol_version: &'static str,
+    capabilities: ServerCapabilities,
+    server_info: ServerInfo<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    instructions: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+struct ServerInfo<'a> {
+    name: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    title: Option<&'a str>,
+    version: &'a str,
+}
+
+/// Opens a session.
+pub(super) fn initialize(
+    shared: &Arc<ProtocolContext>,
+    peer: &Peer<'_>,
+    id: &RequestId,
+    params: Option<&RawValue>,
+) -> Result<Received, RpcError> {
+    if peer.session.is_some() {
+        return Err(RpcError::invalid_request("this session was initialized before; begin a new one without its id"));
+    }
+    let params: Params = jsonrpc::params(params)?;
+    let version = Version::named(&params.protocol_version).unwrap_or(Version::V2025_11_25);
+    let catalog = rights::visible(&peer.rights, shared.tasks.catalog(&peer.requestor));
+    let settled = Negotiated {
+        requestor: peer.requestor,
+        version,
+        features: features(version, &params.capabilities),
+        client_tasks: client_tasks(version, &params.capabilities),
+        interaction: interaction(version, &params.capabilities),
+        client_name: params.client_info.name,
+        client_version: params.client_info.version,
+        offered: session::AnnouncedLists { resources: catalog.has_resources(), prompts: catalog.has_prompts() },
+    };
+    let session = Session::open(settled, catalog.lists())
+        .map_err(|cause| RpcError::host_failure(format_args!("no random bytes for a session: {cause}")))?;
+    let options = &shared.options;
+    let answer = Answer {
+        protocol_version: version.name(),
+        capabilities: ServerCapabilities::new(version, &catalog, &peer.rights),
+        server_info: ServerInfo {
+            name: &options.server_name,
+            title: options.server_title.as_deref(),
+            version: &options.server_version,
+        },
+        instructions: options.instructions.as_deref(),
+    };
+    let reply = jsonrpc::response(id, &answer).into_text();
+    Ok(Received::Opened { session: Arc::new(session), reply })
+}
+
+/// The server's capabilities in this revision for a client with these rights. A promise only: each request is checked against the rights
+/// that come with it.
+#[derive(Serialize)]
+struct ServerCapabilities {
+    logging: Empty,
+    tools: serde_json::Value,
+    #[serde(flatten)]
+    offered: FeatureCapabilities,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tasks: Option<serde_json::Value>,
+    experimental: Experimental,
+}
+
+impl ServerCapabilities {
+    fn new(version: Version, catalog: &Catalog, rights: &Rights) -> Self {
+        let tasks = || json!({"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}});
+        Self {
+            logging: Empty {},
+            tools: json!({"listChanged": true}),
+            offered: FeatureCapabilities::new(catalog),
+            tasks: (version.has_tasks() && rights.has(Need::Tasks)).then(tasks),
+            experimental: Experimental::new(version, catalog, rights),
+        }
+    }
+}
+
+/// Vendors' names and drafts: clients that do not know them pass them over.
+#[derive(Serialize)]
+struct Experimental {
+    #[serde(rename = "modelcontextprotocol.io/task", skip_serializing_if = "Option::is_none")]
+    sep1686: Option<serde_json::Value>,
+    #[serde(rename = "dev.bulkhead/task-interaction", skip_serializing_if = "Option::is_none")]
+    interaction: Option<serde_json::Value>,
+}
+
+impl Experimental {
+    fn new(version: Version, catalog: &Catalog, rights: &Rights) -> Self {
+        let sep1686 = || json!({"list": {}, "delete": {}, "requests": super::augmentable(catalog)});
+        let steers = version.has_tasks() && rights.has(Need::Steer);
+        Self {
+            sep1686: rights.has(Need::Tasks).then(sep1686),
+            interaction: steers.then(|| json!({"steer": true, "pause": true})),
+        }
+    }
+}

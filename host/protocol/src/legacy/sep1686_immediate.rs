@@ -1,0 +1,127 @@
+//! Tasks of SEP-1686 that are over when they are made: what the host answers itself is immediate, and the answer is kept.
+//!
+//! Invariant: nothing is done for a request whose id belongs to another one, and what is refused makes no task.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use futures::StreamExt as _;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use super::sep1686_request::{TaskAugmentedRequest, origin};
+use super::{Request, dispatch};
+use crate::error::RpcError;
+use crate::exchange::streaming;
+use crate::jsonrpc::{self, error_response};
+use crate::methods::Method;
+use crate::sep1686::{TaskMetadata, id_in_use};
+use crate::{EncodedMessage, Exchange, idempotency};
+use bulkhead_domain::Json;
+use bulkhead_domain::rights::Rights;
+use bulkhead_domain::task::Task;
+use bulkhead_runtime::Catalog;
+use bulkhead_tasks::Job;
+
+/// Starts the exchange.
+pub(super) fn answer(
+    method: Method,
+    name: &str,
+    request: Request<'_>,
+    wish: TaskMetadata,
+) -> Result<Exchange, RpcError> {
+    let asked = asked(name, request.params)?;
+    let (params, rights) = (request.params.map(ToOwned::to_owned), request.rights.clone());
+    let (shared, session, id) = (Arc::clone(request.shared), Arc::clone(request.session), request.id);
+    let catalog = request.catalog;
+    Ok(streaming(|frames| async move {
+        let augmented = TaskAugmentedRequest { shared, session, frames, id, wish };
+        match augmented.answer(method, asked, catalog, params, rights).await {
+            Ok(response) => response,
+            Err(error) => Some(error_response(Some(&augmented.id), &error).into()),
+        }
+    }))
+}
+
+/// What tells one request from another: its method, and its params without their metadata.
+fn asked(name: &str, params: Option<&RawValue>) -> Result<Json, RpcError> {
+    #[derive(Serialize)]
+    struct StoredRequest<'a> {
+        method: &'a str,
+        params: BTreeMap<String, &'a RawValue>,
+    }
+    let mut params: BTreeMap<String, &RawValue> = jsonrpc::params(params)?;
+    params.remove("_meta");
+    let asked = serde_json::to_string(&StoredRequest { method: name, params });
+    asked.map(Json::new).map_err(|error| RpcError::host_failure(format_args!("a request cannot be written: {error}")))
+}
+
+/// A session that asks again has to get what it asks for, also when another one has asked before.
+fn acts_on_its_session(method: Method) -> bool {
+    matches!(method, Method::SetLevel | Method::ResourcesSubscribe | Method::ResourcesUnsubscribe)
+}
+
+impl TaskAugmentedRequest {
+    async fn answer(
+        &self,
+        method: Method,
+        asked: Json,
+        catalog: Arc<Catalog>,
+        params: Option<Box<RawValue>>,
+        rights: Rights,
+    ) -> Result<Option<EncodedMessage>, RpcError> {
+        let found = self.found(&asked).await?;
+        if let Some(task) = found.filter(|_| !acts_on_its_session(method)) {
+            return Ok(Some(self.announced(&task).response(&self.id, &task).await));
+        }
+        let Some(response) = self.dispatched(method, catalog, rights, params.as_deref()).await? else {
+            return Ok(None);
+        };
+        #[derive(Deserialize)]
+        struct Response {
+            result: Option<Box<RawValue>>,
+        }
+        let result = serde_json::from_str::<Response>(&response.text()).ok().and_then(|response| response.result);
+        let Some(result) = result else { return Ok(Some(response)) };
+        let answer = Json::new(result.get());
+        let task = self.once(Job::Answered { request: asked, answer }, origin(&self.session, true)).await?;
+        Ok(Some(self.announced(&task).response(&self.id, &task).await))
+    }
+
+    /// The task that was made of the same request before.
+    async fn found(&self, asked: &Json) -> Result<Option<Task>, RpcError> {
+        let (tasks, requestor) = (&self.shared.tasks, self.session.requestor());
+        let named = tasks.named(requestor, &self.wish.alias()).await;
+        let Some(task) = named.map_err(|error| RpcError::from(&error))? else { return Ok(None) };
+        let job = Job::Answered { request: asked.clone(), answer: Json::new("{}") };
+        match idempotency::is_made_of(tasks, &task, &job.work(), asked).await? {
+            true => Ok(Some(task)),
+            false => {
+                tasks.note_name_in_use(requestor, &job.work());
+                Err(id_in_use())
+            }
+        }
+    }
+
+    /// The response that the request has without a wish. `None`: it was cancelled.
+    async fn dispatched(
+        &self,
+        method: Method,
+        catalog: Arc<Catalog>,
+        rights: Rights,
+        params: Option<&RawValue>,
+    ) -> Result<Option<EncodedMessage>, RpcError> {
+        let (shared, session) = (&self.shared, &self.session);
+        let id = self.id.clone();
+        // None of these asks the client anything.
+        let request = Request { shared, session, catalog, id, params, rights, reads_events: true };
+        let mut exchange = dispatch(method, request)?;
+        while let Some(frame) = exchange.next().await {
+            if frame.last {
+                return Ok(Some(frame.message));
+            }
+            self.frames.send_line(frame.message);
+        }
+        Ok(None)
+    }
+}

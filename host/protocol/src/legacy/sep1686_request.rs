@@ -1,0 +1,168 @@
+//! A request that its client made a task of SEP-1686: the task is announced, and the request is answered all the same.
+//!
+//! Must not matter to the task: it goes on when nobody waits for the response any more. Only a client that cancels the request cancels
+//! the task. Invariant: a client's id names one request; asked for again with the same method and params it is the same task, and with
+//! others a refusal.
+
+use std::sync::Arc;
+
+use super::call::{failure, in_flight};
+use super::results::{ReportOptions, ResultWaiter};
+use super::tools::Call;
+use super::{Request, sep1686_immediate, server_features, server_requests};
+use crate::arguments::ArgumentError;
+use crate::error::RpcError;
+use crate::exchange::{FrameSender, streaming};
+use crate::jsonrpc::{RequestId, error_response};
+use crate::methods::Method;
+use crate::notifications;
+use crate::sep1686::{TaskMetadata, id_in_use};
+use crate::session::{InFlight, Session};
+use crate::{EncodedMessage, Exchange, ProtocolContext, idempotency};
+use bulkhead_domain::call::{CallError, ClientFeature};
+use bulkhead_domain::task::{Design, Era, Origin, Outcome, Task, TaskId};
+use bulkhead_tasks::{self as tasks, Job, TaskRequest};
+
+/// Starts the exchange of a call.
+pub(super) fn call(request: Request<'_>, mut call: Call, wish: TaskMetadata) -> Result<Exchange, RpcError> {
+    let in_flight = in_flight(&request)?;
+    let (shared, session, id) = (Arc::clone(request.shared), Arc::clone(request.session), request.id);
+    Ok(streaming(|frames| async move {
+        let augmented = TaskAugmentedRequest { shared, session, frames, id, wish };
+        let progress_token = call.progress_token.clone();
+        let reports = ReportOptions { progress_token, are_wanted: true, are_read: call.reads_events };
+        let checked = async {
+            match call.check(&augmented.shared.tasks).await {
+                Ok(()) => Ok(()),
+                Err(ArgumentError::Malformed(error)) => {
+                    Err(EncodedMessage::from(error_response(Some(&augmented.id), &error)))
+                }
+                // What a plain call would say; there is nothing to wait for.
+                Err(ArgumentError::Schema(text)) => Err(failure(&augmented.id, text)),
+            }
+        };
+        let checked = tokio::select! {
+            biased;
+            () = in_flight.cancelled() => return None,
+            checked = checked => checked,
+        };
+        match checked {
+            Ok(()) => {
+                let (origin, job) = (call.origin(Design::Sep1686), Job::Call(call.request));
+                augmented.run(job, origin, reports, &in_flight, None).await
+            }
+            Err(response) => Some(response),
+        }
+    }))
+}
+
+/// Starts the exchange of any other request.
+pub(super) fn request(
+    method: Method,
+    name: &str,
+    request: Request<'_>,
+    wish: TaskMetadata,
+) -> Result<Exchange, RpcError> {
+    let Some(server_features::TaskableRequest { ask, uri }) = server_features::asked(method, &request)? else {
+        return sep1686_immediate::answer(method, name, request, wish);
+    };
+    let in_flight = in_flight(&request)?;
+    let progress_token = server_features::progress_token(request.params)?;
+    let are_read = request.reads_events;
+    let (shared, session, id) = (Arc::clone(request.shared), Arc::clone(request.session), request.id);
+    Ok(streaming(|frames| async move {
+        let mut origin = origin(&session, are_read);
+        origin.progress_token.clone_from(&progress_token);
+        let augmented = TaskAugmentedRequest { shared, session, frames, id, wish };
+        let reports = ReportOptions { progress_token, are_wanted: true, are_read };
+        augmented.run(Job::FallbackRequest(ask), origin, reports, &in_flight, uri).await
+    }))
+}
+
+/// Where a task that this session asks for comes from. `reads_events`: the client reads what is said before the response.
+pub(super) fn origin(session: &Session, reads_events: bool) -> Origin {
+    Origin {
+        era: Era::Legacy,
+        design: Design::Sep1686,
+        session: Some(session.digest()),
+        features: server_requests::features(session, reads_events).with(ClientFeature::Tasks),
+        log_level: Some(session.log_level()),
+        progress_token: None,
+    }
+}
+
+/// A request that carries a wish.
+pub(super) struct TaskAugmentedRequest {
+    pub(super) shared: Arc<ProtocolContext>,
+    pub(super) session: Arc<Session>,
+    pub(super) frames: FrameSender,
+    pub(super) id: RequestId,
+    pub(super) wish: TaskMetadata,
+}
+
+impl TaskAugmentedRequest {
+    /// Makes the task or finds it, and stays with it to its end. `uri` is that of the resource that the request is about.
+    async fn run(
+        self,
+        job: Job,
+        origin: Origin,
+        reports: ReportOptions,
+        in_flight: &InFlight,
+        uri: Option<String>,
+    ) -> Option<EncodedMessage> {
+        let task = tokio::select! {
+            biased;
+            // A creation that is given up leaves nothing behind.
+            () = in_flight.cancelled() => return None,
+            task = self.once(job, origin) => task,
+        };
+        let task = match task {
+            Ok(task) => task,
+            Err(error) => return Some(error_response(Some(&self.id), &error).into()),
+        };
+        let waiting = self.announced(&task);
+        let error = match waiting.outcome(reports, in_flight).await {
+            Ok(Some(task)) => match (task.outcome(), uri) {
+                (Some(Outcome::Error(CallError::NotFound(_))), Some(uri)) => RpcError::resource_not_found(&uri),
+                _ => return Some(waiting.response(&self.id, &task).await),
+            },
+            Ok(None) => {
+                if in_flight.is_cancelled_by_client() {
+                    self.cancel(task.id).await;
+                }
+                return None;
+            }
+            Err(error) => RpcError::from(&error),
+        };
+        Some(error_response(Some(&self.id), &error).into())
+    }
+
+    /// The task, made now or before.
+    pub(super) async fn once(&self, job: Job, origin: Origin) -> Result<Task, RpcError> {
+        let (tasks, requestor) = (&self.shared.tasks, self.session.requestor());
+        // An id of the host's must stay the name of its own task.
+        if let Some(id) = TaskId::parse(&self.wish.task_id) {
+            match tasks.get(requestor, id).await {
+                Ok(_) => return Err(id_in_use()),
+                Err(tasks::Error::NotFound) => {}
+                Err(error) => return Err(RpcError::from(&error)),
+            }
+        }
+        let request = TaskRequest { job, origin, ttl: self.wish.ttl };
+        idempotency::made_once(tasks, requestor, request, &self.wish.alias()).await?.ok_or_else(id_in_use)
+    }
+
+    /// Says that the task is there to be looked at.
+    pub(super) fn announced(&self, task: &Task) -> ResultWaiter {
+        self.frames.send(notifications::created(task));
+        ResultWaiter::new(Arc::clone(&self.shared), Arc::clone(&self.session), self.frames.clone(), task)
+    }
+
+    async fn cancel(&self, id: TaskId) {
+        match self.shared.tasks.cancel(self.session.requestor(), id).await {
+            Ok(_) | Err(tasks::Error::Ended | tasks::Error::NotFound) => {}
+            // Nobody can be answered any more; its client polls and sees that the task goes on.
+            Err(error) => tracing::warn!(task.id = %id, "a task could not be cancelled: {error}"),
+        }
+    }
+}

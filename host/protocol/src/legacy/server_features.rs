@@ -1,0 +1,240 @@
+//! Resources, prompts and completions in the legacy era.
+
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::call::{StreamedRequest, in_flight};
+use super::{Empty, Request, server_requests};
+use crate::cursor::Paged;
+use crate::error::RpcError;
+use crate::exchange::{immediate, streaming};
+use crate::jsonrpc::{self, ProgressToken, RequestId, error_response, response};
+use crate::methods::Method;
+use crate::notifications::ProgressReports;
+use crate::server_features::{self, CatalogReader, Page};
+use crate::wire::{
+    Bare, CompletionBody, ContentsBody, PageBody, PromptBody, PromptView, ResourceView, TemplateView, WithMeta,
+};
+use crate::{EncodedMessage, Exchange};
+use bulkhead_domain::Json;
+use bulkhead_domain::call::CallError;
+use bulkhead_domain::server_features::{Completion, PromptOutput};
+use bulkhead_domain::tool::ResourceContents;
+use bulkhead_runtime::{CatalogPlugin, ListKind, Operation, Returned};
+use bulkhead_tasks::{ClientContext, Fallback, FallbackRequest, PluginRequest};
+
+/// Resources that one session may follow.
+const SUBSCRIPTIONS_MAX: usize = 256;
+
+fn asker(request: &Request<'_>) -> CatalogReader {
+    CatalogReader {
+        shared: Arc::clone(request.shared),
+        requestor: *request.session.requestor(),
+        catalog: Arc::clone(&request.catalog),
+    }
+}
+
+/// `prompts/list`.
+pub(super) fn prompts(request: &Request<'_>) -> Result<Exchange, RpcError> {
+    request.session.saw(ListKind::Prompts, request.catalog.lists());
+    let Page { entries, next_cursor } = asker(request).prompts(request.params)?;
+    let icons = request.session.settled.version.has_tasks();
+    let entries = entries.iter().map(|entry| PromptView { prompt: &entry.prompt, icons }).collect();
+    Ok(immediate(response(&request.id, &Bare(PageBody { name: "prompts", entries, next_cursor }))))
+}
+
+/// `resources/templates/list`.
+pub(super) fn templates(request: &Request<'_>) -> Result<Exchange, RpcError> {
+    let Page { entries, next_cursor } = asker(request).templates(request.params)?;
+    let icons = request.session.settled.version.has_tasks();
+    let entries = entries.iter().map(|entry| TemplateView { template: &entry.template, icons }).collect();
+    Ok(immediate(response(&request.id, &Bare(PageBody { name: "resourceTemplates", entries, next_cursor }))))
+}
+
+/// `resources/list`.
+pub(super) fn resources(request: Request<'_>) -> Result<Exchange, RpcError> {
+    let paged: Paged = jsonrpc::params(request.params)?;
+    request.session.saw(ListKind::Resources, request.catalog.lists());
+    let icons = request.session.settled.version.has_tasks();
+    quiet(request, move |asker, id| async move {
+        let Page { entries, next_cursor } = asker.resources(&paged).await?;
+        let entries = entries.iter().map(|resource| ResourceView { resource, icons }).collect();
+        Ok(response(&id, &Bare(PageBody { name: "resources", entries, next_cursor })))
+    })
+}
+
+/// `completion/complete`.
+pub(super) fn complete(request: Request<'_>) -> Result<Exchange, RpcError> {
+    let wanted = server_features::wanted(&request.catalog, request.params)?;
+    quiet(request, move |asker, id| async move {
+        let completion: Completion = asker.complete(wanted).await?;
+        Ok(response(&id, &Bare(WithMeta { body: CompletionBody(&completion), meta: &completion.meta, related: None })))
+    })
+}
+
+/// `resources/subscribe`. The resource must be there, and who has it is who may say that it changed.
+pub(super) fn subscribe(request: Request<'_>) -> Result<Exchange, RpcError> {
+    let uri = server_features::uri(request.params)?;
+    let session = Arc::clone(request.session);
+    quiet(request, move |asker, id| async move {
+        let owner = asker.owner(&uri).await?.ok_or_else(|| RpcError::resource_not_found(&uri))?;
+        if session.subscribe(uri, owner.plugin.name.clone(), SUBSCRIPTIONS_MAX) {
+            Ok(response(&id, &Empty {}))
+        } else {
+            Err(RpcError::invalid_request(format!("a session may follow {SUBSCRIPTIONS_MAX} resources at most")))
+        }
+    })
+}
+
+/// `resources/unsubscribe`. What is not followed needs no letting go.
+pub(super) fn unsubscribe(request: &Request<'_>) -> Result<Exchange, RpcError> {
+    request.session.unsubscribe(&server_features::uri(request.params)?);
+    Ok(immediate(response(&request.id, &Empty {})))
+}
+
+/// A request that takes some waiting and says nothing on the way.
+fn quiet<W>(request: Request<'_>, work: impl FnOnce(CatalogReader, RequestId) -> W) -> Result<Exchange, RpcError>
+where
+    W: Future<Output = Result<EncodedMessage, RpcError>> + Send + 'static,
+{
+    let in_flight = in_flight(&request)?;
+    let work = work(asker(&request), request.id.clone());
+    let id = request.id;
+    Ok(streaming(|_| async move {
+        tokio::select! {
+            biased;
+            () = in_flight.cancelled() => None,
+            done = work => Some(done.unwrap_or_else(|error| error_response(Some(&id), &error).into())),
+        }
+    }))
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct WithProgress {
+    #[serde(rename = "_meta")]
+    meta: ProgressMeta,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct ProgressMeta {
+    progress_token: Option<ProgressToken>,
+}
+
+/// The token under which progress is wanted.
+pub(super) fn progress_token(params: Option<&RawValue>) -> Result<Option<Json>, RpcError> {
+    let token = jsonrpc::params::<WithProgress>(params)?.meta.progress_token;
+    Ok(token.and_then(|token| token.json()))
+}
+
+/// A request to plugins that can be a task.
+pub(super) struct TaskableRequest {
+    pub(super) ask: FallbackRequest,
+    /// That of the resource that it is about.
+    pub(super) uri: Option<String>,
+}
+
+/// What plugins are asked for by a request; `None`: the host answers it itself.
+pub(super) fn asked(method: Method, request: &Request<'_>) -> Result<Option<TaskableRequest>, RpcError> {
+    let catalog = &request.catalog;
+    let (operation, first, others, uri) = match method {
+        Method::ResourcesRead => {
+            let uri = server_features::uri(request.params)?;
+            let mut readers = catalog.readers(&uri).into_iter();
+            let Some(first) = readers.next() else { return Ok(None) };
+            (Operation::ReadResource { uri: uri.clone() }, first, readers.collect(), Some(uri))
+        }
+        Method::PromptsGet => {
+            let (entry, arguments) = server_features::prompt(catalog, request.params)?;
+            let operation = Operation::GetPrompt { prompt: entry.plugin_prompt.clone(), arguments };
+            (operation, Arc::clone(&entry.library), Vec::new(), None)
+        }
+        Method::Complete => match server_features::wanted(catalog, request.params)?.operation() {
+            Some((library, operation)) => (operation, library, Vec::new(), None),
+            None => return Ok(None),
+        },
+        _ => return Ok(None),
+    };
+    Ok(FallbackRequest::new(operation, first, others).map(|ask| TaskableRequest { ask, uri }))
+}
+
+/// `resources/read`: asks who may have it, one after the other, until one does.
+pub(super) fn read(request: Request<'_>) -> Result<Exchange, RpcError> {
+    let uri = server_features::uri(request.params)?;
+    let readers = request.catalog.readers(&uri);
+    let visits = readers.into_iter().map(|library| (library, Operation::ReadResource { uri: uri.clone() })).collect();
+    visit(request, visits, move |id, result: Option<Result<Vec<ResourceContents>, CallError>>| match result {
+        Some(Ok(contents)) => response(id, &Bare(ContentsBody(&contents))),
+        Some(Err(CallError::NotFound(_))) | None => {
+            error_response(Some(id), &RpcError::resource_not_found(&uri)).into()
+        }
+        Some(Err(error)) => error_response(Some(id), &RpcError::from(&error)).into(),
+    })
+}
+
+/// `prompts/get`.
+pub(super) fn get_prompt(request: Request<'_>) -> Result<Exchange, RpcError> {
+    let (entry, arguments) = server_features::prompt(&request.catalog, request.params)?;
+    let operation = Operation::GetPrompt { prompt: entry.plugin_prompt.clone(), arguments };
+    let visits = vec![(Arc::clone(&entry.library), operation)];
+    visit(request, visits, |id, result: Option<Result<PromptOutput, CallError>>| match result {
+        Some(Ok(output)) => {
+            response(id, &Bare(WithMeta { body: PromptBody(&output), meta: &output.meta, related: None }))
+        }
+        Some(Err(error)) => error_response(Some(id), &RpcError::from(&error)).into(),
+        None => error_response(Some(id), &RpcError::invalid_params("Unknown prompt")).into(),
+    })
+}
+
+/// Asks plugins in order, until one does not say that there is no such thing, and talks with the client for it on the way.
+fn visit<T>(
+    request: Request<'_>,
+    visits: Vec<(Arc<CatalogPlugin>, Operation)>,
+    render: impl Fn(&RequestId, Option<Result<T, CallError>>) -> EncodedMessage + Send + 'static,
+) -> Result<Exchange, RpcError>
+where
+    T: TryFrom<Returned> + Send + 'static,
+{
+    let in_flight = in_flight(&request)?;
+    let token = progress_token(request.params)?;
+    let (shared, session, id) = (Arc::clone(request.shared), Arc::clone(request.session), request.id);
+    let reads_events = request.reads_events;
+    let client = ClientContext {
+        features: server_requests::features(&session, reads_events),
+        log_level: Some(session.log_level()),
+        wants_progress: token.is_some(),
+    };
+    Ok(streaming(|frames| async move {
+        let conversation = StreamedRequest { shared, session, frames, reads_events };
+        let mut progress = ProgressReports::new(token, None);
+        let (mut last, mut absence) = (None, Fallback::default());
+        // Kept until the result is rendered, as that of a call of a tool.
+        let mut permit = None;
+        for (library, operation) in visits {
+            let request = PluginRequest { library, operation, client };
+            let started = tokio::select! {
+                biased;
+                () = in_flight.cancelled() => return None,
+                started = conversation.shared.tasks.request(conversation.session.requestor(), request) => started,
+            };
+            let call = match started {
+                Ok(call) => call,
+                Err(error) => return Some(error_response(Some(&id), &RpcError::from(&error)).into()),
+            };
+            let (result, call) = conversation.converse(call, &mut progress, &in_flight).await?;
+            let goes_on = result.as_ref().is_err_and(|error| absence.goes_on(error));
+            last = Some(result);
+            permit = (!goes_on).then_some(call);
+            if !goes_on {
+                break;
+            }
+        }
+        let last = last.map(|result| result.map_err(|error| absence.conclude(error)));
+        let response = render(&id, last);
+        drop(permit);
+        Some(response)
+    }))
+}

@@ -1,0 +1,260 @@
+//! A bounded place for things that may be wanted again, and can be done without.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tokio::time::Instant;
+
+use bulkhead_domain::requestor::{Requestor, TenantId};
+
+/// The random name of one state of one call.
+pub(super) type StateId = [u8; 16];
+
+/// How much may lie there.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CacheLimits {
+    pub(super) weight_max_per_requestor: usize,
+    pub(super) weight_max_per_tenant: usize,
+    pub(super) weight_max: usize,
+}
+
+/// Entries by state id. An entry beyond its requestor's share evicts the requestor's own oldest; beyond the tenant's share, the oldest
+/// of the requestor that has most in the tenant; beyond the whole, the same in the tenant that has most.
+pub(super) struct BoundedCache<V> {
+    bounds: CacheLimits,
+    slots: Mutex<Slots<V>>,
+}
+
+struct Slots<V> {
+    by_ticket: HashMap<StateId, CacheSlot<V>>,
+    /// How much each requestor has there; without those who have nothing.
+    held: HashMap<Requestor, usize>,
+    /// Counts what was ever put there: a smaller number is older.
+    number: u64,
+    /// Nothing is over its time before.
+    next_end: Option<Instant>,
+}
+
+impl<V> Default for Slots<V> {
+    fn default() -> Self {
+        Self { by_ticket: HashMap::new(), held: HashMap::new(), number: 0, next_end: None }
+    }
+}
+
+struct CacheSlot<V> {
+    requestor: Requestor,
+    weight: usize,
+    until: Instant,
+    number: u64,
+    value: V,
+}
+
+/// A thing on its way to the shelf.
+pub(super) struct CacheEntry<V> {
+    pub(super) ticket: StateId,
+    pub(super) requestor: Requestor,
+    pub(super) weight: usize,
+    pub(super) until: Instant,
+    pub(super) value: V,
+}
+
+impl<V> BoundedCache<V> {
+    pub(super) fn new(bounds: CacheLimits) -> Self {
+        Self { bounds, slots: Mutex::default() }
+    }
+
+    fn slots(&self) -> MutexGuard<'_, Slots<V>> {
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Puts a thing there, in place of one under the same ticket. What goes for it is dropped.
+    pub(super) fn put(&self, item: CacheEntry<V>) {
+        let mut slots = self.slots();
+        let gone = slots.put(item, self.bounds);
+        drop(slots);
+        drop(gone);
+    }
+
+    /// What lies under a ticket.
+    pub(super) fn get(&self, ticket: &StateId) -> Option<V>
+    where
+        V: Clone,
+    {
+        self.slots().get(ticket).cloned()
+    }
+
+    /// Puts a thing there if `may` says so of what lies under the ticket; else gives that back.
+    pub(super) fn put_if(&self, item: CacheEntry<V>, may: impl FnOnce(Option<&V>) -> bool) -> Result<(), Option<V>>
+    where
+        V: Clone,
+    {
+        let mut slots = self.slots();
+        let found = slots.get(&item.ticket);
+        if !may(found) {
+            return Err(found.cloned());
+        }
+        let gone = slots.put(item, self.bounds);
+        drop(slots);
+        drop(gone);
+        Ok(())
+    }
+
+    /// Takes a thing away.
+    pub(super) fn take(&self, ticket: &StateId) -> Option<V> {
+        let slot = self.slots().remove(ticket)?;
+        (slot.until > Instant::now()).then_some(slot.value)
+    }
+
+    /// Drops what is over its time.
+    pub(super) fn expire(&self) {
+        let gone = self.slots().expire();
+        drop(gone);
+    }
+}
+
+impl<V> Slots<V> {
+    fn get(&self, ticket: &StateId) -> Option<&V> {
+        self.by_ticket.get(ticket).filter(|slot| slot.until > Instant::now()).map(|slot| &slot.value)
+    }
+
+    fn remove(&mut self, ticket: &StateId) -> Option<CacheSlot<V>> {
+        let slot = self.by_ticket.remove(ticket)?;
+        if let Some(held) = self.held.get_mut(&slot.requestor) {
+            *held = held.saturating_sub(slot.weight);
+            if *held == 0 {
+                self.held.remove(&slot.requestor);
+            }
+        }
+        Some(slot)
+    }
+
+    fn expire(&mut self) -> Vec<CacheSlot<V>> {
+        let now = Instant::now();
+        if self.next_end.is_none_or(|end| end > now) {
+            return Vec::new();
+        }
+        let over = self.by_ticket.iter().filter(|(_, slot)| slot.until <= now).map(|(ticket, _)| *ticket);
+        let over: Vec<_> = over.collect();
+        let gone = over.iter().filter_map(|ticket| self.remove(ticket)).collect();
+        self.next_end = self.by_ticket.values().map(|slot| slot.until).min();
+        gone
+    }
+
+    fn put(&mut self, item: CacheEntry<V>, bounds: CacheLimits) -> Vec<CacheSlot<V>> {
+        let CacheEntry { ticket, requestor, weight, until, value } = item;
+        let mut gone = self.expire();
+        gone.extend(self.remove(&ticket));
+        self.number += 1;
+        self.next_end = Some(self.next_end.map_or(until, |end| end.min(until)));
+        *self.held.entry(requestor).or_default() += weight;
+        self.by_ticket.insert(ticket, CacheSlot { requestor, weight, until, number: self.number, value });
+        while self.weight_of(&requestor) > bounds.weight_max_per_requestor {
+            let Some(slot) = self.push_out(&requestor) else { break };
+            gone.push(slot);
+        }
+        while self.weight_of_tenant(&requestor.tenant) > bounds.weight_max_per_tenant {
+            let Some(slot) = self.push_out_of(&requestor.tenant) else { break };
+            gone.push(slot);
+        }
+        while self.held.values().sum::<usize>() > bounds.weight_max {
+            let tenants = self.held.keys().map(|requestor| requestor.tenant);
+            let heaviest = tenants.max_by_key(|one| self.weight_of_tenant(one));
+            let Some(slot) = heaviest.and_then(|tenant| self.push_out_of(&tenant)) else { break };
+            gone.push(slot);
+        }
+        gone
+    }
+
+    fn weight_of_tenant(&self, tenant: &TenantId) -> usize {
+        self.held.iter().filter(|(requestor, _)| requestor.tenant == *tenant).map(|(_, held)| held).sum()
+    }
+
+    fn weight_of(&self, requestor: &Requestor) -> usize {
+        self.held.get(requestor).copied().unwrap_or_default()
+    }
+
+    /// Evicts the oldest entry of the requestor that has most in a tenant.
+    fn push_out_of(&mut self, tenant: &TenantId) -> Option<CacheSlot<V>> {
+        let requestors = self.held.iter().filter(|(requestor, _)| requestor.tenant == *tenant);
+        let heaviest = *requestors.max_by_key(|(_, held)| **held)?.0;
+        self.push_out(&heaviest)
+    }
+
+    fn push_out(&mut self, requestor: &Requestor) -> Option<CacheSlot<V>> {
+        let oldest = self.by_ticket.iter().filter(|(_, slot)| slot.requestor == *requestor);
+        let ticket = *oldest.min_by_key(|(_, slot)| slot.number)?.0;
+        self.remove(&ticket)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bulkhead_domain::requestor::RequestorId;
+    use std::time::Duration;
+
+    fn item(ticket: u8, requestor: u8, weight: usize, ms: u64) -> CacheEntry<u8> {
+        CacheEntry {
+            ticket: [ticket; 16],
+            requestor: Requestor { tenant: TenantId([0; 16]), id: RequestorId([requestor; 16]) },
+            weight,
+            until: Instant::now() + Duration::from_millis(ms),
+            value: ticket,
+        }
+    }
+
+    fn held(shelf: &BoundedCache<u8>) -> Vec<u8> {
+        let mut held: Vec<_> = shelf.slots().by_ticket.values().map(|slot| slot.value).collect();
+        held.sort_unstable();
+        held
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn full_cache_evicts_oldest_of_largest_requestor() {
+        let shelf =
+            BoundedCache::new(CacheLimits { weight_max_per_requestor: 3, weight_max_per_tenant: 5, weight_max: 5 });
+        for ticket in 1..=4 {
+            shelf.put(item(ticket, 1, 1, 1000));
+        }
+        assert_eq!(held(&shelf), [2, 3, 4]);
+        shelf.put(item(9, 2, 2, 1000));
+        assert_eq!(held(&shelf), [2, 3, 4, 9]);
+        shelf.put(item(8, 3, 1, 1000));
+        assert_eq!(held(&shelf), [3, 4, 8, 9], "the oldest of whoever has most went");
+        shelf.put(item(7, 2, 4, 1000));
+        assert!(!held(&shelf).contains(&7), "nobody gets more than its share");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn full_cache_evicts_within_the_tenant() {
+        let shelf =
+            BoundedCache::new(CacheLimits { weight_max_per_requestor: 2, weight_max_per_tenant: 3, weight_max: 5 });
+        let of = |tenant: u8, item: CacheEntry<u8>| CacheEntry {
+            requestor: Requestor { tenant: TenantId([tenant; 16]), ..item.requestor },
+            ..item
+        };
+        shelf.put(of(1, item(1, 1, 1, 1000)));
+        shelf.put(of(1, item(2, 1, 1, 1000)));
+        for ticket in 10..40 {
+            shelf.put(of(2, item(ticket, ticket, 1, 1000)));
+        }
+        let held = held(&shelf);
+        assert_eq!((held.len(), &held[..2]), (5, &[1, 2][..]), "another tenant's things stay: {held:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn expired_cache_items_are_gone() {
+        let shelf =
+            BoundedCache::new(CacheLimits { weight_max_per_requestor: 9, weight_max_per_tenant: 9, weight_max: 9 });
+        shelf.put(item(1, 1, 1, 10));
+        shelf.put(item(2, 1, 1, 100));
+        tokio::time::advance(Duration::from_millis(50)).await;
+        assert_eq!(shelf.take(&[1; 16]), None);
+        shelf.expire();
+        assert_eq!(held(&shelf), [2]);
+        assert_eq!(shelf.put_if(item(2, 1, 1, 1), |found| found.is_none()), Err(Some(2)));
+        assert_eq!(shelf.put_if(item(4, 1, 1, 9), |found| found.is_some()), Err(None));
+        assert_eq!(shelf.put_if(item(4, 1, 1, 9), |found| found.is_none()), Ok(()));
+        assert_eq!((shelf.get(&[4; 16]), shelf.take(&[4; 16]), shelf.get(&[4; 16])), (Some(4), Some(4), None));
+    }
+}

@@ -1,0 +1,387 @@
+//! `tools/call`: a plain answer, a task, or questions first. The host decides. And the conversation that `prompts/get` and
+//! `resources/read` have with it in common: questions first, without the task.
+//!
+//! A call starts plainly unless its tool must be a task. It becomes one when it takes too long, or says that it will; what it asks
+//! before that is answered by a request of its own that goes on where this one ended.
+
+mod begin;
+mod idempotent_call;
+mod input_requests;
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use serde_json::value::to_raw_value;
+use tokio::time::Instant;
+
+use super::call_handle::{self, CallHandle};
+use super::meta::RequestClient;
+use super::multi_round_trip::{Claim, Outcome, Parked, PendingInputRequests, StateLease};
+use super::respond;
+use super::result::{Ending, EndingView};
+use super::state::{Answers, Binding, Position};
+use crate::arguments::{self, ArgumentError, INLINE_BYTES_MAX};
+use crate::digest::digest;
+use crate::error::RpcError;
+use crate::exchange::FrameSender;
+use crate::input_requests::can_answer;
+use crate::jsonrpc::RequestId;
+use crate::notifications::{self, ProgressReports};
+use crate::{Frame, ProtocolContext};
+use begin::related;
+pub(super) use begin::{RetryParams, call};
+use bulkhead_domain::Json;
+use bulkhead_domain::call::{CallError, ClientFeature, InputRequest, InputRequestKind};
+use bulkhead_domain::requestor::Requestor;
+use bulkhead_domain::task::{Design, Era, Origin};
+use bulkhead_domain::tool::{TaskSupport, ToolOutput};
+use bulkhead_runtime::{Operation, Returned};
+use bulkhead_tasks::{
+    CallNews, CallRequest, Fallback, Job, PlainCall, PluginRequest, RequestedTtl, TaskRequest, Tasks,
+};
+use input_requests::{InputOutcome, issue};
+
+/// What is asked of plugins.
+pub(super) enum PluginCall {
+    Tool(CallRequest),
+    PluginRequests(PluginRequests),
+}
+
+/// A request that is no call of a tool.
+pub(super) struct PluginRequests {
+    /// Tells it from others, with the arguments.
+    pub(super) label: String,
+    pub(super) arguments: Json,
+    /// To whom it goes: to the next one when a plugin says that there is no such thing.
+    pub(super) requests: Vec<PluginRequest>,
+}
+
+/// One request of a call, from its start or from a state.
+pub(super) struct RoundTrip {
+    shared: Arc<ProtocolContext>,
+    requestor: Requestor,
+    work: PluginCall,
+    /// How many plugins did not have it.
+    passed: usize,
+    absence: Fallback,
+    client: RequestClient,
+    progress: ProgressReports,
+    /// The answers that came with this request.
+    fresh: Answers,
+    /// Whether one of them answered something.
+    used: bool,
+    /// The state that this request goes on from.
+    from: Option<(Position, String)>,
+    /// The right to go on from it.
+    turn: Option<StateLease>,
+    /// When the call becomes a task, if it may.
+    promote_at: Option<Instant>,
+    /// The guest that is over, with its permit: results that wait to be rendered are as many as calls may run.
+    _over: Option<CallHandle>,
+}
+
+/// Why there is no ending.
+enum RoundTripError {
+    /// The call itself broke: that is what it came to.
+    Broken(RpcError),
+    /// The request was refused; another one may do better.
+    Refused(RpcError),
+}
+
+impl From<RpcError> for RoundTripError {
+    fn from(error: RpcError) -> Self {
+        Self::Refused(error)
+    }
+}
+
+/// A call that runs.
+struct ActiveCall {
+    guest: CallHandle,
+    issued: Vec<String>,
+    answers: Answers,
+}
+
+impl RoundTrip {
+    pub(super) fn new(
+        shared: Arc<ProtocolContext>,
+        requestor: Requestor,
+        work: PluginCall,
+        client: RequestClient,
+        fresh: Answers,
+    ) -> Self {
+        let progress = ProgressReports::new(client.progress_token.clone(), None);
+        let (passed, absence, used, from, turn, promote_at, _over) =
+            (0, Fallback::default(), false, None, None, None, None);
+        Self { shared, requestor, work, passed, absence, client, progress, fresh, used, from, turn, promote_at, _over }
+    }
+
+    pub(super) async fn answer(mut self, id: &RequestId, state: Option<String>, frames: &FrameSender) -> Frame {
+        if let PluginCall::Tool(call) = &mut self.work {
+            match check(&self.shared.tasks, &self.requestor, call).await {
+                Ok(()) => {}
+                Err(ArgumentError::Schema(text)) => {
+                    return self.respond(id, Ok(Ending::Output(Returned::Tool(ToolOutput::failure(text)))));
+                }
+                Err(ArgumentError::Malformed(error)) => return super::refused(id, &error),
+            }
+            match related(&self.shared.tasks, &self.requestor, &self.client.related).await {
+                Ok(tasks) => call.related = tasks,
+                Err(error) => return super::refused(id, &error),
+            }
+        }
+        if let Some(state) = state {
+            return respond(id, Box::pin(self.go_on(state, frames)).await);
+        }
+        let key = self.client.idempotency_key.take();
+        // What is rare is boxed, so that the usual call is not as large.
+        let ending = match (&self.work, key) {
+            (PluginCall::Tool(call), Some(key)) => {
+                let call = call.clone();
+                Box::pin(self.once(call, &key, frames)).await
+            }
+            (PluginCall::Tool(call), None) if self.is_task_at_once(call) => Box::pin(self.create(call.clone())).await,
+            (PluginCall::Tool(_) | PluginCall::PluginRequests(_), _) => {
+                self.begin(frames).await.map_err(|stop| match stop {
+                    RoundTripError::Broken(error) | RoundTripError::Refused(error) => error,
+                })
+            }
+        };
+        self.respond(id, ending)
+    }
+
+    fn respond(&self, id: &RequestId, ending: Result<Ending, RpcError>) -> Frame {
+        let state = &self.shared.modern;
+        match &ending {
+            Ok(ending) => respond(id, Ok(EndingView { state, ending })),
+            Err(error) => super::refused(id, error),
+        }
+    }
+
+    fn is_task_at_once(&self, call: &CallRequest) -> bool {
+        let tool = &call.tool;
+        tool.tool.task_support == TaskSupport::Required
+            || self.promote_at.is_some() && tool.limits.promote_after_ms == 0
+    }
+
+    fn origin(&self) -> Origin {
+        Origin {
+            era: Era::Modern,
+            design: Design::Extension2026,
+            session: None,
+            features: self.client.features,
+            log_level: self.client.log_level,
+            progress_token: None,
+        }
+    }
+
+    async fn create(&self, mut call: CallRequest) -> Result<Ending, RpcError> {
+        // Tasks of this era report nothing on any stream.
+        call.client.wants_progress = false;
+        let request = TaskRequest { job: Job::Call(call), origin: self.origin(), ttl: RequestedTtl::Default };
+        call_handle::create(&self.shared, self.requestor, request).await.map(|task| Ending::Task(Box::new(task)))
+    }
+
+    async fn begin(&mut self, frames: &FrameSender) -> Result<Ending, RoundTripError> {
+        let guest = self.start().await?;
+        self.begin_turn();
+        let answers = self.from.as_ref().map(|(position, _)| position.answers.clone()).unwrap_or_default();
+        self.converse(ActiveCall { guest, issued: Vec::new(), answers }, None, frames).await
+    }
+
+    async fn start(&self) -> Result<CallHandle, RpcError> {
+        let tasks = &self.shared.tasks;
+        let started = match &self.work {
+            PluginCall::Tool(call) => tasks.call(&self.requestor, call.clone()).await.map(PlainCall::erased),
+            PluginCall::PluginRequests(visits) => {
+                let request = visits.requests.get(self.passed).cloned();
+                let request =
+                    request.ok_or_else(|| RpcError::host_failure(format_args!("no plugin is left to ask")))?;
+                tasks.request(&self.requestor, request).await
+            }
+        };
+        started.map(CallHandle::new).map_err(|error| RpcError::from(&error))
+    }
+
+    /// What this client lacks to be asked these questions.
+    fn unable<'a>(&self, requests: impl IntoIterator<Item = &'a InputRequest>) -> Option<ClientFeature> {
+        let mut input_requests = requests.into_iter().map(|request| &request.kind);
+        input_requests.find(|kind| !can_answer(self.client.features, kind)).map(InputRequestKind::feature)
+    }
+
+    /// Whether another plugin may have what this one has not.
+    fn pass(&mut self, error: &CallError) -> bool {
+        let PluginCall::PluginRequests(visits) = &self.work else { return false };
+        let goes_on = self.absence.goes_on(error) && self.passed + 1 < visits.requests.len();
+        self.passed += usize::from(goes_on);
+        goes_on
+    }
+
+    fn error(&self, error: &CallError) -> RpcError {
+        let operation = match &self.work {
+            PluginCall::PluginRequests(visits) => visits.requests.first().map(|request| &request.operation),
+            PluginCall::Tool(_) => None,
+        };
+        match (operation, error) {
+            (Some(Operation::ReadResource { uri }), CallError::NotFound(_)) => RpcError::modern_resource_not_found(uri),
+            _ => RpcError::modern(error),
+        }
+    }
+
+    /// Goes on from a state: with the guest that stands still, or from the start with the answers so far.
+    async fn go_on(&mut self, state: String, frames: &FrameSender) -> Outcome {
+        let opened = self.binding().and_then(|binding| self.shared.modern.rounds.sealer.open(&binding, &state));
+        let position = opened.filter(|position| position.until > self.shared.tasks.now()).ok_or_else(|| {
+            RpcError::invalid_params(
+                "requestState is not one that was given for this call, or it is over its time; call the tool again without it",
+            )
+        })?;
+        let rounds = Arc::clone(&self.shared.modern.rounds);
+        let (answers, again) = (self.fresh_digest(), self.may_run_again());
+        let claim = rounds.claim(&self.shared.tasks, self.requestor, &position, answers, again).await;
+        match claim.map_err(|error| RpcError::from(&error))? {
+            Claim::Granted(turn) => self.turn = Some(turn),
+            Claim::Done(outcome) => return Outcome::clone(&outcome),
+            Claim::Conflict => {
+                return Err(RpcError::invalid_params(
+                    "this requestState was answered before, with other inputResponses",
+                ));
+            }
+            Claim::Forgotten => {
+                return Err(RpcError::invalid_params(
+                    "this requestState was answered before, the host does not know any more what came of it, and does not run its call a second time; call the tool again without it if that does no harm",
+                ));
+            }
+        }
+        let parked = rounds.unpark(&position.ticket);
+        self.from = Some((position, state));
+        let ending = match parked {
+            Some(Parked { guest, ask, issued, answers }) => {
+                guest.set_client(self.client.to_context());
+                self.converse(ActiveCall { guest, issued, answers }, Some(ask), frames).await
+            }
+            None => self.begin(frames).await,
+        };
+        self.conclude(ending).await
+    }
+
+    /// What going on from a state came to. It is kept for equal requests, unless nothing was answered: then the state stays good.
+    async fn conclude(&mut self, ending: Result<Ending, RoundTripError>) -> Outcome {
+        let (outcome, came_of_it) = match ending {
+            Ok(ending) => {
+                let result = to_raw_value(&EndingView { state: &self.shared.modern, ending: &ending })
+                    .map_err(|cause| RpcError::host_failure(format_args!("a result cannot be written: {cause}")));
+                (result, self.used || !matches!(ending, Ending::InputRequired { .. }))
+            }
+            Err(RoundTripError::Broken(error)) => (Err(error), true),
+            Err(RoundTripError::Refused(error)) => (Err(error), false),
+        };
+        match self.turn.take() {
+            Some(turn) if came_of_it => turn.conclude(outcome.clone()),
+            Some(turn) => turn.unmark().await,
+            None => {}
+        }
+        outcome
+    }
+
+    fn begin_turn(&mut self) {
+        if let Some(turn) = &mut self.turn {
+            turn.begin();
+        }
+    }
+
+    fn binding(&self) -> Option<Binding<'_>> {
+        let (tool, arguments) = match &self.work {
+            PluginCall::Tool(call) => (&call.tool.tool.name, &call.arguments),
+            PluginCall::PluginRequests(visits) => (&visits.label, &visits.arguments),
+        };
+        let arguments: Value = serde_json::from_str(arguments.as_str()).ok()?;
+        Some(Binding { requestor: &self.requestor, tool, arguments: digest(&arguments) })
+    }
+
+    /// Whether it does no harm to run this a second time: a call where plugin and operator say so, a read always.
+    fn may_run_again(&self) -> bool {
+        match &self.work {
+            PluginCall::Tool(call) => call.tool.rerun_on_restart,
+            PluginCall::PluginRequests(_) => true,
+        }
+    }
+
+    fn fresh_digest(&self) -> [u8; 32] {
+        let answers =
+            self.fresh.iter().map(|(key, raw)| (key.clone(), serde_json::from_str(raw.get()).unwrap_or_default()));
+        digest(&Value::Object(answers.collect()))
+    }
+
+    async fn converse(
+        &mut self,
+        mut running: ActiveCall,
+        mut ask: Option<PendingInputRequests>,
+        frames: &FrameSender,
+    ) -> Result<Ending, RoundTripError> {
+        loop {
+            if let Some(ask) = ask.take() {
+                match self.settle(running, ask)? {
+                    InputOutcome::Answered(same) => running = *same,
+                    InputOutcome::Left(ending) => return Ok(ending),
+                }
+            }
+            let news = tokio::select! {
+                biased;
+                news = running.guest.next() => news,
+                () = at(self.promote_at) => CallNews::Detach,
+            };
+            match news {
+                CallNews::Progress { progress, total, message } => {
+                    frames.send(self.progress.report(progress, total, message.as_deref()));
+                }
+                CallNews::Log { level, logger, data } => {
+                    if self.client.log_level.is_some_and(|wanted| level >= wanted) {
+                        frames.send(notifications::log(level, logger.as_deref(), &data, None));
+                    }
+                }
+                CallNews::Detach => {
+                    if self.promote_at.take().is_none() {
+                        continue;
+                    }
+                    let origin = self.origin();
+                    match Box::pin(running.guest.promote(&self.shared, self.requestor, origin)).await? {
+                        Ok(task) => return Ok(Ending::Task(Box::new(task))),
+                        Err(guest) => running.guest = guest,
+                    }
+                }
+                CallNews::InputRequests { requests, reply } => {
+                    let input_requests =
+                        requests.into_iter().map(|request| (issue(&mut running.issued, &request.key), request));
+                    ask = Some(PendingInputRequests { input_requests: input_requests.collect(), reply });
+                }
+                CallNews::Finished(Ok(output)) => {
+                    self._over = Some(running.guest);
+                    return Ok(Ending::Output(output));
+                }
+                CallNews::Finished(Err(error)) if self.pass(&error) => {
+                    running.guest = self.start().await?;
+                    running.issued.clear();
+                }
+                CallNews::Finished(Err(error)) => {
+                    let error = std::mem::take(&mut self.absence).conclude(error);
+                    return Err(RoundTripError::Broken(self.error(&error)));
+                }
+            }
+        }
+    }
+}
+
+async fn check(tasks: &Tasks, requestor: &Requestor, call: &CallRequest) -> Result<(), ArgumentError> {
+    let CallRequest { tool, arguments, .. } = call;
+    if arguments.as_str().len() <= INLINE_BYTES_MAX {
+        return arguments::fit(tool, arguments.as_str());
+    }
+    arguments::fit_aside(tasks, requestor, Arc::clone(tool), arguments.clone()).await
+}
+
+async fn at(time: Option<Instant>) {
+    match time {
+        Some(time) => tokio::time::sleep_until(time).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,108 @@
+//! Questions in the course of a call: answered from what the client has brought, or left to the request that brings the rest.
+
+use super::super::bounded_cache::StateId;
+use super::super::multi_round_trip::{Parked, PendingInputRequests, STATE_MS};
+use super::super::result::Ending;
+use super::super::state::{Position, SealError};
+use super::{ActiveCall, PluginCall, RoundTrip, RoundTripError};
+use crate::error::RpcError;
+use crate::input_requests::{read_answer, unusable_answer};
+use bulkhead_domain::call::{CallError, InputRequest, InputRequestError};
+
+/// What came of a question.
+pub(super) enum InputOutcome {
+    Answered(Box<ActiveCall>),
+    Left(Ending),
+}
+
+impl RoundTrip {
+    /// Answers the guest if every answer is there, else leaves the call to a request that brings them.
+    pub(super) fn settle(
+        &mut self,
+        running: ActiveCall,
+        ask: PendingInputRequests,
+    ) -> Result<InputOutcome, RoundTripError> {
+        let (mut answers, mut missing, mut unusable) = (Vec::new(), Vec::new(), None);
+        for (key, request) in &ask.input_requests {
+            let before = running.answers.get(key).and_then(|raw| read_answer(&request.kind, raw).ok());
+            match (before, self.fresh.get(key)) {
+                (Some(answer), _) => answers.push(answer),
+                (None, Some(raw)) => match read_answer(&request.kind, raw) {
+                    Ok(answer) => {
+                        self.used = true;
+                        answers.push(answer);
+                    }
+                    Err(reason) => unusable = Some(unusable_answer(key, &reason)),
+                },
+                (None, None) => missing.push((key.clone(), request.clone())),
+            }
+        }
+        if missing.is_empty() && unusable.is_none() {
+            self.begin_turn();
+            let _ = ask.reply.send(Ok(answers));
+            return Ok(InputOutcome::Answered(Box::new(running)));
+        }
+        let lacking = self.unable(missing.iter().map(|(_, request)| request));
+        let refusal = match (unusable, lacking) {
+            (Some(refusal), _) => refusal,
+            // An earlier request was asked this; the question waits for one that can be.
+            (None, Some(feature)) if self.from.is_some() && !self.used => {
+                RpcError::modern(&CallError::MissingCapability(feature))
+            }
+            (None, Some(feature)) => {
+                let _ = ask.reply.send(Err(InputRequestError::Unsupported(feature)));
+                return Ok(InputOutcome::Answered(Box::new(running)));
+            }
+            (None, None) => return self.leave(running, ask, missing),
+        };
+        if let Some((position, _)) = &self.from {
+            self.park(position.ticket, running, ask);
+        }
+        Err(RoundTripError::Refused(refusal))
+    }
+
+    /// Asks the client, under the state that it came with if it has brought nothing new, else under a new one.
+    fn leave(
+        &self,
+        mut running: ActiveCall,
+        ask: PendingInputRequests,
+        input_requests: Vec<(String, InputRequest)>,
+    ) -> Result<InputOutcome, RoundTripError> {
+        if let Some((position, state)) = self.from.as_ref().filter(|_| !self.used) {
+            let state = state.clone();
+            self.park(position.ticket, running, ask);
+            return Ok(InputOutcome::Left(Ending::InputRequired { input_requests, state: Some(state) }));
+        }
+        for (key, raw) in &self.fresh {
+            running.answers.entry(key.clone()).or_insert_with(|| raw.clone());
+        }
+        let until = self.shared.tasks.now().saturating_add(STATE_MS);
+        let broken = || RpcError::host_failure(format_args!("a requestState cannot be made"));
+        let version = match &self.work {
+            PluginCall::Tool(call) => Some(&call.tool.plugin),
+            PluginCall::PluginRequests(_) => None,
+        };
+        let position = Position::new(until, running.answers.clone(), version).map_err(|_| broken())?;
+        let binding = self.binding().ok_or_else(broken)?;
+        let state = self.shared.modern.rounds.sealer.seal(&binding, &position).map_err(|error| match error {
+            SealError::TooLarge => RpcError::invalid_params("the answers of this call are too large to go on with it"),
+            SealError::Broken => broken(),
+        })?;
+        self.park(position.ticket, running, ask);
+        Ok(InputOutcome::Left(Ending::InputRequired { input_requests, state: Some(state) }))
+    }
+
+    fn park(&self, ticket: StateId, running: ActiveCall, ask: PendingInputRequests) {
+        let ActiveCall { mut guest, issued, answers } = running;
+        guest.park();
+        self.shared.modern.rounds.park(self.requestor, ticket, Parked { guest, ask, issued, answers });
+    }
+}
+
+/// The plugin's key at first use, then with `-2`, `-3` …: a key names one question of a call.
+pub(super) fn issue(issued: &mut Vec<String>, key: &str) -> String {
+    let candidates = std::iter::once(key.to_owned()).chain((2u64..).map(|n| format!("{key}-{n}")));
+    let key = candidates.into_iter().find(|candidate| !issued.contains(candidate)).unwrap_or_else(|| key.to_owned());
+    issued.push(key.clone());
+    key
+}

@@ -1,0 +1,70 @@
+//! `server/discover`: what this host is and can do.
+
+use serde::Serialize;
+use serde::ser::SerializeMap;
+use serde_json::{Map, Value, json};
+
+use super::Request;
+use super::result::{Complete, Entries};
+use super::tools::scope;
+use crate::capabilities::INTERACTION_EXTENSION;
+use crate::exchange::immediate;
+use crate::jsonrpc::response;
+use crate::server_features::FeatureCapabilities;
+use crate::wire::TASKS_EXTENSION;
+use crate::{Exchange, VERSIONS};
+use bulkhead_domain::rights::Need;
+
+/// Plugins may be exchanged while the host runs, and with them what there is to offer.
+const TTL_MS: u64 = 60_000;
+
+#[derive(Serialize)]
+struct ServerCapabilities {
+    logging: Value,
+    tools: Value,
+    #[serde(flatten)]
+    offered: FeatureCapabilities,
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    extensions: Map<String, Value>,
+}
+
+struct Discovered<'a> {
+    capabilities: ServerCapabilities,
+    instructions: Option<&'a str>,
+    scope: &'static str,
+}
+
+impl Entries for Discovered<'_> {
+    fn write<M: SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
+        map.serialize_entry("supportedVersions", &VERSIONS)?;
+        map.serialize_entry("capabilities", &self.capabilities)?;
+        if let Some(instructions) = self.instructions {
+            map.serialize_entry("instructions", instructions)?;
+        }
+        map.serialize_entry("ttlMs", &TTL_MS)?;
+        map.serialize_entry("cacheScope", self.scope)
+    }
+}
+
+pub(super) fn discover(request: &Request<'_>) -> Exchange {
+    // Clients check that the value of the extension is empty, unless they know the draft that adds to it.
+    let (tasks, scope) = match request.client.interaction_in_tasks {
+        true => (json!({"steer": true, "pause": true}), "private"),
+        false => (json!({}), scope(request)),
+    };
+    // Who may not use an extension is not told of it; each request is checked against the rights that come with it all the same.
+    let extensions = [
+        (Need::Tasks, TASKS_EXTENSION, tasks),
+        (Need::Steer, INTERACTION_EXTENSION, json!({"steer": true, "pause": true})),
+    ];
+    let may = |(need, name, value): (Need<'_>, &str, Value)| request.rights.has(need).then(|| (name.to_owned(), value));
+    let capabilities = ServerCapabilities {
+        logging: json!({}),
+        tools: json!({"listChanged": true}),
+        offered: FeatureCapabilities::new(&request.catalog),
+        extensions: extensions.into_iter().filter_map(may).collect(),
+    };
+    let instructions = request.shared.options.instructions.as_deref();
+    let entries = Discovered { capabilities, instructions, scope };
+    immediate(response(&request.id, &Complete::new(&request.shared.modern, entries)))
+}

@@ -1,0 +1,445 @@
+//! `subscriptions/listen`: one stream of what a client wants to hear about.
+//!
+//! Invariant: the acknowledgement is first, and names what is honoured; every message carries the subscription's id; a task is
+//! never shown older than it was shown before.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::{broadcast, watch};
+use tokio::time::Instant;
+
+use super::result::Complete;
+use super::task::{Detailed, Face, TaskNotification};
+use super::{Request, respond};
+use crate::error::RpcError;
+use crate::exchange::{FrameSender, streaming};
+use crate::jsonrpc::{self, RequestId, notification};
+use crate::notifications::{LIST_CHANGED_AFTER, list_changed_method};
+use crate::server_features::CatalogReader;
+use crate::{Exchange, Frame, ProtocolContext, rights, sep1686};
+use bulkhead_domain::requestor::Requestor;
+use bulkhead_domain::rights::Need;
+use bulkhead_domain::task::{Task, TaskId};
+use bulkhead_runtime::{Catalog, ListGenerations, ListKind};
+use bulkhead_tasks::{self as tasks, ResourceUpdate, TaskNews, Tasks};
+
+/// Resources that one stream may follow; more are left out of the acknowledgement.
+const RESOURCES_MAX: usize = 256;
+/// Between two tries to read a task that changed: it may have ended, and then nothing changes any more.
+const MISSED_RETRY: Duration = Duration::from_secs(1);
+/// Tasks that one stream may follow; more are left out of the acknowledgement.
+const TASKS_MAX: usize = 1024;
+
+#[derive(Deserialize)]
+struct Params {
+    notifications: Filter,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Filter {
+    tools_list_changed: Option<bool>,
+    task_ids: Option<Vec<String>>,
+    prompts_list_changed: Option<bool>,
+    resources_list_changed: Option<bool>,
+    resource_subscriptions: Option<Vec<String>>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Honoured {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tools_list_changed: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prompts_list_changed: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    resources_list_changed: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    resource_subscriptions: Option<Vec<String>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    task_ids: Option<Vec<String>>,
+}
+
+#[derive(Serialize)]
+struct Acknowledged<'a> {
+    notifications: &'a Honoured,
+    #[serde(rename = "_meta")]
+    meta: Meta<'a>,
+}
+
+#[derive(Clone, Copy, Serialize)]
+struct Meta<'a> {
+    #[serde(rename = "io.modelcontextprotocol/subscriptionId")]
+    subscription: &'a RequestId,
+}
+
+#[derive(Serialize)]
+struct Changed<'a> {
+    #[serde(rename = "_meta")]
+    meta: Meta<'a>,
+}
+
+#[derive(Serialize)]
+struct Updated<'a> {
+    uri: &'a str,
+    #[serde(rename = "_meta")]
+    meta: Meta<'a>,
+}
+
+/// `subscriptions/listen`.
+pub(super) fn listen(request: Request<'_>) -> Result<Exchange, RpcError> {
+    let Params { notifications: filter } = jsonrpc::params(request.params)?;
+    if filter.task_ids.is_some() {
+        request.client.check_tasks()?;
+        rights::check(&request.rights, &[Need::Tasks], || RpcError::invalid_params("tasks cannot be followed"))?;
+    }
+    let face = Face::of(&request);
+    let (shared, requestor, id) = (Arc::clone(request.shared), request.requestor, request.id);
+    // From here on nothing is missed, whenever the stream is read.
+    let lists = Lists::new(&shared, requestor, &request.catalog, &filter);
+    let news = filter.task_ids.as_ref().map(|_| shared.tasks.feed(&requestor));
+    let offers_resources = request.catalog.has_resources();
+    let subscriptions = filter.resource_subscriptions.filter(|_| offers_resources);
+    let updates = subscriptions.as_ref().map(|_| shared.tasks.resource_updates());
+    let wanted = Subscription { tasks: filter.task_ids, resources: subscriptions, catalog: request.catalog };
+    let connection = request.connection.map(|one| one.closing());
+    let closing = Closing { host: shared.modern.closing.subscribe(), connection, credential: request.ends.cloned() };
+    Ok(streaming(|frames| async move {
+        let listener = Listener { shared, requestor, id, frames, face, shown: HashMap::new(), retry_at: None };
+        Some(listener.run(wanted, Sources { lists, news, updates }, closing).await)
+    }))
+}
+
+/// The end of the host, of the connection where several requests share one, and of the credential that the request came with.
+struct Closing {
+    host: watch::Receiver<bool>,
+    connection: Option<watch::Receiver<bool>>,
+    credential: Option<watch::Receiver<bool>>,
+}
+
+impl Closing {
+    async fn begins(&mut self) {
+        async fn of(one: Option<&mut watch::Receiver<bool>>) {
+            match one {
+                Some(one) => drop(one.wait_for(|closing| *closing).await),
+                None => std::future::pending().await,
+            }
+        }
+        tokio::select! {
+            () = of(Some(&mut self.host)) => {}
+            () = of(self.connection.as_mut()) => {}
+            () = of(self.credential.as_mut()) => {}
+        }
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Cancelled<'a> {
+    request_id: &'a RequestId,
+    reason: &'static str,
+}
+
+struct Listener {
+    shared: Arc<ProtocolContext>,
+    requestor: Requestor,
+    id: RequestId,
+    frames: FrameSender,
+    face: Face,
+    /// The tasks that are followed, with what was said of each last.
+    shown: HashMap<TaskId, LastNotification>,
+    /// When to look again at those that were missed.
+    retry_at: Option<Instant>,
+}
+
+#[derive(Default)]
+struct LastNotification {
+    revision: u64,
+    /// Of the line that was said last: the line itself may be as large as a result.
+    said: [u8; 32],
+    /// It changed, and could not be read.
+    missed: bool,
+}
+
+/// The lists that the stream is about.
+struct Lists {
+    tasks: Tasks,
+    requestor: Requestor,
+    changes: watch::Receiver<u64>,
+    known: ListGenerations,
+    kinds: Vec<ListKind>,
+    /// When to tell of changes that were seen.
+    due: Option<Instant>,
+}
+
+impl Lists {
+    /// `None` when no list is wanted that anybody offers.
+    fn new(shared: &ProtocolContext, requestor: Requestor, catalog: &Catalog, filter: &Filter) -> Option<Self> {
+        let kinds: Vec<_> = [
+            (ListKind::Tools, filter.tools_list_changed.unwrap_or_default()),
+            (ListKind::Prompts, filter.prompts_list_changed.unwrap_or_default() && catalog.has_prompts()),
+            (ListKind::Resources, filter.resources_list_changed.unwrap_or_default() && catalog.has_resources()),
+        ]
+        .into_iter()
+        .filter_map(|(kind, wanted)| wanted.then_some(kind))
+        .collect();
+        let (tasks, mut changes) = (shared.tasks.clone(), shared.tasks.catalog_changes());
+        // The catalog is older than this.
+        changes.mark_changed();
+        (!kinds.is_empty()).then_some(Self { tasks, requestor, changes, known: catalog.lists(), kinds, due: None })
+    }
+
+    fn has(&self, kind: ListKind) -> Option<bool> {
+        self.kinds.contains(&kind).then_some(true)
+    }
+
+    /// Those that changed since the last look; `None`: nothing will change any more. Cancel-safe.
+    async fn changed(&mut self) -> Option<Vec<ListKind>> {
+        let due = match self.due {
+            Some(due) => due,
+            None => {
+                self.changes.changed().await.ok()?;
+                *self.due.insert(Instant::now() + LIST_CHANGED_AFTER)
+            }
+        };
+        tokio::time::sleep_until(due).await;
+        self.due = None;
+        self.changes.mark_unchanged();
+        let now = self.tasks.catalog(&self.requestor).lists();
+        let before = std::mem::replace(&mut self.known, now);
+        Some(self.kinds.iter().copied().filter(|kind| now.of(*kind) != before.of(*kind)).collect())
+    }
+}
+
+/// What the client names.
+struct Subscription {
+    tasks: Option<Vec<String>>,
+    resources: Option<Vec<String>>,
+    /// As it was when the stream began.
+    catalog: Arc<Catalog>,
+}
+
+/// Where the stream's messages come from.
+struct Sources {
+    lists: Option<Lists>,
+    news: Option<broadcast::Receiver<TaskNews>>,
+    updates: Option<broadcast::Receiver<ResourceUpdate>>,
+}
+
+enum Next {
+    Updated(ResourceUpdate),
+    Changed(Vec<ListKind>),
+    News(TaskNews),
+    /// News were lost: look at everything again.
+    Lost,
+    /// Look again at what could not be read.
+    Retry,
+    /// The host has nothing more to say.
+    Over,
+}
+
+impl Listener {
+    async fn run(mut self, wanted: Subscription, mut sources: Sources, mut closing: Closing) -> Frame {
+        let mut tasks = Vec::new();
+        for wire_id in wanted.tasks.iter().flatten() {
+            if self.shown.len() >= TASKS_MAX {
+                break;
+            }
+            match sep1686::find_call(&self.shared.tasks, &self.requestor, wire_id).await {
+                Ok(task) => {
+                    if let Entry::Vacant(place) = self.shown.entry(task.id) {
+                        place.insert(LastNotification::default());
+                        tasks.push(task);
+                    }
+                }
+                Err(tasks::Error::NotFound) => {}
+                Err(error) => return super::refused(&self.id, &RpcError::from(&error)),
+            }
+        }
+        let followed = match self.follow(wanted.catalog, wanted.resources.unwrap_or_default()).await {
+            Ok(followed) => followed,
+            Err(error) => return super::refused(&self.id, &error),
+        };
+        let uris = || followed.iter().map(|(uri, _)| uri.clone()).collect();
+        let lists = &sources.lists;
+        let honoured = Honoured {
+            tools_list_changed: lists.as_ref().and_then(|lists| lists.has(ListKind::Tools)),
+            prompts_list_changed: lists.as_ref().and_then(|lists| lists.has(ListKind::Prompts)),
+            resources_list_changed: lists.as_ref().and_then(|lists| lists.has(ListKind::Resources)),
+            resource_subscriptions: sources.updates.is_some().then(uris),
+            task_ids: wanted
+                .tasks
+                .is_some()
+                .then(|| tasks.iter().map(|task| sep1686::wire_id(task).into_owned()).collect()),
+        };
+        let acknowledged = Acknowledged { notifications: &honoured, meta: self.meta() };
+        self.frames.send(notification("notifications/subscriptions/acknowledged", Some(&acknowledged)));
+        for task in tasks {
+            self.show(task).await;
+        }
+        if self.shown.is_empty() {
+            sources.news = None;
+        }
+        if followed.is_empty() {
+            sources.updates = None;
+        }
+        while !sources.are_silent() {
+            let next = tokio::select! {
+                biased;
+                () = closing.begins() => Next::Over,
+                next = sources.next() => next,
+                () = tokio::time::sleep_until(self.retry_at.unwrap_or_else(Instant::now)), if self.retry_at.is_some() => Next::Retry,
+            };
+            match next {
+                Next::Changed(kinds) => {
+                    for kind in kinds {
+                        let changed = Changed { meta: self.meta() };
+                        self.frames.send(notification(list_changed_method(kind), Some(&changed)));
+                    }
+                }
+                Next::Updated(update) => {
+                    let is_followed = |(uri, owner): &(String, String)| *uri == update.uri && *owner == update.plugin;
+                    if update.concerns(&self.requestor) && followed.iter().any(is_followed) {
+                        let updated = Updated { uri: &update.uri, meta: self.meta() };
+                        self.frames.send(notification("notifications/resources/updated", Some(&updated)));
+                    }
+                }
+                Next::News(TaskNews::Changed(task)) => {
+                    if self.shown.get(&task.id).is_some_and(|shown| shown.revision <= task.revision) {
+                        self.show(Task::clone(&task)).await;
+                    }
+                }
+                Next::News(TaskNews::Gone(id)) => {
+                    self.shown.remove(&id);
+                }
+                // Tasks of this era report neither on any stream.
+                Next::News(TaskNews::Progress { .. } | TaskNews::Log { .. }) => {}
+                Next::Lost => self.look_again(|_| true).await,
+                Next::Retry => {
+                    self.retry_at = None;
+                    self.look_again(|shown| shown.missed).await;
+                }
+                Next::Over => {
+                    // One text of the specification wants a notification where there is no stream to close, another a result.
+                    if closing.connection.is_some() {
+                        let cancelled = Cancelled { request_id: &self.id, reason: "the host stops" };
+                        self.frames.send(notification("notifications/cancelled", Some(&cancelled)));
+                    }
+                    break;
+                }
+            }
+        }
+        respond(&self.id, Ok(Complete::of_subscription(&self.shared.modern, &self.id)))
+    }
+
+    /// The resources that are there, each with the name of the plugin that has it. The others are left out, as unknown tasks are.
+    async fn follow(&self, catalog: Arc<Catalog>, uris: Vec<String>) -> Result<Vec<(String, String)>, RpcError> {
+        let asker = CatalogReader { shared: Arc::clone(&self.shared), requestor: self.requestor, catalog };
+        let mut followed: Vec<(String, String)> = Vec::new();
+        for uri in uris.into_iter().take(RESOURCES_MAX) {
+            if followed.iter().any(|(other, _)| *other == uri) {
+                continue;
+            }
+            if let Some(owner) = asker.owner(&uri).await? {
+                followed.push((uri, owner.plugin.name.clone()));
+            }
+        }
+        Ok(followed)
+    }
+
+    fn meta(&self) -> Meta<'_> {
+        Meta { subscription: &self.id }
+    }
+
+    async fn look_again(&mut self, at: impl Fn(&LastNotification) -> bool) {
+        let ids: Vec<_> = self.shown.iter().filter(|(_, shown)| at(shown)).map(|(id, _)| *id).collect();
+        for id in ids {
+            match self.shared.tasks.get(&self.requestor, id).await {
+                Ok(task) => self.show(task).await,
+                Err(error) => self.miss(id, &error),
+            }
+        }
+    }
+
+    /// A task cannot be read: it is gone, or will be looked at again. The reason was logged where it arose.
+    fn miss(&mut self, id: TaskId, error: &tasks::Error) {
+        match error {
+            tasks::Error::NotFound => drop(self.shown.remove(&id)),
+            _ => {
+                if let Some(shown) = self.shown.get_mut(&id) {
+                    shown.missed = true;
+                    self.retry_at.get_or_insert_with(|| Instant::now() + MISSED_RETRY);
+                }
+            }
+        }
+    }
+
+    /// Says how a task stands, unless that is what was said last.
+    async fn show(&mut self, task: Task) {
+        // One result waits to be taken, and no more.
+        self.frames.taken().await;
+        let (id, revision) = (task.id, task.revision);
+        let detailed = match Detailed::read(&self.shared, &self.requestor, task, self.face).await {
+            Ok(detailed) => detailed,
+            Err(error) => return self.miss(id, &error),
+        };
+        let notice = TaskNotification { detailed: &detailed, meta: Meta { subscription: &self.id } };
+        let Some(line) = jsonrpc::large_notification("notifications/tasks", &notice) else { return };
+        let Some(shown) = self.shown.get_mut(&id) else { return };
+        shown.missed = false;
+        let said = line.digest();
+        if shown.said != said {
+            *shown = LastNotification { revision, said, missed: false };
+            self.frames.send_line(line);
+        }
+    }
+}
+
+impl Sources {
+    fn are_silent(&self) -> bool {
+        self.lists.is_none() && self.news.is_none() && self.updates.is_none()
+    }
+
+    async fn next(&mut self) -> Next {
+        let Self { lists, news, updates } = self;
+        let changed = async {
+            match lists {
+                Some(lists) => lists.changed().await.map_or(Next::Over, Next::Changed),
+                None => std::future::pending().await,
+            }
+        };
+        let news = async {
+            match news {
+                Some(news) => match news.recv().await {
+                    Ok(news) => Next::News(news),
+                    Err(RecvError::Lagged(_)) => Next::Lost,
+                    Err(RecvError::Closed) => Next::Over,
+                },
+                None => std::future::pending().await,
+            }
+        };
+        let updated = async {
+            match updates {
+                Some(updates) => loop {
+                    match updates.recv().await {
+                        Ok(update) => break Next::Updated(update),
+                        // What was missed by being slow is missed.
+                        Err(RecvError::Lagged(_)) => {}
+                        Err(RecvError::Closed) => break Next::Over,
+                    }
+                },
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            next = changed => next,
+            next = news => next,
+            next = updated => next,
+        }
+    }
+}

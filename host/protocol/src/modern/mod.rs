@@ -1,0 +1,219 @@
+//! The modern era (2026-07-28): stateless requests, and tasks as an extension that the host decides about.
+//!
+//! Owns how each method of the era is carried out and the order in which a request is checked: its `_meta`, what was declared beside it, its
+//! revision, its method, its client's capabilities, its params. Invariant: nothing is inferred from an earlier request or from the
+//! connection; what a request needs to continue another one it carries itself.
+
+mod bounded_cache;
+mod call;
+mod call_handle;
+mod connection;
+mod declared;
+mod discover;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzz;
+mod listen;
+mod meta;
+mod multi_round_trip;
+mod params_index;
+mod result;
+mod server_features;
+mod state;
+mod task;
+mod tasks;
+mod tools;
+
+use std::sync::Arc;
+
+use futures::StreamExt as _;
+use serde::Serialize;
+use serde_json::json;
+use serde_json::value::{RawValue, to_raw_value};
+use tokio::sync::watch;
+
+use super::capabilities::INTERACTION_EXTENSION;
+use super::error::RpcError;
+use super::exchange::immediate;
+use super::jsonrpc::{Message, RequestId, error_response, response};
+use super::methods::{Method, Subject};
+use super::{Declared, Exchange, Frame, Peer, ProtocolContext, ProtocolOptions, Received, Rejection, VERSIONS};
+use crate::rights;
+use bulkhead_domain::requestor::Requestor;
+use bulkhead_domain::rights::Rights;
+use bulkhead_domain::task::Era;
+use bulkhead_runtime::Catalog;
+use connection::InFlight;
+use meta::RequestClient;
+use multi_round_trip::MultiRoundTrips;
+use params_index::Members;
+
+pub use connection::Connection;
+pub(super) use meta::{is_modern_version, names_a_version};
+
+/// The revision that is spoken here.
+pub(super) const VERSION: &str = "2026-07-28";
+
+/// Refuses a client that did not declare what a method belongs to.
+fn check_capabilities(method: Method, client: &RequestClient) -> Result<(), RpcError> {
+    let interaction = |what: &str| {
+        let required = json!({"extensions": {INTERACTION_EXTENSION: {what: true}}});
+        Err(RpcError::missing_capability(&format!("{INTERACTION_EXTENSION} with {what}"), &required))
+    };
+    match method.subject() {
+        Subject::Steer if !client.interaction.steer => interaction("steer"),
+        Subject::Pause if !client.interaction.pause => interaction("pause"),
+        Subject::Tasks => client.check_tasks(),
+        _ => Ok(()),
+    }
+}
+
+/// What the era keeps between requests: nothing that a request depends on.
+pub(super) struct State {
+    server_info: Box<RawValue>,
+    rounds: Arc<MultiRoundTrips>,
+    closing: watch::Sender<bool>,
+}
+
+#[derive(Serialize)]
+struct ServerInfo<'a> {
+    name: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    title: Option<&'a str>,
+    version: &'a str,
+}
+
+impl State {
+    pub(super) fn new(options: &ProtocolOptions) -> Self {
+        let server_info = ServerInfo {
+            name: &options.server_name,
+            title: options.server_title.as_deref(),
+            version: &options.server_version,
+        };
+        Self {
+            server_info: to_raw_value(&server_info).unwrap_or_else(|_| RawValue::NULL.to_owned()),
+            rounds: Arc::new(MultiRoundTrips::new(&options.cursor_key)),
+            closing: watch::Sender::new(false),
+        }
+    }
+
+    /// Ends every listen stream, those that begin later too.
+    pub(super) fn close(&self) {
+        self.closing.send_replace(true);
+    }
+}
+
+/// A request that was checked up to its params.
+struct Request<'a> {
+    shared: &'a Arc<ProtocolContext>,
+    requestor: Requestor,
+    rights: Rights,
+    /// What is offered to the requestor, for the whole of the request.
+    catalog: Arc<Catalog>,
+    id: RequestId,
+    client: RequestClient,
+    declared: Option<&'a Declared<'a>>,
+    connection: Option<&'a Arc<Connection>>,
+    /// Becomes true when the credential of a subscription has ended.
+    ends: Option<&'a watch::Receiver<bool>>,
+    params: Option<&'a RawValue>,
+    /// Those of the params that are looked at more than once.
+    members: Members<'a>,
+}
+
+/// Takes a message.
+pub(super) fn receive(shared: &Arc<ProtocolContext>, peer: &Peer<'_>, message: Message<'_>) -> Received {
+    match message {
+        Message::Request { id, method, params } => {
+            let exchange = request(shared, peer, id.clone(), &method, params);
+            Received::Exchange(exchange.unwrap_or_else(|error| immediate(refused(&id, &error))))
+        }
+        // The only one there is cancels, and only where requests share a connection: see `Connection`.
+        Message::Notification { .. } => Received::Accepted,
+        Message::Response { id, .. } => {
+            let error = RpcError::invalid_request(format!("clients of {VERSION} send requests and notifications only"));
+            Received::Rejected { rejection: Rejection::Malformed, body: error_response(Some(&id), &error) }
+        }
+    }
+}
+
+fn request(
+    shared: &Arc<ProtocolContext>,
+    peer: &Peer<'_>,
+    id: RequestId,
+    name: &str,
+    params: Option<&RawValue>,
+) -> Result<Exchange, RpcError> {
+    let meta = meta::read(params)?;
+    let method = Method::named(name, Era::Modern);
+    if let Some(declared) = &peer.declared {
+        declared::check(declared, &meta.version, name, method, &meta.members)?;
+    }
+    if meta.version != VERSION {
+        return Err(RpcError::unsupported_version(&VERSIONS, &meta.version));
+    }
+    let catalog = rights::visible(&peer.rights, shared.tasks.catalog(&peer.requestor));
+    let method = method.filter(|method| method.is_offered(&catalog));
+    let method = method.ok_or_else(|| RpcError::unknown_method(name))?;
+    let client = meta.client()?;
+    check_capabilities(method, &client)?;
+    let in_flight = match &peer.connection {
+        Some(connection) => Some(connection.begin(&id)?),
+        None => None,
+    };
+    let (declared, connection, ends) = (peer.declared.as_ref(), peer.connection.as_ref(), peer.ends.as_ref());
+    rights::check(&peer.rights, method.needs(), || RpcError::unknown_method(name))?;
+    if let Some(full) = peer.full.filter(|_| method.is_answered_at_length(Era::Modern)) {
+        return Err(RpcError::full(full));
+    }
+    let (requestor, rights, members) = (peer.requestor, peer.rights.clone(), meta.members);
+    let request =
+        Request { shared, requestor, rights, catalog, id, client, declared, connection, ends, params, members };
+    let exchange = match method {
+        Method::Discover => Ok(discover::discover(&request)),
+        Method::ToolsList => tools::list(&request),
+        Method::ToolsCall => call::call(request),
+        Method::Listen => listen::listen(request),
+        Method::TasksGet => tasks::get(request),
+        Method::TasksUpdate => tasks::update(request),
+        Method::TasksCancel => tasks::cancel(request),
+        Method::TasksSteer => tasks::steer(request),
+        Method::TasksPause => tasks::pause(request),
+        Method::TasksResume => tasks::resume(request),
+        Method::ResourcesList => server_features::resources(request),
+        Method::ResourcesTemplatesList => server_features::templates(&request),
+        Method::ResourcesRead => server_features::read(request),
+        Method::PromptsList => server_features::prompts(&request),
+        Method::PromptsGet => server_features::get_prompt(request),
+        Method::Complete => server_features::complete(request),
+        Method::Initialize
+        | Method::Ping
+        | Method::SetLevel
+        | Method::TasksResult
+        | Method::TasksList
+        | Method::TasksDelete
+        | Method::ResourcesSubscribe
+        | Method::ResourcesUnsubscribe => Err(RpcError::unknown_method(name)),
+    }?;
+    Ok(match in_flight {
+        Some(in_flight) => until_cancelled(exchange, in_flight),
+        None => exchange,
+    })
+}
+
+/// Ends without a response when the client cancels the request; what is dropped then stops its call.
+fn until_cancelled(exchange: Exchange, in_flight: InFlight) -> Exchange {
+    exchange.take_until(async move { in_flight.cancelled().await }).boxed()
+}
+
+/// A refusal as a response.
+fn refused(id: &RequestId, error: &RpcError) -> Frame {
+    Frame { message: error_response(Some(id), error).into(), last: true, rejection: error.rejection.clone() }
+}
+
+/// A response, whatever it is.
+fn respond<T: Serialize>(id: &RequestId, result: Result<T, RpcError>) -> Frame {
+    match result {
+        Ok(result) => response(id, &result).into(),
+        Err(error) => refused(id, &error),
+    }
+}

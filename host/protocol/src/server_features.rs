@@ -1,0 +1,322 @@
+//! Resources, prompts and completions, as far as both eras do them alike: where a page begins and ends, what params name, and
+//! which plugin is asked.
+//!
+//! Owns no conversation: what a plugin says or asks on the way is each era's business, except in lists and completions, where
+//! there is nothing to say. Invariant: a plugin that fails stops no other one's resources from being listed.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use super::ProtocolContext;
+use super::cursor::{self, PAGE, Paged, bad_cursor};
+use super::error::RpcError;
+use super::{jsonrpc, reader, unknown};
+use bulkhead_domain::call::{CallError, ClientFeatures};
+use bulkhead_domain::requestor::Requestor;
+use bulkhead_domain::server_features::{Completion, PartialArgument, Reference, Resource, ResourcePage};
+use bulkhead_runtime::{Catalog, CatalogPlugin, Operation, PromptEntry, Returned, TemplateEntry};
+use bulkhead_tasks::{CallNews, ClientContext, Fallback, PlainCall, PluginRequest};
+
+/// Pages of plugins that one page of the list is looked for on; empty ones end it sooner or later.
+const LOOKED_AT_MAX: usize = 16;
+
+/// What a prompt is filled in with, by name.
+pub(crate) type Arguments = Vec<(String, String)>;
+
+/// A part of a list.
+pub(crate) struct Page<T> {
+    pub(crate) entries: Vec<T>,
+    pub(crate) next_cursor: Option<String>,
+}
+
+/// Who asks, and for what is there.
+pub(crate) struct CatalogReader {
+    pub(crate) shared: Arc<ProtocolContext>,
+    pub(crate) requestor: Requestor,
+    /// What is offered to the requestor, as it was when the request began.
+    pub(crate) catalog: Arc<Catalog>,
+}
+
+impl CatalogReader {
+    /// `prompts/list`.
+    pub(crate) fn prompts(&self, params: Option<&RawValue>) -> Result<Page<Arc<PromptEntry>>, RpcError> {
+        self.page("prompts/list", params, self.catalog.prompts(), |entry| &entry.prompt.name)
+    }
+
+    /// `resources/templates/list`.
+    pub(crate) fn templates(&self, params: Option<&RawValue>) -> Result<Page<Arc<TemplateEntry>>, RpcError> {
+        self.page("resources/templates/list", params, self.catalog.templates(), |entry| &entry.template.uri_template)
+    }
+
+    /// A page of a list that is known already and sorted by name.
+    fn page<T>(
+        &self,
+        method: &str,
+        params: Option<&RawValue>,
+        all: &[Arc<T>],
+        name: impl Fn(&T) -> &String,
+    ) -> Result<Page<Arc<T>>, RpcError> {
+        let after = self.position(method, &jsonrpc::params::<Paged>(params)?)?;
+        let mut left = all
+            .iter()
+            .filter(|entry| after.as_ref().is_none_or(|after| name(entry).as_bytes() > after.as_slice()))
+            .cloned();
+        let entries: Vec<_> = left.by_ref().take(PAGE).collect();
+        let next_cursor = match (left.next(), entries.last()) {
+            (Some(_), Some(last)) => self.sign(method, name(last).as_bytes()),
+            _ => None,
+        };
+        Ok(Page { entries, next_cursor })
+    }
+
+    fn position(&self, method: &str, paged: &Paged) -> Result<Option<Vec<u8>>, RpcError> {
+        let key = &self.shared.options.cursor_key;
+        let open = |cursor: &String| cursor::verify(key, method, &self.requestor, cursor).ok_or_else(bad_cursor);
+        paged.cursor.as_ref().map(open).transpose()
+    }
+
+    fn sign(&self, method: &str, position: &[u8]) -> Option<String> {
+        cursor::sign(&self.shared.options.cursor_key, method, &self.requestor, position)
+    }
+
+    /// `resources/list`: plugin after plugin, each in pages of its own.
+    pub(crate) async fn resources(&self, paged: &Paged) -> Result<Page<Resource>, RpcError> {
+        const METHOD: &str = "resources/list";
+        let catalog = &self.catalog;
+        let libraries: Vec<_> = catalog.libraries().iter().filter(|library| library.has_resources).collect();
+        let (mut at, mut inside) = (0, None);
+        let begins = paged.cursor.is_none();
+        if let Some(position) = self.position(METHOD, paged)? {
+            let (plugin, cursor): (String, Option<String>) =
+                serde_json::from_slice(&position).map_err(|_| bad_cursor())?;
+            let place = libraries.iter().position(|library| library.plugin.name == plugin);
+            (at, inside) = (place.ok_or_else(bad_cursor)?, cursor);
+        }
+        let (mut entries, mut listed, mut failure) = (Vec::new(), false, None);
+        for _ in 0..LOOKED_AT_MAX {
+            let Some(library) = libraries.get(at) else { break };
+            let operation = Operation::ListResources { cursor: inside.take() };
+            match self.quietly::<ResourcePage>(library, operation).await? {
+                Ok(page) => {
+                    listed = true;
+                    let own = page.items.into_iter().filter(|resource| catalog.may_list(library, &resource.uri));
+                    entries.extend(own);
+                    inside = page.next;
+                }
+                Err(error) => {
+                    // The text may be the plugin's own.
+                    let error_text = error.to_string();
+                    tracing::warn!(plugin = library.plugin.name, error = ?error_text, "a plugin's resources cannot be listed");
+                    failure = Some(error);
+                }
+            }
+            if inside.is_none() {
+                at += 1;
+            }
+            if !entries.is_empty() {
+                break;
+            }
+        }
+        // Who has seen a part of the list is better served with its end than with an error.
+        if let Some(error) = failure.filter(|_| begins && !listed) {
+            return Err(RpcError::from(&error));
+        }
+        let next_cursor = libraries.get(at).and_then(|library| {
+            let position = serde_json::to_vec(&(&library.plugin.name, &inside)).ok()?;
+            self.sign(METHOD, &position)
+        });
+        Ok(Page { entries, next_cursor })
+    }
+
+    /// `completion/complete`.
+    pub(crate) async fn complete(&self, wanted: CompletionRequest) -> Result<Completion, RpcError> {
+        let Some((library, operation)) = wanted.operation() else { return Ok(Completion::default()) };
+        let completed = self.quietly(&library, operation).await?;
+        completed.map_err(|error| RpcError::from(&error))
+    }
+
+    /// Which plugin has this resource, as far as this requestor may read it.
+    pub(crate) async fn owner(&self, uri: &str) -> Result<Option<Arc<CatalogPlugin>>, RpcError> {
+        let mut absence = Fallback::default();
+        for library in self.catalog.readers(uri) {
+            let operation = Operation::ReadResource { uri: uri.to_owned() };
+            match self.quietly::<Vec<_>>(&library, operation).await? {
+                Ok(_) => return Ok(Some(library)),
+                Err(error) if absence.goes_on(&error) => {}
+                Err(error) => return Err(RpcError::from(&error)),
+            }
+        }
+        absence.broke.map_or(Ok(None), |error| Err(RpcError::from(&error)))
+    }
+
+    /// A request that nobody is told about on the way, and that can ask nobody.
+    async fn quietly<T: TryFrom<Returned>>(
+        &self,
+        library: &Arc<CatalogPlugin>,
+        operation: Operation,
+    ) -> Result<Result<T, CallError>, RpcError> {
+        let client = ClientContext { features: ClientFeatures::default(), log_level: None, wants_progress: false };
+        let request = PluginRequest { library: Arc::clone(library), operation, client };
+        let started = self.shared.tasks.request(&self.requestor, request).await;
+        let mut call: PlainCall<T> = started.map_err(|error| RpcError::from(&error))?;
+        loop {
+            if let CallNews::Finished(result) = call.next().await {
+                return Ok(result);
+            }
+        }
+    }
+}
+
+/// What the host can do for resources, prompts and completions, as clients are told.
+#[derive(Default, Serialize)]
+pub(crate) struct FeatureCapabilities {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    resources: Option<ResourceAbilities>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prompts: Option<ListAbilities>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    completions: Option<Empty>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ResourceAbilities {
+    subscribe: bool,
+    list_changed: bool,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ListAbilities {
+    list_changed: bool,
+}
+
+impl FeatureCapabilities {
+    pub(crate) fn new(catalog: &Catalog) -> Self {
+        Self {
+            resources: catalog.has_resources().then_some(ResourceAbilities { subscribe: true, list_changed: true }),
+            prompts: catalog.has_prompts().then_some(ListAbilities { list_changed: true }),
+            completions: catalog.has_completions().then_some(Empty {}),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Empty {}
+
+/// Reads the params of `prompts/get`: the prompt, and what it is filled in with.
+pub(crate) fn prompt(catalog: &Catalog, params: Option<&RawValue>) -> Result<(Arc<PromptEntry>, Arguments), RpcError> {
+    #[derive(Deserialize)]
+    struct Params {
+        name: String,
+        arguments: Option<BTreeMap<String, String>>,
+    }
+    let params: Params = jsonrpc::params(params)?;
+    let arguments = params.arguments.unwrap_or_default();
+    let entry = catalog.prompt(&params.name).ok_or_else(|| unknown_prompt(catalog, &params.name))?;
+    let required = entry.prompt.arguments.iter().filter(|argument| argument.required);
+    let missing: Vec<_> = required
+        .filter(|argument| !arguments.contains_key(&argument.name))
+        .map(|argument| argument.name.as_str())
+        .collect();
+    if !missing.is_empty() {
+        return Err(RpcError::invalid_params(format!(
+            "Missing required arguments: {}; each must be a string in params.arguments",
+            missing.join(", ")
+        )));
+    }
+    Ok((Arc::clone(entry), arguments.into_iter().collect()))
+}
+
+/// Reads the params of everything that is about one resource.
+pub(crate) fn uri(params: Option<&RawValue>) -> Result<String, RpcError> {
+    #[derive(Deserialize)]
+    struct Params {
+        uri: String,
+    }
+    let Params { uri } = jsonrpc::params(params)?;
+    let has_scheme = uri.split_once(':').is_some_and(|(scheme, _)| !scheme.is_empty());
+    if has_scheme && !uri.contains(|character: char| character.is_control() || character == ' ') {
+        Ok(uri)
+    } else {
+        Err(RpcError::invalid_params("params.uri is not an absolute URI"))
+    }
+}
+
+/// What is to be completed, and by which plugin.
+pub(crate) struct CompletionRequest {
+    library: Arc<CatalogPlugin>,
+    reference: Reference,
+    argument: PartialArgument,
+}
+
+impl CompletionRequest {
+    /// Who is asked for what. `None`: the plugin has no suggestions.
+    pub(crate) fn operation(self) -> Option<(Arc<CatalogPlugin>, Operation)> {
+        let Self { library, reference, argument } = self;
+        library.has_completions.then_some((library, Operation::Complete { reference, argument }))
+    }
+}
+
+/// Reads the params of `completion/complete`.
+pub(crate) fn wanted(catalog: &Catalog, params: Option<&RawValue>) -> Result<CompletionRequest, RpcError> {
+    #[derive(Deserialize)]
+    struct Params<'a> {
+        #[serde(borrow)]
+        r#ref: Ref<'a>,
+        argument: Argument,
+        context: Option<Context>,
+    }
+    /// Its type says which of the two it needs.
+    #[derive(Deserialize)]
+    struct Ref<'a> {
+        r#type: String,
+        #[serde(borrow)]
+        name: Option<&'a RawValue>,
+        #[serde(borrow)]
+        uri: Option<&'a RawValue>,
+    }
+    #[derive(Deserialize)]
+    struct Argument {
+        name: String,
+        value: String,
+    }
+    #[derive(Deserialize)]
+    struct Context {
+        arguments: Option<BTreeMap<String, String>>,
+    }
+    let Params { r#ref, argument: Argument { name, value }, context } = jsonrpc::params::<Params<'_>>(params)?;
+    let required = |member: Option<&RawValue>, path| match member {
+        Some(raw) => jsonrpc::member::<String>(raw.get(), path),
+        None => Err(RpcError::invalid_params(reader::missing(path, "a string"))),
+    };
+    let (library, reference, is_known) = match r#ref.r#type.as_str() {
+        "ref/prompt" => {
+            let prompt = required(r#ref.name, "params.ref.name")?;
+            let entry = catalog.prompt(&prompt).ok_or_else(|| unknown_prompt(catalog, &prompt))?;
+            let is_known = entry.prompt.arguments.iter().any(|argument| argument.name == name);
+            (&entry.library, Reference::Prompt(entry.plugin_prompt.clone()), is_known)
+        }
+        "ref/resource" => {
+            let uri = required(r#ref.uri, "params.ref.uri")?;
+            let templates = catalog.templates().iter().map(|entry| entry.template.uri_template.as_str());
+            let entry = catalog.template(&uri).ok_or_else(|| unknown::refusal("resource template", &uri, templates))?;
+            let is_known = entry.parsed.variables().any(|variable| variable == name);
+            (&entry.library, Reference::Template(uri), is_known)
+        }
+        _ => return Err(RpcError::invalid_params("params.ref.type must be \"ref/prompt\" or \"ref/resource\"")),
+    };
+    if !is_known {
+        return Err(unknown::refusal("argument", &name, std::iter::empty()));
+    }
+    let context = context.and_then(|context| context.arguments).unwrap_or_default();
+    let argument = PartialArgument { name, value, context: context.into_iter().collect() };
+    Ok(CompletionRequest { library: Arc::clone(library), reference, argument })
+}
+
+fn unknown_prompt(catalog: &Catalog, name: &str) -> RpcError {
+    unknown::refusal("prompt", name, catalog.prompts().iter().map(|entry| entry.prompt.name.as_str()))
+}

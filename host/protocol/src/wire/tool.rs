@@ -1,0 +1,158 @@
+//! A tool in a list.
+
+use serde::ser::{SerializeMap, Serializer};
+use serde::{Deserialize, Serialize};
+
+use super::{MetaView, Raw, entry_if};
+use bulkhead_domain::Json;
+use bulkhead_domain::tool::{Icon, TaskSupport, Tool, ToolAnnotations};
+
+/// A tool in a list. `modern_fields`: the session's revision knows icons and task support (2025-11-25). `tasks`: the reader may have
+/// tasks.
+pub(crate) struct ToolView<'a> {
+    pub(crate) tool: &'a Tool,
+    pub(crate) modern_fields: bool,
+    pub(crate) tasks: bool,
+}
+
+impl Serialize for ToolView<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let tool = self.tool;
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("name", &tool.name)?;
+        entry_if(&mut map, "title", tool.title.as_ref())?;
+        map.serialize_entry("description", &tool.description)?;
+        map.serialize_entry("inputSchema", &Raw(&tool.input_schema))?;
+        entry_if(&mut map, "outputSchema", tool.output_schema.as_ref().filter(|schema| of_objects(schema)).map(Raw))?;
+        entry_if(&mut map, "annotations", tool.annotations.as_ref().map(HintsView::from))?;
+        if self.modern_fields {
+            if !tool.icons.is_empty() {
+                map.serialize_entry("icons", &tool.icons.iter().map(IconView::from).collect::<Vec<_>>())?;
+            }
+            let support = if self.tasks { tool.task_support } else { TaskSupport::Forbidden };
+            map.serialize_entry("execution", &Execution { task_support: support_name(support) })?;
+        }
+        entry_if(&mut map, "_meta", MetaView::new(&tool.meta, None))?;
+        map.end()
+    }
+}
+
+/// Whether a schema's root says `"type": "object"`: these revisions know no other output schemas.
+fn of_objects(schema: &Json) -> bool {
+    #[derive(Deserialize)]
+    struct Root {
+        r#type: Option<serde_json::Value>,
+    }
+    serde_json::from_str::<Root>(schema.as_str()).is_ok_and(|root| root.r#type.is_some_and(|name| name == "object"))
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Execution {
+    task_support: &'static str,
+}
+
+fn support_name(support: TaskSupport) -> &'static str {
+    match support {
+        TaskSupport::Forbidden => "forbidden",
+        TaskSupport::Optional => "optional",
+        TaskSupport::Required => "required",
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct HintsView<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    title: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    read_only_hint: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    destructive_hint: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    idempotent_hint: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    open_world_hint: Option<bool>,
+}
+
+impl<'a> From<&'a ToolAnnotations> for HintsView<'a> {
+    fn from(hints: &'a ToolAnnotations) -> Self {
+        Self {
+            title: hints.title.as_deref(),
+            read_only_hint: hints.read_only,
+            destructive_hint: hints.destructive,
+            idempotent_hint: hints.idempotent,
+            open_world_hint: hints.open_world,
+        }
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct IconView<'a> {
+    src: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mime_type: Option<&'a str>,
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    sizes: &'a [String],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    theme: Option<&'a str>,
+}
+
+impl<'a> From<&'a Icon> for IconView<'a> {
+    fn from(icon: &'a Icon) -> Self {
+        Self { src: &icon.src, mime_type: icon.mime_type.as_deref(), sizes: &icon.sizes, theme: icon.theme.as_deref() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    #[test]
+    fn tool_declaration_is_listed_per_revision() {
+        let schema = |text: &str| Json::new(text);
+        let mut tool = Tool {
+            name: "t".into(),
+            title: Some("T".into()),
+            description: "d".into(),
+            input_schema: schema(r#"{"type":"object","unevaluatedProperties":false,"x-mcp-header":1}"#),
+            output_schema: Some(schema(r#"{"type":"object"}"#)),
+            annotations: Some(ToolAnnotations {
+                title: Some("A".into()),
+                read_only: Some(true),
+                destructive: Some(false),
+                idempotent: Some(true),
+                open_world: Some(false),
+            }),
+            task_support: TaskSupport::Optional,
+            icons: vec![Icon {
+                src: "data:,".into(),
+                mime_type: Some("image/png".into()),
+                sizes: vec!["any".into()],
+                theme: Some("dark".into()),
+            }],
+            meta: vec![("example.com/a".into(), Json::new("1"))],
+        };
+        let seen =
+            |tool: &Tool, modern_fields| serde_json::to_value(ToolView { tool, modern_fields, tasks: true }).unwrap();
+        let mut expected = json!({"name": "t", "title": "T", "description": "d",
+            "inputSchema": {"type": "object", "unevaluatedProperties": false, "x-mcp-header": 1},
+            "outputSchema": {"type": "object"},
+            "annotations": {"title": "A", "readOnlyHint": true, "destructiveHint": false, "idempotentHint": true,
+                "openWorldHint": false},
+            "icons": [{"src": "data:,", "mimeType": "image/png", "sizes": ["any"], "theme": "dark"}],
+            "execution": {"taskSupport": "optional"}, "_meta": {"example.com/a": 1}});
+        assert_eq!(seen(&tool, true), expected);
+        let without = serde_json::to_value(ToolView { tool: &tool, modern_fields: true, tasks: false }).unwrap();
+        assert_eq!(without["execution"], json!({"taskSupport": "forbidden"}), "to whoever may have no tasks");
+        for later in ["icons", "execution"] {
+            expected.as_object_mut().unwrap().remove(later);
+        }
+        assert_eq!(seen(&tool, false), expected);
+        // These revisions know outputs that are objects.
+        tool.output_schema = Some(schema(r#"{"type":"array"}"#));
+        assert_eq!(seen(&tool, true)["outputSchema"], Value::Null);
+    }
+}

@@ -1,0 +1,357 @@
+//! One call in one fresh store: what the store holds, and how it runs to its end.
+
+use std::ops::Deref;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use tokio::sync::{Semaphore, watch};
+use wasmtime::component::{Instance, InstancePre, ResourceTable};
+use wasmtime::{Engine, UpdateDeadline};
+use wasmtime_wasi::{WasiCtx, WasiCtxBuilder, WasiCtxView, WasiView};
+use wasmtime_wasi_http::{WasiHttpCtx, WasiHttpCtxView, WasiHttpView};
+
+use super::blocking::{Blocking, BlockingPools};
+use super::call_state::CallState;
+use super::denials::Denials;
+use super::egress::{Egress, RequestQuotas};
+use super::events::Outbox;
+use super::exports::Exports;
+use super::fault::{self, HostFailure};
+use super::files::{self, DirectoryQuotas, Quotas};
+use super::inline_policy::InlineStats;
+use super::limits::{
+    Bytes, COMPONENT_HANDLES_MAX, HOST_RESOURCES_MAX, HOSTCALL_BYTES_BASE, HTTP_FIELD_BYTES_MAX, Limiter,
+    RANDOM_BYTES_MAX,
+};
+use super::manifest::RequestedLimits;
+use super::operation::{Operation, Returned};
+use super::output;
+use super::policy::{DirGrant, Granted, GrantedTo};
+use super::supervise::{Stopped, Supervised};
+use super::wasi_context::{Clock, Printed, Stream, random};
+use super::{CallContext, CallEvent, CallSpec, TenantNames, ToolEntry};
+use bulkhead_domain::call::CallError;
+use bulkhead_domain::limits::CallLimits;
+
+/// A component that is ready to be called.
+pub(super) struct Plugin {
+    /// Shared with every call.
+    pub(super) name: Arc<str>,
+    pub(super) instance: InstancePre<Call>,
+    pub(super) exports: Arc<Exports>,
+    pub(super) granted: Arc<GrantedTo>,
+    /// What it wants of the limits.
+    pub(super) wanted: RequestedLimits,
+    /// By the name inside the plugin.
+    pub(super) entries: Vec<Arc<ToolEntry>>,
+    /// Of each entry, in the same order.
+    pub(super) paces: Vec<InlineStats>,
+    pub(super) presence: CallCount,
+}
+
+/// The calls of a version, whichever of its lists they found it in.
+#[derive(Clone)]
+pub(super) struct CallCount {
+    /// Running and waiting.
+    calls: Arc<AtomicUsize>,
+    /// Whether they have to end.
+    pub(super) withdrawn: watch::Sender<bool>,
+}
+
+impl Default for CallCount {
+    fn default() -> Self {
+        Self { calls: Arc::default(), withdrawn: watch::channel(false).0 }
+    }
+}
+
+impl Plugin {
+    /// How many calls of it there are at this moment, running and waiting.
+    pub(super) fn calls(&self) -> usize {
+        self.presence.calls.load(Ordering::Acquire)
+    }
+
+    /// Done when its calls have to end.
+    async fn when_withdrawn(&self) {
+        // The sender lives as long as the plugin.
+        let _ = self.presence.withdrawn.subscribe().wait_for(|withdrawn| *withdrawn).await;
+    }
+
+    /// The tool of an operation that calls one, with its pace.
+    pub(super) fn entry(&self, operation: &Operation) -> Option<(&Arc<ToolEntry>, &InlineStats)> {
+        let Operation::CallTool { tool, .. } = operation else { return None };
+        let mut entries = self.entries.iter().zip(&self.paces);
+        entries.find(|(entry, _)| entry.plugin_tool == *tool)
+    }
+}
+
+/// A plugin in the hands of one call.
+pub(super) struct InFlight(Arc<Plugin>);
+
+impl InFlight {
+    pub(super) fn new(plugin: Arc<Plugin>) -> Self {
+        plugin.presence.calls.fetch_add(1, Ordering::AcqRel);
+        Self(plugin)
+    }
+}
+
+impl Deref for InFlight {
+    type Target = Plugin;
+
+    fn deref(&self) -> &Plugin {
+        &self.0
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.0.presence.calls.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// What every call needs from the host, whichever plugin it runs.
+pub(super) struct HostContext {
+    pub(super) engine: Engine,
+    /// Stands before the instance pool.
+    pub(super) slots: Arc<Semaphore>,
+    /// For directories that each tenant has its own of.
+    pub(super) names: Option<Arc<dyn TenantNames>>,
+    pub(super) quotas: Arc<Quotas>,
+    pub(super) lines: Arc<RequestQuotas>,
+    pub(super) blocking: Arc<BlockingPools>,
+}
+
+/// The data of a store.
+pub(super) struct Call {
+    pub(super) facts: CallContext,
+    pub(super) shared: Arc<CallState>,
+    pub(super) outbox: Outbox,
+    pub(super) denials: Denials,
+    /// For what blocks a thread.
+    pub(super) blocking: Blocking,
+    /// Which of its descriptors lead to directories with a quota.
+    pub(super) rooms: DirectoryQuotas,
+    /// How many ids the host has drawn for this call.
+    pub(super) ids_drawn: u64,
+    /// Whether the guest's wish to become a task was already decided.
+    pub(super) detach_settled: bool,
+    limiter: Limiter,
+    table: ResourceTable,
+    clock: Clock,
+    /// Made when the guest first looks at the world: many never do.
+    wasi: Option<WasiCtx>,
+    http: WasiHttpCtx,
+    egress: Egress,
+}
+
+impl Call {
+    /// The state of a call before its first instruction. It is large, and passed on several times.
+    pub(super) fn new(
+        plugin: Arc<str>,
+        granted: Arc<Granted>,
+        facts: CallContext,
+        limits: &CallLimits,
+        shared: Arc<CallState>,
+        outbox: Outbox,
+        (tenant, quotas, blocking): (Option<&str>, &Quotas, Blocking),
+    ) -> Result<Box<Self>, HostFailure> {
+        let mut table = ResourceTable::new();
+        table.set_max_capacity(HOST_RESOURCES_MAX);
+        let mut http = WasiHttpCtx::new();
+        http.set_field_size_limit(HTTP_FIELD_BYTES_MAX);
+        let clock = Clock::start();
+        let (mut wasi, mut rooms) = (None, DirectoryQuotas::default());
+        if !granted.directories.is_empty() {
+            let mut world = world(&plugin, &granted, &facts, clock);
+            rooms = files::open(&mut world, &granted.directories, tenant, quotas, &blocking)?;
+            wasi = Some(world.build());
+        }
+        let denials = Denials::new(plugin, granted, outbox.clone());
+        Ok(Box::new(Self {
+            clock,
+            wasi,
+            egress: Egress::new(denials.clone(), facts.guest_services.clone(), blocking.clone()),
+            limiter: Limiter::new(limits.memory_bytes),
+            facts,
+            shared,
+            outbox,
+            denials,
+            blocking,
+            rooms,
+            ids_drawn: 0,
+            detach_settled: false,
+            table,
+            http,
+        }))
+    }
+
+    /// A store for it, with every limit set.
+    pub(super) fn into_store(self: Box<Self>, engine: &Engine, limits: &CallLimits) -> wasmtime::Store<Self> {
+        let mut store = wasmtime::Store::new(engine, *self);
+        store.limiter(|call| &mut call.limiter);
+        store.set_max_component_handles(COMPONENT_HANDLES_MAX);
+        store.set_hostcall_fuel(usize::try_from(passed_max(limits)).unwrap_or(usize::MAX));
+        store.set_epoch_deadline(1);
+        store.epoch_deadline_callback(|store| {
+            let shared = Arc::clone(&store.data().shared);
+            let turn = async move {
+                tokio::task::yield_now().await;
+                shared.turn().await;
+            };
+            Ok(UpdateDeadline::YieldCustom(1, Box::pin(turn)))
+        });
+        store
+    }
+}
+
+/// What the guest sees of the world: what was granted, and nothing else. Its directories have to be opened yet.
+fn world(plugin: &Arc<str>, granted: &Granted, facts: &CallContext, clock: Clock) -> WasiCtxBuilder {
+    let mut world = WasiCtx::builder();
+    world
+        .wall_clock(clock)
+        .monotonic_clock(clock)
+        .secure_random(random(facts.seed, Stream::Secure))
+        .insecure_random(random(facts.seed, Stream::Insecure))
+        .insecure_random_seed(u128::from_le_bytes(facts.call_id.0))
+        .max_random_size(RANDOM_BYTES_MAX)
+        .stdout(Printed::new(Arc::clone(plugin), "stdout"))
+        .stderr(Printed::new(Arc::clone(plugin), "stderr"))
+        .allow_tcp(false)
+        .allow_udp(false)
+        .allow_ip_name_lookup(false)
+        .envs(&granted.environment);
+    world
+}
+
+impl WasiView for Call {
+    fn ctx(&mut self) -> WasiCtxView<'_> {
+        let Self { wasi, table, denials, facts, clock, .. } = self;
+        let wasi = wasi.get_or_insert_with(|| world(denials.plugin(), denials.granted(), facts, *clock).build());
+        WasiCtxView { ctx: wasi, table }
+    }
+}
+
+impl WasiHttpView for Call {
+    fn http(&mut self) -> WasiHttpCtxView<'_> {
+        WasiHttpCtxView { hooks: &mut self.egress, table: &mut self.table, ctx: &mut self.http }
+    }
+}
+
+/// Runs a call to its end and says how it ended, last of all.
+pub(super) async fn run(
+    ground: Arc<HostContext>,
+    plugin: InFlight,
+    spec: CallSpec,
+    shared: Arc<CallState>,
+    outbox: Outbox,
+) {
+    let call = AssertUnwindSafe(execute(&ground, &plugin, spec, shared, &outbox)).catch_unwind();
+    let outcome = tokio::select! {
+        biased;
+        outcome = call => {
+            outcome.unwrap_or_else(|_| Err(fault::internal(&plugin.name, "the host panicked in a call")))
+        }
+        () = plugin.when_withdrawn() => Err(fault::withdrawn()),
+    };
+    // What comes now is the receiver's time.
+    drop(plugin);
+    outbox.finish(CallEvent::Finished(outcome)).await;
+}
+
+async fn execute(
+    ground: &HostContext,
+    plugin: &Plugin,
+    spec: CallSpec,
+    shared: Arc<CallState>,
+    outbox: &Outbox,
+) -> Result<Returned, CallError> {
+    let CallSpec { operation, limits, facts, tenant, share, .. } = spec;
+    let (bytes, bytes_max) = operation.size();
+    let bytes_max = bytes_max.min(limits.arguments_bytes);
+    if bytes > bytes_max {
+        return Err(CallError::InvalidParams(format!("the arguments are larger than {}", Bytes(bytes_max))));
+    }
+    let (entry, pace) = plugin.entry(&operation).unzip();
+    let meter = Arc::clone(&shared);
+    let name = Arc::clone(&plugin.name);
+    let granted = Arc::clone(plugin.granted.of(tenant));
+    let (line, blocking) = (ground.lines.of(tenant, &share), Blocking::of(&ground.blocking, tenant));
+    let tenant = match &ground.names {
+        Some(names) if granted.directories.iter().any(DirGrant::is_per_tenant) => names.name(tenant).await,
+        _ => None,
+    };
+    let mut call =
+        Call::new(name, granted, facts, &limits, shared, outbox.clone(), (tenant.as_deref(), &ground.quotas, blocking))
+            .map_err(|failure| fault::internal(&plugin.name, &failure.0))?;
+    call.egress.share(line);
+    let (exports, denials) = (Arc::clone(&plugin.exports), call.denials.clone());
+    let returned = visit(ground, &plugin.instance, call, &limits, move |store, instance| {
+        Box::pin(async move { exports.perform(store, &instance, operation).await })
+    });
+    let returned = returned.await;
+    if let Some(pace) = pace {
+        pace.ended(meter.cpu());
+    }
+    let outcome = returned.and_then(|returned| match returned {
+        Ok(raw) => output::returned(raw, limits.result_bytes, entry.and_then(|entry| entry.output.as_ref())),
+        Err(refusal) => Err(output::refusal(&plugin.name, limits.result_bytes, refusal)),
+    });
+    denials.name_in(outcome)
+}
+
+/// The one way into a guest: a fresh store and instance under every limit, watched from outside, and dropped at the end.
+pub(super) async fn visit<T: Send>(
+    ground: &HostContext,
+    component: &InstancePre<Call>,
+    call: Box<Call>,
+    limits: &CallLimits,
+    body: impl for<'a> FnOnce(&'a mut wasmtime::Store<Call>, Instance) -> BoxFuture<'a, wasmtime::Result<T>> + Send,
+) -> Result<T, CallError> {
+    let Ok(_slot) = ground.slots.acquire().await else {
+        return Err(CallError::Interrupted);
+    };
+    let (denials, shared, outbox) = (call.denials.clone(), Arc::clone(&call.shared), call.outbox.clone());
+    let mut store = call.into_store(&ground.engine, limits);
+    let guest = async {
+        let instance = component.instantiate_async(&mut store).await?;
+        body(&mut store, instance).await
+    };
+    let returned = Supervised::new(Box::pin(guest), shared, outbox, limits).await;
+    drop(store);
+    let returned = returned.map_err(|stopped| stopped_because(stopped, limits))?;
+    returned.map_err(|error| fault::classify(denials.plugin(), &error, passed_max(limits)))
+}
+
+/// Bytes that a guest may pass to the host at once. Text counts once and lists count by element, so twice the result is enough for
+/// everything that may pass.
+fn passed_max(limits: &CallLimits) -> u64 {
+    limits.result_bytes.max(limits.log_bytes).saturating_mul(2).saturating_add(HOSTCALL_BYTES_BASE)
+}
+
+/// The public reason of a call that was stopped from outside.
+fn stopped_because(stopped: Stopped, limits: &CallLimits) -> CallError {
+    use bulkhead_domain::call::FaultKind;
+    match stopped {
+        Stopped::Cpu => fault::limit(format!("the tool used more than its {} of CPU time", Time(limits.cpu_ms))),
+        Stopped::Wall => CallError::Fault {
+            kind: FaultKind::Deadline,
+            reason: format!("the tool did not finish within {}", Time(limits.wall_ms)),
+        },
+    }
+}
+
+/// Milliseconds for people.
+struct Time(u64);
+
+impl std::fmt::Display for Time {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.0 >= 1000 && self.0.is_multiple_of(1000) {
+            write!(f, "{} s", Duration::from_millis(self.0).as_secs())
+        } else {
+            write!(f, "{} ms", self.0)
+        }
+    }
+}

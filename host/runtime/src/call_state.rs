@@ -1,0 +1,211 @@
+//! What a running call and its controls share: signals, pause, and the two clocks.
+//!
+//! Owns the one gate that a call passes at every epoch tick and at every import. Must not know why a signal was sent.
+//! Invariant: while a call is paused or waits for its client or for a permit, neither clock runs.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::task::Waker;
+use std::time::{Duration, Instant};
+
+use futures::task::AtomicWaker;
+use tokio::sync::Notify;
+
+use super::{CallContext, Control};
+use bulkhead_domain::call::{ClientFeatures, LogLevel};
+
+/// The state behind [`Control`].
+#[derive(Debug, Default)]
+pub struct CallState {
+    cancelled: AtomicBool,
+    cooperative: AtomicBool,
+    steering: AtomicBool,
+    paused: AtomicBool,
+    resumed: Notify,
+    cpu_us: AtomicU64,
+    task_id: OnceLock<String>,
+    audience: Mutex<Option<ClientView>>,
+    wall: Mutex<Wall>,
+    /// Told when the wall clock starts again, since its timer is then out of date.
+    supervisor: AtomicWaker,
+}
+
+/// Who listens to a call, and what it wants and can answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClientView {
+    pub features: ClientFeatures,
+    pub log_level: Option<LogLevel>,
+    pub wants_progress: bool,
+}
+
+/// A stopwatch that several reasons can hold at once.
+#[derive(Debug, Default)]
+struct Wall {
+    used: Duration,
+    since: Option<Instant>,
+    holds: u32,
+}
+
+impl Wall {
+    fn elapsed(&self, now: Instant) -> Duration {
+        self.used + self.since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
+    }
+}
+
+impl CallState {
+    /// Starts the wall clock, unless the call is paused already.
+    pub(super) fn start(&self) {
+        let mut wall = self.wall();
+        if wall.holds == 0 && wall.since.is_none() {
+            wall.since = Some(Instant::now());
+        }
+    }
+
+    /// How long the call has run, and whether its clock stands still right now.
+    pub(super) fn wall_elapsed(&self) -> (Duration, bool) {
+        let wall = self.wall();
+        (wall.elapsed(Instant::now()), wall.holds > 0)
+    }
+
+    pub(super) fn register_supervisor(&self, waker: &Waker) {
+        self.supervisor.register(waker);
+    }
+
+    /// Stops the wall clock until the guard is dropped.
+    pub(super) fn hold(self: &Arc<Self>) -> ClockPause {
+        self.stop_wall();
+        ClockPause(Arc::clone(self))
+    }
+
+    fn stop_wall(&self) {
+        let mut wall = self.wall();
+        wall.holds += 1;
+        if let Some(since) = wall.since.take() {
+            wall.used += since.elapsed();
+        }
+    }
+
+    fn start_wall(&self) {
+        let mut wall = self.wall();
+        wall.holds = wall.holds.saturating_sub(1);
+        if wall.holds == 0 {
+            wall.since = Some(Instant::now());
+        }
+        drop(wall);
+        self.supervisor.wake();
+    }
+
+    fn wall(&self) -> MutexGuard<'_, Wall> {
+        self.wall.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn is_paused(&self) -> bool {
+        self.paused.load(Ordering::Acquire)
+    }
+
+    /// Comes back when the call may go on: at once, unless it is paused.
+    pub(super) async fn turn(&self) {
+        while self.is_paused() {
+            let resumed = self.resumed.notified();
+            tokio::pin!(resumed);
+            // Registered before the second look, so that a resume in between is not missed.
+            resumed.as_mut().enable();
+            if !self.is_paused() {
+                return;
+            }
+            resumed.await;
+        }
+    }
+
+    pub(super) fn add_cpu(&self, used: Duration) -> Duration {
+        let used = u64::try_from(used.as_micros()).unwrap_or(u64::MAX);
+        Duration::from_micros(self.cpu_us.fetch_add(used, Ordering::Relaxed).saturating_add(used))
+    }
+
+    /// CPU time so far.
+    pub(super) fn cpu(&self) -> Duration {
+        Duration::from_micros(self.cpu_us.load(Ordering::Relaxed))
+    }
+
+    /// The guest looked at its signals, so it deserves a grace period.
+    pub(crate) fn look(&self) -> (bool, bool) {
+        self.cooperative.store(true, Ordering::Release);
+        (self.cancelled.load(Ordering::Acquire), self.steering.load(Ordering::Acquire))
+    }
+
+    pub(super) fn has_steering(&self) -> bool {
+        self.steering.load(Ordering::Acquire)
+    }
+
+    /// The current client: that of the latest request, else that of the request that began the call.
+    pub(crate) fn audience(&self, facts: &CallContext) -> ClientView {
+        let later = *self.audience.lock().unwrap_or_else(PoisonError::into_inner);
+        let &CallContext { features, log_level, wants_progress, .. } = facts;
+        later.unwrap_or(ClientView { features, log_level, wants_progress })
+    }
+
+    pub(super) fn task_id(&self) -> Option<&str> {
+        self.task_id.get().map(String::as_str)
+    }
+
+    pub(super) fn set_task_id(&self, id: String) {
+        // A call becomes a task at most once: the first id stays.
+        self.task_id.get_or_init(|| id);
+    }
+}
+
+/// Holds the wall clock of a call.
+pub(super) struct ClockPause(Arc<CallState>);
+
+impl Drop for ClockPause {
+    fn drop(&mut self) {
+        self.0.start_wall();
+    }
+}
+
+impl Control {
+    /// Shows the guest that it was cancelled, at its next safe point. Stops nothing: drop [`super::StopOnDrop`] for that.
+    pub fn signal_cancel(&self) {
+        self.shared.cancelled.store(true, Ordering::Release);
+    }
+
+    /// Whether the guest has ever looked at its signals; one that has not gets no grace period.
+    pub fn is_cooperative(&self) -> bool {
+        self.shared.cooperative.load(Ordering::Acquire)
+    }
+
+    /// Stops the guest where it is, within an epoch tick, even in an endless loop. Both clocks stop.
+    pub fn pause(&self) {
+        if !self.shared.paused.swap(true, Ordering::AcqRel) {
+            self.shared.stop_wall();
+        }
+    }
+
+    /// Lets a paused guest go on.
+    pub fn resume(&self) {
+        if self.shared.paused.swap(false, Ordering::AcqRel) {
+            self.shared.start_wall();
+            self.shared.resumed.notify_waiters();
+        }
+    }
+
+    /// The call is a task from now on. The first id stays.
+    pub fn promoted(&self, task_id: &str) {
+        self.shared.set_task_id(task_id.to_owned());
+    }
+
+    /// Another request listens from now on. Nothing of the earlier one's wishes holds any more.
+    pub fn set_client(&self, audience: ClientView) {
+        *self.shared.audience.lock().unwrap_or_else(PoisonError::into_inner) = Some(audience);
+    }
+
+    /// Whether messages wait for the guest. Without, it never asks for them.
+    pub fn steering_pending(&self, pending: bool) {
+        self.shared.steering.store(pending, Ordering::Release);
+    }
+
+    /// CPU time so far, in milliseconds.
+    pub fn cpu_ms(&self) -> u64 {
+        self.shared.cpu_us.load(Ordering::Relaxed) / 1000
+    }
+}

@@ -1,0 +1,92 @@
+//! A child that answers, and children that do not. What a real one does with a real component is tested with the program.
+
+use std::os::unix::process::ExitStatusExt as _;
+
+use super::*;
+
+fn limits() -> CompileLimits {
+    CompileLimits { memory_bytes: 2 << 30, cpu_ms: 1_000, functions_max: 10 }
+}
+
+/// A shell in the place of the compiler.
+async fn instead(script: &str) -> Result<Vec<u8>, CompileError> {
+    let mut command = Command::new("sh");
+    command.args(["-c", script]);
+    in_child(command, b"component", &limits()).await
+}
+
+/// Why the component is refused for good.
+async fn refused(script: &str) -> String {
+    match instead(script).await {
+        Err(CompileError::Refused(why)) => why,
+        other => panic!("{script}: {other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn compiler_child_answers_code_or_reason() {
+    let answer = |kind: u8, length: u8, body: &str| {
+        format!("cat >/dev/null & printf 'bulkcode\\{kind:03o}\\{length:03o}\\0\\0\\0\\0\\0\\0\\0{body}'")
+    };
+    assert_eq!(instead(&answer(1, 4, "code")).await, Ok(b"code".to_vec()));
+    assert_eq!(instead(&answer(0, 2, "no")).await, Err(CompileError::Refused("no".to_owned())));
+    for cut_off in [answer(1, 9, "code"), answer(7, 4, "code"), "printf bulk".to_owned(), "true".to_owned()] {
+        let refused = refused(&cut_off).await;
+        assert!(refused.starts_with("the compiler failed on it"), "{cut_off}: {refused}");
+    }
+}
+
+#[tokio::test]
+async fn oversized_compiler_answer_is_not_read() {
+    let refused = refused("printf 'bulkcode\\001\\0\\0\\0\\0\\0\\0\\0\\001'; yes").await;
+    assert!(refused.contains("72057594037927936 bytes; 536870912 is the most"), "{refused}");
+}
+
+#[tokio::test]
+async fn compiler_child_death_reports_its_cause() {
+    assert!(refused("kill -SEGV $$").await.contains("crashed on it (signal 11)"));
+    assert!(refused("kill -XCPU $$").await.contains("compile.cpu_ms = 1000"));
+    let large = refused("echo memory allocation of 7 bytes failed >&2; kill -ABRT $$").await;
+    assert!(large.contains("compile.memory_bytes = 2147483648"), "{large}");
+    let status = ExitStatus::from_raw(Signal::ABORT.as_raw());
+    let cause = cause_of_death(status, "thread 'main' has overflowed its stack", &limits());
+    assert!(cause.to_string().contains("signal 6"));
+}
+
+#[tokio::test]
+async fn killed_compiler_child_is_a_passing_error() {
+    for signal in ["KILL", "TERM"] {
+        let ended = instead(&format!("kill -{signal} $$")).await.unwrap_err();
+        assert!(matches!(&ended, CompileError::Passing(why) if why.contains("was killed")), "{ended:?}");
+    }
+    let absent = in_child(Command::new("/nowhere/at/all"), b"component", &limits()).await.unwrap_err();
+    assert!(matches!(absent, CompileError::Passing(_)), "{absent:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn hanging_compiler_child_is_killed() {
+    let late = instead("exec sleep 1000").await.unwrap_err();
+    assert!(matches!(&late, CompileError::Passing(why) if why.contains("took longer than 60000 ms")), "{late:?}");
+}
+
+#[tokio::test]
+async fn in_process_compile_obeys_the_limits() {
+    let compiler = Compiler::new(CompilerMode::InProcess, limits(), tokio::runtime::Handle::current());
+    let engine = engine_for_tests();
+    let component = |functions: usize| -> Arc<[u8]> {
+        wat::parse_str(format!("(component (core module {}))", "(func)".repeat(functions))).unwrap().into()
+    };
+    assert!(compiler.compile(&engine, &component(10)).await.is_ok());
+    assert!(compiler.compile(&engine, &component(11)).await.unwrap_err().to_string().contains("compile.functions_max"));
+}
+
+fn engine_for_tests() -> Engine {
+    super::super::engine::for_compiling().unwrap()
+}
+
+#[test]
+fn compiler_engine_is_compatible_with_pooled_engine() {
+    let (pooled, plain) = (super::super::engine::build(4).unwrap(), engine_for_tests());
+    let hash = super::super::engine::compatibility_hash;
+    assert_eq!(hash(&pooled), hash(&plain));
+}

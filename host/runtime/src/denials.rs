@@ -1,0 +1,118 @@
+//! What a call was granted, and what its guest reached for besides.
+//!
+//! Owns the words for it: a grant is named as the operator would write it. Invariant: the log and the event stream hear of a call
+//! once, however often it tries, and a call that fails says what it lacked.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::events::Outbox;
+use super::operation::Returned;
+use super::policy::Granted;
+use bulkhead_domain::call::CallError;
+use bulkhead_domain::tool::{Content, ContentKind, Meta};
+
+/// Different grants that a call's failure names.
+const NAMED_MAX: usize = 8;
+
+/// What one call was granted, and what it reached for besides. Cheap to clone: what all calls of a plugin count up and down is
+/// counted once for each.
+#[derive(Clone)]
+pub(super) struct Denials(Arc<OfCall>);
+
+struct OfCall {
+    plugin: Arc<str>,
+    granted: Arc<Granted>,
+    outbox: Outbox,
+    found: Mutex<Vec<String>>,
+    looked_for: LookedFor,
+}
+
+/// What the host sees a guest look for without seeing what for.
+#[derive(Default)]
+struct LookedFor {
+    directories: AtomicBool,
+    variables: AtomicBool,
+}
+
+impl Denials {
+    pub(super) fn new(plugin: Arc<str>, granted: Arc<Granted>, outbox: Outbox) -> Self {
+        let (found, looked_for) = (Mutex::default(), LookedFor::default());
+        Self(Arc::new(OfCall { plugin, granted, outbox, found, looked_for }))
+    }
+
+    /// The plugin's name.
+    pub(super) fn plugin(&self) -> &Arc<str> {
+        &self.0.plugin
+    }
+
+    pub(super) fn granted(&self) -> &Granted {
+        &self.0.granted
+    }
+
+    fn found(&self) -> MutexGuard<'_, Vec<String>> {
+        self.0.found.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The guest was refused something for want of this grant.
+    pub(super) fn note(&self, grant: String) {
+        let mut found = self.found();
+        if found.is_empty() {
+            tracing::warn!(plugin = &*self.0.plugin, grant, "a plugin reached for what is not granted");
+            self.0.outbox.denied(grant.clone());
+        }
+        if found.len() < NAMED_MAX && !found.contains(&grant) {
+            found.push(grant);
+        }
+    }
+
+    pub(super) fn looked_for_directories(&self) {
+        self.0.looked_for.directories.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn looked_for_variables(&self) {
+        self.0.looked_for.variables.store(true, Ordering::Relaxed);
+    }
+
+    /// The outcome, which names what was not granted if it is a failure. Of a guest that looked
+    /// for directories or variables, everything of the kind counts that it wants.
+    pub(super) fn name_in(&self, outcome: Result<Returned, CallError>) -> Result<Returned, CallError> {
+        let has_failed = match &outcome {
+            Ok(Returned::Tool(output)) => output.is_error,
+            Ok(_) => false,
+            Err(_) => true,
+        };
+        if !has_failed {
+            return outcome;
+        }
+        let OfCall { granted, looked_for, .. } = &*self.0;
+        for (looked, missing) in [
+            (&looked_for.directories, &granted.missing_directories),
+            (&looked_for.variables, &granted.missing_variables),
+        ] {
+            if looked.load(Ordering::Relaxed) {
+                missing.iter().for_each(|grant| self.note(grant.clone()));
+            }
+        }
+        let found = self.found();
+        if found.is_empty() {
+            return outcome;
+        }
+        let why = format!("not granted to this plugin: {}", found.join("; "));
+        let with = |text: String| format!("{text} ({why})");
+        match outcome {
+            Ok(Returned::Tool(mut output)) => {
+                output.content.push(Content { kind: ContentKind::Text(why), annotations: None, meta: Meta::new() });
+                Ok(Returned::Tool(output))
+            }
+            Err(CallError::InvalidParams(text)) => Err(CallError::InvalidParams(with(text))),
+            Err(CallError::NotFound(text)) => Err(CallError::NotFound(with(text))),
+            Err(CallError::Custom { code, message, data }) => {
+                Err(CallError::Custom { code, message: with(message), data })
+            }
+            Err(CallError::Fault { kind, reason }) => Err(CallError::Fault { kind, reason: with(reason) }),
+            // Their texts are fixed.
+            other => other,
+        }
+    }
+}

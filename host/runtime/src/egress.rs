@@ -1,0 +1,410 @@
+//! Outgoing HTTP: the only way from a guest into a network.
+//!
+//! Owns every step of a request: the allow-list (destination, method and path), what each address is checked against, bounded times and sizes; the way to an
+//! address is [`dial`]'s. Follows no redirect. Invariant: a request goes to a granted destination or nowhere, and
+//! carries exactly one `Host`.
+
+mod request_quota;
+
+use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{HOST, HeaderValue};
+use http::uri::Scheme;
+use http_body::{Body, Frame, SizeHint};
+use http_body_util::BodyExt;
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, Sleep, timeout, timeout_at};
+use wasmtime_wasi_http::{Error, RequestOptions, WasiBody, WasiHttpHooks};
+
+use super::blocking::Blocking;
+use super::denials::Denials;
+use super::guest_services::GuestServices;
+use super::policy::HttpGrant;
+use super::secrets::{Refusal, Secret, Target, inject};
+use super::wasi_context::{beginning, escaped};
+use bulkhead_net::address::normal_host;
+use bulkhead_net::dial::{self, DialError};
+use request_quota::RequestPermit;
+pub(super) use request_quota::{RequestQuota, RequestQuotas};
+
+/// Resolving, connecting and shaking hands. Stops a guest from holding sockets to hosts that never answer.
+const CONNECT_MAX: Duration = Duration::from_secs(10);
+/// Until the response's headers are there.
+const FIRST_BYTE_MAX: Duration = Duration::from_secs(60);
+/// The whole response. Stops an endless trickle.
+const TOTAL_MAX: Duration = Duration::from_secs(300);
+/// Bytes of a response body. Stops a guest from making the host read for ever.
+const RESPONSE_BYTES_MAX: u64 = 64 << 20;
+/// Bytes of a request's body. Stops a guest from sending out for ever.
+const REQUEST_BYTES_MAX: u64 = 64 << 20;
+/// Requests of one call at the same time. Stops a guest from opening a thousand sockets.
+const REQUESTS_MAX: usize = 16;
+/// Bytes of a response's headers.
+const HEADER_BYTES_MAX: usize = 64 << 10;
+
+/// Bytes of a host in a message.
+const SHOWN_BYTES_MAX: usize = 256;
+/// Bytes of a method in a message.
+const METHOD_BYTES_MAX: usize = 16;
+
+type Response = http::Response<WasiBody>;
+type Driver = Box<dyn Future<Output = Result<(), Error>> + Send>;
+
+/// A request's place, in its call and among all.
+#[expect(dead_code, reason = "held")]
+struct RequestSlot {
+    own: OwnedSemaphorePermit,
+    shared: Option<RequestPermit>,
+}
+
+impl RequestSlot {
+    fn take(slots: Arc<Semaphore>, line: Option<&RequestQuota>) -> Option<Self> {
+        let own = slots.try_acquire_owned().ok()?;
+        let shared = match line {
+            Some(line) => Some(line.take()?),
+            None => None,
+        };
+        Some(Self { own, shared })
+    }
+}
+
+/// The hooks of one call.
+pub(super) struct Egress {
+    line: Option<RequestQuota>,
+    denials: Denials,
+    guest_services: Option<Arc<dyn GuestServices>>,
+    blocking: Blocking,
+    /// Made at the first request.
+    slots: Option<Arc<Semaphore>>,
+}
+
+impl Egress {
+    pub(super) fn new(denials: Denials, guest_services: Option<Arc<dyn GuestServices>>, blocking: Blocking) -> Self {
+        Self { line: None, denials, guest_services, blocking, slots: None }
+    }
+
+    /// Takes a place there for every request.
+    pub(super) fn share(&mut self, line: RequestQuota) {
+        self.line = Some(line);
+    }
+}
+
+impl WasiHttpHooks for Egress {
+    fn send_request(
+        &mut self,
+        request: http::Request<WasiBody>,
+        options: Option<RequestOptions>,
+        _sent: Box<dyn Future<Output = Result<(), Error>> + Send>,
+    ) -> Box<dyn Future<Output = Result<(Response, Driver), Error>> + Send> {
+        let (denials, guest_services, blocking) =
+            (self.denials.clone(), self.guest_services.clone(), self.blocking.clone());
+        let slots = self.slots.get_or_insert_with(|| Arc::new(Semaphore::new(REQUESTS_MAX)));
+        let slot = RequestSlot::take(Arc::clone(slots), self.line.as_ref());
+        Box::new(async move {
+            let slot = slot.ok_or(Error::ConnectionLimitReached)?;
+            let secrets = match guest_services {
+                Some(guest_services) => {
+                    guest_services.secrets(denials.plugin()).await.map_err(|()| Error::InternalError(None))?
+                }
+                None => Vec::new(),
+            };
+            let sent = send(&blocking, &secrets, &denials, request, options.unwrap_or_default(), slot).await;
+            sent.map_err(|refusal| match refusal {
+                Refusal::Failed(error) => error,
+                Refusal::Missing(secret) => {
+                    denials.note(secret);
+                    Error::HttpRequestDenied
+                }
+            })
+        })
+    }
+
+    fn p2_error_from_hyper(&mut self, _: &hyper::Error) -> wasmtime_wasi_http::p2::bindings::http::types::ErrorCode {
+        wasmtime_wasi_http::p2::bindings::http::types::ErrorCode::HttpProtocolError
+    }
+
+    fn p2_error_from_connect(
+        &mut self,
+        _: &std::io::Error,
+    ) -> wasmtime_wasi_http::p2::bindings::http::types::ErrorCode {
+        wasmtime_wasi_http::p2::bindings::http::types::ErrorCode::ConnectionRefused
+    }
+
+    fn p2_error_from_tls(&mut self, _: &std::io::Error) -> wasmtime_wasi_http::p2::bindings::http::types::ErrorCode {
+        wasmtime_wasi_http::p2::bindings::http::types::ErrorCode::TlsProtocolError
+    }
+}
+
+async fn send(
+    blocking: &Blocking,
+    secrets: &[Secret],
+    denials: &Denials,
+    mut request: http::Request<WasiBody>,
+    options: RequestOptions,
+    slot: RequestSlot,
+) -> Result<(Response, Driver), Refusal> {
+    let until = Instant::now() + TOTAL_MAX;
+    let tls = match request.uri().scheme() {
+        Some(scheme) if *scheme == Scheme::HTTPS => true,
+        Some(scheme) if *scheme == Scheme::HTTP => false,
+        _ => return Err(Error::HttpRequestUriInvalid.into()),
+    };
+    let authority = request.uri().authority().ok_or(Error::HttpRequestUriInvalid)?;
+    if authority.as_str().contains('@') {
+        return Err(Error::HttpRequestUriInvalid.into());
+    }
+    let host = normal_host(authority.host());
+    let port = authority.port_u16().unwrap_or(if tls { 443 } else { 80 });
+    let (method, path) = (request.method().as_str(), request.uri().path());
+    let covering: Vec<_> = denials.granted().http.iter().filter(|grant| grant.covers(tls, &host, port)).collect();
+    let matching: Vec<_> = covering.iter().copied().filter(|grant| grant.permits(method, path)).collect();
+    // A tunnel would lead anywhere.
+    if matching.is_empty() || request.method() == http::Method::CONNECT {
+        denials.note(lacking(!covering.is_empty(), method, tls, authority));
+        return Err(Error::HttpRequestDenied.into());
+    }
+    // Inserted, never appended: a second `Host` would be read by one proxy and ignored by the next.
+    let value = HeaderValue::from_str(authority.as_str()).map_err(|_| Error::HttpRequestUriInvalid)?;
+    request.headers_mut().insert(HOST, value);
+    // From here on the request holds what the guest must not see; it goes to this one destination and is dropped.
+    let (method, path) = (request.method().to_string(), request.uri().path().to_owned());
+    let target = Target { method: &method, tls, host: &host, port, path: &path };
+    let filled = timeout_at(until, inject(request, secrets, target));
+    let (mut request, injected) = filled.await.map_err(|_| Error::ConnectionWriteTimeout)??;
+    *request.uri_mut() = origin_form(request.uri())?;
+
+    let request = request.map(|body| BoundedRequestBody { body, bytes_left: REQUEST_BYTES_MAX }.boxed_unsync());
+
+    let connect = clamp(options.connect_timeout, CONNECT_MAX);
+    let (mut sender, driver) = timeout(connect, connect_to(blocking, &matching, &host, port, tls))
+        .await
+        .map_err(|_| Error::ConnectionTimeout)??;
+    let driver = tokio::spawn(driver);
+    // Dropped with the response or with this future: the connection ends with the call.
+    let driver = AbortOnDrop(driver);
+
+    let first_byte = clamp(options.first_byte_timeout, FIRST_BYTE_MAX);
+    let response = timeout(first_byte, sender.send_request(request))
+        .await
+        .map_err(|_| Error::ConnectionReadTimeout)?
+        .map_err(of_exchange)?;
+    let header = |(name, value): (&http::HeaderName, &HeaderValue)| name.as_str().len() + value.len();
+    if response.headers().iter().map(header).sum::<usize>() > HEADER_BYTES_MAX {
+        return Err(Error::HttpResponseHeaderSectionSize(u32::try_from(HEADER_BYTES_MAX).ok()).into());
+    }
+    let between = clamp(options.between_bytes_timeout, FIRST_BYTE_MAX);
+    let response =
+        injected.scrub(response.map(|body| BoundedResponseBody::new(body, until, between, slot).boxed_unsync()))?;
+    Ok((response, Box::new(driver.finished())))
+}
+
+/// What broke a request. Where its body was refused here, the guest hears of that, and not that a connection broke.
+fn of_exchange(error: hyper::Error) -> Error {
+    match std::error::Error::source(&error).and_then(|cause| cause.downcast_ref()) {
+        Some(Error::HttpRequestBodySize(bytes_max)) => Error::HttpRequestBodySize(*bytes_max),
+        _ => Error::Hyper(error),
+    }
+}
+
+/// The grant that a request lacks, as an operator would write it. Paths stay out of logs.
+fn lacking(is_host_granted: bool, method: &str, tls: bool, authority: &http::uri::Authority) -> String {
+    let scheme = if tls { "https" } else { "http" };
+    let host = escaped(beginning(authority.as_str(), SHOWN_BYTES_MAX));
+    if !is_host_granted {
+        return format!("http {scheme}://{host}");
+    }
+    let method = escaped(beginning(method, METHOD_BYTES_MAX));
+    format!("http {method} {scheme}://{host} with this path")
+}
+
+fn clamp(wanted: Option<Duration>, most: Duration) -> Duration {
+    wanted.map_or(most, |wanted| wanted.min(most))
+}
+
+/// Path and query: scheme and authority go to proxies only.
+fn origin_form(uri: &http::Uri) -> Result<http::Uri, Error> {
+    let path = uri.path_and_query().map_or("/", |path| path.as_str());
+    path.parse().map_err(|_| Error::HttpRequestUriInvalid)
+}
+
+type Sender = http1::SendRequest<WasiBody>;
+
+async fn connect_to(
+    blocking: &Blocking,
+    grants: &[&HttpGrant],
+    host: &str,
+    port: u16,
+    tls: bool,
+) -> Result<(Sender, impl Future<Output = Result<(), hyper::Error>> + Send + use<>), Error> {
+    let tls = if tls { Some(tls_config()?) } else { None };
+    let may_reach = |address| grants.iter().any(|grant| grant.may_reach(address));
+    let found = blocking.look_up(host, port);
+    let stream = dial::connect_by(found, host, port, tls, may_reach).await.map_err(in_wasi_words)?;
+    http1::Builder::new().max_buf_size(HEADER_BYTES_MAX).handshake(TokioIo::new(stream)).await.map_err(Error::Hyper)
+}
+
+/// Made at the first request; the roots are those of the browsers.
+fn tls_config() -> Result<Arc<rustls::ClientConfig>, Error> {
+    static CONFIG: OnceLock<Arc<rustls::ClientConfig>> = OnceLock::new();
+    if let Some(config) = CONFIG.get() {
+        return Ok(Arc::clone(config));
+    }
+    #[cfg(not(test))]
+    let further = [];
+    #[cfg(test)]
+    let further = [tests::own_root()];
+    let config = dial::tls_config(&further).map_err(|_| Error::ConfigurationError)?;
+    Ok(Arc::clone(CONFIG.get_or_init(|| config)))
+}
+
+fn in_wasi_words(error: DialError) -> Error {
+    match error {
+        DialError::Name => Error::HttpRequestUriInvalid,
+        DialError::Lookup(_) => Error::DnsError { rcode: None, info_code: None },
+        DialError::NoAddress => Error::DestinationNotFound,
+        DialError::Prohibited(_) => Error::DestinationIpProhibited,
+        DialError::Connect(error) => Error::Connect(error),
+        DialError::Tls(error) => Error::Tls(error),
+    }
+}
+
+/// The task that moves bytes between a connection and its body.
+struct AbortOnDrop(tokio::task::JoinHandle<Result<(), hyper::Error>>);
+
+impl AbortOnDrop {
+    async fn finished(mut self) -> Result<(), Error> {
+        match (&mut self.0).await {
+            Ok(result) => result.map_err(Error::Hyper),
+            Err(_) => Err(Error::ConnectionTerminated),
+        }
+    }
+}
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// A request body that ends in size.
+struct BoundedRequestBody {
+    body: WasiBody,
+    bytes_left: u64,
+}
+
+impl Body for BoundedRequestBody {
+    type Data = Bytes;
+    type Error = Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+        let this = &mut *self;
+        let polled = Pin::new(&mut this.body).poll_frame(cx);
+        if let Poll::Ready(Some(Ok(frame))) = &polled {
+            let bytes = frame.data_ref().map_or(0, Bytes::len) as u64;
+            let Some(left) = this.bytes_left.checked_sub(bytes) else {
+                return Poll::Ready(Some(Err(Error::HttpRequestBodySize(Some(REQUEST_BYTES_MAX)))));
+            };
+            this.bytes_left = left;
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// A response body that ends in time and in size.
+struct BoundedResponseBody {
+    body: hyper::body::Incoming,
+    bytes_left: u64,
+    until: Instant,
+    between: Duration,
+    timer: Pin<Box<Sleep>>,
+    _slot: RequestSlot,
+}
+
+impl BoundedResponseBody {
+    fn new(body: hyper::body::Incoming, until: Instant, between: Duration, slot: RequestSlot) -> Self {
+        let timer = Box::pin(tokio::time::sleep_until(until.min(Instant::now() + between)));
+        Self { body, bytes_left: RESPONSE_BYTES_MAX, until, between, timer, _slot: slot }
+    }
+}
+
+impl Body for BoundedResponseBody {
+    type Data = Bytes;
+    type Error = Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+        let this = &mut *self;
+        match Pin::new(&mut this.body).poll_frame(cx) {
+            Poll::Pending => match this.timer.as_mut().poll(cx) {
+                Poll::Ready(()) => Poll::Ready(Some(Err(Error::HttpResponseTimeout))),
+                Poll::Pending => Poll::Pending,
+            },
+            Poll::Ready(Some(Ok(frame))) => {
+                let bytes = frame.data_ref().map_or(0, Bytes::len) as u64;
+                let Some(left) = this.bytes_left.checked_sub(bytes) else {
+                    return Poll::Ready(Some(Err(Error::HttpResponseBodySize(Some(RESPONSE_BYTES_MAX)))));
+                };
+                this.bytes_left = left;
+                let next = this.until.min(Instant::now() + this.between);
+                this.timer.as_mut().reset(next);
+                Poll::Ready(Some(Ok(frame)))
+            }
+            Poll::Ready(Some(Err(error))) => Poll::Ready(Some(Err(Error::Hyper(error)))),
+            Poll::Ready(None) => Poll::Ready(None),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The suites have a server of their own.
+    pub(super) fn own_root() -> rustls::pki_types::CertificateDer<'static> {
+        include_bytes!("tests/tls/root.der").as_slice().into()
+    }
+
+    #[tokio::test]
+    async fn egress_request_body_is_limited() {
+        let sent = |bytes_left| {
+            let body = http_body_util::Full::new(Bytes::from_static(b"12345")).map_err(|never| match never {});
+            BoundedRequestBody { body: body.boxed_unsync(), bytes_left }.collect()
+        };
+        assert_eq!(sent(5).await.unwrap().to_bytes(), "12345");
+        assert!(matches!(sent(4).await, Err(Error::HttpRequestBodySize(_))));
+    }
+
+    #[tokio::test]
+    async fn egress_guest_gets_body_size_error() {
+        let (near, _far) = tokio::io::duplex(1 << 20);
+        let (mut sender, driver) = http1::handshake(TokioIo::new(near)).await.unwrap();
+        let driver = AbortOnDrop(tokio::spawn(driver));
+        let body = http_body_util::Full::new(Bytes::from_static(b"12345")).map_err(|never| match never {});
+        let request =
+            http::Request::new(BoundedRequestBody { body: body.boxed_unsync(), bytes_left: 4 }.boxed_unsync());
+        let error = of_exchange(sender.send_request(request).await.unwrap_err());
+        assert!(matches!(error, Error::HttpRequestBodySize(Some(REQUEST_BYTES_MAX))), "{error:?}");
+        drop(driver);
+    }
+}

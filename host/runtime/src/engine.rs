@@ -1,0 +1,169 @@
+//! The engine that all guests share, its pool and its clock tick.
+
+use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+use wasmtime::{Config, Enabled, Engine, InstanceAllocationStrategy, PoolingAllocationConfig};
+
+use super::limits::{TABLE_SLOT_ELEMENTS, TABLES_MAX};
+
+/// Bytes of one memory that stay resident between two calls in one slot, where pages can be reset in place.
+const MEMORY_KEEP_RESIDENT: usize = 1 << 20;
+/// The same for a table.
+const TABLE_KEEP_RESIDENT: usize = 64 << 10;
+/// Stack of one call: as much for the host's functions as the guest's own part has. What is not used costs time at each reset.
+const STACK_BYTES: usize = 1 << 20;
+/// Stack of one call that is cleared by hand rather than returned to the kernel: what a small tool needs. More pushes other things
+/// out of the processor's cache.
+const STACK_KEEP_RESIDENT: usize = 8 << 10;
+/// Slots that stay warm for plugins that nobody calls right now.
+const UNUSED_WARM_SLOTS: u32 = 128;
+/// Core instances per component instance, on average over the pool (a Rust guest has 1 to 3, Python about 20).
+const CORE_INSTANCES_PER_CALL: u32 = 20;
+/// Memories per component instance, on average.
+const MEMORIES_PER_CALL: u32 = 2;
+/// Tables per component instance, on average.
+const TABLES_PER_CALL: u32 = 4;
+
+/// The engine for at most this many instances at once.
+pub(super) fn build(instances_max: u32) -> wasmtime::Result<Engine> {
+    let reason = match proof_of_no_swap() {
+        Ok(proof) => match Engine::new(&config(instances_max, true)) {
+            Ok(engine) => {
+                tracing::info!(
+                    pagemap_scan = true,
+                    proof,
+                    "instance slots are reset in place: nothing can be swapped out"
+                );
+                return Ok(engine);
+            }
+            // Linux before 6.7; any other mistake fails again below.
+            Err(_) => "the kernel cannot scan page maps",
+        },
+        Err(reason) => reason,
+    };
+    tracing::info!(pagemap_scan = false, reason, "instance slots are given back to the kernel after each call");
+    Engine::new(&config(instances_max, false))
+}
+
+fn config(instances_max: u32, reset_in_place: bool) -> Config {
+    let mut pool = PoolingAllocationConfig::default();
+    pool.total_component_instances(instances_max)
+        .total_core_instances(instances_max.saturating_mul(CORE_INSTANCES_PER_CALL))
+        .total_memories(instances_max.saturating_mul(MEMORIES_PER_CALL))
+        .total_tables(instances_max.saturating_mul(TABLES_PER_CALL))
+        .total_stacks(instances_max)
+        .max_tables_per_module(u32::try_from(TABLES_MAX).unwrap_or(u32::MAX))
+        .table_elements(TABLE_SLOT_ELEMENTS)
+        .max_unused_warm_slots(UNUSED_WARM_SLOTS)
+        .async_stack_keep_resident(STACK_KEEP_RESIDENT);
+    if reset_in_place {
+        pool.linear_memory_keep_resident(MEMORY_KEEP_RESIDENT)
+            .table_keep_resident(TABLE_KEEP_RESIDENT)
+            .pagemap_scan(Enabled::Yes);
+    }
+    let mut config = of_code();
+    config.async_stack_size(STACK_BYTES).allocation_strategy(InstanceAllocationStrategy::Pooling(pool));
+    config
+}
+
+/// An engine without a pool, whose code fits the others.
+pub(super) fn for_compiling() -> wasmtime::Result<Engine> {
+    Engine::new(&of_code())
+}
+
+/// What compiled code depends on.
+fn of_code() -> Config {
+    let mut config = Config::new();
+    config
+        .epoch_interruption(true)
+        .cranelift_nan_canonicalization(true)
+        .relaxed_simd_deterministic(true)
+        .shared_memory(false)
+        .concurrency_support(false)
+        .async_stack_zeroing(true)
+        // Registered per module in a list that is searched on each load; nobody unwinds through guests.
+        .native_unwind_info(false)
+        .wasm_backtrace_details(wasmtime::WasmBacktraceDetails::Disable);
+    config
+}
+
+/// What compiled code depends on: version, settings and CPU features.
+pub(super) fn compatibility_hash(engine: &Engine) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    engine.precompile_compatibility_hash().hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Starts the thread that ends the time slice of every guest once per tick. It ends with the engine.
+pub(super) fn tick(engine: &Engine, every: Duration) -> std::io::Result<()> {
+    let engine = engine.weak();
+    thread::Builder::new().name("epoch".to_owned()).spawn(move || {
+        while let Some(engine) = engine.upgrade() {
+            engine.increment_epoch();
+            drop(engine);
+            thread::sleep(every);
+        }
+    })?;
+    Ok(())
+}
+
+/// Why this process can never be swapped out, or why that cannot be shown.
+///
+/// It matters because the page map scan of wasmtime 48 skips pages that are swapped out: they would keep the last call's data.
+fn proof_of_no_swap() -> Result<&'static str, &'static str> {
+    if let Ok(swaps) = fs::read_to_string("/proc/swaps")
+        && no_swap_devices(&swaps)
+    {
+        return Ok("no swap device in /proc/swaps");
+    }
+    let cgroup = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    if forbidden_by_cgroup(&cgroup, Path::new("/sys/fs/cgroup")) {
+        return Ok("memory.swap.max is 0");
+    }
+    Err("the machine has swap and no control group forbids it")
+}
+
+/// `/proc/swaps` is a headline and one line per device.
+fn no_swap_devices(swaps: &str) -> bool {
+    swaps.starts_with("Filename") && swaps.lines().skip(1).all(|line| line.trim().is_empty())
+}
+
+/// Whether this process's control group, or one above it, has `memory.swap.max` = 0.
+fn forbidden_by_cgroup(own: &str, root: &Path) -> bool {
+    let Some(path) = own.lines().find_map(|line| line.strip_prefix("0::/")) else { return false };
+    let group = root.join(path);
+    group
+        .ancestors()
+        .take_while(|group| group.starts_with(root))
+        .any(|group| fs::read_to_string(group.join("memory.swap.max")).is_ok_and(|limit| limit.trim() == "0"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn swap_devices_are_lines_after_the_headline() {
+        let headline = "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n";
+        assert!(no_swap_devices(headline));
+        assert!(!no_swap_devices(&format!("{headline}/dev/sda2 partition 1048572 0 -2\n")));
+        assert!(!no_swap_devices(""));
+    }
+
+    #[test]
+    fn any_parent_cgroup_may_forbid_swap() {
+        let root = tempfile::tempdir().unwrap();
+        let leaf = root.path().join("system.slice/bulkhead.service");
+        fs::create_dir_all(&leaf).unwrap();
+        assert!(!forbidden_by_cgroup("0::/system.slice/bulkhead.service\n", root.path()));
+        fs::write(leaf.join("memory.swap.max"), "max\n").unwrap();
+        assert!(!forbidden_by_cgroup("0::/system.slice/bulkhead.service\n", root.path()));
+        fs::write(root.path().join("system.slice/memory.swap.max"), "0\n").unwrap();
+        assert!(forbidden_by_cgroup("0::/system.slice/bulkhead.service\n", root.path()));
+        assert!(!forbidden_by_cgroup("1:name=systemd:/\n", root.path()));
+    }
+}

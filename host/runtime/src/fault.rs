@@ -1,0 +1,116 @@
+//! What went wrong in a call: decided once, here.
+//!
+//! A guest that misbehaves gets a reason that its requestor may read. A host that breaks gets an incident id, and the operator's
+//! log gets the rest. Invariant: no text of the host's insides leaves this file.
+
+use wasmtime::Trap;
+use wasmtime::component::ResourceTableError;
+use wasmtime_wasi::I32Exit;
+
+use super::limits::{Bytes, ERROR_BYTES_MAX, HOST_RESOURCES_MAX, LimitHit};
+use super::wasi_context::{beginning, escaped};
+use bulkhead_domain::call::{CallError, FaultKind};
+
+/// Bytes of a plugin's own words in the operator's log.
+const LOGGED_BYTES_MAX: usize = 1024;
+
+/// The host could not do its part of a call.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct HostFailure(pub(super) String);
+
+pub(super) fn limit(reason: impl Into<String>) -> CallError {
+    CallError::Fault { kind: FaultKind::Limit, reason: reason.into() }
+}
+
+pub(super) fn invalid_output(reason: impl Into<String>) -> CallError {
+    // It may quote what the guest returned.
+    CallError::Fault { kind: FaultKind::InvalidOutput, reason: cut(reason.into()) }
+}
+
+/// A text of a guest in an error.
+pub(super) fn cut(text: String) -> String {
+    if text.len() <= ERROR_BYTES_MAX { text } else { beginning(&text, ERROR_BYTES_MAX).to_owned() }
+}
+
+fn trap(reason: impl Into<String>) -> CallError {
+    CallError::Fault { kind: FaultKind::Trap, reason: reason.into() }
+}
+
+/// The operator's patience with calls of a version that was replaced is over.
+pub(super) fn withdrawn() -> CallError {
+    let reason = "the version of the plugin that this call runs was withdrawn; call the tool again".to_owned();
+    CallError::Fault { kind: FaultKind::Deadline, reason }
+}
+
+/// What a call that wasmtime ended with an error ended with.
+///
+/// `passed_max` is how many bytes it may have passed to the host at once.
+pub(super) fn classify(plugin: &str, error: &wasmtime::Error, passed_max: u64) -> CallError {
+    if let Some(hit) = error.downcast_ref::<LimitHit>() {
+        return limit(hit.to_string());
+    }
+    if let Some(failure) = error.downcast_ref::<HostFailure>() {
+        return internal(plugin, &failure.0);
+    }
+    if error.is::<wasmtime::PoolConcurrencyLimitError>() {
+        return internal(plugin, &format!("the instance pool is full: {error:#}"));
+    }
+    if let Some(ResourceTableError::Full) = error.downcast_ref::<ResourceTableError>() {
+        return limit(format!("the tool holds more than {HOST_RESOURCES_MAX} host resources at once"));
+    }
+    tracing::debug!(plugin, error = escaped(beginning(&format!("{error:#}"), LOGGED_BYTES_MAX)), "guest fault");
+    if let Some(exit) = error.downcast_ref::<I32Exit>() {
+        return trap(format!("the tool ended its process with code {}", exit.0));
+    }
+    if error.is::<std::str::Utf8Error>() {
+        return invalid_output("the tool passed a text that is not UTF-8");
+    }
+    if let Some(kind) = error.downcast_ref::<Trap>() {
+        return match kind {
+            Trap::StackOverflow => trap("the tool's call stack overflowed"),
+            Trap::UnreachableCodeReached => trap("the tool crashed: it panicked or aborted"),
+            other => trap(format!("the tool trapped: {other}")),
+        };
+    }
+    by_text(&format!("{error:#}"), passed_max)
+}
+
+/// Limits that wasmtime reports with types of its own; the texts are pinned by tests.
+fn by_text(text: &str, passed_max: u64) -> CallError {
+    if text.contains("fuel allocated for hostcalls") {
+        return limit(format!(
+            "the tool passed too much data at once: {} is the most, which follows call.result_bytes",
+            Bytes(passed_max)
+        ));
+    }
+    if text.contains("resource limit exceeded") || text.contains("count too high") {
+        return limit("the tool is made of too many instances, memories or tables");
+    }
+    if text.contains("handle") && text.contains("limit") {
+        return limit("the tool holds too many handles at once");
+    }
+    trap("the tool broke the rules of its interface")
+}
+
+/// A failure that is not the guest's. Logged here, once, under the incident id that the client gets.
+pub(super) fn internal(plugin: &str, text: &str) -> CallError {
+    let incident = incident();
+    tracing::error!(plugin, incident, error = escaped(beginning(text, LOGGED_BYTES_MAX)), "call failed");
+    CallError::Internal { incident }
+}
+
+/// The plugin's own word for "something broke in me": for the operator only.
+pub(super) fn reported(plugin: &str, text: &str) -> CallError {
+    let incident = incident();
+    let said = escaped(beginning(text, LOGGED_BYTES_MAX));
+    tracing::warn!(plugin, incident, said, "plugin reported an internal error");
+    CallError::Internal { incident }
+}
+
+fn incident() -> String {
+    let mut bytes = [0; 8];
+    // Without entropy the id is useless for finding the log line, but the call still ends properly.
+    let _ = getrandom::fill(&mut bytes);
+    format!("{:016x}", u64::from_be_bytes(bytes))
+}

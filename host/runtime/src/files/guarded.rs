@@ -1,0 +1,326 @@
+//! The functions of `wasi:filesystem` that make something larger, with a count in front of them; and those by which a guest looks
+//! for what it was granted.
+//!
+//! Everything else, and what happens behind the count, is wasmtime's. A descriptor belongs to the directory that it was opened
+//! from. Invariant: a call without quotas pays one look-up in an empty table.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use wasmtime::StoreContextMut;
+use wasmtime::component::{Linker, Resource, ResourceTable};
+use wasmtime_wasi::cli::WasiCliView as _;
+use wasmtime_wasi::filesystem::{Descriptor, Dir, WasiFilesystemView as _};
+use wasmtime_wasi::p2::bindings::cli::environment::Host as _;
+use wasmtime_wasi::p2::bindings::filesystem::preopens::Host as _;
+use wasmtime_wasi::p2::bindings::filesystem::types::{
+    DescriptorFlags, ErrorCode, HostDescriptor as _, NewTimestamp, OpenFlags, PathFlags,
+};
+use wasmtime_wasi::p2::{DynOutputStream, FsResult};
+
+use super::counted::Counted;
+use super::opening::OpenRequest;
+use super::quota::{Addition, DirectoryFull, DirectoryQuota};
+use crate::call::Call;
+
+const ENVIRONMENT: &str = "wasi:cli/environment@0.2.12";
+const TYPES: &str = "wasi:filesystem/types@0.2.12";
+const PREOPENS: &str = "wasi:filesystem/preopens@0.2.12";
+
+/// Where the descriptors of a call belong.
+#[derive(Debug, Default)]
+pub(crate) struct DirectoryQuotas {
+    /// By the guest's name of the directory.
+    granted: Vec<(String, DirectoryQuota)>,
+    /// By the number of the descriptor: every one of them comes from here, so a number that is used again means the later one.
+    open: HashMap<u32, DirectoryQuota>,
+}
+
+impl DirectoryQuotas {
+    pub(super) fn add(&mut self, guest: String, room: DirectoryQuota) {
+        self.granted.push((guest, room));
+    }
+
+    fn of(&self, descriptor: &Resource<Descriptor>) -> Option<DirectoryQuota> {
+        if self.granted.is_empty() { None } else { self.open.get(&descriptor.rep()).cloned() }
+    }
+
+    fn set(&mut self, descriptor: &Resource<Descriptor>, room: Option<DirectoryQuota>) {
+        match room {
+            Some(room) => _ = self.open.insert(descriptor.rep(), room),
+            None => _ = self.open.remove(&descriptor.rep()),
+        }
+    }
+}
+
+type Told<T> = wasmtime::Result<(Result<T, ErrorCode>,)>;
+
+/// What a guest hears of a result.
+fn told<T>(result: FsResult<T>) -> Told<T> {
+    match result {
+        Ok(value) => Ok((Ok(value),)),
+        Err(error) => Ok((Err(error.downcast()?),)),
+    }
+}
+
+impl From<DirectoryFull> for ErrorCode {
+    fn from(_: DirectoryFull) -> Self {
+        Self::InsufficientSpace
+    }
+}
+
+/// Puts the counts in front of what the linker has.
+pub(crate) fn guard(linker: &mut Linker<Call>) -> wasmtime::Result<()> {
+    linker.allow_shadowing(true);
+    linker.instance(ENVIRONMENT)?.func_wrap("get-environment", |mut store: StoreContextMut<'_, Call>, ()| {
+        let call = store.data_mut();
+        call.denials.looked_for_variables();
+        Ok((call.cli().get_environment()?,))
+    })?;
+    linker.instance(PREOPENS)?.func_wrap("get-directories", |mut store, ()| get_directories(store.data_mut()))?;
+    let mut types = linker.instance(TYPES)?;
+    types.func_wrap_async("[method]descriptor.write", |mut store, (fd, bytes, offset)| {
+        Box::new(async move { told(write(store.data_mut(), fd, bytes, offset).await) })
+    })?;
+    types.func_wrap("[method]descriptor.write-via-stream", |mut store, (fd, offset)| {
+        told(stream(store.data_mut(), fd, Some(offset)))
+    })?;
+    types.func_wrap("[method]descriptor.append-via-stream", |mut store, (fd,)| {
+        told(stream(store.data_mut(), fd, None))
+    })?;
+    types.func_wrap_async("[method]descriptor.set-size", |mut store, (fd, size)| {
+        Box::new(async move { told(set_size(store.data_mut(), fd, size).await) })
+    })?;
+    types.func_wrap_async("[method]descriptor.open-at", |mut store, (fd, at, path, open, flags)| {
+        Box::new(async move { told(open_at(store.data_mut(), fd, at, path, open, flags).await) })
+    })?;
+    types.func_wrap_async("[method]descriptor.set-times-at", |mut store, (fd, at, path, accessed, modified)| {
+        Box::new(async move { told(set_times_at(store.data_mut(), fd, at, path, (accessed, modified)).await) })
+    })?;
+    types.func_wrap_async("[method]descriptor.create-directory-at", |mut store, (fd, path)| {
+        Box::new(async move { told(create_directory_at(store.data_mut(), fd, path).await) })
+    })?;
+    types.func_wrap_async("[method]descriptor.symlink-at", |mut store, (fd, target, path)| {
+        Box::new(async move { told(symlink_at(store.data_mut(), fd, target, path).await) })
+    })?;
+    types.func_wrap_async("[method]descriptor.link-at", |mut store, (fd, at, from, into, path)| {
+        Box::new(async move { told(link_at(store.data_mut(), fd, at, from, into, path).await) })
+    })?;
+    types.func_wrap_async("[method]descriptor.rename-at", |mut store, (fd, from, into, path)| {
+        Box::new(async move { told(rename_at(store.data_mut(), fd, from, into, path).await) })
+    })?;
+    types.func_wrap_async(
+        "[method]descriptor.unlink-file-at",
+        |mut store: StoreContextMut<'_, Call>, (fd, path)| {
+            Box::new(async move {
+                let call = store.data_mut();
+                let room = call.rooms.of(&fd);
+                let removed = call.filesystem().unlink_file_at(fd, path).await;
+                room.inspect(DirectoryQuota::gave_back);
+                told(removed)
+            })
+        },
+    )?;
+    types.func_wrap_async(
+        "[method]descriptor.remove-directory-at",
+        |mut store: StoreContextMut<'_, Call>, (fd, path)| {
+            Box::new(async move {
+                let call = store.data_mut();
+                let room = call.rooms.of(&fd);
+                let removed = call.filesystem().remove_directory_at(fd, path).await;
+                room.inspect(DirectoryQuota::gave_back);
+                told(removed)
+            })
+        },
+    )?;
+    linker.allow_shadowing(false);
+    Ok(())
+}
+
+type Directories = wasmtime::Result<(Vec<(Resource<Descriptor>, String)>,)>;
+
+fn get_directories(call: &mut Call) -> Directories {
+    call.denials.looked_for_directories();
+    let found = call.filesystem().get_directories()?;
+    for (descriptor, guest) in &found {
+        let room = call.rooms.granted.iter().find(|(name, _)| name == guest).map(|(_, room)| room.clone());
+        call.rooms.set(descriptor, room);
+    }
+    Ok((found,))
+}
+
+fn file(call: &mut Call, fd: &Resource<Descriptor>) -> FsResult<Option<Arc<std::fs::File>>> {
+    Ok(match call.filesystem().table.get(fd)? {
+        Descriptor::File(file) => Some(Arc::clone(&file.file)),
+        Descriptor::Dir(_) => None,
+    })
+}
+
+async fn write(call: &mut Call, fd: Resource<Descriptor>, bytes: Vec<u8>, offset: u64) -> FsResult<u64> {
+    let mut _taken = None;
+    if let (Some(room), Some(file)) = (call.rooms.of(&fd), file(call, &fd)?) {
+        let end = offset.saturating_add(bytes.len() as u64);
+        _taken = Some(room.take(&Addition::UpTo(file, end)).await.map_err(ErrorCode::from)?);
+    }
+    call.filesystem().write(fd, bytes, offset).await
+}
+
+/// Without an offset at the end of the file.
+fn stream(call: &mut Call, fd: Resource<Descriptor>, offset: Option<u64>) -> FsResult<Resource<DynOutputStream>> {
+    let (room, file) = (call.rooms.of(&fd), file(call, &fd)?);
+    let mut filesystem = call.filesystem();
+    let made = match offset {
+        Some(offset) => filesystem.write_via_stream(fd, offset)?,
+        None => filesystem.append_via_stream(fd)?,
+    };
+    let (Some(room), Some(file)) = (room, file) else { return Ok(made) };
+    let inner = filesystem.table.delete(made)?;
+    let counted: DynOutputStream = Box::new(Counted::new(inner, file, room, offset));
+    Ok(filesystem.table.push(counted)?)
+}
+
+async fn set_size(call: &mut Call, fd: Resource<Descriptor>, size: u64) -> FsResult<()> {
+    let Some((room, file)) = call.rooms.of(&fd).zip(file(call, &fd)?) else {
+        return call.filesystem().set_size(fd, size).await;
+    };
+    let _taken = room.take(&Addition::UpTo(file, size)).await.map_err(ErrorCode::from)?;
+    let _shrinking = room.shrinking();
+    call.filesystem().set_size(fd, size).await
+}
+
+async fn open_at(
+    call: &mut Call,
+    fd: Resource<Descriptor>,
+    at: PathFlags,
+    path: String,
+    open: OpenFlags,
+    flags: DescriptorFlags,
+) -> FsResult<Resource<Descriptor>> {
+    let room = call.rooms.of(&fd);
+    let mut _taken = None;
+    if let Some(room) = &room
+        && open.contains(OpenFlags::CREATE)
+    {
+        let same = Resource::new_borrow(fd.rep());
+        if call.filesystem().stat_at(same, at, path.clone()).await.is_err() {
+            _taken = Some(room.take_entry(0).await.map_err(ErrorCode::from)?);
+        }
+    }
+    let shrinking = room.as_ref().filter(|_| open.contains(OpenFlags::TRUNCATE)).map(DirectoryQuota::shrinking);
+    let opened = open_plainly(call, &fd, at, path, open, flags).await;
+    drop(shrinking);
+    if let Some(room) = &room
+        && opened.is_err()
+    {
+        // What was counted for a new entry has not become one.
+        room.gave_back();
+    }
+    let opened = opened?;
+    if let (Some(room), Some(file)) = (&room, file(call, &opened)?) {
+        room.opened(&file);
+    }
+    if !call.rooms.granted.is_empty() {
+        call.rooms.set(&opened, room);
+    }
+    Ok(opened)
+}
+
+/// Opens files and directories only, on a thread that is counted.
+async fn open_plainly(
+    call: &mut Call,
+    fd: &Resource<Descriptor>,
+    at: PathFlags,
+    path: String,
+    open: OpenFlags,
+    flags: DescriptorFlags,
+) -> FsResult<Resource<Descriptor>> {
+    let wish = OpenRequest::new(directory(call, fd)?, at, open, flags)?;
+    let opened = call.blocking.on_files(move || wish.open(&path)).await??;
+    Ok(call.filesystem().table.push(opened)?)
+}
+
+fn directory<'a>(call: &'a mut Call, fd: &Resource<Descriptor>) -> FsResult<&'a Dir> {
+    let table: &'a ResourceTable = call.filesystem().table;
+    match table.get(fd)? {
+        Descriptor::Dir(dir) => Ok(dir),
+        Descriptor::File(_) => Err(ErrorCode::NotDirectory.into()),
+    }
+}
+
+/// What has to be opened for it is opened like everything else; a link itself need not be.
+async fn set_times_at(
+    call: &mut Call,
+    fd: Resource<Descriptor>,
+    at: PathFlags,
+    path: String,
+    (accessed, modified): (NewTimestamp, NewTimestamp),
+) -> FsResult<()> {
+    if !at.contains(PathFlags::SYMLINK_FOLLOW) {
+        return call.filesystem().set_times_at(fd, at, path, accessed, modified).await;
+    }
+    let [write, read] = OpenRequest::to_touch(directory(call, &fd)?)?;
+    let opened = call.blocking.on_files(move || write.open(&path).or_else(|_| read.open(&path))).await??;
+    let opened = call.filesystem().table.push(opened)?;
+    let same = Resource::new_borrow(opened.rep());
+    let done = call.filesystem().set_times(same, accessed, modified).await;
+    call.filesystem().table.delete(opened)?;
+    done
+}
+
+async fn create_directory_at(call: &mut Call, fd: Resource<Descriptor>, path: String) -> FsResult<()> {
+    let _taken = match call.rooms.of(&fd) {
+        Some(room) => Some(room.take_entry(0).await.map_err(ErrorCode::from)?),
+        None => None,
+    };
+    call.filesystem().create_directory_at(fd, path).await
+}
+
+async fn symlink_at(call: &mut Call, fd: Resource<Descriptor>, target: String, path: String) -> FsResult<()> {
+    let _taken = match call.rooms.of(&fd) {
+        Some(room) => Some(room.take_entry(target.len() as u64).await.map_err(ErrorCode::from)?),
+        None => None,
+    };
+    call.filesystem().symlink_at(fd, target, path).await
+}
+
+/// Whether something may go from one directory to another: never past a count.
+fn one_room(call: &Call, from: &Resource<Descriptor>, into: &Resource<Descriptor>) -> FsResult<Option<DirectoryQuota>> {
+    match (call.rooms.of(from), call.rooms.of(into)) {
+        (None, None) => Ok(None),
+        (Some(from), Some(into)) if from.is_same(&into) => Ok(Some(into)),
+        _ => Err(ErrorCode::CrossDevice.into()),
+    }
+}
+
+async fn link_at(
+    call: &mut Call,
+    fd: Resource<Descriptor>,
+    at: PathFlags,
+    from: String,
+    into: Resource<Descriptor>,
+    path: String,
+) -> FsResult<()> {
+    let Some(room) = one_room(call, &fd, &into)? else {
+        return call.filesystem().link_at(fd, at, from, into, path).await;
+    };
+    let _taken = room.take_entry(0).await.map_err(ErrorCode::from)?;
+    let _still = room.still().await;
+    call.filesystem().link_at(fd, at, from, into, path).await
+}
+
+async fn rename_at(
+    call: &mut Call,
+    fd: Resource<Descriptor>,
+    from: String,
+    into: Resource<Descriptor>,
+    path: String,
+) -> FsResult<()> {
+    let Some(room) = one_room(call, &fd, &into)? else {
+        return call.filesystem().rename_at(fd, from, into, path).await;
+    };
+    let _still = room.still().await;
+    let renamed = call.filesystem().rename_at(fd, from, into, path).await;
+    // What had the name before is gone.
+    room.gave_back();
+    renamed
+}

@@ -1,0 +1,126 @@
+//! Components and their manifests made of anything.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+
+use super::policy::Grants;
+use super::schema::Validator;
+use super::{CompilerMode, PluginSource, Sandbox, SandboxConfig, Source, manifest};
+use bulkhead_domain::limits::{CallLimits, CompileLimits};
+
+/// A manifest as it stands in a component's custom section; a schema as a tool brings it, with a value to judge by it.
+pub fn manifests(data: &[u8]) -> bool {
+    let mut component = b"\0asm\x0d\0\x01\0".to_vec();
+    let name = b"bulkhead:manifest";
+    let mut body = vec![name.len() as u8];
+    body.extend(name);
+    body.extend(data);
+    component.push(0);
+    let mut length = body.len();
+    while length >= 0x80 {
+        component.push((length & 0x7f) as u8 | 0x80);
+        length >>= 7;
+    }
+    component.push(length as u8);
+    component.extend(body);
+    let manifest = manifest::manifest(&component);
+    if let Ok(found) = &manifest {
+        assert!(
+            found.as_ref().is_some_and(|manifest| manifest.text.as_bytes() == data),
+            "the manifest is what was written"
+        );
+    }
+    let Ok(text) = std::str::from_utf8(data) else { return false };
+    let (schema, value) = text.split_once('\n').unwrap_or((text, "{}"));
+    let (validator, value) = (Validator::compile_any(schema), serde_json::from_str(value));
+    if let (Ok(validator), Ok(value)) = (&validator, value) {
+        let judged = validator.check(&value);
+        assert!(judged.is_ok() || judged.is_err_and(|violations| !violations.is_empty()));
+    }
+    manifest.is_ok() || validator.is_ok()
+}
+
+/// What a sandbox needs to live, for as long as the process does.
+struct FuzzSandbox {
+    sandbox: Arc<Sandbox>,
+    threads: tokio::runtime::Runtime,
+    data: tempfile::TempDir,
+}
+
+fn yard() -> Option<&'static FuzzSandbox> {
+    static YARD: OnceLock<Option<FuzzSandbox>> = OnceLock::new();
+    let open = || {
+        let threads = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().ok()?;
+        let data = tempfile::tempdir().ok()?;
+        let config = SandboxConfig {
+            data: data.path().to_owned(),
+            calls_running_total: 2,
+            calls_resting_total: 2,
+            compile: CompileLimits { memory_bytes: 1 << 30, cpu_ms: 10_000, functions_max: 10_000 },
+            compiler: CompilerMode::InProcess,
+            epoch_tick_ms: 10,
+            io: threads.handle().clone(),
+            environment: |_| None,
+            tenant_names: None,
+        };
+        Some(FuzzSandbox { sandbox: Sandbox::new(config).ok()?, threads, data })
+    };
+    YARD.get_or_init(open).as_ref()
+}
+
+/// Loads a component as a host does: counted, compiled, linked, asked for its tools.
+pub fn components(data: &[u8]) -> bool {
+    let Some(yard) = yard() else { return false };
+    let limits = CallLimits {
+        cpu_ms: 1_000,
+        wall_ms: 1_000,
+        memory_bytes: 1 << 20,
+        arguments_bytes: 1 << 20,
+        result_bytes: 1 << 20,
+        log_bytes: 1 << 10,
+        events_per_second: 50,
+        promote_after_ms: 1_000,
+        cancel_grace_ms: 0,
+        epoch_tick_ms: 10,
+    };
+    let source = PluginSource {
+        component: Source::Bytes(data.into()),
+        name: Some("fuzzed".to_owned()),
+        prefix: String::new(),
+        config: BTreeMap::new(),
+        grants: Grants::default(),
+        tenants: Arc::default(),
+        limits,
+        tools: BTreeMap::new(),
+        rerun: false,
+        manifest_required: false,
+    };
+    let loaded = yard.threads.block_on(yard.sandbox.load(source));
+    if let Err(refused) = &loaded {
+        assert!(!refused.problems.is_empty(), "a refusal says why");
+        assert!(
+            refused.problems.iter().all(|problem| !problem.chars().any(|c| c.is_control() && c != '\n')),
+            "{refused}"
+        );
+    }
+    // What passed is kept for long otherwise, and what was compiled once is not compiled again.
+    for folder in ["components", "cache"] {
+        let files = std::fs::read_dir(yard.data.path().join(folder)).into_iter().flatten().flatten();
+        files.for_each(|file| drop(std::fs::remove_file(file.path())));
+    }
+    loaded.is_ok()
+}
+
+#[cfg(test)]
+mod corpus {
+    use std::path::Path;
+
+    use bulkhead_domain::testing::replay_corpus;
+
+    #[test]
+    fn corpus_is_replayed() {
+        let fuzz = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fuzz");
+        replay_corpus(&fuzz, "manifests", super::manifests);
+        replay_corpus(&fuzz, "components", super::components);
+    }
+}

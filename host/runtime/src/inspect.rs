@@ -1,0 +1,55 @@
+//! What can be read from a component: imports, what it offers, digest and size.
+
+use wasmtime::Engine;
+use wasmtime::component::Component;
+use wasmtime::component::types::ComponentItem;
+
+pub use super::manifest::{Manifest, RequestedLimits, RequestedPolicy};
+use bulkhead_domain::server_features::{Prompt, Resource, ResourceTemplate};
+use bulkhead_domain::tool::Tool;
+
+/// What `bulkhead plugin inspect` shows.
+#[derive(Clone, Debug)]
+pub struct Inspection {
+    pub name: String,
+    /// SHA-256 as hexadecimal digits.
+    pub digest: String,
+    /// Bytes.
+    pub size: u64,
+    pub manifest: Option<Manifest>,
+    /// `interface.function`, in the order of the component.
+    pub imports: Vec<String>,
+    pub exports: Vec<String>,
+    /// Whether the component knows nothing of this host, so that its functions are the tools.
+    pub typed: bool,
+    pub tools: Vec<Tool>,
+    pub prompts: Vec<Prompt>,
+    pub templates: Vec<ResourceTemplate>,
+    /// Those that it lists without any grant, as far as a few pages go.
+    pub resources: Vec<Resource>,
+}
+
+/// Imports and exports by function.
+pub(super) fn functions(engine: &Engine, component: &Component) -> (Vec<String>, Vec<String>) {
+    let ty = component.component_type();
+    let flatten = |items: Vec<(String, ComponentItem)>| {
+        let mut names = Vec::new();
+        for (name, item) in items {
+            match item {
+                ComponentItem::ComponentInstance(instance) => {
+                    for (member, item) in instance.exports(engine) {
+                        if matches!(item.ty, ComponentItem::ComponentFunc(_)) {
+                            names.push(format!("{name}.{member}"));
+                        }
+                    }
+                }
+                ComponentItem::ComponentFunc(_) => names.push(name),
+                _ => {}
+            }
+        }
+        names
+    };
+    let imports = ty.imports(engine).map(|(name, item)| (name.to_owned(), item.ty)).collect();
+    let exports = ty.exports(engine).map(|(name, item)| (name.to_owned(), item.ty)).collect();
+    (flatten(imports), flatten(exports))
+}

@@ -1,0 +1,154 @@
+//! JSON texts that come out of a guest: checked once, at the border.
+
+use std::borrow::Cow;
+
+use serde_json::value::RawValue;
+
+use super::limits::JSON_DEPTH_MAX;
+use bulkhead_domain::Json;
+use bulkhead_domain::tool::Meta;
+
+/// Accepts a well-formed text that is not nested too deeply. Line breaks between values are dropped, so that it can stand in a
+/// message of one line; everything else stays as it was written.
+///
+/// # Errors
+///
+/// What is wrong, in words that may be shown.
+pub(super) fn accept(text: &str) -> Result<Json, String> {
+    serde_json::from_str::<&RawValue>(text).map_err(|error| format!("not well-formed JSON: {error}"))?;
+    let depth = depth(text);
+    if depth > JSON_DEPTH_MAX {
+        return Err(format!("JSON nested {depth} deep; {JSON_DEPTH_MAX} is the most"));
+    }
+    Ok(match without_line_breaks(text) {
+        Cow::Borrowed(text) => Json::new(text),
+        Cow::Owned(text) => Json::new(text),
+    })
+}
+
+/// Accepts a well-formed text that holds an object.
+///
+/// # Errors
+///
+/// As [`accept`].
+pub(super) fn accept_object(text: &str) -> Result<Json, String> {
+    if !text.trim_start().starts_with('{') {
+        return Err("not a JSON object".to_owned());
+    }
+    accept(text)
+}
+
+/// Accepts (key, JSON) pairs whose keys follow the grammar of MCP's `_meta` and are nobody else's.
+///
+/// # Errors
+///
+/// Names the key.
+pub(super) fn accept_meta(pairs: Vec<(String, String)>) -> Result<Meta, String> {
+    pairs
+        .into_iter()
+        .map(|(key, value)| {
+            if !is_meta_key(&key) {
+                return Err(format!("meta key {key:?} does not follow the grammar of MCP (prefix/name)"));
+            }
+            if is_reserved(&key) {
+                return Err(format!("meta key {key:?} is reserved"));
+            }
+            let value = accept(&value).map_err(|wrong| format!("meta {key:?}: {wrong}"))?;
+            Ok((key, value))
+        })
+        .collect()
+}
+
+/// Optional dot-separated labels and a slash, then a name.
+fn is_meta_key(key: &str) -> bool {
+    let (prefix, name) = match key.split_once('/') {
+        Some((prefix, name)) => (Some(prefix), name),
+        None => (None, key),
+    };
+    let is_label = |label: &str| {
+        label.starts_with(|first: char| first.is_ascii_alphabetic())
+            && label.ends_with(|last: char| last.is_ascii_alphanumeric())
+            && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+    };
+    prefix.is_none_or(|prefix| prefix.split('.').all(is_label))
+        && key.len() <= 256
+        && name.starts_with(|first: char| first.is_ascii_alphanumeric())
+        && name.ends_with(|last: char| last.is_ascii_alphanumeric())
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
+}
+
+/// MCP keeps prefixes whose second label is `modelcontextprotocol` or `mcp`, and the bare token of progress. Meta of a plugin
+/// must not pass for the protocol's.
+fn is_reserved(key: &str) -> bool {
+    let Some((prefix, _)) = key.split_once('/') else { return key == "progressToken" };
+    prefix.split('.').take(2).any(|label| matches!(label, "modelcontextprotocol" | "mcp"))
+}
+
+/// How deep arrays and objects nest. The text is well-formed.
+fn depth(text: &str) -> usize {
+    let mut depth = 0usize;
+    let mut deepest = 0;
+    outside_strings(text, |byte| match byte {
+        b'{' | b'[' => {
+            depth += 1;
+            deepest = deepest.max(depth);
+        }
+        b'}' | b']' => depth = depth.saturating_sub(1),
+        _ => {}
+    });
+    deepest
+}
+
+/// Line breaks are legal between values only, never inside strings.
+fn without_line_breaks(text: &str) -> Cow<'_, str> {
+    if text.contains(['\n', '\r']) { Cow::Owned(text.replace(['\n', '\r'], "")) } else { Cow::Borrowed(text) }
+}
+
+fn outside_strings(text: &str, mut visit: impl FnMut(u8)) {
+    let mut in_string = false;
+    let mut bytes = text.bytes();
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'"' => in_string = !in_string,
+            b'\\' if in_string => {
+                bytes.next();
+            }
+            _ if !in_string => visit(byte),
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn malformed_guest_json_is_refused() {
+        for text in ["", "{\"number\": ", "{} {}", "nul", "\"\u{1}\""] {
+            assert!(accept(text).is_err(), "{text}");
+        }
+        assert_eq!(accept(" {\"a\":\n1.50}").unwrap().as_str(), " {\"a\":1.50}");
+    }
+
+    #[test]
+    fn deeply_nested_guest_json_is_refused() {
+        let deep = "[".repeat(65) + &"]".repeat(65);
+        assert!(accept(&deep).unwrap_err().contains("65 deep"));
+        let flat = format!("[\"{}\\\"[\"]", "[".repeat(100));
+        assert!(accept(&flat).is_ok());
+    }
+
+    #[test]
+    fn meta_keys_follow_the_grammar_and_leave_reserved_ones_alone() {
+        let accepts = |key: &str| accept_meta(vec![(key.to_owned(), "1".to_owned())]).is_ok();
+        for key in ["a", "example.com/thing", "com.example.x/a_b.c-d", "dev.bulkhead/x"] {
+            assert!(accepts(key), "{key}");
+        }
+        for key in
+            ["", "/a", "a/", "1a.b/c", "a b", "progressToken", "io.modelcontextprotocol/related-task", "mcp.dev/x"]
+        {
+            assert!(!accepts(key), "{key}");
+        }
+    }
+}

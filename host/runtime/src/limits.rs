@@ -1,0 +1,166 @@
+//! What a guest may take of the host's memory, and what happens when it takes more.
+//!
+//! Owns the caps that no configuration changes, each with the attack that it stops, and the limiter that sums over all memories
+//! and tables of a call. Invariant: a guest that hits a limit traps with a [`LimitHit`], whose text may be read by anybody.
+
+use std::fmt;
+
+use wasmtime::ResourceLimiter;
+
+/// Core instances of one call. Stops a component that is made of thousands of tiny instances (Python needs about 20).
+pub(super) const INSTANCES_MAX: usize = 64;
+
+/// Linear memories of one call. Stops a component from taking many pool slots at once.
+pub(super) const MEMORIES_MAX: usize = 8;
+
+/// Tables of one call. Stops the same for tables.
+pub(super) const TABLES_MAX: usize = 64;
+
+/// Elements of all tables of one call; each costs 8 bytes of the host. Stops memory growth past the memory limit by `table.grow`.
+pub(super) const TABLE_ELEMENTS_MAX: usize = 200_000;
+
+/// Elements of one table: the size of a slot in the pool. Language runtimes with many functions need tens of thousands.
+pub(super) const TABLE_SLOT_ELEMENTS: usize = 40_000;
+
+/// Component-model handles alive in one call. Stops `resource.new` in a loop, which allocates in the host without calling it.
+pub(super) const COMPONENT_HANDLES_MAX: usize = 4096;
+
+/// Entries in the table of host resources (streams, pollables, files). Stops the hoarding of pollables, each a host allocation.
+pub(super) const HOST_RESOURCES_MAX: usize = 1024;
+
+/// Bytes that one host call copies besides results and logs. Stops a guest from making the host allocate huge lists at once.
+pub(super) const HOSTCALL_BYTES_BASE: u64 = 1 << 20;
+
+/// Random bytes in one request. Stops the host from generating megabytes per call.
+pub(super) const RANDOM_BYTES_MAX: u64 = 64 << 10;
+
+/// Bytes in the headers of one HTTP message. Stops header hoarding in the host.
+pub(super) const HTTP_FIELD_BYTES_MAX: usize = 64 << 10;
+
+/// Events between a guest and its driver. Stops a guest from filling the host's memory faster than it is read.
+pub(super) const EVENTS_QUEUED_MAX: usize = 32;
+
+/// Bytes in a status line or progress message; the rest is cut off. Stops megabytes in every `tasks/get`.
+pub(super) const STATUS_BYTES_MAX: usize = 2048;
+
+/// Different resources that can be reported as updated between two deliveries. Stops an endless set of URIs.
+pub(super) const RESOURCE_UPDATES_MAX: usize = 64;
+
+/// Bytes in a reported URI. Stops the same by length.
+pub(super) const URI_BYTES_MAX: usize = 2048;
+
+/// Questions in one `ask`, as the interface says. Stops a wall of dialogs.
+pub(super) const INPUT_REQUESTS_MAX: usize = 16;
+
+/// Bytes in one question, answers not counted. Stops megabytes in a stored task record.
+pub(super) const INPUT_REQUEST_BYTES_MAX: usize = 256 << 10;
+
+/// Bytes of the text of an error; the rest is cut off. Stops megabytes in logs, records and lists of faults.
+pub(super) const ERROR_BYTES_MAX: usize = 8 << 10;
+
+/// Bytes of stdout and stderr that reach the operator's debug log, per stream and call. Stops a guest from filling the disk.
+pub(super) const STDIO_BYTES_MAX: usize = 8 << 10;
+
+/// Nesting of JSON that comes out of a guest. Stops stack overflows in every later reader.
+pub(super) const JSON_DEPTH_MAX: usize = 64;
+
+/// Icons of one tool, prompt, resource or template. Stops a plugin that fills every list with them.
+pub(super) const ICONS_MAX: usize = 16;
+
+/// Bytes of all icons of one of them: enough for some small images in `data:` URIs.
+pub(super) const ICON_BYTES_MAX: usize = 64 << 10;
+
+/// Members of the `_meta` of one of them.
+pub(super) const META_MEMBERS_MAX: usize = 64;
+
+/// Bytes of the `_meta` of one of them. What a call returns is bounded as a whole.
+pub(super) const META_BYTES_MAX: usize = 16 << 10;
+
+/// CPU time of the call that lists the tools at load, in milliseconds. Stops a plugin that hangs the start.
+pub(super) const LIST_CPU_MS: u64 = 1000;
+
+/// Wall-clock time of the same call, in milliseconds. Stops a plugin that sleeps at load.
+pub(super) const LIST_WALL_MS: u64 = 10_000;
+
+/// The limit that a guest hit. The text names it for the caller.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum LimitHit {
+    Memory { bytes_max: u64 },
+    TableElements,
+}
+
+impl fmt::Display for LimitHit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Memory { bytes_max } => write!(f, "the tool used more than its {} of memory", Bytes(*bytes_max)),
+            Self::TableElements => write!(f, "the tool used more than {TABLE_ELEMENTS_MAX} table elements"),
+        }
+    }
+}
+
+impl std::error::Error for LimitHit {}
+
+/// A number of bytes for people.
+pub(super) struct Bytes(pub(super) u64);
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            bytes if bytes >= 1 << 20 && bytes.is_multiple_of(1 << 20) => write!(f, "{} MiB", bytes >> 20),
+            bytes if bytes >= 1 << 10 && bytes.is_multiple_of(1 << 10) => write!(f, "{} KiB", bytes >> 10),
+            bytes => write!(f, "{bytes} bytes"),
+        }
+    }
+}
+
+/// Counts what one store holds.
+#[derive(Debug)]
+pub(super) struct Limiter {
+    memory_bytes_max: u64,
+    memory_bytes: u64,
+    table_elements: usize,
+}
+
+impl Limiter {
+    pub(super) fn new(memory_bytes_max: u64) -> Self {
+        Self { memory_bytes_max, memory_bytes: 0, table_elements: 0 }
+    }
+}
+
+impl ResourceLimiter for Limiter {
+    fn memory_growing(&mut self, current: usize, desired: usize, maximum: Option<usize>) -> wasmtime::Result<bool> {
+        if maximum.is_some_and(|maximum| desired > maximum) {
+            return Ok(false);
+        }
+        let bytes = self.memory_bytes.saturating_add(desired.saturating_sub(current) as u64);
+        if bytes > self.memory_bytes_max {
+            return Err(LimitHit::Memory { bytes_max: self.memory_bytes_max }.into());
+        }
+        self.memory_bytes = bytes;
+        Ok(true)
+    }
+
+    fn table_growing(&mut self, current: usize, desired: usize, maximum: Option<usize>) -> wasmtime::Result<bool> {
+        if maximum.is_some_and(|maximum| desired > maximum) {
+            return Ok(false);
+        }
+        let elements = self.table_elements.saturating_add(desired.saturating_sub(current));
+        if elements > TABLE_ELEMENTS_MAX {
+            return Err(LimitHit::TableElements.into());
+        }
+        self.table_elements = elements;
+        Ok(true)
+    }
+
+    fn instances(&self) -> usize {
+        INSTANCES_MAX
+    }
+
+    fn tables(&self) -> usize {
+        TABLES_MAX
+    }
+
+    fn memories(&self) -> usize {
+        MEMORIES_MAX
+    }
+}

@@ -1,0 +1,332 @@
+//! What comes out of a guest, made into the domain's values and checked on the way.
+//!
+//! Owns the border in that direction. Invariant: what passes is well-formed, within the call's size, and satisfies the tool's own
+//! output schema; everything else is a fault that says what is wrong.
+
+use super::bindings::bulkhead::plugin::types as wit;
+use super::bindings::exports::bulkhead::plugin::tools::ToolOutput as WitOutput;
+use super::exports::RawOutput;
+use super::fault::{self, invalid_output, limit};
+use super::json::{accept, accept_meta};
+use super::limits::{Bytes, ICON_BYTES_MAX, ICONS_MAX, META_BYTES_MAX, META_MEMBERS_MAX};
+use super::operation::Returned;
+use super::schema::Validator;
+use super::server_features;
+use bulkhead_domain::call::{CallError, ClientFeature};
+use bulkhead_domain::tool::{
+    Annotations, Content, ContentKind, Icon, ResourceBody, ResourceContents, ResourceLink, Role, ToolOutput,
+};
+
+/// What an operation gave back, if it may be passed on.
+pub(super) fn returned(raw: RawOutput, bytes_max: u64, schema: Option<&Validator>) -> Result<Returned, CallError> {
+    Ok(match raw {
+        RawOutput::Tool(returned) => Returned::Tool(output(returned, bytes_max, schema)?),
+        RawOutput::Resources(page) => Returned::Resources(server_features::page(page, bytes_max)?),
+        RawOutput::Contents(contents) => Returned::Contents(server_features::contents(contents, bytes_max)?),
+        RawOutput::Prompt(prompt) => Returned::Prompt(server_features::prompt_output(prompt, bytes_max)?),
+        RawOutput::Completion(completion) => Returned::Completion(server_features::completion(completion, bytes_max)?),
+    })
+}
+
+fn output(returned: WitOutput, bytes_max: u64, schema: Option<&Validator>) -> Result<ToolOutput, CallError> {
+    let bytes = size(&returned);
+    if bytes > bytes_max {
+        return Err(limit(format!("the tool returned {bytes} bytes; {} is the most", Bytes(bytes_max))));
+    }
+    let structured = returned
+        .structured
+        .map(|text| accept(&text).map_err(|wrong| invalid_output(format!("structured content: {wrong}"))))
+        .transpose()?;
+    if let (Some(schema), false) = (schema, returned.is_error) {
+        let Some(structured) = &structured else {
+            return Err(invalid_output("the tool has an output schema but returned no structured content"));
+        };
+        let value = serde_json::from_str(structured.as_str())
+            .map_err(|error| invalid_output(format!("structured content: {error}")))?;
+        schema.check(&value).map_err(|violations| {
+            let list: Vec<_> = violations.iter().map(ToString::to_string).collect();
+            invalid_output(format!("structured content violates the tool's output schema: {}", list.join("; ")))
+        })?;
+    }
+    let content = returned
+        .content
+        .into_iter()
+        .enumerate()
+        .map(|(at, block)| content(block).map_err(|wrong| invalid_output(format!("content {at}: {wrong}"))))
+        .collect::<Result<_, _>>()?;
+    let meta = accept_meta(returned.meta).map_err(invalid_output)?;
+    Ok(ToolOutput { content, structured, is_error: returned.is_error, meta })
+}
+
+/// Bytes on the wire, nearly: media count as base64.
+fn size(output: &WitOutput) -> u64 {
+    let blocks: usize = output.content.iter().map(block_size).sum();
+    (blocks + output.structured.as_ref().map_or(0, String::len) + meta_size(&output.meta)) as u64
+}
+
+/// The same for one block. Even an empty one costs its envelope.
+pub(super) fn block_size(block: &wit::Content) -> usize {
+    let annotations = match block {
+        wit::Content::Text(text) => &text.annotations,
+        wit::Content::Image(media) | wit::Content::Audio(media) => &media.annotations,
+        wit::Content::ResourceLink(link) => &link.annotations,
+        wit::Content::Resource(embedded) => &embedded.annotations,
+    };
+    let bytes = match block {
+        wit::Content::Text(text) => text.text.len() + meta_size(&text.meta),
+        wit::Content::Image(media) | wit::Content::Audio(media) => {
+            base64_size(&media.data) + media.mime_type.len() + meta_size(&media.meta)
+        }
+        wit::Content::ResourceLink(link) => {
+            let texts = [&link.title, &link.description, &link.mime_type].into_iter().flatten();
+            link.uri.len() + link.name.len() + texts.map(String::len).sum::<usize>() + meta_size(&link.meta)
+        }
+        wit::Content::Resource(embedded) => contents_size(&embedded.contents) + meta_size(&embedded.meta),
+    };
+    bytes + annotations.as_ref().map_or(0, annotations_size) + 32
+}
+
+pub(super) fn annotations_size(annotations: &wit::Annotations) -> usize {
+    annotations.last_modified.as_ref().map_or(0, String::len) + annotations.audience.len() * 12
+}
+
+pub(super) fn icons_size(icons: &[wit::Icon]) -> usize {
+    let sizes = |icon: &wit::Icon| icon.sizes.iter().map(|size| size.len() + 3).sum::<usize>();
+    icons.iter().map(|icon| icon.src.len() + icon.mime_type.as_ref().map_or(0, String::len) + sizes(icon) + 32).sum()
+}
+
+/// The same for what a resource holds.
+pub(super) fn contents_size(contents: &wit::ResourceContents) -> usize {
+    let body = match &contents.body {
+        wit::ResourceBody::Text(text) => text.len(),
+        wit::ResourceBody::Blob(data) => base64_size(data),
+    };
+    contents.uri.len() + contents.mime_type.as_ref().map_or(0, String::len) + body + meta_size(&contents.meta)
+}
+
+fn base64_size(data: &[u8]) -> usize {
+    data.len().div_ceil(3) * 4
+}
+
+pub(super) fn meta_size(pairs: &wit::Meta) -> usize {
+    pairs.iter().map(|(key, value)| key.len() + value.len()).sum()
+}
+
+pub(super) fn content(block: wit::Content) -> Result<Content, String> {
+    let (kind, annotations, meta) = match block {
+        wit::Content::Text(text) => (ContentKind::Text(text.text), text.annotations, text.meta),
+        wit::Content::Image(media) => (
+            ContentKind::Image { data: media.data, mime_type: mime_type(media.mime_type)? },
+            media.annotations,
+            media.meta,
+        ),
+        wit::Content::Audio(media) => (
+            ContentKind::Audio { data: media.data, mime_type: mime_type(media.mime_type)? },
+            media.annotations,
+            media.meta,
+        ),
+        wit::Content::ResourceLink(link) => {
+            let kind = ContentKind::ResourceLink(ResourceLink {
+                uri: uri(link.uri)?,
+                name: link.name,
+                title: link.title,
+                description: link.description,
+                mime_type: link.mime_type.map(mime_type).transpose()?,
+                size: link.size,
+            });
+            (kind, link.annotations, link.meta)
+        }
+        wit::Content::Resource(embedded) => {
+            (ContentKind::Resource(resource(embedded.contents)?), embedded.annotations, embedded.meta)
+        }
+    };
+    Ok(Content { kind, annotations: annotations.map(annotate), meta: accept_meta(meta)? })
+}
+
+pub(super) fn resource(contents: wit::ResourceContents) -> Result<ResourceContents, String> {
+    let body = match contents.body {
+        wit::ResourceBody::Text(text) => ResourceBody::Text(text),
+        wit::ResourceBody::Blob(data) => ResourceBody::Blob(data),
+    };
+    let meta = accept_meta(contents.meta)?;
+    let mime_type = contents.mime_type.map(mime_type).transpose()?;
+    Ok(ResourceContents { uri: uri(contents.uri)?, mime_type, body, meta })
+}
+
+pub(super) fn mime_type(text: String) -> Result<String, String> {
+    let printable = text.bytes().all(|byte| byte.is_ascii_graphic() || byte == b' ');
+    if printable && text.split_once('/').is_some_and(|(kind, sub)| !kind.is_empty() && !sub.is_empty()) {
+        Ok(text)
+    } else {
+        Err(format!("{text:?} is not a MIME type"))
+    }
+}
+
+pub(super) fn uri(text: String) -> Result<String, String> {
+    let has_scheme = text.split_once(':').is_some_and(|(scheme, _)| {
+        scheme.starts_with(|first: char| first.is_ascii_alphabetic())
+            && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte))
+    });
+    if has_scheme && !text.contains(|character: char| character.is_control() || character == ' ') {
+        Ok(text)
+    } else {
+        Err(format!("{text:?} is not a URI"))
+    }
+}
+
+pub(super) fn annotate(annotations: wit::Annotations) -> Annotations {
+    let audience = annotations
+        .audience
+        .into_iter()
+        .map(|role| match role {
+            wit::Role::User => Role::User,
+            wit::Role::Assistant => Role::Assistant,
+        })
+        .collect();
+    let priority = annotations.priority.filter(|priority| (0.0..=1.0).contains(priority));
+    Annotations { audience, priority, last_modified: annotations.last_modified }
+}
+
+/// Icons whose source a client may fetch or has at hand; others are dropped, as the interface says.
+pub(super) fn icons(icons: Vec<wit::Icon>) -> Vec<Icon> {
+    icons
+        .into_iter()
+        .filter(|icon| icon.src.starts_with("https:") || icon.src.starts_with("data:"))
+        .map(|icon| Icon { src: icon.src, mime_type: icon.mime_type, sizes: icon.sizes, theme: icon.theme })
+        .collect()
+}
+
+/// Refuses more icons or `_meta` than everything in a list may have, before a client has to read it.
+pub(super) fn check_extras(icons: &[wit::Icon], meta: &wit::Meta, wrong: &mut Vec<String>) {
+    let counted = [
+        (icons.len(), ICONS_MAX, "icons"),
+        (icons_size(icons), ICON_BYTES_MAX, "bytes of icons"),
+        (meta.len(), META_MEMBERS_MAX, "members of meta"),
+        (meta_size(meta), META_BYTES_MAX, "bytes of meta"),
+    ];
+    let over = counted.into_iter().filter(|(count, most, _)| count > most);
+    wrong.extend(over.map(|(count, most, what)| format!("it has {count} {what}; {most} is the most")));
+}
+
+/// The plugin's own refusal of a call.
+pub(super) fn refusal(plugin: &str, bytes_max: u64, error: wit::CallError) -> CallError {
+    match error {
+        wit::CallError::InvalidParams(text) => CallError::InvalidParams(fault::cut(text)),
+        wit::CallError::NotFound(text) => CallError::NotFound(fault::cut(text)),
+        wit::CallError::MissingCapability(feature) => CallError::MissingCapability(client_feature(feature)),
+        wit::CallError::Internal(text) => fault::reported(plugin, &text),
+        wit::CallError::Custom(custom) => custom_error(plugin, bytes_max, custom),
+    }
+}
+
+fn custom_error(plugin: &str, bytes_max: u64, custom: wit::CustomError) -> CallError {
+    let bytes = custom.data.as_ref().map_or(0, String::len) as u64;
+    if bytes > bytes_max {
+        return limit(format!(
+            "the tool returned an error with {bytes} bytes of data; {} is the most",
+            Bytes(bytes_max)
+        ));
+    }
+    if (-32768..=-32000).contains(&custom.code) {
+        return fault::reported(plugin, &format!("code {} belongs to JSON-RPC: {}", custom.code, custom.message));
+    }
+    match custom.data.map(|data| accept(&data)).transpose() {
+        Ok(data) => CallError::Custom { code: custom.code, message: fault::cut(custom.message), data },
+        Err(wrong) => invalid_output(format!("data of error {}: {wrong}", custom.code)),
+    }
+}
+
+pub(super) fn client_feature(feature: wit::ClientFeature) -> ClientFeature {
+    match feature {
+        wit::ClientFeature::ElicitationForm => ClientFeature::ElicitationForm,
+        wit::ClientFeature::ElicitationUrl => ClientFeature::ElicitationUrl,
+        wit::ClientFeature::Sampling => ClientFeature::Sampling,
+        wit::ClientFeature::SamplingTools => ClientFeature::SamplingTools,
+        wit::ClientFeature::SamplingContext => ClientFeature::SamplingContext,
+        wit::ClientFeature::Roots => ClientFeature::Roots,
+        wit::ClientFeature::Tasks => ClientFeature::Tasks,
+    }
+}
+
+/// The other direction.
+pub(super) fn wit_feature(feature: ClientFeature) -> wit::ClientFeature {
+    match feature {
+        ClientFeature::ElicitationForm => wit::ClientFeature::ElicitationForm,
+        ClientFeature::ElicitationUrl => wit::ClientFeature::ElicitationUrl,
+        ClientFeature::Sampling => wit::ClientFeature::Sampling,
+        ClientFeature::SamplingTools => wit::ClientFeature::SamplingTools,
+        ClientFeature::SamplingContext => wit::ClientFeature::SamplingContext,
+        ClientFeature::Roots => wit::ClientFeature::Roots,
+        ClientFeature::Tasks => wit::ClientFeature::Tasks,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn link(change: impl FnOnce(&mut wit::ResourceLink)) -> Result<Returned, CallError> {
+        let mut link = wit::ResourceLink {
+            uri: "a:b".to_owned(),
+            name: "n".to_owned(),
+            title: None,
+            description: None,
+            mime_type: None,
+            size: None,
+            annotations: None,
+            meta: Vec::new(),
+        };
+        change(&mut link);
+        let output = WitOutput {
+            content: vec![wit::Content::ResourceLink(link)],
+            structured: None,
+            is_error: false,
+            meta: Vec::new(),
+        };
+        returned(RawOutput::Tool(output), 1000, None)
+    }
+
+    #[test]
+    fn every_text_of_an_output_counts_to_its_limit() {
+        let long = || Some("x/".repeat(501));
+        assert!(link(|_| {}).is_ok());
+        let annotated = wit::Annotations { audience: Vec::new(), priority: None, last_modified: long() };
+        for refused in [
+            link(|link| link.title = long()),
+            link(|link| link.description = long()),
+            link(|link| link.mime_type = long()),
+            link(|link| link.annotations = Some(annotated)),
+            link(|link| link.meta = vec![("k".to_owned(), format!("{:?}", "x".repeat(1000)))]),
+        ] {
+            assert!(
+                matches!(&refused, Err(CallError::Fault { reason, .. }) if reason.contains("bytes")),
+                "{refused:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn output_link_mime_type_is_validated() {
+        assert!(link(|link| link.mime_type = Some("text/plain".to_owned())).is_ok());
+        assert!(link(|link| link.mime_type = Some("text\n/x".to_owned())).is_err());
+    }
+
+    #[test]
+    fn plugin_error_texts_are_truncated() {
+        let long = || "ü".repeat(100_000);
+        for error in [wit::CallError::InvalidParams(long()), wit::CallError::NotFound(long())] {
+            let (CallError::InvalidParams(text) | CallError::NotFound(text)) = refusal("p", 10, error) else {
+                panic!()
+            };
+            assert!(text.len() <= 8 << 10, "{}", text.len());
+        }
+        let custom = |message, data| {
+            let error = wit::CustomError { code: 1, message, data, meta: Vec::new() };
+            refusal("p", 10, wit::CallError::Custom(error))
+        };
+        assert!(matches!(custom(long(), None), CallError::Custom { message, .. } if message.len() <= 8 << 10));
+        assert!(matches!(custom(String::new(), Some("1".repeat(11))), CallError::Fault { .. }));
+        let quoted = link(|link| link.uri = "x".repeat(900));
+        assert!(matches!(quoted, Err(CallError::Fault { reason, .. }) if reason.len() <= 8 << 10));
+    }
+}

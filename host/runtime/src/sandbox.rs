@@ -1,0 +1,381 @@
+//! The sandbox: plugins by name and digest, and the calls that run in them.
+//!
+//! Owns the engine, the guests' threads, the catalog and the folder of accepted components. Invariant: the catalog changes as a
+//! whole, a call keeps the version that it started with, and a plugin that is wrong stops no other.
+
+mod loading;
+
+use std::collections::HashSet;
+use std::io;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::{Arc, Weak};
+use std::task::{Context, Waker};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use futures::future::BoxFuture;
+use tokio::sync::{Semaphore, mpsc};
+use tracing::Instrument as _;
+use wasmtime::component::Linker;
+
+use super::cache::Cache;
+use super::call::{self, Call, HostContext, InFlight};
+use super::clash;
+use super::compile::{Compiler, CompilerMode};
+use super::component_store::ComponentStore;
+use super::engine;
+use super::events::Outbox;
+use super::fault;
+use super::inline_policy::InlineStats;
+use super::limits::EVENTS_QUEUED_MAX;
+use super::load::{self, LoadError, LoadedPlugin, PluginSource};
+use super::published::{Canary, Published};
+use super::threads::{Share, Stop, Threads};
+use super::{
+    CallEvent, CallSpec, CallState, Catalog, CatalogPlugin, Control, Executor, ListKind, RunningCall, StartError,
+    StopOnDrop, ToolEntry,
+};
+use bulkhead_domain::call::CallError;
+use bulkhead_domain::hex;
+use bulkhead_domain::limits::CompileLimits;
+use bulkhead_domain::requestor::TenantId;
+use bulkhead_domain::route::Route;
+use bulkhead_domain::task::PluginVersion;
+
+/// What a sandbox is made of.
+#[derive(Clone, Debug)]
+pub struct SandboxConfig {
+    /// Compiled code and accepted components are kept here.
+    pub data: PathBuf,
+    /// Calls that run at the same time, for the size of the instance pool.
+    pub calls_running_total: u32,
+    /// Calls that keep an instance while they wait for answers, sleep or are paused.
+    pub calls_resting_total: u32,
+    /// For every component that was not compiled before.
+    pub compile: CompileLimits,
+    pub compiler: CompilerMode,
+    /// The length of a guest's time slice.
+    pub epoch_tick_ms: u64,
+    /// Where timers, DNS and sockets live.
+    pub io: tokio::runtime::Handle,
+    /// Reads the host's environment, for grants of its keys.
+    pub environment: fn(&str) -> Option<String>,
+    /// For directories that each tenant has its own of. Without, nobody has any.
+    pub tenant_names: Option<Arc<dyn TenantNames>>,
+}
+
+/// Who knows the names of tenants.
+#[async_trait::async_trait]
+pub trait TenantNames: std::fmt::Debug + Send + Sync {
+    /// The name: 1 to 64 characters of `A-Z a-z 0-9 _ - .`; the same each time, and no other tenant's.
+    async fn name(&self, tenant: TenantId) -> Option<String>;
+}
+
+/// What came of publishing.
+#[derive(Debug)]
+pub struct Exchanged {
+    /// What is offered now.
+    pub plugins: Vec<LoadedPlugin>,
+    pub canaries: Vec<Canary>,
+    /// The lists in which some clients see a difference.
+    pub lists: Vec<ListKind>,
+    /// What was left out because it offers what another one offers.
+    pub refused: Vec<LoadError>,
+}
+
+/// Why there is no sandbox.
+#[derive(Debug, thiserror::Error)]
+pub enum SandboxError {
+    #[error("the WebAssembly engine does not start: {0}")]
+    Engine(String),
+    #[error("the data directory cannot be used: {0}")]
+    Data(#[source] io::Error),
+    #[error("threads cannot be started: {0}")]
+    Threads(#[source] io::Error),
+}
+
+/// Runs plugins.
+pub struct Sandbox {
+    /// For calls that must load their version first.
+    me: Weak<Self>,
+    ground: Arc<HostContext>,
+    engine_hash: u64,
+    instances: usize,
+    linker: Linker<Call>,
+    cache: Cache,
+    compiler: Compiler,
+    kept: ComponentStore,
+    environment: fn(&str) -> Option<String>,
+    published: ArcSwap<Published>,
+    /// Many calls may wait for one version: it is loaded once.
+    loading: tokio::sync::Mutex<()>,
+    guests: Threads,
+    /// Of what the host itself asks plugins.
+    own_share: Share,
+}
+
+impl Sandbox {
+    /// Starts an engine, its clock and the guests' threads.
+    ///
+    /// # Errors
+    ///
+    /// When the engine refuses its settings, the data directory cannot be written or threads cannot be started.
+    pub fn new(config: SandboxConfig) -> Result<Arc<Self>, SandboxError> {
+        let instances = config.calls_running_total.saturating_add(config.calls_resting_total);
+        let of_engine = |error: wasmtime::Error| SandboxError::Engine(format!("{error:#}"));
+        let engine = engine::build(instances).map_err(of_engine)?;
+        let linker = load::linker(&engine).map_err(of_engine)?;
+        let kept = ComponentStore::open(&config.data).map_err(SandboxError::Data)?;
+        let engine_hash = engine::compatibility_hash(&engine);
+        let cache = Cache::open(&config.data, engine_hash).map_err(SandboxError::Data)?;
+        let compiler = Compiler::new(config.compiler, config.compile, config.io.clone());
+        let tick = Duration::from_millis(config.epoch_tick_ms.max(1));
+        let guests = {
+            // The threads must not keep the engine alive, whose end is that of the ticking thread.
+            let engine = engine.weak();
+            let tick_now = move || engine.upgrade().iter().for_each(wasmtime::Engine::increment_epoch);
+            Threads::start(&config.io, tick, tick_now).map_err(SandboxError::Threads)?
+        };
+        engine::tick(&engine, tick).map_err(SandboxError::Threads)?;
+        Ok(Arc::new_cyclic(|me| Self {
+            me: me.clone(),
+            engine_hash,
+            instances: instances as usize,
+            ground: Arc::new(HostContext {
+                engine,
+                slots: Arc::new(Semaphore::new(instances as usize)),
+                names: config.tenant_names,
+                quotas: Arc::default(),
+                lines: Arc::default(),
+                blocking: Arc::default(),
+            }),
+            linker,
+            cache,
+            compiler,
+            kept,
+            environment: config.environment,
+            published: ArcSwap::default(),
+            loading: tokio::sync::Mutex::default(),
+            guests,
+            own_share: Share::default(),
+        }))
+    }
+
+    /// How many calls can hold an instance at the same time, running or waiting.
+    pub fn instances_max(&self) -> usize {
+        self.instances
+    }
+
+    /// The components that were accepted.
+    pub fn kept(&self) -> &ComponentStore {
+        &self.kept
+    }
+
+    /// What keeps these plugins from being offered together, in any combination of canaries.
+    pub fn clashes(&self, plugins: &[LoadedPlugin], canaries: &[Canary]) -> Vec<LoadError> {
+        let (accepted, mut refused) = clash::accept(plugins.to_vec());
+        refused.extend(clash::accept_canaries(&accepted, canaries.to_vec()).1);
+        refused
+    }
+
+    /// Makes these plugins, and no others, the ones that can be called; the order decides about clashes. Calls and tasks of
+    /// other versions go on.
+    ///
+    /// Returns the lists in which clients see a difference, and the plugins that were left out because they offer what another
+    /// one offers.
+    pub fn publish(&self, plugins: Vec<LoadedPlugin>) -> (Vec<ListKind>, Vec<LoadError>) {
+        let published = self.publish_with(plugins, Vec::new());
+        (published.lists, published.refused)
+    }
+
+    /// The same with versions that a part of the requestors gets; each of a plugin that is there.
+    pub fn publish_with(&self, plugins: Vec<LoadedPlugin>, canaries: Vec<Canary>) -> Exchanged {
+        let (plugins, mut refused) = clash::accept(plugins);
+        let (canaries, clashing) = clash::accept_canaries(&plugins, canaries);
+        refused.extend(clashing);
+        // What was withdrawn once may be offered again.
+        for plugin in plugins.iter().chain(canaries.iter().map(|canary| &canary.plugin)) {
+            plugin.plugin.presence.withdrawn.send_replace(false);
+        }
+        let before = self.published.rcu(|published| published.exchanged(&plugins, &canaries));
+        let lists = self.published.load().catalogs.lists_that_differ(&before.catalogs);
+        Exchanged { plugins, canaries, lists, refused }
+    }
+
+    /// Notes that the resources of a version are others now. Its plugin alone knows which.
+    pub fn resources_differ(&self, version: &PluginVersion) {
+        self.published.rcu(|published| published.with_other_resources(version));
+    }
+
+    /// Tells on which terms versions of a plugin run that is not published, because calls of it may be left.
+    pub fn remember(&self, name: &str, policy: &PluginSource) {
+        self.published.rcu(|published| {
+            let mut next = Published::clone(published);
+            next.sources.entry(name.to_owned()).or_insert_with(|| policy.clone());
+            next
+        });
+    }
+
+    /// The same for every plugin that such terms are known of, in the place of the former ones.
+    pub fn remember_others(&self, policy: impl Fn(&str) -> PluginSource) {
+        self.published.rcu(|published| {
+            let mut next = Published::clone(published);
+            for (name, source) in &mut next.sources {
+                *source = policy(name);
+            }
+            next
+        });
+    }
+
+    /// Whether a version that is not ready could be made so.
+    fn is_kept(&self, version: &PluginVersion) -> bool {
+        self.published.load().sources.contains_key(&version.name) && self.kept.path(&version.digest).exists()
+    }
+
+    /// A version, loaded again if need be; why it cannot be is logged.
+    async fn ready(&self, version: &PluginVersion) -> Option<LoadedPlugin> {
+        let ready = self.published.load().versions.get(version).cloned();
+        match ready {
+            Some(loaded) => Some(loaded),
+            None => self.me.upgrade()?.revive(version).await.map_err(|error| log_lost(&error)).ok(),
+        }
+    }
+
+    /// Begins a call on this thread: most calls of a quick tool are over then, and two changes of threads are saved. What is not
+    /// over by the guest's first wait, or by the next epoch tick, goes on among the guests.
+    fn begin_here(
+        &self,
+        mut guest: impl Future<Output = ()> + Send + Unpin + 'static,
+        pace: &InlineStats,
+        share: &Share,
+        shared: &CallState,
+    ) -> Option<Arc<dyn Stop>> {
+        // Nobody is woken in vain: what is put in line is polled once in any case.
+        let polled = Pin::new(&mut guest).poll(&mut Context::from_waker(Waker::noop()));
+        share.used_elsewhere(shared.cpu());
+        if polled.is_ready() {
+            return None;
+        }
+        pace.goes_on(shared.cpu());
+        Some(self.guests.spawn(share, guest))
+    }
+
+    /// Forgets compiled versions that are neither published, nor in this set, nor in a call.
+    pub fn retain(&self, pinned: &HashSet<PluginVersion>) {
+        self.published.rcu(|published| published.reduced(pinned));
+    }
+
+    /// Removes a component and its compiled code from the data directory.
+    ///
+    /// # Errors
+    ///
+    /// The data directory cannot be written.
+    pub fn remove_kept(&self, digest: &[u8; 32]) -> io::Result<()> {
+        self.kept.remove(digest)?;
+        self.cache.remove(digest)
+    }
+
+    /// Removes components and compiled code that belong to none of these versions, once nobody has used them for a month.
+    ///
+    /// # Errors
+    ///
+    /// The data directory cannot be read.
+    pub fn remove_others(&self, used: impl Iterator<Item = [u8; 32]>) -> io::Result<()> {
+        let digests = used.map(|digest| hex(&digest)).collect();
+        self.kept.remove_others(&digests)?;
+        self.cache.remove_others(&digests)
+    }
+
+    /// How many calls of a version there are at this moment, running and waiting.
+    pub fn calls(&self, version: &PluginVersion) -> usize {
+        self.published.load().all_of(version).map(|loaded| loaded.plugin.calls()).sum()
+    }
+
+    /// Ends every call of a version, and every one that still comes. To be used on versions that are not offered any more.
+    pub fn withdraw(&self, version: &PluginVersion) {
+        for loaded in self.published.load().all_of(version) {
+            loaded.plugin.presence.withdrawn.send_replace(true);
+        }
+    }
+}
+
+impl Executor for Sandbox {
+    fn catalog(&self) -> Arc<Catalog> {
+        Arc::clone(self.published.load().catalogs.base())
+    }
+
+    fn catalog_for(&self, takes_part: &dyn Fn(&Route) -> bool) -> Arc<Catalog> {
+        Arc::clone(self.published.load().catalogs.choose(takes_part))
+    }
+
+    fn tool<'a>(&'a self, version: &'a PluginVersion, name: &'a str) -> BoxFuture<'a, Option<Arc<ToolEntry>>> {
+        Box::pin(async move {
+            let loaded = self.ready(version).await?;
+            loaded.tools.iter().find(|entry| entry.tool.name == name).cloned()
+        })
+    }
+
+    fn library<'a>(&'a self, version: &'a PluginVersion) -> BoxFuture<'a, Option<Arc<CatalogPlugin>>> {
+        Box::pin(async move { Some(Arc::clone(&self.ready(version).await?.offers.library)) })
+    }
+
+    fn start(&self, spec: CallSpec) -> Result<RunningCall, StartError> {
+        let published = self.published.load();
+        let ready = published.versions.get(&spec.plugin).map(|loaded| &loaded.plugin);
+        if ready.is_none() && !self.is_kept(&spec.plugin) {
+            return Err(StartError::UnknownPlugin(spec.plugin.name));
+        }
+        let (sender, events) = mpsc::channel(EVENTS_QUEUED_MAX);
+        let outbox = Outbox::new(sender, spec.limits.events_per_second, spec.limits.log_bytes);
+        let shared = Arc::new(CallState::default());
+        let control = Control { shared: Arc::clone(&shared) };
+        let ground = Arc::clone(&self.ground);
+        let share = spec.share.clone();
+        let Some(plugin) = ready else {
+            let guest = run_kept(self.me.clone(), ground, spec, shared, outbox).in_current_span();
+            let stop = Some(StopOnDrop::new(self.guests.spawn(&share, guest)));
+            return Ok(RunningCall { events, control, stop });
+        };
+        let pace = plugin.entry(&spec.operation).map(|(_, pace)| pace);
+        let occupied = InFlight::new(Arc::clone(plugin));
+        // It is large: boxed once, it is not moved again.
+        let guest = Box::pin(call::run(ground, occupied, spec, Arc::clone(&shared), outbox)).in_current_span();
+        let stop = match pace.filter(|pace| pace.is_quick() && share.may_begin_elsewhere()) {
+            Some(pace) => self.begin_here(guest, pace, &share, &shared),
+            None => Some(self.guests.spawn(&share, guest)),
+        };
+        Ok(RunningCall { events, control, stop: stop.map(StopOnDrop::new) })
+    }
+
+    fn engine_hash(&self) -> u64 {
+        self.engine_hash
+    }
+}
+
+fn log_lost(error: &LoadError) {
+    tracing::error!(plugin.name = error.plugin, problems = ?error.problems, "an older version cannot run any more");
+}
+
+/// Makes a kept version ready, then runs the call.
+async fn run_kept(
+    host: Weak<Sandbox>,
+    ground: Arc<HostContext>,
+    spec: CallSpec,
+    shared: Arc<CallState>,
+    outbox: Outbox,
+) {
+    let loaded = match host.upgrade() {
+        Some(host) => host
+            .revive(&spec.plugin)
+            .await
+            .map(|loaded| InFlight::new(loaded.plugin))
+            .map_err(|error| fault::internal(&spec.plugin.name, &error.to_string())),
+        None => Err(CallError::Interrupted),
+    };
+    drop(host);
+    match loaded {
+        Ok(plugin) => call::run(ground, plugin, spec, shared, outbox).await,
+        Err(error) => outbox.finish(CallEvent::Finished(Err(error))).await,
+    }
+}

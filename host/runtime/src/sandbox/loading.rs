@@ -1,0 +1,366 @@
+//! How plugins get into the sandbox: read, compiled or taken from the cache, linked, listed, put on the operator's terms, kept.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use wasmtime::component::{Component, InstancePre};
+
+use super::Sandbox;
+use crate::call::{Call, CallCount};
+use crate::compile::CompileError;
+use crate::component_store::Wit;
+use crate::exports::Exports;
+use crate::files;
+use crate::inspect::{self, Inspection};
+use crate::load::{self, ComponentBytes, LoadError, LoadedPlugin, PluginSource, Prepared, Source, UnknownTools, Wrong};
+use crate::manifest::{Manifest, RequestedLimits};
+use crate::policy::{Granted, GrantedTo, Grants};
+use crate::published::Published;
+use crate::typed;
+use bulkhead_domain::hex;
+use bulkhead_domain::task::PluginVersion;
+
+impl Sandbox {
+    /// Checks a plugin and makes it ready; nobody can call it before it is [published](Self::publish). What passes is kept in the
+    /// data directory.
+    ///
+    /// # Errors
+    ///
+    /// Everything that is wrong with it, at once.
+    pub async fn load(self: &Arc<Self>, source: PluginSource) -> Result<LoadedPlugin, LoadError> {
+        self.load_as(source, UnknownTools::Refuse, None).await
+    }
+
+    async fn load_as(
+        self: &Arc<Self>,
+        source: PluginSource,
+        unknown_tools: UnknownTools,
+        kept: Option<[u8; 32]>,
+    ) -> Result<LoadedPlugin, LoadError> {
+        let fallback = label(&source);
+        let (prepared, bytes) = self.prepare(source, kept).await.map_err(|wrong| wrong.of(fallback))?;
+        let version = prepared.version.clone();
+        let refuse = |problems| LoadError::refused(&version.name, problems);
+        let mut loaded = load::finish(prepared, unknown_tools).map_err(refuse)?;
+        if kept.is_some() {
+            return Ok(loaded);
+        }
+        let wit = match &loaded.source.component {
+            Source::File(path) if loaded.plugin.exports.is_typed() => typed::wit_file(&path.with_extension("wit")).ok(),
+            _ => None,
+        };
+        let (host, digest) = (Arc::clone(self), version.digest);
+        let kept = tokio::task::spawn_blocking(move || {
+            // Before the component: what is there without it is nothing yet.
+            host.kept.keep_wit(&digest, &Wit::Free(wit.flatten()))?;
+            host.kept.keep(&digest, &bytes)
+        });
+        let kept = kept.await.unwrap_or_else(|error| Err(std::io::Error::other(error)));
+        kept.map_err(|error| {
+            LoadError::passing(&version.name, format!("it cannot be kept in the data directory: {error}"))
+        })?;
+        // From here on its file, which costs no memory.
+        loaded.source.component = Source::File(self.kept.path(&version.digest));
+        Ok(loaded)
+    }
+
+    /// Reads a component, and says what it would be called and its SHA-256, without compiling it.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be read, is no component, or has no usable name.
+    pub async fn identify(&self, source: PluginSource) -> Result<PluginVersion, LoadError> {
+        let fallback = label(&source);
+        let identified = tokio::task::spawn_blocking(move || {
+            let raw = load::read(&source.component)?;
+            let name = load::name(&source, raw.manifest.as_ref()).map_err(|wrong| vec![wrong])?;
+            Ok(PluginVersion { name, digest: raw.digest })
+        });
+        let identified =
+            identified.await.unwrap_or_else(|_| Err(vec!["the host panicked while reading it".to_owned()]));
+        identified.map_err(|problems| LoadError::refused(fallback, problems))
+    }
+
+    /// Everything up to the operator's terms. What is read must have the digest that is expected, if one is.
+    async fn prepare(
+        self: &Arc<Self>,
+        source: PluginSource,
+        expected: Option<[u8; 32]>,
+    ) -> Result<(Prepared, Arc<[u8]>), Wrong> {
+        let host = Arc::clone(self);
+        let read = tokio::task::spawn_blocking(move || {
+            let raw = load::read(&source.component).map_err(|problems| match expected {
+                Some(digest) => host.kept.verify(&digest).map_or_else(|changed| vec![changed], |_| problems),
+                None => problems,
+            })?;
+            if expected.is_some_and(|expected| expected != raw.digest) {
+                return Err(vec!["its kept component has been changed: `bulkhead plugin add` repairs it".to_owned()]);
+            }
+            let ready = host.cache.load(&host.ground.engine, &raw.digest, host.engine_hash);
+            Ok((source, raw, ready))
+        });
+        let panicked = || vec!["the host panicked while reading it".to_owned()];
+        let (source, raw, ready) = read.await.unwrap_or_else(|_| Err(panicked())).map_err(Wrong::from)?;
+        let component = match ready {
+            Some(component) => Ok(component),
+            None => self.compile(&raw).await,
+        };
+        let host = Arc::clone(self);
+        let linked = tokio::task::spawn_blocking(move || {
+            let mut problems = Vec::new();
+            let name = load::name(&source, raw.manifest.as_ref()).map_err(|wrong| problems.push(wrong));
+            let granted = host.grant(&source, raw.manifest.as_ref()).map_err(|wrong| problems.extend(wrong));
+            // What is wrong with the component itself stays wrong, whatever else has failed.
+            let passing = problems.is_empty() && matches!(component, Err(CompileError::Passing(_)));
+            let component = component.map_err(|wrong| problems.push(wrong.to_string()));
+            let linked = component.and_then(|component| {
+                load::link(&host.linker, &component, &raw).map_err(|wrong| problems.extend(wrong))
+            });
+            let (Ok(name), Ok(granted), Ok((instance, exports))) = (name, granted, linked) else {
+                return Err(Wrong { problems, passing });
+            };
+            let version = PluginVersion { name, digest: raw.digest };
+            let wanted = raw.manifest.map(|manifest| manifest.requested.limits).unwrap_or_default();
+            Ok((source, version, (granted, wanted), instance, Arc::new(exports), raw.bytes))
+        });
+        let (source, version, granted, instance, exports, bytes) =
+            linked.await.unwrap_or_else(|_| Err(Wrong::from(panicked())))?;
+
+        let (granted, wanted) = (Arc::new(granted.0), granted.1);
+        let presence = CallCount::default();
+        let prepared = self.list(source, version, (granted, wanted), instance, exports, presence).await?;
+        Ok((prepared, bytes))
+    }
+
+    /// Asks what it offers, on the guests' own threads.
+    async fn list(
+        &self,
+        source: PluginSource,
+        version: PluginVersion,
+        (granted, wanted): (Arc<GrantedTo>, RequestedLimits),
+        instance: InstancePre<Call>,
+        exports: Arc<Exports>,
+        presence: CallCount,
+    ) -> Result<Prepared, Wrong> {
+        let ground = self.ground.clone();
+        let listing = self.guests.run(&self.own_share, async move {
+            let name: Arc<str> = version.name.as_str().into();
+            let (listed, resources) =
+                load::list(&ground, &name, &granted.others, &instance, &exports, &wanted.within(&source.limits))
+                    .await?;
+            Ok(Prepared { source, version, granted, wanted, instance, exports, listed, resources, presence })
+        });
+        let panicked = || Wrong::from(vec!["the host panicked while listing its tools".to_owned()]);
+        listing.await.unwrap_or_else(|_| Err(panicked()))
+    }
+
+    /// Lists a version again, with every check of a load. What comes back can be published in the place of the version as it was;
+    /// calls of both are calls of one version.
+    ///
+    /// # Errors
+    ///
+    /// Everything that is wrong with what it lists now.
+    pub async fn relist(&self, loaded: &LoadedPlugin) -> Result<LoadedPlugin, LoadError> {
+        let granted = (Arc::clone(&loaded.plugin.granted), loaded.plugin.wanted.clone());
+        self.list_again(loaded, loaded.source.clone(), granted).await
+    }
+
+    /// The same version on other terms: other grants, limits and names. What comes back can be published as after
+    /// [`relist`](Self::relist); calls that have begun keep the terms that they began with.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be granted what the terms say, or what it lists on them is wrong.
+    pub async fn under(&self, loaded: &LoadedPlugin, terms: &PluginSource) -> Result<LoadedPlugin, LoadError> {
+        let source = PluginSource {
+            component: loaded.source.component.clone(),
+            name: Some(loaded.version.name.clone()),
+            ..terms.clone()
+        };
+        let refuse = |problems| LoadError::refused(loaded.version.name.clone(), problems);
+        let component = source.component.clone();
+        // What it wants stands in the component.
+        let raw = tokio::task::spawn_blocking(move || load::read(&component)).await;
+        let raw = raw.unwrap_or_else(|_| Err(vec!["the host panicked while reading it".to_owned()])).map_err(refuse)?;
+        if raw.digest != loaded.version.digest {
+            return Err(refuse(vec![
+                "its kept component has been changed: `bulkhead plugin add` repairs it".to_owned(),
+            ]));
+        }
+        let granted = self.grant(&source, raw.manifest.as_ref()).map_err(refuse)?;
+        self.list_again(loaded, source, (Arc::new(granted), loaded.plugin.wanted.clone())).await
+    }
+
+    async fn list_again(
+        &self,
+        loaded: &LoadedPlugin,
+        source: PluginSource,
+        granted: (Arc<GrantedTo>, RequestedLimits),
+    ) -> Result<LoadedPlugin, LoadError> {
+        let (plugin, version) = (&loaded.plugin, loaded.version.clone());
+        let exports = Arc::clone(&plugin.exports);
+        let (instance, presence) = (plugin.instance.clone(), plugin.presence.clone());
+        let listed = self.list(source, version.clone(), granted, instance, exports, presence).await;
+        // A policy may be about a tool that is not there at the moment.
+        let finished = listed.and_then(|prepared| Ok(load::finish(prepared, UnknownTools::Ignore)?));
+        finished.map_err(|wrong| wrong.of(version.name))
+    }
+
+    /// Every version that a call could begin with at once.
+    pub fn ready_versions(&self) -> Vec<LoadedPlugin> {
+        self.published.load().versions.values().cloned().collect()
+    }
+
+    /// Puts versions in the place of the same ones as they were; those that are not ready any more are not made so. No call begins
+    /// with one of the `lost` as it was.
+    pub fn replace_ready(&self, versions: Vec<LoadedPlugin>, lost: &[PluginVersion]) {
+        self.published.rcu(|published| {
+            let still = versions.iter().filter(|loaded| published.versions.contains_key(&loaded.version));
+            still.fold(published.without(lost), |next, loaded| next.with(loaded))
+        });
+    }
+
+    /// Compiles what is not in the cache, and keeps it there.
+    async fn compile(self: &Arc<Self>, raw: &ComponentBytes) -> Result<Component, CompileError> {
+        let panicked = || CompileError::Refused("the host panicked while taking over its code".to_owned());
+        let _turn = self.compiler.turn().await;
+        let (host, digest) = (Arc::clone(self), raw.digest);
+        // Somebody else may have compiled the same meanwhile.
+        let ready = move || host.cache.load(&host.ground.engine, &digest, host.engine_hash);
+        if let Some(ready) = tokio::task::spawn_blocking(ready).await.map_err(|_| panicked())? {
+            return Ok(ready);
+        }
+        let begin = Instant::now();
+        let code = self.compiler.compile(&self.ground.engine, &raw.bytes).await?;
+        let took_ms = u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX);
+        tracing::debug!(component = hex(&digest), bytes = raw.bytes.len(), took_ms, "a component was compiled");
+        let host = Arc::clone(self);
+        let take = move || host.cache.accept(&host.ground.engine, &code, &digest, host.engine_hash);
+        let taken = tokio::task::spawn_blocking(take).await.map_err(|_| panicked())?;
+        taken.map_err(CompileError::Refused)
+    }
+
+    /// What calls of it may reach: what is granted, within what it wants, within what each tenant is left.
+    fn grant(&self, source: &PluginSource, manifest: Option<&Manifest>) -> Result<GrantedTo, Vec<String>> {
+        let mut problems = Vec::new();
+        if source.manifest_required && manifest.is_none() {
+            problems.push("it carries no manifest, and the configuration requires one".to_owned());
+        }
+        let directories = &source.grants.directories;
+        for (at, directory) in directories.iter().enumerate() {
+            problems.extend(files::problem(directory));
+            if directories.iter().take(at).any(|other| other.guest == directory.guest) {
+                problems.push(format!("two granted directories are {:?} for the guest", directory.guest));
+            }
+        }
+        if !problems.is_empty() {
+            return Err(problems);
+        }
+        let wanted = manifest.map(|manifest| manifest.requested.grants.clone()).unwrap_or_default();
+        let unwanted = source.grants.unwanted(&wanted);
+        if !unwanted.is_empty() {
+            tracing::warn!(
+                plugin.name = label(source),
+                ?unwanted,
+                "granted, but the plugin's manifest does not ask for it"
+            );
+        }
+        let effective = source.grants.within(&wanted);
+        let ready = |grants: Grants| {
+            let missing_directories = grants.missing_directories(&wanted);
+            let missing_variables = grants.missing_variables(&wanted);
+            let read = |key: &String| (self.environment)(key).map(|value| (key.clone(), value));
+            let environment = grants.env.iter().filter_map(read).collect();
+            let settings = source.config.clone();
+            Arc::new(Granted {
+                directories: grants.directories,
+                http: grants.http,
+                environment,
+                settings,
+                keyvalue: grants.keyvalue,
+                missing_directories,
+                missing_variables,
+            })
+        };
+        let tenants = source.tenants.iter().map(|(id, bound)| (*id, ready(effective.within(bound)))).collect();
+        Ok(GrantedTo { others: ready(effective), tenants })
+    }
+
+    /// Makes a kept version ready, under these terms if it is not ready yet. No compiler runs when its code is cached.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::load`], or its component is not there or was changed.
+    pub async fn load_kept(
+        self: &Arc<Self>,
+        version: &PluginVersion,
+        policy: &PluginSource,
+    ) -> Result<LoadedPlugin, LoadError> {
+        if let Some(ready) = self.published.load().versions.get(version) {
+            return Ok(ready.clone());
+        }
+        let component = Source::File(self.kept.path(&version.digest));
+        let source = PluginSource { component, name: Some(version.name.clone()), ..policy.clone() };
+        self.load_as(source, UnknownTools::Ignore, Some(version.digest)).await
+    }
+
+    /// Makes an older version of a plugin ready again, under the plugin's present grants and limits.
+    pub(super) async fn revive(self: &Arc<Self>, version: &PluginVersion) -> Result<LoadedPlugin, LoadError> {
+        let unconfigured = || LoadError::refused(&version.name, vec!["it is not configured any more".to_owned()]);
+        let _one_at_a_time = self.loading.lock().await;
+        loop {
+            let policy = self.published.load().sources.get(&version.name).cloned().ok_or_else(unconfigured)?;
+            let loaded = self.load_kept(version, &policy).await?;
+            // The terms may have changed meanwhile: then it is made ready on the new ones.
+            let holds = |published: &Published| {
+                published.sources.get(&version.name).is_some_and(|policy| loaded.is_under(policy))
+                    && !published.versions.contains_key(version)
+            };
+            let before = self.published.rcu(|published| match holds(published) {
+                true => Arc::new(published.with(&loaded)),
+                false => Arc::clone(published),
+            });
+            if let Some(ready) = before.versions.get(version) {
+                return Ok(ready.clone());
+            }
+            if holds(&before) {
+                return Ok(loaded);
+            }
+        }
+    }
+
+    /// Looks into a component without granting it anything.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::load`].
+    pub async fn inspect(self: &Arc<Self>, source: PluginSource) -> Result<Inspection, LoadError> {
+        let loaded = self.load(source).await?;
+        let component = loaded.plugin.instance.component();
+        let (imports, exports) = inspect::functions(&self.ground.engine, component);
+        let raw = load::read(&loaded.source.component)
+            .map_err(|problems| LoadError::refused(&loaded.version.name, problems))?;
+        Ok(Inspection {
+            name: loaded.version.name.clone(),
+            digest: hex(&loaded.version.digest),
+            size: raw.bytes.len() as u64,
+            manifest: raw.manifest,
+            imports,
+            exports,
+            typed: loaded.plugin.exports.is_typed(),
+            tools: loaded.tools.iter().map(|entry| entry.tool.clone()).collect(),
+            prompts: loaded.offers.prompts.iter().map(|entry| entry.prompt.clone()).collect(),
+            templates: loaded.offers.templates.iter().map(|entry| entry.template.clone()).collect(),
+            resources: loaded.offers.resources,
+        })
+    }
+}
+
+/// What a plugin is called before its name is known.
+fn label(source: &PluginSource) -> String {
+    match (&source.name, &source.component) {
+        (Some(name), _) => name.clone(),
+        (None, Source::File(path)) => path.display().to_string(),
+        (None, Source::Bytes(_)) => "(unnamed)".to_owned(),
+    }
+}

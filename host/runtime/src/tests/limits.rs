@@ -1,0 +1,222 @@
+//! Each limit with the smallest guest that runs into it.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use tokio::sync::Semaphore;
+use wasmtime::component::{Component, InstancePre};
+
+use super::*;
+use crate::blocking::Blocking;
+use crate::call::{Call, HostContext, visit};
+use crate::events::Outbox;
+use crate::policy::Granted;
+use crate::{engine, load};
+
+const INSTANCES: u32 = 4;
+
+/// A component whose `run` executes this core code, with one page of memory.
+fn component(body: &str) -> String {
+    format!(
+        "(component
+            (core module $m
+                (memory 1)
+                (table $t 1 funcref)
+                (func $deep (param i32) (result i32) (i32.add (i32.const 1) (call $deep (local.get 0))))
+                (func (export \"run\") {body}))
+            (core instance $i (instantiate $m))
+            (func (export \"run\") (canon lift (core func $i \"run\"))))"
+    )
+}
+
+/// An engine with a pool of four, and its clock.
+struct Bench {
+    ground: HostContext,
+    instance: InstancePre<Call>,
+}
+
+impl Bench {
+    fn new(wat: &str) -> Self {
+        let engine = engine::build(INSTANCES).unwrap();
+        engine::tick(&engine, Duration::from_millis(10)).unwrap();
+        let component = Component::from_binary(&engine, &wat::parse_str(wat).unwrap()).unwrap();
+        let instance = load::linker(&engine).unwrap().instantiate_pre(&component).unwrap();
+        let slots = Arc::new(Semaphore::new(INSTANCES as usize));
+        Self {
+            ground: HostContext {
+                engine,
+                slots,
+                names: None,
+                quotas: Arc::default(),
+                lines: Arc::default(),
+                blocking: Arc::default(),
+            },
+            instance,
+        }
+    }
+
+    async fn run(&self, limits: &CallLimits) -> Result<(), CallError> {
+        self.run_with(limits, Arc::new(CallState::default())).await
+    }
+
+    async fn run_with(&self, limits: &CallLimits, shared: Arc<CallState>) -> Result<(), CallError> {
+        let (sender, _receiver) = mpsc::channel(1);
+        let outbox = Outbox::new(sender, 10, 0);
+        let granted = Arc::new(Granted::default());
+        let call = Call::new(
+            "test".into(),
+            granted,
+            facts(),
+            limits,
+            shared,
+            outbox,
+            (None, &self.ground.quotas, Blocking::of(&self.ground.blocking, TENANT)),
+        )
+        .unwrap();
+        let ran = visit(&self.ground, &self.instance, call, limits, |store, instance| {
+            Box::pin(async move {
+                let run = instance.get_typed_func::<(), ()>(&mut *store, "run")?;
+                run.call_async(store, ()).await
+            })
+        });
+        ran.await
+    }
+}
+
+async fn run(body: &str, change: impl FnOnce(&mut CallLimits)) -> (FaultKind, String) {
+    let mut limits = limits();
+    change(&mut limits);
+    match Bench::new(&component(body)).run(&limits).await {
+        Err(CallError::Fault { kind, reason }) => (kind, reason),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn loop_ends_at_its_cpu_limit() {
+    let started = Instant::now();
+    let (kind, reason) = run("(loop (br 0))", |limits| limits.cpu_ms = 100).await;
+    assert_eq!((kind, reason.as_str()), (FaultKind::Limit, "the tool used more than its 100 ms of CPU time"));
+    assert!(started.elapsed() >= Duration::from_millis(100));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn loop_ends_at_its_wall_limit() {
+    let (kind, reason) = run("(loop (br 0))", |limits| limits.wall_ms = 100).await;
+    assert_eq!((kind, reason.as_str()), (FaultKind::Deadline, "the tool did not finish within 100 ms"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn memory_limit_sums_all_memories() {
+    let grow = "(loop (drop (memory.grow (i32.const 16))) (br 0))";
+    let (kind, reason) = run(grow, |limits| limits.memory_bytes = 8 << 20).await;
+    assert_eq!((kind, reason.as_str()), (FaultKind::Limit, "the tool used more than its 8 MiB of memory"));
+
+    let two_memories = "(component
+        (core module $m (memory 100) (func (export \"run\")))
+        (core instance $i (instantiate $m))
+        (core instance $j (instantiate $m))
+        (func (export \"run\") (canon lift (core func $i \"run\"))))";
+    let limits = CallLimits { memory_bytes: 150 * 65536, ..limits() };
+    let outcome = Bench::new(two_memories).run(&limits).await;
+    assert!(matches!(outcome, Err(CallError::Fault { kind: FaultKind::Limit, .. })), "{outcome:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn table_growth_is_limited() {
+    let grow = "(loop (br_if 0 (i32.ne (i32.const -1) (table.grow $t (ref.null func) (i32.const 1000)))))";
+    let outcome = Bench::new(&component(grow)).run(&limits()).await;
+    // A table ends at the size of its slot, long before the sum of all tables does; the guest sees the failure.
+    assert_eq!(outcome, Ok(()));
+    let tables: String = (0..6).map(|at| format!("(table $t{at} 39000 funcref)")).collect();
+    let wat = format!(
+        "(component (core module $m {tables} (func (export \"run\"))) (core instance $i (instantiate $m))
+            (func (export \"run\") (canon lift (core func $i \"run\"))))"
+    );
+    let outcome = Bench::new(&wat).run(&limits()).await;
+    assert!(
+        matches!(&outcome, Err(CallError::Fault { kind: FaultKind::Limit, reason }) if reason.contains("table")),
+        "{outcome:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stack_overflow_and_traps_have_distinct_reasons() {
+    let (kind, reason) = run("(drop (call $deep (i32.const 0)))", |_| {}).await;
+    assert_eq!((kind, reason.as_str()), (FaultKind::Trap, "the tool's call stack overflowed"));
+    let (kind, reason) = run("unreachable", |_| {}).await;
+    assert_eq!((kind, reason.as_str()), (FaultKind::Trap, "the tool crashed: it panicked or aborted"));
+    let (kind, reason) = run("(drop (i32.load (i32.const -4)))", |_| {}).await;
+    assert_eq!(kind, FaultKind::Trap);
+    assert!(reason.contains("out of bounds"), "{reason}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn dropped_call_stops_and_frees_its_instance() {
+    let bench = Arc::new(Bench::new(&component("(loop (br 0))")));
+    // Many more than the pool holds at once.
+    for _ in 0..INSTANCES * 10 {
+        let bench = Arc::clone(&bench);
+        let running = tokio::spawn(async move { bench.run(&limits()).await });
+        tokio::time::sleep(Duration::from_millis(2)).await;
+        running.abort();
+        assert!(running.await.unwrap_err().is_cancelled());
+    }
+    let limits = CallLimits { cpu_ms: 20, ..limits() };
+    let all = futures::future::join_all((0..INSTANCES).map(|_| bench.run(&limits))).await;
+    assert!(
+        all.iter().all(|outcome| matches!(outcome, Err(CallError::Fault { kind: FaultKind::Limit, .. }))),
+        "{all:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn paused_loop_stops_cpu_and_wall_clocks() {
+    let bench = Bench::new(&component("(loop (br 0))"));
+    let limits = CallLimits { cpu_ms: 600, wall_ms: 5000, ..limits() };
+    let control = Control::default();
+    let shared = Arc::clone(&control.shared);
+    let over = Arc::new(AtomicBool::new(false));
+    let ended = Arc::clone(&over);
+    let running = tokio::spawn(async move {
+        let outcome = bench.run_with(&limits, shared).await;
+        ended.store(true, Ordering::Release);
+        outcome
+    });
+    wait_until(|| control.cpu_ms() > 0).await;
+    control.pause();
+    let cpu = settled(|| control.cpu_ms()).await;
+    let (wall, held) = control.shared.wall_elapsed();
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert_eq!(control.cpu_ms(), cpu, "no CPU time is used while paused");
+    assert_eq!(control.shared.wall_elapsed(), (wall, true));
+    assert!(held && !over.load(Ordering::Acquire));
+    control.resume();
+    wait_until(|| control.cpu_ms() > cpu).await;
+    let outcome = tokio::time::timeout(Duration::from_secs(20), running).await.unwrap().unwrap();
+    assert!(matches!(outcome, Err(CallError::Fault { kind: FaultKind::Limit, .. })), "{outcome:?}");
+}
+
+async fn wait_until(mut happened: impl FnMut() -> bool) {
+    for _ in 0..2000 {
+        if happened() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    panic!("it did not happen within 10 s");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn oversized_components_are_refused_at_load() {
+    let engine = engine::build(INSTANCES).unwrap();
+    let linker = load::linker(&engine).unwrap();
+    let memories: String = (0..9).map(|_| "(core instance (instantiate $m))").collect();
+    let wat = format!("(component (core module $m (memory 1)) {memories})");
+    let raw = load::read(&Source::Bytes(wat::parse_str(wat).unwrap().into())).unwrap();
+    let component = Component::from_binary(&engine, &raw.bytes).unwrap();
+    let Err(problems) = load::link(&linker, &component, &raw) else { panic!("it was accepted") };
+    let problems = problems.join("; ");
+    assert!(problems.contains("9 memories; 8 is the most"), "{problems}");
+    assert!(problems.contains("does not export bulkhead:plugin/tools@0.1.0"), "{problems}");
+}

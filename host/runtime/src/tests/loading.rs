@@ -1,0 +1,213 @@
+//! What is accepted, what is refused, and what the refusal says.
+
+use super::*;
+use crate::load::{LoadError, Presentation, Source, ToolPolicy};
+use bulkhead_domain::tool::TaskSupport;
+
+fn bytes(wasm: impl Into<Vec<u8>>) -> PluginSource {
+    let mut source = source(Source::Bytes(wasm.into().into()));
+    source.name = Some("x".to_owned());
+    source
+}
+
+fn policy(limits: CallLimits) -> ToolPolicy {
+    ToolPolicy { task_support: None, presentation: Presentation::default(), limits }
+}
+
+async fn problems(house: &House, source: PluginSource) -> String {
+    house.sandbox.load(source).await.unwrap_err().to_string()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn invalid_component_is_refused_with_reason() {
+    let house = House::new();
+    assert!(problems(&house, bytes("hello")).await.contains("not WebAssembly"));
+    assert!(problems(&house, bytes(wat::parse_str("(module)").unwrap())).await.contains("core module"));
+    let missing = source(Source::File("/no/such/file.wasm".into()));
+    assert!(problems(&house, missing).await.contains("cannot read"));
+    let other_world = bytes(wat::parse_str("(component)").unwrap());
+    assert!(problems(&house, other_world).await.contains("does not export bulkhead:plugin/tools@0.1.0"));
+    let unknown_import = bytes(wat::parse_str("(component (import \"evil:host/shell@1.0.0\" (instance)))").unwrap());
+    let error = problems(&house, unknown_import).await;
+    assert!(error.contains("plugin x:") && !error.is_empty(), "{error}");
+    let asynchronous = "(component (core module $m (func (export \"f\") (result i32) unreachable) (func (export \"cb\") (param i32 i32 i32) (result i32) unreachable))
+        (core instance $i (instantiate $m))
+        (func (export \"f\") async (canon lift (core func $i \"f\") async (callback (core func $i \"cb\")))))";
+    let error = problems(&house, bytes(wat::parse_str(asynchronous).unwrap())).await;
+    assert!(error.contains("component-model async"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn truncated_component_is_refused_as_truncated() {
+    let Some(plugin) = sample("text") else { return };
+    let Source::File(file) = plugin.component else { panic!() };
+    let whole = std::fs::read(file).unwrap();
+    let house = House::new();
+    let error = problems(&house, bytes(&whole[..whole.len() / 2])).await;
+    assert!(error.contains("truncated"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tool_name_clash_names_both_plugins() {
+    let Some(first) = sample("text") else { return };
+    let second = PluginSource { name: Some("copy".to_owned()), ..first.clone() };
+    let prefixed = PluginSource { name: Some("third".to_owned()), prefix: "third.".to_owned(), ..first.clone() };
+    let house = House::new();
+    let mut loaded = Vec::new();
+    for plugin in [first, second, prefixed] {
+        loaded.push(house.sandbox.load(plugin).await.unwrap());
+    }
+    assert_eq!(house.sandbox.clashes(&loaded, &[]).len(), 1);
+    let (_, refused) = house.sandbox.publish(loaded);
+    let [LoadError { plugin, problems, passing: false }] = refused.as_slice() else { panic!("{refused:?}") };
+    assert_eq!(plugin, "copy");
+    assert!(problems.iter().all(|problem| problem.contains("plugin text")), "{problems:?}");
+    assert!(house.sandbox.catalog().get("echo").is_some());
+    assert_eq!(text(&house.call("third.echo", r#"{"text":"a"}"#).await.unwrap()), "a");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tool_policy_narrows_and_never_widens() {
+    let Some(mut plugin) = sample("primes") else { return };
+    let house = House::new();
+    let lowered = CallLimits { promote_after_ms: 7, ..limits() };
+    let narrowed = ToolPolicy { task_support: Some(TaskSupport::Required), ..policy(lowered) };
+    plugin.tools = BTreeMap::from([("count_primes".to_owned(), narrowed)]);
+    house.publish(plugin.clone()).await;
+    let catalog = house.sandbox.catalog();
+    let entry = catalog.get("count_primes").unwrap();
+    assert_eq!((entry.tool.task_support, entry.limits.promote_after_ms), (TaskSupport::Required, 7));
+
+    plugin.tools = BTreeMap::from([("no_such_tool".to_owned(), policy(limits()))]);
+    assert!(problems(&house, plugin).await.contains("no_such_tool"));
+    let mut text_plugin = sample("text").unwrap();
+    text_plugin.tools = BTreeMap::from([(
+        "echo".to_owned(),
+        ToolPolicy { task_support: Some(TaskSupport::Optional), ..policy(limits()) },
+    )]);
+    assert!(problems(&house, text_plugin).await.contains("task support"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn replaced_plugin_version_can_still_run() {
+    let (Some(old), Some(new)) = (sample("text"), sample("primes")) else { return };
+    let data = TempDir::new().unwrap();
+    let house = House::with_data(data.path());
+    let named = |plugin: PluginSource| PluginSource { name: Some("tools".to_owned()), ..plugin };
+    let before = house.publish(named(old)).await;
+    let entry = Arc::clone(house.sandbox.catalog().get("echo").unwrap());
+    let new = house.sandbox.load(named(new)).await.unwrap();
+    assert_eq!(house.sandbox.publish(vec![new.clone()]).0, [ListKind::Tools]);
+    assert_eq!(house.sandbox.publish(vec![new]).0, [], "the same again is no change");
+    assert!(house.sandbox.catalog().get("echo").is_none());
+    let spec = || CallSpec {
+        tenant: TENANT,
+        plugin: entry.plugin.clone(),
+        operation: Operation::CallTool { tool: "echo".to_owned(), arguments: Json::new(r#"{"text":"still here"}"#) },
+        share: Share::default(),
+        limits: limits(),
+        facts: facts(),
+    };
+    let start = || house.sandbox.start(spec());
+    assert_eq!(text(&finished(start().unwrap()).await.unwrap()), "still here");
+
+    // Its compiled code is forgotten, the component is not.
+    house.sandbox.retain(&std::collections::HashSet::new());
+    assert_eq!(text(&finished(start().unwrap()).await.unwrap()), "still here");
+    assert!(house.sandbox.catalog().get("echo").is_none());
+    let tool = house.sandbox.tool(&before.version, "echo").await.unwrap();
+    assert_eq!(tool.plugin, before.version);
+    assert!(house.sandbox.tool(&before.version, "count_primes").await.is_none());
+
+    house.sandbox.retain(&std::collections::HashSet::new());
+    let kept = data.path().join("components").join(format!("{}.wasm", bulkhead_domain::hex(&before.version.digest)));
+    std::fs::write(&kept, std::fs::read(&kept).unwrap().split_at(1000).0).unwrap();
+    assert!(matches!(finished(start().unwrap()).await, Err(CallError::Internal { .. })));
+    std::fs::remove_file(&kept).unwrap();
+    assert!(matches!(start(), Err(StartError::UnknownPlugin(name)) if name == "tools"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_of_a_version_are_counted_and_withdrawn() {
+    let (Some(old), Some(new)) = (sample("primes"), sample("text")) else { return };
+    let house = House::new();
+    let named = |plugin: PluginSource| PluginSource { name: Some("tools".to_owned()), ..plugin };
+    let before = house.publish(named(old)).await.version;
+    let running = house.start("count_primes", r#"{"below":1000000000000}"#);
+    assert_eq!(house.sandbox.calls(&before), 1);
+    let after = house.publish(named(new)).await.version;
+    house.sandbox.retain(&std::collections::HashSet::new());
+    assert_eq!(house.sandbox.calls(&before), 1, "what is in a call is kept");
+    house.sandbox.withdraw(&before);
+    let (kind, reason) = fault(finished(running).await);
+    assert_eq!(kind, FaultKind::Deadline);
+    assert!(reason.contains("withdrawn"), "{reason}");
+    assert_eq!((house.sandbox.calls(&before), house.sandbox.calls(&after)), (0, 0));
+    assert_eq!(text(&house.call("echo", r#"{"text":"a"}"#).await.unwrap()), "a");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tampered_compiled_code_is_compiled_again() {
+    let Some(plugin) = sample("text") else { return };
+    let data = TempDir::new().unwrap();
+    let house = House::with_data(data.path());
+    house.publish(plugin.clone()).await;
+    drop(house);
+    let cached = || -> Vec<_> {
+        std::fs::read_dir(data.path().join("cache")).unwrap().map(|file| file.unwrap().path()).collect()
+    };
+    let [file] = cached().try_into().unwrap();
+    let good = std::fs::read(&file).unwrap();
+    let mut bad = good.clone();
+    let middle = bad.len() / 2;
+    bad[middle] ^= 0x40;
+    std::fs::write(&file, &bad).unwrap();
+    let house = House::with_data(data.path());
+    house.publish(plugin).await;
+    assert_eq!(text(&house.call("echo", r#"{"text":"a"}"#).await.unwrap()), "a");
+    assert_ne!(std::fs::read(&file).unwrap(), bad, "the file was written anew");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bad_components_are_refused_without_affecting_others() {
+    let house = House::new();
+    for (name, reasons) in [
+        ("bad_panic", &["list-tools", "crashed"][..]),
+        ("bad_spin", &["list-tools", "1 s of CPU time"]),
+        ("bad_utf8", &["list-tools", "UTF-8"]),
+        ("bad_import", &["nobody:has/this"]),
+        ("bad_twins", &["\"twin\"", "used twice"]),
+        ("bad_many", &["list-tools", "too much data"]),
+        ("bad_schema_json", &["input schema: not well-formed JSON"]),
+        ("bad_schema", &["\"unknown_type\"", "\"keyword_of_the_wrong_type\"", "\"no_object\""]),
+        ("bad_name", &["\"line\\\\r\\\\nbreak\"", "escape", "two words", "is empty", "129 characters"]),
+    ] {
+        let Some(plugin) = sample(name) else { return };
+        let error = problems(&house, plugin).await;
+        assert!(error.starts_with("plugin ") && error.contains(name), "{error}");
+        for reason in reasons {
+            assert!(error.contains(reason), "{name}: {error}");
+        }
+        assert!(!error.contains(|character: char| character.is_control()), "{error:?}");
+    }
+    house.publish(sample("text").unwrap()).await;
+    assert_eq!(text(&house.call("echo", r#"{"text":"a"}"#).await.unwrap()), "a");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn all_component_problems_are_reported_at_once() {
+    let house = House::new();
+    let mut plugin =
+        bytes(wat::parse_str("(component (import \"x:y/z@1.0.0\" (instance (export \"f\" (func)))))").unwrap());
+    plugin.name = Some("no good".to_owned());
+    plugin.grants.directories = vec![policy::DirGrant {
+        host: "/no/such/place".into(),
+        guest: "/data".to_owned(),
+        write: false,
+        bytes_max: None,
+    }];
+    let error = problems(&house, plugin).await;
+    for wrong in ["no good", "/no/such/place", "x:y/z@1.0.0"] {
+        assert!(error.contains(wrong), "{error}");
+    }
+}

@@ -1,0 +1,390 @@
+//! The guests' own threads: one per core, without timers or sockets, which belong to the host's I/O runtime.
+//!
+//! Owns when each guest is polled. Must not know what a guest does nor whose it is: it sees a future and a [`Share`]. Invariants: a
+//! guest is polled by one thread at a time, and in the order of [`FairQueue`]; a guest that was stopped is dropped by the next thread
+//! whose turn is over, however far back it stands.
+//!
+//! A guest that computes comes back at every epoch tick and stands in line again, so a turn is a tick at most. A call that is over
+//! before its first tick pays what any executor costs: one push and one pop under a lock.
+
+mod queue;
+
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tokio::sync::oneshot;
+
+use super::meter::Meter;
+use queue::FairQueue;
+pub use queue::Share;
+
+/// How much nicer guests are than the host's own threads: enough that a health check never queues behind a guest that computes.
+const GUEST_NICENESS: i32 = 5;
+
+/// The least time between two early ticks. A tick is early when a call becomes ready whose share is first and has nothing running.
+const HURRY_EVERY: Duration = Duration::from_millis(1);
+
+/// What a turn of work aside is expected to take before it is known.
+const TURN_ASIDE: Duration = Duration::from_millis(10);
+
+type GuestFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// Stops what it belongs to; harmless when that is over.
+pub trait Stop: fmt::Debug + Send + Sync {
+    /// Nothing of it goes on for longer than a tick.
+    fn stop(self: Arc<Self>);
+}
+
+impl Stop for tokio::task::JoinHandle<()> {
+    fn stop(self: Arc<Self>) {
+        self.abort();
+    }
+}
+
+/// The threads; see the module. Dropping them ends them at their next tick, and every guest that is ready.
+pub(super) struct Threads(Arc<Pool>);
+
+struct Pool {
+    line: Mutex<RunQueue>,
+    came: Condvar,
+    /// Ends the present turn of every guest.
+    tick: Box<dyn Fn() + Send + Sync>,
+}
+
+struct RunQueue {
+    fair: FairQueue<Arc<Guest>>,
+    /// To be dropped.
+    stopped: Vec<Arc<Guest>>,
+    /// Threads that wait for a ready call, and those of them that were woken.
+    idle: usize,
+    told: usize,
+    hurried_at: Option<Instant>,
+    closed: bool,
+}
+
+/// A future on these threads.
+struct Guest {
+    pool: Arc<Pool>,
+    share: Share,
+    state: AtomicU8,
+    /// Locked by the one thread that `state` names, so no thread ever waits.
+    work: Mutex<Option<GuestFuture>>,
+}
+
+/// Stands in line.
+const QUEUED: u8 = 1;
+/// A thread polls it.
+const RUNNING: u8 = 2;
+/// Was woken while it was polled.
+const WOKEN: u8 = 4;
+/// Is over, or is to be.
+const STOPPED: u8 = 8;
+
+/// What a thread has to do.
+enum SchedulerStep {
+    Poll(Share, Arc<Guest>),
+    Drop(Arc<Guest>),
+}
+
+/// A turn that is over.
+struct FinishedSlice {
+    share: Share,
+    used: Duration,
+    /// It wants another one.
+    again: Option<Arc<Guest>>,
+}
+
+impl Threads {
+    /// Starts one thread per core. What waits in a guest waits on `io`; `tick` ends the present turn of every guest, and a turn is
+    /// about `turn` long.
+    pub(super) fn start(
+        io: &tokio::runtime::Handle,
+        turn: Duration,
+        tick: impl Fn() + Send + Sync + 'static,
+    ) -> io::Result<Self> {
+        Self::start_some(cores(), io, turn, tick)
+    }
+
+    /// Starts threads for other work of the same shares: one per core, but two at least, so that one long turn is not in the way of
+    /// everybody. Nothing ends a turn there but the work itself.
+    pub(super) fn start_aside(io: &tokio::runtime::Handle) -> io::Result<Self> {
+        Self::start_with("aside", cores().max(2), io, FairQueue::aside(micros(TURN_ASIDE)), || {})
+    }
+
+    fn start_some(
+        count: usize,
+        io: &tokio::runtime::Handle,
+        turn: Duration,
+        tick: impl Fn() + Send + Sync + 'static,
+    ) -> io::Result<Self> {
+        Self::start_with("guest", count, io, FairQueue::new(micros(turn)), tick)
+    }
+
+    fn start_with(
+        name: &str,
+        count: usize,
+        io: &tokio::runtime::Handle,
+        fair: FairQueue<Arc<Guest>>,
+        tick: impl Fn() + Send + Sync + 'static,
+    ) -> io::Result<Self> {
+        let line = RunQueue { fair, stopped: Vec::new(), idle: 0, told: 0, hurried_at: None, closed: false };
+        let threads = Self(Arc::new(Pool { line: Mutex::new(line), came: Condvar::new(), tick: Box::new(tick) }));
+        for _ in 0..count {
+            let (pool, io) = (Arc::clone(&threads.0), io.clone());
+            thread::Builder::new().name(name.to_owned()).spawn(move || {
+                if let Err(error) = rustix::process::nice(GUEST_NICENESS) {
+                    tracing::debug!(%error, "guest threads keep the host's priority");
+                }
+                let _io = io.enter();
+                pool.serve();
+            })?;
+        }
+        Ok(threads)
+    }
+
+    /// Puts a future in line.
+    pub(super) fn spawn(&self, share: &Share, work: impl Future<Output = ()> + Send + 'static) -> Arc<dyn Stop> {
+        let guest = Arc::new(Guest {
+            pool: Arc::clone(&self.0),
+            share: share.clone(),
+            state: AtomicU8::new(QUEUED),
+            work: Mutex::new(Some(Box::pin(work))),
+        });
+        self.0.push(Arc::clone(&guest));
+        guest
+    }
+
+    /// The same for one whose result is wanted. Nothing comes if it panics.
+    pub(super) fn run<T: Send + 'static>(
+        &self,
+        share: &Share,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> oneshot::Receiver<T> {
+        let (sender, receiver) = oneshot::channel();
+        self.spawn(share, async move {
+            // Who asked may have gone.
+            let _ = sender.send(work.await);
+        });
+        receiver
+    }
+}
+
+impl fmt::Debug for Threads {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Threads").finish_non_exhaustive()
+    }
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        // Guests come to their next tick and are dropped there; waiting for that would block whoever drops the sandbox.
+        self.0.line().closed = true;
+        self.0.came.notify_all();
+    }
+}
+
+impl Pool {
+    fn line(&self) -> MutexGuard<'_, RunQueue> {
+        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Puts a guest in line that says that it is queued.
+    fn push(&self, guest: Arc<Guest>) {
+        let mut line = self.line();
+        if line.closed {
+            drop(line);
+            guest.discard();
+            return;
+        }
+        let share = guest.share.clone();
+        let first = line.fair.push(&share, guest);
+        let tell = line.tell_one();
+        let hurry = first && !tell && line.may_hurry();
+        drop(line);
+        if tell {
+            self.came.notify_one();
+        }
+        if hurry {
+            (self.tick)();
+        }
+    }
+
+    /// Has a guest dropped that nobody polls.
+    fn push_stopped(&self, guest: Arc<Guest>) {
+        let mut line = self.line();
+        if line.closed {
+            drop(line);
+            guest.discard();
+            return;
+        }
+        line.stopped.push(guest);
+        let tell = line.tell_one();
+        drop(line);
+        if tell {
+            self.came.notify_one();
+        }
+    }
+
+    /// One thread, to the end.
+    fn serve(&self) {
+        let (mut over, mut meter) = (None, Meter::new());
+        while let Some(turn) = self.next(over.take()) {
+            match turn {
+                SchedulerStep::Drop(guest) => guest.discard(),
+                SchedulerStep::Poll(share, guest) => {
+                    let begun = Instant::now();
+                    let again = guest.poll();
+                    over = Some(FinishedSlice { share, used: meter.spent(begun.elapsed()), again });
+                }
+            }
+        }
+        let mut line = self.line();
+        let (stopped, ready) = (std::mem::take(&mut line.stopped), line.fair.drain());
+        drop(line);
+        stopped.into_iter().chain(ready).for_each(|guest| guest.discard());
+    }
+
+    /// Takes note of the last turn and waits for the next one; `None` when the pool is closed.
+    fn next(&self, over: Option<FinishedSlice>) -> Option<SchedulerStep> {
+        let mut line = self.line();
+        if let Some(FinishedSlice { share, used, again }) = over {
+            line.fair.charge(&share, micros(used));
+            if let Some(guest) = again {
+                line.fair.push(&share, guest);
+            }
+        }
+        loop {
+            if line.closed {
+                return None;
+            }
+            if let Some(guest) = line.stopped.pop() {
+                return Some(SchedulerStep::Drop(guest));
+            }
+            if let Some((share, guest)) = line.fair.pop() {
+                return Some(SchedulerStep::Poll(share, guest));
+            }
+            line.idle += 1;
+            line = self.came.wait(line).unwrap_or_else(PoisonError::into_inner);
+            line.idle -= 1;
+            line.told = line.told.saturating_sub(1);
+        }
+    }
+}
+
+impl RunQueue {
+    /// Whether a thread waits that nobody has told to come yet; it counts as told from now on.
+    fn tell_one(&mut self) -> bool {
+        let waits = self.idle > self.told;
+        self.told += usize::from(waits);
+        waits
+    }
+
+    fn may_hurry(&mut self) -> bool {
+        let now = Instant::now();
+        let may = self.hurried_at.is_none_or(|at| now.saturating_duration_since(at) >= HURRY_EVERY);
+        if may {
+            self.hurried_at = Some(now);
+        }
+        may
+    }
+}
+
+impl Guest {
+    /// Polls it once. Gives it back if it wants another turn.
+    fn poll(self: Arc<Self>) -> Option<Arc<Self>> {
+        let claim = |state| (state & STOPPED == 0).then_some(RUNNING);
+        if self.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, claim).is_err() {
+            // It is among the stopped ones.
+            return None;
+        }
+        let waker = Waker::from(Arc::clone(&self));
+        let mut work = self.work();
+        let polled = match work.as_mut() {
+            Some(work) => {
+                let mut context = Context::from_waker(&waker);
+                catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(&mut context))).unwrap_or_else(|_| {
+                    tracing::error!("a guest's thread caught a panic");
+                    Poll::Ready(())
+                })
+            }
+            None => Poll::Ready(()),
+        };
+        drop(work);
+        if polled.is_ready() {
+            self.discard();
+            return None;
+        }
+        let leave = |state| match state {
+            state if state & STOPPED != 0 => Some(STOPPED),
+            state if state & WOKEN != 0 => Some(QUEUED),
+            _ => Some(0),
+        };
+        let left = self.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, leave).unwrap_or(STOPPED);
+        if left & STOPPED != 0 {
+            self.discard();
+            return None;
+        }
+        (left & WOKEN != 0).then_some(self)
+    }
+
+    /// Ends it for good. Only the thread that has exclusive use of it may do so.
+    fn discard(&self) {
+        self.state.store(STOPPED, Ordering::Release);
+        let work = self.work().take();
+        if catch_unwind(AssertUnwindSafe(|| drop(work))).is_err() {
+            tracing::error!("a guest panicked when it was dropped");
+        }
+    }
+
+    fn work(&self) -> MutexGuard<'_, Option<GuestFuture>> {
+        self.work.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Wake for Guest {
+    fn wake(self: Arc<Self>) {
+        let wake = |state| match state {
+            state if state & RUNNING != 0 => Some(state | WOKEN),
+            0 => Some(QUEUED),
+            _ => None,
+        };
+        if self.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, wake) == Ok(0) {
+            Arc::clone(&self.pool).push(self);
+        }
+    }
+}
+
+impl Stop for Guest {
+    fn stop(self: Arc<Self>) {
+        let before = self.state.fetch_or(STOPPED, Ordering::AcqRel);
+        // One that is polled is dropped by the thread that polls it.
+        if before & (RUNNING | STOPPED) == 0 {
+            Arc::clone(&self.pool).push_stopped(self);
+        }
+    }
+}
+
+impl fmt::Debug for Guest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Guest").finish_non_exhaustive()
+    }
+}
+
+fn cores() -> usize {
+    thread::available_parallelism().map_or(1, usize::from)
+}
+
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests;

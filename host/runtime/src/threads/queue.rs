@@ -1,0 +1,191 @@
+//! Whose turn it is on the guests' threads.
+//!
+//! Owns the order: start-time fair queueing over shares, within a share over its parts, and first come first served within a part. Must
+//! know neither threads nor clocks. Invariants: a ready call is served as long as there is one (no turn is left unused); of two
+//! shares that always have a ready call, neither gets ahead of the other, by weight, by more than one turn a thread, and so with two
+//! parts of one share; a share that was away comes back with the place of those that stayed, neither with saved time nor with a debt
+//! that it has not made.
+
+mod fair_order;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bulkhead_domain::limits::CPU_WEIGHT_MAX;
+use fair_order::{FairOrder, SubQueue};
+
+/// What a share of weight 1 may owe before a call of it has to stand in line.
+const ELSEWHERE_US_MAX: u64 = 10_000;
+
+/// What a share owes at most for time elsewhere, in turns: some of it was used when nobody else wanted any.
+const ELSEWHERE_TURNS: u64 = 10;
+
+/// What a call takes its time on the guests' threads from; calls with the same one share it. Says nothing about whose it is.
+#[derive(Clone, Debug)]
+pub struct Share {
+    facts: Arc<ShareState>,
+    part: u128,
+}
+
+#[derive(Debug)]
+struct ShareState {
+    id: u64,
+    weight: AtomicU64,
+    served_us: AtomicU64,
+    /// On other threads, not charged yet.
+    elsewhere_us: AtomicU64,
+}
+
+impl Share {
+    /// Against a share of weight 1, one of weight 3 gets three times as much when there is not enough for both. Weights are 1 to
+    /// [`CPU_WEIGHT_MAX`]; others are taken for the nearest one.
+    pub fn new(weight: u32) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let id = NEXT.fetch_add(1, Ordering::Relaxed);
+        let facts = ShareState {
+            id,
+            weight: AtomicU64::new(bounded(weight)),
+            served_us: AtomicU64::new(0),
+            elsewhere_us: AtomicU64::new(0),
+        };
+        Self { facts: Arc::new(facts), part: 0 }
+    }
+
+    /// A part of the same share: parts have the same weight, and divide evenly what the share gets.
+    #[must_use]
+    pub fn part(&self, part: u128) -> Self {
+        Self { facts: Arc::clone(&self.facts), part }
+    }
+
+    /// Which of the parts this is.
+    pub(crate) fn own_part(&self) -> u128 {
+        self.part
+    }
+
+    /// Another weight from now on, for the time that is used from now on.
+    pub fn set_weight(&self, weight: u32) {
+        self.facts.weight.store(bounded(weight), Ordering::Relaxed);
+    }
+
+    fn weight(&self) -> u64 {
+        self.facts.weight.load(Ordering::Relaxed)
+    }
+
+    /// A call of it has used so much CPU time on a thread that is none of the guests'. Charged, up to a bound, when
+    /// a call of it next enters the queue; to the share, not to a part.
+    pub(crate) fn used_elsewhere(&self, used: Duration) {
+        let used_us = u64::try_from(used.as_micros()).unwrap_or(u64::MAX);
+        self.facts.elsewhere_us.fetch_add(used_us, Ordering::Relaxed);
+    }
+
+    /// Whether another call of it may begin elsewhere. Some time may be owed; then a call of it has to enter the queue, where it is
+    /// charged: otherwise calls that are always over at once would never be.
+    pub(crate) fn may_begin_elsewhere(&self) -> bool {
+        self.facts.elsewhere_us.load(Ordering::Relaxed) < ELSEWHERE_US_MAX.saturating_mul(self.weight())
+    }
+
+    /// The CPU time that its calls have had on the guests' threads, in microseconds.
+    pub fn served_us(&self) -> u64 {
+        self.facts.served_us.load(Ordering::Relaxed)
+    }
+
+    /// What is to be charged now of the time that was used elsewhere.
+    fn take_owed(&self, turn_us: u64) -> u64 {
+        let elsewhere_us = self.facts.elsewhere_us.swap(0, Ordering::Relaxed);
+        self.facts.served_us.fetch_add(elsewhere_us, Ordering::Relaxed);
+        elsewhere_us.min(turn_us.saturating_mul(ELSEWHERE_TURNS))
+    }
+}
+
+impl Default for Share {
+    /// Of weight 1, and nobody else's.
+    fn default() -> Self {
+        Self::new(1)
+    }
+}
+
+fn bounded(weight: u32) -> u64 {
+    weight.clamp(1, CPU_WEIGHT_MAX).into()
+}
+
+/// Those who are ready, in the order of their turns.
+#[derive(Debug)]
+pub(super) struct FairQueue<T> {
+    shares: FairOrder<u64, ShareQueue<T>>,
+    turn_us: u64,
+    /// Other threads serve it than the guests': what is used here is owed there.
+    is_aside: bool,
+}
+
+/// Those of one share.
+#[derive(Debug)]
+struct ShareQueue<T> {
+    share: Share,
+    turns: FairOrder<u128, VecDeque<T>>,
+}
+
+impl<T> SubQueue for ShareQueue<T> {
+    fn is_empty(&self) -> bool {
+        self.turns.is_empty()
+    }
+
+    fn is_held(&self) -> bool {
+        Arc::strong_count(&self.share.facts) > 1
+    }
+}
+
+/// Parts of a share are equal.
+const WEIGHT_OF_PARTS: u64 = 1;
+
+impl<T> FairQueue<T> {
+    /// `turn_us`: how long a turn usually is.
+    pub(super) fn new(turn_us: u64) -> Self {
+        Self { shares: FairOrder::new(turn_us), turn_us, is_aside: false }
+    }
+
+    /// The same order for other work of the same shares, on threads beside the guests'. Each share's time here is its time elsewhere
+    /// for the guests' queue, which alone settles what is owed.
+    pub(super) fn aside(turn_us: u64) -> Self {
+        Self { is_aside: true, ..Self::new(turn_us) }
+    }
+
+    /// Puts an item at the end of its part's queue; returns whether its share is now first of all and has nothing running.
+    pub(super) fn push(&mut self, share: &Share, item: T) -> bool {
+        let (id, turn_us) = (share.facts.id, self.turn_us);
+        let owed_us = if self.is_aside || self.shares.has(id) { 0 } else { share.take_owed(turn_us) };
+        let new = || ShareQueue { share: share.clone(), turns: FairOrder::new(turn_us) };
+        self.shares.join(id, (share.weight(), owed_us), new, |parts| {
+            parts.turns.join(share.part, (WEIGHT_OF_PARTS, 0), VecDeque::new, |line| line.push_back(item));
+        })
+    }
+
+    /// The next one, and the share that its turn is to be charged to.
+    pub(super) fn pop(&mut self) -> Option<(Share, T)> {
+        let take = |parts: &mut ShareQueue<T>| {
+            let (part, item) = parts.turns.next(VecDeque::pop_front)?;
+            Some((parts.share.part(part), item))
+        };
+        self.shares.next(take).map(|(_, next)| next)
+    }
+
+    /// A turn is over that took so long. To be called once for each that came out of [`Self::pop`].
+    pub(super) fn charge(&mut self, share: &Share, used_us: u64) {
+        match self.is_aside {
+            true => share.used_elsewhere(Duration::from_micros(used_us)),
+            false => _ = share.facts.served_us.fetch_add(used_us, Ordering::Relaxed),
+        }
+        if let Some(parts) = self.shares.over(share.facts.id, share.weight(), used_us) {
+            parts.turns.over(share.part, WEIGHT_OF_PARTS, used_us);
+        }
+    }
+
+    /// Takes everybody out.
+    pub(super) fn drain(&mut self) -> Vec<T> {
+        self.shares.drain().flat_map(|mut parts| parts.turns.drain().flatten().collect::<Vec<_>>()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;

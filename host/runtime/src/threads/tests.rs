@@ -1,0 +1,161 @@
+use std::future::poll_fn;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
+
+use tokio::sync::Notify;
+
+use super::*;
+
+const TURN: Duration = Duration::from_millis(10);
+
+fn threads(count: usize) -> Threads {
+    Threads::start_some(count, &tokio::runtime::Handle::current(), TURN, || {}).unwrap()
+}
+
+/// Says when it is dropped.
+struct Life(Arc<AtomicBool>);
+
+impl Drop for Life {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
+/// A guest that computes for ever, in turns of the same length that it counts.
+async fn spin(turns: Arc<AtomicUsize>) {
+    poll_fn(|cx| {
+        for at in 0..20_000 {
+            std::hint::black_box(at);
+        }
+        turns.fetch_add(1, Ordering::AcqRel);
+        cx.waker().wake_by_ref();
+        Poll::<()>::Pending
+    })
+    .await;
+}
+
+async fn until(what: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !what() {
+        assert!(begun.elapsed() < Duration::from_secs(20), "it never came");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+#[tokio::test]
+async fn tenants_get_equal_turns_for_any_call_count() {
+    let threads = threads(1);
+    let shares = [Share::new(1), Share::new(1), Share::new(1)];
+    let counts: [Arc<AtomicUsize>; 3] = Default::default();
+    for ((share, count), calls) in shares.iter().zip(&counts).zip([500, 1, 3]) {
+        (0..calls).for_each(|_| drop(threads.spawn(share, spin(count.clone()))));
+    }
+    let turns = || counts.each_ref().map(|count| count.load(Ordering::Acquire));
+    until(|| turns().iter().sum::<usize>() >= 3_000).await;
+    for count in turns() {
+        assert!((800..=1_200).contains(&count), "{:?}", turns());
+    }
+    let served = shares.each_ref().map(Share::served_us);
+    assert!(served.iter().all(|us| us.abs_diff(served[0]) < 50_000), "{served:?}");
+}
+
+#[tokio::test]
+async fn single_call_beside_many_loops_runs_soon() {
+    let threads = threads(1);
+    let (crowd, alone) = (Share::new(1), Share::new(1));
+    let turns = Arc::new(AtomicUsize::new(0));
+    let _loops: Vec<_> = (0..500).map(|_| threads.spawn(&crowd, spin(turns.clone()))).collect();
+    until(|| turns.load(Ordering::Acquire) > 500).await;
+    let mut most = 0;
+    for _ in 0..50 {
+        let before = turns.load(Ordering::Acquire);
+        let now = turns.clone();
+        let after = threads.run(&alone, async move { now.load(Ordering::Acquire) }).await.unwrap();
+        most = most.max(after - before);
+    }
+    // In the order of arrival it would be 500. The one that has the thread ends its turn; more only if this test had to wait.
+    assert!(most < 100, "{most} turns of others came before");
+}
+
+#[tokio::test]
+async fn stopped_guest_is_dropped_without_waiting() {
+    let threads = threads(1);
+    let (share, turns) = (Share::default(), Arc::new(AtomicUsize::new(0)));
+    let gone: [Arc<AtomicBool>; 3] = Default::default();
+    let waiting = {
+        let life = Life(gone[0].clone());
+        threads.spawn(&share, async move {
+            let _life = life;
+            std::future::pending::<()>().await;
+        })
+    };
+    let running = {
+        let (life, turns) = (Life(gone[1].clone()), turns.clone());
+        threads.spawn(&share, async move {
+            let _life = life;
+            spin(turns).await;
+        })
+    };
+    until(|| turns.load(Ordering::Acquire) > 3).await;
+    waiting.stop();
+    until(|| gone[0].load(Ordering::Acquire)).await;
+    // In line behind a thousand others whose share has the same thread.
+    let crowd: Vec<_> = (0..1_000).map(|_| threads.spawn(&share, spin(turns.clone()))).collect();
+    let life = Life(gone[2].clone());
+    let queued = threads.spawn(&share, async move { drop(life) });
+    queued.stop();
+    let before = turns.load(Ordering::Acquire);
+    until(|| gone[2].load(Ordering::Acquire)).await;
+    assert!(turns.load(Ordering::Acquire) - before < 500, "it did not have to wait for its turn");
+    running.stop();
+    until(|| gone[1].load(Ordering::Acquire)).await;
+    crowd.into_iter().for_each(Stop::stop);
+}
+
+#[tokio::test]
+async fn waiting_guest_continues_when_woken() {
+    let threads = threads(2);
+    let bell = Arc::new(Notify::new());
+    let rung = bell.clone();
+    let rings = threads.run(&Share::default(), async move {
+        for _ in 0..100 {
+            rung.notified().await;
+        }
+        100
+    });
+    tokio::pin!(rings);
+    loop {
+        tokio::select! {
+            rings = &mut rings => break assert_eq!(rings.unwrap(), 100),
+            () = tokio::time::sleep(Duration::from_micros(50)) => bell.notify_one(),
+        }
+    }
+}
+
+#[tokio::test]
+async fn panicking_guest_does_not_cost_a_thread() {
+    let threads = threads(1);
+    assert!(threads.run(&Share::default(), async { panic!("scripted") }).await.is_err());
+    assert_eq!(threads.run(&Share::default(), async { 7 }).await.unwrap(), 7);
+}
+
+#[tokio::test]
+async fn guests_are_dropped_with_their_threads() {
+    let pool = threads(1);
+    let turns = Arc::new(AtomicUsize::new(0));
+    let gone: [Arc<AtomicBool>; 2] = Default::default();
+    let (life, spun) = (Life(gone[0].clone()), turns.clone());
+    pool.spawn(&Share::default(), async move {
+        let _life = life;
+        spin(spun).await;
+    });
+    let life = Life(gone[1].clone());
+    let waiting = pool.spawn(&Share::default(), async move {
+        let _life = life;
+        std::future::pending::<()>().await;
+    });
+    until(|| turns.load(Ordering::Acquire) > 3).await;
+    drop(pool);
+    until(|| gone[0].load(Ordering::Acquire)).await;
+    waiting.stop();
+    assert!(gone[1].load(Ordering::Acquire), "nobody is left who could do it later");
+}

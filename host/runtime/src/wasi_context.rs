@@ -1,0 +1,294 @@
+//! What a guest perceives of time, chance and its own printing.
+//!
+//! Owns the clocks and the random streams of one call, and the sink of its stdout and stderr. Invariant: everything random comes
+//! from the call's seed, and no clock is finer than a millisecond.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use rand_chacha::ChaCha20Rng;
+use rand_chacha::rand_core::{Rng as _, SeedableRng as _};
+use tokio::io::AsyncWrite;
+use wasmtime::StoreContextMut;
+use wasmtime::component::{Linker, Resource};
+use wasmtime_wasi::cli::{IsTerminal, StdoutStream};
+use wasmtime_wasi::{HostMonotonicClock, HostWallClock, WasiView as _};
+use wasmtime_wasi_io::poll::Pollable;
+use wasmtime_wasi_io::streams::{OutputStream, StreamResult};
+
+use super::call::Call;
+use super::limits::STDIO_BYTES_MAX;
+
+/// Lets a guest read what went wrong, and nothing of where in the host it did: with `RUST_BACKTRACE` set, the debug text of an error holds
+/// the host's stack.
+pub(super) fn tell_errors_plainly(linker: &mut Linker<Call>) -> wasmtime::Result<()> {
+    linker.allow_shadowing(true);
+    linker.instance("wasi:io/error@0.2.12")?.func_wrap("[method]error.to-debug-string", told)?;
+    linker.allow_shadowing(false);
+    Ok(())
+}
+
+type Failed = wasmtime_wasi_io::streams::Error;
+
+fn told(mut store: StoreContextMut<'_, Call>, (error,): (Resource<Failed>,)) -> wasmtime::Result<(String,)> {
+    Ok((format!("{:#}", store.data_mut().ctx().table.get(&error)?),))
+}
+
+/// Where the monotonic clock of every call starts: far enough from zero that a guest can subtract from it.
+const MONOTONIC_BASE: Duration = Duration::from_secs(3600);
+
+/// Both clocks of one call. They start at a base and advance in whole milliseconds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Clock {
+    started: Instant,
+    unix: Duration,
+}
+
+impl Clock {
+    pub(super) fn start() -> Self {
+        let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self { started: Instant::now(), unix: whole_ms(unix) }
+    }
+
+    fn elapsed(&self) -> Duration {
+        whole_ms(self.started.elapsed())
+    }
+}
+
+fn whole_ms(time: Duration) -> Duration {
+    Duration::new(time.as_secs(), time.subsec_millis() * 1_000_000)
+}
+
+impl HostWallClock for Clock {
+    fn resolution(&self) -> Duration {
+        Duration::from_millis(1)
+    }
+
+    fn now(&self) -> Duration {
+        self.unix + self.elapsed()
+    }
+}
+
+impl HostMonotonicClock for Clock {
+    fn resolution(&self) -> u64 {
+        1_000_000
+    }
+
+    fn now(&self) -> u64 {
+        u64::try_from((MONOTONIC_BASE + self.elapsed()).as_nanos()).unwrap_or(u64::MAX)
+    }
+}
+
+/// The random streams that come out of one seed; they never overlap.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Stream {
+    Secure = 0,
+    Insecure = 1,
+    /// Ids that the host draws for the call.
+    Host = 2,
+}
+
+pub(super) fn random(seed: [u8; 32], stream: Stream) -> ChaCha20Rng {
+    let mut rng = ChaCha20Rng::from_seed(seed);
+    rng.set_stream(stream as u64);
+    rng
+}
+
+/// 128 random bits as hexadecimal digits.
+pub(super) fn random_id(rng: &mut ChaCha20Rng) -> String {
+    format!("{:016x}{:016x}", rng.next_u64(), rng.next_u64())
+}
+
+/// Where what guests print is logged, line by line.
+pub const PRINTED: &str = "bulkhead::guest";
+
+/// A guest's stdout or stderr: shown to the operator at debug level up to a limit, then swallowed. Writing never fails, so that
+/// a talkative guest does not trap.
+#[derive(Clone)]
+pub(super) struct Printed(Arc<Mutex<PrintedLine>>);
+
+/// What a guest has printed since its last line break. The rest is shown when the call ends.
+struct PrintedLine {
+    plugin: Arc<str>,
+    stream: &'static str,
+    left: usize,
+    bytes: Vec<u8>,
+}
+
+impl Printed {
+    pub(super) fn new(plugin: Arc<str>, stream: &'static str) -> Self {
+        Self(Arc::new(Mutex::new(PrintedLine { plugin, stream, left: STDIO_BYTES_MAX, bytes: Vec::new() })))
+    }
+
+    fn show(&self, bytes: &[u8]) {
+        if tracing::enabled!(target: PRINTED, tracing::Level::DEBUG) {
+            self.0.lock().unwrap_or_else(PoisonError::into_inner).add(bytes);
+        }
+    }
+}
+
+impl PrintedLine {
+    fn add(&mut self, bytes: &[u8]) {
+        let shown = bytes.get(..bytes.len().min(self.left)).unwrap_or_default();
+        self.left -= shown.len();
+        for piece in shown.split_inclusive(|byte| *byte == b'\n') {
+            self.bytes.extend_from_slice(piece);
+            if piece.ends_with(b"\n") {
+                self.end();
+            }
+        }
+    }
+
+    fn end(&mut self) {
+        let text = printable(&std::mem::take(&mut self.bytes));
+        tracing::debug!(target: PRINTED, plugin = &*self.plugin, stream = self.stream, "{text}");
+    }
+}
+
+impl Drop for PrintedLine {
+    fn drop(&mut self) {
+        if !self.bytes.is_empty() {
+            self.end();
+        }
+    }
+}
+
+/// A line as the guest wrote it, without its line break and with nothing that acts on a terminal.
+fn printable(line: &[u8]) -> String {
+    let line = line.strip_suffix(b"\n").unwrap_or(line);
+    let text = String::from_utf8_lossy(line.strip_suffix(b"\r").unwrap_or(line));
+    text.split('\t').map(escaped).collect::<Vec<_>>().join("\t")
+}
+
+impl IsTerminal for Printed {
+    fn is_terminal(&self) -> bool {
+        false
+    }
+}
+
+impl StdoutStream for Printed {
+    fn async_stream(&self) -> Box<dyn AsyncWrite + Send + Sync> {
+        Box::new(tokio::io::sink())
+    }
+
+    fn p2_stream(&self) -> Box<dyn OutputStream> {
+        Box::new(self.clone())
+    }
+}
+
+#[async_trait::async_trait]
+impl Pollable for Printed {
+    async fn ready(&mut self) {}
+}
+
+#[async_trait::async_trait]
+impl OutputStream for Printed {
+    fn write(&mut self, bytes: Bytes) -> StreamResult<()> {
+        self.show(&bytes);
+        Ok(())
+    }
+
+    fn flush(&mut self) -> StreamResult<()> {
+        Ok(())
+    }
+
+    fn check_write(&mut self) -> StreamResult<usize> {
+        Ok(STDIO_BYTES_MAX)
+    }
+}
+
+/// Text of a guest, fit for an operator's terminal: control characters cannot act, line breaks cannot fake records.
+pub(super) fn escaped(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for character in text.chars() {
+        if is_control(character) {
+            safe.extend(character.escape_default());
+        } else {
+            safe.push(character);
+        }
+    }
+    safe
+}
+
+/// Control characters, and the invisible ones that reorder what a person reads.
+pub(super) fn is_control(character: char) -> bool {
+    character.is_control()
+        || matches!(character, '\u{200B}'..='\u{200F}' | '\u{2028}'..='\u{202E}' | '\u{2060}'..='\u{2069}' | '\u{FEFF}')
+}
+
+/// The beginning of a text, at most so many bytes, never half a character.
+pub(super) fn beginning(text: &str, bytes_max: usize) -> &str {
+    text.get(..text.floor_char_boundary(bytes_max)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn guest_clocks_advance_in_whole_milliseconds() {
+        let clock = Clock::start();
+        std::thread::sleep(Duration::from_micros(1500));
+        assert_eq!(HostMonotonicClock::now(&clock) % 1_000_000, 0);
+        assert_eq!(HostWallClock::now(&clock).subsec_nanos() % 1_000_000, 0);
+        assert!(HostMonotonicClock::now(&clock) > 3_600_000_000_000);
+    }
+
+    #[test]
+    fn guest_random_is_seeded_and_streams_differ() {
+        let seed = [7; 32];
+        let first = random(seed, Stream::Secure).next_u64();
+        assert_eq!(first, random(seed, Stream::Secure).next_u64());
+        assert_ne!(first, random(seed, Stream::Insecure).next_u64());
+        assert_ne!(first, random([8; 32], Stream::Secure).next_u64());
+    }
+
+    /// What is logged while this runs, without time and level.
+    fn logged(work: impl FnOnce()) -> String {
+        let (reader, writer) = std::io::pipe().unwrap();
+        let subscriber =
+            tracing_subscriber::fmt().with_max_level(tracing::Level::DEBUG).with_ansi(false).without_time();
+        tracing::subscriber::with_default(subscriber.with_writer(Mutex::new(writer)).finish(), work);
+        std::io::read_to_string(reader).unwrap()
+    }
+
+    #[test]
+    fn guest_stdout_is_logged_by_lines() {
+        let records = logged(|| {
+            let printed = Printed::new("p".into(), "stdout");
+            let again = printed.clone();
+            // A character in two writes, a line in three, three lines in one, and an end without a line break.
+            for piece in ["say \"gr".as_bytes(), b"\xC3", b"\xBCn\"\r\n", b"a\tb\n\nc\nlast \x1b[31m"] {
+                again.show(piece);
+            }
+        });
+        let lines: Vec<_> =
+            records.lines().map(|record| record.trim_start_matches("DEBUG bulkhead::guest: ").trim()).collect();
+        let fields = "plugin=\"p\" stream=\"stdout\"";
+        let expected = ["say \"grün\"", "a\tb", "", "c", "last \\u{1b}[31m"]
+            .map(|text| format!("{text} {fields}").trim().to_owned());
+        assert_eq!(lines, expected);
+    }
+
+    #[test]
+    fn guest_stdio_logging_is_bounded() {
+        let records = logged(|| {
+            let printed = Printed::new("p".into(), "stderr");
+            (0..100).for_each(|_| printed.show(&[b'x'; 1000]));
+        });
+        assert_eq!(records.matches('x').count(), STDIO_BYTES_MAX);
+    }
+
+    #[test]
+    fn logged_guest_text_escapes_control_characters() {
+        assert_eq!(escaped("a\u{1b}[2Jb\n\u{202e}c"), "a\\u{1b}[2Jb\\n\\u{202e}c");
+        assert_eq!(escaped("grün 漢"), "grün 漢");
+    }
+
+    #[test]
+    fn truncated_guest_text_keeps_whole_characters() {
+        assert_eq!(beginning("añb", 2), "a");
+        assert_eq!(beginning("abc", 9), "abc");
+    }
+}

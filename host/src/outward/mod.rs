@@ -1,8 +1,0 @@
-//! From this host to others: connections that go only where they may.
-//!
-//! Owns resolving, the check of every address, connecting to exactly the checked address, TLS, and small bounded requests of the
-//! host's own. Must not know who asks or why: the caller says which addresses are allowed. Invariant: no byte is sent to an
-//! address before it was checked, and a name is resolved once for each connection.
-
-pub mod dial;
-pub mod request;

@@ -1,0 +1,218 @@
+//! Examining every row of a store, for operators.
+//!
+//! Owns what `store check` says. Must not change anything. Invariant: every record, payload and index row is looked at, and an
+//! index row is right exactly when the head of its task calls for it.
+
+use std::collections::{BTreeMap, HashSet};
+use std::path::Path;
+
+use serde::Serialize;
+
+use super::super::{Error, record};
+use super::SledStore;
+use super::files::Files;
+use super::head::{PayloadLocation, RecordHeader, verify_checksum};
+use super::keys::{self, Part, TaskKey, kind};
+use super::open::{self, Layout};
+use super::salvage::{guarded, on_a_copy};
+use super::view::View;
+
+const CACHE_BYTES: u64 = 32 << 20;
+const PAGE_ROWS: usize = 512;
+
+/// What a check found.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Report {
+    pub tasks: u64,
+    /// Small rows: sessions, tokens, principals and the like.
+    pub rows: u64,
+    /// Payloads in files of their own.
+    pub files: u64,
+    /// Records, arguments and outputs.
+    pub bytes: u64,
+    /// Everything that is wrong, one sentence each; at most [`PROBLEMS_MAX`].
+    pub problems: Vec<String>,
+}
+
+/// Problems that are listed: the first ones say enough.
+pub const PROBLEMS_MAX: usize = 100;
+
+impl Report {
+    fn problem(&mut self, text: String) {
+        if self.problems.len() < PROBLEMS_MAX && !self.problems.contains(&text) {
+            self.problems.push(text);
+        }
+    }
+}
+
+/// Takes a data directory that has a store; nothing is created where there is none.
+pub(super) fn lock_existing(layout: &Layout) -> Result<open::DirectoryLock, Error> {
+    if !layout.store.exists() && !layout.rebuilt().exists() {
+        return Err(Error::Engine(format!("there is no store at {}", layout.store.display())));
+    }
+    open::lock(layout)
+}
+
+/// Checks the store of a data directory that no host uses: every record, payload and index.
+///
+/// # Errors
+///
+/// [`Error::Locked`] when a host runs on it. Damage is not an error but part of the report.
+pub fn check(data: &Path) -> Result<Report, Error> {
+    let layout = Layout::new(data);
+    let _lock = lock_existing(&layout)?;
+    let mut report = Report::default();
+    if !layout.database_file().exists() && !layout.state.exists() {
+        return Ok(report);
+    }
+    if let Err(error) = guarded(|| open::examine(&layout)) {
+        report.problem(error.to_string());
+    }
+    if !layout.database_file().exists() {
+        return Ok(report);
+    }
+    let rest = guarded(|| {
+        on_a_copy(&layout, |copied| {
+            let view = View::default();
+            view.give((*open::engine(&copied.database, CACHE_BYTES)?).clone());
+            examine_rows(&view, &open::files(&layout)?, &mut report)
+        })
+    });
+    if let Err(error) = rest {
+        report.problem(error.to_string());
+    }
+    Ok(report)
+}
+
+/// Checks a store that is in use. What changes during the check may be reported as a problem once; a second check settles it.
+pub fn check_running(store: &SledStore) -> Result<Report, Error> {
+    let mut report = Report::default();
+    examine_rows(&store.shared.view, &store.files, &mut report)?;
+    Ok(report)
+}
+
+/// Index rows and payload chunks, as the heads say they must be.
+#[derive(Default)]
+struct Expected {
+    index: BTreeMap<Vec<u8>, Vec<u8>>,
+    chunks: HashSet<(TaskKey, u8)>,
+}
+
+fn examine_rows(view: &View, files: &Files, report: &mut Report) -> Result<(), Error> {
+    let mut expected = Expected::default();
+    each_row(view, &[kind::TASK], |key, value| {
+        let Some(key) = keys::parse_task(key) else {
+            report.problem("a task has an unreadable key".to_owned());
+            return Ok(());
+        };
+        match examine_task(view, files, &key, value, &mut expected) {
+            Ok(head) => {
+                report.tasks += 1;
+                report.bytes += head.record.bytes()
+                    + head.arguments.bytes()
+                    + head.output.as_ref().map_or(0, PayloadLocation::bytes);
+                let places = [Some(&head.arguments), head.output.as_ref()];
+                report.files +=
+                    places.iter().filter(|place| matches!(place, Some(PayloadLocation::File { .. }))).count() as u64;
+            }
+            Err(error) => report.problem(format!("task {}: {error}", key.id)),
+        }
+        Ok(())
+    })?;
+    each_row(view, &[], |key, value| {
+        match key.first() {
+            Some(&(kind::LIST | kind::EXPIRY | kind::UNFINISHED | kind::ALIAS)) => {
+                if expected.index.remove(key).as_deref() != Some(value) {
+                    report.problem(format!("an index row of kind {} belongs to no task", label(key)));
+                }
+            }
+            Some(&kind::PAYLOAD) => {
+                let part = keys::parse_task(key).zip(key.get(49).copied());
+                if !part.is_some_and(|part| expected.chunks.contains(&part)) {
+                    report.problem("a piece of a payload belongs to no task".to_owned());
+                }
+            }
+            Some(&kind::TASK) => {}
+            _ if key == keys::GROUP => {}
+            _ => {
+                report.rows += 1;
+                if let Err(error) = verify_checksum(value) {
+                    report.problem(format!("a row of kind {}: {error}", label(key)));
+                }
+            }
+        }
+        Ok(())
+    })?;
+    for key in expected.index.into_keys() {
+        report.problem(format!("an index row of kind {} is missing", label(&key)));
+    }
+    Ok(())
+}
+
+pub(super) fn label(key: &[u8]) -> char {
+    key.first().map_or('?', |kind| char::from(*kind))
+}
+
+fn examine_task(
+    view: &View,
+    files: &Files,
+    key: &TaskKey,
+    value: &[u8],
+    expected: &mut Expected,
+) -> Result<RecordHeader, Error> {
+    let head = RecordHeader::decode(value)?;
+    expected.index.extend(head.index_rows(key)?);
+    for (part, place) in [
+        (Part::Record, Some(&head.record)),
+        (Part::Arguments, Some(&head.arguments)),
+        (Part::Output, head.output.as_ref()),
+    ] {
+        if matches!(place, Some(PayloadLocation::Chunks { .. })) {
+            expected.chunks.insert((*key, part as u8));
+        }
+    }
+    let read = Payloads::read(view, files, key)?;
+    let task = record::decode_task(&read.record)?;
+    let same = (task.id, task.requestor, task.revision) == (key.id, key.requestor, head.revision);
+    if !same
+        || RecordHeader::new(&task, head.record.clone(), head.arguments.clone(), head.reserved_bytes).index_rows(key)?
+            != head.index_rows(key)?
+    {
+        return Err(Error::Corrupt("the record and its head differ".to_owned()));
+    }
+    read.output.map(|output| record::check_output(&output)).transpose()?;
+    Ok(head)
+}
+
+/// All the bytes of a task.
+pub(super) struct Payloads {
+    pub(super) record: Vec<u8>,
+    pub(super) arguments: Vec<u8>,
+    pub(super) output: Option<Vec<u8>>,
+}
+
+impl Payloads {
+    pub(super) fn read(view: &View, files: &Files, key: &TaskKey) -> Result<Self, Error> {
+        let gone = || Error::Corrupt("it went away while it was read".to_owned());
+        let record = view.payload(files, key, Part::Record, |head| Some(head.record))?;
+        let arguments = view.payload(files, key, Part::Arguments, |head| Some(head.arguments))?;
+        let output = view.payload(files, key, Part::Output, |head| head.output)?;
+        Ok(Self { record: record.ok_or_else(gone)?, arguments: arguments.ok_or_else(gone)?, output })
+    }
+}
+
+pub(super) fn each_row(
+    view: &View,
+    prefix: &[u8],
+    mut act: impl FnMut(&[u8], &[u8]) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let mut start = prefix.to_vec();
+    loop {
+        let rows = view.scan(prefix, &start, PAGE_ROWS)?;
+        let Some((last, _)) = rows.last() else { return Ok(()) };
+        start = keys::successor(last);
+        for (key, value) in &rows {
+            act(key, value)?;
+        }
+    }
+}

@@ -1,0 +1,458 @@
+//! What can be asked of the committer.
+//!
+//! Owns the preconditions and the rows of each operation. Must not apply anything: it only adds to a plan. Invariant: an
+//! operation that is refused has added nothing.
+
+use std::sync::Arc;
+
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
+
+use super::super::ledger::Ledger;
+use super::super::{Error, RowState, StoredCaps, Usage, banished, record};
+use super::committer::Plan;
+use super::files::NewFile;
+use super::head::{CHUNK_BYTES, PayloadLocation, RecordHeader};
+use super::keys::{Part, TaskKey};
+use super::sealing::row_key;
+use super::view::chunk_count;
+use super::{StoreInner, place_record};
+use bulkhead_domain::UnixMs;
+use bulkhead_domain::requestor::TenantId;
+use bulkhead_domain::task::{Lease, NodeId, Task};
+
+/// An operation on its way to the committer.
+pub(super) struct Envelope {
+    pub(super) operation: Operation,
+    /// Bounds how many operations wait.
+    pub(super) permit: OwnedSemaphorePermit,
+}
+
+pub(super) type Reply<T> = oneshot::Sender<Result<T, Error>>;
+
+/// Bytes that go into chunks with their place.
+pub(super) struct Chunked {
+    pub(super) part: Part,
+    pub(super) bytes: Vec<u8>,
+}
+
+impl Chunked {
+    /// The rows that hold the bytes.
+    pub(super) fn rows(&self, key: &TaskKey) -> impl Iterator<Item = (Vec<u8>, Vec<u8>)> {
+        let chunks = (0..).zip(self.bytes.chunks(CHUNK_BYTES));
+        chunks.map(|(number, chunk)| (key.chunk(self.part, number), chunk.to_vec()))
+    }
+}
+
+/// A payload that is ready to be written.
+#[derive(Default)]
+pub(super) struct Payloads {
+    pub(super) chunks: Vec<Chunked>,
+    pub(super) files: Vec<NewFile>,
+    /// Something of it is sealed with the key of its tenant, which therefore has to be there still.
+    pub(super) sealed: bool,
+}
+
+/// A write. Everything that takes time (encoding, files) was done by the caller.
+pub(super) enum Operation {
+    Create {
+        key: TaskKey,
+        head: Box<RecordHeader>,
+        payloads: Payloads,
+        caps: StoredCaps,
+        reply: Reply<()>,
+    },
+    Commit {
+        key: TaskKey,
+        /// Complete but for the arguments, and for the output where none is given; its revision is the new one.
+        head: Box<RecordHeader>,
+        payloads: Payloads,
+        reply: Reply<()>,
+    },
+    Claim {
+        candidates: Vec<TaskKey>,
+        now: UnixMs,
+        lease: Lease,
+        reply: Reply<Vec<Task>>,
+    },
+    Remove {
+        key: TaskKey,
+        reply: Reply<()>,
+    },
+    PutRow {
+        key: Vec<u8>,
+        value: Vec<u8>,
+        absent_only: bool,
+        reply: Reply<()>,
+    },
+    ChangeRows {
+        /// With its checksum, like the changes.
+        expected: Vec<RowState>,
+        changes: Vec<RowState>,
+        reply: Reply<()>,
+    },
+    RemoveRow {
+        key: Vec<u8>,
+        reply: Reply<()>,
+    },
+    /// Refuses what is new for a tenant from here on.
+    Banish {
+        tenant: TenantId,
+        reply: Reply<()>,
+    },
+    /// Answers when everything before it is durable, with what changed since a backup began.
+    EndBackup {
+        reply: Reply<super::backup::Changes>,
+    },
+    /// Puts a newly made database in the place of the present one, between two groups.
+    Rebuild {
+        /// Keeps backups away.
+        guard: super::backup::Guard,
+        reply: Reply<super::rebuild::Rebuilt>,
+    },
+    Close {
+        reply: Reply<()>,
+    },
+}
+
+/// Answers with `outcome` once the group is durable.
+fn answer<T: Send + 'static>(plan: &mut Plan, reply: Reply<T>, outcome: Result<T, Error>) {
+    // A caller that went away does not want to know.
+    plan.answers.push(Box::new(move |durable| drop(reply.send(durable.and(outcome)))));
+}
+
+impl Operation {
+    /// Whether it leaves more room on the disk than before.
+    pub(super) fn gives_room(&self) -> bool {
+        matches!(self, Self::Remove { .. } | Self::RemoveRow { .. } | Self::Banish { .. } | Self::EndBackup { .. })
+    }
+
+    /// Answers without writing anything.
+    pub(super) fn refuse(self, error: Error) {
+        match self {
+            Self::Create { reply, .. }
+            | Self::Commit { reply, .. }
+            | Self::Remove { reply, .. }
+            | Self::PutRow { reply, .. }
+            | Self::ChangeRows { reply, .. }
+            | Self::RemoveRow { reply, .. }
+            | Self::Banish { reply, .. }
+            | Self::Close { reply } => drop(reply.send(Err(error))),
+            Self::Claim { reply, .. } => drop(reply.send(Err(error))),
+            Self::EndBackup { reply } => drop(reply.send(Err(error))),
+            Self::Rebuild { reply, .. } => drop(reply.send(Err(error))),
+        }
+    }
+
+    /// Checks the operation against the tree and the plan so far, and adds it to the plan.
+    ///
+    /// # Errors
+    ///
+    /// Only what ends the whole group: a refusal of this operation is an answer.
+    pub(super) fn plan(self, tree: &::sled::Tree, shared: &StoreInner, plan: &mut Plan) -> Result<(), Error> {
+        let mut writer = Writer { tree, shared, plan };
+        match self {
+            Self::Create { key, head, payloads, caps, reply } => {
+                let outcome = writer.create(&key, &head, payloads, &caps)?;
+                answer(plan, reply, outcome);
+            }
+            Self::Commit { key, head, payloads, reply } => {
+                let outcome = writer.commit(&key, *head, payloads)?;
+                answer(plan, reply, outcome);
+            }
+            Self::Claim { candidates, now, lease, reply } => {
+                let tasks = writer.claim(&candidates, now, lease)?;
+                answer(plan, reply, Ok(tasks));
+            }
+            Self::Remove { key, reply } => {
+                let outcome = writer.remove(&key)?;
+                answer(plan, reply, outcome);
+            }
+            Self::PutRow { key, value, absent_only, reply } => {
+                let outcome = writer.put_row(key, value, absent_only)?;
+                answer(plan, reply, outcome);
+            }
+            Self::ChangeRows { expected, changes, reply } => {
+                let outcome = writer.change_rows(&expected, changes)?;
+                answer(plan, reply, outcome);
+            }
+            Self::RemoveRow { key, reply } => {
+                shared.sealing.forget(&key);
+                plan.group.set(tree, key, None)?;
+                answer(plan, reply, Ok(()));
+            }
+            Self::Banish { tenant, reply } => {
+                shared.with_banished(|banished| banished.insert(tenant));
+                answer(plan, reply, Ok(()));
+            }
+            Self::EndBackup { reply } => {
+                let (tap, view) = (Arc::clone(&shared.tap), Arc::clone(&shared.view));
+                plan.answers.push(Box::new(move |durable| drop(reply.send(durable.and_then(|()| tap.changes(&view))))));
+            }
+            Self::Rebuild { reply, .. } => answer(plan, reply, Err(Error::Engine("a rebuild is no group".to_owned()))),
+            Self::Close { reply } => answer(plan, reply, Ok(())),
+        }
+        Ok(())
+    }
+}
+
+/// One operation's access to the plan.
+struct Writer<'a> {
+    tree: &'a ::sled::Tree,
+    shared: &'a StoreInner,
+    plan: &'a mut Plan,
+}
+
+type Outcome = Result<(), Error>;
+
+impl Writer<'_> {
+    fn head(&self, key: &TaskKey) -> Result<Option<RecordHeader>, Error> {
+        self.plan.group.get(self.tree, &key.task())?.map(|value| RecordHeader::decode(&value)).transpose()
+    }
+
+    fn set(&mut self, key: Vec<u8>, after: Option<Vec<u8>>) -> Result<(), Error> {
+        self.plan.group.set(self.tree, key, after)
+    }
+
+    fn present(&self, key: &[u8]) -> Result<bool, Error> {
+        Ok(self.plan.group.get(self.tree, key)?.is_some())
+    }
+
+    fn ledger<R>(&self, act: impl FnOnce(&mut Ledger) -> R) -> R {
+        self.shared.with_ledger(act)
+    }
+
+    /// The head, or a refusal of this one operation when its bytes are damaged: the others of the group go on.
+    fn sound_head(&self, key: &TaskKey) -> Result<Result<Option<RecordHeader>, Error>, Error> {
+        match self.head(key) {
+            Err(Error::Corrupt(damage)) => Ok(Err(Error::Corrupt(damage))),
+            other => other.map(Ok),
+        }
+    }
+
+    fn create(
+        &mut self,
+        key: &TaskKey,
+        head: &RecordHeader,
+        payloads: Payloads,
+        caps: &StoredCaps,
+    ) -> Result<Outcome, Error> {
+        if self.shared.with_banished(|banished| banished.contains(&key.requestor.tenant)) {
+            return Ok(Err(banished()));
+        }
+        if self.present(&key.task())? {
+            return Ok(Err(Error::Exists));
+        }
+        if !self.opens(key, &payloads)? {
+            return Ok(Err(Error::Conflict));
+        }
+        if let Some(digest) = &head.alias
+            && self.present(&super::keys::alias(&key.requestor, digest))?
+        {
+            return Ok(Err(Error::Exists));
+        }
+        let usage = head.usage();
+        if let Err(refused) = self.ledger(|ledger| ledger.admit(&key.requestor, usage.bytes, caps)) {
+            return Ok(Err(refused));
+        }
+        self.plan.counted.push((key.requestor, usage, Usage::default()));
+        if let Some((node, _)) = head.lease {
+            self.shared.with_leases(|leases| leases.given(NodeId(node)));
+        }
+        // A task's keys all contain its id, so none of them is there. Only the row of a removal in this very group may be.
+        self.plan.group.set_new(key.task(), head.encode()?);
+        for (row, value) in head.index_rows(key)? {
+            self.plan.group.set_new(row, value);
+        }
+        self.write_payloads(key, payloads)?;
+        Ok(Ok(()))
+    }
+
+    fn commit(&mut self, key: &TaskKey, mut head: RecordHeader, payloads: Payloads) -> Result<Outcome, Error> {
+        let old = match self.sound_head(key)? {
+            Ok(Some(old)) => old,
+            Ok(None) => return Ok(Err(Error::Conflict)),
+            Err(damage) => return Ok(Err(damage)),
+        };
+        if old.revision.checked_add(1) != Some(head.revision) || !self.opens(key, &payloads)? {
+            return Ok(Err(Error::Conflict));
+        }
+        if let Some(digest) = head.alias.filter(|_| head.alias != old.alias)
+            && self.present(&super::keys::alias(&key.requestor, &digest))?
+        {
+            return Ok(Err(Error::Exists));
+        }
+        head.arguments = old.arguments.clone();
+        if !head.ended {
+            head.reserved_bytes = old.reserved_bytes;
+        }
+        match &head.output {
+            None => head.output = old.output.clone(),
+            Some(_) => self.drop_place(key, Part::Output, old.output.as_ref())?,
+        }
+        self.drop_place(key, Part::Record, Some(&old.record))?;
+        if let Some((node, _)) = head.lease.filter(|lease| old.lease.is_none_or(|was| was.0 != lease.0)) {
+            self.shared.with_leases(|leases| leases.given(NodeId(node)));
+        }
+        self.replace(key, &old, &head)?;
+        self.write_payloads(key, payloads)?;
+        Ok(Ok(()))
+    }
+
+    /// Whether sealed bytes can be read again: their tenant may have been erased since they were sealed.
+    fn opens(&self, key: &TaskKey, payloads: &Payloads) -> Result<bool, Error> {
+        Ok(!payloads.sealed || self.present(&row_key(key.requestor.tenant))?)
+    }
+
+    /// Writes the new head and moves the index rows that differ.
+    fn replace(&mut self, key: &TaskKey, old: &RecordHeader, new: &RecordHeader) -> Result<(), Error> {
+        let (rows_old, rows_new) = (old.index_rows(key)?, new.index_rows(key)?);
+        for (row, _) in rows_old.iter().filter(|(row, _)| !rows_new.iter().any(|(kept, _)| kept == row)) {
+            self.set(row.clone(), None)?;
+        }
+        for (row, value) in rows_new.into_iter().filter(|row| !rows_old.contains(row)) {
+            self.set(row, Some(value))?;
+        }
+        self.set(key.task(), Some(new.encode()?))?;
+        let (more, less) = (new.usage(), old.usage());
+        self.ledger(|ledger| {
+            ledger.add(&key.requestor, more);
+            ledger.take(&key.requestor, less);
+        });
+        self.plan.counted.push((key.requestor, more, less));
+        Ok(())
+    }
+
+    fn write_payloads(&mut self, key: &TaskKey, payloads: Payloads) -> Result<(), Error> {
+        for (row, chunk) in payloads.chunks.iter().flat_map(|chunked| chunked.rows(key)) {
+            self.set(row, Some(chunk))?;
+        }
+        self.plan.files_new.extend(payloads.files);
+        Ok(())
+    }
+
+    fn drop_place(&mut self, key: &TaskKey, part: Part, place: Option<&PayloadLocation>) -> Result<(), Error> {
+        match place {
+            Some(PayloadLocation::Chunks { bytes, .. }) => {
+                for number in 0..chunk_count(*bytes) {
+                    self.set(key.chunk(part, number), None)?;
+                }
+            }
+            Some(PayloadLocation::File { name, .. }) => self.plan.files_gone.push(*name),
+            Some(PayloadLocation::Inline(_)) | None => {}
+        }
+        Ok(())
+    }
+
+    fn claim(&mut self, candidates: &[TaskKey], now: UnixMs, lease: Lease) -> Result<Vec<Task>, Error> {
+        let mut claimed = Vec::new();
+        for key in candidates {
+            let (old, mut task) = match self.claimable(key, now) {
+                Ok(Some(found)) => found,
+                Ok(None) => continue,
+                // One damaged task must not keep the others from being recovered.
+                Err(Error::Corrupt(damage)) => {
+                    tracing::error!(task.id = %key.id, damage, "a task cannot be recovered");
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            task.revision = task.revision.saturating_add(1);
+            task.lease = Some(lease);
+            let bytes = match self.shared.sealing.of(key.requestor.tenant, &self.shared.view)? {
+                None => record::encode_task(&task)?,
+                Some(sealing) => record::seal_task(&task, &sealing)?,
+            };
+            let (place, chunked) = place_record(bytes);
+            let mut head = RecordHeader::new(&task, place, old.arguments.clone(), old.reserved_bytes);
+            head.output = old.output.clone();
+            self.drop_place(key, Part::Record, Some(&old.record))?;
+            self.replace(key, &old, &head)?;
+            self.write_payloads(key, Payloads { chunks: chunked.into_iter().collect(), ..Payloads::default() })?;
+            claimed.push(task);
+        }
+        if !claimed.is_empty() {
+            self.shared.with_leases(|leases| leases.given(lease.node));
+        }
+        Ok(claimed)
+    }
+
+    /// Head and record of a task that nobody works on.
+    fn claimable(&self, key: &TaskKey, now: UnixMs) -> Result<Option<(RecordHeader, Task)>, Error> {
+        let Some(head) = self.head(key)? else { return Ok(None) };
+        if head.ended || self.shared.with_leases(|leases| leases.alive(head.lease(), now)) {
+            return Ok(None);
+        }
+        let task = self.shared.open_task(&self.record_bytes(key, &head.record)?)?;
+        Ok(Some((head, task)))
+    }
+
+    fn record_bytes(&self, key: &TaskKey, place: &PayloadLocation) -> Result<Vec<u8>, Error> {
+        match place {
+            PayloadLocation::Inline(bytes) => Ok(bytes.clone()),
+            PayloadLocation::Chunks { bytes, .. } => {
+                let mut whole = Vec::new();
+                for number in 0..chunk_count(*bytes) {
+                    let chunk = self.plan.group.get(self.tree, &key.chunk(Part::Record, number))?;
+                    whole.extend_from_slice(&chunk.ok_or_else(|| missing(key))?);
+                }
+                Ok(whole)
+            }
+            PayloadLocation::File { .. } => Err(missing(key)),
+        }
+    }
+
+    fn remove(&mut self, key: &TaskKey) -> Result<Outcome, Error> {
+        let old = match self.sound_head(key)? {
+            Ok(Some(old)) => old,
+            Ok(None) => return Ok(Ok(())),
+            Err(damage) => return Ok(Err(damage)),
+        };
+        for (row, _) in old.index_rows(key)? {
+            self.set(row, None)?;
+        }
+        self.drop_place(key, Part::Record, Some(&old.record))?;
+        self.drop_place(key, Part::Arguments, Some(&old.arguments))?;
+        self.drop_place(key, Part::Output, old.output.as_ref())?;
+        self.set(key.task(), None)?;
+        let less = old.usage();
+        self.ledger(|ledger| ledger.take(&key.requestor, less));
+        self.plan.counted.push((key.requestor, Usage::default(), less));
+        Ok(Ok(()))
+    }
+
+    fn change_rows(&mut self, expected: &[RowState], changes: Vec<RowState>) -> Result<Outcome, Error> {
+        for (key, value) in expected {
+            let present = self.plan.group.get(self.tree, key)?;
+            if present.as_deref() != value.as_deref() {
+                return Ok(Err(Error::Conflict));
+            }
+        }
+        if changes.iter().any(|(key, value)| value.is_some() && self.is_banished(key)) {
+            return Ok(Err(banished()));
+        }
+        for (key, value) in changes {
+            self.set(key, value)?;
+        }
+        Ok(Ok(()))
+    }
+
+    fn is_banished(&self, row: &[u8]) -> bool {
+        let tenant = super::keys::tenant_of_row(row);
+        tenant.is_some_and(|tenant| self.shared.with_banished(|banished| banished.contains(&tenant)))
+    }
+
+    fn put_row(&mut self, key: Vec<u8>, value: Vec<u8>, absent_only: bool) -> Result<Outcome, Error> {
+        if self.is_banished(&key) {
+            return Ok(Err(banished()));
+        }
+        if absent_only && self.present(&key)? {
+            return Ok(Err(Error::Exists));
+        }
+        self.set(key, Some(value))?;
+        Ok(Ok(()))
+    }
+}
+
+fn missing(key: &TaskKey) -> Error {
+    Error::Corrupt(format!("a part of the record of task {} is missing", key.id))
+}

@@ -1,0 +1,260 @@
+//! What the port asks for, in terms of the engine.
+//!
+//! Owns the translation of each method into reads of the view and operations for the committer. Must not write by itself.
+//! Invariant: whatever takes time (encoding, payload files) is done here, so that the committer only compares and applies.
+
+use std::sync::PoisonError;
+
+use async_trait::async_trait;
+
+use super::super::record::{self, Owner};
+use super::super::{Change, Creation, Error, ListPosition, RowKind, RowState, RowStore, TaskStore, Usage, check_row};
+use super::head::{self, PayloadLocation, RecordHeader};
+use super::keys::{self, Part, TaskKey, kind};
+use super::operation::{Operation, Payloads};
+use super::{SledStore, place_record};
+use crate::vault::SealingKey;
+use bulkhead_domain::requestor::{Requestor, TenantId};
+use bulkhead_domain::task::{Lease, NodeId, Task, TaskId, TaskOutput};
+use bulkhead_domain::{Json, UnixMs};
+
+#[async_trait]
+impl TaskStore for SledStore {
+    async fn create(&self, creation: Creation) -> Result<Task, Error> {
+        let Creation { mut task, arguments, output, reserved_bytes, caps } = creation;
+        task.revision = 1;
+        let key = TaskKey::new(&task.requestor, task.id);
+        let sealing = self.key_for_sealing(task.requestor.tenant).await?;
+        let mut payloads = Payloads { sealed: sealing.is_some(), ..Payloads::default() };
+        let (record, chunked) = place_record(task_bytes(&task, sealing.as_ref())?);
+        payloads.chunks.extend(chunked);
+        let owner = Owner { requestor: &task.requestor, id: task.id };
+        let arguments = match &sealing {
+            None => arguments.as_str().into(),
+            Some(key) => record::seal_arguments(arguments.as_str(), owner, key)?,
+        };
+        let arguments = self.place(Part::Arguments, arguments, &mut payloads).await?;
+        let mut head = Box::new(RecordHeader::new(&task, record, arguments, reserved_bytes));
+        if let Some(output) = output {
+            let bytes = output_bytes(&output, owner, sealing.as_ref())?;
+            head.output = Some(self.place(Part::Output, bytes, &mut payloads).await?);
+        }
+        self.ask(|reply| Operation::Create { key, head, payloads, caps, reply }).await?;
+        Ok(task)
+    }
+
+    async fn commit(&self, change: Change) -> Result<Task, Error> {
+        let Change { mut task, output } = change;
+        task.revision = task.revision.saturating_add(1);
+        let key = TaskKey::new(&task.requestor, task.id);
+        let sealing = self.key_for_sealing(task.requestor.tenant).await?;
+        let mut payloads = Payloads { sealed: sealing.is_some(), ..Payloads::default() };
+        let (record, chunked) = place_record(task_bytes(&task, sealing.as_ref())?);
+        payloads.chunks.extend(chunked);
+        let mut head = Box::new(RecordHeader::new(&task, record, PayloadLocation::Inline(Vec::new()), 0));
+        if let Some(output) = output {
+            let bytes = output_bytes(&output, Owner { requestor: &task.requestor, id: task.id }, sealing.as_ref())?;
+            head.output = Some(self.place(Part::Output, bytes, &mut payloads).await?);
+        }
+        self.ask(|reply| Operation::Commit { key, head, payloads, reply }).await?;
+        Ok(task)
+    }
+
+    async fn get(&self, requestor: &Requestor, id: TaskId) -> Result<Option<Task>, Error> {
+        self.read_task(&TaskKey::new(requestor, id))
+    }
+
+    async fn arguments(&self, requestor: &Requestor, id: TaskId) -> Result<Option<Json>, Error> {
+        let key = TaskKey::new(requestor, id);
+        let bytes = self.payload(key, Part::Arguments, |head| Some(head.arguments)).await?;
+        let open = |bytes| record::open_arguments(bytes, Owner { requestor, id }, || self.shared.key_of(requestor));
+        let text = bytes.map(open).transpose()?.map(String::from_utf8).transpose();
+        text.map(|text| text.map(Json::new))
+            .map_err(|_| Error::Corrupt(format!("the arguments of task {id} are not text")))
+    }
+
+    async fn output(&self, requestor: &Requestor, id: TaskId) -> Result<Option<TaskOutput>, Error> {
+        let bytes = self.payload(TaskKey::new(requestor, id), Part::Output, |head| head.output).await?;
+        bytes.map(|bytes| self.shared.open_output(&bytes, requestor, id)).transpose()
+    }
+
+    async fn with_output(
+        &self,
+        requestor: &Requestor,
+        id: TaskId,
+    ) -> Result<Option<(Task, Option<TaskOutput>)>, Error> {
+        match self.shared.view.head(&TaskKey::new(requestor, id))? {
+            None => Ok(None),
+            // Nearly every task: all of it is in its own row.
+            Some(RecordHeader { record: PayloadLocation::Inline(record), output: None, .. }) => {
+                Ok(Some((self.shared.open_task(&record)?, None)))
+            }
+            Some(RecordHeader {
+                record: PayloadLocation::Inline(record),
+                output: Some(PayloadLocation::Inline(output)),
+                ..
+            }) => {
+                let output = self.shared.open_output(&output, requestor, id)?;
+                Ok(Some((self.shared.open_task(&record)?, Some(output))))
+            }
+            Some(_) => {
+                let Some(task) = self.get(requestor, id).await? else { return Ok(None) };
+                Ok(Some((task, self.output(requestor, id).await?)))
+            }
+        }
+    }
+
+    async fn by_alias(&self, requestor: &Requestor, alias: &str) -> Result<Option<TaskId>, Error> {
+        let row = self.shared.view.get(&keys::alias(requestor, &head::alias_digest(alias)))?;
+        let id = row.map(|row| <[u8; 16]>::try_from(row.as_ref()).map(TaskId)).transpose();
+        id.map_err(|_| Error::Corrupt("an alias does not point to a task".to_owned()))
+    }
+
+    async fn list(
+        &self,
+        requestor: &Requestor,
+        after: Option<ListPosition>,
+        count_max: usize,
+    ) -> Result<Vec<Task>, Error> {
+        let prefix = keys::list_prefix(requestor);
+        let after = after.map(|position| keys::successor(&keys::list_position(requestor, position)));
+        let task = |key: &[u8]| keys::parse_list(key).map(|id| TaskKey::new(requestor, id));
+        self.read_tasks(&prefix, after, count_max, task)
+    }
+
+    async fn claim(&self, now: UnixMs, lease: Lease, count_max: usize) -> Result<Vec<Task>, Error> {
+        let mut candidates = Vec::new();
+        let mut start = vec![kind::UNFINISHED];
+        while candidates.len() < count_max {
+            let rows = self.shared.view.scan(&[kind::UNFINISHED], &start, CLAIM_PAGE_ROWS)?;
+            let Some((last, _)) = rows.last() else { break };
+            start = keys::successor(last);
+            let free =
+                |row: &::sled::IVec| self.shared.with_leases(|leases| !leases.alive(head::parse_lease_row(row), now));
+            let keys = rows.iter().filter(|(_, row)| free(row)).filter_map(|(key, _)| keys::parse_task(key));
+            candidates.extend(keys.take(count_max - candidates.len()));
+        }
+        if candidates.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.ask(|reply| Operation::Claim { candidates, now, lease, reply }).await
+    }
+
+    async fn heartbeat(&self, node: NodeId, until: UnixMs) -> Result<(), Error> {
+        self.shared.with_leases(|leases| leases.heartbeat(node, until));
+        Ok(())
+    }
+
+    async fn expired(&self, now: UnixMs, count_max: usize) -> Result<Vec<(Requestor, TaskId)>, Error> {
+        let rows = self.shared.view.scan(&[kind::EXPIRY], &[kind::EXPIRY], count_max)?;
+        let keys = rows.iter().filter_map(|(key, _)| keys::parse_expiry(key));
+        Ok(keys.take_while(|(at, _)| *at <= now).map(|(_, key)| (key.requestor, key.id)).collect())
+    }
+
+    async fn next_expiry(&self) -> Result<Option<UnixMs>, Error> {
+        let rows = self.shared.view.scan(&[kind::EXPIRY], &[kind::EXPIRY], 1)?;
+        Ok(rows.first().and_then(|(key, _)| keys::parse_expiry(key)).map(|(at, _)| at))
+    }
+
+    async fn remove(&self, requestor: &Requestor, id: TaskId) -> Result<(), Error> {
+        let key = TaskKey::new(requestor, id);
+        self.ask(|reply| Operation::Remove { key, reply }).await
+    }
+
+    async fn block_tenant(&self, tenant: TenantId) -> Result<(), Error> {
+        self.ask(|reply| Operation::Banish { tenant, reply }).await
+    }
+
+    async fn tasks_of(&self, tenant: TenantId, count_max: usize) -> Result<Vec<(Requestor, TaskId)>, Error> {
+        let prefix = keys::tenant_prefix(tenant);
+        let rows = self.shared.view.scan(&prefix, &prefix, count_max)?;
+        let keys = rows.iter().filter_map(|(key, _)| keys::parse_task(key));
+        Ok(keys.map(|key| (key.requestor, key.id)).collect())
+    }
+
+    async fn usage(&self, requestor: &Requestor) -> Result<(Usage, Usage), Error> {
+        Ok(self.shared.with_ledger(|ledger| ledger.of(requestor)))
+    }
+
+    async fn scan(&self, after: Option<(Requestor, TaskId)>, count_max: usize) -> Result<Vec<Task>, Error> {
+        let after = after.map(|(requestor, id)| keys::successor(&TaskKey::new(&requestor, id).task()));
+        self.read_tasks(&[kind::TASK], after, count_max, keys::parse_task)
+    }
+
+    fn read_only(&self) -> Option<String> {
+        self.shared.read_only()
+    }
+
+    async fn close(&self) -> Result<(), Error> {
+        let closed = self.ask(|reply| Operation::Close { reply }).await;
+        let thread = self.committer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread {
+            let joined = tokio::task::spawn_blocking(move || thread.join().is_ok()).await;
+            if !joined.unwrap_or(false) {
+                return Err(Error::Engine("the store's thread had broken".to_owned()));
+            }
+        }
+        closed
+    }
+}
+
+fn task_bytes(task: &Task, key: Option<&SealingKey>) -> Result<Vec<u8>, Error> {
+    key.map_or_else(|| record::encode_task(task), |key| record::seal_task(task, key))
+}
+
+fn output_bytes(output: &TaskOutput, owner: Owner<'_>, key: Option<&SealingKey>) -> Result<Vec<u8>, Error> {
+    key.map_or_else(|| record::encode_output(output), |key| record::seal_output(output, owner, key))
+}
+
+/// Rows that a claim looks at in one step.
+const CLAIM_PAGE_ROWS: usize = 1_024;
+
+#[async_trait]
+impl RowStore for SledStore {
+    async fn row(&self, kind: RowKind, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
+        self.shared.view.get(&keys::row(kind, key))?.map(|row| head::verify_checksum(&row)).transpose()
+    }
+
+    async fn put_row(&self, kind: RowKind, key: &[u8], value: Vec<u8>, absent_only: bool) -> Result<(), Error> {
+        check_row(key, &value)?;
+        let (key, value) = (keys::row(kind, key), head::with_checksum(value));
+        self.ask(|reply| Operation::PutRow { key, value, absent_only, reply }).await
+    }
+
+    async fn change_rows(&self, kind: RowKind, expected: Vec<RowState>, changes: Vec<RowState>) -> Result<(), Error> {
+        for (key, value) in &changes {
+            check_row(key, value.as_deref().unwrap_or_default())?;
+        }
+        let sealed = |rows: Vec<RowState>| {
+            rows.into_iter().map(|(key, value)| (keys::row(kind, &key), value.map(head::with_checksum))).collect()
+        };
+        let (expected, changes) = (sealed(expected), sealed(changes));
+        self.ask(|reply| Operation::ChangeRows { expected, changes, reply }).await
+    }
+
+    async fn remove_row(&self, kind: RowKind, key: &[u8]) -> Result<(), Error> {
+        let key = keys::row(kind, key);
+        self.ask(|reply| Operation::RemoveRow { key, reply }).await
+    }
+
+    fn generation(&self) -> Option<u64> {
+        Some(self.shared.view.generation())
+    }
+
+    async fn sealing_key(&self, tenant: TenantId) -> Result<Option<SealingKey>, Error> {
+        Self::key_for_sealing(self, tenant).await
+    }
+
+    async fn rows(
+        &self,
+        kind: RowKind,
+        after: Option<&[u8]>,
+        count_max: usize,
+    ) -> Result<Vec<(Vec<u8>, Vec<u8>)>, Error> {
+        let start = after.map_or_else(|| keys::row(kind, &[]), |after| keys::successor(&keys::row(kind, after)));
+        let rows = self.shared.view.scan(&[kind as u8], &start, count_max)?;
+        rows.iter()
+            .map(|(key, value)| Ok((key.iter().skip(1).copied().collect(), head::verify_checksum(value)?)))
+            .collect()
+    }
+}

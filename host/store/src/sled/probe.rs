@@ -1,0 +1,270 @@
+//! Examining a database where a panic does no harm.
+//!
+//! Owns the child process that opens the database first: bytes that were flipped on disk make sled panic, and a panic in the
+//! host would be a crash without a message. Must not outlive the host that started it, nor call a database damaged that it was kept
+//! from reading. Invariant: the host opens only what a probe has read to the end, or what [`mark`](super::mark) says it left itself.
+
+use std::io::{Read, Write};
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use rustix::process::Signal;
+
+use super::super::Error;
+use super::open::{self, Layout};
+use super::store_counts::StoreCounts;
+
+/// The first argument that makes the program a probe.
+pub const PROBE_ARGUMENT: &str = "__store-probe";
+/// A damaged log can send sled around in circles.
+const PROBE_TIME_MAX: Duration = Duration::from_secs(600);
+const PROBE_POLL: Duration = Duration::from_millis(2);
+
+/// How to look at a database before opening it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ProbeMode {
+    /// In a child process: the running program with [`PROBE_ARGUMENT`] and the data directory.
+    #[default]
+    Child,
+    /// In this process, for programs that cannot be their own probe.
+    InProcess,
+}
+
+/// What a probe prints about a sound database, with what it has counted behind it: a program that does not know its argument prints
+/// something else.
+const SOUND: &str = "the database is sound: ";
+/// The exit codes of a probe that came to an answer.
+const EXIT_CORRUPT: u8 = 3;
+const EXIT_OTHER: u8 = 4;
+
+/// The probe: examines the store below the data directory; what it found is on standard output.
+pub fn probe_main(data: &Path) -> ExitCode {
+    end_with_host();
+    let (answer, code) = answer(data);
+    // If nobody listens, the exit code still says what is wrong.
+    let _ = std::io::stdout().write_all(answer.as_bytes());
+    ExitCode::from(code)
+}
+
+/// Ends this process when its host does. A probe that went on would keep a processor and a copy of the database to itself.
+fn end_with_host() {
+    // Where the kernel does not do it, the end of standard input does, and that of a host that was gone before this line.
+    let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
+    std::thread::spawn(|| {
+        let _ = std::io::stdin().read(&mut [0]);
+        std::process::exit(EXIT_OTHER.into());
+    });
+}
+
+/// What the probe prints and how it exits.
+fn answer(data: &Path) -> (String, u8) {
+    match open::examine(&Layout::new(data)).and_then(|stock| stock.encode()) {
+        Ok(stock) => (format!("{SOUND}{}\n", BASE64.encode(stock)), 0),
+        Err(Error::Corrupt(reason)) => (reason, EXIT_CORRUPT),
+        Err(Error::Engine(reason)) => (reason, EXIT_OTHER),
+        Err(other) => (other.to_string(), EXIT_OTHER),
+    }
+}
+
+/// Examines the database below `data`.
+pub(super) fn probe(mode: ProbeMode, data: &Path) -> Result<StoreCounts, Error> {
+    match mode {
+        ProbeMode::Child => {
+            let program = std::env::current_exe().map_err(cannot)?;
+            let mut command = Command::new(program);
+            command.arg(PROBE_ARGUMENT).arg(data);
+            in_child(&mut command)
+        }
+        ProbeMode::InProcess => {
+            let examined = std::panic::catch_unwind(|| open::examine(&Layout::new(data)));
+            examined.unwrap_or_else(|_| Err(panicked()))
+        }
+    }
+}
+
+fn cannot(error: std::io::Error) -> Error {
+    Error::Engine(format!("the database cannot be examined: {error}"))
+}
+
+fn in_child(command: &mut Command) -> Result<StoreCounts, Error> {
+    let mut ended = run(command)?;
+    if ended.0.signal() == Some(Signal::KILL.as_raw()) {
+        tracing::warn!("the process that examines the database was killed: another one begins again");
+        ended = run(command)?;
+    }
+    let (status, told) = ended;
+    match status.code().and_then(|code| u8::try_from(code).ok()) {
+        Some(0) => stock(&told),
+        Some(EXIT_CORRUPT) => Err(Error::Corrupt(told)),
+        Some(EXIT_OTHER) => Err(Error::Engine(told)),
+        _ => Err(status.signal().map_or_else(panicked, ended_by)),
+    }
+}
+
+/// Runs a probe to its end; how it ended, and what it said.
+fn run(command: &mut Command) -> Result<(ExitStatus, String), Error> {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.spawn().map_err(cannot)?;
+    // Open until the child has ended: it ends itself when this process is gone.
+    let _stdin = child.stdin.take();
+    let mut output = child.stdout.take();
+    std::thread::scope(|scope| {
+        let told = scope.spawn(move || {
+            let mut told = Vec::new();
+            output.as_mut().map_or(Ok(0), |output| output.read_to_end(&mut told)).map(|_| told)
+        });
+        let status = wait(&mut child)?;
+        let told = told.join().unwrap_or_else(|_| Ok(Vec::new())).map_err(cannot)?;
+        Ok((status, String::from_utf8_lossy(&told).into_owned()))
+    })
+}
+
+fn wait(child: &mut Child) -> Result<ExitStatus, Error> {
+    let started = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait().map_err(cannot)? {
+            return Ok(status);
+        }
+        if started.elapsed() > PROBE_TIME_MAX {
+            child.kill().and_then(|()| child.wait()).map_err(cannot)?;
+            return Err(open::refuse("reading the database does not come to an end"));
+        }
+        std::thread::sleep(PROBE_POLL);
+    }
+}
+
+/// What a probe has counted.
+fn stock(told: &str) -> Result<StoreCounts, Error> {
+    let no_probe = || Error::Engine("the running program cannot be its own probe".to_owned());
+    let counted = told.lines().find_map(|line| line.split_once(SOUND)).ok_or_else(no_probe)?.1;
+    StoreCounts::decode(&BASE64.decode(counted).map_err(|_| no_probe())?)
+}
+
+fn panicked() -> Error {
+    open::refuse("the database cannot be opened: the engine stopped while reading it")
+}
+
+/// What the end of a probe by a signal says: a crash of the engine is most likely the bytes' doing, every other signal comes from
+/// outside and says nothing about them.
+fn ended_by(signal: i32) -> Error {
+    let name = SIGNALS.iter().find(|(known, _)| known.as_raw() == signal).map_or("a signal", |(_, name)| name);
+    match Signal::from_named_raw(signal) {
+        Some(Signal::ABORT | Signal::SEGV | Signal::BUS | Signal::ILL | Signal::FPE) => {
+            open::refuse(&format!("the engine crashed while reading the database ({name}, signal {signal})"))
+        }
+        Some(Signal::XFSZ) => Error::Engine(format!(
+            "the database could not be examined: its copy is larger than a file may be here ({name}, signal {signal}). Nothing was \
+             changed. Raise the limit of file sizes (`ulimit -f`, `LimitFSIZE=`) and start again"
+        )),
+        _ => Error::Engine(format!(
+            "the database could not be examined: the process that reads it was ended by {name} (signal {signal}){}. Nothing was \
+             changed, and nothing is known to be damaged: start again",
+            if signal == Signal::KILL.as_raw() { ", as the kernel does when memory runs out" } else { "" }
+        )),
+    }
+}
+
+const SIGNALS: [(Signal, &str); 12] = [
+    (Signal::HUP, "SIGHUP"),
+    (Signal::INT, "SIGINT"),
+    (Signal::QUIT, "SIGQUIT"),
+    (Signal::ILL, "SIGILL"),
+    (Signal::ABORT, "SIGABRT"),
+    (Signal::BUS, "SIGBUS"),
+    (Signal::FPE, "SIGFPE"),
+    (Signal::KILL, "SIGKILL"),
+    (Signal::SEGV, "SIGSEGV"),
+    (Signal::TERM, "SIGTERM"),
+    (Signal::XCPU, "SIGXCPU"),
+    (Signal::XFSZ, "SIGXFSZ"),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sled::{Layout, SledOptions, SledStore};
+
+    const DIR: &str = "BULKHEAD_TEST_PROBE_DIR";
+    const PANIC: &str = "panic";
+
+    #[test]
+    #[ignore = "the child process of the probe's tests"]
+    fn child() {
+        let dir = std::env::var(DIR).unwrap();
+        assert_ne!(dir, PANIC);
+        end_with_host();
+        let (answer, code) = answer(Path::new(&dir));
+        std::io::stdout().write_all(answer.as_bytes()).unwrap();
+        std::process::exit(code.into());
+    }
+
+    fn probe_in_child(dir: &str) -> Result<StoreCounts, Error> {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "sled::probe::tests::child", "--ignored", "--nocapture"]).env(DIR, dir);
+        in_child(&mut command)
+    }
+
+    /// A shell that is a probe: it ends by a signal.
+    fn killed_by(signal: &str) -> Error {
+        in_child(Command::new("sh").args(["-c", &format!("kill -{signal} $$")])).err().unwrap()
+    }
+
+    #[test]
+    fn probe_child_reports_whether_store_is_sound() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().to_str().unwrap();
+        let options = SledOptions { ballast_bytes: 0, free_bytes_min: 1, ..SledOptions::new(dir.path()) };
+        drop(SledStore::open(options).unwrap());
+        assert_eq!(probe_in_child(path).unwrap().group, 1);
+        std::fs::remove_file(Layout::new(dir.path()).state).unwrap();
+        let refused = probe_in_child(path).err().unwrap();
+        assert!(matches!(&refused, Error::Corrupt(reason) if reason.contains("state is missing")), "{refused}");
+    }
+
+    #[test]
+    fn probe_refuses_a_program_that_is_no_probe() {
+        let refused = in_child(&mut Command::new("true")).err().unwrap();
+        assert!(refused.to_string().contains("cannot be its own probe"), "{refused}");
+    }
+
+    #[test]
+    fn probe_child_panic_is_store_corruption() {
+        let refused = probe_in_child(PANIC).err().unwrap();
+        assert!(matches!(&refused, Error::Corrupt(reason) if reason.contains("stopped while reading")), "{refused}");
+    }
+
+    #[test]
+    fn killed_probe_child_is_not_store_corruption() {
+        for (signal, said) in
+            // A shell in the background ignores SIGINT.
+            [("KILL", "SIGKILL (signal 9)"), ("TERM", "SIGTERM (signal 15)"), ("XCPU", "SIGXCPU (signal 24)")]
+        {
+            let refused = killed_by(signal);
+            assert!(matches!(&refused, Error::Engine(_)), "{refused:?}");
+            let refused = refused.to_string();
+            assert!(refused.contains(said) && refused.contains("start again"), "{refused}");
+            assert!(!refused.contains("rebuild"), "{refused}");
+        }
+        let refused = killed_by("XFSZ").to_string();
+        assert!(refused.contains("ulimit -f") && !refused.contains("rebuild"), "{refused}");
+    }
+
+    #[test]
+    fn probe_child_crash_is_refused_with_its_signal() {
+        let refused = killed_by("SEGV");
+        assert!(matches!(&refused, Error::Corrupt(reason) if reason.contains("SIGSEGV, signal 11")), "{refused}");
+    }
+
+    #[test]
+    fn killed_probe_child_is_retried_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let marker = dir.path().join("marker");
+        let script = format!("[ -e {0} ] && exit 4; touch {0}; kill -KILL $$", marker.display());
+        let refused = in_child(Command::new("sh").args(["-c", &script])).err().unwrap();
+        assert!(!refused.to_string().contains("SIGKILL"), "{refused}");
+    }
+}

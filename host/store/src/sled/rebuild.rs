@@ -1,0 +1,326 @@
+//! A new database in the place of the present one.
+//!
+//! Owns the making of a database from an export, and the moment in which folders change places. Must not change a database in
+//! place: the old folder stays beside the new one. Invariant: whenever the process ends, the next opening finds the whole old
+//! store or the whole new one; and what an export holds, a rebuild restores, with all indexes made anew.
+
+use std::collections::HashSet;
+use std::fs;
+use std::io::{BufRead, BufReader, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+
+use super::super::ledger::Ledger;
+use super::super::{Error, record};
+use super::backup::{Guard, finalize_copy};
+use super::check::label;
+use super::committer::Committer;
+use super::export::{EXPORT_FORMAT, ExportLine, Moved, export_layout, export_tree};
+use super::files::{Files, NewFile, io_error, sync_folder};
+use super::group::Totals;
+use super::head::RecordHeader;
+use super::keys::{self, Part, TaskKey};
+use super::open::{self, DataState, GroupRow, Layout};
+use super::operation::Operation;
+use super::salvage::guarded;
+use super::space::FreeRoom;
+use super::state::{self, State, StateFile};
+use super::{SledStore, engine_error};
+
+const CACHE_BYTES: u64 = 32 << 20;
+/// What the names of old stores begin with.
+const OLD_STORE: &str = "store.old";
+/// What a rebuild writes at most, as a multiple of what there is: the export, which is text, and the new store.
+const COPIES: u64 = 3;
+
+/// What came over, and where the old store is kept.
+pub type Rebuilt = (Moved, PathBuf);
+
+/// Makes a new database from an export, or (without one) from what is still readable of the present database. The old folder
+/// stays beside the new one, under the name that is returned.
+///
+/// # Errors
+///
+/// [`Error::Locked`] when a host runs on the directory; [`Error::Corrupt`] names the line of an export that makes no sense. The
+/// present store is left as it was in both cases.
+pub fn rebuild(data: &Path, from: Option<&mut dyn BufRead>) -> Result<Rebuilt, Error> {
+    let layout = Layout::new(data);
+    let _lock = open::lock(&layout)?;
+    let fresh = clear(&layout)?;
+    let moved = match from {
+        Some(lines) => import(&fresh, lines)?,
+        None => copy(&fresh, |out| export_layout(&layout, out))?,
+    };
+    open::wait_until_closed(&fresh)?;
+    Ok((moved, swap(&layout, &fresh)?))
+}
+
+/// Makes a new database from what is readable of the present one while the store is in use: writers wait until it is done,
+/// readers only while the two change places. When it fails, the old database goes on.
+///
+/// # Errors
+///
+/// [`Error::ReadOnly`] when the store cannot write at the moment; [`Error::Engine`] when there is no room for a second copy, or
+/// while a backup is under way.
+pub async fn rebuild_running(store: &SledStore) -> Result<Rebuilt, Error> {
+    let guard = Guard::begin(store)?;
+    store.ask(|reply| Operation::Rebuild { guard, reply }).await
+}
+
+impl Committer {
+    /// The whole of a rebuild, between two groups.
+    pub(super) fn rebuild(&mut self) -> Result<Rebuilt, Error> {
+        if self.room() != FreeRoom::Enough {
+            return Err(Error::ReadOnly(self.shared.read_only().unwrap_or_default()));
+        }
+        let fresh = clear(&self.layout)?;
+        let bytes = COPIES * bytes_below(&self.layout.store)?;
+        if !self.space.has_room_for(bytes) {
+            let (mebibytes, data) = (bytes.div_ceil(1 << 20), self.layout.store.display());
+            return Err(Error::Engine(format!("a rebuild needs {mebibytes} MiB of free space beside {data}")));
+        }
+        let made = guarded(|| self.make(&fresh)).and_then(|(moved, last, ledger)| {
+            let old = self.change_places(&fresh, last)?;
+            self.shared.with_ledger(|present| *present = ledger);
+            Ok((moved, old))
+        });
+        match &made {
+            Ok((moved, _)) => tracing::info!(moved.tasks, moved.rows, "the database was made anew"),
+            Err(error) => {
+                tracing::error!(%error, "the database was not made anew");
+                // What stays is removed by the next rebuild. Where neither has the name, the new one is what there is to open.
+                if self.layout.store.exists() {
+                    let _ = remove_folder(&fresh.store);
+                }
+            }
+        }
+        made
+    }
+
+    /// Fills a new database and reads it back.
+    fn make(&self, fresh: &Layout) -> Result<(Moved, GroupRow, Ledger), Error> {
+        let Some(database) = &self.database else { return Err(super::closed()) };
+        let expected = self.last.census();
+        let moved = copy(fresh, |out| export_tree(&database.tree, &self.shared.view, &self.files, &expected, out))?;
+        let DataState::Database(state) = open::find(fresh)? else { return Err(super::closed()) };
+        let ledger = open::examine_rows(fresh, &state)?.ledger;
+        let made = open::database(fresh, CACHE_BYTES, &state)?;
+        Ok((moved, made.last, ledger))
+    }
+
+    /// Closes the present database, puts the new one in its place and opens that; the present one again when this fails.
+    fn change_places(&mut self, fresh: &Layout, last: GroupRow) -> Result<PathBuf, Error> {
+        open::wait_until_closed(fresh)?;
+        let DataState::Database(state) = open::find(fresh)? else { return Err(super::closed()) };
+        let state = StateFile::open(&fresh.state, state.at(last.group))?;
+        let (present, other) = (self.files.clone(), open::files(fresh)?);
+        present.while_moving(&other, || {
+            self.shared.view.take_away();
+            self.space.drop_ballast();
+            let layout = self.layout.clone();
+            let swapped =
+                self.leave().and_then(|()| open::wait_until_closed(&layout)).and_then(|()| swap(&layout, fresh));
+            let outcome = match swapped {
+                Ok(old) => {
+                    self.state = state.moved_to(layout.state);
+                    self.resume(last).map(|()| old)
+                }
+                Err(error) => {
+                    let unclean = self.state.write(self.last.group, false);
+                    self.resume(self.last).and(unclean).and(Err(error))
+                }
+            };
+            // Readers have the tree again: writing the ballast may take a while.
+            self.space.put_ballast();
+            outcome
+        })
+    }
+}
+
+/// Whether a data directory has a store, or the whole of a new one that only lacks its name.
+pub fn is_there(data: &Path) -> bool {
+    let layout = Layout::new(data);
+    layout.store.exists() || layout.rebuilt().exists()
+}
+
+/// Removes every store that a rebuild has left beside the present one, and gives their number. To be called by who holds the
+/// data directory.
+pub fn remove_old_stores(data: &Path) -> Result<u64, Error> {
+    let cannot = |error: std::io::Error| io_error("list", data, &error);
+    let mut removed = 0;
+    for entry in fs::read_dir(data).map_err(cannot)? {
+        let entry = entry.map_err(cannot)?;
+        if entry.file_name().to_string_lossy().starts_with(OLD_STORE) {
+            remove_folder(&entry.path())?;
+            removed += 1;
+        }
+    }
+    sync_folder(data).map_err(|error| io_error("sync", data, &error))?;
+    Ok(removed)
+}
+
+/// An empty folder for the new store.
+fn clear(layout: &Layout) -> Result<Layout, Error> {
+    let fresh = layout.with_store(layout.rebuilt());
+    remove_folder(&fresh.store)?;
+    open::create_folder(&fresh.store)?;
+    Ok(fresh)
+}
+
+/// Fills a new store by way of a file, because a damaged database may stop in the middle: then the whole rebuild does.
+fn copy(fresh: &Layout, export: impl FnOnce(&mut dyn Write) -> Result<Moved, Error>) -> Result<Moved, Error> {
+    let path = fresh.store.join("export");
+    let cannot = |error: std::io::Error| io_error("write", &path, &error);
+    let mut out = BufWriter::new(fs::File::create(&path).map_err(cannot)?);
+    let exported = export(&mut out)?;
+    drop(out);
+    let imported = import(fresh, &mut BufReader::new(fs::File::open(&path).map_err(cannot)?))?;
+    fs::remove_file(&path).map_err(cannot)?;
+    Ok(Moved { lost: exported.lost, ..imported })
+}
+
+fn bytes_below(folder: &Path) -> Result<u64, Error> {
+    let cannot = |error: std::io::Error| io_error("look at", folder, &error);
+    let mut bytes = 0;
+    for entry in fs::read_dir(folder).map_err(cannot)? {
+        let entry = entry.map_err(cannot)?;
+        bytes += match entry.metadata() {
+            Ok(facts) if facts.is_dir() => bytes_below(&entry.path())?,
+            Ok(facts) => facts.len(),
+            // Payload files come and go.
+            Err(_) => 0,
+        };
+    }
+    Ok(bytes)
+}
+
+fn remove_folder(path: &Path) -> Result<(), Error> {
+    match fs::remove_dir_all(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(io_error("remove", path, &error)),
+        _ => Ok(()),
+    }
+}
+
+/// Gives the present folder a name that is not taken, and the new one the name of the present. Both or neither.
+fn swap(layout: &Layout, fresh: &Layout) -> Result<PathBuf, Error> {
+    let free = (1..).map(|number| layout.store.with_file_name(format!("{OLD_STORE}-{number}")));
+    let old = free.into_iter().find(|path| !path.exists()).unwrap_or_else(|| layout.store.with_file_name(OLD_STORE));
+    let rename = |from: &Path, to: &Path| fs::rename(from, to).map_err(|error| io_error("rename", from, &error));
+    rename(&layout.store, &old)?;
+    // A process that ends here is completed by `finish`.
+    rename(&fresh.store, &layout.store).inspect_err(|_| drop(rename(&old, &layout.store)))?;
+    let data = layout.store.parent().unwrap_or(&layout.store);
+    sync_folder(data).map_err(|error| {
+        // Nothing may be acknowledged in a folder whose name the disk may forget.
+        let _ = rename(&layout.store, &fresh.store).and_then(|()| rename(&old, &layout.store));
+        io_error("sync", data, &error)
+    })?;
+    Ok(old)
+}
+
+/// Completes a rebuild that ended between its two renames. To be called by the holder of the directory's lock.
+pub(super) fn finish(layout: &Layout) -> Result<(), Error> {
+    let fresh = layout.with_store(layout.rebuilt());
+    // The state of a new store says more than 1 once everything else of it is on disk.
+    if layout.store.exists() || !matches!(state::read(&fresh.state), Ok(Some(State { group: 2.., .. }))) {
+        return Ok(());
+    }
+    fs::rename(&fresh.store, &layout.store).map_err(|error| io_error("rename", &fresh.store, &error))?;
+    let data = layout.store.parent().unwrap_or(&layout.store);
+    sync_folder(data).map_err(|error| io_error("sync", data, &error))?;
+    tracing::info!("completed the rebuild of the database that was interrupted");
+    Ok(())
+}
+
+/// Fills a new store from an export.
+fn import(layout: &Layout, lines: &mut dyn BufRead) -> Result<Moved, Error> {
+    let (database, state) = super::create(layout, CACHE_BYTES)?;
+    drop(state);
+    let files = open::files(layout)?;
+    let mut import = Import { tree: database.tree.clone(), files, census: Totals::default(), taken: HashSet::new() };
+    let mut moved = Moved::default();
+    for (number, line) in (1..).zip(lines.lines()) {
+        let at = |reason: &str| Error::Corrupt(format!("line {number} of the export: {reason}"));
+        let line = line.map_err(|error| at(&error.to_string()))?;
+        match serde_json::from_str(&line).map_err(|error| at(&error.to_string()))? {
+            ExportLine::Store { format: EXPORT_FORMAT, .. } => {}
+            ExportLine::Store { format, .. } => return Err(at(&format!("format {format} is newer than this program"))),
+            ExportLine::Unreadable { what, reason } => moved.lost.push(format!("{what}: {reason}")),
+            ExportLine::Row { row, key, value } => {
+                let kind = u8::try_from(row).map_err(|error| at(&error.to_string()))?;
+                let key = [&[kind], bytes(&key).map_err(|error| at(&error))?.as_slice()].concat();
+                let value = bytes(&value).map_err(|error| at(&error))?;
+                import.put(vec![(key, super::head::with_checksum(value))])?;
+                moved.rows += 1;
+            }
+            ExportLine::Task { record, arguments, output, reserved_bytes, .. } => {
+                let record = bytes(&record).map_err(|error| at(&error))?;
+                let arguments = bytes(&arguments).map_err(|error| at(&error))?;
+                let output = output.map(|output| bytes(&output)).transpose().map_err(|error| at(&error))?;
+                import.task(record, arguments, output, reserved_bytes).map_err(|error| at(&error.to_string()))?;
+                moved.tasks += 1;
+            }
+        }
+    }
+    let Totals { rows, sum } = import.census;
+    let last = GroupRow { group: database.last.group + 1, rows, sum, ..database.last };
+    import.tree.insert(keys::GROUP, last.encode()?).map_err(engine_error)?;
+    drop(database);
+    finalize_copy(import.tree, layout, &last)?;
+    Ok(moved)
+}
+
+fn bytes(text: &str) -> Result<Vec<u8>, String> {
+    BASE64.decode(text).map_err(|error| error.to_string())
+}
+
+struct Import {
+    tree: ::sled::Tree,
+    files: Files,
+    census: Totals,
+    /// Aliases and tasks so far: an export that was put together by hand may name one twice.
+    taken: HashSet<Vec<u8>>,
+}
+
+impl Import {
+    fn put(&mut self, rows: Vec<(Vec<u8>, Vec<u8>)>) -> Result<(), Error> {
+        let mut batch = ::sled::Batch::default();
+        for (key, value) in rows {
+            if !self.taken.insert(key.clone()) {
+                return Err(Error::Corrupt(format!("a key of kind {} comes twice", label(&key))));
+            }
+            self.census.count(&key, &value);
+            batch.insert(key, value);
+        }
+        self.tree.apply_batch(batch).map_err(engine_error)
+    }
+
+    fn task(
+        &mut self,
+        record: Vec<u8>,
+        arguments: Vec<u8>,
+        output: Option<Vec<u8>>,
+        reserved_bytes: u64,
+    ) -> Result<(), Error> {
+        let task = record::decode_task(&record)?;
+        output.as_deref().map(record::check_output).transpose()?;
+        let key = TaskKey::new(&task.requestor, task.id);
+        let mut payloads = super::operation::Payloads::default();
+        let (record, chunked) = super::place_record(record);
+        payloads.chunks.extend(chunked);
+        let arguments = super::place_now(&self.files, Part::Arguments, arguments, &mut payloads)?;
+        let mut head = RecordHeader::new(&task, record, arguments, reserved_bytes);
+        head.output =
+            output.map(|output| super::place_now(&self.files, Part::Output, output, &mut payloads)).transpose()?;
+        let mut rows = head.index_rows(&key)?;
+        rows.push((key.task(), head.encode()?));
+        for chunked in &payloads.chunks {
+            rows.extend(chunked.rows(&key));
+        }
+        self.put(rows)?;
+        payloads.files.into_iter().for_each(NewFile::keep);
+        Ok(())
+    }
+}

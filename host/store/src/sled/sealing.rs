@@ -1,0 +1,160 @@
+//! The keys that tenants' data is sealed with.
+//!
+//! Owns one key for each tenant: drawn at random, kept as a row that only a key of the operator's opens, so that the operator's key
+//! can change without a record being written again, and a tenant's data is lost for good once its row is. Must not know what is
+//! sealed. Invariant: nothing is sealed with a key whose row is not on disk.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use serde::Serialize;
+
+use super::super::{Error, RowKind, RowStore as _};
+use super::head::verify_checksum;
+use super::keys;
+use super::view::View;
+use super::{SledStore, engine_error};
+use crate::vault::{self, SealingKey, VaultKeys};
+use bulkhead_domain::requestor::TenantId;
+
+const LABEL: &[u8] = b"key of a tenant";
+const PAGE_ROWS: usize = 256;
+
+/// The operator's keys, and those of tenants that were needed so far.
+#[derive(Default)]
+pub(super) struct Sealing {
+    /// Without any, nothing is sealed.
+    keys: Option<VaultKeys>,
+    known: Mutex<HashMap<TenantId, SealingKey>>,
+}
+
+impl Sealing {
+    /// # Errors
+    ///
+    /// [`Error::Sealed`] when the database holds a tenant's key that these keys do not open.
+    pub(super) fn open(keys: Option<VaultKeys>, tree: &::sled::Tree) -> Result<Self, Error> {
+        let sealing = Self { keys, known: Mutex::default() };
+        for row in tree.scan_prefix([RowKind::TenantKey as u8]) {
+            let (key, value) = row.map_err(engine_error)?;
+            let tenant = key.get(1..).and_then(|key| key.try_into().ok()).map(TenantId);
+            sealing.unwrap(tenant.ok_or_else(lost)?, &verify_checksum(&value)?)?;
+        }
+        Ok(sealing)
+    }
+
+    fn unwrap(&self, tenant: TenantId, wrapped: &[u8]) -> Result<SealingKey, Error> {
+        let Some(keys) = &self.keys else {
+            let id = vault::sealed_by(wrapped).map_or_else(String::new, |id| format!(" with key {id}"));
+            let advice = "give the key again, with key_file or key_env in [encryption] of the configuration";
+            return Err(Error::Sealed(format!("what it holds was sealed{id}: {advice}")));
+        };
+        let opened = keys.open(&[LABEL, &tenant.0], wrapped).map_err(|error| match error {
+            vault::Error::UnknownKey { .. } => {
+                let given: Vec<_> = keys.ids().map(|id| id.to_string()).collect();
+                Error::Sealed(format!("{error} in [encryption] (given: {}); nothing was changed", given.join(", ")))
+            }
+            _ => Error::Corrupt(format!("the key of tenant {tenant} cannot be opened: {error}")),
+        })?;
+        Ok(SealingKey::new(&opened.try_into().map_err(|_| lost())?))
+    }
+
+    /// The key of a tenant that has one.
+    pub(super) fn of(&self, tenant: TenantId, view: &View) -> Result<Option<SealingKey>, Error> {
+        if let Some(known) = self.known().get(&tenant) {
+            return Ok(Some(known.clone()));
+        }
+        let Some(row) = view.get(&row_key(tenant))? else { return Ok(None) };
+        let key = self.unwrap(tenant, &verify_checksum(&row)?)?;
+        self.known().insert(tenant, key.clone());
+        Ok(Some(key))
+    }
+
+    /// For reading what was sealed.
+    pub(super) fn needed(&self, tenant: TenantId, view: &View) -> Result<SealingKey, Error> {
+        self.of(tenant, view)?.ok_or_else(lost)
+    }
+
+    /// A row is about to go: nobody may go on with its key.
+    pub(super) fn forget(&self, row: &[u8]) {
+        if let Some((kind, tenant)) = row.split_first()
+            && *kind == RowKind::TenantKey as u8
+            && let Ok(tenant) = tenant.try_into()
+        {
+            self.known().remove(&TenantId(tenant));
+        }
+    }
+
+    fn known(&self) -> std::sync::MutexGuard<'_, HashMap<TenantId, SealingKey>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Where the key of a tenant is.
+pub(super) fn row_key(tenant: TenantId) -> Vec<u8> {
+    keys::row(RowKind::TenantKey, &tenant.0)
+}
+
+fn lost() -> Error {
+    Error::Corrupt("the key of a tenant is lost, and what was sealed with it".to_owned())
+}
+
+/// What a change of keys did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Rekeyed {
+    /// Tenants with a key of their own.
+    pub tenants: u64,
+    /// Those whose key was sealed with an older key of the operator's until now.
+    pub sealed_again: u64,
+}
+
+impl SledStore {
+    /// What a tenant's data is to be sealed with; `None` where nothing is. A first key is on disk when this returns.
+    pub(super) async fn key_for_sealing(&self, tenant: TenantId) -> Result<Option<SealingKey>, Error> {
+        let sealing = &self.shared.sealing;
+        let Some(keys) = &sealing.keys else { return Ok(None) };
+        if let Some(key) = sealing.of(tenant, &self.shared.view)? {
+            return Ok(Some(key));
+        }
+        let mut secret = [0; 32];
+        getrandom::fill(&mut secret).map_err(|error| Error::Engine(format!("no random bytes: {error}")))?;
+        let wrapped = keys.seal(&[LABEL, &tenant.0], &secret).map_err(|error| Error::Engine(error.to_string()))?;
+        match self.put_row(RowKind::TenantKey, &tenant.0, wrapped, true).await {
+            // Somebody else was faster.
+            Ok(()) | Err(Error::Exists) => sealing.needed(tenant, &self.shared.view).map(Some),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Seals the key of each tenant with the operator's first key, where an older one did.
+///
+/// # Errors
+///
+/// [`Error::Sealed`] when no key was given.
+pub async fn rekey(store: &SledStore) -> Result<Rekeyed, Error> {
+    let sealing = &store.shared.sealing;
+    let keys = sealing.keys.as_ref();
+    let keys = keys.ok_or_else(|| Error::Sealed("there is no key in [encryption] of the configuration".to_owned()))?;
+    let mut done = Rekeyed::default();
+    let mut after: Option<Vec<u8>> = None;
+    loop {
+        let page = store.rows(RowKind::TenantKey, after.as_deref(), PAGE_ROWS).await?;
+        let Some((last, _)) = page.last() else { return Ok(done) };
+        after = Some(last.clone());
+        for (key, wrapped) in page {
+            done.tenants += 1;
+            if !keys.is_outdated(&wrapped) {
+                continue;
+            }
+            let secret = keys.open(&[LABEL, &key], &wrapped).map_err(|error| Error::Sealed(error.to_string()))?;
+            let again = keys.seal(&[LABEL, &key], &secret).map_err(|error| Error::Engine(error.to_string()))?;
+            let expected = vec![(key.clone(), Some(wrapped))];
+            match store.change_rows(RowKind::TenantKey, expected, vec![(key, Some(again))]).await {
+                Ok(()) => done.sealed_again += 1,
+                // The tenant went away meanwhile.
+                Err(Error::Conflict) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}

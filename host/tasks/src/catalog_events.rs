@@ -1,0 +1,96 @@
+//! What plugins report about their lists and resources, for every subscriber.
+//!
+//! Owns nothing that lasts: a subscriber that missed a report reads the lists again. Invariant: a plugin speaks for its own
+//! resources only; subscribers are selected by the plugin's name, and none learns what another requestor's call did
+//! to a resource that may be that requestor's alone. A report about lists reaches no subscriber before the publisher
+//! of lists has read them.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Mutex;
+
+use tokio::sync::{Notify, broadcast, watch};
+
+use super::feed::lock;
+use bulkhead_domain::requestor::Requestor;
+use bulkhead_domain::task::PluginVersion;
+use bulkhead_runtime::{Catalog, ListKind};
+
+/// Updates that a slow listener may be behind; above this it misses the oldest.
+const UPDATES_BEHIND_MAX: usize = 256;
+
+/// The contents of a resource are different now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResourceUpdate {
+    /// The name of the plugin that says so.
+    pub plugin: String,
+    pub uri: String,
+    /// Whom it concerns; none: everybody.
+    only: Option<Requestor>,
+}
+
+impl ResourceUpdate {
+    /// Whether this requestor may hear of it.
+    pub fn concerns(&self, requestor: &Requestor) -> bool {
+        self.only.is_none_or(|only| only == *requestor)
+    }
+}
+
+pub(super) struct CatalogEvents {
+    /// Counts the changes of any requestor's lists.
+    changes: watch::Sender<u64>,
+    updates: broadcast::Sender<ResourceUpdate>,
+    /// What versions reported since it was last taken: three lists of each at most.
+    said: Mutex<HashMap<PluginVersion, HashSet<ListKind>>>,
+    spoke: Notify,
+}
+
+impl Default for CatalogEvents {
+    fn default() -> Self {
+        Self {
+            changes: watch::channel(0).0,
+            updates: broadcast::channel(UPDATES_BEHIND_MAX).0,
+            said: Mutex::default(),
+            spoke: Notify::new(),
+        }
+    }
+}
+
+impl CatalogEvents {
+    pub(super) fn changed(&self) {
+        self.changes.send_modify(|changes| *changes += 1);
+    }
+
+    /// A version says that a list of its own is different now.
+    pub(super) fn says(&self, version: &PluginVersion, kind: ListKind) {
+        lock(&self.said).entry(version.clone()).or_default().insert(kind);
+        self.spoke.notify_one();
+    }
+
+    /// Waits until versions say something, and takes it.
+    pub(super) async fn said(&self) -> HashMap<PluginVersion, HashSet<ListKind>> {
+        loop {
+            let said = std::mem::take(&mut *lock(&self.said));
+            if !said.is_empty() {
+                return said;
+            }
+            self.spoke.notified().await;
+        }
+    }
+
+    /// A plugin says in a call of this requestor's that a resource is different now. One that the plugin lists for nobody in particular
+    /// is everybody's. Any other one may be different for each requestor, and that there is news would tell of what others do.
+    pub(super) fn updated(&self, catalog: &Catalog, requestor: &Requestor, plugin: &str, uri: String) {
+        let is_everybodys = catalog.owner(&uri).is_some_and(|owner| owner.plugin.name == plugin);
+        let only = (!is_everybodys).then_some(*requestor);
+        // Fails when nobody listens, which is fine.
+        let _ = self.updates.send(ResourceUpdate { plugin: plugin.to_owned(), uri, only });
+    }
+
+    pub(super) fn watch(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    pub(super) fn updates(&self) -> broadcast::Receiver<ResourceUpdate> {
+        self.updates.subscribe()
+    }
+}

@@ -1,0 +1,204 @@
+//! How tasks change: by their requestors, and by the runs and looks of the engine itself.
+//!
+//! Invariant: every change is read, step, commit, tell. What is told comes in the order of the commits.
+
+use std::sync::Arc;
+
+use super::admission::IdleState;
+use super::engine::{Inner, refused};
+use super::run::Run;
+use super::{Error, TaskNews, Tasks};
+use bulkhead_domain::call::InputResponse;
+use bulkhead_domain::lifecycle::{self, Event, Refusal};
+use bulkhead_domain::requestor::Requestor;
+use bulkhead_domain::task::{Task, TaskId, TaskOutput};
+use bulkhead_store::{self as store, Change};
+
+/// Writers of one record that may get in each other's way before something is wrong: every retry means that another one won.
+const CONFLICTS_MAX: u32 = 1_000;
+
+const NOT_OUTSTANDING: &str = "no question with this key is waiting for an answer";
+
+/// A change that was made: the record before and after.
+pub(super) struct Applied {
+    pub(super) before: Task,
+    pub(super) after: Arc<Task>,
+}
+
+/// Why a change was not made.
+#[derive(Debug)]
+pub(super) enum ApplyError {
+    NotFound,
+    Refused(Refusal),
+    Store(store::Error),
+}
+
+impl Tasks {
+    /// Cancels. The record says so when this returns; the guest gets its grace period.
+    pub async fn cancel(&self, requestor: &Requestor, id: TaskId) -> Result<Task, Error> {
+        self.change(requestor, id, Event::Cancel).await
+    }
+
+    /// Answers one question by its issued key. A key that is not outstanding is ignored: repeats are harmless.
+    pub async fn answer(
+        &self,
+        requestor: &Requestor,
+        id: TaskId,
+        key: &str,
+        answer: InputResponse,
+    ) -> Result<Task, Error> {
+        match self.change(requestor, id, Event::Answer { key: key.to_owned(), answer }).await {
+            Err(Error::Illegal(NOT_OUTSTANDING)) => self.get(requestor, id).await,
+            result => result,
+        }
+    }
+
+    /// Queues a message for the run.
+    pub async fn steer(&self, requestor: &Requestor, id: TaskId, message: String) -> Result<Task, Error> {
+        let limits = self.limits(requestor);
+        if message.len() > limits.steer_bytes_max as usize {
+            return Err(Error::Invalid(format!("a message may have at most {} bytes", limits.steer_bytes_max)));
+        }
+        self.change(requestor, id, Event::Steer { message, queue_max: limits.steer_queue }).await
+    }
+
+    /// Stops the run for a while, wherever it is. `message` is shown as the status.
+    pub async fn pause(&self, requestor: &Requestor, id: TaskId, message: Option<String>) -> Result<Task, Error> {
+        let inner = &self.inner;
+        let event = Event::Pause { message };
+        let place = match inner.admission.hold(requestor, IdleState::Paused) {
+            Ok(place) => place,
+            Err(full) => {
+                inner.may_look(requestor)?;
+                // What cannot be paused says that, however many others are.
+                let next = inner.next(requestor, id, &event).await;
+                self.changed(requestor, id, next)?;
+                return Err(refused(full, None));
+            }
+        };
+        let task = self.change(requestor, id, event).await?;
+        if let Some(run) = inner.run(id) {
+            run.keep_paused(place);
+        }
+        Ok(task)
+    }
+
+    /// Lets a paused run go on.
+    pub async fn resume(&self, requestor: &Requestor, id: TaskId) -> Result<Task, Error> {
+        self.change(requestor, id, Event::Resume).await
+    }
+
+    /// Removes a task, whatever its phase, and stops its run.
+    pub async fn discard(&self, requestor: &Requestor, id: TaskId) -> Result<(), Error> {
+        self.inner.expire(requestor, id).await.map_err(|error| self.inner.store_error(error))?;
+        self.inner.note_task("task.deleted", requestor, id);
+        Ok(())
+    }
+
+    /// Removes a task that is over, with everything that belongs to it.
+    pub async fn delete(&self, requestor: &Requestor, id: TaskId) -> Result<(), Error> {
+        if self.get(requestor, id).await?.outcome().is_none() {
+            return Err(Error::Illegal("only a task that is over can be deleted; cancel it first"));
+        }
+        self.discard(requestor, id).await
+    }
+
+    async fn change(&self, requestor: &Requestor, id: TaskId, event: Event) -> Result<Task, Error> {
+        self.inner.may_look(requestor)?;
+        let applied = self.inner.apply(requestor, id, event, None).await;
+        Ok(Task::clone(&self.changed(requestor, id, applied)?.after))
+    }
+
+    /// Takes note of a change that found no task.
+    fn changed<T>(&self, requestor: &Requestor, id: TaskId, changed: Result<T, ApplyError>) -> Result<T, Error> {
+        changed.map_err(|error| {
+            if let ApplyError::NotFound = error {
+                self.inner.note_looked("task.changed", requestor, id, false);
+            }
+            self.inner.apply_error(error)
+        })
+    }
+}
+
+impl Inner {
+    /// Reads, steps, commits, until nobody was faster; then tells the run and the watchers.
+    pub(super) async fn apply(
+        &self,
+        requestor: &Requestor,
+        id: TaskId,
+        event: Event,
+        output: Option<TaskOutput>,
+    ) -> Result<Applied, ApplyError> {
+        for _ in 0..CONFLICTS_MAX {
+            let (before, task) = self.next(requestor, id, &event).await?;
+            match self.store.commit(Change { task, output: output.clone() }).await {
+                Ok(after) => {
+                    let after = Arc::new(after);
+                    self.note_changed(&event, &after, output.as_ref());
+                    self.tell(&after);
+                    return Ok(Applied { before, after });
+                }
+                Err(store::Error::Conflict) => {}
+                Err(error) => return Err(ApplyError::Store(error)),
+            }
+        }
+        Err(ApplyError::Store(store::Error::Conflict))
+    }
+
+    /// The task as it is, and as it would be after an event.
+    async fn next(&self, requestor: &Requestor, id: TaskId, event: &Event) -> Result<(Task, Task), ApplyError> {
+        let before = self.store.get(requestor, id).await.map_err(ApplyError::Store)?;
+        let before = before.filter(|task| !self.is_expired(task)).ok_or(ApplyError::NotFound)?;
+        let after = lifecycle::step(&before, event.clone(), self.clock.now()).map_err(ApplyError::Refused)?;
+        Ok((before, after))
+    }
+
+    fn tell(&self, task: &Arc<Task>) {
+        if task.retention_starts_with_end() {
+            self.may_expire(task);
+        }
+        // Without a run the task is over, which was told, or its run is about to begin and will look.
+        if let Some(run) = self.run_to_tell(task.id) {
+            self.show(&run, task);
+        }
+    }
+
+    fn show(&self, run: &Run, task: &Arc<Task>) {
+        run.see(task, || self.feeds.publish(&task.requestor, task.id, &TaskNews::Changed(task.clone())));
+    }
+
+    /// Shows a run what became of its record before the run could be told.
+    pub(super) async fn catch_up(&self, run: &Run, task: &Task) {
+        match self.store.get(&task.requestor, task.id).await {
+            Ok(Some(task)) => self.show(run, &Arc::new(task)),
+            Ok(None) => run.gone(),
+            Err(error) => tracing::warn!(task.id = %task.id, "a run goes by the record that it has: {error}"),
+        }
+    }
+
+    /// Removes a task that is over its time, and stops its run.
+    pub(super) async fn expire(&self, requestor: &Requestor, id: TaskId) -> Result<(), store::Error> {
+        if let Some(run) = self.run_to_tell(id) {
+            run.gone();
+        }
+        self.store.remove(requestor, id).await?;
+        self.feeds.publish(requestor, id, &TaskNews::Gone(id));
+        Ok(())
+    }
+
+    pub(super) fn apply_error(&self, error: ApplyError) -> Error {
+        match error {
+            ApplyError::NotFound => Error::NotFound,
+            ApplyError::Store(error) => self.store_error(error),
+            ApplyError::Refused(Refusal::Ended) => Error::Ended,
+            ApplyError::Refused(Refusal::Paused) => Error::Illegal("the task is paused"),
+            ApplyError::Refused(Refusal::NotOutstanding) => Error::Illegal(NOT_OUTSTANDING),
+            ApplyError::Refused(Refusal::Illegal(why)) => Error::Illegal(why),
+            ApplyError::Refused(Refusal::QueueFull { queue_max }) => Error::Invalid(format!(
+                "the task already has {queue_max} messages waiting; try again when it has taken them"
+            )),
+            ApplyError::Refused(Refusal::Stale) => Error::Illegal("the run was given up"),
+            ApplyError::Refused(Refusal::TooManyInputs) => Error::Illegal("the task has asked too many questions"),
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! How tasks come to be, and what a run is told about itself.
+//!
+//! Invariant: a record and its place among the stored tasks are one atomic write, and nobody hears of a task before that write is
+//! durable.
+
+use std::sync::Arc;
+
+use sha2::{Digest, Sha256};
+
+use super::admission::{IdleSlot, IdleState, Permit, Purpose};
+use super::engine::{Inner, refused};
+use super::guest_services::TenantServices;
+use super::identity::{host_failure, random, seed_and_id};
+use super::run::{OUTCOME_RETRY, RunStart, outcome};
+use super::{CallRequest, ClientContext, Error, RequestedTtl, TaskRequest};
+use bulkhead_domain::UnixMs;
+use bulkhead_domain::lifecycle::{self, Event};
+use bulkhead_domain::limits::Limits;
+use bulkhead_domain::requestor::Requestor;
+use bulkhead_domain::task::{Active, CallId, Phase, PluginVersion, Retention, Task, TaskId, TaskOutput};
+use bulkhead_runtime::{CallContext, CallSpec, OnDemand, Operation};
+use bulkhead_store::{self as store, Creation, Store, StoredCaps};
+
+/// Who waits for the end of a task reads its output after it has ended: a task that were gone with its end could never be answered.
+const KEEP_ALIVE_MS_MIN: u64 = 1_000;
+
+/// What tells one run from another.
+pub(super) struct Identity {
+    pub(super) seed: [u8; 32],
+    pub(super) call_id: CallId,
+    pub(super) task_id: Option<TaskId>,
+    pub(super) attempt: u32,
+}
+
+/// When a new task runs.
+enum StartOrder {
+    Now(Permit),
+    Later(IdleSlot),
+}
+
+/// A creation that nobody has heard of yet. If its caller goes away in the middle, or the storage fails, it may have been written
+/// all the same; nobody would ever run it, so it has to go.
+struct UnacknowledgedCreate<'a> {
+    store: &'a Arc<dyn Store>,
+    requestor: Requestor,
+    /// `None` once the caller knows about it, or it is certain that nothing was written.
+    id: Option<TaskId>,
+}
+
+impl Drop for UnacknowledgedCreate<'_> {
+    fn drop(&mut self) {
+        let (Some(id), Ok(runtime)) = (self.id, tokio::runtime::Handle::try_current()) else { return };
+        let (store, requestor) = (self.store.clone(), self.requestor);
+        runtime.spawn(async move {
+            // The store does one thing after the other: this comes after the creation.
+            while let Err(error) = store.remove(&requestor, id).await {
+                tracing::debug!(task.id = %id, "a creation that nobody knows of cannot be removed yet: {error}");
+                tokio::time::sleep(OUTCOME_RETRY).await;
+            }
+        });
+    }
+}
+
+impl Inner {
+    /// Creates a task and starts or queues its run. `None`: the alias belongs to another task.
+    pub(super) async fn create(
+        self: &Arc<Self>,
+        requestor: &Requestor,
+        request: TaskRequest,
+        alias: Option<String>,
+    ) -> Result<Option<Task>, Error> {
+        if request.job.output().is_some() {
+            return self.record(requestor, &request, Active::Queued, seed_and_id()?, alias).await;
+        }
+        let turn = match self.admission.try_permit(requestor, Purpose::Task) {
+            Some(permit) => StartOrder::Now(permit),
+            None => {
+                let place = self.admission.hold(requestor, IdleState::Queued);
+                StartOrder::Later(place.map_err(|full| refused(full, Some(1_000)))?)
+            }
+        };
+        let active = if let StartOrder::Now(_) = turn { Active::Running } else { Active::Queued };
+        let (seed, call_id) = seed_and_id()?;
+        let missed_notifications = self.missed_notifications();
+        let Some(task) = self.record(requestor, &request, active, (seed, call_id), alias).await? else {
+            return Ok(None);
+        };
+        let task = Arc::new(task);
+        let begin = match turn {
+            StartOrder::Now(permit) => RunStart::Running(permit),
+            StartOrder::Later(place) => self.queue(requestor, place),
+        };
+        self.start_run(task.clone(), begin, Some(request.job), missed_notifications).await;
+        self.may_expire(&task);
+        Ok(Some(Task::clone(&task)))
+    }
+
+    /// Writes the record of a call that runs already.
+    pub(super) async fn record_running(
+        &self,
+        requestor: &Requestor,
+        request: TaskRequest,
+        seed: [u8; 32],
+        call_id: CallId,
+    ) -> Result<Task, Error> {
+        self.refuse_if_draining()?;
+        self.creations.load().check(requestor)?;
+        let task = self.record(requestor, &request, Active::Running, (seed, call_id), None).await?;
+        let task = task.ok_or_else(|| host_failure("promoting a call", &"an id was drawn twice"))?;
+        self.may_expire(&task);
+        Ok(task)
+    }
+
+    /// Writes a new record, durable and counted when this returns. `None`: the alias belongs to another task.
+    async fn record(
+        &self,
+        requestor: &Requestor,
+        request: &TaskRequest,
+        active: Active,
+        (seed, call_id): ([u8; 32], CallId),
+        alias: Option<String>,
+    ) -> Result<Option<Task>, Error> {
+        let limits = self.admission.limits(requestor);
+        let now = self.clock.now();
+        let (work, arguments) = (request.job.work(), request.job.stored());
+        let (plugin, result_bytes) = match request.job.first() {
+            Some((plugin, result_bytes)) => (plugin.clone(), result_bytes),
+            None => (PluginVersion { name: String::new(), digest: [0; 32] }, 0),
+        };
+        let poll_interval_ms = self.poll_intervals.poll_interval_ms(requestor, work.label());
+        let starts = active == Active::Running;
+        let mut task = Task {
+            id: TaskId(random()?),
+            requestor: *requestor,
+            revision: 0,
+            work,
+            plugin,
+            engine_hash: self.executor.engine_hash(),
+            origin: request.origin.clone(),
+            arguments_digest: Sha256::digest(arguments.as_str()).into(),
+            created_at: now,
+            updated_at: now,
+            retention: retention(request.ttl, &limits),
+            poll_interval_ms,
+            phase: Phase::Active(active),
+            status_message: (!starts).then(|| "queued".to_owned()),
+            inputs: Vec::new(),
+            steering: Vec::new(),
+            steering_delivered: 0,
+            alias,
+            seed,
+            call_id,
+            lease: Some(self.lease()),
+            attempt: u32::from(starts),
+            related: request.job.related().to_vec(),
+        };
+        let output = request.job.output();
+        if let Some(output) = &output {
+            task = over_at_once(&task, output, now)?;
+        }
+        let creation = Creation {
+            task,
+            arguments: arguments.clone(),
+            output,
+            reserved_bytes: self.reserved_bytes(requestor, result_bytes),
+            caps: self.stored_caps(requestor),
+        };
+        let mut unheard =
+            UnacknowledgedCreate { store: &self.store, requestor: *requestor, id: Some(creation.task.id) };
+        let created = self.store.create(creation).await;
+        if !matches!(created, Err(store::Error::Engine(_))) {
+            unheard.id = None;
+        }
+        match created {
+            Ok(task) => {
+                self.note_created(&task, arguments.as_str());
+                if task.outcome().is_some() {
+                    self.note_completed(&task, request.job.output().as_ref());
+                }
+                Ok(Some(task))
+            }
+            Err(store::Error::Exists) => Ok(None),
+            Err(error) => Err(self.store_error(error)),
+        }
+    }
+
+    pub(super) fn spec(&self, requestor: &Requestor, request: &CallRequest, identity: Identity) -> CallSpec {
+        let (tool, arguments) = (request.tool.plugin_tool.clone(), request.arguments.clone());
+        CallSpec {
+            plugin: request.tool.plugin.clone(),
+            tenant: requestor.tenant,
+            operation: Operation::CallTool { tool, arguments },
+            limits: request.tool.limits.clone(),
+            share: self.shares.of(requestor),
+            facts: self.facts(requestor, request.client, identity, &request.related),
+        }
+    }
+
+    /// What a guest may know about its call, and what it may use in it.
+    pub(super) fn facts(
+        &self,
+        requestor: &Requestor,
+        client: ClientContext,
+        identity: Identity,
+        related: &[TaskId],
+    ) -> CallContext {
+        let Identity { seed, call_id, task_id, attempt } = identity;
+        let guest_services = TenantServices { tenant: requestor.tenant, all: Arc::clone(&self.service_stores) };
+        CallContext {
+            call_id,
+            task_id: task_id.map(|id| id.to_string()),
+            attempt,
+            idempotency_key: OnDemand::Made { of: seed, by: idempotency_key },
+            requestor_alias: OnDemand::Made { of: ids(requestor), by: requestor_alias },
+            features: client.features,
+            log_level: client.log_level,
+            related_tasks: related.iter().map(TaskId::to_string).collect(),
+            seed,
+            wants_progress: client.wants_progress,
+            guest_services: Some(Arc::new(guest_services)),
+        }
+    }
+
+    /// What a task reserves for its output: never more than its share when every place for an unfinished task is taken, so that
+    /// the numbers of the configuration can all be reached. A larger output (up to `result_bytes`) is stored all the same and
+    /// blocks new tasks until there is room.
+    fn reserved_bytes(&self, requestor: &Requestor, result_bytes: u64) -> u64 {
+        let limits = self.admission.limits(requestor);
+        let places = u64::from(limits.tasks_running_per_requestor)
+            + u64::from(limits.tasks_queued_per_requestor)
+            + u64::from(limits.tasks_waiting_per_requestor)
+            + u64::from(limits.tasks_paused_per_requestor);
+        result_bytes.min(limits.tasks_stored_bytes_per_requestor / 2 / places.max(1))
+    }
+
+    fn stored_caps(&self, requestor: &Requestor) -> StoredCaps {
+        let limits = self.admission.limits(requestor);
+        StoredCaps {
+            tasks_per_requestor: limits.tasks_stored_per_requestor,
+            bytes_per_requestor: limits.tasks_stored_bytes_per_requestor,
+            tasks_per_tenant: limits.tasks_stored_per_tenant,
+            bytes_per_tenant: limits.tasks_stored_bytes_per_tenant,
+        }
+    }
+}
+
+/// The task as it ends before its first run.
+fn over_at_once(task: &Task, output: &TaskOutput, now: UnixMs) -> Result<Task, Error> {
+    let (outcome, message) = outcome(output);
+    let finish = Event::Finish { attempt: task.attempt, outcome, message };
+    lifecycle::step(task, finish, now).map_err(|refusal| host_failure("ending a task at once", &format!("{refusal:?}")))
+}
+
+fn retention(ttl: RequestedTtl, limits: &Limits) -> Retention {
+    match ttl {
+        RequestedTtl::Default => Retention::FromCreation { ttl_ms: limits.ttl_ms_default.min(limits.ttl_ms_max) },
+        RequestedTtl::Ms(ttl_ms) => Retention::FromCreation { ttl_ms: ttl_ms.min(limits.ttl_ms_max) },
+        RequestedTtl::Unlimited if limits.ttl_unlimited => Retention::Unlimited,
+        RequestedTtl::Unlimited => Retention::FromCreation { ttl_ms: limits.ttl_ms_max },
+        RequestedTtl::AfterEnd(keep_alive_ms) => {
+            let wanted = keep_alive_ms.unwrap_or(limits.ttl_ms_default).max(KEEP_ALIVE_MS_MIN);
+            Retention::FromCompletion { keep_alive_ms: wanted.min(limits.ttl_ms_max) }
+        }
+    }
+}
+
+fn idempotency_key(seed: &[u8; 32]) -> String {
+    derived(b"bulkhead idempotency key", &[seed])
+}
+
+fn requestor_alias(ids: &[u8; 32]) -> String {
+    let (tenant, requestor) = ids.split_at(16);
+    derived(b"bulkhead requestor alias", &[tenant, requestor])
+}
+
+/// Tenant and requestor, in this order.
+fn ids(requestor: &Requestor) -> [u8; 32] {
+    let mut ids = [0; 32];
+    let both = requestor.tenant.0.iter().chain(&requestor.id.0);
+    ids.iter_mut().zip(both).for_each(|(place, byte)| *place = *byte);
+    ids
+}
+
+/// 128 bits that say nothing about what they were made from, in hexadecimal.
+fn derived(purpose: &[u8], parts: &[&[u8]]) -> String {
+    let mut hash = Sha256::new();
+    for part in std::iter::once(&purpose).chain(parts) {
+        hash.update((part.len() as u64).to_be_bytes());
+        hash.update(part);
+    }
+    CallId(hash.finalize().first_chunk().copied().unwrap_or_default()).to_string()
+}

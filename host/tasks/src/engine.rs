@@ -1,0 +1,477 @@
+//! The engine itself: what callers can do with tasks and plain calls.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use rustc_hash::FxHashMap;
+use tokio::sync::{Notify, broadcast, oneshot, watch};
+
+use super::abuse::AbuseDetector;
+use super::admission::{Admission, Full, IdleSlot, IdleState, Purpose};
+use super::audit_events::RefusalAudit;
+use super::breaker::{Breakers, PluginHealth};
+use super::call_slot::CallSlot;
+use super::canary_stats::{CallCounts, CanaryStats, CanaryWatches, End, Verdict};
+use super::catalog_events::{CatalogEvents, ResourceUpdate};
+use super::creation::Identity;
+use super::feed::{Feeds, lock};
+use super::guest_services::ServiceStores;
+use super::identity::{host_failure, random, seed_and_id};
+use super::plain::PlainCall;
+use super::poll_interval::PollIntervals;
+use super::run::{Run, RunStart, is_paused};
+use super::shares::Shares;
+use super::tenant_fence::TenantFence;
+use super::{CallRequest, Error, Job, Once, PluginRequest, TaskRequest};
+use crate::secrets::Secrets;
+use bulkhead_audit::Audit;
+use bulkhead_domain::UnixMs;
+use bulkhead_domain::call::CallError;
+use bulkhead_domain::clock::Clock;
+use bulkhead_domain::limits::Limits;
+use bulkhead_domain::requestor::{Requestor, TenantId};
+use bulkhead_domain::task::{Lease, NodeId, PluginVersion, Task, TaskId};
+use bulkhead_limits::LiveLimits;
+use bulkhead_limits::rate::Rates;
+use bulkhead_runtime::{CallSpec, Catalog, Executor, ListKind, MessageWorkers, Returned, ToolEntry};
+use bulkhead_store::keyvalue::KeyValues;
+use bulkhead_store::replay_guard::ReplayGuard;
+use bulkhead_store::{self as store, Store};
+
+/// A lease is extended every [`HEARTBEAT`], so that two may be missed.
+pub(super) const LEASE_MS: u64 = 30_000;
+pub(super) const HEARTBEAT: Duration = Duration::from_secs(10);
+
+/// What the engine works with.
+pub struct Options {
+    pub store: Arc<dyn Store>,
+    pub executor: Arc<dyn Executor>,
+    pub clock: Arc<dyn Clock>,
+    pub limits: LiveLimits,
+    /// Tenants with more than the usual share of the guests' threads, which is 1.
+    pub cpu_weights: HashMap<TenantId, u32>,
+    /// Calls that can hold an instance at the same time: those that run, and those that wait or are paused.
+    pub instances_max: u32,
+    pub audit: Audit,
+}
+
+/// The task engine; cheap to clone.
+#[derive(Clone)]
+pub struct Tasks {
+    pub(super) inner: Arc<Inner>,
+}
+
+pub(super) struct Inner {
+    pub(super) store: Arc<dyn Store>,
+    pub(super) tickets: ReplayGuard,
+    pub(super) service_stores: Arc<ServiceStores>,
+    pub(super) executor: Arc<dyn Executor>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) audit: Audit,
+    pub(super) admission: Arc<Admission>,
+    pub(super) feeds: Feeds,
+    pub(super) runs: Mutex<FxHashMap<TaskId, Arc<Run>>>,
+    /// Counts the changes that found no run to tell; it moves only while the runs are locked.
+    missed_notifications: AtomicU64,
+    pub(super) poll_intervals: PollIntervals,
+    pub(super) creations: ArcSwap<Rates>,
+    pub(super) shares: Shares,
+    aside: MessageWorkers,
+    pub(super) node: NodeId,
+    pub(super) lists: CatalogEvents,
+    pub(super) breakers: Breakers,
+    pub(super) trials: CanaryWatches,
+    pub(super) draining: AtomicBool,
+    pub(super) tenant_fence: TenantFence,
+    pub(super) abuse_detector: AbuseDetector,
+    /// Plain calls that a client holds, running or resting.
+    pub(super) plain_calls: AtomicUsize,
+    /// A task was created that may expire before the sweeper's next look.
+    pub(super) sooner: Notify,
+}
+
+/// How many changes had found no run to tell at some moment.
+#[derive(Clone, Copy)]
+pub(super) struct NotificationMark(u64);
+
+impl Tasks {
+    /// An engine that runs nothing yet: see [`Tasks::recover`] and [`Tasks::run_maintenance`]. To be made within a runtime.
+    pub fn new(options: Options) -> Result<Self, Error> {
+        let Options { store, executor, clock, limits, cpu_weights, instances_max, audit } = options;
+        let resting_max =
+            instances_max.saturating_sub(limits.base().calls_running_total).min(limits.base().calls_resting_total);
+        let service_stores = ServiceStores {
+            keyvalues: Arc::new(KeyValues::new(Arc::clone(&store))),
+            clock: Arc::clone(&clock),
+            secrets: OnceLock::new(),
+        };
+        let inner = Inner {
+            tickets: ReplayGuard::new(Arc::clone(&store)),
+            service_stores: Arc::new(service_stores),
+            store,
+            executor,
+            clock,
+            audit,
+            creations: ArcSwap::from_pointee(Rates::of_creations(&limits.table())),
+            admission: Admission::new(limits, resting_max),
+            feeds: Feeds::default(),
+            runs: Mutex::default(),
+            missed_notifications: AtomicU64::new(0),
+            poll_intervals: PollIntervals::default(),
+            shares: Shares::new(cpu_weights),
+            aside: start_aside()?,
+            node: NodeId(random()?),
+            lists: CatalogEvents::default(),
+            breakers: Breakers::default(),
+            trials: CanaryWatches::default(),
+            draining: AtomicBool::new(false),
+            tenant_fence: TenantFence::default(),
+            abuse_detector: AbuseDetector::default(),
+            plain_calls: AtomicUsize::new(0),
+            sooner: Notify::new(),
+        };
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// What is offered to this requestor at this moment. A request takes it once: from begin to end it sees one version of each
+    /// plugin, in lists and in calls.
+    pub fn catalog(&self, requestor: &Requestor) -> Arc<Catalog> {
+        self.inner.catalog(requestor)
+    }
+
+    /// How many tools are offered to requestors that are in no canary.
+    pub fn tools_offered(&self) -> usize {
+        self.inner.executor.catalog().tools().len()
+    }
+
+    /// Whether any plugin is served. One without tools offers resources, prompts or completions.
+    pub fn offers_anything(&self) -> bool {
+        let catalog = self.inner.executor.catalog();
+        !catalog.tools().is_empty() || !catalog.libraries().is_empty()
+    }
+
+    /// Changes whenever some requestor's catalog may have other lists than before; the catalog says whose, and which.
+    pub fn catalog_changes(&self) -> watch::Receiver<u64> {
+        self.inner.lists.watch()
+    }
+
+    /// What plugins report about the contents of their resources. A subscriber of a resource is told if the report comes from the
+    /// resource's own plugin and [concerns](ResourceUpdate::concerns) the subscriber.
+    pub fn resource_updates(&self) -> broadcast::Receiver<ResourceUpdate> {
+        self.inner.lists.updates()
+    }
+
+    /// Tells everybody who listens to look at their lists again.
+    pub fn lists_changed(&self) {
+        self.inner.lists.changed();
+    }
+
+    /// Waits until versions say that lists of theirs are different now, and takes what they said.
+    pub async fn next_list_changes(&self) -> HashMap<PluginVersion, HashSet<ListKind>> {
+        self.inner.lists.said().await
+    }
+
+    /// A tool as a version offers it that may not be offered any more.
+    pub async fn tool(&self, version: &PluginVersion, name: &str) -> Option<Arc<ToolEntry>> {
+        self.inner.executor.tool(version, name).await
+    }
+
+    /// After how many faults in a row a requestor is kept from a plugin for a while; 0: never.
+    pub fn quarantine_after(&self, plugin: &str, faults: u32) {
+        self.inner.breakers.set_after(plugin, faults);
+    }
+
+    /// How a version has been doing lately.
+    pub fn plugin_health(&self, version: &PluginVersion) -> PluginHealth {
+        self.inner.breakers.health(version, self.inner.clock.now())
+    }
+
+    /// Lets everybody at a version again.
+    pub fn reset_breaker(&self, version: &PluginVersion) {
+        self.inner.breakers.close_breaker(version);
+    }
+
+    /// Watches these versions from now on, and no others. Those that were watched before keep what was seen of them.
+    pub fn watch_versions(&self, trials: Vec<CanaryStats>) {
+        self.inner.trials.set(trials);
+    }
+
+    /// Waits until watched versions pass a bound, and gives all that did. The same ones are given again for as long as they are
+    /// watched.
+    pub async fn versions_failed(&self) -> Vec<Verdict> {
+        self.inner.trials.verdicts().await
+    }
+
+    /// Says who the operator is, once: where nobody else calls, the operator's calls alone make a watched version fail.
+    pub fn set_operator(&self, operator: Requestor) {
+        self.inner.trials.set_operator(operator);
+    }
+
+    /// The calls of a watched version within its window.
+    pub fn call_counts(&self, version: &PluginVersion) -> Option<CallCounts> {
+        self.inner.trials.call_counts(version, self.inner.clock.now())
+    }
+
+    /// Does work that grows with what a requestor sent, in the turn of its tenant and at its cost, on threads that serve no connection.
+    /// Nothing comes if the work panics or the host goes down.
+    pub fn aside<T: Send + 'static>(
+        &self,
+        requestor: &Requestor,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> oneshot::Receiver<T> {
+        self.inner.aside.run(&self.inner.shares.of(requestor), work)
+    }
+
+    /// The limits that hold for a requestor.
+    pub fn limits(&self, requestor: &Requestor) -> Arc<Limits> {
+        self.inner.admission.limits(requestor)
+    }
+
+    /// Starts a plain call, after waiting at most `call_queue_ms_max` for a permit. It lives as long as what is returned.
+    pub async fn call(&self, requestor: &Requestor, request: CallRequest) -> Result<PlainCall, Error> {
+        let tool = &request.tool;
+        let asked = RefusalAudit::new(&self.inner.audit, requestor, &tool.tool.name, Some(&tool.plugin));
+        self.begin(requestor, request).await.inspect_err(|error| asked.refused(error))
+    }
+
+    async fn begin(&self, requestor: &Requestor, request: CallRequest) -> Result<PlainCall, Error> {
+        let inner = &self.inner;
+        inner.breakers.admit(requestor, &request.tool.plugin, inner.clock.now())?;
+        let call_slot = inner.occupy(requestor).await?;
+        let (seed, call_id) = seed_and_id()?;
+        let spec = inner.spec(requestor, &request, Identity { seed, call_id, task_id: None, attempt: 1 });
+        PlainCall::start(inner.clone(), *requestor, Some(request), spec, call_slot)
+    }
+
+    /// Starts a request other than a tool call, on the terms of a plain call. `T` is what its operation returns.
+    pub async fn request<T>(&self, requestor: &Requestor, request: PluginRequest) -> Result<PlainCall<T>, Error>
+    where
+        T: TryFrom<Returned>,
+    {
+        let plugin = &request.library.plugin;
+        let asked = RefusalAudit::new(&self.inner.audit, requestor, request.operation.label(), Some(plugin));
+        self.begin_other(requestor, request).await.inspect_err(|error| asked.refused(error))
+    }
+
+    async fn begin_other<T>(&self, requestor: &Requestor, request: PluginRequest) -> Result<PlainCall<T>, Error>
+    where
+        T: TryFrom<Returned>,
+    {
+        let inner = &self.inner;
+        inner.breakers.admit(requestor, &request.library.plugin, inner.clock.now())?;
+        let call_slot = inner.occupy(requestor).await?;
+        let PluginRequest { library, operation, client } = request;
+        let (seed, call_id) = seed_and_id()?;
+        let identity = Identity { seed, call_id, task_id: None, attempt: 1 };
+        let facts = inner.facts(requestor, client, identity, &[]);
+        let spec = CallSpec {
+            plugin: library.plugin.clone(),
+            tenant: requestor.tenant,
+            operation,
+            limits: library.limits.clone(),
+            share: inner.shares.of(requestor),
+            facts,
+        };
+        PlainCall::start(inner.clone(), *requestor, None, spec, call_slot)
+    }
+
+    /// Lets calls use these secrets from now on, once for ever.
+    pub fn keep_secrets(&self, secrets: Arc<Secrets>) {
+        self.inner.service_stores.secrets.get_or_init(|| secrets);
+    }
+
+    /// Creates a task: durable when this returns, and running or queued.
+    pub async fn create(&self, requestor: &Requestor, request: TaskRequest) -> Result<Task, Error> {
+        let asked = request.job.asked(&self.inner.audit, requestor);
+        self.inner.create_new(requestor, request).await.inspect_err(|error| asked.refused(error))
+    }
+
+    /// Creates a task under a name of its requestor's, unless there is one already: then that one, whatever it was made of.
+    pub async fn create_once(&self, requestor: &Requestor, request: TaskRequest, alias: &str) -> Result<Once, Error> {
+        let asked = request.job.asked(&self.inner.audit, requestor);
+        self.once(requestor, request, alias).await.inspect_err(|error| asked.refused(error))
+    }
+
+    async fn once(&self, requestor: &Requestor, request: TaskRequest, alias: &str) -> Result<Once, Error> {
+        let inner = &self.inner;
+        // Twice at most: another request may be faster, or the one that was found be over its time.
+        for _ in 0..3 {
+            let found = inner.store.by_alias(requestor, alias).await.map_err(|error| inner.store_error(error))?;
+            if let Some(id) = found {
+                match self.get(requestor, id).await {
+                    Ok(task) => return Ok(Once { task, found: true }),
+                    Err(Error::NotFound) => {
+                        inner.expire(requestor, id).await.map_err(|error| inner.store_error(error))?;
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+            inner.admit_task(requestor, &request.job)?;
+            if let Some(task) = inner.create(requestor, request.clone(), Some(alias.to_owned())).await? {
+                return Ok(Once { task, found: false });
+            }
+        }
+        Err(host_failure("creating a task", &"its name is taken and belongs to nothing"))
+    }
+
+    /// The time that the records are written in.
+    pub fn now(&self) -> UnixMs {
+        self.inner.clock.now()
+    }
+}
+
+fn start_aside() -> Result<MessageWorkers, Error> {
+    let io = tokio::runtime::Handle::try_current().map_err(|error| host_failure("finding the runtime", &error))?;
+    MessageWorkers::start(&io).map_err(|error| host_failure("starting threads", &error))
+}
+
+/// Places of calls come back all the time.
+const PLACE_RETRY_MS: u64 = 1_000;
+/// Places in the store come back when tasks expire or are deleted.
+const STORED_RETRY_MS: u64 = 60_000;
+
+impl Inner {
+    /// Takes note of how a call ended that ran for so long.
+    pub(super) fn call_ended<T>(
+        &self,
+        requestor: &Requestor,
+        version: &PluginVersion,
+        tool: &str,
+        result: &Result<T, CallError>,
+        busy: Duration,
+    ) {
+        let now = self.clock.now();
+        let kept_away = self.breakers.ended(requestor, version, tool, result, now);
+        let is_fault = match result {
+            Err(CallError::Fault { .. }) => true,
+            // As there: says nothing about the plugin.
+            Err(CallError::Interrupted | CallError::Internal { .. } | CallError::InvalidParams(_)) => return,
+            _ => false,
+        };
+        self.trials.ended(version, tool, &End { at: now, requestor: *requestor, busy, is_fault, kept_away });
+    }
+
+    async fn create_new(self: &Arc<Self>, requestor: &Requestor, request: TaskRequest) -> Result<Task, Error> {
+        self.admit_task(requestor, &request.job)?;
+        let created = self.create(requestor, request, None).await?;
+        created.ok_or_else(|| host_failure("creating a task", &"an id was drawn twice"))
+    }
+
+    pub(super) fn run(&self, id: TaskId) -> Option<Arc<Run>> {
+        lock(&self.runs).get(&id).cloned()
+    }
+
+    /// The run that is to be told of a change of its task. Where there is none, one that is about to begin will look.
+    pub(super) fn run_to_tell(&self, id: TaskId) -> Option<Arc<Run>> {
+        let runs = lock(&self.runs);
+        let run = runs.get(&id).cloned();
+        if run.is_none() {
+            self.missed_notifications.fetch_add(1, Ordering::Release);
+        }
+        run
+    }
+
+    /// What [`start_run`](Self::start_run) has to know from before the task was stored or read.
+    pub(super) fn missed_notifications(&self) -> NotificationMark {
+        NotificationMark(self.missed_notifications.load(Ordering::Acquire))
+    }
+
+    /// Starts the run of a stored task. A change that was committed before the run existed found no run to notify: if there was one
+    /// since this moment, the run reads its record again.
+    pub(super) async fn start_run(
+        self: &Arc<Self>,
+        task: Arc<Task>,
+        begin: RunStart,
+        known: Option<Job>,
+        NotificationMark(before): NotificationMark,
+    ) {
+        let run = Arc::new(Run::new(task.clone()));
+        let now = {
+            let mut runs = lock(&self.runs);
+            runs.insert(task.id, run.clone());
+            self.missed_notifications.load(Ordering::Acquire)
+        };
+        super::run::spawn(self.clone(), run.clone(), task.clone(), begin, known);
+        if now != before {
+            self.catch_up(&run, &task).await;
+        }
+        if run.task().is_some_and(|task| is_paused(&task)) {
+            run.keep_paused(self.admission.keep(&task.requestor, IdleState::Paused));
+        }
+    }
+
+    /// A place at the end of this requestor's queue.
+    pub(super) fn queue(&self, requestor: &Requestor, place: IdleSlot) -> RunStart {
+        RunStart::Queued(place, self.admission.enqueue(requestor, Purpose::Task).ok())
+    }
+
+    pub(super) fn is_expired(&self, task: &Task) -> bool {
+        task.expires_at().is_some_and(|at| at <= self.clock.now())
+    }
+
+    pub(super) fn lease(&self) -> Lease {
+        Lease { node: self.node, until: self.clock.steady().saturating_add(LEASE_MS) }
+    }
+
+    /// A permit for a call that is no task.
+    async fn occupy(&self, requestor: &Requestor) -> Result<CallSlot, Error> {
+        self.refuse_if_draining()?;
+        self.tenant_fence.admit(requestor)?;
+        let permit = match self.admission.try_permit(requestor, Purpose::Plain) {
+            Some(permit) => permit,
+            None => {
+                let queue_ms_max = self.admission.limits(requestor).call_queue_ms_max;
+                let ticket = self.admission.enqueue(requestor, Purpose::Plain);
+                let mut ticket = ticket.map_err(|full| refused(full, None))?;
+                match tokio::time::timeout(Duration::from_millis(queue_ms_max), ticket.permit()).await {
+                    Ok(Some(permit)) => permit,
+                    Ok(None) | Err(_) => return Err(self.no_permit(requestor, queue_ms_max)),
+                }
+            }
+        };
+        Ok(CallSlot::new(self.admission.clone(), *requestor, false, permit))
+    }
+
+    /// What is offered to this requestor at this moment.
+    pub(super) fn catalog(&self, requestor: &Requestor) -> Arc<Catalog> {
+        self.executor.catalog_for(&|route| route.includes(requestor))
+    }
+
+    /// Whether a task may be made now.
+    fn admit_task(&self, requestor: &Requestor, job: &Job) -> Result<(), Error> {
+        self.refuse_if_draining()?;
+        self.tenant_fence.admit(requestor)?;
+        if let Some((plugin, _)) = job.first() {
+            self.breakers.admit(requestor, plugin, self.clock.now())?;
+        }
+        Ok(self.creations.load().check(requestor)?)
+    }
+
+    pub(super) fn refuse_if_draining(&self) -> Result<(), Error> {
+        if self.draining.load(Ordering::Acquire) { Err(Error::draining()) } else { Ok(()) }
+    }
+
+    fn no_permit(&self, requestor: &Requestor, queue_ms_max: u64) -> Error {
+        let limits = self.admission.limits(requestor);
+        let otherwise = Full { limit: "calls_running_per_requestor", value: limits.calls_running_per_requestor.into() };
+        refused(self.admission.blocked(requestor, Purpose::Plain).unwrap_or(otherwise), Some(queue_ms_max))
+    }
+
+    pub(super) fn store_error(&self, error: store::Error) -> Error {
+        match error {
+            store::Error::Quota { limit, value } => {
+                Error::Quota { limit, value, retry_after_ms: Some(STORED_RETRY_MS) }
+            }
+            other => host_failure("the store", &other),
+        }
+    }
+}
+
+/// `retry_after_ms`: when there may be room again, if that is known.
+pub(super) fn refused(full: Full, retry_after_ms: Option<u64>) -> Error {
+    let retry_after_ms = Some(retry_after_ms.unwrap_or(PLACE_RETRY_MS));
+    Error::Quota { limit: full.limit, value: full.value, retry_after_ms }
+}

@@ -1,0 +1,74 @@
+//! Notification channels: bounded broadcasts per task and per requestor, made when the first listener subscribes.
+//!
+//! Must not be asked for truth: a slow listener loses the oldest news and reads the record again.
+
+use std::hash::Hash;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rustc_hash::FxHashMap;
+use tokio::sync::broadcast;
+
+use super::TaskNews;
+use bulkhead_domain::requestor::Requestor;
+use bulkhead_domain::task::TaskId;
+
+/// News kept for a listener that lags; more is dropped, oldest first, so that a stalled client cannot hold memory.
+const NEWS_KEPT_MAX: usize = 64;
+
+/// Empty channels are looked for after this many new ones.
+const PRUNE_EVERY: usize = 256;
+
+#[derive(Debug, Default)]
+pub(super) struct Feeds {
+    tasks: Mutex<Channels<(Requestor, TaskId)>>,
+    requestors: Mutex<Channels<Requestor>>,
+}
+
+#[derive(Debug)]
+struct Channels<K> {
+    by_key: FxHashMap<K, broadcast::Sender<TaskNews>>,
+    made: usize,
+}
+
+impl<K> Default for Channels<K> {
+    fn default() -> Self {
+        Self { by_key: FxHashMap::default(), made: 0 }
+    }
+}
+
+impl<K: Eq + Hash> Channels<K> {
+    fn subscribe(&mut self, key: K) -> broadcast::Receiver<TaskNews> {
+        self.made += 1;
+        if self.made.is_multiple_of(PRUNE_EVERY) {
+            self.by_key.retain(|_, sender| sender.receiver_count() > 0);
+        }
+        self.by_key.entry(key).or_insert_with(|| broadcast::channel(NEWS_KEPT_MAX).0).subscribe()
+    }
+
+    fn publish(&mut self, key: &K, news: &TaskNews) {
+        let Some(sender) = self.by_key.get(key) else { return };
+        if sender.send(news.clone()).is_err() {
+            self.by_key.remove(key);
+        }
+    }
+}
+
+impl Feeds {
+    pub(super) fn task(&self, requestor: &Requestor, id: TaskId) -> broadcast::Receiver<TaskNews> {
+        lock(&self.tasks).subscribe((*requestor, id))
+    }
+
+    pub(super) fn requestor(&self, requestor: &Requestor) -> broadcast::Receiver<TaskNews> {
+        lock(&self.requestors).subscribe(*requestor)
+    }
+
+    pub(super) fn publish(&self, requestor: &Requestor, id: TaskId, news: &TaskNews) {
+        lock(&self.tasks).publish(&(*requestor, id), news);
+        lock(&self.requestors).publish(requestor, news);
+    }
+}
+
+/// A panic elsewhere must not silence everybody: the map is valid after any of its operations.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,116 @@
+//! What belongs to a tenant, as its calls get at it.
+//!
+//! Owns the narrowing to one tenant. Invariant: a handle is made for the requestor of the call, and nothing that it is asked can widen it.
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+use async_trait::async_trait;
+
+use crate::secrets::Secrets;
+use bulkhead_domain::clock::SharedClock;
+use bulkhead_domain::limits::KeyValueLimits;
+use bulkhead_domain::requestor::TenantId;
+use bulkhead_runtime::guest_services::{GuestServices, KeyPage, KeyValueError};
+use bulkhead_runtime::secrets::Secret;
+use bulkhead_store as store;
+use bulkhead_store::keyvalue::{self, KeyValueNamespace, KeyValues};
+use bulkhead_store::memory::MemoryStore;
+
+/// What is kept for all tenants.
+pub(super) struct ServiceStores {
+    pub(super) keyvalues: Arc<KeyValues>,
+    pub(super) clock: SharedClock,
+    /// Set once, where calls may use secrets.
+    pub(super) secrets: OnceLock<Arc<Secrets>>,
+}
+
+/// What calls of one tenant share.
+pub(super) struct TenantServices {
+    pub(super) tenant: TenantId,
+    pub(super) all: Arc<ServiceStores>,
+}
+
+/// For a call without a host: what it keeps ends with it.
+pub fn in_memory(clock: SharedClock) -> Arc<dyn GuestServices> {
+    let keyvalues = Arc::new(KeyValues::new(Arc::new(MemoryStore::new())));
+    let all = ServiceStores { keyvalues, clock, secrets: OnceLock::new() };
+    Arc::new(TenantServices { tenant: TenantId([0; 16]), all: Arc::new(all) })
+}
+
+impl fmt::Debug for TenantServices {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OfTenant").field("tenant", &self.tenant).finish_non_exhaustive()
+    }
+}
+
+impl TenantServices {
+    fn space(&self, plugin: &str) -> KeyValueNamespace {
+        KeyValueNamespace { tenant: self.tenant, plugin: plugin.into() }
+    }
+}
+
+#[async_trait]
+impl GuestServices for TenantServices {
+    async fn get(&self, plugin: &str, key: &str) -> Result<Option<Vec<u8>>, KeyValueError> {
+        let value = self.all.keyvalues.get(&self.space(plugin), key, self.all.clock.now()).await;
+        value.map_err(|error| unavailable(&error))
+    }
+
+    async fn set(
+        &self,
+        plugin: &str,
+        limits: &KeyValueLimits,
+        key: String,
+        value: Vec<u8>,
+        ttl_ms: Option<u64>,
+    ) -> Result<(), KeyValueError> {
+        let (keyvalues, space, limits) = (Arc::clone(&self.all.keyvalues), self.space(plugin), limits.clone());
+        let expires_at = ttl_ms.map(|ttl_ms| self.all.clock.now().saturating_add(ttl_ms));
+        // To its end, even if the call is dropped: else the count would not fit what is there.
+        let write = tokio::spawn(async move { keyvalues.set(&space, &limits, &key, &value, expires_at).await });
+        match write.await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(keyvalue::KeyValueError::Store(error))) => Err(unavailable(&error)),
+            Ok(Err(error @ keyvalue::KeyValueError::TooLarge { .. })) => {
+                Err(KeyValueError::TooLarge(error.to_string()))
+            }
+            Ok(Err(error @ keyvalue::KeyValueError::Quota { .. })) => Err(KeyValueError::Quota(error.to_string())),
+            Err(_) => Err(stopping()),
+        }
+    }
+
+    async fn delete(&self, plugin: &str, key: String) -> Result<(), KeyValueError> {
+        let (keyvalues, space) = (Arc::clone(&self.all.keyvalues), self.space(plugin));
+        let write = tokio::spawn(async move { keyvalues.delete(&space, &key).await });
+        write.await.map_err(|_| stopping())?.map_err(|error| unavailable(&error))
+    }
+
+    async fn keys(&self, plugin: &str, prefix: &str, after: Option<&str>) -> Result<KeyPage, KeyValueError> {
+        let page = self.all.keyvalues.keys(&self.space(plugin), prefix, after, self.all.clock.now()).await;
+        let page = page.map_err(|error| unavailable(&error))?;
+        Ok(KeyPage { keys: page.keys, next: page.next })
+    }
+
+    async fn secrets(&self, plugin: &str) -> Result<Vec<Secret>, ()> {
+        let Some(secrets) = self.all.secrets.get() else { return Ok(Vec::new()) };
+        let found = secrets.of(self.tenant, plugin).await;
+        found.map_err(|error| tracing::error!(plugin.name = plugin, %error, "secrets cannot be used"))
+    }
+}
+
+/// The log has the rest.
+fn unavailable(error: &store::Error) -> KeyValueError {
+    tracing::warn!(%error, "what a plugin keeps cannot be read or written");
+    KeyValueError::Unavailable(
+        match error {
+            store::Error::ReadOnly(_) => "nothing can be written at the moment",
+            _ => "it failed",
+        }
+        .to_owned(),
+    )
+}
+
+fn stopping() -> KeyValueError {
+    KeyValueError::Unavailable("the host is shutting down".to_owned())
+}

@@ -1,0 +1,469 @@
+//! One run of one task, from its place in the queue to its outcome.
+//!
+//! Owns the controls of a running call. A run observes its record: cancelling, pausing, answering or steering is a commit first, and
+//! the run sees the new record and acts. Invariant: a panic in here fails this task alone.
+
+use std::panic::AssertUnwindSafe;
+use std::pin::pin;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures::FutureExt;
+use tokio::sync::watch;
+use tracing::Instrument as _;
+
+use super::admission::{IdleSlot, Permit, PermitRequest, Purpose};
+use super::call_slot::CallSlot;
+use super::changes::ApplyError;
+use super::creation::Identity;
+use super::engine::Inner;
+use super::feed::lock;
+use super::guest_driver::{GuestDriver, Wait};
+use super::identity::{host_failure, incident};
+use super::job::{self, Attempt, visits};
+use super::{ClientContext, Error, Fallback, Job};
+use bulkhead_domain::call::{CallError, ClientFeature, FaultKind};
+use bulkhead_domain::lifecycle::{Event, Refusal};
+use bulkhead_domain::task::{Active, Outcome, Phase, PluginVersion, Retention, Task, TaskOutput, Work};
+use bulkhead_domain::tool::{ContentKind, ToolOutput};
+use bulkhead_runtime::{CallSpec, Operation, RunningCall};
+
+/// Between two tries to write an outcome to a store that refuses: the result exists, so it is kept until it is written.
+pub(super) const OUTCOME_RETRY: Duration = Duration::from_secs(1);
+
+/// Characters of a status line.
+const STATUS_CHARS_MAX: usize = 200;
+
+/// What a run sees of its task.
+#[derive(Clone, Debug)]
+pub(super) enum Seen {
+    Record(Arc<Task>),
+    /// Expired or removed.
+    Gone,
+}
+
+/// What everybody else can see of a run.
+#[derive(Debug)]
+pub(super) struct Run {
+    record: watch::Sender<Seen>,
+    /// Locked while anybody is told of the task: what is told comes in the order of the commits, and nothing after the end.
+    shown: Mutex<RunStatus>,
+}
+
+#[derive(Debug, Default)]
+struct RunStatus {
+    status: Option<String>,
+    /// Its place among the paused tasks, from the commit of the pause to that of its end.
+    paused: Option<IdleSlot>,
+}
+
+/// A call that runs, and what it gets when it is cancelled.
+pub(super) struct Started {
+    pub(super) running: RunningCall,
+    pub(super) plugin: PluginVersion,
+    pub(super) cancel_grace: Duration,
+}
+
+/// How a run begins.
+pub(super) enum RunStart {
+    /// The record already says that it runs.
+    Running(Permit),
+    /// It waits for its turn; the place counts as queued. A paused task has no ticket yet.
+    Queued(IdleSlot, Option<PermitRequest>),
+    /// A plain call that became a task on the way.
+    Promoted(Box<(Started, CallSlot, Wait)>),
+}
+
+impl Run {
+    pub(super) fn new(task: Arc<Task>) -> Self {
+        Self { record: watch::channel(Seen::Record(task)).0, shown: Mutex::default() }
+    }
+
+    /// Shows the run a new record and tells of it, unless it has seen a later one.
+    pub(super) fn see(&self, task: &Arc<Task>, tell: impl FnOnce()) {
+        let mut shown = lock(&self.shown);
+        let newer = self.record.send_if_modified(|seen| match seen {
+            Seen::Record(current) if current.revision < task.revision => {
+                *seen = Seen::Record(task.clone());
+                true
+            }
+            Seen::Record(_) | Seen::Gone => false,
+        });
+        if newer {
+            shown.paused.take_if(|_| !is_paused(task));
+            tell();
+        }
+    }
+
+    pub(super) fn gone(&self) {
+        lock(&self.shown).paused = None;
+        self.record.send_replace(Seen::Gone);
+    }
+
+    /// Keeps a place among the paused tasks, for as long as the record says that this is one.
+    pub(super) fn keep_paused(&self, place: IdleSlot) {
+        let mut shown = lock(&self.shown);
+        if self.task().is_some_and(|task| is_paused(&task)) {
+            shown.paused = Some(place);
+        }
+    }
+
+    /// Comes back when the record does not say any more that the task is paused.
+    async fn resumed(&self) {
+        let mut seen = self.watch();
+        // Fails when the run is gone, and then nobody waits.
+        let _ = seen.wait_for(|seen| !matches!(seen, Seen::Record(task) if is_paused(task))).await;
+    }
+
+    pub(super) fn watch(&self) -> watch::Receiver<Seen> {
+        self.record.subscribe()
+    }
+
+    /// The record that was seen last.
+    pub(super) fn task(&self) -> Option<Arc<Task>> {
+        match &*self.record.borrow() {
+            Seen::Record(task) => Some(task.clone()),
+            Seen::Gone => None,
+        }
+    }
+
+    pub(super) fn status(&self) -> Option<String> {
+        lock(&self.shown).status.clone()
+    }
+
+    pub(super) fn set_status(&self, status: String) {
+        lock(&self.shown).status = Some(line(&status));
+    }
+
+    /// Tells something of the task, with what its run last said of itself; of one that is over, nothing.
+    pub(super) fn report(&self, tell: impl FnOnce(&Arc<Task>, Option<&str>)) {
+        let shown = lock(&self.shown);
+        if let Some(task) = self.task().filter(|task| task.outcome().is_none()) {
+            tell(&task, shown.status.as_deref());
+        }
+    }
+}
+
+/// Starts the run on the runtime of the caller.
+pub(super) fn spawn(inner: Arc<Inner>, run: Arc<Run>, task: Arc<Task>, begin: RunStart, job: Option<Job>) {
+    let work = async move {
+        let left = time_left(&inner, &task);
+        let driven = AssertUnwindSafe(Box::pin(drive(&inner, &run, &task, begin, job))).catch_unwind();
+        if beside(driven, left, give_up(&inner, &run, &task)).await.is_err() {
+            let incident = incident();
+            tracing::error!(incident, task.id = %task.id, tool.name = task.work.label(), "a task's run panicked");
+            let error = CallError::Internal { incident };
+            let message = line(&error.to_string());
+            write(&inner, &run, &task, &Event::Abandon { error, message }, None).await;
+        }
+        lock(&inner.runs).remove(&task.id);
+    };
+    // The log tells whose request began it.
+    tokio::spawn(work.in_current_span());
+}
+
+/// What is left to a task that is kept from its end: one that never ends would hold its place for ever. Every other one is stopped
+/// when it expires.
+fn time_left(inner: &Inner, task: &Task) -> Option<Duration> {
+    match task.retention {
+        Retention::FromCompletion { .. } => {
+            let end = task.created_at.saturating_add(inner.admission.limits(&task.requestor).ttl_ms_max);
+            Some(Duration::from_millis(end.saturating_sub(inner.clock.now())))
+        }
+        Retention::FromCreation { .. } | Retention::Unlimited => None,
+    }
+}
+
+/// Does the work; when its time is over, the other thing beside it. The work is never dropped: it may be about to commit.
+async fn beside<F: Future>(work: F, left: Option<Duration>, when_over: impl Future<Output = ()>) -> F::Output {
+    let mut work = pin!(work);
+    if let Some(left) = left {
+        tokio::select! {
+            done = &mut work => return done,
+            () = tokio::time::sleep(left) => {}
+        }
+        return tokio::join!(work, when_over).0;
+    }
+    work.await
+}
+
+/// Ends the record; the run sees that and stops.
+async fn give_up(inner: &Arc<Inner>, run: &Run, task: &Task) {
+    let message = "the task did not end within the longest time that a task is kept".to_owned();
+    let error = CallError::Fault { kind: FaultKind::Deadline, reason: message.clone() };
+    write(inner, run, task, &Event::Abandon { error, message }, None).await;
+}
+
+async fn drive(inner: &Arc<Inner>, run: &Arc<Run>, task: &Arc<Task>, begin: RunStart, job: Option<Job>) {
+    let (permit, task) = match begin {
+        RunStart::Promoted(call) => {
+            let (started, call_slot, wait) = *call;
+            let result = live(inner, run, task, started, call_slot, wait).await.map(|(result, _)| result);
+            if let Some(result) = result {
+                finish(inner, run, task, result).await;
+            }
+            return;
+        }
+        RunStart::Running(permit) => (permit, task.clone()),
+        RunStart::Queued(place, ticket) => {
+            let Some(started) = wait_for_turn(inner, run, task, ticket).await else { return };
+            drop(place);
+            started
+        }
+    };
+    let call_slot = CallSlot::new(inner.admission.clone(), task.requestor, true, permit);
+    let visits = match job {
+        Some(job) => Ok(job.visits()),
+        None => recall(inner, &task).await,
+    };
+    let result = match visits {
+        Ok(visits) => visit(inner, run, &task, visits, call_slot).await,
+        Err(error) => Some(Err(error)),
+    };
+    if let Some(result) = result {
+        finish(inner, run, &task, result).await;
+    }
+}
+
+/// Asks one plugin after the other, until one does not say that it has no such thing. `None`: the task is over.
+async fn visit(
+    inner: &Arc<Inner>,
+    run: &Arc<Run>,
+    task: &Arc<Task>,
+    visits: Vec<Attempt>,
+    mut call_slot: CallSlot,
+) -> Option<Result<TaskOutput, CallError>> {
+    let (mut absence, mut last) = (Fallback::default(), CallError::Interrupted);
+    for (at, visit) in visits.into_iter().enumerate() {
+        let started = match at {
+            // It was let in when the task was created.
+            0 => start(inner, task, visit),
+            _ => {
+                // The guest before may have ended while it rested.
+                call_slot.run().await;
+                // It may have been cancelled meanwhile: then nobody else is asked.
+                if run.task().is_none_or(|task| task.outcome().is_some()) {
+                    return None;
+                }
+                admitted(inner, task, &visit.plugin).and_then(|()| start(inner, task, visit))
+            }
+        };
+        let result = match started {
+            Ok(started) => {
+                let (result, place) = live(inner, run, task, started, call_slot, Wait::Nothing).await?;
+                call_slot = place;
+                result
+            }
+            Err(error) => Err(error),
+        };
+        match result {
+            Err(error) if absence.goes_on(&error) => last = error,
+            result => return Some(result),
+        }
+    }
+    Some(Err(absence.conclude(last)))
+}
+
+/// Whether a plugin may be asked after another one. One that this requestor is kept from counts as one that broke.
+fn admitted(inner: &Inner, task: &Task, plugin: &PluginVersion) -> Result<(), CallError> {
+    let admitted = inner.breakers.admit(&task.requestor, plugin, inner.clock.now());
+    admitted.map_err(|error| CallError::Fault { kind: FaultKind::Limit, reason: error.to_string() })
+}
+
+/// The guest's result and the place that it took up; `None`: the task is over.
+async fn live(
+    inner: &Arc<Inner>,
+    run: &Arc<Run>,
+    task: &Arc<Task>,
+    started: Started,
+    call_slot: CallSlot,
+    wait: Wait,
+) -> Option<(Result<TaskOutput, CallError>, CallSlot)> {
+    // Other plugins may have been asked before, in the same place.
+    let (started_at, before, plugin) = (inner.clock.now(), call_slot.busy(), started.plugin.clone());
+    let live = GuestDriver::new(inner.clone(), run.clone(), task.clone(), started, call_slot, wait);
+    let (result, call_slot) = live.until_over().await?;
+    let busy = call_slot.busy().saturating_sub(before);
+    let (now, label) = (inner.clock.now(), task.work.label());
+    inner.call_ended(&task.requestor, &plugin, label, &result, busy);
+    inner.poll_intervals.learn(&task.requestor, label, now.saturating_sub(started_at));
+    Some((result, call_slot))
+}
+
+/// Waits in the queue, and marks the record as running when it is this task's turn. `None`: the task is over.
+async fn wait_for_turn(
+    inner: &Arc<Inner>,
+    run: &Arc<Run>,
+    task: &Arc<Task>,
+    mut ticket: Option<PermitRequest>,
+) -> Option<(Permit, Arc<Task>)> {
+    let mut seen = run.watch();
+    loop {
+        let paused = match &*seen.borrow_and_update() {
+            Seen::Record(task) if task.outcome().is_none() => is_paused(task),
+            Seen::Record(_) | Seen::Gone => return None,
+        };
+        if paused {
+            ticket = None;
+            seen.changed().await.ok()?;
+            continue;
+        }
+        let place = match &mut ticket {
+            Some(place) => place,
+            None => ticket.insert(inner.admission.enqueue(&task.requestor, Purpose::Task).ok()?),
+        };
+        let permit = tokio::select! {
+            permit = place.permit() => permit?,
+            changed = seen.changed() => {
+                changed.ok()?;
+                continue;
+            }
+        };
+        ticket = None;
+        let lease = inner.lease();
+        match inner.apply(&task.requestor, task.id, Event::Start { lease }, None).await {
+            Ok(applied) => return Some((permit, applied.after)),
+            Err(ApplyError::Refused(Refusal::Illegal(_) | Refusal::Paused)) => {}
+            Err(ApplyError::Refused(_) | ApplyError::NotFound) => return None,
+            Err(ApplyError::Store(error)) => {
+                // Nothing has run yet: give the permit to somebody who does not need to write, and try again.
+                drop(permit);
+                tracing::warn!(task.id = %task.id, "a queued task cannot be started: {error}");
+                tokio::time::sleep(OUTCOME_RETRY).await;
+            }
+        }
+    }
+}
+
+fn start(inner: &Arc<Inner>, task: &Task, visit: Attempt) -> Result<Started, CallError> {
+    let origin = &task.origin;
+    let client = ClientContext {
+        features: origin.features.with(ClientFeature::Tasks),
+        log_level: origin.log_level,
+        wants_progress: origin.progress_token.is_some(),
+    };
+    let identity = Identity { seed: task.seed, call_id: task.call_id, task_id: Some(task.id), attempt: task.attempt };
+    let facts = inner.facts(&task.requestor, client, identity, &task.related);
+    let Attempt { plugin, operation, limits } = visit;
+    let cancel_grace = Duration::from_millis(limits.cancel_grace_ms);
+    let (tenant, share) = (task.requestor.tenant, inner.shares.of(&task.requestor));
+    let spec = CallSpec { plugin: plugin.clone(), tenant, operation, limits, share, facts };
+    let running = inner.executor.start(spec).map_err(|error| broken("starting a call", &error))?;
+    Ok(Started { running, plugin, cancel_grace })
+}
+
+/// What a task from before a restart needs to run: its work as the version offers it that it was created with.
+async fn recall(inner: &Arc<Inner>, task: &Task) -> Result<Vec<Attempt>, CallError> {
+    let arguments = inner.store.arguments(&task.requestor, task.id).await;
+    let arguments = arguments.map_err(|error| broken("reading arguments", &error))?.ok_or(CallError::Interrupted)?;
+    if let Work::Tool(name) = &task.work {
+        let tool = inner.executor.tool(&task.plugin, name).await;
+        let tool = tool.ok_or_else(|| {
+            CallError::NotFound(format!("the tool {name} is no longer loaded in the version of this call"))
+        })?;
+        let operation = Operation::CallTool { tool: tool.plugin_tool.clone(), arguments };
+        return Ok(vec![Attempt { plugin: task.plugin.clone(), operation, limits: tool.limits.clone() }]);
+    }
+    let (operation, asked) = job::operation(&arguments).ok_or(CallError::Interrupted)?;
+    let first = inner.executor.library(&task.plugin).await;
+    let first = first.ok_or_else(|| {
+        let name = &task.plugin.name;
+        CallError::NotFound(format!("the plugin {name} is no longer loaded in the version of this request"))
+    })?;
+    let others = match &operation {
+        Operation::ReadResource { uri } => inner.catalog(&task.requestor).readers(uri),
+        _ => Vec::new(),
+    };
+    // What its requestor may use is known only while it asks.
+    let others = others.into_iter().filter(|other| asked.contains(&other.plugin.name)).collect();
+    Ok(visits(&operation, first, others))
+}
+
+fn broken(what: &str, error: &dyn std::fmt::Display) -> CallError {
+    match host_failure(what, error) {
+        Error::Host { incident } => CallError::Internal { incident },
+        _ => CallError::Interrupted,
+    }
+}
+
+/// Writes the outcome. A store that refuses is asked again until it takes it or the task is gone: the work was done.
+async fn finish(inner: &Arc<Inner>, run: &Run, task: &Task, result: Result<TaskOutput, CallError>) {
+    let (outcome, message, output) = match result {
+        Ok(output) => {
+            let (outcome, message) = outcome(&output);
+            (outcome, message, Some(output))
+        }
+        Err(error) => {
+            let message = Some(line(&error.to_string()));
+            (Outcome::Error(error), message, None)
+        }
+    };
+    write(inner, run, task, &Event::Finish { attempt: task.attempt, outcome, message }, output).await;
+}
+
+/// How a task ended that came to this, and what its status says of it.
+pub(super) fn outcome(output: &TaskOutput) -> (Outcome, Option<String>) {
+    let message = match output {
+        TaskOutput::Tool(output) if output.is_error => first_line(output),
+        _ => None,
+    };
+    (Outcome::Output { is_error: output.is_error() }, message)
+}
+
+/// Commits an end, however often the store refuses. A call that ended just before its pause has an outcome that waits for the resume:
+/// a paused task does not complete.
+async fn write(inner: &Arc<Inner>, run: &Run, task: &Task, end: &Event, output: Option<TaskOutput>) {
+    let mut warned = false;
+    loop {
+        match inner.apply(&task.requestor, task.id, end.clone(), output.clone()).await {
+            Ok(_) | Err(ApplyError::NotFound) => return,
+            Err(ApplyError::Refused(refusal)) => {
+                // The run may have yet to see what the record says: that it is paused, or over.
+                inner.catch_up(run, task).await;
+                if refusal != Refusal::Paused {
+                    return;
+                }
+                run.resumed().await;
+            }
+            Err(ApplyError::Store(error)) => {
+                if !std::mem::replace(&mut warned, true) {
+                    tracing::warn!(task.id = %task.id, "an outcome cannot be written and is kept in memory: {error}");
+                }
+                tokio::time::sleep(OUTCOME_RETRY).await;
+            }
+        }
+    }
+}
+
+fn first_line(output: &ToolOutput) -> Option<String> {
+    output.content.iter().find_map(|content| match &content.kind {
+        ContentKind::Text(text) => Some(line(text)),
+        _ => None,
+    })
+}
+
+/// One line without control characters, cut where it gets long.
+fn line(text: &str) -> String {
+    let visible = text.lines().next().unwrap_or_default().chars().filter(|c| !c.is_control());
+    visible.take(STATUS_CHARS_MAX).collect()
+}
+
+/// Whether a lost run may start again.
+pub(super) async fn may_rerun(inner: &Inner, task: &Task) -> bool {
+    let Some(name) = task.work.tool() else { return false };
+    let tool = inner.executor.tool(&task.plugin, name).await;
+    tool.is_some_and(|tool| tool.rerun_on_restart)
+}
+
+/// Whether the record says that the task is paused.
+pub(super) fn is_paused(task: &Task) -> bool {
+    matches!(task.phase, Phase::Paused { .. })
+}
+
+/// Whether the record says that a run of this host goes on.
+pub(super) fn is_running(task: &Task) -> bool {
+    match task.phase {
+        Phase::Active(active) | Phase::Paused { before: active } => active != Active::Queued,
+        Phase::Ended(_) => false,
+    }
+}

@@ -1,0 +1,186 @@
+//! Answers on their way to their clients.
+//!
+//! Owns what of an answer is not written yet, and the count of it. Must not know what it says. Invariant: a large answer is counted from when
+//! it was made until its last piece was taken or its client is gone; a piece is made when there is room for it, never before.
+//! Small answers are not counted: a connection has one at a time, and the request keeps its place among the open ones until it was taken.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+
+use super::quota::{EdgeQuota, Full, QuotaPermit};
+use super::refusal::Refusal;
+use bulkhead_domain::requestor::Requestor;
+use bulkhead_protocol::{EncodedMessage, Pieces};
+
+/// What a connection buffers of an answer beside what is left of it.
+const BUFFERED_BYTES: u64 = 192 * 1024;
+
+/// Whose answers are counted, and the request that they answer.
+pub(super) struct Recipient {
+    pub(super) quota: Arc<EdgeQuota>,
+    pub(super) requestor: Requestor,
+    /// As it is written in JSON; `None` where it could not be read.
+    pub(super) id: Option<String>,
+}
+
+impl Recipient {
+    /// Room for a message until it is written; `None` for a small one, which needs none.
+    pub(super) fn room(&self, line: &EncodedMessage) -> Result<Option<QuotaPermit>, Full> {
+        if line.is_small() {
+            return Ok(None);
+        }
+        self.quota.hold(&self.requestor, line.held() as u64 + BUFFERED_BYTES).map(Some)
+    }
+
+    /// The response with room for it. One that has none is dropped, and an error that says so takes its place.
+    pub(super) fn response(&self, line: EncodedMessage) -> (EncodedMessage, Option<QuotaPermit>) {
+        match self.room(&line) {
+            Ok(place) => (line, place),
+            Err(full) => {
+                drop(line);
+                (Refusal::unread(full).to(self.id.clone()).body().into(), None)
+            }
+        }
+    }
+}
+
+/// What is left of a message and of what stands around it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Chunks {
+    head: Bytes,
+    pieces: Pieces,
+    tail: Bytes,
+}
+
+impl Chunks {
+    /// A message alone.
+    pub(super) fn of(line: EncodedMessage) -> Self {
+        Self { pieces: line.into_pieces(), ..Self::default() }
+    }
+
+    /// A message as a line.
+    pub(super) fn line(message: EncodedMessage) -> Self {
+        let message = message.on_one_line();
+        if message.is_small() {
+            return Self::text(message.into_text() + "\n");
+        }
+        Self { pieces: message.into_pieces(), tail: Bytes::from_static(b"\n"), ..Self::default() }
+    }
+
+    /// A text that is written as it is.
+    pub(super) fn text(head: impl Into<Bytes>) -> Self {
+        Self { head: head.into(), ..Self::default() }
+    }
+
+    /// A message as an event, with the other fields of the event in front.
+    pub(super) fn event(fields: &str, line: EncodedMessage) -> Self {
+        let line = line.on_one_line();
+        if line.is_small() {
+            return Self::text(format!("{fields}data: {}\n\n", line.text()));
+        }
+        let (head, tail) = (format!("{fields}data: ").into(), Bytes::from_static(b"\n\n"));
+        Self { head, pieces: line.into_pieces(), tail }
+    }
+
+    /// Bytes in memory.
+    pub(super) fn held(&self) -> usize {
+        self.head.len() + self.pieces.held() + self.tail.len()
+    }
+
+    /// Bytes on the wire.
+    pub(super) fn left(&self) -> usize {
+        self.head.len() + self.pieces.left() + self.tail.len()
+    }
+}
+
+impl Iterator for Chunks {
+    type Item = Bytes;
+
+    fn next(&mut self) -> Option<Bytes> {
+        let Self { head, pieces, tail } = self;
+        let part = |part: &mut Bytes| Some(std::mem::take(part)).filter(|part| !part.is_empty());
+        part(head).or_else(|| pieces.next()).or_else(|| part(tail))
+    }
+}
+
+/// A response body that holds something until it was taken or dropped.
+pub(super) struct AnswerBody<H> {
+    chunks: Chunks,
+    _held: H,
+}
+
+impl<H> AnswerBody<H> {
+    pub(super) fn new(line: EncodedMessage, held: H) -> Self {
+        Self { chunks: Chunks::of(line), _held: held }
+    }
+}
+
+impl<H: Unpin> Body for AnswerBody<H> {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        Poll::Ready(self.chunks.next().map(|chunk| Ok(Frame::data(chunk))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.chunks.left() == 0
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.chunks.left() as u64)
+    }
+}
+
+#[cfg(test)]
+mod unit {
+    use super::*;
+    use bulkhead_domain::limits::Limits;
+    use bulkhead_domain::requestor::{RequestorId, TenantId};
+    use bulkhead_protocol::SMALL_BYTES;
+
+    fn joined(chunks: Chunks) -> Vec<u8> {
+        chunks.collect::<Vec<_>>().concat()
+    }
+
+    #[test]
+    fn sse_event_is_equal_in_one_or_many_chunks() {
+        let small = Chunks::event("id: 1\n", "{\"a\":\n1}".to_owned().into());
+        assert_eq!((small.left(), joined(small)), (22, b"id: 1\ndata: {\"a\": 1}\n\n".to_vec()));
+        let text = format!("{:?}", "x".repeat(3 * SMALL_BYTES));
+        let large = Chunks::event("", text.clone().into());
+        assert_eq!((large.clone().count(), large.left()), (6, text.len() + 8));
+        assert!(joined(large) == format!("data: {text}\n\n").into_bytes());
+    }
+
+    #[test]
+    fn large_answer_counts_to_answer_bytes_quota_until_dropped() {
+        let limits = Limits { answer_bytes_per_requestor: 1 << 20, ..Limits::generous() };
+        let requestor = Requestor { tenant: TenantId([1; 16]), id: RequestorId([1; 16]) };
+        let quota = Arc::new(EdgeQuota::new(limits.into()));
+        let recipient = Recipient { quota: Arc::clone(&quota), requestor, id: Some("7".to_owned()) };
+        let in_use = || {
+            let in_use = quota.in_use_of_all();
+            in_use.iter().find(|taken| taken.limit == "answer_bytes_total").map(|taken| taken.in_use)
+        };
+        let large = || EncodedMessage::from(format!("{:?}", "x".repeat(700_000)));
+        assert_eq!(
+            recipient.response(EncodedMessage::from("{}".to_owned())).1.map(drop),
+            None,
+            "small ones need no room"
+        );
+        let (line, place) = recipient.response(large());
+        assert_eq!((line, in_use()), (large(), Some(700_002 + BUFFERED_BYTES)));
+        assert_eq!(quota.full_of_answers(&requestor).map(|full| full.limit), Some("answer_bytes_per_requestor"));
+        let (error, none) = recipient.response(large());
+        assert!(none.is_none() && error.text().contains(r#""id":7,"error":{"code":1010"#), "{}", error.text());
+        assert!(error.text().contains("answer_bytes_per_requestor"));
+        drop(AnswerBody::new(large(), place));
+        assert_eq!((in_use(), quota.full_of_answers(&requestor)), (Some(0), None));
+    }
+}

@@ -1,0 +1,421 @@
+//! POST: one message in, and what it leads to.
+//!
+//! Owns the choice between one JSON body and a stream, and what happens to a request whose client goes away. Invariant: a request of a
+//! session is driven to its end with or without a reader; one without a session ends with its connection.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::response::Response;
+use bytes::Bytes;
+use futures::{FutureExt as _, StreamExt as _};
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+use tokio::sync::watch;
+
+use crate::answer::{AnswerBody, Recipient};
+use crate::mcp::{Mcp, Peer, Received, Session as _};
+use crate::quota::{Full, QuotaPermit};
+use crate::refusal::{Refusal, request_id, retry_after};
+use crate::session::{LiveSession, SessionRequest};
+use crate::sse::EventLog;
+use bulkhead_audit::Entry;
+use bulkhead_domain::requestor::Requestor;
+use bulkhead_domain::rights::Rights;
+use bulkhead_identity::auth::{Caller, Revalidation};
+use bulkhead_protocol::{self as protocol, EncodedMessage, Exchange, Frame, INLINE_BYTES_MAX, Rejection};
+
+use super::body::{self, Arrived};
+use super::endpoint::refused;
+use super::stream::{self, Direct, Reader};
+use super::workers::WorkerPreference;
+use super::{Server, checks, json_response, refuse};
+
+impl<M: Mcp> Server<M> {
+    pub(super) async fn post(
+        self: &Arc<Self>,
+        caller: Caller,
+        headers: &HeaderMap,
+        body: Body,
+        seat: &WorkerPreference,
+    ) -> Result<Response, Refusal> {
+        let requestor = caller.requestor;
+        checks::check_content_type(headers)?;
+        if let Err(refusal) = checks::check_coding(headers) {
+            let mut response = refuse(&refusal);
+            response.headers_mut().insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+            return Ok(response);
+        }
+        let accepts = checks::accepts(headers);
+        if !accepts.json {
+            return Err(Refusal::new(
+                StatusCode::NOT_ACCEPTABLE,
+                "Answers come as JSON or events: send Accept: application/json, text/event-stream",
+            ));
+        }
+        let (message, place) = match body::begin(body, headers, self.options.body_bytes_max).await? {
+            Arrived::Small(message) => (message, None),
+            Arrived::Large(large) => {
+                seat.take(true).await;
+                // What is rare is boxed, so that the usual request is not as large.
+                let mut revalidation =
+                    Box::new(Revalidation::new(&self.authenticator, &caller, checks::listens(headers), &self.now));
+                let taken = tokio::select! {
+                    biased;
+                    taken = Box::pin(self.take_in(&requestor, large)) => taken,
+                    // A body may take longer than its credential is good for.
+                    unauthorized = revalidation.ended() => return Ok(self.challenge(&unauthorized)),
+                };
+                let (message, place) = taken?;
+                (message, Some(place))
+            }
+        };
+        // What is modern, by its headers or by its body alone, knows no sessions; the latter is refused by the protocol.
+        let legacy = checks::is_legacy(headers) && !self.is_modern(&requestor, &message).await?;
+        let live = if legacy { self.session(&requestor, headers).await? } else { None };
+        if legacy {
+            self.check_version(headers)?;
+        }
+        let admitted = place.map_or_else(|| self.admit(&requestor), Ok);
+        let held = match admitted {
+            Ok(place) => match &live {
+                Some(live) => RequestGuard::Session(live.begin_in(&self.now, place)),
+                None => RequestGuard::Connection(place),
+            },
+            Err(refusal) => {
+                // Clients of the older revisions take a status for a broken connection.
+                let id = request_id(&message);
+                let status = if legacy && id.is_some() { StatusCode::OK } else { refusal.status };
+                return Ok(refusal.to(id).at(status).response());
+            }
+        };
+        let session = live.as_ref().map(|live| live.session.clone());
+        // Only a subscription ends with a result of its own when its credential does.
+        let (end, ends) = checks::listens(headers).then(|| watch::channel(false)).unzip();
+        let full = self.quota.full_of_answers(&requestor);
+        let sender = Sender { requestor, rights: caller.rights.clone(), full, reads_events: accepts.events, ends };
+        let (received, asked) = if message.len() <= INLINE_BYTES_MAX {
+            (self.mcp.receive(sender.peer(session, headers), message.clone()), RequestRef::Message(message))
+        } else {
+            let (mcp, headers) = (Arc::clone(&self.mcp), headers.clone());
+            let receive = move || {
+                let received = mcp.receive(sender.peer(session, &headers), message.clone());
+                let is_asked = matches!(received, Received::Exchange(_) | Received::Opened { .. });
+                (received, RequestRef::Id(is_asked.then(|| request_id(&message)).flatten()))
+            };
+            self.mcp.aside(&requestor, receive).await.map_err(|_| unread())?
+        };
+        match received {
+            Received::Exchange(exchange) => {
+                let work = RequestWork { exchange: Some(exchange), held: Some(held), log: None, server: self.clone() };
+                Ok(self.drive(work, live, asked, (&caller, end), accepts.events).await)
+            }
+            Received::Opened { session, reply } => self.opened(requestor, session, reply, asked).await,
+            Received::Accepted => {
+                self.save(live).await;
+                Ok(accepted())
+            }
+            Received::Settling(work) => {
+                let server = self.clone();
+                // Whoever sent it may be gone before it is done.
+                let settled = tokio::spawn(async move {
+                    work.await;
+                    server.save(live).await;
+                    drop(held);
+                });
+                // Should it fail, it is as if the answer had never come: the question stays open.
+                let _ = settled.await;
+                Ok(accepted())
+            }
+            Received::Rejected { rejection, body } => Ok(self.rejected(&requestor, rejection, body)),
+        }
+    }
+
+    /// A place for a request within the rate.
+    fn admit(&self, requestor: &Requestor) -> Result<QuotaPermit, Refusal> {
+        self.quota.admit(requestor)?;
+        self.quota.open(requestor).map_err(Refusal::quota)
+    }
+
+    /// Whether a message says itself that it is modern.
+    async fn is_modern(&self, requestor: &Requestor, message: &Bytes) -> Result<bool, Refusal> {
+        if message.len() <= INLINE_BYTES_MAX {
+            return Ok(protocol::is_modern(message));
+        }
+        let message = message.clone();
+        self.mcp.aside(requestor, move || protocol::is_modern(&message)).await.map_err(|_| unread())
+    }
+
+    async fn save(&self, live: Option<Arc<LiveSession<M::Session>>>) {
+        if let Some(live) = live {
+            self.sessions.save(&live).await;
+        }
+    }
+
+    async fn opened(
+        &self,
+        requestor: Requestor,
+        session: Arc<M::Session>,
+        reply: String,
+        asked: RequestRef,
+    ) -> Result<Response, Refusal> {
+        if let Err(error) = self.sessions.insert(requestor, session.clone()).await {
+            return Ok(refused(&error).to(asked.id()).at(StatusCode::OK).response());
+        }
+        let mut response = json_response(StatusCode::OK, reply);
+        match HeaderValue::from_str(session.id()) {
+            Ok(id) => response.headers_mut().insert(checks::SESSION_ID, id),
+            Err(_) => return Err(Refusal::host_failure("session id")),
+        };
+        Ok(response)
+    }
+
+    /// Waits for the first frame, and makes a body of it or a stream.
+    async fn drive(
+        self: &Arc<Self>,
+        mut work: RequestWork<M>,
+        live: Option<Arc<LiveSession<M::Session>>>,
+        asked: RequestRef,
+        (caller, end): (&Caller, Option<watch::Sender<bool>>),
+        events: bool,
+    ) -> Response {
+        let tells = end.is_some();
+        let mut revalidation = None;
+        let mut streams = events;
+        let (first, place) = loop {
+            let patience = Duration::from_millis(self.options.sse_after_ms);
+            // Most answers are there at once, and need no timer.
+            let frame = match work.frame().now_or_never() {
+                Some(frame) => Some(frame),
+                None => {
+                    let revalidation = revalidation
+                        .get_or_insert_with(|| Revalidation::new(&self.authenticator, caller, tells, &self.now));
+                    tokio::select! {
+                        biased;
+                        frame = work.frame() => Some(frame),
+                        // What is under way goes on as if the client had gone.
+                        unauthorized = revalidation.ended() => return self.challenge(&unauthorized),
+                        () = tokio::time::sleep(patience), if streams => None,
+                    }
+                }
+            };
+            let first = match frame {
+                Some(Some(frame)) if frame.last => {
+                    work.exchange = None;
+                    if let Some(live) = &live {
+                        self.sessions.save(live).await;
+                    }
+                    return match frame.rejection {
+                        Some(rejection) => self.rejected(&caller.requestor, rejection, frame.message.into_text()),
+                        None => self.answered(&caller.requestor, &asked, frame.message, work.take().1),
+                    };
+                }
+                Some(None) => {
+                    work.exchange = None;
+                    return unanswered(events);
+                }
+                // Somebody who reads no events gets the answer and nothing before it.
+                Some(Some(_)) if !streams => continue,
+                Some(first) => first,
+                None => None,
+            };
+            // The call and whoever reads its stream come to their ends apart, so the latter has a place of its own. The call has begun
+            // and is not refused any more: without room for a stream, its answer comes alone.
+            match live.as_ref().map(|live| live.begin(&self.now, &self.quota)).transpose() {
+                Ok(place) => break (first, place),
+                Err(_) => streams = false,
+            }
+        };
+        let revalidation =
+            revalidation.unwrap_or_else(|| Revalidation::new(&self.authenticator, caller, tells, &self.now));
+        let Some((live, open)) = live.zip(place) else {
+            let (exchange, held) = work.take();
+            let recipient = self.recipient(&caller.requestor, &asked);
+            let direct = Direct::new(first, exchange, held, (revalidation, end), self.keepalive(), recipient);
+            return stream::response(direct.into_body());
+        };
+        let log = live.streams.open(self.sessions.epoch, asked.id().as_deref(), live.kept());
+        let opening = stream::opening(&log, live.session.version());
+        if let Some(Frame { message, last, .. }) = first {
+            log.push(message, last);
+        }
+        let body = Reader::new(log.clone(), 0, Some(opening), open, revalidation, self.keepalive()).into_body();
+        work.log = Some(log);
+        // Dropping it starts the pump, as it would if the client had gone.
+        drop(work);
+        stream::response(body)
+    }
+}
+
+impl<M: Mcp> Server<M> {
+    fn recipient(&self, requestor: &Requestor, asked: &RequestRef) -> Recipient {
+        Recipient { quota: Arc::clone(&self.quota), requestor: *requestor, id: asked.id() }
+    }
+
+    /// A response alone. The request keeps its place until it was taken.
+    fn answered(
+        &self,
+        requestor: &Requestor,
+        asked: &RequestRef,
+        line: EncodedMessage,
+        held: Option<RequestGuard<M::Session>>,
+    ) -> Response {
+        let (line, place) = match line.is_small() {
+            true => (line, None),
+            false => self.recipient(requestor, asked).response(line),
+        };
+        let mut response = Response::new(Body::new(AnswerBody::new(line, (held, place))));
+        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        response
+    }
+
+    fn rejected(&self, requestor: &Requestor, rejection: Rejection, body: String) -> Response {
+        let (mut challenge, mut retry_after_ms) = (None, None);
+        let status = match rejection {
+            Rejection::Malformed | Rejection::Unserved | Rejection::SessionRequired => StatusCode::BAD_REQUEST,
+            Rejection::UnknownMethod => StatusCode::NOT_FOUND,
+            Rejection::TooMany { retry_after_ms: ms } => {
+                retry_after_ms = ms;
+                StatusCode::TOO_MANY_REQUESTS
+            }
+            Rejection::Forbidden { scopes, tool } => {
+                self.audit.note(|| {
+                    let entry = Entry::new("access.refused").by(requestor).because("insufficient scope");
+                    tool.iter().fold(entry, |entry, tool| entry.tool(tool))
+                });
+                let resource = self.authenticator.resource();
+                challenge = resource.and_then(|resource| resource.step_up(&scopes));
+                StatusCode::FORBIDDEN
+            }
+        };
+        let mut response = json_response(status, body);
+        retry_after(&mut response, retry_after_ms);
+        if let Some(challenge) = challenge {
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
+        }
+        response
+    }
+}
+
+/// Which request is to be answered.
+enum RequestRef {
+    /// Small: seldom does anybody want to know, so its id is still to be found.
+    Message(Bytes),
+    /// Large: it is not kept for that.
+    Id(Option<String>),
+}
+
+impl RequestRef {
+    fn id(&self) -> Option<String> {
+        match self {
+            Self::Message(message) => request_id(message),
+            Self::Id(id) => id.clone(),
+        }
+    }
+}
+
+/// Who sent a message, and what is known of them beside it.
+struct Sender {
+    requestor: Requestor,
+    rights: Rights,
+    full: Option<Full>,
+    reads_events: bool,
+    ends: Option<watch::Receiver<bool>>,
+}
+
+impl Sender {
+    fn peer<S>(self, session: Option<Arc<S>>, headers: &HeaderMap) -> Peer<'_, S> {
+        let Self { requestor, rights, full, reads_events, ends } = self;
+        let declared = Some(checks::declared(headers));
+        Peer { requestor, rights, session, declared, connection: None, full, reads_events, ends }
+    }
+}
+
+/// The threads that read large messages are gone, or one broke on it.
+fn unread() -> Refusal {
+    let incident = format!("{:08x}", getrandom::u32().unwrap_or_default());
+    tracing::error!(incident, "a large message could not be read");
+    Refusal::host_failure(&incident)
+}
+
+/// The client cancelled its request: nothing answers it, and a stream without messages says just that.
+fn unanswered(events: bool) -> Response {
+    if events { stream::response(Body::empty()) } else { accepted() }
+}
+
+/// It came, and there is nothing to say.
+fn accepted() -> Response {
+    let mut response = Response::default();
+    *response.status_mut() = StatusCode::ACCEPTED;
+    response
+}
+
+/// The place of a message among the open requests, released when it is dropped.
+pub(super) enum RequestGuard<S> {
+    /// It goes on without its client.
+    Session(SessionRequest<S>),
+    /// It ends with its connection.
+    Connection(#[expect(dead_code, reason = "held for its drop")] QuotaPermit),
+}
+
+/// A message on its way. If it belongs to a session and is dropped before its end, a task of its own takes over; so nothing has to be
+/// spawned for the many requests whose client just waits for the answer.
+struct RequestWork<M: Mcp> {
+    /// `None` once it is over, or handed on.
+    exchange: Option<Exchange>,
+    /// `None` once it was handed on.
+    held: Option<RequestGuard<M::Session>>,
+    /// Where frames go when the request is no longer driven by its connection; nowhere if the client never saw an event id.
+    log: Option<Arc<EventLog>>,
+    server: Arc<Server<M>>,
+}
+
+impl<M: Mcp> RequestWork<M> {
+    async fn frame(&mut self) -> Option<Frame> {
+        self.exchange.as_mut()?.next().await
+    }
+
+    /// What is left to do, and the place that it takes up.
+    fn take(&mut self) -> (Exchange, Option<RequestGuard<M::Session>>) {
+        (self.exchange.take().unwrap_or_else(|| futures::stream::empty().boxed()), self.held.take())
+    }
+}
+
+impl<M: Mcp> Drop for RequestWork<M> {
+    fn drop(&mut self) {
+        let Some((RequestGuard::Session(open), exchange)) = self.held.take().zip(self.exchange.take()) else { return };
+        // When the runtime is going down, nothing can be driven any more.
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(pump(self.server.clone(), exchange, open, self.log.take()));
+        }
+    }
+}
+
+/// Drives a request of a session to its end, whether anybody reads it or not. Ends early with the session.
+async fn pump<M: Mcp>(
+    server: Arc<Server<M>>,
+    exchange: Exchange,
+    open: SessionRequest<M::Session>,
+    log: Option<Arc<EventLog>>,
+) {
+    tokio::select! {
+        _ = open.live.ended.wait() => {}
+        () = run_out(exchange, log.as_deref()) => {}
+    }
+    if let Some(log) = log {
+        log.finish(server.now.steady());
+    }
+    server.sessions.save(&open.live).await;
+}
+
+async fn run_out(mut exchange: Exchange, log: Option<&EventLog>) {
+    while let Some(frame) = exchange.next().await {
+        let last = frame.last;
+        if let Some(log) = log {
+            log.push(frame.message, frame.last);
+        }
+        if last {
+            return;
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! Refusals that the transports make themselves.
+//!
+//! Owns their JSON-RPC bodies. Must not contain anything that a client did not send or may not know. Invariant: `id` is there
+//! only when it could be read, since `null` is against the schemas of both revisions.
+
+use axum::body::Body;
+use axum::response::Response;
+use http::{HeaderValue, StatusCode, header};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use super::quota::Full;
+use bulkhead_identity::auth::{Limited, Unauthorized};
+use bulkhead_limits::rate::Exceeded;
+use bulkhead_protocol::reader;
+
+/// The message is not a valid request for this endpoint.
+const INVALID_REQUEST: i32 = -32600;
+/// The code that clients in the field know for a session that is gone.
+const SESSION_UNKNOWN: i32 = -32001;
+/// Something is wrong on our side.
+const INTERNAL: i32 = -32603;
+/// A quota of the requestor is full.
+const QUOTA: i32 = 1010;
+/// The requestor sends too fast.
+const RATE: i32 = 1011;
+
+/// An id that is longer is not echoed: it would grow headers and event ids.
+const ID_BYTES_MAX: usize = 256;
+
+/// When to come back where nobody can know: places come back all the time.
+const PLACE_RETRY_MS: u64 = 1_000;
+/// A host that is going down is seldom back sooner.
+const DRAINING_RETRY_MS: u64 = 5_000;
+
+/// A refusal: a status for HTTP and a JSON-RPC error for everybody.
+#[derive(Debug)]
+pub(super) struct Refusal {
+    pub(super) status: StatusCode,
+    code: i32,
+    message: String,
+    /// JSON.
+    data: Option<String>,
+    id: Option<String>,
+    retry_after_ms: Option<u64>,
+}
+
+impl Refusal {
+    pub(super) fn new(status: StatusCode, message: impl Into<String>) -> Self {
+        Self { status, code: INVALID_REQUEST, message: message.into(), data: None, id: None, retry_after_ms: None }
+    }
+
+    /// Unknown, ended, expired or another requestor's session: the client cannot tell which.
+    pub(super) fn session_unknown() -> Self {
+        let message = "There is no such session: send initialize without a session header to open a new one";
+        Self { code: SESSION_UNKNOWN, ..Self::new(StatusCode::NOT_FOUND, message) }
+    }
+
+    /// The host cannot do it now; `incident` is what the log calls it.
+    pub(super) fn host_failure(incident: &str) -> Self {
+        let message = "The host failed; the operator finds the reason in the log under the incident id";
+        Self { code: INTERNAL, ..Self::new(StatusCode::INTERNAL_SERVER_ERROR, message) }
+            .with_data(&json!({ "incident": incident }))
+    }
+
+    pub(super) fn draining() -> Self {
+        let message = "The host is shutting down: connect again later";
+        let retry_after_ms = Some(DRAINING_RETRY_MS);
+        Self { code: INTERNAL, retry_after_ms, ..Self::new(StatusCode::SERVICE_UNAVAILABLE, message) }
+    }
+
+    pub(super) fn rate(exceeded: &Exceeded) -> Self {
+        let Exceeded { limit, value, retry_after_ms } = *exceeded;
+        let message = format!("Too many requests: {limit} is at its limit of {value}");
+        Self { code: RATE, ..Self::too_many(message, limit, value.into(), retry_after_ms) }
+    }
+
+    /// Too many bytes of large bodies.
+    pub(super) fn bytes(exceeded: &Exceeded) -> Self {
+        let Exceeded { limit, value, retry_after_ms } = *exceeded;
+        let message = format!("Too many bytes in request bodies: {limit} is at its limit of {value}");
+        Self { code: RATE, ..Self::too_many(message, limit, value.into(), retry_after_ms) }
+    }
+
+    pub(super) fn quota(Full { limit, value }: Full) -> Self {
+        let message = format!("{limit} is at its limit of {value}");
+        Self { code: QUOTA, ..Self::too_many(message, limit, value, PLACE_RETRY_MS) }
+    }
+
+    /// A call was made, and there is no room for its answer. Nothing says when to try again, since that would make the call once more.
+    pub(super) fn unread(Full { limit, value }: Full) -> Self {
+        let message = format!(
+            "{limit} is at its limit of {value}: the answer was dropped, because answers that are not read yet take up the room; \
+             read those first"
+        );
+        let refusal = Self { code: QUOTA, ..Self::new(StatusCode::OK, message) };
+        refusal.with_data(&json!({ "limit": limit, "value": value }))
+    }
+
+    /// Too many credentials from one address were none.
+    pub(super) fn failures(value: u32, retry_after_ms: u64) -> Self {
+        let message = "Too many invalid credentials came from this address: send a valid one, or try again later";
+        let limit = "credential_failures_per_minute";
+        Self { code: RATE, ..Self::too_many(message.to_owned(), limit, value.into(), retry_after_ms) }
+    }
+
+    fn too_many(message: String, limit: &'static str, value: u64, retry_after_ms: u64) -> Self {
+        Self { retry_after_ms: Some(retry_after_ms), ..Self::new(StatusCode::TOO_MANY_REQUESTS, message) }
+            .with_data(&json!({ "limit": limit, "value": value, "retryAfterMs": retry_after_ms }))
+    }
+
+    /// The stream cannot be continued: what it said is gone.
+    pub(super) fn stream_lost() -> Self {
+        let message = "The stream cannot be resumed because its messages are no longer kept; a task that it was about can \
+                       still be read with tasks/get";
+        Self { code: INTERNAL, ..Self::new(StatusCode::OK, message) }
+    }
+
+    pub(super) fn with_data(self, data: &Value) -> Self {
+        Self { data: Some(data.to_string()), ..self }
+    }
+
+    /// Under another status.
+    pub(super) fn at(self, status: StatusCode) -> Self {
+        Self { status, ..self }
+    }
+
+    /// Answers the request with this id.
+    pub(super) fn to(self, id: Option<String>) -> Self {
+        Self { id, ..self }
+    }
+
+    /// Over HTTP.
+    pub(super) fn response(&self) -> Response {
+        let mut response = Response::new(Body::from(self.body()));
+        *response.status_mut() = self.status;
+        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        retry_after(&mut response, self.retry_after_ms);
+        response
+    }
+
+    /// The JSON-RPC error, on one line.
+    pub(super) fn body(&self) -> String {
+        let Self { code, message, data, id, .. } = self;
+        let id = id.as_ref().map(|id| format!(r#""id":{id},"#)).unwrap_or_default();
+        let data = data.as_ref().map(|data| format!(r#","data":{data}"#)).unwrap_or_default();
+        let message = Value::from(message.as_str());
+        format!(r#"{{"jsonrpc":"2.0",{id}"error":{{"code":{code},"message":{message}{data}}}}}"#)
+    }
+}
+
+impl From<&Unauthorized> for Refusal {
+    fn from(unauthorized: &Unauthorized) -> Self {
+        match unauthorized {
+            Unauthorized::Missing => {
+                Self::new(StatusCode::UNAUTHORIZED, "A bearer token is required: send Authorization: Bearer TOKEN")
+            }
+            Unauthorized::Malformed => Self::new(
+                StatusCode::BAD_REQUEST,
+                "The Authorization header is malformed: send exactly one, as Bearer TOKEN",
+            ),
+            Unauthorized::Invalid => Self::new(StatusCode::UNAUTHORIZED, "The bearer token is not valid"),
+            Unauthorized::Unavailable { incident } => Self::host_failure(incident),
+            Unauthorized::Limited(Limited::Failures(exceeded)) => {
+                Self::failures(exceeded.per_minute, exceeded.retry_after_ms)
+            }
+            Unauthorized::Limited(Limited::Rate(exceeded)) => Self::rate(exceeded),
+            Unauthorized::Limited(Limited::Full(full)) => Self::quota(*full),
+        }
+    }
+}
+
+/// Says when to come back, in the whole seconds that the header has.
+pub(super) fn retry_after(response: &mut Response, retry_after_ms: Option<u64>) {
+    if let Some(ms) = retry_after_ms {
+        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(ms.div_ceil(1_000).max(1)));
+    }
+}
+
+#[derive(Deserialize)]
+struct Envelope<'a> {
+    #[serde(borrow, default)]
+    id: Option<&'a RawValue>,
+    #[serde(default)]
+    method: Option<serde::de::IgnoredAny>,
+}
+
+/// The id of a request as it was written; `None` for anything that is not a request with a usable id.
+pub(super) fn request_id(message: &[u8]) -> Option<String> {
+    let envelope: Envelope<'_> = reader::read_if_fits(std::str::from_utf8(message).ok()?)?;
+    envelope.method?;
+    usable_id(envelope.id?.get())
+}
+
+/// Checks that a text is one JSON string or integer of bearable length.
+pub(super) fn usable_id(text: &str) -> Option<String> {
+    let good = text.len() <= ID_BYTES_MAX
+        && match serde_json::from_str::<Value>(text).ok()? {
+            Value::String(_) => true,
+            Value::Number(number) => number.is_i64() || number.is_u64(),
+            _ => false,
+        };
+    good.then(|| text.to_owned())
+}
+
+#[cfg(test)]
+mod unit {
+    use super::*;
+
+    #[test]
+    fn refusal_echoes_usable_request_ids_as_written() {
+        assert_eq!(request_id(br#"{"id":7,"method":"ping"}"#).as_deref(), Some("7"));
+        assert_eq!(request_id(br#"{"id":"a\"b","method":"ping"}"#).as_deref(), Some(r#""a\"b""#));
+        for bad in
+            [&br#"{"id":1.5,"method":"x"}"#[..], br#"{"id":null,"method":"x"}"#, br#"{"id":1}"#, b"[]", b"{", b"[7,1]"]
+        {
+            assert_eq!(request_id(bad), None, "{}", String::from_utf8_lossy(bad));
+        }
+    }
+
+    #[test]
+    fn refusal_omits_an_unknown_request_id() {
+        let rate = || Refusal::rate(&Exceeded { limit: "requests_per_second", value: 200, retry_after_ms: 5 });
+        let body = rate().body();
+        let value: Value = serde_json::from_str(&body).unwrap();
+        assert!(value.get("id").is_none());
+        assert_eq!(value["error"]["code"], 1011);
+        assert_eq!(value["error"]["data"]["retryAfterMs"], 5);
+        assert!(rate().to(Some("3".into())).body().starts_with(r#"{"jsonrpc":"2.0","id":3,"#));
+    }
+}

@@ -1,0 +1,548 @@
+//! Legacy sessions.
+//!
+//! Owns which sessions exist, whose they are, when they expire, and their rows. Must not know what a session's state means.
+//! Invariant: a session answers to the requestor that opened it and to nobody else, and is never taken for idle while a request of it
+//! is open. Only the digest of a session id is stored: who reads the database cannot take over a session.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use sha2::{Digest as _, Sha256};
+use tokio::sync::{SetOnce, watch};
+
+use bulkhead_domain::UnixMs;
+use bulkhead_domain::requestor::{Requestor, RequestorId, TenantId};
+use bulkhead_store::{self as store, RowKind, RowStore};
+
+use super::mcp::{Mcp, Session};
+use super::quota::{EdgeQuota, Full, QuotaCounter, QuotaPermit};
+use super::sse::{ReplayBytes, Streams};
+use bulkhead_domain::clock::SharedClock;
+
+/// Rows read at once.
+const PAGE_ROWS: usize = 256;
+/// Bytes of one session's row; a store refuses larger values.
+const ROW_BYTES_MAX: usize = 4000;
+/// The first byte of a row.
+const ROW_VERSION: u8 = 1;
+
+type Digest = [u8; 32];
+
+/// How many sessions, and for how long.
+#[derive(Clone, Copy, Debug)]
+pub struct SessionOptions {
+    /// `server.session_idle_ms_max`.
+    pub idle_ms_max: u64,
+    /// `server.sessions_per_requestor`. When it is reached, a new session takes the place of the one that was idle longest.
+    pub per_requestor: u32,
+}
+
+/// Why a session or a request in it was refused.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// There are as many as there may be, and every one that could make room has a request open.
+    #[error("{limit} is at its limit of {value}")]
+    Full { limit: &'static str, value: u64 },
+    /// The rows cannot be read.
+    #[error(transparent)]
+    Store(#[from] store::Error),
+}
+
+/// A session in memory.
+pub(super) struct LiveSession<S> {
+    pub(super) session: Arc<S>,
+    pub(super) streams: Streams,
+    /// See [`LiveSession::standalone`]; made for the first one that wants it.
+    standalone: OnceLock<watch::Sender<Vec<u64>>>,
+    digest: Digest,
+    requestor: Requestor,
+    created_at: UnixMs,
+    used_at: AtomicU64,
+    requests_open: AtomicU32,
+    saved: Mutex<Saved>,
+    /// Set when the session is over.
+    pub(super) ended: SetOnce<()>,
+    kept: ReplayBytes,
+}
+
+#[derive(Clone, Copy)]
+struct Saved {
+    revision: u64,
+    used_at: UnixMs,
+}
+
+impl<S> LiveSession<S> {
+    /// Who gets what belongs to no request: the last one in the list.
+    pub(super) fn standalone(&self) -> &watch::Sender<Vec<u64>> {
+        self.standalone.get_or_init(watch::Sender::default)
+    }
+
+    pub(super) fn kept(&self) -> &ReplayBytes {
+        &self.kept
+    }
+
+    /// Opens a request, which keeps the session from being idle until the guard goes.
+    pub(super) fn begin(self: &Arc<Self>, now: &SharedClock, quota: &EdgeQuota) -> Result<SessionRequest<S>, Full> {
+        Ok(self.begin_in(now, quota.open(&self.requestor)?))
+    }
+
+    /// The same for one that has its place already.
+    pub(super) fn begin_in(self: &Arc<Self>, now: &SharedClock, place: QuotaPermit) -> SessionRequest<S> {
+        self.requests_open.fetch_add(1, Ordering::Relaxed);
+        SessionRequest { live: self.clone(), now: now.clone(), _place: place }
+    }
+
+    fn is_idle(&self, now: UnixMs, idle_ms_max: u64) -> bool {
+        self.requests_open.load(Ordering::Relaxed) == 0
+            && now > self.used_at.load(Ordering::Relaxed).saturating_add(idle_ms_max)
+    }
+}
+
+/// A request in a session, for as long as anything of it goes on.
+pub(super) struct SessionRequest<S> {
+    pub(super) live: Arc<LiveSession<S>>,
+    now: SharedClock,
+    _place: QuotaPermit,
+}
+
+impl<S> Drop for SessionRequest<S> {
+    fn drop(&mut self) {
+        self.live.used_at.store(self.now.steady(), Ordering::Relaxed);
+        self.live.requests_open.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+enum SessionEntry<S> {
+    /// Known from its row only.
+    Dormant {
+        requestor: Requestor,
+        used_at: UnixMs,
+    },
+    Live(Arc<LiveSession<S>>),
+}
+
+impl<S> SessionEntry<S> {
+    fn requestor(&self) -> Requestor {
+        match self {
+            Self::Dormant { requestor, .. } => *requestor,
+            Self::Live(live) => live.requestor,
+        }
+    }
+
+    fn used_at(&self) -> UnixMs {
+        match self {
+            Self::Dormant { used_at, .. } => *used_at,
+            Self::Live(live) => live.used_at.load(Ordering::Relaxed),
+        }
+    }
+
+    fn has_requests_open(&self) -> bool {
+        matches!(self, Self::Live(live) if live.requests_open.load(Ordering::Relaxed) > 0)
+    }
+
+    fn is_idle(&self, now: UnixMs, idle_ms_max: u64) -> bool {
+        match self {
+            Self::Dormant { used_at, .. } => now > used_at.saturating_add(idle_ms_max),
+            Self::Live(live) => live.is_idle(now, idle_ms_max),
+        }
+    }
+}
+
+struct Inner<S> {
+    entries: HashMap<Digest, SessionEntry<S>>,
+    /// Without those who have none.
+    owners: HashMap<Requestor, HashSet<Digest>>,
+    /// How many each has.
+    tally: Arc<QuotaCounter>,
+    /// Counts the sessions that ended: a row that was read before one did may be of that one.
+    ends: u64,
+}
+
+impl<S: Session> Inner<S> {
+    fn new(tally: Arc<QuotaCounter>) -> Self {
+        Self { entries: HashMap::new(), owners: HashMap::new(), tally, ends: 0 }
+    }
+
+    fn put(&mut self, digest: Digest, entry: SessionEntry<S>) {
+        let requestor = entry.requestor();
+        if self.owners.entry(requestor).or_default().insert(digest) {
+            self.tally.add(&requestor, 1);
+        }
+        self.entries.insert(digest, entry);
+    }
+
+    /// How many sessions a requestor has.
+    fn owned(&self, requestor: &Requestor) -> usize {
+        self.owners.get(requestor).map_or(0, HashSet::len)
+    }
+
+    fn owned_by_tenant(&self, tenant: &TenantId) -> u64 {
+        self.tally.of_tenant(tenant)
+    }
+
+    /// The one of this requestor that was idle longest.
+    fn oldest_of(&self, requestor: &Requestor) -> Option<Digest> {
+        let entries = self.owners.get(requestor)?.iter().filter_map(|digest| Some((digest, self.entries.get(digest)?)));
+        let idle = entries.filter(|(_, entry)| !entry.has_requests_open());
+        idle.min_by_key(|(_, entry)| entry.used_at()).map(|(digest, _)| *digest)
+    }
+
+    /// The oldest session of the requestor that has most in the tenant of a new one. Requestors without an idle session are passed over.
+    fn oldest_in_tenant(&self, newcomer: &Requestor) -> Option<Digest> {
+        self.oldest_where(newcomer, |owner| owner.tenant == newcomer.tenant)
+    }
+
+    /// The oldest session of the requestor that has most in the tenant that has most, likewise.
+    fn oldest_of_all(&self, newcomer: &Requestor) -> Option<Digest> {
+        let own = self.owned_by_tenant(&newcomer.tenant);
+        self.oldest_where(newcomer, |owner| self.owned_by_tenant(&owner.tenant) >= own)
+    }
+
+    /// The oldest idle one of those who have most, but of nobody in the newcomer's tenant who has less than the newcomer.
+    fn oldest_where(&self, newcomer: &Requestor, may_lose: impl Fn(&Requestor) -> bool) -> Option<Digest> {
+        let own = self.owned(newcomer);
+        let is_meant = |(owner, sessions): &(&Requestor, &HashSet<Digest>)| {
+            may_lose(owner) && (owner.tenant != newcomer.tenant || sessions.len() >= own)
+        };
+        let mut owners: Vec<_> = self.owners.iter().filter(is_meant).collect();
+        let most = |(owner, sessions): &(&Requestor, &HashSet<Digest>)| {
+            std::cmp::Reverse((self.owned_by_tenant(&owner.tenant), owner.tenant, sessions.len()))
+        };
+        owners.sort_by_cached_key(most);
+        owners.into_iter().find_map(|(owner, _)| self.oldest_of(owner))
+    }
+
+    /// Ends a session in memory; the row is the caller's business.
+    fn take(&mut self, digest: &Digest) -> bool {
+        self.ends += 1;
+        let Some(entry) = self.entries.remove(digest) else { return false };
+        let requestor = entry.requestor();
+        if let Some(sessions) = self.owners.get_mut(&requestor) {
+            sessions.remove(digest);
+            if sessions.is_empty() {
+                self.owners.remove(&requestor);
+            }
+        }
+        self.tally.give(&requestor, 1);
+        if let SessionEntry::Live(live) = entry {
+            // It may be over already.
+            let _ = live.ended.set(());
+            live.session.close();
+        }
+        true
+    }
+}
+
+/// All sessions.
+pub struct Registry<M: Mcp> {
+    mcp: Arc<M>,
+    rows: Arc<dyn RowStore>,
+    options: SessionOptions,
+    quota: Arc<EdgeQuota>,
+    now: SharedClock,
+    /// Tells the event ids of this run of the host from those of earlier ones.
+    pub(super) epoch: u32,
+    inner: Mutex<Inner<M::Session>>,
+}
+
+impl<M: Mcp> Registry<M> {
+    /// Reads which sessions there are; each is restored when it is first used.
+    pub async fn open(
+        mcp: Arc<M>,
+        rows: Arc<dyn RowStore>,
+        options: SessionOptions,
+        quota: Arc<EdgeQuota>,
+        now: SharedClock,
+    ) -> Result<Self, store::Error> {
+        let epoch = getrandom::u32().map_err(|error| store::Error::Engine(format!("no randomness: {error}")))?;
+        let inner = Mutex::new(Inner::new(quota.count_sessions(options.per_requestor)));
+        let registry = Self { mcp, rows, options, quota, now, epoch, inner };
+        let mut after: Option<Vec<u8>> = None;
+        loop {
+            let page = registry.rows.rows(RowKind::Session, after.as_deref(), PAGE_ROWS).await?;
+            let Some((last, _)) = page.last() else { return Ok(registry) };
+            after = Some(last.clone());
+            for (key, value) in &page {
+                match (Digest::try_from(key.as_slice()), Row::decode(value)) {
+                    (Ok(digest), Some(row)) => registry.lock().put(digest, row.dormant()),
+                    // Of another version or damaged: nobody can use it any more.
+                    _ => registry.rows.remove_row(RowKind::Session, key).await?,
+                }
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner<M::Session>> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes in a new session. It is on disk when this returns, unless the store refuses writes: then it lives in memory only,
+    /// so that what can still be read stays reachable.
+    pub(super) async fn insert(
+        &self,
+        requestor: Requestor,
+        session: Arc<M::Session>,
+    ) -> Result<Arc<LiveSession<M::Session>>, Error> {
+        let digest = digest(session.id());
+        let now = self.now.steady();
+        let (live, evicted) = {
+            let mut inner = self.lock();
+            let evicted = self.make_room(&mut inner, requestor)?;
+            let live = Arc::new(LiveSession {
+                session,
+                streams: Streams::default(),
+                standalone: OnceLock::new(),
+                digest,
+                requestor,
+                created_at: now,
+                used_at: AtomicU64::new(now),
+                requests_open: AtomicU32::new(0),
+                saved: Mutex::new(Saved { revision: u64::MAX, used_at: now }),
+                ended: SetOnce::new(),
+                kept: self.kept(requestor),
+            });
+            inner.put(digest, SessionEntry::Live(live.clone()));
+            (live, evicted)
+        };
+        if let Some(digest) = evicted {
+            self.remove_row(&digest).await;
+        }
+        self.save(&live).await;
+        Ok(live)
+    }
+
+    fn kept(&self, requestor: Requestor) -> ReplayBytes {
+        ReplayBytes::new(Arc::clone(&self.quota.kept), requestor)
+    }
+
+    /// Ends one session if there are too many; says which. A requestor that has too many loses its own; a tenant, one of the requestor
+    /// that has most in it and has an idle one; the host, one of the tenant that has most, likewise: a requestor never loses a session to one
+    /// that has more.
+    fn make_room(&self, inner: &mut Inner<M::Session>, requestor: Requestor) -> Result<Option<Digest>, Error> {
+        let limits = self.quota.limits.of(&requestor);
+        let (own, tenant) = (inner.owned(&requestor), inner.owned_by_tenant(&requestor.tenant));
+        let total = self.quota.limits.base().sessions_total;
+        let (oldest, limit, value) = if own >= self.options.per_requestor as usize {
+            (inner.oldest_of(&requestor), "sessions_per_requestor", self.options.per_requestor)
+        } else if tenant >= u64::from(limits.sessions_per_tenant) {
+            (inner.oldest_in_tenant(&requestor), "sessions_per_tenant", limits.sessions_per_tenant)
+        } else if inner.entries.len() >= total as usize {
+            (inner.oldest_of_all(&requestor), "sessions_total", total)
+        } else {
+            return Ok(None);
+        };
+        let digest = oldest.ok_or(Error::Full { limit, value: value.into() })?;
+        inner.take(&digest);
+        // At a level that nobody can flood a log with.
+        tracing::debug!(tenant = %requestor.tenant, limit, value, "dropped the session that was idle longest for a newer one");
+        Ok(Some(digest))
+    }
+
+    /// The session with this id, if it is this requestor's and not over.
+    pub(super) async fn find(
+        &self,
+        requestor: &Requestor,
+        id: &str,
+    ) -> Result<Option<Arc<LiveSession<M::Session>>>, store::Error> {
+        let digest = digest(id);
+        loop {
+            let now = self.now.steady();
+            let ends = {
+                let inner = self.lock();
+                match inner.entries.get(&digest) {
+                    // Somebody else's.
+                    Some(entry) if entry.requestor() != *requestor => None,
+                    Some(entry) if entry.is_idle(now, self.options.idle_ms_max) => return Ok(None),
+                    Some(SessionEntry::Live(live)) => return Ok(Some(live.clone())),
+                    // Another process on the same store may have opened it, so that a missing entry says nothing.
+                    Some(SessionEntry::Dormant { .. }) | None => Some(inner.ends),
+                }
+            };
+            let Some(ends) = ends else {
+                // It takes as long as one that never was: the store is asked for what is not there.
+                let absent = digest.map(|byte| !byte);
+                return self.rows.row(RowKind::Session, &absent).await.map(|_| None);
+            };
+            let Some(live) = self.revived(requestor, id, now).await? else { return Ok(None) };
+            let mut inner = self.lock();
+            if let Some(SessionEntry::Live(live)) = inner.entries.get(&digest) {
+                return Ok(Some(live.clone()));
+            }
+            // If one ended while the row was read, it may be this one.
+            if inner.ends == ends {
+                let live = Arc::new(live);
+                inner.put(digest, SessionEntry::Live(live.clone()));
+                return Ok(Some(live));
+            }
+        }
+    }
+
+    /// A session as its row has it, if it is this requestor's and not over.
+    async fn revived(
+        &self,
+        requestor: &Requestor,
+        id: &str,
+        now: UnixMs,
+    ) -> Result<Option<LiveSession<M::Session>>, store::Error> {
+        let digest = digest(id);
+        let Some(value) = self.rows.row(RowKind::Session, &digest).await? else { return Ok(None) };
+        let row = Row::decode(&value)
+            .filter(|row| row.requestor == *requestor && now <= row.used_at.saturating_add(self.options.idle_ms_max));
+        let Some(row) = row else { return Ok(None) };
+        let session = self.mcp.restore(*requestor, id, row.state);
+        Ok(session.map(|session| LiveSession {
+            streams: Streams::default(),
+            standalone: OnceLock::new(),
+            digest,
+            requestor: *requestor,
+            created_at: row.created_at,
+            used_at: AtomicU64::new(now),
+            requests_open: AtomicU32::new(0),
+            saved: Mutex::new(Saved { revision: session.revision(), used_at: row.used_at }),
+            ended: SetOnce::new(),
+            kept: self.kept(*requestor),
+            session,
+        }))
+    }
+
+    /// Ends a session for good.
+    pub(super) async fn end(&self, live: &LiveSession<M::Session>) {
+        self.lock().take(&live.digest);
+        self.remove_row(&live.digest).await;
+    }
+
+    /// Writes the session if its state changed.
+    pub(super) async fn save(&self, live: &LiveSession<M::Session>) {
+        let used_at = live.used_at.load(Ordering::Relaxed);
+        let saved = *live.saved.lock().unwrap_or_else(PoisonError::into_inner);
+        // How long a session was idle need not be exact: a restart may cost it a quarter of its time, not a write a request.
+        let stale = used_at > saved.used_at.saturating_add(self.options.idle_ms_max / 4);
+        let revision = live.session.revision();
+        if (revision == saved.revision && !stale) || live.ended.initialized() {
+            return;
+        }
+        let state = live.session.state();
+        let row = Row { requestor: live.requestor, created_at: live.created_at, used_at, state: &state };
+        let value = row.encode();
+        if value.len() > ROW_BYTES_MAX {
+            tracing::warn!(session.bytes = value.len(), "a session is too large to be kept over a restart");
+        } else if let Err(error) = self.rows.put_row(RowKind::Session, &live.digest, value, false).await {
+            tracing::warn!(%error, "a session could not be saved; it will not survive a restart");
+            return;
+        }
+        *live.saved.lock().unwrap_or_else(PoisonError::into_inner) = Saved { revision, used_at };
+        if live.ended.initialized() {
+            // It ended while it was being written.
+            self.remove_row(&live.digest).await;
+        }
+    }
+
+    /// Removes the row of a session that was taken out of memory, and the session once more: a request that read the row before may have
+    /// restored it.
+    async fn remove_row(&self, digest: &Digest) {
+        if let Err(error) = self.rows.remove_row(RowKind::Session, digest).await {
+            tracing::warn!(%error, "the row of a session that is over could not be removed");
+        }
+        self.lock().take(digest);
+    }
+
+    /// Ends sessions that were idle for too long, forgets old streams, and writes what changed.
+    pub async fn sweep(&self) {
+        let now = self.now.steady();
+        let (expired, kept) = {
+            let mut inner = self.lock();
+            let idle = inner.entries.iter().filter(|(_, entry)| entry.is_idle(now, self.options.idle_ms_max));
+            let expired: Vec<Digest> = idle.map(|(digest, _)| *digest).collect();
+            expired.iter().for_each(|digest| {
+                inner.take(digest);
+            });
+            let live = inner.entries.values().filter_map(|entry| match entry {
+                SessionEntry::Live(live) => Some(live.clone()),
+                SessionEntry::Dormant { .. } => None,
+            });
+            (expired, live.collect::<Vec<_>>())
+        };
+        for digest in expired {
+            self.remove_row(&digest).await;
+        }
+        for live in kept {
+            live.streams.sweep(now);
+            self.save(&live).await;
+        }
+    }
+
+    /// Forgets the sessions of a tenant; their rows are for the caller to remove.
+    pub fn forget_tenant(&self, tenant: TenantId) {
+        let mut inner = self.lock();
+        let own = inner.entries.iter().filter(|(_, entry)| entry.requestor().tenant == tenant);
+        let own: Vec<Digest> = own.map(|(digest, _)| *digest).collect();
+        own.iter().for_each(|digest| {
+            inner.take(digest);
+        });
+    }
+
+    /// How often [`sweep`](Self::sweep) is due.
+    pub(super) fn sweep_ms(&self) -> u64 {
+        (self.options.idle_ms_max / 4).clamp(100, 10_000)
+    }
+}
+
+/// Removes what is stored of a tenant's sessions; gives their number.
+pub async fn remove_rows(rows: &dyn RowStore, tenant: TenantId) -> Result<u64, store::Error> {
+    let (mut removed, mut after) = (0, None::<Vec<u8>>);
+    loop {
+        let page = rows.rows(RowKind::Session, after.as_deref(), PAGE_ROWS).await?;
+        let Some((last, _)) = page.last() else { return Ok(removed) };
+        after = Some(last.clone());
+        for (key, value) in &page {
+            if Row::decode(value).is_some_and(|row| row.requestor.tenant == tenant) {
+                rows.remove_row(RowKind::Session, key).await?;
+                removed += 1;
+            }
+        }
+    }
+}
+
+fn digest(id: &str) -> Digest {
+    Sha256::digest(id.as_bytes()).into()
+}
+
+/// What a row holds: version, tenant, requestor, created, last used, state.
+struct Row<'a> {
+    requestor: Requestor,
+    created_at: UnixMs,
+    used_at: UnixMs,
+    state: &'a [u8],
+}
+
+impl<'a> Row<'a> {
+    fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(49 + self.state.len());
+        bytes.push(ROW_VERSION);
+        bytes.extend_from_slice(&self.requestor.tenant.0);
+        bytes.extend_from_slice(&self.requestor.id.0);
+        bytes.extend_from_slice(&self.created_at.to_be_bytes());
+        bytes.extend_from_slice(&self.used_at.to_be_bytes());
+        bytes.extend_from_slice(self.state);
+        bytes
+    }
+
+    fn decode(bytes: &'a [u8]) -> Option<Self> {
+        let (&version, rest) = bytes.split_first()?;
+        let (tenant, rest) = rest.split_first_chunk()?;
+        let (id, rest) = rest.split_first_chunk()?;
+        let (created_at, rest) = rest.split_first_chunk()?;
+        let (used_at, state) = rest.split_first_chunk()?;
+        (version == ROW_VERSION).then_some(Self {
+            requestor: Requestor { tenant: TenantId(*tenant), id: RequestorId(*id) },
+            created_at: u64::from_be_bytes(*created_at),
+            used_at: u64::from_be_bytes(*used_at),
+            state,
+        })
+    }
+
+    fn dormant<S>(&self) -> SessionEntry<S> {
+        SessionEntry::Dormant { requestor: self.requestor, used_at: self.used_at }
+    }
+}

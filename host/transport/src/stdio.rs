@@ -1,0 +1,293 @@
+//! MCP over a pair of byte streams: standard input and output, or a socket.
+//!
+//! Owns the lines. Must not write anything but messages. Invariant: one task writes, so that lines never mix, and a line that is too
+//! long costs no more than its limit and leaves the stream in step.
+
+use std::io;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use futures::StreamExt as _;
+use http::StatusCode;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+use bulkhead_domain::requestor::Requestor;
+use bulkhead_domain::rights::Rights;
+use bulkhead_protocol::{self as protocol, EncodedMessage as Message, Exchange};
+
+use super::answer::{Chunks, Recipient};
+use super::mcp::{Mcp, Peer, Received, Session as _};
+use super::quota::{EdgeQuota, QuotaPermit};
+use super::refusal::{Refusal, request_id};
+
+/// Messages between the requests and the writer; a client that does not read makes its own requests wait.
+const QUEUE_MESSAGES_MAX: usize = 64;
+/// What open requests get after the input has ended: enough to answer `printf ... | bulkhead stdio`. A client that closes the input
+/// waits for the end of the process, and kills it soon.
+const EOF_GRACE_MS: u64 = 500;
+const READ_BYTES: usize = 16 * 1024;
+
+/// What a connection is served with.
+pub struct StdioOptions {
+    /// `server.body_bytes_max`, for a line.
+    pub line_bytes_max: usize,
+    pub quota: Arc<EdgeQuota>,
+}
+
+/// Serves one client until its input ends. There is one session at most, which `initialize` opens and the end closes.
+///
+/// # Errors
+/// Reading or writing failed; what a client does wrong is answered, not returned.
+pub async fn serve<M: Mcp>(
+    mcp: Arc<M>,
+    requestor: Requestor,
+    reader: impl AsyncRead + Send,
+    writer: impl AsyncWrite + Send + 'static,
+    options: StdioOptions,
+) -> io::Result<()> {
+    serve_with(mcp, requestor, reader, writer, options, Duration::from_millis(EOF_GRACE_MS)).await
+}
+
+/// Like [`serve`]; open requests may take up to `grace` after the input has ended.
+pub(super) async fn serve_with<M: Mcp>(
+    mcp: Arc<M>,
+    requestor: Requestor,
+    reader: impl AsyncRead + Send,
+    writer: impl AsyncWrite + Send + 'static,
+    options: StdioOptions,
+    grace: Duration,
+) -> io::Result<()> {
+    let (out, queue) = mpsc::channel(QUEUE_MESSAGES_MAX);
+    let mut writing = tokio::spawn(write_lines(writer, queue));
+    let reader = pin!(reader);
+    let mut lines = LineReader::new(reader, options.line_bytes_max);
+    let mut connection = Connection {
+        mcp,
+        requestor,
+        options,
+        session: None,
+        in_flight: Arc::default(),
+        requests: JoinSet::new(),
+        standalone: JoinSet::new(),
+        out,
+    };
+    let read = tokio::select! {
+        read = connection.read_all(&mut lines) => read,
+        // Nobody can be answered any more.
+        written = &mut writing => return written.unwrap_or_else(|error| Err(io::Error::other(error))),
+    };
+    connection.in_flight.close();
+    let finishing = async {
+        connection.finish().await;
+        writing.await.unwrap_or_else(|error| Err(io::Error::other(error)))
+    };
+    match tokio::time::timeout(grace, finishing).await {
+        Ok(written) => read.and(written),
+        Err(_) => read,
+    }
+}
+
+struct Connection<M: Mcp> {
+    mcp: Arc<M>,
+    requestor: Requestor,
+    options: StdioOptions,
+    session: Option<Arc<M::Session>>,
+    /// The requests that belong to no session.
+    in_flight: Arc<protocol::Connection>,
+    requests: JoinSet<()>,
+    standalone: JoinSet<()>,
+    out: mpsc::Sender<Said>,
+}
+
+/// A message for the writer, with the room for it until it is written.
+type Said = (Message, Option<QuotaPermit>);
+
+impl<M: Mcp> Connection<M> {
+    async fn read_all(&mut self, lines: &mut LineReader<impl AsyncRead + Unpin>) -> io::Result<()> {
+        while let Some(line) = lines.next().await? {
+            while self.requests.try_join_next().is_some() {}
+            match line {
+                InputLine::Message(message) => self.receive(message).await,
+                InputLine::TooLong => {
+                    let limit = self.options.line_bytes_max;
+                    let text = format!("The line is longer than {limit} bytes, which is the limit body_bytes_max");
+                    self.say(Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, text).body()).await;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn receive(&mut self, message: Bytes) {
+        let place = match self.admit() {
+            Ok(place) => place,
+            Err(refusal) => {
+                // What is no request gets no answer.
+                if let Some(id) = request_id(&message) {
+                    self.say(refusal.to(Some(id)).body()).await;
+                }
+                return;
+            }
+        };
+        let recipient = self.recipient(request_id(&message));
+        let peer = Peer {
+            full: self.options.quota.full_of_answers(&self.requestor),
+            requestor: self.requestor,
+            rights: Rights::default(),
+            session: self.session.clone(),
+            declared: None,
+            connection: Some(self.in_flight.clone()),
+            reads_events: true,
+            ends: None,
+        };
+        match self.mcp.receive(peer, message) {
+            Received::Exchange(exchange) => {
+                let forwarded = forward(exchange, recipient, self.out.clone());
+                self.requests.spawn(async move {
+                    forwarded.await;
+                    drop(place);
+                });
+            }
+            Received::Opened { session, reply } => {
+                self.standalone.shutdown().await;
+                if let Some(former) = self.session.take() {
+                    former.close();
+                }
+                self.say(reply).await;
+                let standalone = session.standalone(&Rights::default());
+                self.standalone.spawn(forward(standalone, self.recipient(None), self.out.clone()));
+                self.session = Some(session);
+            }
+            Received::Accepted => {}
+            Received::Settling(work) => work.await,
+            Received::Rejected { body, .. } => self.say(body).await,
+        }
+    }
+
+    fn admit(&self) -> Result<QuotaPermit, Refusal> {
+        self.options.quota.admit(&self.requestor)?;
+        self.options.quota.open(&self.requestor).map_err(Refusal::quota)
+    }
+
+    fn recipient(&self, id: Option<String>) -> Recipient {
+        Recipient { quota: Arc::clone(&self.options.quota), requestor: self.requestor, id }
+    }
+
+    async fn say(&self, message: String) {
+        // The writer ends only when writing failed, which ends everything else too.
+        let _ = self.out.send((message.into(), None)).await;
+    }
+
+    /// Lets open requests end, then closes everything, the queue to the writer last.
+    async fn finish(mut self) {
+        while self.requests.join_next().await.is_some() {}
+    }
+}
+
+impl<M: Mcp> Drop for Connection<M> {
+    fn drop(&mut self) {
+        if let Some(session) = self.session.take() {
+            session.close();
+        }
+    }
+}
+
+async fn forward(mut exchange: Exchange, recipient: Recipient, out: mpsc::Sender<Said>) {
+    while let Some(frame) = exchange.next().await {
+        let said = match frame.last {
+            true => recipient.response(frame.message),
+            false => match recipient.room(&frame.message) {
+                Ok(place) => (frame.message, place),
+                // It answers nothing, and whoever wants to know asks.
+                Err(_) => continue,
+            },
+        };
+        if out.send(said).await.is_err() || frame.last {
+            return;
+        }
+    }
+}
+
+async fn write_lines(writer: impl AsyncWrite + Send, mut queue: mpsc::Receiver<Said>) -> io::Result<()> {
+    let mut writer = pin!(writer);
+    while let Some((message, place)) = queue.recv().await {
+        for chunk in Chunks::line(message) {
+            writer.write_all(&chunk).await?;
+        }
+        drop(place);
+        if queue.is_empty() {
+            writer.flush().await?;
+        }
+    }
+    writer.flush().await
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum InputLine {
+    Message(Bytes),
+    TooLong,
+}
+
+/// Cuts what is read into lines of bounded length.
+struct LineReader<R> {
+    reader: R,
+    buffer: BytesMut,
+    /// Bytes of the buffer that hold no line break.
+    searched: usize,
+    /// The rest of a line that was too long is on its way.
+    skipping: bool,
+    bytes_max: usize,
+}
+
+impl<R: AsyncRead + Unpin> LineReader<R> {
+    fn new(reader: R, bytes_max: usize) -> Self {
+        Self { reader, buffer: BytesMut::new(), searched: 0, skipping: false, bytes_max }
+    }
+
+    /// The next line that is not empty; the last one may lack its line break.
+    async fn next(&mut self) -> io::Result<Option<InputLine>> {
+        loop {
+            let unsearched = self.buffer.get(self.searched..).unwrap_or_default();
+            if let Some(at) = unsearched.iter().position(|byte| *byte == b'\n') {
+                let mut line = self.buffer.split_to(self.searched + at + 1);
+                line.truncate(self.searched + at);
+                self.searched = 0;
+                if std::mem::take(&mut self.skipping) {
+                    continue;
+                }
+                if let Some(line) = self.checked(line) {
+                    return Ok(Some(line));
+                }
+                continue;
+            }
+            self.searched = self.buffer.len();
+            if self.searched > self.bytes_max || self.skipping {
+                // Give the memory back as well: the rest is only looked at for its end.
+                self.buffer = BytesMut::new();
+                self.searched = 0;
+                if !std::mem::replace(&mut self.skipping, true) {
+                    return Ok(Some(InputLine::TooLong));
+                }
+            }
+            self.buffer.reserve(READ_BYTES);
+            if self.reader.read_buf(&mut self.buffer).await? == 0 {
+                let line = std::mem::take(&mut self.buffer);
+                self.searched = 0;
+                let unread = if std::mem::take(&mut self.skipping) { None } else { self.checked(line) };
+                return Ok(unread);
+            }
+        }
+    }
+
+    fn checked(&self, line: BytesMut) -> Option<InputLine> {
+        match line.trim_ascii().is_empty() {
+            true => None,
+            false if line.len() > self.bytes_max => Some(InputLine::TooLong),
+            false => Some(InputLine::Message(line.freeze())),
+        }
+    }
+}

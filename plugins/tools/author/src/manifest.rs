@@ -1,0 +1,48 @@
+//! The manifest: a custom section of the component, in TOML.
+
+use crate::{Error, section};
+
+const SECTION: &str = "bulkhead:manifest";
+
+/// The plugin's name, where it says one.
+pub(crate) fn name(text: &str) -> Result<Option<String>, Error> {
+    let table: toml::Table =
+        text.parse().map_err(|error: toml::de::Error| Error::Manifest(error.message().to_owned()))?;
+    match table.get("name") {
+        None => Ok(None),
+        Some(toml::Value::String(name)) => Ok(Some(name.clone())),
+        Some(_) => Err(Error::Manifest("`name` is no text".to_owned())),
+    }
+}
+
+/// The component with this manifest, unless it has one already (the Rust SDK writes it while it compiles).
+pub(crate) fn with_manifest(mut component: Vec<u8>, text: Option<&str>) -> Result<Vec<u8>, Error> {
+    if let Some(text) = text
+        && !section::is_there(&component, SECTION)?
+    {
+        section::append(&mut component, SECTION, text.as_bytes());
+    }
+    Ok(component)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::section::tests::{EMPTY, sections};
+
+    #[test]
+    fn a_component_carries_its_manifest_once() {
+        let component = with_manifest(EMPTY.to_vec(), Some("name = \"x\"")).unwrap();
+        assert_eq!(sections(&component, SECTION), [b"name = \"x\""]);
+        assert_eq!(with_manifest(component.clone(), Some("name = \"other\"")).unwrap(), component);
+        assert_eq!(with_manifest(EMPTY.to_vec(), None).unwrap(), EMPTY);
+    }
+
+    #[test]
+    fn invalid_manifest_toml_or_name_is_refused() {
+        assert_eq!(name("name = \"a\"").unwrap().as_deref(), Some("a"));
+        assert_eq!(name("").unwrap(), None);
+        assert!(name("name = ").is_err());
+        assert!(name("name = 3").unwrap_err().to_string().contains("no text"));
+    }
+}

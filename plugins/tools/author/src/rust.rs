@@ -1,0 +1,63 @@
+//! Components from Rust, by Cargo.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::{Error, Options, Project, programs};
+
+const TARGET: &str = "wasm32-wasip2";
+
+pub(crate) fn build(project: &Project, options: &Options) -> Result<Vec<u8>, Error> {
+    let Some(cargo) = programs::find("cargo", &[]) else {
+        let remedy = format!("Install Rust from https://rustup.rs, then `rustup target add {TARGET}`.");
+        return Err(Error::Missing { what: "cargo".to_owned(), remedy });
+    };
+    // Said before minutes of compiling end in "can't find crate for `core`". Who builds the library beside knows what to do.
+    if !has_target() && !options.cargo.iter().any(|argument| argument.contains("build-std")) {
+        let what = format!("the standard library for {TARGET}");
+        return Err(Error::Missing { what, remedy: format!("Install it with `rustup target add {TARGET}`.") });
+    }
+    let mut command = Command::new(cargo);
+    command.current_dir(&project.folder);
+    command.args(["build", "--lib", "--release", "--target", TARGET, "--message-format=json-render-diagnostics"]);
+    command.args(&options.cargo);
+    let built = programs::output("cargo build", &mut command)?;
+    let component = component(&built).ok_or_else(|| Error::Failed {
+        step: "cargo build",
+        reason: "it made no component: the package needs `[lib]` with `crate-type = [\"cdylib\"]`".to_owned(),
+    })?;
+    programs::read(&component)
+}
+
+/// Whether the standard library of the target is installed for the compiler that Cargo takes.
+fn has_target() -> bool {
+    let compiler = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let asked = Command::new(compiler).args(["--print", "target-libdir", "--target", TARGET]).output();
+    asked.is_ok_and(|said| PathBuf::from(String::from_utf8_lossy(&said.stdout).trim()).is_dir())
+}
+
+/// The file that Cargo names last: that of the package itself.
+fn component(messages: &str) -> Option<PathBuf> {
+    let artifacts = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    artifacts.rev().find_map(|message| {
+        let files = message.get("filenames")?.as_array()?;
+        files.iter().filter_map(Value::as_str).find(|file| file.ends_with(".wasm")).map(PathBuf::from)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rust_component_is_last_wasm_file_of_cargo() {
+        let messages = r#"{"reason":"compiler-artifact","filenames":["/t/libdep.rlib"]}
+not json
+{"reason":"compiler-artifact","filenames":["/t/libhello.rlib","/t/hello.wasm"]}
+{"reason":"build-finished","success":true}"#;
+        assert_eq!(component(messages), Some(PathBuf::from("/t/hello.wasm")));
+        assert_eq!(component("{}"), None);
+    }
+}

@@ -1,0 +1,533 @@
+//! Everything that a client can make grow has a bound that the documents list: read off the source.
+//!
+//! What this cannot see: a `Vec` that only grows, and a bound that is named and not kept. Those are for the tests beside the code.
+
+use std::collections::BTreeSet;
+
+use anyhow::Context as _;
+use quote::ToTokens as _;
+use syn::visit::Visit;
+
+use crate::Finding;
+use crate::code::{self, Source, Token};
+use crate::repository::Repository;
+
+/// Where clients' traffic goes, what guests do to the host, and what both leave behind.
+const MODULES: [&str; 16] = [
+    "audit",
+    "control",
+    "identity",
+    "limits",
+    "net",
+    "protocol",
+    "runtime/blocking.rs",
+    "runtime/clash.rs",
+    "runtime/egress",
+    "runtime/files",
+    "runtime/limits.rs",
+    "runtime/secrets",
+    "runtime/threads",
+    "store",
+    "tasks",
+    "transport",
+];
+
+/// What keeps a collection from growing.
+enum By {
+    /// A key of the configuration.
+    Key(&'static str),
+    /// A number in the code.
+    Const(&'static str),
+    /// Something else, which no client can make more of.
+    Because(&'static str),
+}
+use By::{Because, Const, Key};
+
+const OPERATORS: By = Because("operators make tokens, plugins and names, clients do not");
+/// Operators make tenants, and so do the tokens of issuers where they say so.
+const TENANTS: By = Key("limits.tenants_total");
+const TWIN: By = Because("the twin of the store, for tests and for what needs no disk");
+const CHECKS: By = Because("operators check, one store at a time; it is gone when the check is over");
+const SHARES: By =
+    Because("operators make tenants, and twice as many requestors are remembered as have a call that is ready");
+
+/// Fields that hold collections, by file.
+const GROWS: &[(&str, &str, By)] = &[
+    ("audit/read.rs", "first", Because("operators read the log, as many lines as they ask for")),
+    ("protocol/legacy/sep1686_immediate.rs", "params", Key("server.body_bytes_max")),
+    ("protocol/legacy/stream_router.rs", "sent", Const("INPUTS_MAX")),
+    ("protocol/legacy/stream_router.rs", "tasks", Const("TASKS_MAX")),
+    ("protocol/legacy/get_stream.rs", "known", Const("KNOWN_MAX")),
+    ("protocol/modern/connection.rs", "in_flight", Key("limits.requests_open_per_requestor")),
+    ("protocol/modern/listen.rs", "shown", Const("TASKS_MAX")),
+    ("protocol/modern/bounded_cache.rs", "by_ticket", Const("STATES_TOTAL_MAX")),
+    ("protocol/modern/bounded_cache.rs", "held", Const("STATES_TOTAL_MAX")),
+    ("protocol/modern/tasks.rs", "input_responses", Key("server.body_bytes_max")),
+    ("protocol/server_features.rs", "arguments", Key("server.body_bytes_max")),
+    ("protocol/session.rs", "expected", Const("EXPECTED_MAX")),
+    ("protocol/session.rs", "in_flight", Key("limits.requests_open_per_requestor")),
+    ("protocol/session.rs", "subscriptions", Const("SUBSCRIPTIONS_MAX")),
+    ("runtime/blocking.rs", "tenants", TENANTS),
+    ("runtime/egress/request_quota.rs", "parts", Const("REQUESTS_TOTAL_MAX")),
+    ("runtime/egress/request_quota.rs", "tenants", Const("REQUESTS_TOTAL_MAX")),
+    ("runtime/files/guarded.rs", "open", Const("HOST_RESOURCES_MAX")),
+    ("runtime/files/quota.rs", "under_way", Because("of each call, no more than it may have streams at a time")),
+    ("runtime/files/walk.rs", "seen", Because("files with several names in one directory; gone when it is measured")),
+    ("runtime/secrets/inject.rs", "frames", Const("BODY_BYTES_MAX")),
+    ("runtime/secrets/scrub.rs", "ready", Because("two: the rest of a body and its trailers")),
+    ("runtime/threads/queue.rs", "turns", Key("limits.calls_running_total")),
+    ("runtime/threads/queue/fair_order.rs", "accounts", SHARES),
+    ("runtime/threads/queue/fair_order.rs", "order", Key("limits.calls_running_total")),
+    ("store/keyvalue.rs", "counts", TENANTS),
+    ("store/keyvalue/write_limiter.rs", "tenants", TENANTS),
+    ("store/leases.rs", "nodes", Because("hosts on one store, which operators start")),
+    ("store/ledger.rs", "requestors", Key("limits.requestors_per_tenant")),
+    ("store/ledger.rs", "tenants", TENANTS),
+    ("store/memory.rs", "aliases", TWIN),
+    ("store/memory.rs", "banished", TWIN),
+    ("store/memory.rs", "expiry", TWIN),
+    ("store/memory.rs", "list", TWIN),
+    ("store/memory.rs", "rows", TWIN),
+    ("store/memory.rs", "tasks", TWIN),
+    ("store/memory.rs", "unfinished", TWIN),
+    ("store/sled.rs", "banished", Because("tenants that operators erase")),
+    ("store/sled/backup.rs", "copied", Because("operators make backups; the files of one store")),
+    ("store/sled/backup.rs", "touched", Because("operators make backups; keys that are written during one pass")),
+    ("store/sled/check.rs", "chunks", CHECKS),
+    ("store/sled/check.rs", "index", CHECKS),
+    ("store/sled/files.rs", "pending", Because("of each task that is being written, no more than it has payloads")),
+    ("store/sled/group.rs", "writes", Const("GROUP_OPERATIONS_MAX")),
+    ("store/sled/rebuild.rs", "taken", CHECKS),
+    ("store/sled/sealing.rs", "known", TENANTS),
+    (
+        "store/sled/store_counts.rs",
+        "named",
+        Because("of each stored task, no more than it has payloads, while a start or an operator counts"),
+    ),
+    ("tasks/admission.rs", "queues", Key("limits.tasks_queued_total")),
+    ("tasks/admission.rs", "requestors", Key("limits.tasks_queued_total")),
+    ("tasks/admission.rs", "tenants", TENANTS),
+    ("tasks/admission.rs", "turns", Key("limits.tasks_queued_total")),
+    ("tasks/tenant_fence.rs", "tenants", TENANTS),
+    ("tasks/breaker.rs", "after", OPERATORS),
+    ("tasks/breaker.rs", "faults", Const("FAULTS_SHOWN")),
+    ("tasks/breaker.rs", "requestors", Const("REQUESTORS_MAX")),
+    ("tasks/breaker.rs", "tenants", Const("TENANTS_MAX")),
+    ("tasks/breaker.rs", "versions", Const("VERSIONS_MAX")),
+    ("tasks/poll_interval.rs", "usual_ms", Const("ENTRIES_MAX")),
+    ("tasks/engine.rs", "cpu_weights", OPERATORS),
+    ("tasks/engine.rs", "runs", Key("limits.tasks_queued_total")),
+    ("tasks/feed.rs", "by_key", Key("limits.requests_open_total")),
+    ("tasks/catalog_events.rs", "said", OPERATORS),
+    ("limits/rate.rs", "tenants", TENANTS),
+    ("tasks/shares.rs", "by_tenant", TENANTS),
+    ("tasks/shares.rs", "weights", OPERATORS),
+    ("tasks/abuse.rs", "seen", Const("REQUESTORS_MAX")),
+    ("tasks/canary_stats/window.rs", "of", Const("CALLS_MAX")),
+    ("tasks/canary_stats/window.rs", "samples", Const("CALLS_MAX")),
+    ("tasks/canary_stats.rs", "watched", Const("CANARIES_MAX")),
+    ("transport/quota.rs", "requestors", Key("limits.requests_open_total")),
+    ("transport/quota.rs", "tenants", TENANTS),
+    ("identity/auth/introspection.rs", "answers", Const("ANSWERS_MAX")),
+    ("identity/auth/introspection_limiter.rs", "addresses", Key("server.connections_max")),
+    ("identity/auth/token_audit.rs", "at", Const("NOTED_MAX")),
+    ("transport/bodies/byte_rate.rs", "requestors", Key("limits.requestors_per_tenant")),
+    ("transport/bodies/byte_rate.rs", "tenants", TENANTS),
+    ("transport/bodies/memory_budget.rs", "line", Key("limits.requests_open_total")),
+    ("limits/failures.rs", "over", Const("ADDRESSES_MAX")),
+    ("transport/http.rs", "hosts", OPERATORS),
+    ("transport/http/addresses.rs", "open", Key("server.connections_max")),
+    ("identity/principal.rs", "ids", OPERATORS),
+    ("identity/principal.rs", "names", OPERATORS),
+    ("identity/principal.rs", "removed", OPERATORS),
+    ("identity/principal/provisioning.rs", "requestors", TENANTS),
+    ("identity/principal/last_used.rs", "seen", OPERATORS),
+    ("transport/session.rs", "entries", Key("limits.sessions_total")),
+    ("transport/session.rs", "owners", Key("limits.sessions_total")),
+    ("transport/sse.rs", "events", Const("EVENTS_MAX")),
+    ("transport/sse.rs", "logs", Const("LOGS_MAX")),
+    ("transport/stdio.rs", "requests", Key("limits.requests_open_per_requestor")),
+    ("transport/stdio.rs", "standalone", Because("one: the former one is ended before")),
+];
+
+/// Limits of a requestor whose tenant or host is bounded by a key of another name.
+const COVERED: &[(&str, &str)] = &[
+    ("tasks_running_total", "calls_running_total"),
+    ("tasks_waiting_total", "calls_resting_total"),
+    ("tasks_paused_total", "calls_resting_total"),
+];
+
+/// Limits without one for the host: the disk is, which makes the store read-only before it is full.
+const BOUNDED_BY_THE_DISK: [&str; 2] = ["tasks_stored_total", "tasks_stored_bytes_total"];
+
+/// Kinds of limits that have a key for the requestor, the tenant and the host.
+const KINDS: [&str; 8] = [
+    "answer_bytes",
+    "calls_queued",
+    "calls_running",
+    "event_bytes",
+    "request_bytes_open",
+    "requests_open",
+    "sessions",
+    "tasks_queued",
+];
+
+const TABLE: &str = "README.md";
+const MARKERS: (&str, &str) = ("<!-- bounds:begin -->\n", "<!-- bounds:end -->");
+
+pub(crate) fn check(repository: &Repository) -> anyhow::Result<Vec<Finding>> {
+    let readme = repository.text(TABLE)?;
+    let keys = keys(&readme).with_context(|| format!("{TABLE} has no table of limits"))?;
+    let sources = sources(repository);
+    let constants: BTreeSet<_> =
+        repository.host().flat_map(|source| constants(&source.file)).map(|it| it.name).collect();
+    let mut findings = wrong_collections(&sources, GROWS, &keys, &constants);
+    for source in &sources {
+        findings.extend(unbounded_channels(source));
+        findings.extend(unnamed_bounds(source));
+        findings.extend(unknown_limits(source, &keys));
+    }
+    findings.extend(missing_levels(&keys));
+    let (table, without_sentence) = fixed_table(&sources);
+    findings.extend(without_sentence);
+    let (_, there, _) = parts(&readme)?;
+    if there != table {
+        findings.push(format!("{TABLE} has another table of fixed bounds: run `cargo xtask tidy --write`"));
+    }
+    Ok(findings)
+}
+
+/// Writes the table of fixed bounds between its markers.
+pub(crate) fn write_table(repository: &Repository) -> anyhow::Result<()> {
+    let text = repository.text(TABLE)?;
+    let (head, _, tail) = parts(&text)?;
+    let (table, _) = fixed_table(&sources(repository));
+    let (begin, end) = MARKERS;
+    repository.write(TABLE, &format!("{head}{begin}{table}{end}{tail}"))
+}
+
+fn parts(text: &str) -> anyhow::Result<(&str, &str, &str)> {
+    let (begin, end) = MARKERS;
+    let (head, rest) = text.split_once(begin).with_context(|| format!("{TABLE} has no {begin}"))?;
+    let (table, tail) = rest.split_once(end).with_context(|| format!("{TABLE} has no {end}"))?;
+    Ok((head, table, tail))
+}
+
+/// The sources that are looked at.
+fn sources(repository: &Repository) -> Vec<&Source> {
+    let is_within = |source: &&Source| {
+        let rest = MODULES.iter().filter_map(|module| source.name.strip_prefix(module));
+        rest.into_iter().any(|rest| rest.is_empty() || rest.starts_with(['/', '.']))
+    };
+    repository.host().filter(is_within).collect()
+}
+
+/// The keys of the generated table of limits, with their section: `limits.requests_open_total`.
+fn keys(readme: &str) -> Option<BTreeSet<String>> {
+    let (_, rest) = readme.split_once("<!-- limits:begin -->")?;
+    let (table, _) = rest.split_once("<!-- limits:end -->")?;
+    Some(table.lines().filter_map(|line| Some(line.strip_prefix("| `")?.split_once('`')?.0.to_owned())).collect())
+}
+
+/// A key's name without its section.
+fn name_of(key: &str) -> &str {
+    key.rsplit_once('.').map_or(key, |(_, name)| name)
+}
+
+fn wrong_collections(
+    sources: &[&Source],
+    grows: &[(&str, &str, By)],
+    keys: &BTreeSet<String>,
+    constants: &BTreeSet<String>,
+) -> Vec<Finding> {
+    let growing: BTreeSet<_> = sources
+        .iter()
+        .flat_map(|source| growing_fields(&source.file).into_iter().map(|field| (source.name.as_str(), field)))
+        .collect();
+    let named: BTreeSet<_> = grows.iter().map(|(file, field, _)| (*file, (*field).to_owned())).collect();
+    let mut findings: Vec<_> = growing
+        .difference(&named)
+        .map(|(file, field)| {
+            format!("{file}: `{field}` can grow: say in GROWS of plugins/tools/tidy/src/bounds.rs what bounds it")
+        })
+        .collect();
+    let gone = named.difference(&growing);
+    findings.extend(gone.map(|(file, field)| format!("GROWS names `{field}` of {file}, which does not exist")));
+    for (file, field, by) in grows {
+        let exists = match by {
+            Key(key) => keys.contains(*key),
+            Const(name) => constants.contains(*name),
+            Because(why) => !why.is_empty(),
+        };
+        if !exists {
+            findings.push(format!("what GROWS says to bound `{field}` of {file} does not exist"));
+        }
+    }
+    findings
+}
+
+/// The fields whose type holds a collection that can grow.
+fn growing_fields(file: &syn::File) -> Vec<String> {
+    // By how their names end: `FxHashMap` is one, too.
+    const COLLECTIONS: [&str; 6] = ["HashMap", "HashSet", "BTreeMap", "BTreeSet", "VecDeque", "JoinSet"];
+    struct Fields(Vec<String>);
+    impl<'a> Visit<'a> for Fields {
+        fn visit_item_struct(&mut self, item: &'a syn::ItemStruct) {
+            for field in &item.fields {
+                let Some(name) = &field.ident else { continue };
+                if matches!(field.ty, syn::Type::Reference(_)) {
+                    continue;
+                }
+                let tokens = code::tokens(&field.ty);
+                let is_collection =
+                    tokens.iter().any(|token| COLLECTIONS.iter().any(|name| token.text.ends_with(name)));
+                if is_collection || !code::lines_with(&tokens, "Mutex<Vec<").is_empty() {
+                    self.0.push(name.to_string());
+                }
+            }
+        }
+    }
+    let mut fields = Fields(Vec::new());
+    fields.visit_file(file);
+    fields.0
+}
+
+fn unbounded_channels(source: &Source) -> Vec<Finding> {
+    let tokens = code::tokens(&source.file);
+    let unbounded = tokens.into_iter().filter(|token| token.text.starts_with("unbounded_"));
+    unbounded.map(|token| format!("{}:{}: {} has no bound", source.name, token.line, token.text)).collect()
+}
+
+struct Constant {
+    name: String,
+    value: Option<u64>,
+    /// The first sentence of its documentation.
+    sentence: String,
+}
+
+/// The constants of a file, in order.
+fn constants(file: &syn::File) -> Vec<Constant> {
+    struct Constants(Vec<Constant>);
+    impl Constants {
+        fn add(&mut self, name: &syn::Ident, value: &syn::Expr, attributes: &[syn::Attribute]) {
+            let documentation = code::documentation(attributes);
+            let sentence = documentation.split(". ").next().unwrap_or_default().trim_end_matches('.').to_owned();
+            let value = number(&value.to_token_stream().to_string());
+            self.0.push(Constant { name: name.to_string(), value, sentence });
+        }
+    }
+    impl<'a> Visit<'a> for Constants {
+        fn visit_item_const(&mut self, item: &'a syn::ItemConst) {
+            self.add(&item.ident, &item.expr, &item.attrs);
+        }
+        fn visit_impl_item_const(&mut self, item: &'a syn::ImplItemConst) {
+            self.add(&item.ident, &item.expr, &item.attrs);
+        }
+    }
+    let mut constants = Constants(Vec::new());
+    constants.visit_file(file);
+    constants.0
+}
+
+/// `4_096`, `64 << 10` or `64 * 1024`.
+fn number(text: &str) -> Option<u64> {
+    let plain = |text: &str| text.trim().replace('_', "").parse::<u64>().ok();
+    if let Some((left, right)) = text.split_once("<<") {
+        return Some(plain(left)? << plain(right)?);
+    }
+    match text.split_once('*') {
+        Some((left, right)) => Some(plain(left)? * plain(right)?),
+        None => plain(text),
+    }
+}
+
+fn is_constant(word: &str) -> bool {
+    word.len() > 1
+        && word.starts_with(|first: char| first.is_ascii_uppercase())
+        && !word.contains(|letter: char| letter.is_ascii_lowercase())
+}
+
+/// Constants that size a queue or are a share of something, and are not called a bound: the table would not list them.
+fn unnamed_bounds(source: &Source) -> Vec<Finding> {
+    const SHARES: [&str; 5] = ["_PER_ADDRESS", "_PER_MINUTE", "_PER_REQUESTOR", "_PER_SECOND", "_PER_TENANT"];
+    let tokens = code::tokens(&source.file);
+    let mut named: Vec<String> = arguments(&tokens).filter(|word| is_constant(word)).map(str::to_owned).collect();
+    let declared = constants(&source.file).into_iter().map(|constant| constant.name);
+    named.extend(declared.filter(|name| SHARES.iter().any(|share| name.contains(share))));
+    let unlisted = named.into_iter().filter(|name| !name.ends_with("_MAX"));
+    unlisted.map(|name| format!("{}: {name} is a bound: end its name in _MAX", source.name)).collect()
+}
+
+/// The words in the arguments of what makes queues: `Semaphore::new(…)`, `channel(…)`, `x.listen(…)`.
+fn arguments(tokens: &[Token]) -> impl Iterator<Item = &str> {
+    let opens = tokens.windows(2).enumerate().filter_map(|(at, pair)| {
+        let [name, open] = pair else { return None };
+        let before = |back: usize| at.checked_sub(back).and_then(|at| tokens.get(at)).map(|token| token.text.as_str());
+        let makes = match name.text.as_str() {
+            "channel" => true,
+            "listen" => before(1) == Some("."),
+            "new" => before(3) == Some("Semaphore"),
+            _ => false,
+        };
+        (makes && open.text == "(").then_some(at + 2)
+    });
+    opens.flat_map(|at| {
+        let mut depth = 1;
+        tokens.get(at..).into_iter().flatten().map(|token| token.text.as_str()).take_while(move |text| {
+            match *text {
+                "(" => depth += 1,
+                ")" => depth -= 1,
+                _ => {}
+            }
+            depth > 0
+        })
+    })
+}
+
+/// Whoever is refused looks the limit's name up: a literal that reads like one is one.
+fn unknown_limits(source: &Source, keys: &BTreeSet<String>) -> Vec<Finding> {
+    let names: BTreeSet<_> = keys.iter().map(|key| name_of(key)).collect();
+    let is_limit = |text: &str| {
+        text.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_')
+            && (text.contains("_per_") || text.ends_with("_total"))
+    };
+    let tokens = code::tokens(&source.file).into_iter();
+    let literals = tokens.filter_map(|token| Some((token.string?, token.line)));
+    let unknown = literals.filter(|(text, _)| is_limit(text) && !names.contains(text.as_str()));
+    unknown.map(|(text, line)| format!("{}:{line}: no key is called {text}", source.name)).collect()
+}
+
+/// A limit of a requestor has one for its tenant and one for the host, so that many requestors are bounded too.
+fn missing_levels(keys: &BTreeSet<String>) -> Vec<Finding> {
+    let names: BTreeSet<_> = keys.iter().map(|key| name_of(key)).collect();
+    let mut wanted = BTreeSet::new();
+    for kind in names.iter().filter_map(|name| name.strip_suffix("_per_requestor")) {
+        for level in ["per_tenant", "total"] {
+            let name = format!("{kind}_{level}");
+            let is_covered = COVERED.iter().any(|(covered, by)| *covered == name && names.contains(*by));
+            if !is_covered && !BOUNDED_BY_THE_DISK.contains(&name.as_str()) {
+                wanted.insert(name);
+            }
+        }
+    }
+    let rates = names.iter().filter(|name| name.ends_with("s_per_second") && !name.starts_with("events"));
+    wanted.extend(rates.map(|rate| format!("{rate}_per_tenant")));
+    for kind in KINDS {
+        wanted.extend(["per_requestor", "per_tenant", "total"].map(|level| format!("{kind}_{level}")));
+    }
+    wanted.extend(["connections_max", "connections_per_address"].map(str::to_owned));
+    let missing = wanted.into_iter().filter(|name| !names.contains(name.as_str()));
+    missing.map(|name| format!("there is no key {name}: somebody can go around the limits beside it")).collect()
+}
+
+/// The table of constants that are bounds, and those that do not say what they bound.
+fn fixed_table(sources: &[&Source]) -> (String, Vec<Finding>) {
+    let mut table = String::from("| bound | value | what it bounds |\n| --- | --- | --- |\n");
+    let mut without_sentence = Vec::new();
+    for source in sources {
+        let module = source.name.trim_end_matches(".rs").trim_end_matches("/mod").trim_end_matches("/lib");
+        let module = module.replace('/', "::");
+        for constant in constants(&source.file).into_iter().filter(|constant| constant.name.ends_with("_MAX")) {
+            let Some(value) = constant.value else { continue };
+            let (name, sentence) = (constant.name, constant.sentence);
+            if sentence.is_empty() {
+                without_sentence
+                    .push(format!("{}: document {name} with a sentence that says what it bounds", source.name));
+            }
+            table.push_str(&format!("| `{module}::{name}` | {value} | {sentence} |\n"));
+        }
+    }
+    (table, without_sentence)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::code::source;
+
+    fn keys_of(names: &[&str]) -> BTreeSet<String> {
+        names.iter().map(|name| format!("limits.{name}")).collect()
+    }
+
+    #[test]
+    fn collections_without_an_existing_bound_are_found() {
+        let source = source(
+            "tasks/a.rs",
+            "struct A<'a> { pub(crate) listed: Mutex<FxHashMap<u8, u8>>, forgotten: std::collections::VecDeque<u8>,
+             lent: &'a HashMap<u8, u8>, plain: Vec<u8>, locked: Mutex<Vec<u8>> }",
+        );
+        let grows = [
+            ("tasks/a.rs", "listed", Key("limits.x")),
+            ("tasks/a.rs", "locked", Const("X_MAX")),
+            ("tasks/a.rs", "gone", Because("it is gone")),
+        ];
+        let found = |keys: &BTreeSet<String>, constants: &[&str]| {
+            let constants = constants.iter().map(|name| (*name).to_owned()).collect();
+            wrong_collections(&[&source], &grows, keys, &constants).len()
+        };
+        assert_eq!(found(&keys_of(&["x"]), &["X_MAX"]), 2, "one is forgotten and one is gone");
+        assert_eq!(found(&BTreeSet::new(), &[]), 4, "and two bounds do not exist");
+    }
+
+    #[test]
+    fn queues_without_a_named_bound_are_found() {
+        let found = |text: &str| {
+            let source = source("tasks/a.rs", text);
+            unbounded_channels(&source).len() + unnamed_bounds(&source).len()
+        };
+        assert_eq!(found("fn f() { mpsc::unbounded_channel(); }"), 1);
+        assert_eq!(
+            found("fn f() { mpsc::channel::<u8>(X); mpsc::channel(QUEUE); Semaphore::new(min(1, PERMITS)); }"),
+            2
+        );
+        assert_eq!(found("fn f() { socket.listen(BACKLOG); listen(BACKLOG); Other::new(PERMITS); }"), 1);
+        assert_eq!(found("const LOOKS_PER_MINUTE: u32 = 3; const LOOKS_PER_MINUTE_MAX: u32 = 3;"), 1);
+        assert_eq!(found("fn f() { mpsc::channel(QUEUE_MAX); }"), 0);
+    }
+
+    #[test]
+    fn refusals_that_name_no_key_are_found() {
+        let source = source(
+            "tasks/a.rs",
+            "fn f() { refuse(\"calls_per_requestor\"); refuse(\"tasks_total\"); say(\"a_per_b c\") }",
+        );
+        let findings = unknown_limits(&source, &keys_of(&["tasks_total"]));
+        assert_eq!(findings, ["tasks/a.rs:1: no key is called calls_per_requestor"]);
+    }
+
+    #[test]
+    fn limits_without_a_tenant_or_host_level_are_found() {
+        let mut names: Vec<String> = KINDS
+            .iter()
+            .flat_map(|kind| ["per_requestor", "per_tenant", "total"].map(|level| format!("{kind}_{level}")))
+            .collect();
+        names.extend(
+            ["connections_max", "connections_per_address", "looks_per_second", "things_per_requestor"]
+                .map(str::to_owned),
+        );
+        let keys = names.iter().map(|name| format!("limits.{name}")).collect();
+        let missing: Vec<_> =
+            missing_levels(&keys).into_iter().map(|line| line.split(':').next().unwrap().to_owned()).collect();
+        assert_eq!(
+            missing,
+            [
+                "there is no key looks_per_second_per_tenant",
+                "there is no key things_per_tenant",
+                "there is no key things_total"
+            ]
+        );
+    }
+
+    #[test]
+    fn fixed_bounds_are_listed_with_their_sentence() {
+        let source = source(
+            "store/sled.rs",
+            "/// Bytes of a row. More is refused.\nconst ROW_BYTES_MAX: u64 = 64 << 10;\nconst BARE_MAX: u8 = 1_000;\nconst X: u8 = 1;",
+        );
+        let (table, without) = fixed_table(&[&source]);
+        assert!(table.ends_with(
+            "| `store::sled::ROW_BYTES_MAX` | 65536 | Bytes of a row |\n| `store::sled::BARE_MAX` | 1000 |  |\n"
+        ));
+        assert_eq!(without.len(), 1);
+    }
+}

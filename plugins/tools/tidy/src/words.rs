@@ -1,0 +1,230 @@
+//! Words that were given up, with the word to use instead: names in the code, and phrases in its documentation.
+//!
+//! A name is refused where it is declared: modules, types, functions and constants of the host.
+
+use syn::visit::Visit;
+
+use crate::Finding;
+use crate::code::{self, Source};
+use crate::repository::Repository;
+
+/// Words that no declared name has among its parts (`tend` is one of `run_tend` and of `TendLoop`), with what to use.
+const WORDS: &[(&str, &str)] = &[
+    ("attendance", "running host"),
+    ("banish", "block tenant"),
+    ("belongings", "guest services"),
+    ("carriers", "stream router"),
+    ("farewell", "erase hooks"),
+    ("lasting", "revalidation"),
+    ("misfit", "argument error"),
+    ("morning", "sleep"),
+    ("newcomers", "provisioning"),
+    ("notices", "notifications"),
+    ("patience", "header timeout"),
+    ("questions", "input requests"),
+    ("shelf", "bounded cache, or plugin admin"),
+    ("steward", "task control"),
+    ("suspicion", "abuse"),
+    ("tend", "maintenance"),
+    ("twin", "representation"),
+    ("unattended", "offline tasks"),
+    ("unended", "call audit"),
+    ("unheard", "receiver gone"),
+    ("untold", "missed notifications"),
+    ("upkeep", "store maintenance"),
+    ("wants", "manifest"),
+    ("workshop", "compile cache"),
+];
+
+/// Whole names of types and functions that are refused, with what to use.
+const NAMES: &[(&str, &str)] = &[
+    ("Absence", "Fallback"),
+    ("Asked", "RefusalAudit, or the request's own name"),
+    ("Audience", "ClientView"),
+    ("Census", "Totals"),
+    ("Desk", "AdminListener"),
+    ("Ground", "HostContext"),
+    ("Lane", "IntrospectionPermit"),
+    ("Line", "the thing that waits or is written: RunQueue, AuditEntry, EncodedMessage"),
+    ("Lines", "RequestQuota"),
+    ("Manner", "CallMode"),
+    ("Marks", "HeaderParams"),
+    ("Move", "Change"),
+    ("Occupied", "InFlight"),
+    ("Outlet", "FrameSender"),
+    ("Place", "PayloadLocation, Position or the permit's own name"),
+    ("Presence", "CallCount"),
+    ("Room", "MemoryBudget, or DiskSpace"),
+    ("Standing", "Backoff"),
+    ("Stock", "StoreCounts"),
+    ("Supply", "ComponentSource"),
+    ("Tap", "ChangeCapture"),
+    ("Ticket", "ReplayGuard, or the queue position"),
+    ("Turn", "the permit's or the outcome's own name"),
+    ("Wish", "TaskMetadata"),
+    ("heard_by", "set_client"),
+    ("obey", "apply"),
+    ("open_row", "verify_checksum"),
+    ("seal_database", "finalize_copy"),
+    ("seal_row", "with_checksum"),
+    ("talk", "streaming"),
+];
+
+/// Names of modules that are refused, with what to use.
+const MODULES: &[(&str, &str)] = &[
+    ("apart", "overlap"),
+    ("aside", "message_workers"),
+    ("at_once", "immediate"),
+    ("book", "registry"),
+    ("durations", "poll_interval"),
+    ("first", "deferred_fetch"),
+    ("gate", "call_state"),
+    ("intake", "acquire"),
+    ("kept", "component_store"),
+    ("keyed", "idempotent_call"),
+    ("lanes", "workers"),
+    ("leaving", "tenant_removal"),
+    ("lines", "request_quota"),
+    ("members", "params"),
+    ("mirrored", "header_params"),
+    ("noted", "audit_events"),
+    ("offers", "server_features"),
+    ("pace", "inline_policy"),
+    ("rounds", "multi_round_trip"),
+    ("settle", "reconcile"),
+    ("shown", "inspect_json"),
+    ("stall", "write_timeout"),
+    ("terms", "policy_reload"),
+    ("tickets", "replay_guard"),
+    ("turns", "fair_order"),
+];
+
+/// Phrases of documentation that hide who does what, with what to write instead.
+const PHRASES: [(&str, &str); 4] = [
+    ("whoever", "name the subject: the client, the caller, the plugin"),
+    ("somebody", "name the subject: a client, an operator, another requestor"),
+    ("gives back", "returns, or releases"),
+    ("given back", "returned, or released"),
+];
+
+pub(crate) fn check(repository: &Repository) -> anyhow::Result<Vec<Finding>> {
+    Ok(repository.host().flat_map(|source| [refused_names(source), refused_phrases(source)]).flatten().collect())
+}
+
+fn refused_names(source: &Source) -> Vec<Finding> {
+    let mut names = Names::default();
+    names.visit_file(&source.file);
+    // A module's name is its file's, wherever it is declared.
+    let path = source.name.trim_end_matches(".rs").trim_end_matches("/mod");
+    let module = (path.rsplit('/').next().unwrap_or(path).to_owned(), 1);
+    let whole = names.0.into_iter().map(|name| (name, NAMES)).chain([(module, MODULES)]);
+    let mut findings = Vec::new();
+    for ((name, line), refused) in whole {
+        let parts = parts(&name);
+        let word = WORDS.iter().find(|(word, _)| parts.iter().any(|part| part == word));
+        let whole = refused.iter().find(|(refused, _)| *refused == name);
+        if let Some((refused, instead)) = word.or(whole) {
+            findings.push(format!("{}:{line}: `{name}`: not {refused} but {instead}", source.name));
+        }
+    }
+    findings
+}
+
+/// The words of a name in any spelling, in lower case.
+fn parts(name: &str) -> Vec<String> {
+    let mut parts = vec![String::new()];
+    for letter in name.chars() {
+        let starts = letter.is_uppercase() && parts.last().is_some_and(|part| part.ends_with(char::is_lowercase));
+        if (starts || letter == '_') && parts.last().is_some_and(|part| !part.is_empty()) {
+            parts.push(String::new());
+        }
+        if letter != '_'
+            && let Some(part) = parts.last_mut()
+        {
+            part.push(letter);
+        }
+    }
+    parts.into_iter().map(|part| part.to_lowercase()).collect()
+}
+
+/// Declared names, each with its line.
+#[derive(Default)]
+struct Names(Vec<(String, usize)>);
+
+impl Names {
+    fn add(&mut self, name: &syn::Ident) {
+        self.0.push((name.to_string(), name.span().start().line));
+    }
+}
+
+impl<'a> Visit<'a> for Names {
+    fn visit_item_struct(&mut self, item: &'a syn::ItemStruct) {
+        self.add(&item.ident);
+    }
+    fn visit_item_enum(&mut self, item: &'a syn::ItemEnum) {
+        self.add(&item.ident);
+    }
+    fn visit_item_trait(&mut self, item: &'a syn::ItemTrait) {
+        self.add(&item.ident);
+        syn::visit::visit_item_trait(self, item);
+    }
+    fn visit_item_type(&mut self, item: &'a syn::ItemType) {
+        self.add(&item.ident);
+    }
+    fn visit_item_const(&mut self, item: &'a syn::ItemConst) {
+        self.add(&item.ident);
+    }
+    fn visit_signature(&mut self, signature: &'a syn::Signature) {
+        self.add(&signature.ident);
+    }
+}
+
+/// Phrases that the documentation of a file must not have.
+fn refused_phrases(source: &Source) -> Vec<Finding> {
+    struct Documentation(Vec<(String, usize)>);
+    impl<'a> Visit<'a> for Documentation {
+        fn visit_attribute(&mut self, attribute: &'a syn::Attribute) {
+            let text = code::documentation(std::slice::from_ref(attribute)).to_lowercase();
+            self.0.push((text, attribute.pound_token.span.start().line));
+        }
+    }
+    let mut documentation = Documentation(Vec::new());
+    documentation.visit_file(&source.file);
+    let mut findings = Vec::new();
+    for (text, line) in documentation.0 {
+        let found = PHRASES.iter().filter(|(phrase, _)| text.contains(phrase));
+        findings.extend(found.map(|(phrase, instead)| format!("{}:{line}: not `{phrase}`: {instead}", source.name)));
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::code::source;
+
+    #[test]
+    fn refused_names_are_found_where_they_are_declared() {
+        let text = "struct BelongingsOfTenant; fn run_tend() { let turn = tend(); } impl Turn { fn returned() {} }
+            enum Turn {} const ATTENDANCE: u8 = 1; trait T { fn obey(&self); }";
+        let lines = refused_names(&source("tasks/lanes.rs", text));
+        let names: Vec<_> = lines.iter().filter_map(|line| line.split('`').nth(1)).collect();
+        assert_eq!(names, ["BelongingsOfTenant", "run_tend", "Turn", "ATTENDANCE", "obey", "lanes"]);
+        assert!(refused_names(&source("tasks/a.rs", "fn attendances() {} struct Returns;")).is_empty());
+    }
+
+    #[test]
+    fn names_are_split_into_words() {
+        assert_eq!(parts("HTTPServer_run2"), ["httpserver", "run2"]);
+        assert_eq!(parts("BelongingsOf"), ["belongings", "of"]);
+    }
+
+    #[test]
+    fn refused_phrases_of_documentation_are_found() {
+        let text =
+            "/// Whoever asks.\nfn f() { /* whoever */ }\n/// A permit, given back\n/// when dropped.\nstruct A;";
+        let lines: Vec<_> =
+            refused_phrases(&source("tasks/a.rs", text)).into_iter().map(|line| line[..12].to_owned()).collect();
+        assert_eq!(lines, ["tasks/a.rs:1", "tasks/a.rs:3"]);
+    }
+}

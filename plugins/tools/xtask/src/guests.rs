@@ -1,0 +1,135 @@
+//! Builds the guests: every folder below `plugins/samples` and `plugins/fixtures` with a `plugin-NAME` crate becomes `target/plugins/NAME.wasm`.
+//!
+//! The crate `refused` is the exception: each of its examples is one component that a host must refuse, so that a dozen
+//! of them need no folder each.
+//!
+//! A guest with WIT of its own (`NAME/wit/NAME.wit`) does not know this host and carries no manifest; its WIT is
+//! published beside the component, where the host looks for descriptions.
+//!
+//! Folders with a `plugin.py` or `plugin.js` are the business of `scripted`.
+//!
+//! A finished component is written only if its bytes changed, so that whatever is derived from it stays valid.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, bail};
+
+use crate::{layout, manifest, scripted, steps, toolchain};
+
+const REFUSED: &str = "refused";
+
+/// Compiles the guests and publishes the named ones, or all of them.
+pub(crate) fn build(names: &[String]) -> anyhow::Result<()> {
+    let known = folders()?;
+    let scripts = scripted::folders()?;
+    for name in names {
+        if !known.contains(name) && !scripts.contains(name) {
+            bail!("there is no guest `{name}`; there are: {}, {}", known.join(", "), scripts.join(", "));
+        }
+    }
+    let is_chosen = |name: &&String| names.is_empty() || names.contains(*name);
+    let mut finished = publish_compiled(&known, &known.iter().filter(is_chosen).collect::<Vec<_>>())?;
+    for name in scripts.iter().filter(is_chosen) {
+        finished.push(scripted::build(name, !names.is_empty())?);
+    }
+    if names.is_empty() { remove_others(&finished) } else { Ok(()) }
+}
+
+fn publish_compiled(known: &[String], chosen: &[&String]) -> anyhow::Result<Vec<PathBuf>> {
+    if chosen.is_empty() {
+        return Ok(Vec::new());
+    }
+    compile(known)?;
+    let built = layout::guest_target().join(toolchain::TARGET).join("guest");
+    let mut finished = Vec::new();
+    for name in chosen {
+        if *name == REFUSED {
+            for example in examples()? {
+                let component = format!("{example}.wasm");
+                finished.push(publish(&built.join("examples").join(&component), &component)?);
+            }
+        } else {
+            let component = built.join(format!("{}.wasm", package(name).replace('-', "_")));
+            let sources = layout::guest(name)?;
+            let wit = sources.join("wit").join(format!("{name}.wit"));
+            if wit.is_file() {
+                finished.push(publish(&wit, &format!("{name}.wit"))?);
+            } else {
+                manifest::check(&component).with_context(|| layout::shown(&sources))?;
+            }
+            finished.push(publish(&component, &format!("{name}.wasm"))?);
+        }
+    }
+    Ok(finished)
+}
+
+/// The names of the guests in Rust, in order.
+fn folders() -> anyhow::Result<Vec<String>> {
+    let is_crate = |folder: &Path| folder.join("Cargo.toml").is_file();
+    Ok(layout::guests()?.into_iter().filter(|(_, folder)| is_crate(folder)).map(|(name, _)| name).collect())
+}
+
+fn examples() -> anyhow::Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(layout::guest(REFUSED)?.join("examples"))? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "rs")
+            && let Some(name) = path.file_stem().and_then(|stem| stem.to_str())
+        {
+            names.push(name.to_owned());
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
+fn package(name: &str) -> String {
+    format!("plugin-{name}")
+}
+
+/// Always compiles all of them: Cargo unites the features that the packages of one build ask of a dependency, so a guest that
+/// is built alone would have other bytes, and a digest that changes with the command is none. What did not change is not
+/// compiled again.
+fn compile(names: &[String]) -> anyhow::Result<()> {
+    let toolchain = toolchain::find()?;
+    let mut cargo: Command = steps::cargo();
+    cargo.args(["build", "--profile", "guest", "--target", toolchain::TARGET, "--target-dir"]);
+    cargo.arg(layout::guest_target());
+    cargo.args(["--lib", "--examples"]);
+    for name in names {
+        cargo.arg("--package").arg(package(name));
+    }
+    toolchain.apply(&mut cargo);
+    steps::run(&format!("compile the guests for {}", toolchain::TARGET), &mut cargo)?;
+    toolchain.remember()
+}
+
+/// Puts a component, or its WIT, where hosts and tests look for it.
+fn publish(built: &Path, file: &str) -> anyhow::Result<PathBuf> {
+    let destination = layout::components().join(file);
+    let bytes = std::fs::read(built).with_context(|| format!("{} was not built", built.display()))?;
+    if std::fs::read(&destination).is_ok_and(|present| present == bytes) {
+        return Ok(destination);
+    }
+    std::fs::create_dir_all(layout::components())?;
+    // Written aside and renamed: a host that watches the folder never sees half a component.
+    let aside = destination.with_extension("part");
+    std::fs::write(&aside, &bytes)?;
+    std::fs::rename(&aside, &destination)?;
+    eprintln!("xtask: target/plugins/{file}: {} bytes", bytes.len());
+    Ok(destination)
+}
+
+/// Removes components whose sources are gone.
+fn remove_others(finished: &[PathBuf]) -> anyhow::Result<()> {
+    for entry in std::fs::read_dir(layout::components())? {
+        let path = entry?.path();
+        let is_ours = path.extension().is_some_and(|extension| extension == "wasm" || extension == "wit");
+        if is_ours && !finished.contains(&path) {
+            eprintln!("xtask: {} has no source any more and is removed", path.display());
+            std::fs::remove_file(path)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,110 @@
+//! `cargo xtask run`: a host with the sample plugins, from nothing to a client line to paste.
+
+use std::fmt::Write as _;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::Context as _;
+
+use crate::{guests, layout, steps};
+
+/// Where to listen, and how to build.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// The address to listen on.
+    #[arg(long, default_value = "127.0.0.1:8808")]
+    listen: String,
+    /// Build the host with the dev profile: ready sooner, and slower when it runs.
+    #[arg(long)]
+    dev: bool,
+    /// Passed on to `bulkhead serve`.
+    #[arg(last = true)]
+    arguments: Vec<String>,
+}
+
+/// The guests that a visitor wants to see, with what their tools are.
+const SAMPLES: [(&str, &str); 6] = [
+    ("text", "echo, word_count, diff"),
+    ("primes", "count_primes"),
+    ("csv", "csv_profile (reads /data, which is plugins/samples/csv/testdata)"),
+    ("http", "http_get (may reach https://example.com)"),
+    ("desk", "book_trip, summarize, wait"),
+    ("colour", "prism.colour.…: a library that knows nothing of this host"),
+];
+
+/// Builds everything and becomes the host.
+pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
+    guests::build(&SAMPLES.map(|(name, _)| name.to_owned()))?;
+    let mut cargo = steps::cargo();
+    cargo.args(["build", "--package", "bulkhead", "--target-dir"]).arg(layout::target());
+    if !options.dev {
+        cargo.arg("--release");
+    }
+    steps::run("build the host", &mut cargo)?;
+
+    let config = write_config()?;
+    let data = layout::target().join("bulkhead-data");
+    explain(&options.listen, &config, &data);
+    let host = layout::target().join(if options.dev { "debug" } else { "release" }).join("bulkhead");
+    // The host takes this process's place, so that Ctrl-C and SIGTERM reach it and its exit code is ours.
+    // Pinned, because what was just built is what a visitor wants to see, whatever the data directory remembers.
+    let pinned =
+        SAMPLES.iter().flat_map(|(name, _)| ["--plugin".into(), layout::components().join(format!("{name}.wasm"))]);
+    let failure = Command::new(&host)
+        .arg("serve")
+        .args(pinned)
+        .args(["--listen", &options.listen])
+        .arg("--config")
+        .arg(&config)
+        .arg("--data")
+        .arg(&data)
+        .args(&options.arguments)
+        .current_dir(layout::root())
+        .exec();
+    Err(failure).with_context(|| format!("cannot start {}", host.display()))
+}
+
+/// The sample configuration: one entry a plugin, and grants for the two that can do nothing without.
+fn write_config() -> anyhow::Result<PathBuf> {
+    let mut text = String::from("# Written by `cargo xtask run`, each time anew.\n");
+    for (name, _) in SAMPLES {
+        let file = layout::components().join(format!("{name}.wasm"));
+        writeln!(text, "\n[[plugin]]\nname = {name:?}\nfile = {:?}", file.display().to_string())?;
+        match name {
+            "csv" => {
+                let folder = layout::guest("csv")?.join("testdata").display().to_string();
+                writeln!(
+                    text,
+                    "[plugin.grants]\ndirectories = [{{ host = {folder:?}, guest = \"/data\", write = false }}]"
+                )?;
+            }
+            "http" => writeln!(text, "[plugin.grants]\nhttp = [\"https://example.com\"]")?,
+            _ => {}
+        }
+    }
+    let path = layout::target().join("xtask-run.toml");
+    std::fs::write(&path, text)?;
+    Ok(path)
+}
+
+fn explain(listen: &str, config: &Path, data: &Path) {
+    eprintln!("\nServing with {}, data in {}:", config.display(), data.display());
+    for (name, tools) in SAMPLES {
+        eprintln!("  {name:7} {tools}");
+    }
+    eprintln!(
+        r#"
+Look at it with MCP Inspector; in its page choose Transport Type `Streamable HTTP` and URL `http://{listen}/mcp`:
+  npx @modelcontextprotocol/inspector
+
+Or with curl:
+  MCP=http://{listen}/mcp
+  J='content-type: application/json'; A='accept: application/json, text/event-stream'; V='mcp-protocol-version: 2025-11-25'
+  S=$(curl -si $MCP -H "$J" -H "$A" -d '{{"jsonrpc":"2.0","id":1,"method":"initialize","params":{{"protocolVersion":"2025-11-25","capabilities":{{}},"clientInfo":{{"name":"curl","version":"0"}}}}}}' | tr -d '\r' | sed -n 's/^mcp-session-id: //Ip')
+  curl -s $MCP -H "$J" -H "$A" -H "$V" -H "mcp-session-id: $S" -d '{{"jsonrpc":"2.0","method":"notifications/initialized"}}'
+  curl -s $MCP -H "$J" -H "$A" -H "$V" -H "mcp-session-id: $S" -d '{{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{{"name":"csv_profile","arguments":{{"path":"/data/airports.csv"}},"task":{{"ttl":600000}}}}}}'
+  curl -s $MCP -H "$J" -H "$A" -H "$V" -H "mcp-session-id: $S" -d '{{"jsonrpc":"2.0","id":3,"method":"tasks/list"}}'
+"#
+    );
+}

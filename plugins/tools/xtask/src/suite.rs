@@ -1,0 +1,49 @@
+//! `cargo xtask test`: what a change must pass, cheapest first.
+
+use std::process::Command;
+
+use crate::{guests, scripted, steps};
+
+/// What to leave out and what to pass on.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Only build the guests and run the tests: no check of format or text, no clippy, no documentation.
+    #[arg(long)]
+    quick: bool,
+    /// Passed on to `cargo test --workspace`, such as a part of a test's name.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    arguments: Vec<String>,
+}
+
+/// Checks the repository's text, or writes the tables that are generated from it.
+pub(crate) fn tidy(write: bool) -> anyhow::Result<()> {
+    let mut tidy = steps::cargo();
+    tidy.args(["run", "--quiet", "--package", "tidy", "--"]).args(write.then_some("--write"));
+    steps::run("tidy", &mut tidy)
+}
+
+/// Runs the steps and stops at the first that fails.
+pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
+    if !options.quick {
+        steps::run("format", steps::cargo().args(["fmt", "--all", "--check"]))?;
+        tidy(false)?;
+    }
+    guests::build(&[])?;
+    scripted::test()?;
+    if !options.quick {
+        let mut clippy = steps::cargo();
+        clippy.args(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]);
+        steps::run("clippy", &mut clippy)?;
+        let mut doc: Command = steps::cargo();
+        doc.args(["doc", "--workspace", "--no-deps", "--document-private-items"]).env(
+            // Module docs speak to the readers of the code, who see private items too.
+            "RUSTDOCFLAGS",
+            "-D warnings -A rustdoc::private_intra_doc_links",
+        );
+        steps::run("documentation", &mut doc)?;
+    }
+    let mut tests = steps::cargo();
+    // Tests of guests that could not be built say that they are not run.
+    tests.args(["test", "--workspace"]).args(&options.arguments).env("XTASK_WITHOUT", scripted::missing().join(","));
+    steps::run("tests", &mut tests)
+}

@@ -1,0 +1,63 @@
+//! What somebody sees who comes for the first time: the examples of README.md, and what the program says next.
+
+use serde_json::{Value, json};
+use tests::{Setup, command, place};
+
+/// The block of README.md that begins with `curl` and speaks 2026-07-28, for a host at another address.
+fn example(url: &str) -> String {
+    let readme = std::fs::read_to_string(place::root().join("README.md")).expect("README.md");
+    let blocks = readme.split("```sh\n").skip(1).filter_map(|rest| rest.split_once("```").map(|(block, _)| block));
+    let mut found =
+        blocks.filter(|block| block.starts_with("curl ") && block.contains("MCP-Protocol-Version: 2026-07-28"));
+    let block = found.next().expect("the example");
+    assert!(block.contains("http://127.0.0.1:8808/mcp"), "{block}");
+    block.replace("http://127.0.0.1:8808/mcp", url)
+}
+
+#[tokio::test]
+async fn readme_task_example_returns_a_task() {
+    // With the limits that `cargo xtask run` has, too: the defaults.
+    let host = Setup::with(&["primes", "desk"]).start().await;
+    let output = command::output(tokio::process::Command::new("sh").arg("-ec"), &[&example(&host.url)], None).await;
+    let said = String::from_utf8_lossy(&output.stdout);
+    let data = said.lines().find_map(|line| line.strip_prefix("data: ")).unwrap_or(&said);
+    let answer: Value = serde_json::from_str(data).unwrap_or_else(|error| panic!("{error}: {output:?}"));
+    assert_eq!(answer["result"]["resultType"], "task", "{answer}");
+}
+
+#[tokio::test]
+async fn plugin_call_shows_guest_stdout_as_written() {
+    let text = "one\t\"two\"\nthree \\ \u{1b}[31mred\u{7}\n\nlast";
+    let (hostile, arguments) = (place::component("hostile").display().to_string(), json!({ "text": text }).to_string());
+    let output =
+        command::output(&mut command::bulkhead(), &["plugin", "call", &hostile, "speak", &arguments], None).await;
+    let said = String::from_utf8(output.stderr).expect("UTF-8");
+    let printed = "one\t\"two\"\nthree \\ \\u{1b}[31mred\\u{7}\n\nlast\n";
+    assert!(said.contains(printed), "{said:?}");
+    assert!(!said.contains('\u{1b}'), "a pipe gets no escape codes: {said:?}");
+}
+
+#[tokio::test]
+async fn host_without_plugins_logs_how_to_add_one() {
+    let setup = Setup::new();
+    let host = setup.start().await;
+    let (_, setup) = host.terminate().await;
+    let log = std::fs::read_to_string(setup.path("log")).expect("a log");
+    let data = setup.data().display().to_string();
+    let expected = format!("there is no plugin to serve: add one with `bulkhead plugin add FILE.wasm --data {data}`");
+    assert!(log.contains(&expected), "{log}");
+}
+
+#[tokio::test]
+async fn token_create_says_that_authentication_is_on() {
+    let setup = Setup::new();
+    for format in [&[][..], &["--json"]] {
+        let arguments = [&["token", "create", "--requestor", "anna"], format, &["--data"]].concat();
+        let output = command::output(&mut command::bulkhead(), &arguments, Some(&setup.data())).await;
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{said}");
+        assert!(said.contains("authentication is on: the host answers 401 to every request without a token"), "{said}");
+    }
+    let help = command::run(&mut command::bulkhead(), &["token", "create", "--help"], None).await;
+    assert!(help.contains("turns authentication on"), "{help}");
+}

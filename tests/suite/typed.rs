@@ -1,0 +1,264 @@
+//! A component whose author never heard of this host: its functions are tools like all others.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tests::client::{Client, text};
+use tests::modern::Modern;
+use tests::{Host, Setup, command, place};
+
+const CHECK: &str = "prism.colour.contrast.check";
+const TO_RGB: &str = "prism.colour.convert.to-rgb";
+
+async fn host() -> Host {
+    Setup::with(&["colour", "text"]).start().await
+}
+
+fn css(text: &str) -> Value {
+    json!({"tag": "css", "val": text})
+}
+
+fn tool<'a>(page: &'a Value, name: &str) -> &'a Value {
+    let found = page["tools"].as_array().into_iter().flatten().find(|tool| tool["name"] == name);
+    found.unwrap_or_else(|| panic!("no {name} in {page}"))
+}
+
+#[tokio::test]
+async fn typed_functions_are_listed_with_docs_and_schemas() {
+    let host = host().await;
+    let legacy = Client::connect(&host).await.call("tools/list", json!({})).await.expect("a list");
+    let modern = Modern::plain(&host, None).result("tools/list", json!({})).await;
+    let names: Vec<_> =
+        legacy["tools"].as_array().into_iter().flatten().filter_map(|tool| tool["name"].as_str()).collect();
+    let expected = [
+        "colour-count",
+        "diff",
+        "echo",
+        "prism.colour.contrast.check",
+        "prism.colour.contrast.pick",
+        "prism.colour.convert.to-hex",
+        "prism.colour.convert.to-hsl",
+        "prism.colour.convert.to-rgb",
+        "prism.colour.palette.gradient",
+        "prism.colour.palette.harmonise",
+        "prism.colour.palette.load",
+        "prism.colour.palette.parse-all",
+        "prism.colour.palette.swatch",
+        "word_count",
+    ];
+    assert_eq!(names, expected);
+    for page in [&legacy, &modern] {
+        let check = tool(page, CHECK);
+        assert_eq!(check["description"], "The contrast of a text on a background.");
+        assert_eq!(check["inputSchema"]["required"], json!(["text", "background"]));
+        // Every output is an object, also for clients that know no other.
+        for tool in page["tools"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter(|tool| tool["name"] != "echo" && tool["name"] != "diff")
+        {
+            assert_eq!(tool["outputSchema"]["type"], "object", "{tool}");
+        }
+        let steps = &tool(page, "prism.colour.palette.gradient")["inputSchema"];
+        assert_eq!(steps["required"], json!(["start", "end"]), "an option is not required");
+        // What the author wrote about types and their parts, which functions of several interfaces use.
+        let colour = &check["inputSchema"]["properties"]["background"];
+        assert_eq!(colour["description"], "A colour, however it is written.");
+        assert!(colour["oneOf"][2]["description"].as_str().is_some_and(|css| css.contains("#rrggbb")), "{colour}");
+        let ratio = &check["outputSchema"]["anyOf"][0]["properties"]["ratio"]["description"];
+        assert_eq!(ratio, "From 1 (the same) to 21 (black on white).");
+    }
+    assert_eq!(tool(&legacy, CHECK)["execution"]["taskSupport"], "optional");
+}
+
+#[tokio::test]
+async fn typed_values_of_every_kind_pass_over_http() {
+    let host = host().await;
+    let client = Client::connect(&host).await;
+    let call = async |name: &str, arguments: Value| {
+        let result = client.tool(name, arguments).await.expect("a result");
+        assert_ne!(result["isError"], true, "{result}");
+        assert_eq!(
+            serde_json::from_str::<Value>(text(&result)).expect("the same as text"),
+            result["structuredContent"]
+        );
+        result["structuredContent"].clone()
+    };
+    // A record is itself; anything else is the member `result`.
+    assert_eq!(call(TO_RGB, json!({"colour": css("#1af")})).await, json!({"red": 17, "green": 170, "blue": 255}));
+    let rgb = json!({"tag": "rgb", "val": {"red": 0, "green": 0, "blue": 128}});
+    assert_eq!(call("prism.colour.convert.to-hex", json!({"colour": rgb})).await, json!({"result": "#000080"}));
+    let verdict = call(CHECK, json!({"text": css("black"), "background": css("white")})).await;
+    assert_eq!(verdict, json!({"ratio": 21.0, "meets": ["aa-large", "aa", "aaa-large", "aaa"]}));
+    let pick = |choices: &[&str]| {
+        json!({"choices": choices.iter().map(|choice| css(choice)).collect::<Vec<_>>(),
+        "background": css("white"), "needed": ["aa"]})
+    };
+    assert_eq!(call("prism.colour.contrast.pick", pick(&["aqua", "navy"])).await, json!({"result": [1, "#000080"]}));
+    assert_eq!(call("prism.colour.contrast.pick", pick(&["aqua"])).await, json!({"result": null}));
+    let gradient = json!({"start": css("black"), "end": css("white"), "steps": 3});
+    assert_eq!(
+        call("prism.colour.palette.gradient", gradient).await,
+        json!({"result": ["#000000", "#808080", "#ffffff"]})
+    );
+    let gradient = call("prism.colour.palette.gradient", json!({"start": css("red"), "end": css("blue")})).await;
+    assert_eq!(gradient["result"].as_array().map(Vec::len), Some(5));
+    let triad = call("prism.colour.palette.harmonise", json!({"base": css("red"), "harmony": "triadic"})).await;
+    assert_eq!(triad["result"][1], json!({"red": 0, "green": 255, "blue": 0}));
+    let lines = call("prism.colour.palette.parse-all", json!({"lines": ["#fff", "mauve"]})).await;
+    let (white, unknown) = (json!({"red": 255, "green": 255, "blue": 255}), json!({"tag": "unknown", "val": "mauve"}));
+    assert_eq!(lines, json!({"result": [{"tag": "ok", "val": white}, {"tag": "err", "val": unknown}]}));
+    let swatch = call("prism.colour.palette.swatch", json!({"colours": [css("red"), css("lime")], "size": 16})).await;
+    assert!(swatch["result"].as_str().is_some_and(|data| data.starts_with("iVBORw0KGgo")), "{swatch}");
+    assert_eq!(call("colour-count", json!({})).await, json!({"result": "18446744073709551615"}));
+}
+
+#[tokio::test]
+async fn typed_function_errors_are_readable_tool_errors() {
+    let host = host().await;
+    let (legacy, modern) = (Client::connect(&host).await, Modern::plain(&host, None));
+    for arguments in [json!({"colour": css("mauve")}), json!({"colour": {"tag": "transparent"}})] {
+        let error = match &arguments["colour"]["tag"] {
+            tag if tag == "css" => json!({"tag": "unknown", "val": "mauve"}),
+            _ => json!({"tag": "invisible"}),
+        };
+        for result in
+            [legacy.tool(TO_RGB, arguments.clone()).await.expect("a result"), modern.tool(TO_RGB, arguments).await]
+        {
+            assert_eq!((&result["isError"], &result["structuredContent"]), (&json!(true), &json!({"error": error})));
+        }
+    }
+    let wrong = json!({"colour": {"tag": "rgb", "val": {"red": 256, "green": 0, "blue": 0}}});
+    let result = legacy.tool(TO_RGB, wrong).await.expect("a result");
+    assert_eq!(result["isError"], true, "{result}");
+    assert!(text(&result).contains("/colour"), "{result}");
+}
+
+#[tokio::test]
+async fn typed_plugin_reaches_only_granted_files() {
+    const LOAD: &str = "prism.colour.palette.load";
+    let folder = tempfile::tempdir().expect("a folder");
+    let palettes = folder.path().join("palettes");
+    std::fs::create_dir(&palettes).expect("a folder");
+    std::fs::write(palettes.join("sea.txt"), "navy\n\n#1af\n").expect("a palette");
+    std::fs::write(palettes.join("odd.txt"), "navy\nseaweed\n").expect("a palette");
+    std::fs::write(folder.path().join("secret.txt"), "navy\n").expect("a file");
+    let grant =
+        format!("[plugin.grants]\ndirectories = [{{ host = {palettes:?}, guest = \"/palettes\", write = false }}]");
+    let granted = Setup::new().plugin("colour", &grant).start().await;
+    let (legacy, modern) = (Client::connect(&granted).await, Modern::plain(&granted, None));
+    let sea = json!({"path": "/palettes/sea.txt"});
+    let expected = json!({"result": [{"red": 0, "green": 0, "blue": 128}, {"red": 17, "green": 170, "blue": 255}]});
+    for result in [legacy.tool(LOAD, sea.clone()).await.expect("a result"), modern.tool(LOAD, sea.clone()).await] {
+        assert_eq!(result["structuredContent"], expected, "{result}");
+    }
+    let failed = async |client: &Client, path: &str, tag: &str| {
+        let result = client.tool(LOAD, json!({"path": path})).await.expect("a result");
+        let error = &result["structuredContent"]["error"];
+        assert_eq!((&result["isError"], &error["tag"]), (&json!(true), &json!(tag)), "{path}: {result}");
+        let said = error["val"].as_str().expect("a reason").to_owned();
+        assert!(!said.contains(&folder.path().display().to_string()), "{said}");
+        said
+    };
+    assert_eq!(failed(&legacy, "/palettes/odd.txt", "no-colour").await, "seaweed");
+    for path in ["/palettes/../secret.txt", "/palettes/none.txt", "/etc/hostname"] {
+        failed(&legacy, path, "unreadable").await;
+    }
+
+    let bare = host().await;
+    failed(&Client::connect(&bare).await, "/palettes/sea.txt", "unreadable").await;
+}
+
+#[tokio::test]
+async fn typed_functions_follow_operator_policy_and_run_as_tasks() {
+    let toml = format!(
+        "[plugin.tool.\"{CHECK}\"]\ntask_support = \"required\"\ntitle = \"Contrast\"\n\
+         description = \"Says whether people can read it.\"\nannotations = {{ read_only = true, idempotent = true }}\n"
+    );
+    let host = Setup::new().plugin("colour", &toml).start().await;
+    let (legacy, modern) = (Client::connect(&host).await, Modern::full(&host, None));
+    let page = legacy.call("tools/list", json!({})).await.expect("a list");
+    let check = tool(&page, CHECK);
+    assert_eq!(
+        (&check["title"], &check["description"]),
+        (&json!("Contrast"), &json!("Says whether people can read it."))
+    );
+    assert_eq!(check["annotations"], json!({"readOnlyHint": true, "idempotentHint": true}));
+    assert_eq!(check["execution"]["taskSupport"], "required");
+
+    let arguments = json!({"text": css("black"), "background": css("white")});
+    let task = legacy.task(CHECK, arguments.clone()).await;
+    legacy.until_status(&task, "completed").await;
+    let result = legacy.about("tasks/result", &task).await.expect("a result");
+    assert_eq!(result["structuredContent"]["ratio"], 21.0);
+    let task = modern.task(CHECK, arguments).await;
+    let done = modern.until_status(&task, "completed").await;
+    assert_eq!(done["result"]["structuredContent"]["ratio"], 21.0, "{done}");
+}
+
+#[tokio::test]
+async fn typed_plugin_is_inspected_and_called_from_command_line() {
+    let file = place::component("colour").display().to_string();
+    let said = command::run(&mut command::bulkhead(), &["plugin", "inspect", &file, "--json"], None).await;
+    let shown: Value = serde_json::from_str(&said).expect("JSON");
+    assert_eq!((&shown["name"], &shown["typed"]), (&json!("colour"), &json!(true)), "{shown}");
+    assert_eq!(tool(&shown, CHECK)["description"], "The contrast of a text on a background.");
+    let arguments = json!({"colour": css("teal")}).to_string();
+    let call = ["plugin", "call", &file, TO_RGB, &arguments, "--json"];
+    let said = command::run(&mut command::bulkhead(), &call, None).await;
+    let result: Value = serde_json::from_str(&said).expect("JSON");
+    assert_eq!(result["structuredContent"], json!({"red": 0, "green": 128, "blue": 128}));
+    let arguments = json!({"colour": css("mauve")}).to_string();
+    let call = ["plugin", "call", &file, TO_RGB, &arguments];
+    let output = command::output(&mut command::bulkhead(), &call, None).await;
+    assert_eq!(output.status.code(), Some(1), "the function failed");
+}
+
+/// Makes a component of a module and a world of its own, as the tutorials of componentize-py do.
+fn componentize(folder: &Path, name: &str, wit: &str, module: &str) -> PathBuf {
+    let project = folder.join(name);
+    std::fs::create_dir(&project).expect("a folder");
+    std::fs::write(project.join("world.wit"), wit).expect("a world");
+    std::fs::write(project.join("app.py"), module).expect("a module");
+    let component = folder.join(format!("{name}.wasm"));
+    let mut program = Command::new(place::root().join("target/guest-tools/python/bin/componentize-py"));
+    program.args(["--quiet", "-d", "world.wit", "-w", name, "componentize", "app", "-o"]).arg(&component);
+    let status = program.current_dir(&project).status().expect("componentize-py starts");
+    assert!(status.success(), "{name}: {status}");
+    component
+}
+
+#[tokio::test]
+async fn components_of_several_python_authors_are_served_together() {
+    // Two runtimes of 18 MB are made and compiled for it; what they have in common is tested with small components by the host.
+    if place::rounds(0, 1) == 0 || place::left_out(&["python"]) {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let adder = componentize(
+        folder.path(),
+        "adder",
+        "package acme:adder@0.1.0; interface add { add: func(x: u32, y: u32) -> u32; } world adder { export add; }",
+        "from wit_world import exports\n\nclass Add(exports.Add):\n    def add(self, x, y):\n        return x + y\n",
+    );
+    let greeter = componentize(
+        folder.path(),
+        "greeter",
+        "package acme:greeter; world greeter { export greet: func(name: string) -> string; }",
+        "import wit_world\n\nclass WitWorld(wit_world.WitWorld):\n    def greet(self, name):\n        return f'Hello, {name}!'\n",
+    );
+    let plugins = format!("[[plugin]]\nfile = {adder:?}\n[[plugin]]\nfile = {greeter:?}\n");
+    let host = Setup::new().config(&plugins).start_within(Duration::from_secs(600)).await;
+    let client = Client::connect(&host).await;
+    let page = client.call("tools/list", json!({})).await.expect("a list");
+    let names: Vec<_> =
+        page["tools"].as_array().into_iter().flatten().filter_map(|tool| tool["name"].as_str()).collect();
+    assert_eq!(names, ["acme.adder.add.add", "greet"]);
+    let sum = client.tool("acme.adder.add.add", json!({"x": 40, "y": 2.0})).await.expect("a sum");
+    assert_eq!(sum["structuredContent"], json!({"result": 42}));
+    let greeting = client.tool("greet", json!({"name": "Ada"})).await.expect("a greeting");
+    assert_eq!(greeting["structuredContent"], json!({"result": "Hello, Ada!"}));
+}
