@@ -109,6 +109,30 @@ pub(crate) async fn calls_and_reads(plan: &Plan, report: &mut Report) -> anyhow:
     Ok(())
 }
 
+/// Where `cargo xtask bench` puts the host that `cargo xtask run` builds.
+const RELEASE_HOST: &str = "BENCH_RELEASE_HOST";
+
+/// What the quick build of `cargo xtask run` costs: echo calls on the host of the `release` profile, against the one of `dist`.
+pub(crate) async fn profiles(plan: &Plan, report: &mut Report) -> anyhow::Result<()> {
+    const ROUNDS: u32 = 6;
+    let Some(release) = std::env::var_os(RELEASE_HOST) else {
+        eprintln!("release profile: not measured, since {RELEASE_HOST} names no host");
+        return Ok(());
+    };
+    let setup = || Setup::with(&["text"]).config(UNLIMITED);
+    let (dist, release) = (setup().start().await, setup().program(release).start().await);
+    let each = plan.each / ROUNDS;
+    let (mut by_dist, mut by_release) = (Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        by_dist.push(load::drive(connections(&dist, CONNECTIONS).await?, each, echo).await?);
+        by_release.push(load::drive(connections(&release, CONNECTIONS).await?, each, echo).await?);
+    }
+    let [dist, release] = [by_dist, by_release].map(|rounds| Measured::of_turns(rounds).per_second);
+    let made_of = format!("{release:.0}/s to {dist:.0}/s of the dist profile, in turns");
+    report.add("echo by the release profile", made_of, release / dist, "x", Budget::None);
+    Ok(())
+}
+
 /// A measurement with the host's processor time for each request, in microseconds.
 pub(crate) async fn costed(
     host: &Host,

@@ -9,9 +9,14 @@ use tokio::process::Command;
 use crate::place;
 use crate::wait::soon;
 
-/// The program, without whatever this shell happens to configure.
+/// The program that is tested, without whatever this shell happens to configure.
 pub fn bulkhead() -> Command {
-    let mut command = Command::new(place::host_binary());
+    program(place::host_binary())
+}
+
+/// The same for another build of the program.
+pub fn program(path: &Path) -> Command {
+    let mut command = Command::new(path);
     for (key, _) in std::env::vars_os() {
         if key.to_string_lossy().starts_with("BULKHEAD_") {
             command.env_remove(key);

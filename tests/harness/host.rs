@@ -18,6 +18,7 @@ use crate::wait::{PATIENCE, soon};
 /// What a host is started with. Clones share the data directory: that is how a restart is written.
 #[derive(Clone)]
 pub struct Setup {
+    program: PathBuf,
     folder: Arc<TempDir>,
     sections: String,
     plugins: String,
@@ -29,12 +30,25 @@ impl Setup {
     /// An empty data directory and no plugin.
     pub fn new() -> Self {
         let folder = Arc::new(tempfile::Builder::new().prefix("bulkhead-test-").tempdir().expect("a folder"));
-        Self { folder, sections: String::new(), plugins: String::new(), environment: Vec::new(), arguments: Vec::new() }
+        Self {
+            program: place::host_binary().to_path_buf(),
+            folder,
+            sections: String::new(),
+            plugins: String::new(),
+            environment: Vec::new(),
+            arguments: Vec::new(),
+        }
     }
 
     /// With these of the built components.
     pub fn with(plugins: &[&str]) -> Self {
         plugins.iter().fold(Self::new(), |setup, name| setup.plugin(name, ""))
+    }
+
+    /// Another build of the host.
+    pub fn program(mut self, program: impl Into<PathBuf>) -> Self {
+        self.program = program.into();
+        self
     }
 
     /// Sections of the configuration, such as `[limits]` with its keys.
@@ -86,7 +100,7 @@ impl Setup {
     pub fn command(&self, subcommand: &str) -> Command {
         let config = self.path("bulkhead.toml");
         std::fs::write(&config, format!("{}{}", self.sections, self.plugins)).expect("the configuration is written");
-        let mut command = command::bulkhead();
+        let mut command = command::program(&self.program);
         command.arg(subcommand).arg("--config").arg(config).arg("--data").arg(self.data());
         command.envs(self.environment.iter().map(|(key, value)| (key, value))).args(&self.arguments);
         command

@@ -4,13 +4,21 @@ use std::process::Command;
 
 use crate::{guests, layout, steps};
 
-/// Builds the guests, the host and the bench program in release mode, and runs the latter.
+/// Builds the guests, and host and bench program as they are packaged, and runs the latter. It compares that host with the one that
+/// `cargo xtask run` builds.
 pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
     guests::build(&[])?;
-    let mut cargo = steps::cargo();
+    let build = |profile: &str| {
+        let mut cargo = steps::cargo();
+        cargo.args(["build", "--profile", profile, "--package", "bulkhead", "--target-dir"]).arg(layout::target());
+        cargo
+    };
     // The bench starts the host that is built beside it.
-    cargo.args(["build", "--release", "--package", "bulkhead", "--package", "tests", "--bins"]);
-    cargo.args(["--features", "tests/bench", "--target-dir"]).arg(layout::target());
-    steps::run("build host and bench", &mut cargo)?;
-    steps::run("bench", Command::new(layout::target().join("release/bench")).args(arguments))
+    let mut dist = build("dist");
+    dist.args(["--package", "tests", "--bins", "--features", "tests/bench"]);
+    steps::run("build host and bench", &mut dist)?;
+    steps::run("build the host of `cargo xtask run`", &mut build("release"))?;
+    let mut bench = Command::new(layout::target().join("dist/bench"));
+    bench.args(arguments).env("BENCH_RELEASE_HOST", layout::target().join("release/bulkhead"));
+    steps::run("bench", &mut bench)
 }

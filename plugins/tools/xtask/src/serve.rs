@@ -35,13 +35,14 @@ const SAMPLES: [(&str, &str); 6] = [
 
 /// Builds everything and becomes the host.
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
-    guests::build(&SAMPLES.map(|(name, _)| name.to_owned()))?;
+    let samples = SAMPLES.map(|(name, _)| name.to_owned());
+    steps::part(1, 2, "the sample plugins", || guests::build(&samples))?;
     let mut cargo = steps::cargo();
     cargo.args(["build", "--package", "bulkhead", "--target-dir"]).arg(layout::target());
     if !options.dev {
         cargo.arg("--release");
     }
-    steps::run("build the host", &mut cargo)?;
+    steps::part(2, 2, "the host", || steps::run("build the host", &mut cargo))?;
 
     let config = write_config()?;
     let data = layout::target().join("bulkhead-data");
