@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// Longer than anything here takes on a slow machine: a test that waits this long hangs.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(180);
 
 /// Waits for something that must come. What is waited for goes to the heap: whole suites are waited for through here.
 pub fn soon<T>(what: &str, future: impl Future<Output = T>) -> impl Future<Output = T> {

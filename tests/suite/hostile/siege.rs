@@ -209,8 +209,12 @@ async fn attacks_leave_no_resources_behind() {
     .await;
     let files = std::fs::read_dir(&temporary).expect("a folder").count();
     assert_eq!(files, 0, "files in the temporary folder");
-    let used = host.cpu_ms_in(Duration::from_secs(1)).await;
-    assert!(used < 300, "{used} ms of processor time in a second of peace");
+    // One second may hold the end of the last sweep; a guest that was left behind fills each of them.
+    let mut seconds = Vec::new();
+    while seconds.last().is_none_or(|used| *used >= 100) {
+        assert!(seconds.len() < 30, "milliseconds of processor time in seconds of peace: {seconds:?}");
+        seconds.push(host.cpu_ms_in(Duration::from_secs(1)).await);
+    }
     assert!(!std::path::Path::new("/tmp/bulkhead-hostile").exists(), "a guest wrote a file");
     assert!(host.is_alive() && !host.log().contains("panicked"), "{}", host.log());
 }
