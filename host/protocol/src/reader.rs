@@ -6,6 +6,7 @@
 
 mod access;
 mod misread;
+mod plain;
 mod visitor;
 
 use std::cell::Cell;
@@ -31,12 +32,13 @@ pub(crate) fn read<'de, T: Deserialize<'de>>(text: &'de str, root: &str) -> Resu
 
 /// As [`read`], for a place whose name has to be made.
 pub(crate) fn read_at<'de, T: Deserialize<'de>>(text: &'de str, root: impl FnOnce() -> String) -> Result<T, String> {
-    attempt(text, None).map_err(|misread| explain::<T>(text, misread, &root()))
+    let unusual = || attempt(text, None).map_err(|misread| explain::<T>(text, misread, &root()));
+    plain::read(text).map_or_else(unusual, Ok)
 }
 
 /// As [`read`], for a value that the message may have in several places or that only its reader is told of: no path.
-pub fn read_if_fits<'de, T: Deserialize<'de>>(text: &'de str) -> Option<T> {
-    attempt(text, None).ok()
+pub(crate) fn read_if_fits<'de, T: Deserialize<'de>>(text: &'de str) -> Option<T> {
+    plain::read(text).or_else(|| attempt(text, None).ok())
 }
 
 /// The refusal of a value that was looked at as it stands there: `params.arguments must be an object, not a string`.
