@@ -1,7 +1,7 @@
 //! The envelope of a message: what it is, whose answer it wants, and of which era it is.
 //!
 //! Owns the one reading of a message's outermost members, which the transports look at and the eras go on from. Must not know any method's
-//! params. Invariant: a part is kept as its place in the bytes, so that a large message is in memory once.
+//! params. Invariant: a part is kept as its span in the bytes, so that a large message is in memory once.
 
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -22,21 +22,22 @@ pub struct Envelope {
     bytes: Bytes,
     kind: Result<Kind, Malformed>,
     /// The id as it is written; only that of a request.
-    id: Option<Place>,
+    id: Option<Span>,
     era: OnceLock<Era>,
 }
 
-type Place = Range<usize>;
+/// Where a part stands in the bytes.
+type Span = Range<usize>;
 
 enum Kind {
-    Request { id: RequestId, method: Method, params: Option<Place> },
-    Notification { method: Method, params: Option<Place> },
-    Response { id: RequestId, outcome: Result<Place, PeerError> },
+    Request { id: RequestId, method: Method, params: Option<Span> },
+    Notification { method: Method, params: Option<Span> },
+    Response { id: RequestId, outcome: Result<Span, PeerError> },
 }
 
 /// The name of a method.
 enum Method {
-    Plain(Place),
+    Plain(Span),
     /// It was written with escapes.
     Unescaped(String),
 }
@@ -97,7 +98,7 @@ impl Envelope {
     pub(crate) fn message(&self) -> Result<Message<'_>, &Malformed> {
         // It was found to be one when it was read.
         let text = std::str::from_utf8(&self.bytes).unwrap_or_default();
-        let part = |place: &Place| text.get(place.clone()).unwrap_or_default();
+        let part = |span: &Span| text.get(span.clone()).unwrap_or_default();
         Ok(match self.kind.as_ref()? {
             Kind::Request { id, method, params } => {
                 Message::Request { id, method: method.name(text), params: params.as_ref().map(part) }
@@ -110,8 +111,8 @@ impl Envelope {
     }
 }
 
-/// What a message is, and the place of its id if it is a request.
-fn read(bytes: &[u8]) -> (Result<Kind, Malformed>, Option<Place>) {
+/// What a message is, and the span of its id if it is a request.
+fn read(bytes: &[u8]) -> (Result<Kind, Malformed>, Option<Span>) {
     let nameless = |error| Err(Malformed { id: None, error: Box::new(error) });
     let Ok(text) = std::str::from_utf8(bytes) else {
         return (nameless(RpcError::parse("the message is not UTF-8")), None);
@@ -134,13 +135,13 @@ fn read(bytes: &[u8]) -> (Result<Kind, Malformed>, Option<Place>) {
         Err(_) => return (nameless(RpcError::invalid_request("id must be a string or an integer")), None),
     };
     let is_request = members.method.is_some_and(|method| method.get() != "null");
-    let place = members.id.filter(|_| is_request).map(|id| place(text, id.get()));
+    let span = members.id.filter(|_| is_request).map(|id| span_of(text, id.get()));
     let kind = classify(text, &members, id.clone()).map_err(|error| Malformed { id, error: Box::new(error) });
-    (kind, place)
+    (kind, span)
 }
 
 /// The id of a request in which other members are there twice.
-fn id_of_unfit(text: &str) -> Option<Place> {
+fn id_of_unfit(text: &str) -> Option<Span> {
     #[derive(Deserialize)]
     struct Unfit<'a> {
         #[serde(borrow)]
@@ -149,14 +150,14 @@ fn id_of_unfit(text: &str) -> Option<Place> {
     }
     let unfit = reader::read_if_fits::<Unfit<'_>>(text).filter(|unfit| unfit.method.is_some())?;
     serde_json::from_str::<RequestId>(unfit.id.get()).ok()?;
-    Some(place(text, unfit.id.get()))
+    Some(span_of(text, unfit.id.get()))
 }
 
 fn classify(text: &str, members: &Members<'_>, id: Option<RequestId>) -> Result<Kind, RpcError> {
     if members.jsonrpc.is_none_or(|version| version.get() != "\"2.0\"") {
         return Err(RpcError::invalid_request("jsonrpc must be \"2.0\""));
     }
-    let params = members.params.map(RawValue::get).filter(|raw| *raw != "null").map(|raw| place(text, raw));
+    let params = members.params.map(RawValue::get).filter(|raw| *raw != "null").map(|raw| span_of(text, raw));
     match (members.method, id, members.result, members.error) {
         (Some(method), id, None, None) => {
             let method =
@@ -166,7 +167,7 @@ fn classify(text: &str, members: &Members<'_>, id: Option<RequestId>) -> Result<
                 None => Kind::Notification { method, params },
             })
         }
-        (None, Some(id), Some(result), None) => Ok(Kind::Response { id, outcome: Ok(place(text, result.get())) }),
+        (None, Some(id), Some(result), None) => Ok(Kind::Response { id, outcome: Ok(span_of(text, result.get())) }),
         (None, Some(id), None, Some(error)) => {
             let error = reader::read(error.get(), "error").map_err(RpcError::invalid_request)?;
             Ok(Kind::Response { id, outcome: Err(error) })
@@ -180,21 +181,21 @@ fn classify(text: &str, members: &Members<'_>, id: Option<RequestId>) -> Result<
 impl Method {
     fn name<'a>(&'a self, message: &'a str) -> &'a str {
         match self {
-            Self::Plain(place) => message.get(place.clone()).unwrap_or_default(),
+            Self::Plain(span) => message.get(span.clone()).unwrap_or_default(),
             Self::Unescaped(name) => name,
         }
     }
 
     fn read(message: &str, raw: &RawValue) -> Option<Self> {
         match serde_json::from_str::<&str>(raw.get()) {
-            Ok(name) => Some(Self::Plain(place(message, name))),
+            Ok(name) => Some(Self::Plain(span_of(message, name))),
             Err(_) => serde_json::from_str(raw.get()).ok().map(Self::Unescaped),
         }
     }
 }
 
 /// Where a part of a text stands in it.
-fn place(text: &str, part: &str) -> Place {
+fn span_of(text: &str, part: &str) -> Span {
     let begin = part.as_ptr().addr().saturating_sub(text.as_ptr().addr());
     begin..begin + part.len()
 }

@@ -2,7 +2,8 @@
 //!
 //! Owns the text of every refusal of a member: its path and the JSON type that is expected there. Must not know any method.
 //! Invariants: only an object is read as a struct (serde alone takes an array as well), a number without a fraction is an integer
-//! however it is spelled (`60000.0`, `6e4`), and no name of a Rust type is in a refusal. Nothing is allocated for a value that fits.
+//! however it is spelled (`60000.0`, `6e4`), and no name of a Rust type is in a refusal. Nothing is allocated for a value that fits;
+//! nearly all are read by `plain` alone.
 
 mod access;
 mod misread;

@@ -1,7 +1,7 @@
 //! Values that fit, which nearly all do: read by `serde_json`, with nothing between but that a struct is an object.
 //!
-//! Owns the quick way. Must not say what is wrong: what does not fit, or is spelled unusually, is read once more by the [`Reader`]
-//! (super::Reader). Invariant: what fits here has the same value there.
+//! Owns the quick way. Must not say what is wrong: what does not fit, or is spelled unusually, is read once more by
+//! [`Reader`](super::Reader). Invariant: what fits here has the same value there.
 
 use std::fmt;
 
