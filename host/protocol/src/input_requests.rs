@@ -169,7 +169,7 @@ pub(crate) async fn answer_aside(
     kind: &InputRequestKind,
     reply: Reply,
 ) -> InputResponse {
-    if reply.as_ref().map_or(0, |result| result.get().len()) <= INLINE_BYTES_MAX {
+    if reply.as_ref().map_or(0, |result| result.len()) <= INLINE_BYTES_MAX {
         return answer(kind, &reply);
     }
     let kind = kind.clone();
@@ -178,7 +178,7 @@ pub(crate) async fn answer_aside(
 }
 
 /// The answer in a result object, or why it is none to this question.
-pub(crate) fn read_answer(kind: &InputRequestKind, result: &RawValue) -> Result<InputResponse, String> {
+pub(crate) fn read_answer(kind: &InputRequestKind, result: &str) -> Result<InputResponse, String> {
     match kind {
         InputRequestKind::Form { requested_schema, .. } => elicited(result, Some(requested_schema)),
         InputRequestKind::Url { .. } => elicited(result, None),
@@ -193,11 +193,11 @@ pub(crate) fn unusable_answer(key: &str, reason: &str) -> RpcError {
     RpcError::invalid_params(format!("{path} cannot be used: {reason}"))
 }
 
-fn read<'a, T: Deserialize<'a>>(result: &'a RawValue) -> Result<T, String> {
-    reader::read(result.get(), "")
+fn read<'a, T: Deserialize<'a>>(result: &'a str) -> Result<T, String> {
+    reader::read(result, "")
 }
 
-fn elicited(result: &RawValue, schema: Option<&Json>) -> Result<InputResponse, String> {
+fn elicited(result: &str, schema: Option<&Json>) -> Result<InputResponse, String> {
     #[derive(Deserialize)]
     struct Elicited<'a> {
         action: String,
@@ -233,7 +233,7 @@ fn form_content(content: Option<&RawValue>, schema: &Json) -> Result<Json, Strin
     Ok(Json::new(text))
 }
 
-fn sampled(result: &RawValue) -> Result<InputResponse, String> {
+fn sampled(result: &str) -> Result<InputResponse, String> {
     #[derive(Deserialize)]
     #[expect(dead_code, reason = "only their presence is asked for")]
     struct Sampled<'a> {
@@ -243,11 +243,11 @@ fn sampled(result: &RawValue) -> Result<InputResponse, String> {
         content: &'a RawValue,
     }
     read::<Sampled<'_>>(result)?;
-    strict_value(result.get())?;
-    Ok(InputResponse::Sampling(Json::new(result.get())))
+    strict_value(result)?;
+    Ok(InputResponse::Sampling(Json::new(result)))
 }
 
-fn roots(result: &RawValue) -> Result<InputResponse, String> {
+fn roots(result: &str) -> Result<InputResponse, String> {
     #[derive(Deserialize)]
     struct Listed {
         roots: Vec<Entry>,
@@ -268,7 +268,7 @@ mod tests {
     use serde_json::json;
 
     fn reply(value: &Value) -> Reply {
-        Ok(serde_json::value::to_raw_value(value).unwrap())
+        Ok(value.to_string().into())
     }
 
     fn form() -> InputRequestKind {

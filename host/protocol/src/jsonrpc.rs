@@ -1,7 +1,7 @@
-//! JSON-RPC 2.0 messages: reading envelopes, writing lines.
+//! JSON-RPC 2.0 messages: what they are made of, reading params, writing lines.
 //!
-//! Owns the shape of a message, not the meaning of any method. Parsing has two phases: the envelope with raw members first,
-//! then (see [`params`]) the method's own type, so that one broken member cannot hide whose request it was. Invariant: what is
+//! Owns the shape of a message, not the meaning of any method. Parsing has two phases: the envelope with raw members first
+//! (see [`Envelope`](super::Envelope)), then (see [`params`]) the method's own type, so that one broken member cannot hide whose request it was. Invariant: what is
 //! written is one line of JSON, and `id` is never `null`.
 
 use std::borrow::Cow;
@@ -84,17 +84,17 @@ impl<'de> Deserialize<'de> for ProgressToken {
     }
 }
 
-/// A message of the other side.
+/// A message of the other side, as its envelope has it.
 #[derive(Debug)]
 pub(crate) enum Message<'a> {
-    Request { id: RequestId, method: Cow<'a, str>, params: Option<&'a RawValue> },
-    Notification { method: Cow<'a, str>, params: Option<&'a RawValue> },
-    Response { id: RequestId, outcome: Result<&'a RawValue, PeerError> },
+    Request { id: &'a RequestId, method: &'a str, params: Option<&'a str> },
+    Notification { method: &'a str, params: Option<&'a str> },
+    Response { id: &'a RequestId, outcome: Result<&'a str, &'a PeerError> },
 }
 
 impl<'a> Message<'a> {
     /// What a request or a notification is about.
-    pub(crate) fn params(&self) -> Option<&'a RawValue> {
+    pub(crate) fn params(&self) -> Option<&'a str> {
         match self {
             Self::Request { params, .. } | Self::Notification { params, .. } => *params,
             Self::Response { .. } => None,
@@ -117,76 +117,6 @@ pub(crate) struct Malformed {
     pub(crate) error: Box<RpcError>,
 }
 
-#[derive(Deserialize)]
-struct Envelope<'a> {
-    #[serde(borrow, default, deserialize_with = "present")]
-    jsonrpc: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present")]
-    id: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present")]
-    method: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present")]
-    params: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present")]
-    result: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present")]
-    error: Option<&'a RawValue>,
-}
-
-/// Keeps `null` apart from an absent member.
-fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
-    <&RawValue>::deserialize(deserializer).map(Some)
-}
-
-/// Reads a message.
-pub(crate) fn parse(bytes: &[u8]) -> Result<Message<'_>, Malformed> {
-    let nameless = |error| Malformed { id: None, error: Box::new(error) };
-    let text = std::str::from_utf8(bytes).map_err(|_| nameless(RpcError::parse("the message is not UTF-8")))?;
-    if text.trim_start().starts_with('[') {
-        return Err(nameless(RpcError::invalid_request("batches are not supported: send one message at a time")));
-    }
-    let envelope: Envelope<'_> = serde_json::from_str(text).map_err(|error| {
-        nameless(if error.is_data() {
-            let problem = reader::read::<Envelope<'_>>(text, "the message").err().unwrap_or_else(|| reason(&error));
-            RpcError::invalid_request(format!("not a JSON-RPC message: {problem}"))
-        } else {
-            RpcError::parse(format!("not JSON: {error}"))
-        })
-    })?;
-    let id = match envelope.id {
-        None => None,
-        Some(raw) => Some(
-            serde_json::from_str::<RequestId>(raw.get())
-                .map_err(|_| nameless(RpcError::invalid_request("id must be a string or an integer")))?,
-        ),
-    };
-    classify(&envelope, id.clone()).map_err(|error| Malformed { id, error: Box::new(error) })
-}
-
-fn classify<'a>(envelope: &Envelope<'a>, id: Option<RequestId>) -> Result<Message<'a>, RpcError> {
-    if envelope.jsonrpc.is_none_or(|version| version.get() != "\"2.0\"") {
-        return Err(RpcError::invalid_request("jsonrpc must be \"2.0\""));
-    }
-    let params = envelope.params.filter(|raw| raw.get() != "null");
-    match (envelope.method, id, envelope.result, envelope.error) {
-        (Some(method), id, None, None) => {
-            let method = text(method).ok_or_else(|| RpcError::invalid_request("method must be a string"))?;
-            Ok(match id {
-                Some(id) => Message::Request { id, method, params },
-                None => Message::Notification { method, params },
-            })
-        }
-        (None, Some(id), Some(result), None) => Ok(Message::Response { id, outcome: Ok(result) }),
-        (None, Some(id), None, Some(error)) => {
-            let error = reader::read(error.get(), "error").map_err(RpcError::invalid_request)?;
-            Ok(Message::Response { id, outcome: Err(error) })
-        }
-        _ => Err(RpcError::invalid_request(
-            "a message is a request (id, method), a notification (method) or a response (id, and result or error)",
-        )),
-    }
-}
-
 /// A text; borrowed unless it has escapes.
 pub(crate) fn text(raw: &RawValue) -> Option<Cow<'_, str>> {
     match serde_json::from_str::<&str>(raw.get()) {
@@ -196,8 +126,8 @@ pub(crate) fn text(raw: &RawValue) -> Option<Cow<'_, str>> {
 }
 
 /// Reads the params of a method; absent ones are an empty object. Members that the type does not know are ignored.
-pub(crate) fn params<'a, T: Deserialize<'a>>(raw: Option<&'a RawValue>) -> Result<T, RpcError> {
-    member(raw.map_or("{}", RawValue::get), "params")
+pub(crate) fn params<'a, T: Deserialize<'a>>(raw: Option<&'a str>) -> Result<T, RpcError> {
+    member(raw.unwrap_or("{}"), "params")
 }
 
 /// Reads one member of params; `path` names it in the refusal.
@@ -326,53 +256,6 @@ pub(crate) fn request<T: Serialize>(id: &str, method: &str, params: &T) -> Optio
 mod tests {
     use super::*;
 
-    fn refusal(text: &str) -> (Option<RequestId>, i32) {
-        let malformed = parse(text.as_bytes()).unwrap_err();
-        (malformed.id, malformed.error.code)
-    }
-
-    #[test]
-    fn jsonrpc_message_kinds_are_told_apart() {
-        let request = parse(br#"{"jsonrpc":"2.0","id":1,"method":"ping","extra":[1]}"#).unwrap();
-        assert!(
-            matches!(request, Message::Request { id: RequestId::Integer(1), method, params: None } if method == "ping")
-        );
-        let notification = parse(br#"{"jsonrpc":"2.0","method":"a\u0062"}"#).unwrap();
-        assert!(matches!(notification, Message::Notification { method, .. } if method == "ab"));
-        let response = parse(br#"{"jsonrpc":"2.0","id":"x","result":{}}"#).unwrap();
-        assert!(matches!(response, Message::Response { outcome: Ok(_), .. }));
-        let error = parse(br#"{"jsonrpc":"2.0","id":"x","error":{"code":-1,"message":"no"}}"#).unwrap();
-        assert!(matches!(error, Message::Response { outcome: Err(error), .. } if error.message == "no"));
-    }
-
-    #[test]
-    fn bad_request_ids_are_refused_without_id() {
-        for id in ["null", "1.5", "1.0", "true", "[]", "{}", "1e3"] {
-            let text = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ping"}}"#);
-            assert_eq!(refusal(&text), (None, -32600), "{id}");
-        }
-    }
-
-    #[test]
-    fn malformed_request_with_valid_id_is_refused_with_id() {
-        let seven = Some(RequestId::Integer(7));
-        assert_eq!(refusal(r#"{"id":7,"method":"ping"}"#), (seven.clone(), -32600));
-        assert_eq!(refusal(r#"{"jsonrpc":"1.0","id":7,"method":"ping"}"#), (seven.clone(), -32600));
-        assert_eq!(refusal(r#"{"jsonrpc":"2.0","id":7,"method":1}"#), (seven.clone(), -32600));
-        assert_eq!(refusal(r#"{"jsonrpc":"2.0","id":7}"#), (seven.clone(), -32600));
-        assert_eq!(refusal(r#"{"jsonrpc":"2.0","id":7,"method":"a","result":{}}"#), (seven, -32600));
-    }
-
-    #[test]
-    fn invalid_json_and_invalid_message_have_different_codes() {
-        assert_eq!(refusal("{").1, -32700);
-        assert_eq!(refusal("").1, -32700);
-        assert_eq!(refusal("7").1, -32600);
-        assert_eq!(refusal(" [{\"jsonrpc\":\"2.0\"}]").1, -32600);
-        assert_eq!(refusal(r#"{"jsonrpc":"2.0","id":1,"id":2,"method":"ping"}"#).1, -32600);
-        assert_eq!(parse(b"{\"jsonrpc\":\"\xff\"}").unwrap_err().error.code, -32700);
-    }
-
     #[test]
     fn duplicate_members_and_deep_nesting_are_refused() {
         assert!(strict_value(r#"{"a":{"b":1,"b":2}}"#).unwrap_err().contains("`b`"));
@@ -388,8 +271,7 @@ mod tests {
             #[expect(dead_code, reason = "only its presence is asked for")]
             name: String,
         }
-        let list: &RawValue = serde_json::from_str(r#"["x"]"#).unwrap();
-        assert_eq!(params::<Named>(Some(list)).err().unwrap().code, -32602);
+        assert_eq!(params::<Named>(Some(r#"["x"]"#)).err().unwrap().code, -32602);
         assert_eq!(params::<Named>(None).err().unwrap().message, "params.name is missing; it must be a string");
     }
 

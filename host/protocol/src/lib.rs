@@ -11,6 +11,7 @@ mod capabilities;
 mod cursor;
 mod digest;
 mod encoded_message;
+mod envelope;
 mod error;
 mod exchange;
 mod idempotency;
@@ -21,7 +22,7 @@ mod legacy;
 mod methods;
 mod modern;
 mod notifications;
-pub mod reader;
+mod reader;
 mod rights;
 mod sep1686;
 mod server_features;
@@ -39,7 +40,6 @@ use std::borrow::Cow;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use futures::Stream;
 use futures::future::BoxFuture;
 use tokio::sync::{oneshot, watch};
@@ -53,6 +53,7 @@ use jsonrpc::Message;
 
 pub use arguments::INLINE_BYTES_MAX;
 pub use encoded_message::{EncodedMessage, Pieces, SMALL_BYTES};
+pub use envelope::Envelope;
 pub use inspect_json::{output_json, prompt_json, resource_json, template_json, tool_json};
 pub use methods::method_names;
 pub use modern::Connection;
@@ -172,18 +173,6 @@ pub fn is_modern_version(name: &str) -> bool {
     modern::is_modern_version(name)
 }
 
-/// Whether a message says itself that it is of a revision without sessions.
-pub fn is_modern(message: &[u8]) -> bool {
-    may_be_modern(message) && jsonrpc::parse(message).is_ok_and(|message| era_of(&message, None) == Era::Modern)
-}
-
-/// Whether it may be one. Cheap; what it denies is certain.
-fn may_be_modern(message: &[u8]) -> bool {
-    // Names can be spelled with escapes.
-    let names = ["protocolVersion", "server/discover", "subscriptions/listen", "\\u"];
-    std::str::from_utf8(message).is_ok_and(|text| names.iter().any(|name| text.contains(name)))
-}
-
 /// How the host presents itself, and what it needs to speak.
 #[derive(Clone, Debug)]
 pub struct ProtocolOptions {
@@ -218,10 +207,32 @@ impl Protocol {
         let modern = modern::State::new(&options);
         Self { shared: Arc::new(ProtocolContext { tasks, options, stream_router: Arc::default(), modern }) }
     }
+}
 
-    /// Takes one message: the body of a POST, or a line of stdin.
-    pub fn receive(&self, peer: Peer<'_>, message: Bytes) -> Received {
-        let message = match jsonrpc::parse(&message) {
+/// The protocol, as the transports see it.
+pub trait Mcp: Send + Sync + 'static {
+    /// Takes one message: the body of a POST, or a line of stdin. Long work belongs into the exchange that is returned, not here: stdio
+    /// reads its next line only when this is done.
+    fn receive(&self, peer: Peer<'_>, envelope: &Envelope) -> Received;
+
+    /// Does work that grows with what a requestor sent, in its tenant's turn, on threads that serve no connection. Nothing comes if it
+    /// panics, or the host is going down; when the receiver is dropped before its turn, the work is not done.
+    fn aside(&self, requestor: &Requestor, work: Box<dyn FnOnce() + Send>) -> oneshot::Receiver<()>;
+
+    /// The messages to a session outside of any request: the legacy GET stream, or stdout. It never ends by itself.
+    ///
+    /// Nothing is kept for a session without a reader: outstanding input requests and changed lists are sent when one comes
+    /// back. When a session has several of these streams, only the newest carries messages. Drop it when its reader is gone, so that
+    /// its messages can take another stream. `rights` are the reader's.
+    fn standalone(&self, session: &Arc<Session>, rights: Rights) -> Exchange;
+
+    /// Ends the streams that last as long as their client listens: the host is going down. Calls go on.
+    fn close(&self);
+}
+
+impl Mcp for Protocol {
+    fn receive(&self, peer: Peer<'_>, envelope: &Envelope) -> Received {
+        let message = match envelope.message() {
             Ok(message) => message,
             Err(malformed) => {
                 let body = jsonrpc::error_response(malformed.id.as_ref(), &malformed.error);
@@ -233,7 +244,7 @@ impl Protocol {
         {
             return Received::Accepted;
         }
-        let era = era_of(&message, peer.declared.as_ref());
+        let era = era_of(envelope, peer.declared.as_ref());
         if era == Era::Legacy
             && let Some(refusal) = unspoken(peer.declared.as_ref())
         {
@@ -242,38 +253,27 @@ impl Protocol {
         match (era, message) {
             (Era::Modern, message) => trace::within(message.params(), || modern::receive(&self.shared, &peer, message)),
             (Era::Legacy, Message::Request { id, method, params }) => {
-                trace::within(params, || legacy::request(&self.shared, &peer, id, &method, params))
+                trace::within(params, || legacy::request(&self.shared, &peer, id, method, params))
             }
             // A line cannot be refused like a POST: what is no request is never answered there.
             (Era::Legacy, Message::Notification { .. }) if peer.connection.is_some() && peer.session.is_none() => {
                 Received::Accepted
             }
-            (Era::Legacy, Message::Notification { method, params }) => legacy::notification(&peer, &method, params),
-            (Era::Legacy, Message::Response { id, outcome }) => legacy::response(&self.shared, &peer, &id, outcome),
+            (Era::Legacy, Message::Notification { method, params }) => legacy::notification(&peer, method, params),
+            (Era::Legacy, Message::Response { id, outcome }) => legacy::response(&self.shared, &peer, id, outcome),
         }
     }
 
-    /// Does work that grows with what a requestor sent: see [`Tasks::aside`].
-    pub fn aside<T: Send + 'static>(
-        &self,
-        requestor: &Requestor,
-        work: impl FnOnce() -> T + Send + 'static,
-    ) -> oneshot::Receiver<T> {
+    fn aside(&self, requestor: &Requestor, work: Box<dyn FnOnce() + Send>) -> oneshot::Receiver<()> {
         self.shared.tasks.aside(requestor, work)
     }
 
-    /// Ends the streams that last as long as their client listens: the host is going down. Calls go on.
-    pub fn close(&self) {
-        self.shared.modern.close();
+    fn standalone(&self, session: &Arc<Session>, rights: Rights) -> Exchange {
+        legacy::standalone(&self.shared, session, rights)
     }
 
-    /// The messages to a session outside of any request: the legacy GET stream, or stdout. It never ends by itself.
-    ///
-    /// Nothing is kept for a session without a reader: outstanding input requests and changed lists are sent when one comes
-    /// back. When a session has several of these streams, only the newest carries messages. Drop it when its reader is gone, so that
-    /// its messages can take another stream. `rights` are the reader's.
-    pub fn standalone(&self, session: &Arc<Session>, rights: Rights) -> Exchange {
-        legacy::standalone(&self.shared, session, rights)
+    fn close(&self) {
+        self.shared.modern.close();
     }
 }
 
@@ -288,19 +288,9 @@ fn unspoken(declared: Option<&Declared<'_>>) -> Option<Received> {
     Some(Received::Rejected { rejection: Rejection::Malformed, body })
 }
 
-/// Which era a message belongs to: what it says itself decides, then what was declared beside it, never the connection.
-fn era_of(message: &Message<'_>, declared: Option<&Declared<'_>>) -> Era {
+/// Which era a message belongs to: what was declared beside it or what it says itself decides, never the connection.
+fn era_of(envelope: &Envelope, declared: Option<&Declared<'_>>) -> Era {
     // Looked at first, because it is shorter.
     let declared = declared.and_then(|declared| declared.protocol_version.as_deref());
-    if declared.is_some_and(modern::is_modern_version) {
-        return Era::Modern;
-    }
-    let says_so = match message {
-        Message::Request { method, params, .. } | Message::Notification { method, params } => {
-            matches!(method.as_ref(), "server/discover" | "subscriptions/listen")
-                || params.is_some_and(modern::names_a_version)
-        }
-        Message::Response { .. } => false,
-    };
-    if says_so { Era::Modern } else { Era::Legacy }
+    if declared.is_some_and(modern::is_modern_version) { Era::Modern } else { envelope.era() }
 }

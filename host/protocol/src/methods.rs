@@ -124,7 +124,7 @@ impl Method {
     }
 
     fn row(self) -> Option<&'static MethodRow> {
-        METHODS.iter().find(|row| row.method == self)
+        METHODS.get(self as usize)
     }
 
     /// What it is about.

@@ -2,10 +2,12 @@
 //!
 //! Owns the text of every refusal of a member: its path and the JSON type that is expected there. Must not know any method.
 //! Invariants: only an object is read as a struct (serde alone takes an array as well), a number without a fraction is an integer
-//! however it is spelled (`60000.0`, `6e4`), and no name of a Rust type is in a refusal. Nothing is allocated for a value that fits.
+//! however it is spelled (`60000.0`, `6e4`), and no name of a Rust type is in a refusal. Nothing is allocated for a value that fits;
+//! nearly all are read by `plain` alone.
 
 mod access;
 mod misread;
+mod plain;
 mod visitor;
 
 use std::cell::Cell;
@@ -31,12 +33,13 @@ pub(crate) fn read<'de, T: Deserialize<'de>>(text: &'de str, root: &str) -> Resu
 
 /// As [`read`], for a place whose name has to be made.
 pub(crate) fn read_at<'de, T: Deserialize<'de>>(text: &'de str, root: impl FnOnce() -> String) -> Result<T, String> {
-    attempt(text, None).map_err(|misread| explain::<T>(text, misread, &root()))
+    let unusual = || attempt(text, None).map_err(|misread| explain::<T>(text, misread, &root()));
+    plain::read(text).map_or_else(unusual, Ok)
 }
 
 /// As [`read`], for a value that the message may have in several places or that only its reader is told of: no path.
-pub fn read_if_fits<'de, T: Deserialize<'de>>(text: &'de str) -> Option<T> {
-    attempt(text, None).ok()
+pub(crate) fn read_if_fits<'de, T: Deserialize<'de>>(text: &'de str) -> Option<T> {
+    plain::read(text).or_else(|| attempt(text, None).ok())
 }
 
 /// The refusal of a value that was looked at as it stands there: `params.arguments must be an object, not a string`.

@@ -54,7 +54,7 @@ impl TaskMetadata {
     }
 
     /// What the metadata of a request's params wishes for. Params that are none are for their method to refuse.
-    pub(crate) fn of(params: Option<&RawValue>) -> Result<Option<Self>, RpcError> {
+    pub(crate) fn of(params: Option<&str>) -> Result<Option<Self>, RpcError> {
         #[derive(Default, Deserialize)]
         struct Params<'a> {
             #[serde(borrow, default, rename = "_meta")]
@@ -67,7 +67,7 @@ impl TaskMetadata {
             task: Option<&'a RawValue>,
         }
         let Some(params) = params else { return Ok(None) };
-        let meta = reader::read_if_fits::<Params<'_>>(params.get()).unwrap_or_default().meta;
+        let meta = reader::read_if_fits::<Params<'_>>(params).unwrap_or_default().meta;
         let meta = meta.map(|meta| reader::read_if_fits::<Meta<'_>>(meta.get()).unwrap_or_default());
         meta.and_then(|meta| meta.task).map(Self::read).transpose()
     }

@@ -42,12 +42,12 @@ pub(crate) struct CatalogReader {
 
 impl CatalogReader {
     /// `prompts/list`.
-    pub(crate) fn prompts(&self, params: Option<&RawValue>) -> Result<Page<Arc<PromptEntry>>, RpcError> {
+    pub(crate) fn prompts(&self, params: Option<&str>) -> Result<Page<Arc<PromptEntry>>, RpcError> {
         self.page("prompts/list", params, self.catalog.prompts(), |entry| &entry.prompt.name)
     }
 
     /// `resources/templates/list`.
-    pub(crate) fn templates(&self, params: Option<&RawValue>) -> Result<Page<Arc<TemplateEntry>>, RpcError> {
+    pub(crate) fn templates(&self, params: Option<&str>) -> Result<Page<Arc<TemplateEntry>>, RpcError> {
         self.page("resources/templates/list", params, self.catalog.templates(), |entry| &entry.template.uri_template)
     }
 
@@ -55,7 +55,7 @@ impl CatalogReader {
     fn page<T>(
         &self,
         method: &str,
-        params: Option<&RawValue>,
+        params: Option<&str>,
         all: &[Arc<T>],
         name: impl Fn(&T) -> &String,
     ) -> Result<Page<Arc<T>>, RpcError> {
@@ -208,7 +208,7 @@ impl FeatureCapabilities {
 struct Empty {}
 
 /// Reads the params of `prompts/get`: the prompt, and what it is filled in with.
-pub(crate) fn prompt(catalog: &Catalog, params: Option<&RawValue>) -> Result<(Arc<PromptEntry>, Arguments), RpcError> {
+pub(crate) fn prompt(catalog: &Catalog, params: Option<&str>) -> Result<(Arc<PromptEntry>, Arguments), RpcError> {
     #[derive(Deserialize)]
     struct Params {
         name: String,
@@ -232,7 +232,7 @@ pub(crate) fn prompt(catalog: &Catalog, params: Option<&RawValue>) -> Result<(Ar
 }
 
 /// Reads the params of everything that is about one resource.
-pub(crate) fn uri(params: Option<&RawValue>) -> Result<String, RpcError> {
+pub(crate) fn uri(params: Option<&str>) -> Result<String, RpcError> {
     #[derive(Deserialize)]
     struct Params {
         uri: String,
@@ -262,7 +262,7 @@ impl CompletionRequest {
 }
 
 /// Reads the params of `completion/complete`.
-pub(crate) fn wanted(catalog: &Catalog, params: Option<&RawValue>) -> Result<CompletionRequest, RpcError> {
+pub(crate) fn wanted(catalog: &Catalog, params: Option<&str>) -> Result<CompletionRequest, RpcError> {
     #[derive(Deserialize)]
     struct Params<'a> {
         #[serde(borrow)]

@@ -12,7 +12,6 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 use tokio::sync::{Notify, SetOnce, mpsc, oneshot};
 
@@ -92,8 +91,8 @@ pub(crate) struct AnnouncedLists {
     pub(crate) prompts: bool,
 }
 
-/// What a client answered.
-pub(crate) type Reply = Result<Box<RawValue>, PeerError>;
+/// What a client answered: a result as JSON, or an error.
+pub(crate) type Reply = Result<Box<str>, PeerError>;
 
 /// An input request of a task, as it was sent to a client; enough to deliver the response.
 #[derive(Clone, Debug)]
@@ -314,6 +313,18 @@ impl Session {
         live.expected.clear();
     }
 
+    /// Done once the session is closed, whose requests are cancelled then.
+    #[cfg(feature = "testing")]
+    pub fn closed(self: &Arc<Self>) -> impl Future<Output = ()> + Send + use<> {
+        let request = self.begin(&RequestId::Text("closed".to_owned()));
+        async move {
+            match request {
+                Some(request) => request.cancelled().await,
+                None => std::future::pending().await,
+            }
+        }
+    }
+
     fn live(&self) -> MutexGuard<'_, SessionState> {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -322,7 +333,8 @@ impl Session {
         self.live().log_level
     }
 
-    pub(crate) fn set_log_level(&self, level: LogLevel) {
+    /// Sets the least severe level that the client wants to read.
+    pub fn set_log_level(&self, level: LogLevel) {
         self.live().log_level = level;
         self.changes.fetch_add(1, Ordering::AcqRel);
     }

@@ -41,7 +41,6 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_rustls::TlsAcceptor;
 
-use super::mcp::Mcp;
 use super::quota::EdgeQuota;
 use super::refusal::Refusal;
 use super::session::Registry;
@@ -51,6 +50,7 @@ use bulkhead_domain::clock::SharedClock;
 use bulkhead_identity::auth::Authenticator;
 use bulkhead_limits::failures::Failures;
 use bulkhead_net::address::Network;
+use bulkhead_protocol::Mcp;
 pub use proxies::Proxies;
 
 pub use tls::{Certificate, TlsError};
@@ -127,9 +127,9 @@ pub fn bind(address: SocketAddr, authenticated: bool) -> Result<TcpListener, Bin
 pub type Unready = Box<dyn Fn() -> Option<String> + Send + Sync>;
 
 /// What the edge serves with.
-pub struct ServerParts<M: Mcp> {
-    pub mcp: Arc<M>,
-    pub sessions: Arc<Registry<M>>,
+pub struct ServerParts {
+    pub mcp: Arc<dyn Mcp>,
+    pub sessions: Arc<Registry>,
     pub authenticator: Arc<Authenticator>,
     pub audit: Audit,
     pub quota: Arc<EdgeQuota>,
@@ -143,9 +143,9 @@ pub struct ServerParts<M: Mcp> {
 }
 
 /// The edge.
-pub struct Server<M: Mcp> {
-    mcp: Arc<M>,
-    sessions: Arc<Registry<M>>,
+pub struct Server {
+    mcp: Arc<dyn Mcp>,
+    sessions: Arc<Registry>,
     authenticator: Arc<Authenticator>,
     audit: Audit,
     quota: Arc<EdgeQuota>,
@@ -174,8 +174,8 @@ enum Phase {
     Cut,
 }
 
-impl<M: Mcp> Server<M> {
-    pub fn new(parts: ServerParts<M>) -> Arc<Self> {
+impl Server {
+    pub fn new(parts: ServerParts) -> Arc<Self> {
         let ServerParts { mcp, sessions, authenticator, audit, quota, unready, now, options, certificate, lanes } =
             parts;
         let hosts = options.allowed_hosts.iter().map(|host| checks::one_spelling(host)).collect();
@@ -278,7 +278,7 @@ impl<M: Mcp> Server<M> {
 }
 
 /// While others finish: tells probes and clients that the host is going down.
-async fn answer_late<M: Mcp>(listener: &TcpListener, edge: &Edge<M>) {
+async fn answer_late(listener: &TcpListener, edge: &Edge) {
     let permits = Arc::new(Semaphore::new(LATE_CONNECTIONS_MAX));
     loop {
         let (stream, peer, permit) = accept(listener, &permits).await;
@@ -287,20 +287,14 @@ async fn answer_late<M: Mcp>(listener: &TcpListener, edge: &Edge<M>) {
 }
 
 /// What every connection is served with.
-struct Edge<M: Mcp> {
-    server: Arc<Server<M>>,
+#[derive(Clone)]
+struct Edge {
+    server: Arc<Server>,
     router: Router,
     acceptor: Option<TlsAcceptor>,
 }
 
-impl<M: Mcp> Clone for Edge<M> {
-    fn clone(&self) -> Self {
-        let Self { server, router, acceptor } = self;
-        Self { server: server.clone(), router: router.clone(), acceptor: acceptor.clone() }
-    }
-}
-
-impl<M: Mcp> Edge<M> {
+impl Edge {
     async fn connection(self, stream: TcpStream, at: (IpAddr, WorkerPreference), permit: OwnedSemaphorePermit) {
         match &self.acceptor {
             None => self.requests(stream, at).await,
@@ -414,11 +408,11 @@ async fn accept(listener: &TcpListener, permits: &Arc<Semaphore>) -> (TcpStream,
 }
 
 /// Everything beside the endpoint.
-fn router<M: Mcp>(server: Arc<Server<M>>) -> Router {
+fn router(server: Arc<Server>) -> Router {
     Router::new()
         .route("/healthz", get(healthz))
-        .route("/readyz", get(readyz::<M>))
-        .route("/.well-known/{*path}", get(metadata::<M>))
+        .route("/readyz", get(readyz))
+        .route("/.well-known/{*path}", get(metadata))
         .fallback(unknown_path)
         .method_not_allowed_fallback(method_not_allowed)
         .with_state(server)
@@ -430,7 +424,7 @@ async fn healthz() -> Response {
 }
 
 /// Ready: the host can take new work.
-async fn readyz<M: Mcp>(State(server): State<Arc<Server<M>>>) -> Response {
+async fn readyz(State(server): State<Arc<Server>>) -> Response {
     let draining = server.is_draining().then(|| "draining".to_owned());
     match draining.or_else(|| (server.unready)()) {
         None => json_response(StatusCode::OK, r#"{"status":"ready"}"#.to_owned()),
@@ -442,7 +436,7 @@ async fn readyz<M: Mcp>(State(server): State<Arc<Server<M>>>) -> Response {
 }
 
 /// What clients without a token need to know. Public, and the same for every Host and Origin.
-async fn metadata<M: Mcp>(State(server): State<Arc<Server<M>>>, uri: http::Uri) -> Response {
+async fn metadata(State(server): State<Arc<Server>>, uri: http::Uri) -> Response {
     let resource = server.authenticator.resource();
     let Some(document) = resource.as_ref().and_then(|resource| resource.document_at(uri.path())) else {
         return unknown_path().await;

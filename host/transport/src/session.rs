@@ -13,9 +13,9 @@ use tokio::sync::{SetOnce, watch};
 
 use bulkhead_domain::UnixMs;
 use bulkhead_domain::requestor::{Requestor, RequestorId, TenantId};
+use bulkhead_protocol::Session;
 use bulkhead_store::{self as store, RowKind, RowStore};
 
-use super::mcp::{Mcp, Session};
 use super::quota::{EdgeQuota, Full, QuotaCounter, QuotaPermit};
 use super::sse::{ReplayBytes, Streams};
 use bulkhead_domain::clock::SharedClock;
@@ -50,8 +50,8 @@ pub enum Error {
 }
 
 /// A session in memory.
-pub(super) struct LiveSession<S> {
-    pub(super) session: Arc<S>,
+pub(super) struct LiveSession {
+    pub(super) session: Arc<Session>,
     pub(super) streams: Streams,
     /// See [`LiveSession::standalone`]; made for the first one that wants it.
     standalone: OnceLock<watch::Sender<Vec<u64>>>,
@@ -72,7 +72,7 @@ struct Saved {
     used_at: UnixMs,
 }
 
-impl<S> LiveSession<S> {
+impl LiveSession {
     /// Who gets what belongs to no request: the last one in the list.
     pub(super) fn standalone(&self) -> &watch::Sender<Vec<u64>> {
         self.standalone.get_or_init(watch::Sender::default)
@@ -83,12 +83,12 @@ impl<S> LiveSession<S> {
     }
 
     /// Opens a request, which keeps the session from being idle until the guard goes.
-    pub(super) fn begin(self: &Arc<Self>, now: &SharedClock, quota: &EdgeQuota) -> Result<SessionRequest<S>, Full> {
+    pub(super) fn begin(self: &Arc<Self>, now: &SharedClock, quota: &EdgeQuota) -> Result<SessionRequest, Full> {
         Ok(self.begin_in(now, quota.open(&self.requestor)?))
     }
 
     /// The same for one that has its place already.
-    pub(super) fn begin_in(self: &Arc<Self>, now: &SharedClock, place: QuotaPermit) -> SessionRequest<S> {
+    pub(super) fn begin_in(self: &Arc<Self>, now: &SharedClock, place: QuotaPermit) -> SessionRequest {
         self.requests_open.fetch_add(1, Ordering::Relaxed);
         SessionRequest { live: self.clone(), now: now.clone(), _place: place }
     }
@@ -100,29 +100,29 @@ impl<S> LiveSession<S> {
 }
 
 /// A request in a session, for as long as anything of it goes on.
-pub(super) struct SessionRequest<S> {
-    pub(super) live: Arc<LiveSession<S>>,
+pub(super) struct SessionRequest {
+    pub(super) live: Arc<LiveSession>,
     now: SharedClock,
     _place: QuotaPermit,
 }
 
-impl<S> Drop for SessionRequest<S> {
+impl Drop for SessionRequest {
     fn drop(&mut self) {
         self.live.used_at.store(self.now.steady(), Ordering::Relaxed);
         self.live.requests_open.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-enum SessionEntry<S> {
+enum SessionEntry {
     /// Known from its row only.
     Dormant {
         requestor: Requestor,
         used_at: UnixMs,
     },
-    Live(Arc<LiveSession<S>>),
+    Live(Arc<LiveSession>),
 }
 
-impl<S> SessionEntry<S> {
+impl SessionEntry {
     fn requestor(&self) -> Requestor {
         match self {
             Self::Dormant { requestor, .. } => *requestor,
@@ -149,8 +149,8 @@ impl<S> SessionEntry<S> {
     }
 }
 
-struct Inner<S> {
-    entries: HashMap<Digest, SessionEntry<S>>,
+struct Inner {
+    entries: HashMap<Digest, SessionEntry>,
     /// Without those who have none.
     owners: HashMap<Requestor, HashSet<Digest>>,
     /// How many each has.
@@ -159,12 +159,12 @@ struct Inner<S> {
     ends: u64,
 }
 
-impl<S: Session> Inner<S> {
+impl Inner {
     fn new(tally: Arc<QuotaCounter>) -> Self {
         Self { entries: HashMap::new(), owners: HashMap::new(), tally, ends: 0 }
     }
 
-    fn put(&mut self, digest: Digest, entry: SessionEntry<S>) {
+    fn put(&mut self, digest: Digest, entry: SessionEntry) {
         let requestor = entry.requestor();
         if self.owners.entry(requestor).or_default().insert(digest) {
             self.tally.add(&requestor, 1);
@@ -235,21 +235,19 @@ impl<S: Session> Inner<S> {
 }
 
 /// All sessions.
-pub struct Registry<M: Mcp> {
-    mcp: Arc<M>,
+pub struct Registry {
     rows: Arc<dyn RowStore>,
     options: SessionOptions,
     quota: Arc<EdgeQuota>,
     now: SharedClock,
     /// Tells the event ids of this run of the host from those of earlier ones.
     pub(super) epoch: u32,
-    inner: Mutex<Inner<M::Session>>,
+    inner: Mutex<Inner>,
 }
 
-impl<M: Mcp> Registry<M> {
+impl Registry {
     /// Reads which sessions there are; each is restored when it is first used.
     pub async fn open(
-        mcp: Arc<M>,
         rows: Arc<dyn RowStore>,
         options: SessionOptions,
         quota: Arc<EdgeQuota>,
@@ -257,7 +255,7 @@ impl<M: Mcp> Registry<M> {
     ) -> Result<Self, store::Error> {
         let epoch = getrandom::u32().map_err(|error| store::Error::Engine(format!("no randomness: {error}")))?;
         let inner = Mutex::new(Inner::new(quota.count_sessions(options.per_requestor)));
-        let registry = Self { mcp, rows, options, quota, now, epoch, inner };
+        let registry = Self { rows, options, quota, now, epoch, inner };
         let mut after: Option<Vec<u8>> = None;
         loop {
             let page = registry.rows.rows(RowKind::Session, after.as_deref(), PAGE_ROWS).await?;
@@ -273,17 +271,13 @@ impl<M: Mcp> Registry<M> {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner<M::Session>> {
+    fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes in a new session. It is on disk when this returns, unless the store refuses writes: then it lives in memory only,
     /// so that what can still be read stays reachable.
-    pub(super) async fn insert(
-        &self,
-        requestor: Requestor,
-        session: Arc<M::Session>,
-    ) -> Result<Arc<LiveSession<M::Session>>, Error> {
+    pub(super) async fn insert(&self, requestor: Requestor, session: Arc<Session>) -> Result<Arc<LiveSession>, Error> {
         let digest = digest(session.id());
         let now = self.now.steady();
         let (live, evicted) = {
@@ -319,7 +313,7 @@ impl<M: Mcp> Registry<M> {
     /// Ends one session if there are too many; says which. A requestor that has too many loses its own; a tenant, one of the requestor
     /// that has most in it and has an idle one; the host, one of the tenant that has most, likewise: a requestor never loses a session to one
     /// that has more.
-    fn make_room(&self, inner: &mut Inner<M::Session>, requestor: Requestor) -> Result<Option<Digest>, Error> {
+    fn make_room(&self, inner: &mut Inner, requestor: Requestor) -> Result<Option<Digest>, Error> {
         let limits = self.quota.limits.of(&requestor);
         let (own, tenant) = (inner.owned(&requestor), inner.owned_by_tenant(&requestor.tenant));
         let total = self.quota.limits.base().sessions_total;
@@ -340,11 +334,7 @@ impl<M: Mcp> Registry<M> {
     }
 
     /// The session with this id, if it is this requestor's and not over.
-    pub(super) async fn find(
-        &self,
-        requestor: &Requestor,
-        id: &str,
-    ) -> Result<Option<Arc<LiveSession<M::Session>>>, store::Error> {
+    pub(super) async fn find(&self, requestor: &Requestor, id: &str) -> Result<Option<Arc<LiveSession>>, store::Error> {
         let digest = digest(id);
         loop {
             let now = self.now.steady();
@@ -379,18 +369,14 @@ impl<M: Mcp> Registry<M> {
     }
 
     /// A session as its row has it, if it is this requestor's and not over.
-    async fn revived(
-        &self,
-        requestor: &Requestor,
-        id: &str,
-        now: UnixMs,
-    ) -> Result<Option<LiveSession<M::Session>>, store::Error> {
+    async fn revived(&self, requestor: &Requestor, id: &str, now: UnixMs) -> Result<Option<LiveSession>, store::Error> {
         let digest = digest(id);
         let Some(value) = self.rows.row(RowKind::Session, &digest).await? else { return Ok(None) };
         let row = Row::decode(&value)
             .filter(|row| row.requestor == *requestor && now <= row.used_at.saturating_add(self.options.idle_ms_max));
         let Some(row) = row else { return Ok(None) };
-        let session = self.mcp.restore(*requestor, id, row.state);
+        // A row never speaks for any requestor but the one under whose key it was found.
+        let session = Session::restore(id, row.state).filter(|session| session.requestor() == requestor).map(Arc::new);
         Ok(session.map(|session| LiveSession {
             streams: Streams::default(),
             standalone: OnceLock::new(),
@@ -399,7 +385,7 @@ impl<M: Mcp> Registry<M> {
             created_at: row.created_at,
             used_at: AtomicU64::new(now),
             requests_open: AtomicU32::new(0),
-            saved: Mutex::new(Saved { revision: session.revision(), used_at: row.used_at }),
+            saved: Mutex::new(Saved { revision: session.changes(), used_at: row.used_at }),
             ended: SetOnce::new(),
             kept: self.kept(*requestor),
             session,
@@ -407,18 +393,18 @@ impl<M: Mcp> Registry<M> {
     }
 
     /// Ends a session for good.
-    pub(super) async fn end(&self, live: &LiveSession<M::Session>) {
+    pub(super) async fn end(&self, live: &LiveSession) {
         self.lock().take(&live.digest);
         self.remove_row(&live.digest).await;
     }
 
     /// Writes the session if its state changed.
-    pub(super) async fn save(&self, live: &LiveSession<M::Session>) {
+    pub(super) async fn save(&self, live: &LiveSession) {
         let used_at = live.used_at.load(Ordering::Relaxed);
         let saved = *live.saved.lock().unwrap_or_else(PoisonError::into_inner);
         // How long a session was idle need not be exact: a restart may cost it a quarter of its time, not a write a request.
         let stale = used_at > saved.used_at.saturating_add(self.options.idle_ms_max / 4);
-        let revision = live.session.revision();
+        let revision = live.session.changes();
         if (revision == saved.revision && !stale) || live.ended.initialized() {
             return;
         }
@@ -542,7 +528,7 @@ impl<'a> Row<'a> {
         })
     }
 
-    fn dormant<S>(&self) -> SessionEntry<S> {
+    fn dormant(&self) -> SessionEntry {
         SessionEntry::Dormant { requestor: self.requestor, used_at: self.used_at }
     }
 }

@@ -17,10 +17,11 @@ use tokio::task::JoinSet;
 
 use bulkhead_domain::requestor::Requestor;
 use bulkhead_domain::rights::Rights;
-use bulkhead_protocol::{self as protocol, EncodedMessage as Message, Exchange};
+use bulkhead_protocol::{
+    self as protocol, EncodedMessage as Message, Envelope, Exchange, Mcp, Peer, Received, Session,
+};
 
 use super::answer::{Chunks, Recipient};
-use super::mcp::{Mcp, Peer, Received, Session as _};
 use super::quota::{EdgeQuota, QuotaPermit};
 use super::refusal::{Refusal, request_id};
 
@@ -42,8 +43,8 @@ pub struct StdioOptions {
 ///
 /// # Errors
 /// Reading or writing failed; what a client does wrong is answered, not returned.
-pub async fn serve<M: Mcp>(
-    mcp: Arc<M>,
+pub async fn serve(
+    mcp: Arc<dyn Mcp>,
     requestor: Requestor,
     reader: impl AsyncRead + Send,
     writer: impl AsyncWrite + Send + 'static,
@@ -53,8 +54,8 @@ pub async fn serve<M: Mcp>(
 }
 
 /// Like [`serve`]; open requests may take up to `grace` after the input has ended.
-pub(super) async fn serve_with<M: Mcp>(
-    mcp: Arc<M>,
+pub(super) async fn serve_with(
+    mcp: Arc<dyn Mcp>,
     requestor: Requestor,
     reader: impl AsyncRead + Send,
     writer: impl AsyncWrite + Send + 'static,
@@ -91,11 +92,11 @@ pub(super) async fn serve_with<M: Mcp>(
     }
 }
 
-struct Connection<M: Mcp> {
-    mcp: Arc<M>,
+struct Connection {
+    mcp: Arc<dyn Mcp>,
     requestor: Requestor,
     options: StdioOptions,
-    session: Option<Arc<M::Session>>,
+    session: Option<Arc<Session>>,
     /// The requests that belong to no session.
     in_flight: Arc<protocol::Connection>,
     requests: JoinSet<()>,
@@ -106,7 +107,7 @@ struct Connection<M: Mcp> {
 /// A message for the writer, with the room for it until it is written.
 type Said = (Message, Option<QuotaPermit>);
 
-impl<M: Mcp> Connection<M> {
+impl Connection {
     async fn read_all(&mut self, lines: &mut LineReader<impl AsyncRead + Unpin>) -> io::Result<()> {
         while let Some(line) = lines.next().await? {
             while self.requests.try_join_next().is_some() {}
@@ -123,17 +124,18 @@ impl<M: Mcp> Connection<M> {
     }
 
     async fn receive(&mut self, message: Bytes) {
+        let envelope = Envelope::parse(message);
         let place = match self.admit() {
             Ok(place) => place,
             Err(refusal) => {
                 // What is no request gets no answer.
-                if let Some(id) = request_id(&message) {
+                if let Some(id) = request_id(&envelope) {
                     self.say(refusal.to(Some(id)).body()).await;
                 }
                 return;
             }
         };
-        let recipient = self.recipient(request_id(&message));
+        let recipient = self.recipient(request_id(&envelope));
         let peer = Peer {
             full: self.options.quota.full_of_answers(&self.requestor),
             requestor: self.requestor,
@@ -144,7 +146,7 @@ impl<M: Mcp> Connection<M> {
             reads_events: true,
             ends: None,
         };
-        match self.mcp.receive(peer, message) {
+        match self.mcp.receive(peer, &envelope) {
             Received::Exchange(exchange) => {
                 let forwarded = forward(exchange, recipient, self.out.clone());
                 self.requests.spawn(async move {
@@ -158,7 +160,7 @@ impl<M: Mcp> Connection<M> {
                     former.close();
                 }
                 self.say(reply).await;
-                let standalone = session.standalone(&Rights::default());
+                let standalone = self.mcp.standalone(&session, Rights::default());
                 self.standalone.spawn(forward(standalone, self.recipient(None), self.out.clone()));
                 self.session = Some(session);
             }
@@ -188,7 +190,7 @@ impl<M: Mcp> Connection<M> {
     }
 }
 
-impl<M: Mcp> Drop for Connection<M> {
+impl Drop for Connection {
     fn drop(&mut self) {
         if let Some(session) = self.session.take() {
             session.close();

@@ -331,7 +331,7 @@ impl Attach for LocalStdio {
     async fn attach(&self, reader: AttachedReader, writer: AttachedWriter) {
         let options = StdioOptions { line_bytes_max: self.line_bytes_max, quota: Arc::clone(&self.quota) };
         let served = match self.principals.local_requestor().await {
-            Ok(requestor) => stdio::serve(Arc::clone(&self.protocol), requestor, reader, writer, options).await,
+            Ok(requestor) => stdio::serve(self.protocol.clone(), requestor, reader, writer, options).await,
             Err(error) => {
                 tracing::error!(error = %error, "there is no local requestor");
                 return;

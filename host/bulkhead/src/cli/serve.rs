@@ -94,12 +94,12 @@ async fn http_server(
     host: &Host,
     authenticator: Arc<Authenticator>,
     (certificate, lanes): (Option<Arc<Certificate>>, Arc<ConnectionWorkers>),
-) -> anyhow::Result<Arc<Server<bulkhead_protocol::Protocol>>> {
+) -> anyhow::Result<Arc<Server>> {
     let server = &config.server;
     let options =
         SessionOptions { idle_ms_max: server.session_idle_ms_max, per_requestor: server.sessions_per_requestor };
-    let (quota, protocol) = (Arc::clone(&host.quota), Arc::clone(&host.protocol));
-    let sessions = Registry::open(protocol, host.store.clone(), options, Arc::clone(&quota), host.now.clone()).await?;
+    let quota = Arc::clone(&host.quota);
+    let sessions = Registry::open(host.store.clone(), options, Arc::clone(&quota), host.now.clone()).await?;
     let sessions = Arc::new(sessions);
     let held = Arc::downgrade(&sessions);
     host.erase_hooks.add(move |tenant| {
@@ -115,7 +115,7 @@ async fn http_server(
         None => tasks.is_draining().then(|| "draining".to_owned()),
     };
     Ok(Server::new(ServerParts {
-        mcp: Arc::clone(&host.protocol),
+        mcp: host.protocol.clone(),
         sessions,
         authenticator,
         audit: host.audit.clone(),

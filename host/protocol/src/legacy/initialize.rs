@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use serde_json::value::RawValue;
 
 use super::Empty;
 use crate::capabilities::{Capabilities, client_tasks, features, interaction};
@@ -54,7 +53,7 @@ pub(super) fn initialize(
     shared: &Arc<ProtocolContext>,
     peer: &Peer<'_>,
     id: &RequestId,
-    params: Option<&RawValue>,
+    params: Option<&str>,
 ) -> Result<Received, RpcError> {
     if peer.session.is_some() {
         return Err(RpcError::invalid_request("this session was initialized before; begin a new one without its id"));

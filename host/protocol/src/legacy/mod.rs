@@ -19,7 +19,6 @@ mod tools;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
 
 use super::error::RpcError;
 use super::exchange::immediate;
@@ -60,7 +59,7 @@ struct Request<'a> {
     /// What is offered to the requestor, for the whole of the request.
     catalog: Arc<Catalog>,
     id: RequestId,
-    params: Option<&'a RawValue>,
+    params: Option<&'a str>,
     rights: Rights,
     /// Whether the client reads what is said before the response.
     reads_events: bool,
@@ -73,22 +72,22 @@ struct Empty {}
 pub(super) fn request(
     shared: &Arc<ProtocolContext>,
     peer: &Peer<'_>,
-    id: RequestId,
+    id: &RequestId,
     name: &str,
-    params: Option<&RawValue>,
+    params: Option<&str>,
 ) -> Received {
     let answer = |id: &RequestId, error: &RpcError| Received::Exchange(immediate(refused(id, error)));
     let method = Method::named(name, Era::Legacy);
     if method == Some(Method::Initialize) {
-        return initialize::initialize(shared, peer, &id, params).unwrap_or_else(|error| answer(&id, &error));
+        return initialize::initialize(shared, peer, id, params).unwrap_or_else(|error| answer(id, &error));
     }
     let Some(session) = session_of(peer) else {
         return match method {
             // A pipe may be asked whether it is there before its handshake. Over HTTP a request without a session is lost.
             Some(Method::Ping) if peer.connection.is_some() => {
-                Received::Exchange(immediate(jsonrpc::response(&id, &Empty {})))
+                Received::Exchange(immediate(jsonrpc::response(id, &Empty {})))
             }
-            _ => session_required(Some(&id)),
+            _ => session_required(Some(id)),
         };
     };
     let unknown = || RpcError::method_not_found(format!("Method not found: {}", readable(name)));
@@ -96,13 +95,13 @@ pub(super) fn request(
     let method =
         method.filter(|method| exists_for(*method, &session.settled)).filter(|method| method.is_offered(&catalog));
     let Some(method) = method else {
-        return answer(&id, &unknown());
+        return answer(id, &unknown());
     };
     if let Err(error) = rights::check(&peer.rights, method.needs(), unknown) {
-        return answer(&id, &error);
+        return answer(id, &error);
     }
     if let Some(full) = peer.full.filter(|_| method.is_answered_at_length(Era::Legacy)) {
-        return answer(&id, &RpcError::full(full));
+        return answer(id, &RpcError::full(full));
     }
     let (rights, reads_events) = (peer.rights.clone(), peer.reads_events);
     let request = Request { shared, session, catalog, id: id.clone(), params, rights, reads_events };
@@ -113,7 +112,7 @@ pub(super) fn request(
         Some(wish) => sep1686_request::request(method, name, request, wish),
         None => dispatch(method, request),
     });
-    exchange.map_or_else(|error| answer(&id, &error), Received::Exchange)
+    exchange.map_or_else(|error| answer(id, &error), Received::Exchange)
 }
 
 /// The requests that can be tasks of SEP-1686, by what stands before and after the slash of their names.
@@ -156,7 +155,7 @@ fn dispatch(method: Method, request: Request<'_>) -> Result<Exchange, RpcError> 
 }
 
 /// Takes a notification. What is unknown, malformed or too late is ignored.
-pub(super) fn notification(peer: &Peer<'_>, name: &str, params: Option<&RawValue>) -> Received {
+pub(super) fn notification(peer: &Peer<'_>, name: &str, params: Option<&str>) -> Received {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Cancelled {
@@ -182,12 +181,12 @@ pub(super) fn response(
     shared: &Arc<ProtocolContext>,
     peer: &Peer<'_>,
     id: &RequestId,
-    outcome: Result<&RawValue, PeerError>,
+    outcome: Result<&str, &PeerError>,
 ) -> Received {
     let Some(session) = session_of(peer) else { return session_required(None) };
     let may = |expected: &PendingRequest| expected.input_request.is_none() || peer.rights.has(Need::Tasks);
     if let Some(expected) = session.take_expected(id, may) {
-        let reply: Reply = outcome.map(ToOwned::to_owned);
+        let reply: Reply = outcome.map(Into::into).map_err(Clone::clone);
         match expected.input_request {
             Some(asked) if server_requests::client_task(session, &asked.kind, &reply).is_none() => {
                 let (shared, session) = (Arc::clone(shared), Arc::clone(session));

@@ -31,7 +31,7 @@ pub(super) fn answer(
     wish: TaskMetadata,
 ) -> Result<Exchange, RpcError> {
     let asked = asked(name, request.params)?;
-    let (params, rights) = (request.params.map(ToOwned::to_owned), request.rights.clone());
+    let (params, rights) = (request.params.map(Box::<str>::from), request.rights.clone());
     let (shared, session, id) = (Arc::clone(request.shared), Arc::clone(request.session), request.id);
     let catalog = request.catalog;
     Ok(streaming(|frames| async move {
@@ -44,7 +44,7 @@ pub(super) fn answer(
 }
 
 /// What tells one request from another: its method, and its params without their metadata.
-fn asked(name: &str, params: Option<&RawValue>) -> Result<Json, RpcError> {
+fn asked(name: &str, params: Option<&str>) -> Result<Json, RpcError> {
     #[derive(Serialize)]
     struct StoredRequest<'a> {
         method: &'a str,
@@ -67,7 +67,7 @@ impl TaskAugmentedRequest {
         method: Method,
         asked: Json,
         catalog: Arc<Catalog>,
-        params: Option<Box<RawValue>>,
+        params: Option<Box<str>>,
         rights: Rights,
     ) -> Result<Option<EncodedMessage>, RpcError> {
         let found = self.found(&asked).await?;
@@ -109,7 +109,7 @@ impl TaskAugmentedRequest {
         method: Method,
         catalog: Arc<Catalog>,
         rights: Rights,
-        params: Option<&RawValue>,
+        params: Option<&str>,
     ) -> Result<Option<EncodedMessage>, RpcError> {
         let (shared, session) = (&self.shared, &self.session);
         let id = self.id.clone();

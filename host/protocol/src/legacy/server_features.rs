@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use serde::Deserialize;
-use serde_json::value::RawValue;
 
 use super::call::{StreamedRequest, in_flight};
 use super::{Empty, Request, server_requests};
@@ -125,7 +124,7 @@ struct ProgressMeta {
 }
 
 /// The token under which progress is wanted.
-pub(super) fn progress_token(params: Option<&RawValue>) -> Result<Option<Json>, RpcError> {
+pub(super) fn progress_token(params: Option<&str>) -> Result<Option<Json>, RpcError> {
     let token = jsonrpc::params::<WithProgress>(params)?.meta.progress_token;
     Ok(token.and_then(|token| token.json()))
 }

@@ -51,8 +51,8 @@ pub(super) fn client_task(session: &Session, kind: &InputRequestKind, reply: &Re
     }
     let result = reply.as_ref().ok().filter(|_| input_requests::as_client_task(session.settled.client_tasks, kind))?;
     // What is larger is an answer, not the promise of one.
-    let result = Some(result).filter(|result| result.get().len() <= INLINE_BYTES_MAX)?;
-    reader::read_if_fits::<Created>(result.get()).map(|created| created.task)
+    let result = Some(result).filter(|result| result.len() <= INLINE_BYTES_MAX)?;
+    reader::read_if_fits::<Created>(result).map(|created| created.task)
 }
 
 #[derive(Serialize)]
@@ -158,7 +158,7 @@ impl ServerRequest {
             let poll_ms = task.poll_interval.unwrap_or(POLL_MS_DEFAULT).clamp(POLL_MS_MIN, POLL_MS_MAX);
             tokio::time::sleep(Duration::from_millis(poll_ms)).await;
             let looked = self.call("tasks/get", &id).await?;
-            let seen = looked.as_ref().ok().and_then(|result| reader::read_if_fits(result.get()));
+            let seen = looked.as_ref().ok().and_then(|result| reader::read_if_fits(result));
             let Some(seen) = seen else { return Some(looked) };
             task = seen;
         }

@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::Deserialize;
-use serde_json::value::RawValue;
 use tokio::sync::{Notify, watch};
 
 use crate::error::RpcError;
@@ -43,7 +42,7 @@ impl Connection {
     }
 
     /// Whether a notification cancels a request of this connection; then it is cancelled.
-    pub(crate) fn cancelled(&self, method: &str, params: Option<&RawValue>) -> bool {
+    pub(crate) fn cancelled(&self, method: &str, params: Option<&str>) -> bool {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
         struct Cancelled {

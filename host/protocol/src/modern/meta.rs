@@ -41,7 +41,7 @@ pub(super) struct RawMeta<'a> {
 }
 
 /// Whether params name a protocol version, which makes their message a modern one.
-pub(crate) fn names_a_version(params: &RawValue) -> bool {
+pub(crate) fn names_a_version(params: &str) -> bool {
     #[derive(Deserialize)]
     struct Params<'a> {
         #[serde(borrow, rename = "_meta")]
@@ -52,9 +52,9 @@ pub(crate) fn names_a_version(params: &RawValue) -> bool {
         #[serde(borrow, rename = "io.modelcontextprotocol/protocolVersion")]
         version: Option<&'a RawValue>,
     }
-    // Nearly every legacy message is spared the reading.
-    crate::may_be_modern(params.get().as_bytes())
-        && reader::read_if_fits::<Params<'_>>(params.get())
+    // Nearly every legacy message is spared the reading. Names can be spelled with escapes.
+    (params.contains("protocolVersion") || params.contains("\\u"))
+        && reader::read_if_fits::<Params<'_>>(params)
             .is_some_and(|params| params.meta.is_some_and(|meta| meta.version.is_some()))
 }
 
@@ -75,7 +75,7 @@ pub(super) struct Meta<'a> {
 }
 
 /// Reads `_meta`, and finds what stands beside it.
-pub(super) fn read(params: Option<&RawValue>) -> Result<Meta<'_>, RpcError> {
+pub(super) fn read(params: Option<&str>) -> Result<Meta<'_>, RpcError> {
     let missing = |path: &str, expected| RpcError::meta_required(reader::missing(path, expected));
     let params = params.ok_or_else(|| missing(META, "an object"))?;
     let mut members = Members::read(params).map_err(RpcError::meta_required)?;

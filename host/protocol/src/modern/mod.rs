@@ -115,7 +115,7 @@ struct Request<'a> {
     connection: Option<&'a Arc<Connection>>,
     /// Becomes true when the credential of a subscription has ended.
     ends: Option<&'a watch::Receiver<bool>>,
-    params: Option<&'a RawValue>,
+    params: Option<&'a str>,
     /// Those of the params that are looked at more than once.
     members: Members<'a>,
 }
@@ -124,14 +124,14 @@ struct Request<'a> {
 pub(super) fn receive(shared: &Arc<ProtocolContext>, peer: &Peer<'_>, message: Message<'_>) -> Received {
     match message {
         Message::Request { id, method, params } => {
-            let exchange = request(shared, peer, id.clone(), &method, params);
-            Received::Exchange(exchange.unwrap_or_else(|error| immediate(refused(&id, &error))))
+            let exchange = request(shared, peer, id.clone(), method, params);
+            Received::Exchange(exchange.unwrap_or_else(|error| immediate(refused(id, &error))))
         }
         // The only one there is cancels, and only where requests share a connection: see `Connection`.
         Message::Notification { .. } => Received::Accepted,
         Message::Response { id, .. } => {
             let error = RpcError::invalid_request(format!("clients of {VERSION} send requests and notifications only"));
-            Received::Rejected { rejection: Rejection::Malformed, body: error_response(Some(&id), &error) }
+            Received::Rejected { rejection: Rejection::Malformed, body: error_response(Some(id), &error) }
         }
     }
 }
@@ -141,7 +141,7 @@ fn request(
     peer: &Peer<'_>,
     id: RequestId,
     name: &str,
-    params: Option<&RawValue>,
+    params: Option<&str>,
 ) -> Result<Exchange, RpcError> {
     let meta = meta::read(params)?;
     let method = Method::named(name, Era::Modern);

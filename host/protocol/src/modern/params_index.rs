@@ -44,8 +44,8 @@ impl<'a> Members<'a> {
     /// # Errors
     ///
     /// If there is no object, or its `_meta` is none or there twice.
-    pub(super) fn read(params: &'a RawValue) -> Result<Self, String> {
-        reader::read(params.get(), "params")
+    pub(super) fn read(params: &'a str) -> Result<Self, String> {
+        reader::read(params, "params")
     }
 
     /// Of a tool or a prompt.
@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     fn members(text: &str) -> Option<Members<'_>> {
-        Members::read(serde_json::from_str(text).unwrap()).ok()
+        Members::read(text).ok()
     }
 
     #[test]

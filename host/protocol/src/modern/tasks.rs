@@ -114,7 +114,7 @@ pub(super) fn update(request: Request<'_>) -> Result<Exchange, RpcError> {
 fn answers(task: &Task, responses: &HashMap<String, Box<RawValue>>) -> Result<Vec<(String, InputResponse)>, RpcError> {
     let outstanding = task.outstanding().filter_map(|input| {
         let response = responses.get(&input.issued_key)?;
-        Some((input, read_answer(&input.request.kind, response)))
+        Some((input, read_answer(&input.request.kind, response.get())))
     });
     outstanding
         .map(|(input, answer)| {

@@ -48,7 +48,7 @@ impl Stage {
     /// and what goes on.
     async fn hear(&mut self, message: &[u8]) -> (bool, Option<Exchange>) {
         let peer = Peer::unheralded(ANNA, self.session.clone());
-        match self.world.protocol.receive(peer, Bytes::copy_from_slice(message)) {
+        match self.world.protocol.receive(peer, &Envelope::parse(Bytes::copy_from_slice(message))) {
             Received::Exchange(exchange) => listen(exchange).await,
             Received::Opened { session, reply } => {
                 self.session = Some(session);

@@ -20,6 +20,7 @@ mod unknown;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures::StreamExt as _;
 use serde_json::{Value, json};
 
@@ -140,7 +141,7 @@ impl World {
     }
 
     async fn receive(&self, peer: Peer<'_>, message: &str) -> Received {
-        match self.protocol.receive(peer, Bytes::copy_from_slice(message.as_bytes())) {
+        match self.protocol.receive(peer, &Envelope::parse(Bytes::copy_from_slice(message.as_bytes()))) {
             Received::Settling(work) => {
                 work.await;
                 Received::Accepted

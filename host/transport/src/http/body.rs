@@ -12,7 +12,6 @@ use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, StatusCode, header};
 use http_body_util::BodyExt as _;
 
-use crate::mcp::Mcp;
 use crate::quota::QuotaPermit;
 use crate::refusal::Refusal;
 use bulkhead_domain::requestor::Requestor;
@@ -110,7 +109,7 @@ fn too_large((limit, value): (&'static str, usize)) -> Refusal {
     Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, message)
 }
 
-impl<M: Mcp> Server<M> {
+impl Server {
     /// Reads a large body once its request has a place, and its bytes their turn and their room. They count for as long as anybody
     /// holds what is returned.
     pub(super) async fn take_in(

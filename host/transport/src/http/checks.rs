@@ -11,9 +11,8 @@ use http::uri::Authority;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header, request};
 use serde_json::json;
 
-use crate::mcp::Mcp;
 use crate::refusal::Refusal;
-use bulkhead_protocol::{Declared, is_modern_version};
+use bulkhead_protocol::{Declared, VERSIONS, is_modern_version};
 
 use super::Server;
 
@@ -43,7 +42,7 @@ const CORS_HEADERS: &[&str] = &[
 /// Arguments that are repeated beside the message: tools choose their names.
 const PARAM_PREFIX: &str = "mcp-param-";
 
-impl<M: Mcp> Server<M> {
+impl Server {
     /// Host and Origin.
     pub(super) fn check_source(&self, request: &request::Parts) -> Result<(), Refusal> {
         let host = single(&request.headers, &header::HOST)?;
@@ -138,13 +137,12 @@ impl<M: Mcp> Server<M> {
 
     /// `MCP-Protocol-Version`: without it a version is assumed, with it it must be one that is spoken here.
     pub(super) fn check_version(&self, headers: &HeaderMap) -> Result<(), Refusal> {
-        let versions = self.mcp.versions();
         match single(headers, &PROTOCOL_VERSION)? {
-            Some(version) if !versions.contains(&version) => {
-                let message = format!("Unsupported protocol version: this host speaks {}", versions.join(", "));
+            Some(version) if !VERSIONS.contains(&version) => {
+                let message = format!("Unsupported protocol version: this host speaks {}", VERSIONS.join(", "));
                 let requested: String = version.chars().take(64).collect();
                 Err(Refusal::new(StatusCode::BAD_REQUEST, message)
-                    .with_data(&json!({ "supported": versions, "requested": requested })))
+                    .with_data(&json!({ "supported": VERSIONS, "requested": requested })))
             }
             _ => Ok(()),
         }

@@ -11,7 +11,6 @@ use axum::body::Body;
 use axum::response::Response;
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
 
-use crate::mcp::{Mcp, Session as _};
 use crate::quota::Full;
 use crate::refusal::Refusal;
 use crate::session::{self, LiveSession};
@@ -32,8 +31,8 @@ const MODERN_METHODS: HeaderValue = HeaderValue::from_static("POST, OPTIONS");
 const STANDALONE_MAX: usize = 8;
 
 /// Serves one request.
-pub(super) async fn endpoint<M: Mcp>(
-    server: &Arc<Server<M>>,
+pub(super) async fn endpoint(
+    server: &Arc<Server>,
     request: Request<Body>,
     (peer, seat): (IpAddr, &WorkerPreference),
 ) -> Response {
@@ -77,7 +76,7 @@ fn not_allowed(message: &'static str, methods: HeaderValue) -> Response {
     response
 }
 
-impl<M: Mcp> Server<M> {
+impl Server {
     /// A client that keeps sending invalid credentials is told to wait; a valid one from the same address is accepted all the same,
     /// unless an issuer would have to be asked whether it is valid.
     fn unauthorized(&self, unauthorized: &Unauthorized, client: IpAddr) -> Response {
@@ -121,7 +120,7 @@ impl<M: Mcp> Server<M> {
         &self,
         requestor: &Requestor,
         headers: &HeaderMap,
-    ) -> Result<Option<Arc<LiveSession<M::Session>>>, Refusal> {
+    ) -> Result<Option<Arc<LiveSession>>, Refusal> {
         let Some(id) = checks::session_id(headers)? else { return Ok(None) };
         match self.sessions.find(requestor, id).await {
             Ok(Some(live)) => Ok(Some(live)),
@@ -130,11 +129,7 @@ impl<M: Mcp> Server<M> {
         }
     }
 
-    async fn required_session(
-        &self,
-        requestor: &Requestor,
-        headers: &HeaderMap,
-    ) -> Result<Arc<LiveSession<M::Session>>, Refusal> {
+    async fn required_session(&self, requestor: &Requestor, headers: &HeaderMap) -> Result<Arc<LiveSession>, Refusal> {
         let missing = || {
             Refusal::new(
                 StatusCode::BAD_REQUEST,
@@ -185,7 +180,7 @@ impl<M: Mcp> Server<M> {
     /// Goes on with the stream that the event belongs to, and with no other.
     fn resume(
         self: &Arc<Self>,
-        live: &Arc<LiveSession<M::Session>>,
+        live: &Arc<LiveSession>,
         (caller, revalidation): (&Caller, Revalidation),
         last: &EventId,
     ) -> Result<Response, Refusal> {
@@ -206,7 +201,7 @@ impl<M: Mcp> Server<M> {
     /// Opens a stream for what belongs to no request, or goes on with one. The newest of them gets the messages.
     fn standalone(
         self: &Arc<Self>,
-        live: &Arc<LiveSession<M::Session>>,
+        live: &Arc<LiveSession>,
         (caller, revalidation): (&Caller, Revalidation),
         resumed: Option<(Arc<crate::sse::EventLog>, u64)>,
     ) -> Result<Response, Refusal> {
@@ -225,11 +220,11 @@ impl<M: Mcp> Server<M> {
             }
             None => {
                 let log = live.streams.open(self.sessions.epoch, None, live.kept());
-                let opening = stream::opening(&log, live.session.version());
+                let opening = stream::opening(&log, live.session.protocol_version());
                 (0, log, Some(opening))
             }
         };
-        let source = Source::new(live.clone(), caller.rights.clone(), self.phase.subscribe());
+        let source = Source::new(Arc::clone(&self.mcp), live.clone(), caller.rights.clone(), self.phase.subscribe());
         let reader = Reader::new(log, after, opening, open, revalidation, self.keepalive());
         let reader = reader.with_source(source, self.now.clone());
         Ok(stream::response(reader.into_body()))

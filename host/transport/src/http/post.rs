@@ -8,13 +8,11 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::response::Response;
-use bytes::Bytes;
 use futures::{FutureExt as _, StreamExt as _};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 
 use crate::answer::{AnswerBody, Recipient};
-use crate::mcp::{Mcp, Peer, Received, Session as _};
 use crate::quota::{Full, QuotaPermit};
 use crate::refusal::{Refusal, request_id, retry_after};
 use crate::session::{LiveSession, SessionRequest};
@@ -22,8 +20,11 @@ use crate::sse::EventLog;
 use bulkhead_audit::Entry;
 use bulkhead_domain::requestor::Requestor;
 use bulkhead_domain::rights::Rights;
+use bulkhead_domain::task::Era;
 use bulkhead_identity::auth::{Caller, Revalidation};
-use bulkhead_protocol::{self as protocol, EncodedMessage, Exchange, Frame, INLINE_BYTES_MAX, Rejection};
+use bulkhead_protocol::{
+    EncodedMessage, Envelope, Exchange, Frame, INLINE_BYTES_MAX, Peer, Received, Rejection, Session,
+};
 
 use super::body::{self, Arrived};
 use super::endpoint::refused;
@@ -31,7 +32,7 @@ use super::stream::{self, Direct, Reader};
 use super::workers::WorkerPreference;
 use super::{Server, checks, json_response, refuse};
 
-impl<M: Mcp> Server<M> {
+impl Server {
     pub(super) async fn post(
         self: &Arc<Self>,
         caller: Caller,
@@ -71,7 +72,21 @@ impl<M: Mcp> Server<M> {
             }
         };
         // What is modern, by its headers or by its body alone, knows no sessions; the latter is refused by the protocol.
-        let legacy = checks::is_legacy(headers) && !self.is_modern(&requestor, &message).await?;
+        let legacy = checks::is_legacy(headers);
+        let is_large = message.len() > INLINE_BYTES_MAX;
+        let envelope = match is_large {
+            false => Envelope::parse(message),
+            true => {
+                let parse = move || {
+                    let envelope = Envelope::parse(message);
+                    // It is kept with the envelope, and takes a look at all of the message.
+                    let _ = legacy.then(|| envelope.era());
+                    envelope
+                };
+                self.aside(&requestor, parse).await?
+            }
+        };
+        let legacy = legacy && envelope.era() == Era::Legacy;
         let live = if legacy { self.session(&requestor, headers).await? } else { None };
         if legacy {
             self.check_version(headers)?;
@@ -84,7 +99,7 @@ impl<M: Mcp> Server<M> {
             },
             Err(refusal) => {
                 // Clients of the older revisions take a status for a broken connection.
-                let id = request_id(&message);
+                let id = request_id(&envelope);
                 let status = if legacy && id.is_some() { StatusCode::OK } else { refusal.status };
                 return Ok(refusal.to(id).at(status).response());
             }
@@ -94,16 +109,13 @@ impl<M: Mcp> Server<M> {
         let (end, ends) = checks::listens(headers).then(|| watch::channel(false)).unzip();
         let full = self.quota.full_of_answers(&requestor);
         let sender = Sender { requestor, rights: caller.rights.clone(), full, reads_events: accepts.events, ends };
-        let (received, asked) = if message.len() <= INLINE_BYTES_MAX {
-            (self.mcp.receive(sender.peer(session, headers), message.clone()), RequestRef::Message(message))
-        } else {
+        let (received, asked) = if is_large {
             let (mcp, headers) = (Arc::clone(&self.mcp), headers.clone());
-            let receive = move || {
-                let received = mcp.receive(sender.peer(session, &headers), message.clone());
-                let is_asked = matches!(received, Received::Exchange(_) | Received::Opened { .. });
-                (received, RequestRef::Id(is_asked.then(|| request_id(&message)).flatten()))
-            };
-            self.mcp.aside(&requestor, receive).await.map_err(|_| unread())?
+            let receive =
+                move || (mcp.receive(sender.peer(session, &headers), &envelope), RequestRef::Id(request_id(&envelope)));
+            self.aside(&requestor, receive).await?
+        } else {
+            (self.mcp.receive(sender.peer(session, headers), &envelope), RequestRef::Envelope(envelope))
         };
         match received {
             Received::Exchange(exchange) => {
@@ -137,16 +149,18 @@ impl<M: Mcp> Server<M> {
         self.quota.open(requestor).map_err(Refusal::quota)
     }
 
-    /// Whether a message says itself that it is modern.
-    async fn is_modern(&self, requestor: &Requestor, message: &Bytes) -> Result<bool, Refusal> {
-        if message.len() <= INLINE_BYTES_MAX {
-            return Ok(protocol::is_modern(message));
-        }
-        let message = message.clone();
-        self.mcp.aside(requestor, move || protocol::is_modern(&message)).await.map_err(|_| unread())
+    /// Does work on a large message in its tenant's turn.
+    async fn aside<T: Send + 'static>(
+        &self,
+        requestor: &Requestor,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Refusal> {
+        let (sender, mut receiver) = oneshot::channel();
+        let done = self.mcp.aside(requestor, Box::new(move || drop(sender.send(work())))).await;
+        done.ok().and_then(|()| receiver.try_recv().ok()).ok_or_else(unread)
     }
 
-    async fn save(&self, live: Option<Arc<LiveSession<M::Session>>>) {
+    async fn save(&self, live: Option<Arc<LiveSession>>) {
         if let Some(live) = live {
             self.sessions.save(&live).await;
         }
@@ -155,7 +169,7 @@ impl<M: Mcp> Server<M> {
     async fn opened(
         &self,
         requestor: Requestor,
-        session: Arc<M::Session>,
+        session: Arc<Session>,
         reply: String,
         asked: RequestRef,
     ) -> Result<Response, Refusal> {
@@ -173,8 +187,8 @@ impl<M: Mcp> Server<M> {
     /// Waits for the first frame, and makes a body of it or a stream.
     async fn drive(
         self: &Arc<Self>,
-        mut work: RequestWork<M>,
-        live: Option<Arc<LiveSession<M::Session>>>,
+        mut work: RequestWork,
+        live: Option<Arc<LiveSession>>,
         asked: RequestRef,
         (caller, end): (&Caller, Option<watch::Sender<bool>>),
         events: bool,
@@ -235,7 +249,7 @@ impl<M: Mcp> Server<M> {
             return stream::response(direct.into_body());
         };
         let log = live.streams.open(self.sessions.epoch, asked.id().as_deref(), live.kept());
-        let opening = stream::opening(&log, live.session.version());
+        let opening = stream::opening(&log, live.session.protocol_version());
         if let Some(Frame { message, last, .. }) = first {
             log.push(message, last);
         }
@@ -247,7 +261,7 @@ impl<M: Mcp> Server<M> {
     }
 }
 
-impl<M: Mcp> Server<M> {
+impl Server {
     fn recipient(&self, requestor: &Requestor, asked: &RequestRef) -> Recipient {
         Recipient { quota: Arc::clone(&self.quota), requestor: *requestor, id: asked.id() }
     }
@@ -258,7 +272,7 @@ impl<M: Mcp> Server<M> {
         requestor: &Requestor,
         asked: &RequestRef,
         line: EncodedMessage,
-        held: Option<RequestGuard<M::Session>>,
+        held: Option<RequestGuard>,
     ) -> Response {
         let (line, place) = match line.is_small() {
             true => (line, None),
@@ -299,8 +313,8 @@ impl<M: Mcp> Server<M> {
 
 /// Which request is to be answered.
 enum RequestRef {
-    /// Small: seldom does anybody want to know, so its id is still to be found.
-    Message(Bytes),
+    /// Small: it is kept, because seldom does anybody want to know.
+    Envelope(Envelope),
     /// Large: it is not kept for that.
     Id(Option<String>),
 }
@@ -308,7 +322,7 @@ enum RequestRef {
 impl RequestRef {
     fn id(&self) -> Option<String> {
         match self {
-            Self::Message(message) => request_id(message),
+            Self::Envelope(envelope) => request_id(envelope),
             Self::Id(id) => id.clone(),
         }
     }
@@ -324,7 +338,7 @@ struct Sender {
 }
 
 impl Sender {
-    fn peer<S>(self, session: Option<Arc<S>>, headers: &HeaderMap) -> Peer<'_, S> {
+    fn peer(self, session: Option<Arc<Session>>, headers: &HeaderMap) -> Peer<'_> {
         let Self { requestor, rights, full, reads_events, ends } = self;
         let declared = Some(checks::declared(headers));
         Peer { requestor, rights, session, declared, connection: None, full, reads_events, ends }
@@ -351,37 +365,37 @@ fn accepted() -> Response {
 }
 
 /// The place of a message among the open requests, released when it is dropped.
-pub(super) enum RequestGuard<S> {
+pub(super) enum RequestGuard {
     /// It goes on without its client.
-    Session(SessionRequest<S>),
+    Session(SessionRequest),
     /// It ends with its connection.
     Connection(#[expect(dead_code, reason = "held for its drop")] QuotaPermit),
 }
 
 /// A message on its way. If it belongs to a session and is dropped before its end, a task of its own takes over; so nothing has to be
 /// spawned for the many requests whose client just waits for the answer.
-struct RequestWork<M: Mcp> {
+struct RequestWork {
     /// `None` once it is over, or handed on.
     exchange: Option<Exchange>,
     /// `None` once it was handed on.
-    held: Option<RequestGuard<M::Session>>,
+    held: Option<RequestGuard>,
     /// Where frames go when the request is no longer driven by its connection; nowhere if the client never saw an event id.
     log: Option<Arc<EventLog>>,
-    server: Arc<Server<M>>,
+    server: Arc<Server>,
 }
 
-impl<M: Mcp> RequestWork<M> {
+impl RequestWork {
     async fn frame(&mut self) -> Option<Frame> {
         self.exchange.as_mut()?.next().await
     }
 
     /// What is left to do, and the place that it takes up.
-    fn take(&mut self) -> (Exchange, Option<RequestGuard<M::Session>>) {
+    fn take(&mut self) -> (Exchange, Option<RequestGuard>) {
         (self.exchange.take().unwrap_or_else(|| futures::stream::empty().boxed()), self.held.take())
     }
 }
 
-impl<M: Mcp> Drop for RequestWork<M> {
+impl Drop for RequestWork {
     fn drop(&mut self) {
         let Some((RequestGuard::Session(open), exchange)) = self.held.take().zip(self.exchange.take()) else { return };
         // When the runtime is going down, nothing can be driven any more.
@@ -392,12 +406,7 @@ impl<M: Mcp> Drop for RequestWork<M> {
 }
 
 /// Drives a request of a session to its end, whether anybody reads it or not. Ends early with the session.
-async fn pump<M: Mcp>(
-    server: Arc<Server<M>>,
-    exchange: Exchange,
-    open: SessionRequest<M::Session>,
-    log: Option<Arc<EventLog>>,
-) {
+async fn pump(server: Arc<Server>, exchange: Exchange, open: SessionRequest, log: Option<Arc<EventLog>>) {
     tokio::select! {
         _ = open.live.ended.wait() => {}
         () = run_out(exchange, log.as_deref()) => {}

@@ -18,14 +18,13 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 
 use crate::answer::{Chunks, Recipient};
-use crate::mcp::Session;
 use crate::quota::QuotaPermit;
 use crate::session::{LiveSession, SessionRequest};
 use crate::sse::{EventLog, KEEPALIVE, Next};
 use bulkhead_domain::clock::SharedClock;
 use bulkhead_domain::rights::Rights;
 use bulkhead_identity::auth::Revalidation;
-use bulkhead_protocol::{Exchange, Frame};
+use bulkhead_protocol::{Exchange, Frame, Mcp};
 
 use super::Phase;
 
@@ -137,7 +136,7 @@ impl<H: Send + 'static> Direct<H> {
 }
 
 /// Reads a log to a connection.
-pub(super) struct Reader<S: Session> {
+pub(super) struct Reader {
     log: Arc<EventLog>,
     number: u64,
     after: u64,
@@ -147,17 +146,17 @@ pub(super) struct Reader<S: Session> {
     changed: watch::Receiver<()>,
     keepalive: Duration,
     /// For a standalone stream: where its messages come from. They are taken only when the connection has room.
-    source: Option<(Source<S>, SharedClock)>,
-    open: SessionRequest<S>,
+    source: Option<(Source, SharedClock)>,
+    open: SessionRequest,
     revalidation: Revalidation,
 }
 
-impl<S: Session> Reader<S> {
+impl Reader {
     pub(super) fn new(
         log: Arc<EventLog>,
         after: u64,
         opening: Option<Bytes>,
-        open: SessionRequest<S>,
+        open: SessionRequest,
         revalidation: Revalidation,
         keepalive: Duration,
     ) -> Self {
@@ -166,7 +165,7 @@ impl<S: Session> Reader<S> {
         Self { log, number, after, opening, writing, changed, keepalive, source: None, open, revalidation }
     }
 
-    pub(super) fn with_source(mut self, source: Source<S>, now: SharedClock) -> Self {
+    pub(super) fn with_source(mut self, source: Source, now: SharedClock) -> Self {
         self.source = Some((source, now));
         self
     }
@@ -212,7 +211,7 @@ impl<S: Session> Reader<S> {
     }
 }
 
-impl<S: Session> Drop for Reader<S> {
+impl Drop for Reader {
     fn drop(&mut self) {
         if let Some((_, now)) = &self.source {
             self.log.finish(now.steady());
@@ -222,7 +221,7 @@ impl<S: Session> Drop for Reader<S> {
 }
 
 /// The next message of a standalone stream; for any other kind there never is one.
-async fn next_of<S: Session>(source: &mut Option<(Source<S>, SharedClock)>) -> Option<Frame> {
+async fn next_of(source: &mut Option<(Source, SharedClock)>) -> Option<Frame> {
     match source {
         Some((source, _)) => source.next().await,
         None => std::future::pending().await,
@@ -231,8 +230,9 @@ async fn next_of<S: Session>(source: &mut Option<(Source<S>, SharedClock)>) -> O
 
 /// The messages of a session that belong to no request. Of several sources of a session the newest gives them, and when it goes the one
 /// before it: so each message is on exactly one stream.
-pub(super) struct Source<S: Session> {
-    live: Arc<LiveSession<S>>,
+pub(super) struct Source {
+    mcp: Arc<dyn Mcp>,
+    live: Arc<LiveSession>,
     rights: Rights,
     place: u64,
     places: watch::Receiver<Vec<u64>>,
@@ -240,8 +240,13 @@ pub(super) struct Source<S: Session> {
     phase: watch::Receiver<Phase>,
 }
 
-impl<S: Session> Source<S> {
-    pub(super) fn new(live: Arc<LiveSession<S>>, rights: Rights, phase: watch::Receiver<Phase>) -> Self {
+impl Source {
+    pub(super) fn new(
+        mcp: Arc<dyn Mcp>,
+        live: Arc<LiveSession>,
+        rights: Rights,
+        phase: watch::Receiver<Phase>,
+    ) -> Self {
         let mut place = 0;
         live.standalone().send_modify(|places| {
             place = places.last().map_or(0, |last| last + 1);
@@ -249,8 +254,8 @@ impl<S: Session> Source<S> {
         });
         let places = live.standalone().subscribe();
         // A call of the session may have to ask on it before the stream is first read.
-        let frames = Some(live.session.standalone(&rights));
-        Self { live, rights, place, places, frames, phase }
+        let frames = Some(mcp.standalone(&live.session, rights.clone()));
+        Self { mcp, live, rights, place, places, frames, phase }
     }
 
     /// `None` when the session is over or the host is going down.
@@ -260,9 +265,13 @@ impl<S: Session> Source<S> {
             if !newest {
                 self.frames = None;
             }
+            let Self { mcp, live, rights, frames, .. } = self;
             let frame = async {
                 match newest {
-                    true => self.frames.get_or_insert_with(|| self.live.session.standalone(&self.rights)).next().await,
+                    true => {
+                        let again = || mcp.standalone(&live.session, rights.clone());
+                        frames.get_or_insert_with(again).next().await
+                    }
                     false => std::future::pending().await,
                 }
             };
@@ -276,7 +285,7 @@ impl<S: Session> Source<S> {
     }
 }
 
-impl<S: Session> Drop for Source<S> {
+impl Drop for Source {
     fn drop(&mut self) {
         // The stream goes first: the next one must find what it did not give.
         self.frames = None;

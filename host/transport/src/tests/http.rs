@@ -66,7 +66,10 @@ async fn unsupported_protocol_version_lists_supported_ones() {
     let reply = edge.client().with("MCP-Protocol-Version", "2024-11-05").post("{}").await;
     let (status, body) = status_and_body(reply).await;
     assert_eq!(status, 400);
-    assert_eq!(body["error"]["data"], json!({ "supported": ["2025-11-25", "2025-06-18"], "requested": "2024-11-05" }));
+    assert_eq!(
+        body["error"]["data"],
+        json!({ "supported": ["2026-07-28", "2025-11-25", "2025-06-18"], "requested": "2024-11-05" })
+    );
 }
 
 #[tokio::test]

@@ -106,7 +106,7 @@ struct Edge {
     address: SocketAddr,
     script: Arc<Script>,
     quota: Arc<EdgeQuota>,
-    sessions: Arc<Registry<Script>>,
+    sessions: Arc<Registry>,
     clock: Arc<ManualClock>,
     stop: Option<oneshot::Sender<()>>,
     served: JoinHandle<()>,
@@ -118,7 +118,7 @@ impl Edge {
         let clock = Arc::new(ManualClock::at(1_000_000));
         let now: bulkhead_domain::clock::SharedClock = clock.clone();
         let quota = Arc::new(EdgeQuota::new(setup.limits.into()));
-        let sessions = Registry::open(script.clone(), setup.rows, setup.sessions, quota.clone(), now.clone());
+        let sessions = Registry::open(setup.rows, setup.sessions, quota.clone(), now.clone());
         let sessions = sessions.await.unwrap();
         let sessions = Arc::new(sessions);
         let unready = setup.unready;

@@ -6,27 +6,23 @@ use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bytes::Bytes;
-use futures::{StreamExt as _, stream};
+use futures::future::BoxFuture;
+use futures::{FutureExt as _, StreamExt as _, stream};
 use serde_json::{Value, json};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::sleep;
 
-use crate::mcp::{Mcp, Peer, Received, Session};
+use bulkhead_domain::call::LogLevel;
 use bulkhead_domain::requestor::{Requestor, TenantId};
 use bulkhead_domain::rights::Rights;
-use bulkhead_protocol::{Exchange, Frame, Rejection};
+use bulkhead_protocol::{Envelope, Exchange, Frame, Mcp, Peer, Received, Rejection, Session};
 use bulkhead_runtime::{MessageWorkers, Share};
 use bulkhead_store::{Error, RowKind, RowState, RowStore};
 
 /// A session with a queue that a test fills.
 pub(super) struct Told {
-    id: String,
-    version: String,
-    state: Mutex<Vec<u8>>,
-    revision: AtomicU64,
     queue: Arc<Queue>,
-    pub(super) closed: AtomicBool,
+    closed: Mutex<BoxFuture<'static, ()>>,
 }
 
 #[derive(Default)]
@@ -36,15 +32,8 @@ struct Queue {
 }
 
 impl Told {
-    fn new(id: String, version: String, state: Vec<u8>) -> Arc<Self> {
-        Arc::new(Self {
-            id,
-            version,
-            state: Mutex::new(state),
-            revision: AtomicU64::new(0),
-            queue: Arc::default(),
-            closed: AtomicBool::new(false),
-        })
+    fn new(session: &Arc<Session>) -> Arc<Self> {
+        Arc::new(Self { queue: Arc::default(), closed: Mutex::new(session.closed().boxed()) })
     }
 
     /// Queues a message that belongs to no request.
@@ -53,42 +42,18 @@ impl Told {
         self.queue.frames.lock().unwrap().push_back(Frame { message: message.into(), last: false, rejection: None });
         self.queue.filled.notify_one();
     }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed.lock().unwrap().as_mut().now_or_never().is_some()
+    }
 }
 
-impl Session for Told {
-    fn id(&self) -> &str {
-        &self.id
-    }
-
-    fn version(&self) -> &str {
-        &self.version
-    }
-
-    fn state(&self) -> Vec<u8> {
-        self.state.lock().unwrap().clone()
-    }
-
-    fn revision(&self) -> u64 {
-        self.revision.load(Ordering::Relaxed)
-    }
-
-    fn standalone(&self, _: &Rights) -> Exchange {
-        let queue = self.queue.clone();
-        stream::unfold(queue, |queue| async move {
-            loop {
-                let frame = queue.frames.lock().unwrap().pop_front();
-                if let Some(frame) = frame {
-                    return Some((frame, queue));
-                }
-                queue.filled.notified().await;
-            }
-        })
-        .boxed()
-    }
-
-    fn close(&self) {
-        self.closed.store(true, Ordering::Relaxed);
-    }
+/// A session as a handshake leaves it.
+fn session(id: &str, requestor: &Requestor, version: &str) -> Arc<Session> {
+    let state = json!({"v": 1, "tenant": requestor.tenant.to_string(), "requestor": requestor.id.to_string(),
+        "version": version, "features": 0, "client_name": "", "client_version": "", "log_level": "info",
+        "initialized": true});
+    Arc::new(Session::restore(id, state.to_string().as_bytes()).unwrap())
 }
 
 /// The protocol.
@@ -177,11 +142,11 @@ impl Script {
         self.asides.load(Ordering::SeqCst)
     }
 
-    fn open(&self, params: &Value, id: &Value) -> Received<Told> {
+    fn open(&self, requestor: &Requestor, params: &Value, id: &Value) -> Received {
         let number = self.count.fetch_add(1, Ordering::Relaxed);
-        let version = params["protocolVersion"].as_str().unwrap_or("2025-11-25").to_owned();
-        let session = Told::new(format!("session-{number}"), version.clone(), version.into_bytes());
-        self.sessions.lock().unwrap().insert(session.id.clone(), session.clone());
+        let version = params["protocolVersion"].as_str().unwrap_or("2025-11-25");
+        let session = session(&format!("session-{number}"), requestor, version);
+        self.sessions.lock().unwrap().insert(session.id().to_owned(), Told::new(&session));
         Received::Opened { session, reply: answer(id, json!({ "opened": number })) }
     }
 
@@ -221,21 +186,19 @@ fn answer(id: &Value, result: Value) -> String {
     json!({ "jsonrpc": "2.0", "id": id, "result": result }).to_string()
 }
 
-fn rejected(rejection: Rejection, code: i64) -> Received<Told> {
+fn rejected(rejection: Rejection, code: i64) -> Received {
     let body = json!({ "jsonrpc": "2.0", "error": { "code": code, "message": "no" } }).to_string();
     Received::Rejected { rejection, body }
 }
 
 impl Mcp for Script {
-    type Session = Told;
-
-    fn receive(&self, peer: Peer<'_, Told>, message: Bytes) -> Received<Told> {
-        let Ok(message) = serde_json::from_slice::<Value>(&message) else {
+    fn receive(&self, peer: Peer<'_>, envelope: &Envelope) -> Received {
+        let Ok(message) = serde_json::from_slice::<Value>(envelope.bytes()) else {
             return rejected(Rejection::Malformed, -32700);
         };
         let method = message["method"].as_str().unwrap_or("").to_owned();
         match (method.as_str(), &peer.session) {
-            ("initialize", None) => self.open(&message["params"], &message["id"]),
+            ("initialize", None) => self.open(&peer.requestor, &message["params"], &message["id"]),
             ("declared", session) => {
                 let declared = peer.declared.unwrap();
                 let said = json!({"version": declared.protocol_version, "method": declared.method, "name": declared.name,
@@ -260,15 +223,14 @@ impl Mcp for Script {
             }
             (_, None) => rejected(Rejection::SessionRequired, -32600),
             ("set", Some(session)) => {
-                *session.state.lock().unwrap() = message["params"].to_string().into_bytes();
-                session.revision.fetch_add(1, Ordering::Relaxed);
+                session.set_log_level(LogLevel::Alert);
                 Received::Accepted
             }
             // As if the client had cancelled it.
             ("cancelled", Some(_)) => Received::Exchange(stream::empty().boxed()),
             ("state", Some(session)) => {
-                let state = String::from_utf8(session.state()).unwrap();
-                let frame = Frame::from(answer(&message["id"], json!(state)));
+                let state: Value = serde_json::from_slice(&session.state()).unwrap();
+                let frame = Frame::from(answer(&message["id"], state["log_level"].clone()));
                 Received::Exchange(stream::iter([frame]).boxed())
             }
             ("do", Some(_)) => {
@@ -278,11 +240,7 @@ impl Mcp for Script {
         }
     }
 
-    fn aside<T: Send + 'static>(
-        &self,
-        requestor: &Requestor,
-        work: impl FnOnce() -> T + Send + 'static,
-    ) -> oneshot::Receiver<T> {
+    fn aside(&self, requestor: &Requestor, work: Box<dyn FnOnce() + Send>) -> oneshot::Receiver<()> {
         let aside = self.aside.get_or_init(|| MessageWorkers::start(&tokio::runtime::Handle::current()).unwrap());
         let share = self.shares.lock().unwrap().entry(requestor.tenant).or_default().clone();
         let asides = self.asides.clone();
@@ -292,15 +250,22 @@ impl Mcp for Script {
         })
     }
 
-    fn restore(&self, _: Requestor, id: &str, state: &[u8]) -> Option<Arc<Told>> {
-        let session = Told::new(id.to_owned(), "2025-11-25".into(), state.to_vec());
-        self.sessions.lock().unwrap().insert(id.to_owned(), session.clone());
-        Some(session)
+    fn standalone(&self, session: &Arc<Session>, _: Rights) -> Exchange {
+        let mut sessions = self.sessions.lock().unwrap();
+        let told = sessions.entry(session.id().to_owned()).or_insert_with(|| Told::new(session));
+        stream::unfold(told.queue.clone(), |queue| async move {
+            loop {
+                let frame = queue.frames.lock().unwrap().pop_front();
+                if let Some(frame) = frame {
+                    return Some((frame, queue));
+                }
+                queue.filled.notified().await;
+            }
+        })
+        .boxed()
     }
 
-    fn versions(&self) -> &[&str] {
-        &["2025-11-25", "2025-06-18"]
-    }
+    fn close(&self) {}
 }
 
 type RowKey = (RowKind, Vec<u8>);

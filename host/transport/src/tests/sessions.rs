@@ -48,7 +48,7 @@ async fn deleted_session_is_closed_and_its_row_removed() {
     assert!(stream.event().await.is_some());
     assert_eq!(rows.rows.lock().unwrap().len(), 1);
     assert_eq!(client.send("DELETE", "/mcp", "").await.status, 204);
-    assert!(told.closed.load(Ordering::Relaxed));
+    assert!(told.is_closed());
     assert!(rows.rows.lock().unwrap().is_empty());
     assert!(stream.event().await.is_none(), "its streams end");
 }
@@ -77,7 +77,7 @@ async fn changed_session_survives_a_restart() {
     let rows: Arc<Rows> = Arc::default();
     let edge = Edge::start(Setup { rows: rows.clone(), ..Setup::default() }).await;
     let client = edge.session_as(edge.client().with("Authorization", "Bearer alice"), "2025-11-25").await;
-    assert_eq!(client.post(r#"{"jsonrpc":"2.0","method":"set","params":"changed"}"#).await.status, 202);
+    assert_eq!(client.post(r#"{"jsonrpc":"2.0","method":"set","params":"alert"}"#).await.status, 202);
     let id = client.header("mcp-session-id").to_owned();
     assert!(rows.rows.lock().unwrap().values().all(|row| !row.windows(id.len()).any(|part| part == id.as_bytes())));
     edge.stop().await;
@@ -87,7 +87,7 @@ async fn changed_session_survives_a_restart() {
     assert_eq!(client.with("Authorization", "Bearer bob").rpc(1, "state", json!({})).await.status, 404);
     let (status, body) =
         status_and_body(client.with("Authorization", "Bearer alice").rpc(1, "state", json!({})).await).await;
-    assert_eq!((status, &body["result"]), (200, &json!("\"changed\"")));
+    assert_eq!((status, &body["result"]), (200, &json!("alert")));
 }
 
 #[tokio::test]

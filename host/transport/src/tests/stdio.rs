@@ -1,7 +1,6 @@
 //! Lines in, lines out.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -124,7 +123,7 @@ async fn stdio_end_of_input_lets_open_requests_finish() {
     ids.sort_by_key(Value::as_i64);
     assert_eq!(ids, [json!(1), json!(2)]);
     timeout(Duration::from_secs(20), pipe.served).await.expect("it exits").unwrap().unwrap();
-    assert!(pipe.script.told("session-0").closed.load(Ordering::Relaxed));
+    assert!(pipe.script.told("session-0").is_closed());
 }
 
 #[tokio::test]

@@ -74,8 +74,8 @@ impl RoundTrip {
         let mut given = Vec::new();
         for input in task.outstanding() {
             let Some(raw) = self.fresh.get(&input.issued_key) else { continue };
-            let answer =
-                read_answer(&input.request.kind, raw).map_err(|reason| unusable_answer(&input.issued_key, &reason))?;
+            let answer = read_answer(&input.request.kind, raw.get())
+                .map_err(|reason| unusable_answer(&input.issued_key, &reason))?;
             given.push((input.issued_key.clone(), answer));
         }
         for (key, answer) in given {

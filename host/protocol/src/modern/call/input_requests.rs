@@ -24,10 +24,10 @@ impl RoundTrip {
     ) -> Result<InputOutcome, RoundTripError> {
         let (mut answers, mut missing, mut unusable) = (Vec::new(), Vec::new(), None);
         for (key, request) in &ask.input_requests {
-            let before = running.answers.get(key).and_then(|raw| read_answer(&request.kind, raw).ok());
+            let before = running.answers.get(key).and_then(|raw| read_answer(&request.kind, raw.get()).ok());
             match (before, self.fresh.get(key)) {
                 (Some(answer), _) => answers.push(answer),
-                (None, Some(raw)) => match read_answer(&request.kind, raw) {
+                (None, Some(raw)) => match read_answer(&request.kind, raw.get()) {
                     Ok(answer) => {
                         self.used = true;
                         answers.push(answer);
