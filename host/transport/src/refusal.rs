@@ -10,8 +10,8 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::quota::Full;
 use bulkhead_identity::auth::{Limited, Unauthorized};
+use bulkhead_limits::Full;
 use bulkhead_limits::rate::Exceeded;
 use bulkhead_protocol::reader;
 

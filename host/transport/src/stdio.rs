@@ -17,11 +17,12 @@ use tokio::task::JoinSet;
 
 use bulkhead_domain::requestor::Requestor;
 use bulkhead_domain::rights::Rights;
+use bulkhead_limits::Permit;
 use bulkhead_protocol::{self as protocol, EncodedMessage as Message, Exchange};
 
 use super::answer::{Chunks, Recipient};
 use super::mcp::{Mcp, Peer, Received, Session as _};
-use super::quota::{EdgeQuota, QuotaPermit};
+use super::quota::EdgeQuota;
 use super::refusal::{Refusal, request_id};
 
 /// Messages between the requests and the writer; a client that does not read makes its own requests wait.
@@ -104,7 +105,7 @@ struct Connection<M: Mcp> {
 }
 
 /// A message for the writer, with the room for it until it is written.
-type Said = (Message, Option<QuotaPermit>);
+type Said = (Message, Option<Permit>);
 
 impl<M: Mcp> Connection<M> {
     async fn read_all(&mut self, lines: &mut LineReader<impl AsyncRead + Unpin>) -> io::Result<()> {
@@ -168,7 +169,7 @@ impl<M: Mcp> Connection<M> {
         }
     }
 
-    fn admit(&self) -> Result<QuotaPermit, Refusal> {
+    fn admit(&self) -> Result<Permit, Refusal> {
         self.options.quota.admit(&self.requestor)?;
         self.options.quota.open(&self.requestor).map_err(Refusal::quota)
     }

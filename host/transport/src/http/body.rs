@@ -13,9 +13,9 @@ use http::{HeaderMap, StatusCode, header};
 use http_body_util::BodyExt as _;
 
 use crate::mcp::Mcp;
-use crate::quota::QuotaPermit;
 use crate::refusal::Refusal;
 use bulkhead_domain::requestor::Requestor;
+use bulkhead_limits::Permit;
 use bulkhead_protocol::INLINE_BYTES_MAX;
 
 use super::Server;
@@ -113,11 +113,7 @@ fn too_large((limit, value): (&'static str, usize)) -> Refusal {
 impl<M: Mcp> Server<M> {
     /// Reads a large body once its request has a place, and its bytes their turn and their room. They count for as long as anybody
     /// holds what is returned.
-    pub(super) async fn take_in(
-        &self,
-        requestor: &Requestor,
-        mut large: Large,
-    ) -> Result<(Bytes, QuotaPermit), Refusal> {
+    pub(super) async fn take_in(&self, requestor: &Requestor, mut large: Large) -> Result<(Bytes, Permit), Refusal> {
         let taken = self.try_take_in(requestor, &mut large).await;
         if let Err(refusal) = &taken
             && matches!(refusal.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::PAYLOAD_TOO_LARGE)
@@ -127,7 +123,7 @@ impl<M: Mcp> Server<M> {
         taken
     }
 
-    async fn try_take_in(&self, requestor: &Requestor, large: &mut Large) -> Result<(Bytes, QuotaPermit), Refusal> {
+    async fn try_take_in(&self, requestor: &Requestor, large: &mut Large) -> Result<(Bytes, Permit), Refusal> {
         self.quota.admit(requestor)?;
         let place = self.quota.open(requestor).map_err(Refusal::quota)?;
         let bodies = &self.quota.bodies;

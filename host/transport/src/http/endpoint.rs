@@ -12,7 +12,6 @@ use axum::response::Response;
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
 
 use crate::mcp::{Mcp, Session as _};
-use crate::quota::Full;
 use crate::refusal::Refusal;
 use crate::session::{self, LiveSession};
 use crate::sse::EventId;
@@ -243,7 +242,7 @@ impl<M: Mcp> Server<M> {
 /// A quota or a failure of the session table, as the requestor may see it.
 pub(super) fn refused(error: &session::Error) -> Refusal {
     match error {
-        session::Error::Full { limit, value } => Refusal::quota(Full { limit, value: *value }),
+        session::Error::Full(full) => Refusal::quota(*full),
         session::Error::Store(error) => failure(error),
     }
 }

@@ -15,7 +15,6 @@ use tokio::sync::watch;
 
 use crate::answer::{AnswerBody, Recipient};
 use crate::mcp::{Mcp, Peer, Received, Session as _};
-use crate::quota::{Full, QuotaPermit};
 use crate::refusal::{Refusal, request_id, retry_after};
 use crate::session::{LiveSession, SessionRequest};
 use crate::sse::EventLog;
@@ -23,6 +22,7 @@ use bulkhead_audit::Entry;
 use bulkhead_domain::requestor::Requestor;
 use bulkhead_domain::rights::Rights;
 use bulkhead_identity::auth::{Caller, Revalidation};
+use bulkhead_limits::{Full, Permit};
 use bulkhead_protocol::{self as protocol, EncodedMessage, Exchange, Frame, INLINE_BYTES_MAX, Rejection};
 
 use super::body::{self, Arrived};
@@ -132,7 +132,7 @@ impl<M: Mcp> Server<M> {
     }
 
     /// A place for a request within the rate.
-    fn admit(&self, requestor: &Requestor) -> Result<QuotaPermit, Refusal> {
+    fn admit(&self, requestor: &Requestor) -> Result<Permit, Refusal> {
         self.quota.admit(requestor)?;
         self.quota.open(requestor).map_err(Refusal::quota)
     }
@@ -355,7 +355,7 @@ pub(super) enum RequestGuard<S> {
     /// It goes on without its client.
     Session(SessionRequest<S>),
     /// It ends with its connection.
-    Connection(#[expect(dead_code, reason = "held for its drop")] QuotaPermit),
+    Connection(#[expect(dead_code, reason = "held for its drop")] Permit),
 }
 
 /// A message on its way. If it belongs to a session and is dropped before its end, a task of its own takes over; so nothing has to be
