@@ -15,10 +15,11 @@ use bulkhead_domain::limits::Limits;
 use bulkhead_domain::requestor::{Requestor, RequestorId, TenantId};
 use bulkhead_domain::task::{Task, TaskId};
 use bulkhead_identity::principal::PrincipalNames;
+use bulkhead_limits::LimitUsage;
 use bulkhead_runtime::policy::DirGrant;
 use bulkhead_store::{Store, Usage};
-use bulkhead_tasks::{InUse, RequestorInUse, Tasks};
-use bulkhead_transport::quota::{EdgeQuota, LimitUsage};
+use bulkhead_tasks::{InUse, Sums, Tasks};
+use bulkhead_transport::quota::EdgeQuota;
 
 /// Tasks or requestors in one reply.
 const ENTRIES_MAX: usize = 1_000;
@@ -196,9 +197,10 @@ impl HostOperator {
             tenants
                 .entry(named.tenant.as_str())
                 .or_insert_with(|| tenant_limits(&in_use, &named.requestor, &limits, of_tenant, &at_edge.tenant));
-            let counts = in_use.requestors.get(&named.requestor).copied().unwrap_or_default();
+            // A call that rests is shown as what it rests for.
+            let counts = Sums { resting: 0, ..in_use.counts.held(&named.requestor).requestor };
             // Those who use nothing are shown to whoever asks for them.
-            let is_idle = counts == RequestorInUse::default()
+            let is_idle = counts == Sums::default()
                 && own == Usage::default()
                 && at_edge.requestor.iter().all(|taken| taken.in_use == 0);
             if is_idle && filter.requestor.is_none() {
@@ -212,13 +214,13 @@ impl HostOperator {
             requestors.push(json!({ "requestor": named.name, "tenant": named.tenant, "limits": limits }));
         }
         let tenants = tenants.into_iter().map(|(name, limits)| json!({ "tenant": name, "limits": limits }));
-        let base = tasks.base_limits();
+        let (all, base) = (in_use.counts.total(), tasks.base_limits());
         Ok(json!({
             "host": counted([
-                ("calls_running_total", in_use.all.running.into(), base.calls_running_total.into()),
-                ("calls_queued_total", in_use.all.lined_up.into(), base.calls_queued_total.into()),
-                ("calls_resting_total", in_use.all.resting.into(), in_use.resting_max.into()),
-                ("tasks_queued_total", in_use.all.queued.into(), base.tasks_queued_total.into()),
+                ("calls_running_total", all.running, base.calls_running_total.into()),
+                ("calls_queued_total", all.lined_up, base.calls_queued_total.into()),
+                ("calls_resting_total", all.resting, in_use.resting_max.into()),
+                ("tasks_queued_total", all.queued, base.tasks_queued_total.into()),
             ], &edge.in_use_of_all()),
             "tenants": tenants.collect::<Vec<_>>(),
             "requestors": requestors,
@@ -266,16 +268,16 @@ fn tenant_limits(
     stored: Usage,
     at_edge: &[LimitUsage],
 ) -> Value {
-    let sums = in_use.tenants.get(&requestor.tenant).copied().unwrap_or_default();
+    let sums = in_use.counts.held(requestor).tenant;
     counted(
         [
-            ("calls_running_per_tenant", sums.running.into(), limits.calls_running_per_tenant.into()),
-            ("calls_queued_per_tenant", sums.lined_up.into(), limits.calls_queued_per_tenant.into()),
-            ("tasks_running_per_tenant", sums.running_tasks.into(), limits.tasks_running_per_tenant.into()),
-            ("calls_resting_per_tenant", sums.resting.into(), limits.calls_resting_per_tenant.into()),
-            ("tasks_queued_per_tenant", sums.queued.into(), limits.tasks_queued_per_tenant.into()),
-            ("tasks_waiting_per_tenant", sums.waiting.into(), limits.tasks_waiting_per_tenant.into()),
-            ("tasks_paused_per_tenant", sums.paused.into(), limits.tasks_paused_per_tenant.into()),
+            ("calls_running_per_tenant", sums.running, limits.calls_running_per_tenant.into()),
+            ("calls_queued_per_tenant", sums.lined_up, limits.calls_queued_per_tenant.into()),
+            ("tasks_running_per_tenant", sums.running_tasks, limits.tasks_running_per_tenant.into()),
+            ("calls_resting_per_tenant", sums.resting, limits.calls_resting_per_tenant.into()),
+            ("tasks_queued_per_tenant", sums.queued, limits.tasks_queued_per_tenant.into()),
+            ("tasks_waiting_per_tenant", sums.waiting, limits.tasks_waiting_per_tenant.into()),
+            ("tasks_paused_per_tenant", sums.paused, limits.tasks_paused_per_tenant.into()),
             ("tasks_stored_per_tenant", stored.tasks, limits.tasks_stored_per_tenant.into()),
             ("tasks_stored_bytes_per_tenant", stored.bytes, limits.tasks_stored_bytes_per_tenant),
         ],
@@ -283,16 +285,16 @@ fn tenant_limits(
     )
 }
 
-fn requestor_limits(counts: RequestorInUse, limits: &Limits, stored: Usage, at_edge: &[LimitUsage]) -> Value {
-    let RequestorInUse { running, running_tasks, lined_up, queued, waiting, paused } = counts;
+fn requestor_limits(counts: Sums, limits: &Limits, stored: Usage, at_edge: &[LimitUsage]) -> Value {
+    let Sums { running, running_tasks, lined_up, queued, waiting, paused, .. } = counts;
     counted(
         [
-            ("calls_running_per_requestor", running.into(), limits.calls_running_per_requestor.into()),
-            ("calls_queued_per_requestor", lined_up.into(), limits.calls_queued_per_requestor.into()),
-            ("tasks_running_per_requestor", running_tasks.into(), limits.tasks_running_per_requestor.into()),
-            ("tasks_queued_per_requestor", queued.into(), limits.tasks_queued_per_requestor.into()),
-            ("tasks_waiting_per_requestor", waiting.into(), limits.tasks_waiting_per_requestor.into()),
-            ("tasks_paused_per_requestor", paused.into(), limits.tasks_paused_per_requestor.into()),
+            ("calls_running_per_requestor", running, limits.calls_running_per_requestor.into()),
+            ("calls_queued_per_requestor", lined_up, limits.calls_queued_per_requestor.into()),
+            ("tasks_running_per_requestor", running_tasks, limits.tasks_running_per_requestor.into()),
+            ("tasks_queued_per_requestor", queued, limits.tasks_queued_per_requestor.into()),
+            ("tasks_waiting_per_requestor", waiting, limits.tasks_waiting_per_requestor.into()),
+            ("tasks_paused_per_requestor", paused, limits.tasks_paused_per_requestor.into()),
             ("tasks_stored_per_requestor", stored.tasks, limits.tasks_stored_per_requestor.into()),
             ("tasks_stored_bytes_per_requestor", stored.bytes, limits.tasks_stored_bytes_per_requestor),
         ],

@@ -1,12 +1,14 @@
 //! The limits of requestors and tenants while the host runs.
 //!
-//! Owns the limits in force, the token buckets that enforce rates, and the shape of a refusal. Must not know what is limited: a
-//! module that enforces a limit names it. Invariant: what is refused is charged to nobody.
+//! Owns the limits in force, the counters of what requestors and tenants hold, the token buckets that enforce rates, and the shape of a
+//! refusal. Must not know what is limited: a module that enforces a limit names it. Invariant: what is refused is charged to nobody.
 
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, clippy::print_stdout)]
 
 pub mod failures;
 pub mod rate;
+pub mod scoped;
+mod scoped_semaphore;
 
 use std::sync::Arc;
 
@@ -15,12 +17,8 @@ use arc_swap::ArcSwap;
 use bulkhead_domain::limits::{Limits, LimitsTable};
 use bulkhead_domain::requestor::Requestor;
 
-/// A limit of the transport's that has no room.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Full {
-    pub limit: &'static str,
-    pub value: u64,
-}
+pub use scoped::{Full, LimitUsage, Permit, Scope, ScopedCounter};
+pub use scoped_semaphore::{ScopedSemaphore, SemaphorePermit};
 
 /// The limits that hold at this moment, the same wherever they are looked at; cheap to clone.
 #[derive(Clone, Debug)]

@@ -4,15 +4,13 @@
 //! held until the work is over, not until nobody waits for it any more, so that no abandoned thread goes uncounted; what hangs for one
 //! tenant takes no place of another one, and lookups take none of files.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use std::sync::Arc;
 
 use bulkhead_domain::requestor::TenantId;
+use bulkhead_limits::ScopedSemaphore;
 use bulkhead_net::dial;
 
 /// Threads that open or measure files for one tenant. Stops a tenant whose directory does not answer from taking the files of others.
@@ -29,8 +27,8 @@ type LookUp = fn(&str, u16) -> io::Result<Vec<SocketAddr>>;
 
 /// The places of the host.
 pub(super) struct BlockingPools {
-    files: Arc<BlockingPool>,
-    lookups: Arc<BlockingPool>,
+    files: Arc<ScopedSemaphore<TenantId>>,
+    lookups: Arc<ScopedSemaphore<TenantId>>,
     look_up: LookUp,
 }
 
@@ -42,8 +40,8 @@ impl Default for BlockingPools {
 
 impl BlockingPools {
     pub(super) fn looking_up_by(look_up: LookUp) -> Self {
-        let files = BlockingPool::new(FILE_THREADS_PER_TENANT_MAX, FILE_THREADS_TOTAL_MAX);
-        let lookups = BlockingPool::new(LOOKUP_THREADS_PER_TENANT_MAX, LOOKUP_THREADS_TOTAL_MAX);
+        let files = ScopedSemaphore::new(FILE_THREADS_PER_TENANT_MAX, FILE_THREADS_TOTAL_MAX);
+        let lookups = ScopedSemaphore::new(LOOKUP_THREADS_PER_TENANT_MAX, LOOKUP_THREADS_TOTAL_MAX);
         Self { files, lookups, look_up }
     }
 }
@@ -71,7 +69,7 @@ impl Blocking {
     /// # Errors
     /// It panicked, or the host ends.
     pub(super) async fn on_files<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
-        self.places.files.run(self.tenant, work).await
+        self.run(&self.places.files, work).await
     }
 
     /// The addresses of a name. Time is bounded by the caller: the thread goes on, and is counted, when that gives up.
@@ -80,75 +78,27 @@ impl Blocking {
     /// It cannot be resolved.
     pub(super) async fn look_up(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
         let (look_up, host) = (self.places.look_up, host.to_owned());
-        self.places.lookups.run(self.tenant, move || look_up(&host, port)).await?
-    }
-}
-
-/// Places for one kind of work.
-struct BlockingPool {
-    per_tenant: usize,
-    total: Arc<Semaphore>,
-    /// Those who have some, or wait for one.
-    tenants: Mutex<HashMap<TenantId, Arc<Semaphore>>>,
-}
-
-impl BlockingPool {
-    fn new(per_tenant: usize, total: usize) -> Arc<Self> {
-        Arc::new(Self { per_tenant, total: Arc::new(Semaphore::new(total)), tenants: Mutex::default() })
-    }
-
-    fn tenants(&self) -> MutexGuard<'_, HashMap<TenantId, Arc<Semaphore>>> {
-        self.tenants.lock().unwrap_or_else(PoisonError::into_inner)
+        self.run(&self.places.lookups, move || look_up(&host, port)).await?
     }
 
     async fn run<T: Send + 'static>(
-        self: &Arc<Self>,
-        tenant: TenantId,
+        &self,
+        threads: &Arc<ScopedSemaphore<TenantId>>,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> io::Result<T> {
-        let place = self.take(tenant).await;
+        let permit = threads.acquire(self.tenant, 1).await;
         let done = tokio::task::spawn_blocking(move || {
             let done = work();
-            drop(place);
+            drop(permit);
             done
         });
         done.await.map_err(io::Error::other)
-    }
-
-    async fn take(self: &Arc<Self>, tenant: TenantId) -> BlockingPermit {
-        let new = || Arc::new(Semaphore::new(self.per_tenant));
-        let own = Arc::clone(self.tenants().entry(tenant).or_insert_with(new));
-        // There before it waits: whoever gives up leaves nothing behind.
-        let mut place = BlockingPermit { kind: Arc::clone(self), tenant, own: None, shared: None };
-        // Nobody closes them.
-        place.own = own.acquire_owned().await.ok();
-        place.shared = Arc::clone(&self.total).acquire_owned().await.ok();
-        place
-    }
-}
-
-/// The right to use one blocking thread, released when dropped.
-struct BlockingPermit {
-    kind: Arc<BlockingPool>,
-    tenant: TenantId,
-    own: Option<OwnedSemaphorePermit>,
-    shared: Option<OwnedSemaphorePermit>,
-}
-
-impl Drop for BlockingPermit {
-    fn drop(&mut self) {
-        (self.own, self.shared) = (None, None);
-        let mut tenants = self.kind.tenants();
-        // Others are counted under the same lock.
-        if tenants.get(&self.tenant).is_some_and(|own| Arc::strong_count(own) == 1) {
-            tenants.remove(&self.tenant);
-        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc;
+    use std::sync::{Mutex, mpsc};
     use std::time::Duration;
 
     use tokio::time::timeout;
@@ -168,7 +118,7 @@ mod tests {
     #[tokio::test]
     async fn hanging_dns_lookups_leave_threads_for_other_tenants() {
         let places = Arc::new(BlockingPools::looking_up_by(hangs));
-        let taken = |places: &BlockingPools| LOOKUP_THREADS_TOTAL_MAX - places.lookups.total.available_permits();
+        let taken = |places: &BlockingPools| LOOKUP_THREADS_TOTAL_MAX - places.lookups.available();
         for tenant in 1..=3 {
             for _ in 0..256 {
                 let blocking = blocking(&places, tenant);
@@ -201,7 +151,7 @@ mod tests {
             // Whoever asked goes away.
             assert!(timeout(Duration::from_millis(5), work).await.is_err());
         }
-        let left = |places: &BlockingPools| places.files.total.available_permits();
+        let left = |places: &BlockingPools| places.files.available();
         assert_eq!(left(&places), FILE_THREADS_TOTAL_MAX - FILE_THREADS_PER_TENANT_MAX);
         assert_eq!(blocking(&places, 2).on_files(|| 1).await.unwrap(), 1);
         drop(release);
@@ -209,6 +159,6 @@ mod tests {
         while left(&places) < FILE_THREADS_TOTAL_MAX {
             tokio::task::yield_now().await;
         }
-        assert!(places.files.tenants().is_empty(), "who has no work is not remembered");
+        assert_eq!(places.files.keys(), 0, "who has no work is not remembered");
     }
 }

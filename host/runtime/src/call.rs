@@ -120,7 +120,7 @@ pub(super) struct HostContext {
     /// For directories that each tenant has its own of.
     pub(super) names: Option<Arc<dyn TenantNames>>,
     pub(super) quotas: Arc<Quotas>,
-    pub(super) lines: Arc<RequestQuotas>,
+    pub(super) lines: RequestQuotas,
     pub(super) blocking: Arc<BlockingPools>,
 }
 

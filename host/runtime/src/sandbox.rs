@@ -147,7 +147,7 @@ impl Sandbox {
                 slots: Arc::new(Semaphore::new(instances as usize)),
                 names: config.tenant_names,
                 quotas: Arc::default(),
-                lines: Arc::default(),
+                lines: Default::default(),
                 blocking: Arc::default(),
             }),
             linker,

@@ -15,7 +15,6 @@ pub mod vault;
 pub mod fuzz;
 pub mod keyvalue;
 mod leases;
-mod ledger;
 pub mod measure;
 pub mod memory;
 pub mod record;
@@ -39,6 +38,7 @@ use crate::vault::SealingKey;
 use bulkhead_domain::requestor::{Requestor, TenantId};
 use bulkhead_domain::task::{Lease, NodeId, Task, TaskId, TaskOutput};
 use bulkhead_domain::{Json, UnixMs};
+use bulkhead_limits::scoped::{Amount, Full, Scope, ScopedTable};
 
 /// Why a store refused or failed.
 #[derive(Debug, thiserror::Error)]
@@ -78,12 +78,41 @@ pub struct StoredCaps {
     pub bytes_per_tenant: u64,
 }
 
+impl StoredCaps {
+    /// Counts a new task, if there is room for it.
+    fn admit(&self, ledger: &mut Ledger, requestor: &Requestor, task: Usage) -> Result<(), Error> {
+        let (tasks, bytes) = (|usage: &Usage| usage.tasks, |usage: &Usage| usage.bytes);
+        let bounds = [
+            Scope::Requestor.bound_of(tasks, "tasks_stored_per_requestor", self.tasks_per_requestor),
+            Scope::Requestor.bound_of(bytes, "tasks_stored_bytes_per_requestor", self.bytes_per_requestor),
+            Scope::Tenant.bound_of(tasks, "tasks_stored_per_tenant", self.tasks_per_tenant),
+            Scope::Tenant.bound_of(bytes, "tasks_stored_bytes_per_tenant", self.bytes_per_tenant),
+        ];
+        ledger.try_add(requestor, task, bounds).map_err(|Full { limit, value }| Error::Quota { limit, value })
+    }
+}
+
+/// Who has stored how much: the sum over the tasks that were added and not yet removed.
+type Ledger = ScopedTable<Requestor, Usage>;
+
+/// What a requestor and its tenant have stored.
+fn stored(ledger: &Ledger, requestor: &Requestor) -> (Usage, Usage) {
+    let held = ledger.held(requestor);
+    (held.requestor, held.tenant)
+}
+
 /// What a requestor or tenant has stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     pub tasks: u64,
     /// Records, arguments, outputs, and the bytes reserved for outputs that are not there yet.
     pub bytes: u64,
+}
+
+impl Amount for Usage {
+    fn zip(self, other: Self, with: fn(u64, u64) -> u64) -> Self {
+        Self { tasks: with(self.tasks, other.tasks), bytes: with(self.bytes, other.bytes) }
+    }
 }
 
 /// A new task with what belongs to it.

@@ -9,8 +9,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use async_trait::async_trait;
 
 use super::leases::Leases;
-use super::ledger::Ledger;
-use super::{Change, Creation, Error, ListPosition, RowKind, RowState, RowStore, TaskStore, Usage, record};
+use super::{
+    Change, Creation, Error, Ledger, ListPosition, RowKind, RowState, RowStore, TaskStore, Usage, record, stored,
+};
 use bulkhead_domain::requestor::{Requestor, RequestorId, TenantId};
 use bulkhead_domain::task::{Lease, NodeId, Task, TaskId, TaskOutput};
 use bulkhead_domain::{Json, UnixMs};
@@ -222,7 +223,7 @@ impl State {
         let reserved_bytes = if task.outcome().is_some() { 0 } else { reserved_bytes };
         let output = output.as_ref().map(record::encode_output).transpose()?;
         let entry = Entry { record: record::encode_task(&task)?, arguments, output, reserved_bytes };
-        self.ledger.admit(&task.requestor, entry.usage().bytes, &caps)?;
+        caps.admit(&mut self.ledger, &task.requestor, entry.usage())?;
         if let Some(lease) = task.lease {
             self.leases.given(lease.node);
         }
@@ -237,7 +238,7 @@ impl State {
         self.unindex(old);
         self.index(task);
         let Some(entry) = self.tasks.get_mut(&(task.requestor, task.id)) else { return Err(Error::Conflict) };
-        self.ledger.take(&task.requestor, entry.usage());
+        self.ledger.release(&task.requestor, entry.usage());
         entry.record = record;
         if task.outcome().is_some() {
             entry.reserved_bytes = 0;
@@ -285,7 +286,7 @@ impl State {
         let Some(task) = self.task(requestor, id)? else { return Ok(()) };
         self.unindex(&task);
         if let Some(entry) = self.tasks.remove(&(*requestor, id)) {
-            self.ledger.take(requestor, entry.usage());
+            self.ledger.release(requestor, entry.usage());
         }
         Ok(())
     }
@@ -379,7 +380,7 @@ impl TaskStore for MemoryStore {
     }
 
     async fn usage(&self, requestor: &Requestor) -> Result<(Usage, Usage), Error> {
-        self.read(|state| Ok(state.ledger.of(requestor)))
+        self.read(|state| Ok(stored(&state.ledger, requestor)))
     }
 
     async fn scan(&self, after: Option<(Requestor, TaskId)>, count_max: usize) -> Result<Vec<Task>, Error> {

@@ -10,15 +10,16 @@
 //! asked) goes before new ones of the same requestor, because its memory is taken anyway.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
 use rustc_hash::FxHashMap;
 use tokio::sync::oneshot;
 
-use super::feed::lock;
 use bulkhead_domain::limits::Limits;
 use bulkhead_domain::requestor::{Requestor, TenantId};
-use bulkhead_limits::LiveLimits;
+use bulkhead_limits::scoped::{Amount, Bound, ScopedTable};
+use bulkhead_limits::{Full, LiveLimits, Scope};
 
 /// What a permit is wanted for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +37,12 @@ impl Purpose {
         matches!(self, Self::Task | Self::Again { task: true })
     }
 
-    /// Its place in `Counts::queues`.
+    /// What a call counts as while it runs.
+    fn sums(self) -> Sums {
+        Sums { running: 1, running_tasks: u64::from(self.is_task()), ..NOTHING }
+    }
+
+    /// Its place in [`Queues`].
     fn queue(self) -> usize {
         match self {
             Self::Again { .. } => 0,
@@ -46,34 +52,8 @@ impl Purpose {
     }
 }
 
-/// A limit that refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Full {
-    pub(super) limit: &'static str,
-    pub(super) value: u64,
-}
-
 /// The part of the host's places that is kept back for tenants that have nothing yet: one in so many.
-const KEPT_BACK: u32 = 8;
-
-/// How much of the host a tenant may fill that has so much already: a few tenants cannot keep another one from its first call.
-fn left_to(has: u32, total: u32) -> u32 {
-    if has == 0 { total } else { total - total / KEPT_BACK }
-}
-
-/// Finds the limit that has no room for one more, among (its count, itself, its name).
-fn first_full<const N: usize>(checks: [(u32, u32, &'static str); N]) -> Option<Full> {
-    let full = checks.into_iter().find(|(count, max, _)| count >= max);
-    full.map(|(_, max, limit)| Full { limit, value: max.into() })
-}
-
-/// What keeps one more task of a requestor from running, beside what keeps any call: tasks leave places to plain calls.
-fn running_tasks((own, tenant): (Sums, Sums), limits: &Limits) -> [(u32, u32, &'static str); 2] {
-    [
-        (tenant.running_tasks, limits.tasks_running_per_tenant, "tasks_running_per_tenant"),
-        (own.running_tasks, limits.tasks_running_per_requestor, "tasks_running_per_requestor"),
-    ]
-}
+const KEPT_BACK: u64 = 8;
 
 #[derive(Debug)]
 pub(super) struct Admission {
@@ -88,71 +68,58 @@ pub(super) struct Admission {
 struct State {
     /// Whether tasks stay in their queues although there is room.
     held: bool,
-    all: Sums,
+    counts: ScopedTable<Requestor, Sums>,
     next_ticket: u64,
-    tenants: FxHashMap<TenantId, Sums>,
-    requestors: FxHashMap<Requestor, Counts>,
+    /// Without those in which nothing waits.
+    queues: FxHashMap<Requestor, Queues>,
     /// Requestors with waiters, in the order of their turns, per tenant; and the tenants in the order of theirs.
     turns: VecDeque<(TenantId, VecDeque<Requestor>)>,
 }
 
-/// Of all requestors of one tenant, or of the host.
+/// What calls count as, of a requestor, of all requestors of one tenant, or of the host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sums {
     /// Plain calls and tasks together.
-    pub running: u32,
+    pub running: u64,
     /// Those of them that are tasks.
-    pub running_tasks: u32,
+    pub running_tasks: u64,
     /// Plain calls that wait for a permit.
-    pub lined_up: u32,
-    pub queued: u32,
-    pub waiting: u32,
-    pub paused: u32,
+    pub lined_up: u64,
+    pub queued: u64,
+    pub waiting: u64,
+    pub paused: u64,
     /// Calls that hold an instance without running: they wait, are stopped by a pause, or go on and wait for a permit.
-    pub resting: u32,
+    pub resting: u64,
 }
 
-/// What is in use of the limits that count calls.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct InUse {
-    pub all: Sums,
-    /// Calls that may rest at the same time, in all.
-    pub resting_max: u32,
-    pub tenants: FxHashMap<TenantId, Sums>,
-    pub requestors: FxHashMap<Requestor, RequestorInUse>,
-}
+const NOTHING: Sums = Sums { running: 0, running_tasks: 0, lined_up: 0, queued: 0, waiting: 0, paused: 0, resting: 0 };
+const TASK: Sums = Sums { running_tasks: 1, ..NOTHING };
+const LINED_UP: Sums = Sums { lined_up: 1, ..NOTHING };
 
-/// The same of one requestor.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RequestorInUse {
-    pub running: u32,
-    pub running_tasks: u32,
-    pub lined_up: u32,
-    pub queued: u32,
-    pub waiting: u32,
-    pub paused: u32,
-}
-
-impl Sums {
-    fn change(&mut self, hold: IdleState, change: impl Fn(&mut u32)) {
-        match hold {
-            IdleState::Queued => change(&mut self.queued),
-            IdleState::Waiting => {
-                change(&mut self.waiting);
-                change(&mut self.resting);
-            }
-            IdleState::Paused => change(&mut self.paused),
-            IdleState::Stopped => change(&mut self.resting),
+impl Amount for Sums {
+    fn zip(self, other: Self, with: fn(u64, u64) -> u64) -> Self {
+        Self {
+            running: with(self.running, other.running),
+            running_tasks: with(self.running_tasks, other.running_tasks),
+            lined_up: with(self.lined_up, other.lined_up),
+            queued: with(self.queued, other.queued),
+            waiting: with(self.waiting, other.waiting),
+            paused: with(self.paused, other.paused),
+            resting: with(self.resting, other.resting),
         }
     }
 }
 
-#[derive(Debug, Default)]
-struct Counts {
-    sums: Sums,
-    /// Served in this order: calls that go on, plain calls (a client holds a connection open for each), new tasks.
-    queues: [VecDeque<Waiter>; 3],
+/// What is in use of the limits that count calls.
+#[derive(Clone, Debug, Default)]
+pub struct InUse {
+    pub counts: ScopedTable<Requestor, Sums>,
+    /// Calls that may rest at the same time, in all.
+    pub resting_max: u32,
 }
+
+/// Served in this order: calls that go on, plain calls (a client holds a connection open for each), new tasks.
+type Queues = [VecDeque<Waiter>; 3];
 
 #[derive(Debug)]
 struct Waiter {
@@ -167,38 +134,31 @@ pub(super) struct Permit {
     /// `None` once it was released by other means.
     admission: Option<Arc<Admission>>,
     requestor: Requestor,
-    task: bool,
+    sums: Sums,
 }
 
 impl Permit {
     /// Counts from now on as a task, if there is room for one more.
     pub(super) fn become_task(&mut self) -> Result<(), Full> {
-        let Some(admission) = self.admission.as_ref().filter(|_| !self.task) else { return Ok(()) };
-        let limits = admission.limits.of(&self.requestor);
-        let mut state = lock(&admission.state);
-        if let Some(full) = first_full(running_tasks(state.counts(&self.requestor), &limits)) {
-            return Err(full);
-        }
-        state.sum(&self.requestor, |sums| sums.running_tasks += 1);
-        self.task = true;
+        let Some(admission) = self.admission.as_ref().filter(|_| self.sums.running_tasks == 0) else { return Ok(()) };
+        admission.try_add(&mut admission.state.lock(), &self.requestor, TASK)?;
+        self.sums.running_tasks = 1;
         Ok(())
     }
 
     /// Takes [`Permit::become_task`] back: there is no task after all.
     pub(super) fn become_plain(&mut self) {
-        let Some(admission) = self.admission.as_ref().filter(|_| self.task) else { return };
-        self.task = false;
-        let mut state = lock(&admission.state);
-        state.sum(&self.requestor, |sums| take_one(&mut sums.running_tasks));
+        let Some(admission) = self.admission.as_ref().filter(|_| self.sums.running_tasks > 0) else { return };
+        self.sums.running_tasks = 0;
         // A task that waits may have room now.
-        admission.dispatch(state);
+        admission.release(&self.requestor, TASK);
     }
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
         if let Some(admission) = self.admission.take() {
-            admission.release(&self.requestor, self.task);
+            admission.release(&self.requestor, self.sums);
         }
     }
 }
@@ -239,33 +199,28 @@ pub(super) enum IdleState {
     Stopped,
 }
 
+impl IdleState {
+    fn sums(self) -> Sums {
+        match self {
+            Self::Queued => Sums { queued: 1, ..NOTHING },
+            Self::Waiting => Sums { waiting: 1, resting: 1, ..NOTHING },
+            Self::Paused => Sums { paused: 1, ..NOTHING },
+            Self::Stopped => Sums { resting: 1, ..NOTHING },
+        }
+    }
+}
+
 /// A place in one of them, released when dropped.
 #[derive(Debug)]
 pub(super) struct IdleSlot {
     admission: Arc<Admission>,
     requestor: Requestor,
-    hold: IdleState,
+    sums: Sums,
 }
 
 impl Drop for IdleSlot {
     fn drop(&mut self) {
-        let mut state = lock(&self.admission.state);
-        state.sum(&self.requestor, |sums| sums.change(self.hold, take_one));
-    }
-}
-
-fn take_one(count: &mut u32) {
-    *count = count.saturating_sub(1);
-}
-
-impl Counts {
-    fn is_idle(&self) -> bool {
-        self.sums == Sums::default() && self.queues.iter().all(VecDeque::is_empty)
-    }
-
-    /// Whether a call for this purpose would have to wait behind another one.
-    fn has_waiters_before(&self, purpose: Purpose) -> bool {
-        self.queues.iter().take(purpose.queue() + 1).any(|queue| !queue.is_empty())
+        self.admission.state.lock().counts.release(&self.requestor, self.sums);
     }
 }
 
@@ -285,72 +240,57 @@ impl Admission {
 
     /// Gives what there is room for by now.
     pub(super) fn dispatch_waiting(self: &Arc<Self>) {
-        self.dispatch(lock(&self.state));
+        self.dispatch(self.state.lock());
     }
 
     /// Keeps tasks in their queues, or lets them go again.
     pub(super) fn hold_queues(self: &Arc<Self>, held: bool) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         state.held = held;
         self.dispatch(state);
     }
 
     /// Everything that is counted at this moment.
     pub(super) fn in_use(&self) -> InUse {
-        let state = lock(&self.state);
-        let requestors = state.requestors.iter().map(|(requestor, counts)| {
-            let Sums { running, running_tasks, lined_up, queued, waiting, paused, .. } = counts.sums;
-            (*requestor, RequestorInUse { running, running_tasks, lined_up, queued, waiting, paused })
-        });
-        InUse {
-            all: state.all,
-            resting_max: self.resting_max,
-            tenants: state.tenants.clone(),
-            requestors: requestors.collect(),
-        }
+        InUse { counts: self.state.lock().counts.clone(), resting_max: self.resting_max }
     }
 
     /// Calls that hold a permit.
     #[cfg(test)]
-    pub(super) fn running(&self) -> u32 {
-        lock(&self.state).all.running
+    pub(super) fn running(&self) -> u64 {
+        self.state.lock().counts.total().running
     }
 
     /// A permit at once, if nobody waits before and there is room.
     pub(super) fn try_permit(self: &Arc<Self>, requestor: &Requestor, purpose: Purpose) -> Option<Permit> {
-        let mut state = lock(&self.state);
-        let counts = state.requestors.entry(*requestor).or_default();
-        let first = !counts.has_waiters_before(purpose);
-        let granted = first && self.refusal(&state, requestor, purpose).is_none();
-        if granted {
-            state.take(requestor, purpose.is_task());
-        } else {
-            state.forget_if_idle(requestor);
-        }
+        let mut state = self.state.lock();
+        let is_granted = !state.has_waiters_before(requestor, purpose)
+            && !state.holds_back(purpose)
+            && self.try_add(&mut state, requestor, purpose.sums()).is_ok();
         drop(state);
-        granted.then(|| Permit { admission: Some(self.clone()), requestor: *requestor, task: purpose.is_task() })
+        is_granted.then(|| self.permit(requestor, purpose))
+    }
+
+    fn permit(self: &Arc<Self>, requestor: &Requestor, purpose: Purpose) -> Permit {
+        Permit { admission: Some(self.clone()), requestor: *requestor, sums: purpose.sums() }
     }
 
     /// A place in the queue of this requestor.
     pub(super) fn enqueue(self: &Arc<Self>, requestor: &Requestor, purpose: Purpose) -> Result<PermitRequest, Full> {
         let (grant, granted) = oneshot::channel();
-        let mut state = lock(&self.state);
-        let number = state.next_ticket;
+        let mut state = self.state.lock();
         if purpose == Purpose::Plain {
-            if let Some(full) = self.line_full(&state, requestor) {
-                return Err(full);
-            }
-            state.sum(requestor, |sums| sums.lined_up += 1);
+            self.try_add(&mut state, requestor, LINED_UP)?;
         }
-        let counts = state.requestors.entry(*requestor).or_default();
-        let [again, plain, task] = &mut counts.queues;
+        let number = state.next_ticket;
+        state.next_ticket += 1;
+        let [again, plain, task] = state.queues.entry(*requestor).or_default();
         let queue = match purpose {
             Purpose::Again { .. } => again,
             Purpose::Plain => plain,
             Purpose::Task => task,
         };
         queue.push_back(Waiter { ticket: number, purpose, grant });
-        state.next_ticket += 1;
         state.add_turn(requestor);
         self.dispatch(state);
         Ok(PermitRequest { admission: self.clone(), requestor: *requestor, number, granted })
@@ -358,120 +298,74 @@ impl Admission {
 
     /// A place among the queued, waiting or paused tasks of this requestor, if there is one.
     pub(super) fn hold(self: &Arc<Self>, requestor: &Requestor, hold: IdleState) -> Result<IdleSlot, Full> {
-        let mut state = lock(&self.state);
-        if let Some(full) = self.hold_full(&state, requestor, hold) {
-            return Err(full);
-        }
-        Ok(self.count(&mut state, requestor, hold))
+        self.try_add(&mut self.state.lock(), requestor, hold.sums())?;
+        Ok(IdleSlot { admission: self.clone(), requestor: *requestor, sums: hold.sums() })
     }
 
     /// The same for what is there already and stays, whatever the limits say.
     pub(super) fn keep(self: &Arc<Self>, requestor: &Requestor, hold: IdleState) -> IdleSlot {
-        self.count(&mut lock(&self.state), requestor, hold)
-    }
-
-    fn count(self: &Arc<Self>, state: &mut State, requestor: &Requestor, hold: IdleState) -> IdleSlot {
-        state.sum(requestor, |sums| sums.change(hold, |count| *count += 1));
-        IdleSlot { admission: self.clone(), requestor: *requestor, hold }
-    }
-
-    fn hold_full(&self, state: &State, requestor: &Requestor, hold: IdleState) -> Option<Full> {
-        let limits = self.limits.of(requestor);
-        let (own, tenant) = state.counts(requestor);
-        let no_room_to_rest = || {
-            first_full([
-                (tenant.resting, limits.calls_resting_per_tenant, "calls_resting_per_tenant"),
-                (state.all.resting, left_to(tenant.resting, self.resting_max), "calls_resting_total"),
-            ])
-        };
-        match hold {
-            IdleState::Queued => first_full([
-                (tenant.queued, limits.tasks_queued_per_tenant, "tasks_queued_per_tenant"),
-                (own.queued, limits.tasks_queued_per_requestor, "tasks_queued_per_requestor"),
-                (state.all.queued, self.limits.base().tasks_queued_total, "tasks_queued_total"),
-            ]),
-            IdleState::Waiting => first_full([
-                (tenant.waiting, limits.tasks_waiting_per_tenant, "tasks_waiting_per_tenant"),
-                (own.waiting, limits.tasks_waiting_per_requestor, "tasks_waiting_per_requestor"),
-            ])
-            .or_else(no_room_to_rest),
-            IdleState::Paused => first_full([
-                (tenant.paused, limits.tasks_paused_per_tenant, "tasks_paused_per_tenant"),
-                (own.paused, limits.tasks_paused_per_requestor, "tasks_paused_per_requestor"),
-            ]),
-            IdleState::Stopped => no_room_to_rest(),
-        }
-    }
-
-    /// Which limit keeps a plain call of this requestor from waiting for a permit.
-    fn line_full(&self, state: &State, requestor: &Requestor) -> Option<Full> {
-        let limits = self.limits.of(requestor);
-        let (own, tenant) = state.counts(requestor);
-        first_full([
-            (tenant.lined_up, limits.calls_queued_per_tenant, "calls_queued_per_tenant"),
-            (own.lined_up, limits.calls_queued_per_requestor, "calls_queued_per_requestor"),
-            (state.all.lined_up, self.limits.base().calls_queued_total, "calls_queued_total"),
-        ])
+        self.state.lock().counts.add(requestor, hold.sums());
+        IdleSlot { admission: self.clone(), requestor: *requestor, sums: hold.sums() }
     }
 
     /// Which limit keeps this requestor from running one more call: its tenant's, its own, or that of the host.
     pub(super) fn blocked(&self, requestor: &Requestor, purpose: Purpose) -> Option<Full> {
-        self.refusal(&lock(&self.state), requestor, purpose)
+        self.refusal(&self.state.lock(), requestor, purpose)
     }
 
     fn refusal(&self, state: &State, requestor: &Requestor, purpose: Purpose) -> Option<Full> {
-        if state.held && purpose == Purpose::Task {
+        if state.holds_back(purpose) {
             return Some(Full { limit: "tasks_running_per_requestor", value: 0 });
         }
-        let all = self.limits.read();
-        let limits = all.of(requestor);
-        let (own, tenant) = state.counts(requestor);
-        let no_task_more = || first_full(running_tasks((own, tenant), limits));
-        let full = first_full([
-            (tenant.running, limits.calls_running_per_tenant, "calls_running_per_tenant"),
-            (own.running, limits.calls_running_per_requestor, "calls_running_per_requestor"),
-            (state.all.running, left_to(tenant.running, all.base.calls_running_total), "calls_running_total"),
-        ]);
-        full.or_else(|| purpose.is_task().then(no_task_more).flatten())
+        let limits = self.limits.read();
+        state.counts.check(requestor, purpose.sums(), running_bounds(limits.of(requestor), &limits.base)).err()
     }
 
-    fn release(self: &Arc<Self>, requestor: &Requestor, task: bool) {
-        let mut state = lock(&self.state);
-        state.uncount(requestor, task);
+    /// Counts a call as so much more, if its limits allow it.
+    fn try_add(&self, state: &mut State, requestor: &Requestor, sums: Sums) -> Result<(), Full> {
+        let limits = self.limits.read();
+        let (own, host) = (limits.of(requestor), &limits.base);
+        match sums {
+            Sums { running: 0, running_tasks: 0, .. } => {
+                state.counts.try_add(requestor, sums, idle_bounds(own, host, self.resting_max))
+            }
+            _ => state.counts.try_add(requestor, sums, running_bounds(own, host)),
+        }
+    }
+
+    fn release(self: &Arc<Self>, requestor: &Requestor, sums: Sums) {
+        let mut state = self.state.lock();
+        state.counts.release(requestor, sums);
         self.dispatch(state);
     }
 
     fn leave(self: &Arc<Self>, requestor: &Requestor, number: u64) {
-        let mut state = lock(&self.state);
-        if let Some(counts) = state.requestors.get_mut(requestor) {
-            let plain = |waiter: &Waiter| waiter.ticket == number && waiter.purpose == Purpose::Plain;
-            let was_lined_up = counts.queues.iter().flatten().any(plain);
-            counts.queues.iter_mut().for_each(|queue| queue.retain(|waiter| waiter.ticket != number));
-            if was_lined_up {
-                state.sum(requestor, |sums| take_one(&mut sums.lined_up));
+        let mut state = self.state.lock();
+        let State { queues, counts, .. } = &mut *state;
+        for queue in queues.get_mut(requestor).into_iter().flatten() {
+            let Some(at) = queue.iter().position(|waiter| waiter.ticket == number) else { continue };
+            if queue.remove(at).is_some_and(|waiter| waiter.purpose == Purpose::Plain) {
+                counts.release(requestor, LINED_UP);
             }
         }
-        state.forget_if_idle(requestor);
+        state.forget_if_empty(requestor);
         // Whoever stood behind the one that left may have room where it had none.
         self.dispatch(state);
     }
 
     /// Grants permits for as long as there is a waiter whose limits have room.
-    fn dispatch(self: &Arc<Self>, mut state: std::sync::MutexGuard<'_, State>) {
+    fn dispatch(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
         if state.turns.is_empty() {
             return;
         }
-        let running_max = self.limits.read().base.calls_running_total;
-        while state.all.running < running_max {
+        let running_max = u64::from(self.limits.read().base.calls_running_total);
+        while state.counts.total().running < running_max {
             let Some((requestor, waiter)) = self.next_turn(&mut state) else { break };
-            let task = waiter.purpose.is_task();
-            state.take(&requestor, task);
-            let permit = Permit { admission: Some(self.clone()), requestor, task };
-            if let Err(mut permit) = waiter.grant.send(permit) {
-                // The waiter left at this very moment. The lock is held here, so its permit must not be given back by its drop.
+            state.counts.add(&requestor, waiter.purpose.sums());
+            if let Err(mut permit) = waiter.grant.send(self.permit(&requestor, waiter.purpose)) {
+                // The waiter left at this very moment. The lock is held here, so its permit must not be released by its drop.
                 permit.admission = None;
-                state.uncount(&requestor, task);
-                drop(permit);
+                state.counts.release(&requestor, permit.sums);
             }
         }
     }
@@ -483,13 +377,12 @@ impl Admission {
             let mut found = None;
             for _ in 0..requestors.len() {
                 let Some(requestor) = requestors.pop_front() else { break };
-                let fronts = state.requestors.get(&requestor).map(Counts::fronts).unwrap_or_default();
-                if fronts == [None; 3] {
-                    continue;
-                }
+                // What the first of each queue wants.
+                let Some(queues) = state.queues.get(&requestor) else { continue };
                 requestors.push_back(requestor);
+                let mut fronts = queues.iter().filter_map(|queue| queue.front()).map(|waiter| waiter.purpose);
                 let runnable = |purpose: &Purpose| self.refusal(state, &requestor, *purpose).is_none();
-                found = fronts.into_iter().flatten().find(runnable).map(|purpose| (requestor, purpose));
+                found = fronts.find(runnable).map(|purpose| (requestor, purpose));
                 if found.is_some() {
                     break;
                 }
@@ -498,11 +391,11 @@ impl Admission {
                 state.turns.push_back((tenant, requestors));
             }
             if let Some((requestor, purpose)) = found {
-                let counts = state.requestors.get_mut(&requestor)?;
-                let waiter = counts.queues.get_mut(purpose.queue())?.pop_front()?;
+                let waiter = state.queues.get_mut(&requestor)?.get_mut(purpose.queue())?.pop_front()?;
                 if purpose == Purpose::Plain {
-                    state.sum(&requestor, |sums| take_one(&mut sums.lined_up));
+                    state.counts.release(&requestor, LINED_UP);
                 }
+                state.forget_if_empty(&requestor);
                 return Some((requestor, waiter));
             }
         }
@@ -510,45 +403,49 @@ impl Admission {
     }
 }
 
-impl Counts {
-    /// What the first of each queue wants.
-    fn fronts(&self) -> [Option<Purpose>; 3] {
-        self.queues.each_ref().map(|queue| queue.front().map(|waiter| waiter.purpose))
-    }
+/// The limits on calls that run, in the order in which they refuse. Those on tasks leave places to plain calls.
+fn running_bounds(own: &Limits, host: &Limits) -> [Bound<Sums>; 5] {
+    let (calls, tasks) = (|sums: &Sums| sums.running, |sums: &Sums| sums.running_tasks);
+    [
+        Scope::Tenant.bound_of(calls, "calls_running_per_tenant", own.calls_running_per_tenant),
+        Scope::Requestor.bound_of(calls, "calls_running_per_requestor", own.calls_running_per_requestor),
+        Scope::Total.bound_of(calls, "calls_running_total", host.calls_running_total).reserving(KEPT_BACK),
+        Scope::Tenant.bound_of(tasks, "tasks_running_per_tenant", own.tasks_running_per_tenant),
+        Scope::Requestor.bound_of(tasks, "tasks_running_per_requestor", own.tasks_running_per_requestor),
+    ]
+}
+
+/// The limits on calls that do not run, likewise.
+fn idle_bounds(own: &Limits, host: &Limits, resting_max: u32) -> [Bound<Sums>; 12] {
+    let (lined_up, queued) = (|sums: &Sums| sums.lined_up, |sums: &Sums| sums.queued);
+    let (waiting, paused, resting) =
+        (|sums: &Sums| sums.waiting, |sums: &Sums| sums.paused, |sums: &Sums| sums.resting);
+    [
+        Scope::Tenant.bound_of(lined_up, "calls_queued_per_tenant", own.calls_queued_per_tenant),
+        Scope::Requestor.bound_of(lined_up, "calls_queued_per_requestor", own.calls_queued_per_requestor),
+        Scope::Total.bound_of(lined_up, "calls_queued_total", host.calls_queued_total),
+        Scope::Tenant.bound_of(queued, "tasks_queued_per_tenant", own.tasks_queued_per_tenant),
+        Scope::Requestor.bound_of(queued, "tasks_queued_per_requestor", own.tasks_queued_per_requestor),
+        Scope::Total.bound_of(queued, "tasks_queued_total", host.tasks_queued_total),
+        Scope::Tenant.bound_of(waiting, "tasks_waiting_per_tenant", own.tasks_waiting_per_tenant),
+        Scope::Requestor.bound_of(waiting, "tasks_waiting_per_requestor", own.tasks_waiting_per_requestor),
+        Scope::Tenant.bound_of(paused, "tasks_paused_per_tenant", own.tasks_paused_per_tenant),
+        Scope::Requestor.bound_of(paused, "tasks_paused_per_requestor", own.tasks_paused_per_requestor),
+        Scope::Tenant.bound_of(resting, "calls_resting_per_tenant", own.calls_resting_per_tenant),
+        Scope::Total.bound_of(resting, "calls_resting_total", resting_max).reserving(KEPT_BACK),
+    ]
 }
 
 impl State {
-    fn take(&mut self, requestor: &Requestor, task: bool) {
-        self.sum(requestor, |sums| {
-            sums.running += 1;
-            sums.running_tasks += u32::from(task);
-        });
+    /// Whether a call for this purpose has to wait in any case.
+    fn holds_back(&self, purpose: Purpose) -> bool {
+        self.held && purpose == Purpose::Task
     }
 
-    /// What counts of a requestor and of its tenant.
-    fn counts(&self, requestor: &Requestor) -> (Sums, Sums) {
-        let own = self.requestors.get(requestor).map(|counts| counts.sums);
-        let tenant = self.tenants.get(&requestor.tenant).copied();
-        (own.unwrap_or_default(), tenant.unwrap_or_default())
-    }
-
-    /// Changes the sums of the host, of a tenant and of a requestor; the last two are kept only while something counts.
-    fn sum(&mut self, requestor: &Requestor, change: impl Fn(&mut Sums)) {
-        change(&mut self.all);
-        let sums = self.tenants.entry(requestor.tenant).or_default();
-        change(sums);
-        if *sums == Sums::default() {
-            self.tenants.remove(&requestor.tenant);
-        }
-        change(&mut self.requestors.entry(*requestor).or_default().sums);
-        self.forget_if_idle(requestor);
-    }
-
-    fn uncount(&mut self, requestor: &Requestor, task: bool) {
-        self.sum(requestor, |sums| {
-            take_one(&mut sums.running);
-            sums.running_tasks = sums.running_tasks.saturating_sub(u32::from(task));
-        });
+    /// Whether a call for this purpose would have to wait behind another one.
+    fn has_waiters_before(&self, requestor: &Requestor, purpose: Purpose) -> bool {
+        let queues = self.queues.get(requestor).into_iter().flatten();
+        queues.take(purpose.queue() + 1).any(|queue| !queue.is_empty())
     }
 
     /// Takes a turn for this requestor, once.
@@ -560,10 +457,10 @@ impl State {
         }
     }
 
-    /// Counts are kept only for those who use something: the map must not grow with everybody who ever called.
-    fn forget_if_idle(&mut self, requestor: &Requestor) {
-        if self.requestors.get(requestor).is_some_and(Counts::is_idle) {
-            self.requestors.remove(requestor);
+    /// Queues are kept only for those who wait: the map must not grow with everybody who ever called.
+    fn forget_if_empty(&mut self, requestor: &Requestor) {
+        if self.queues.get(requestor).is_some_and(|queues| queues.iter().all(VecDeque::is_empty)) {
+            self.queues.remove(requestor);
         }
     }
 }

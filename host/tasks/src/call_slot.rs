@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::admission::{Admission, Full, IdleSlot, IdleState, Permit, PermitRequest, Purpose};
+use super::admission::{Admission, IdleSlot, IdleState, Permit, PermitRequest, Purpose};
 use bulkhead_domain::requestor::Requestor;
+use bulkhead_limits::Full;
 
 /// Starts as running, with the permit that was granted.
 #[derive(Debug)]
@@ -130,6 +131,6 @@ mod tests {
         assert!(call.run().now_or_never().is_none(), "two tasks of this requestor would run");
         drop(task);
         assert!(call.run().now_or_never().is_some());
-        assert_eq!(admission.in_use().requestors[&who].running_tasks, 1);
+        assert_eq!(admission.in_use().counts.held(&who).requestor.running_tasks, 1);
     }
 }

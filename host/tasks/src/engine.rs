@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 use tokio::sync::{Notify, broadcast, oneshot, watch};
 
 use super::abuse::AbuseDetector;
-use super::admission::{Admission, Full, IdleSlot, IdleState, Purpose};
+use super::admission::{Admission, IdleSlot, IdleState, Purpose};
 use super::audit_events::RefusalAudit;
 use super::breaker::{Breakers, PluginHealth};
 use super::call_slot::CallSlot;
@@ -34,8 +34,8 @@ use bulkhead_domain::clock::Clock;
 use bulkhead_domain::limits::Limits;
 use bulkhead_domain::requestor::{Requestor, TenantId};
 use bulkhead_domain::task::{Lease, NodeId, PluginVersion, Task, TaskId};
-use bulkhead_limits::LiveLimits;
 use bulkhead_limits::rate::Rates;
+use bulkhead_limits::{Full, LiveLimits};
 use bulkhead_runtime::{CallSpec, Catalog, Executor, ListKind, MessageWorkers, Returned, ToolEntry};
 use bulkhead_store::keyvalue::KeyValues;
 use bulkhead_store::replay_guard::ReplayGuard;

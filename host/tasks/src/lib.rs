@@ -46,7 +46,7 @@ use bulkhead_domain::tool::ToolOutput;
 use bulkhead_limits::rate;
 use bulkhead_runtime::{CatalogPlugin, Operation, ToolEntry};
 
-pub use admission::{InUse, RequestorInUse};
+pub use admission::{InUse, Sums};
 pub use breaker::{FAULTS_IN_A_ROW, FaultRecord, PluginHealth};
 pub use canary_stats::{CallCounts, CanaryStats, CanaryThresholds, Verdict};
 pub use catalog_events::ResourceUpdate;

@@ -12,9 +12,10 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
-use super::quota::{EdgeQuota, Full, QuotaPermit};
+use super::quota::EdgeQuota;
 use super::refusal::Refusal;
 use bulkhead_domain::requestor::Requestor;
+use bulkhead_limits::{Full, Permit};
 use bulkhead_protocol::{EncodedMessage, Pieces};
 
 /// What a connection buffers of an answer beside what is left of it.
@@ -30,7 +31,7 @@ pub(super) struct Recipient {
 
 impl Recipient {
     /// Room for a message until it is written; `None` for a small one, which needs none.
-    pub(super) fn room(&self, line: &EncodedMessage) -> Result<Option<QuotaPermit>, Full> {
+    pub(super) fn room(&self, line: &EncodedMessage) -> Result<Option<Permit>, Full> {
         if line.is_small() {
             return Ok(None);
         }
@@ -38,7 +39,7 @@ impl Recipient {
     }
 
     /// The response with room for it. One that has none is dropped, and an error that says so takes its place.
-    pub(super) fn response(&self, line: EncodedMessage) -> (EncodedMessage, Option<QuotaPermit>) {
+    pub(super) fn response(&self, line: EncodedMessage) -> (EncodedMessage, Option<Permit>) {
         match self.room(&line) {
             Ok(place) => (line, place),
             Err(full) => {

@@ -12,10 +12,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::sleep;
 
-use super::quota::QuotaCounter;
 use super::refusal::Refusal;
 use bulkhead_domain::requestor::Requestor;
-use bulkhead_limits::LiveLimits;
+use bulkhead_limits::{LiveLimits, Scope, ScopedCounter};
 use byte_rate::ByteRateLimiter;
 use memory_budget::{MemoryBudget, MemoryReservation};
 
@@ -35,11 +34,11 @@ pub(super) struct Bodies {
 
 impl Bodies {
     pub(super) fn new(limits: LiveLimits) -> Self {
-        let room = QuotaCounter::new(limits.clone(), |limits| {
+        let room = ScopedCounter::live(limits.clone(), |own, host| {
             [
-                ("request_bytes_open_per_tenant", limits.request_bytes_open_per_tenant),
-                ("request_bytes_open_per_requestor", limits.request_bytes_open_per_requestor),
-                ("request_bytes_open_total", limits.request_bytes_open_total),
+                Scope::Tenant.bound("request_bytes_open_per_tenant", own.request_bytes_open_per_tenant),
+                Scope::Requestor.bound("request_bytes_open_per_requestor", own.request_bytes_open_per_requestor),
+                Scope::Total.bound("request_bytes_open_total", host.request_bytes_open_total),
             ]
         });
         let flow = |wait_ms_max| ByteRateLimiter::new(limits.clone(), Duration::from_millis(wait_ms_max));
@@ -93,8 +92,8 @@ impl Bodies {
     }
 
     /// The memory that is taken up.
-    pub(super) fn tally(&self) -> &Arc<QuotaCounter> {
-        self.room.tally()
+    pub(super) fn counter(&self) -> &Arc<ScopedCounter> {
+        self.room.counter()
     }
 }
 

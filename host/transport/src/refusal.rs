@@ -8,8 +8,8 @@ use axum::response::Response;
 use http::{HeaderValue, StatusCode, header};
 use serde_json::{Value, json};
 
-use super::quota::Full;
 use bulkhead_identity::auth::{Limited, Unauthorized};
+use bulkhead_limits::Full;
 use bulkhead_limits::rate::Exceeded;
 use bulkhead_protocol::Envelope;
 

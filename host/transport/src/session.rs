@@ -16,9 +16,10 @@ use bulkhead_domain::requestor::{Requestor, RequestorId, TenantId};
 use bulkhead_protocol::Session;
 use bulkhead_store::{self as store, RowKind, RowStore};
 
-use super::quota::{EdgeQuota, Full, QuotaCounter, QuotaPermit};
+use super::quota::EdgeQuota;
 use super::sse::{ReplayBytes, Streams};
 use bulkhead_domain::clock::SharedClock;
+use bulkhead_limits::{Full, Permit, ScopedCounter};
 
 /// Rows read at once.
 const PAGE_ROWS: usize = 256;
@@ -42,8 +43,8 @@ pub struct SessionOptions {
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// There are as many as there may be, and every one that could make room has a request open.
-    #[error("{limit} is at its limit of {value}")]
-    Full { limit: &'static str, value: u64 },
+    #[error(transparent)]
+    Full(#[from] Full),
     /// The rows cannot be read.
     #[error(transparent)]
     Store(#[from] store::Error),
@@ -88,7 +89,7 @@ impl LiveSession {
     }
 
     /// The same for one that has its place already.
-    pub(super) fn begin_in(self: &Arc<Self>, now: &SharedClock, place: QuotaPermit) -> SessionRequest {
+    pub(super) fn begin_in(self: &Arc<Self>, now: &SharedClock, place: Permit) -> SessionRequest {
         self.requests_open.fetch_add(1, Ordering::Relaxed);
         SessionRequest { live: self.clone(), now: now.clone(), _place: place }
     }
@@ -103,7 +104,7 @@ impl LiveSession {
 pub(super) struct SessionRequest {
     pub(super) live: Arc<LiveSession>,
     now: SharedClock,
-    _place: QuotaPermit,
+    _place: Permit,
 }
 
 impl Drop for SessionRequest {
@@ -154,20 +155,20 @@ struct Inner {
     /// Without those who have none.
     owners: HashMap<Requestor, HashSet<Digest>>,
     /// How many each has.
-    tally: Arc<QuotaCounter>,
+    counter: Arc<ScopedCounter>,
     /// Counts the sessions that ended: a row that was read before one did may be of that one.
     ends: u64,
 }
 
 impl Inner {
-    fn new(tally: Arc<QuotaCounter>) -> Self {
-        Self { entries: HashMap::new(), owners: HashMap::new(), tally, ends: 0 }
+    fn new(counter: Arc<ScopedCounter>) -> Self {
+        Self { entries: HashMap::new(), owners: HashMap::new(), counter, ends: 0 }
     }
 
     fn put(&mut self, digest: Digest, entry: SessionEntry) {
         let requestor = entry.requestor();
         if self.owners.entry(requestor).or_default().insert(digest) {
-            self.tally.add(&requestor, 1);
+            self.counter.add(&requestor, 1);
         }
         self.entries.insert(digest, entry);
     }
@@ -178,7 +179,7 @@ impl Inner {
     }
 
     fn owned_by_tenant(&self, tenant: &TenantId) -> u64 {
-        self.tally.of_tenant(tenant)
+        self.counter.held_by_tenant(tenant)
     }
 
     /// The one of this requestor that was idle longest.
@@ -224,7 +225,7 @@ impl Inner {
                 self.owners.remove(&requestor);
             }
         }
-        self.tally.give(&requestor, 1);
+        self.counter.release(&requestor, 1);
         if let SessionEntry::Live(live) = entry {
             // It may be over already.
             let _ = live.ended.set(());
@@ -326,7 +327,7 @@ impl Registry {
         } else {
             return Ok(None);
         };
-        let digest = oldest.ok_or(Error::Full { limit, value: value.into() })?;
+        let digest = oldest.ok_or(Full { limit, value: value.into() })?;
         inner.take(&digest);
         // At a level that nobody can flood a log with.
         tracing::debug!(tenant = %requestor.tenant, limit, value, "dropped the session that was idle longest for a newer one");

@@ -18,9 +18,9 @@ use tokio::sync::watch;
 use bulkhead_domain::UnixMs;
 
 use super::answer::Chunks;
-use super::quota::{Full, QuotaCounter};
 use super::refusal::{Refusal, usable_id};
 use bulkhead_domain::requestor::Requestor;
+use bulkhead_limits::{Full, ScopedCounter};
 use bulkhead_protocol::EncodedMessage;
 
 /// Events kept for one stream; at the rate limit of a call's events, five seconds of a reader that does not read.
@@ -40,26 +40,26 @@ pub(super) const KEEPALIVE: Bytes = Bytes::from_static(b": keep-alive\n\n");
 /// The bytes that the logs of one requestor keep: a thousand sessions with abandoned streams must not fill the memory.
 #[derive(Clone)]
 pub(super) struct ReplayBytes {
-    tally: Arc<QuotaCounter>,
+    counter: Arc<ScopedCounter>,
     requestor: Requestor,
 }
 
 impl ReplayBytes {
-    pub(super) fn new(tally: Arc<QuotaCounter>, requestor: Requestor) -> Self {
-        Self { tally, requestor }
+    pub(super) fn new(counter: Arc<ScopedCounter>, requestor: Requestor) -> Self {
+        Self { counter, requestor }
     }
 
     fn add(&self, bytes: usize) {
-        self.tally.add(&self.requestor, bytes as u64);
+        self.counter.add(&self.requestor, bytes as u64);
     }
 
     fn give(&self, bytes: usize) {
-        self.tally.give(&self.requestor, bytes as u64);
+        self.counter.release(&self.requestor, bytes as u64);
     }
 
     /// The limit that there is more than.
     fn over(&self) -> Option<Full> {
-        self.tally.over(&self.requestor)
+        self.counter.find_full(&self.requestor, |usage| usage.in_use > usage.max)
     }
 }
 
@@ -410,9 +410,9 @@ mod unit {
             log.finish(1);
             log.leave(reader);
         }
-        assert!(kept.tally.all() <= Limits::generous().event_bytes_per_requestor);
+        assert!(kept.counter.total() <= Limits::generous().event_bytes_per_requestor);
         streams.sweep(1 + RETENTION_MS);
-        assert_eq!(kept.tally.all(), 0);
+        assert_eq!(kept.counter.total(), 0);
     }
 
     #[test]
@@ -435,7 +435,7 @@ mod unit {
         }
         let room = Limits::generous().event_bytes_per_requestor;
         assert_eq!(refused, 40 - room / (4 << 20) + 1, "one more would have been over the limit");
-        assert!(kept.tally.all() <= room);
+        assert!(kept.counter.total() <= room);
     }
 
     #[test]

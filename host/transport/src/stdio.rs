@@ -17,12 +17,13 @@ use tokio::task::JoinSet;
 
 use bulkhead_domain::requestor::Requestor;
 use bulkhead_domain::rights::Rights;
+use bulkhead_limits::Permit;
 use bulkhead_protocol::{
     self as protocol, EncodedMessage as Message, Envelope, Exchange, Mcp, Peer, Received, Session,
 };
 
 use super::answer::{Chunks, Recipient};
-use super::quota::{EdgeQuota, QuotaPermit};
+use super::quota::EdgeQuota;
 use super::refusal::{Refusal, request_id};
 
 /// Messages between the requests and the writer; a client that does not read makes its own requests wait.
@@ -105,7 +106,7 @@ struct Connection {
 }
 
 /// A message for the writer, with the room for it until it is written.
-type Said = (Message, Option<QuotaPermit>);
+type Said = (Message, Option<Permit>);
 
 impl Connection {
     async fn read_all(&mut self, lines: &mut LineReader<impl AsyncRead + Unpin>) -> io::Result<()> {
@@ -170,7 +171,7 @@ impl Connection {
         }
     }
 
-    fn admit(&self) -> Result<QuotaPermit, Refusal> {
+    fn admit(&self) -> Result<Permit, Refusal> {
         self.options.quota.admit(&self.requestor)?;
         self.options.quota.open(&self.requestor).map_err(Refusal::quota)
     }

@@ -3,15 +3,15 @@
 //! Owns the places for questions. Must not see a token. Invariant: tokens that were good lately have places and a rest of their own,
 //! so that unknown tokens keep no known one waiting; of the places for unknown ones, one address takes a share.
 
-use std::collections::HashMap;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
+use tokio::sync::Semaphore;
 
 use bulkhead_domain::UnixMs;
 use bulkhead_limits::failures::subscriber;
+use bulkhead_limits::{ScopedSemaphore, SemaphorePermit};
 
 /// Questions at a time about opaque tokens that were good lately.
 const KNOWN_MAX: usize = 16;
@@ -29,56 +29,52 @@ pub(super) enum TokenReputation {
     Unknown(IpAddr),
 }
 
-/// Tokens of one standing.
-struct PermitPool {
-    places: Semaphore,
-    /// When the issuer failed last; 0: never.
-    failed_at: AtomicU64,
-}
-
-impl PermitPool {
-    fn new(places: usize) -> Self {
-        Self { places: Semaphore::new(places), failed_at: AtomicU64::new(0) }
-    }
-}
-
 pub(super) struct IntrospectionLimiter {
-    known: PermitPool,
-    unknown: PermitPool,
-    addresses: Mutex<HashMap<IpAddr, Arc<Semaphore>>>,
+    known: Semaphore,
+    unknown: Arc<ScopedSemaphore<IpAddr>>,
+    /// When the issuer failed last; 0: never.
+    known_failed_at: AtomicU64,
+    unknown_failed_at: AtomicU64,
 }
 
 /// The right to ask once, released when dropped.
-pub(super) struct IntrospectionPermit<'a> {
-    _place: Option<SemaphorePermit<'a>>,
-    _share: Option<AddressPermit<'a>>,
+#[expect(dead_code, reason = "held")]
+pub(super) enum IntrospectionPermit<'a> {
+    Known(Option<tokio::sync::SemaphorePermit<'a>>),
+    Unknown(SemaphorePermit<IpAddr>),
 }
 
 impl IntrospectionLimiter {
     pub(super) fn new() -> Self {
-        Self { known: PermitPool::new(KNOWN_MAX), unknown: PermitPool::new(UNKNOWN_MAX), addresses: Mutex::default() }
-    }
-
-    fn lane(&self, standing: TokenReputation) -> &PermitPool {
-        match standing {
-            TokenReputation::Known => &self.known,
-            TokenReputation::Unknown(_) => &self.unknown,
+        Self {
+            known: Semaphore::new(KNOWN_MAX),
+            unknown: ScopedSemaphore::new(UNKNOWN_PER_ADDRESS_MAX, UNKNOWN_MAX),
+            known_failed_at: AtomicU64::new(0),
+            unknown_failed_at: AtomicU64::new(0),
         }
     }
 
     /// Waits for a turn.
     pub(super) async fn turn(&self, standing: TokenReputation) -> IntrospectionPermit<'_> {
-        let share = match standing {
-            TokenReputation::Known => None,
-            TokenReputation::Unknown(address) => Some(self.share(subscriber(address)).await),
-        };
-        // Nobody closes it.
-        IntrospectionPermit { _place: self.lane(standing).places.acquire().await.ok(), _share: share }
+        match standing {
+            // Nobody closes it.
+            TokenReputation::Known => IntrospectionPermit::Known(self.known.acquire().await.ok()),
+            TokenReputation::Unknown(address) => {
+                IntrospectionPermit::Unknown(self.unknown.acquire(subscriber(address), 1).await)
+            }
+        }
+    }
+
+    fn failure(&self, standing: TokenReputation) -> &AtomicU64 {
+        match standing {
+            TokenReputation::Known => &self.known_failed_at,
+            TokenReputation::Unknown(_) => &self.unknown_failed_at,
+        }
     }
 
     /// When the issuer failed last, as far as it matters to tokens of this standing; 0: never.
     pub(super) fn failed_at(&self, standing: TokenReputation) -> UnixMs {
-        self.lane(standing).failed_at.load(Ordering::Acquire)
+        self.failure(standing).load(Ordering::Acquire)
     }
 
     /// The issuer fails, for everybody.
@@ -89,39 +85,7 @@ impl IntrospectionLimiter {
 
     /// The issuer takes no more of these questions for a while.
     pub(super) fn too_many(&self, standing: TokenReputation, now: UnixMs) {
-        self.lane(standing).failed_at.store(now, Ordering::Release);
-    }
-
-    async fn share(&self, address: IpAddr) -> AddressPermit<'_> {
-        let places = Arc::clone(
-            self.addresses().entry(address).or_insert_with(|| Arc::new(Semaphore::new(UNKNOWN_PER_ADDRESS_MAX))),
-        );
-        // There before it waits: whoever gives up leaves nothing behind.
-        let mut share = AddressPermit { line: self, address, place: None };
-        share.place = places.acquire_owned().await.ok();
-        share
-    }
-
-    fn addresses(&self) -> MutexGuard<'_, HashMap<IpAddr, Arc<Semaphore>>> {
-        self.addresses.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// One of the places of an address.
-struct AddressPermit<'a> {
-    line: &'a IntrospectionLimiter,
-    address: IpAddr,
-    place: Option<OwnedSemaphorePermit>,
-}
-
-impl Drop for AddressPermit<'_> {
-    fn drop(&mut self) {
-        self.place = None;
-        let mut addresses = self.line.addresses();
-        // Others are counted under the same lock.
-        if addresses.get(&self.address).is_some_and(|places| Arc::strong_count(places) == 1) {
-            addresses.remove(&self.address);
-        }
+        self.failure(standing).store(now, Ordering::Release);
     }
 }
 
@@ -155,7 +119,7 @@ mod tests {
         assert!(turn(&line, TokenReputation::Known).await.is_some());
         held.clear();
         assert!(turn(&line, from(200)).await.is_some());
-        assert!(line.addresses().is_empty(), "nobody is remembered who waits for nothing");
+        assert_eq!(line.unknown.keys(), 0, "nobody is remembered who waits for nothing");
     }
 
     #[test]

@@ -1,11 +1,12 @@
 //! A bounded place for things that may be wanted again, and can be done without.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 use bulkhead_domain::requestor::{Requestor, TenantId};
+use bulkhead_limits::scoped::ScopedTable;
 
 /// The random name of one state of one call.
 pub(super) type StateId = [u8; 16];
@@ -13,9 +14,9 @@ pub(super) type StateId = [u8; 16];
 /// How much may lie there.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CacheLimits {
-    pub(super) weight_max_per_requestor: usize,
-    pub(super) weight_max_per_tenant: usize,
-    pub(super) weight_max: usize,
+    pub(super) weight_max_per_requestor: u64,
+    pub(super) weight_max_per_tenant: u64,
+    pub(super) weight_max: u64,
 }
 
 /// Entries by state id. An entry beyond its requestor's share evicts the requestor's own oldest; beyond the tenant's share, the oldest
@@ -27,8 +28,8 @@ pub(super) struct BoundedCache<V> {
 
 struct Slots<V> {
     by_ticket: HashMap<StateId, CacheSlot<V>>,
-    /// How much each requestor has there; without those who have nothing.
-    held: HashMap<Requestor, usize>,
+    /// How much lies there.
+    held: ScopedTable<Requestor, u64>,
     /// Counts what was ever put there: a smaller number is older.
     number: u64,
     /// Nothing is over its time before.
@@ -37,13 +38,13 @@ struct Slots<V> {
 
 impl<V> Default for Slots<V> {
     fn default() -> Self {
-        Self { by_ticket: HashMap::new(), held: HashMap::new(), number: 0, next_end: None }
+        Self { by_ticket: HashMap::new(), held: ScopedTable::default(), number: 0, next_end: None }
     }
 }
 
 struct CacheSlot<V> {
     requestor: Requestor,
-    weight: usize,
+    weight: u64,
     until: Instant,
     number: u64,
     value: V,
@@ -53,7 +54,7 @@ struct CacheSlot<V> {
 pub(super) struct CacheEntry<V> {
     pub(super) ticket: StateId,
     pub(super) requestor: Requestor,
-    pub(super) weight: usize,
+    pub(super) weight: u64,
     pub(super) until: Instant,
     pub(super) value: V,
 }
@@ -64,7 +65,7 @@ impl<V> BoundedCache<V> {
     }
 
     fn slots(&self) -> MutexGuard<'_, Slots<V>> {
-        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+        self.slots.lock()
     }
 
     /// Puts a thing there, in place of one under the same ticket. What goes for it is dropped.
@@ -119,12 +120,7 @@ impl<V> Slots<V> {
 
     fn remove(&mut self, ticket: &StateId) -> Option<CacheSlot<V>> {
         let slot = self.by_ticket.remove(ticket)?;
-        if let Some(held) = self.held.get_mut(&slot.requestor) {
-            *held = held.saturating_sub(slot.weight);
-            if *held == 0 {
-                self.held.remove(&slot.requestor);
-            }
-        }
+        self.held.release(&slot.requestor, slot.weight);
         Some(slot)
     }
 
@@ -146,36 +142,27 @@ impl<V> Slots<V> {
         gone.extend(self.remove(&ticket));
         self.number += 1;
         self.next_end = Some(self.next_end.map_or(until, |end| end.min(until)));
-        *self.held.entry(requestor).or_default() += weight;
+        self.held.add(&requestor, weight);
         self.by_ticket.insert(ticket, CacheSlot { requestor, weight, until, number: self.number, value });
-        while self.weight_of(&requestor) > bounds.weight_max_per_requestor {
+        while self.held.held(&requestor).requestor > bounds.weight_max_per_requestor {
             let Some(slot) = self.push_out(&requestor) else { break };
             gone.push(slot);
         }
-        while self.weight_of_tenant(&requestor.tenant) > bounds.weight_max_per_tenant {
+        while self.held.held(&requestor).tenant > bounds.weight_max_per_tenant {
             let Some(slot) = self.push_out_of(&requestor.tenant) else { break };
             gone.push(slot);
         }
-        while self.held.values().sum::<usize>() > bounds.weight_max {
-            let tenants = self.held.keys().map(|requestor| requestor.tenant);
-            let heaviest = tenants.max_by_key(|one| self.weight_of_tenant(one));
+        while self.held.total() > bounds.weight_max {
+            let heaviest = self.held.tenants().iter().max_by_key(|(_, held)| **held).map(|(tenant, _)| *tenant);
             let Some(slot) = heaviest.and_then(|tenant| self.push_out_of(&tenant)) else { break };
             gone.push(slot);
         }
         gone
     }
 
-    fn weight_of_tenant(&self, tenant: &TenantId) -> usize {
-        self.held.iter().filter(|(requestor, _)| requestor.tenant == *tenant).map(|(_, held)| held).sum()
-    }
-
-    fn weight_of(&self, requestor: &Requestor) -> usize {
-        self.held.get(requestor).copied().unwrap_or_default()
-    }
-
     /// Evicts the oldest entry of the requestor that has most in a tenant.
     fn push_out_of(&mut self, tenant: &TenantId) -> Option<CacheSlot<V>> {
-        let requestors = self.held.iter().filter(|(requestor, _)| requestor.tenant == *tenant);
+        let requestors = self.held.holders().iter().filter(|(requestor, _)| requestor.tenant == *tenant);
         let heaviest = *requestors.max_by_key(|(_, held)| **held)?.0;
         self.push_out(&heaviest)
     }
@@ -193,7 +180,7 @@ mod tests {
     use bulkhead_domain::requestor::RequestorId;
     use std::time::Duration;
 
-    fn item(ticket: u8, requestor: u8, weight: usize, ms: u64) -> CacheEntry<u8> {
+    fn item(ticket: u8, requestor: u8, weight: u64, ms: u64) -> CacheEntry<u8> {
         CacheEntry {
             ticket: [ticket; 16],
             requestor: Requestor { tenant: TenantId([0; 16]), id: RequestorId([requestor; 16]) },

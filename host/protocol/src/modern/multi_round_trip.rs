@@ -30,40 +30,40 @@ pub(super) const STATE_MS: u64 = 15 * 60_000;
 /// How long a guest stands still for it; afterwards its call is run again from the start.
 const PARKED_MS: u64 = 5 * 60_000;
 /// Guests of one requestor that stand still where they asked, each with an instance and its memory.
-const PARKED_PER_REQUESTOR_MAX: usize = 8;
+const PARKED_PER_REQUESTOR_MAX: u64 = 8;
 /// Those of one tenant.
-const PARKED_PER_TENANT_MAX: usize = 32;
+const PARKED_PER_TENANT_MAX: u64 = 32;
 /// Those of the whole host.
-const PARKED_TOTAL_MAX: usize = 64;
+const PARKED_TOTAL_MAX: u64 = 64;
 const PARKED: CacheLimits = CacheLimits {
     weight_max_per_requestor: PARKED_PER_REQUESTOR_MAX,
     weight_max_per_tenant: PARKED_PER_TENANT_MAX,
     weight_max: PARKED_TOTAL_MAX,
 };
 /// States of one requestor that the host knows to have been answered.
-const STATES_PER_REQUESTOR_MAX: usize = 4096;
+const STATES_PER_REQUESTOR_MAX: u64 = 4096;
 /// Those of one tenant.
-const STATES_PER_TENANT_MAX: usize = 16_384;
+const STATES_PER_TENANT_MAX: u64 = 16_384;
 /// Those of the whole host.
-const STATES_TOTAL_MAX: usize = 65_536;
+const STATES_TOTAL_MAX: u64 = 65_536;
 const STATES: CacheLimits = CacheLimits {
     weight_max_per_requestor: STATES_PER_REQUESTOR_MAX,
     weight_max_per_tenant: STATES_PER_TENANT_MAX,
     weight_max: STATES_TOTAL_MAX,
 };
 /// Bytes of results that are kept for one requestor, so that a reply that was lost can be given again.
-const OUTCOME_BYTES_PER_REQUESTOR_MAX: usize = 8 << 20;
+const OUTCOME_BYTES_PER_REQUESTOR_MAX: u64 = 8 << 20;
 /// Those of one tenant.
-const OUTCOME_BYTES_PER_TENANT_MAX: usize = 32 << 20;
+const OUTCOME_BYTES_PER_TENANT_MAX: u64 = 32 << 20;
 /// Those of the whole host.
-const OUTCOME_BYTES_TOTAL_MAX: usize = 64 << 20;
+const OUTCOME_BYTES_TOTAL_MAX: u64 = 64 << 20;
 const OUTCOMES: CacheLimits = CacheLimits {
     weight_max_per_requestor: OUTCOME_BYTES_PER_REQUESTOR_MAX,
     weight_max_per_tenant: OUTCOME_BYTES_PER_TENANT_MAX,
     weight_max: OUTCOME_BYTES_TOTAL_MAX,
 };
 /// What an entry costs beside the result.
-const OUTCOME_BYTES: usize = 512;
+const OUTCOME_BYTES: u64 = 512;
 
 /// A guest that asked and stands still.
 pub(super) struct Parked {
@@ -184,7 +184,7 @@ impl MultiRoundTrips {
     }
 }
 
-fn item<V>(requestor: Requestor, ticket: StateId, weight: usize, value: V) -> CacheEntry<V> {
+fn item<V>(requestor: Requestor, ticket: StateId, weight: u64, value: V) -> CacheEntry<V> {
     CacheEntry { ticket, requestor, weight, until: Instant::now() + Duration::from_millis(STATE_MS), value }
 }
 
@@ -236,7 +236,7 @@ impl StateLease {
 
     /// Keeps what it came to, for equal requests.
     pub(super) fn conclude(mut self, outcome: Outcome) {
-        let weight = OUTCOME_BYTES + outcome.as_ref().map_or(0, |result| result.get().len());
+        let weight = OUTCOME_BYTES + outcome.as_ref().map_or(0, |result| result.get().len() as u64);
         self.rounds.outcomes.put(item(self.requestor, self.ticket, weight, Arc::new(outcome)));
         self.rounds.states.put(item(self.requestor, self.ticket, 1, Round::Done { answers: self.answers }));
         self.over = None;

@@ -48,7 +48,7 @@ impl Bench {
                 slots,
                 names: None,
                 quotas: Arc::default(),
-                lines: Arc::default(),
+                lines: Default::default(),
                 blocking: Arc::default(),
             },
             instance,

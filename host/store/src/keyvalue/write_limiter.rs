@@ -4,12 +4,10 @@
 //! plugin can write as fast as it loops. Must not know what is written. Invariant: what anybody else writes stands behind no more of
 //! it than the bounds here, however many calls of however many plugins write.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
-
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use std::sync::Arc;
 
 use bulkhead_domain::requestor::TenantId;
+use bulkhead_limits::{ScopedSemaphore, SemaphorePermit};
 
 /// Bytes that are counted as one; every write is one at least.
 const UNIT_BYTES: u64 = 64 << 10;
@@ -17,50 +15,22 @@ const UNIT_BYTES: u64 = 64 << 10;
 const TENANT_UNITS_MAX: u32 = 16;
 /// Units of 64 KiB of all tenants' kept values that are on their way to the disk: half of what is written in one step. Stops tenants together from holding up tasks.
 const ALL_UNITS_MAX: u32 = 64;
-/// Tenants that are remembered before those that write nothing are forgotten.
-const TENANTS_KEPT: usize = 1024;
 
-/// The turns of everybody, in the order in which they were asked for.
-pub(super) struct WriteLimiter {
-    tenants: Mutex<HashMap<TenantId, Arc<Semaphore>>>,
-    all: Arc<Semaphore>,
-}
+/// See the module.
+pub(super) struct WriteLimiter(Arc<ScopedSemaphore<TenantId>>);
 
 impl Default for WriteLimiter {
     fn default() -> Self {
-        Self { tenants: Mutex::default(), all: Arc::new(Semaphore::new(units(ALL_UNITS_MAX))) }
+        Self(ScopedSemaphore::new(TENANT_UNITS_MAX as usize, ALL_UNITS_MAX as usize))
     }
-}
-
-/// A write that may go on.
-#[expect(dead_code, reason = "held")]
-pub(super) struct WritePermit {
-    own: Option<OwnedSemaphorePermit>,
-    shared: Option<OwnedSemaphorePermit>,
 }
 
 impl WriteLimiter {
     /// Waits until so many bytes of a tenant may be written.
-    pub(super) async fn take(&self, tenant: TenantId, bytes: u64) -> WritePermit {
+    pub(super) async fn take(&self, tenant: TenantId, bytes: u64) -> SemaphorePermit<TenantId> {
         let count = u32::try_from(bytes.div_ceil(UNIT_BYTES)).unwrap_or(u32::MAX).clamp(1, TENANT_UNITS_MAX);
-        // The tenant's own first: who waits for its neighbours takes nothing from anybody else. Neither is ever closed.
-        let own = self.of(tenant).acquire_many_owned(count).await.ok();
-        let shared = Arc::clone(&self.all).acquire_many_owned(count).await.ok();
-        WritePermit { own, shared }
+        self.0.acquire(tenant, count).await
     }
-
-    fn of(&self, tenant: TenantId) -> Arc<Semaphore> {
-        let mut tenants = self.tenants.lock().unwrap_or_else(PoisonError::into_inner);
-        if tenants.len() >= TENANTS_KEPT {
-            // Whoever writes or waits has a hold on its own.
-            tenants.retain(|_, own| Arc::strong_count(own) > 1);
-        }
-        Arc::clone(tenants.entry(tenant).or_insert_with(|| Arc::new(Semaphore::new(units(TENANT_UNITS_MAX)))))
-    }
-}
-
-fn units(count: u32) -> usize {
-    usize::try_from(count).unwrap_or(usize::MAX)
 }
 
 #[cfg(test)]
@@ -100,13 +70,15 @@ mod tests {
     #[test]
     fn keyvalue_idle_tenants_are_forgotten() {
         let turns = WriteLimiter::default();
-        let _held = turns.take(tenant(9), 1).now_or_never().unwrap();
-        let own = turns.of(tenant(9));
+        let held = turns.take(tenant(9), LARGEST).now_or_never().unwrap();
         for number in 0..4_000_u16 {
             let [high, low] = number.to_be_bytes();
-            drop(turns.of(TenantId([high, low, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3])));
+            let other = TenantId([high, low, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3]);
+            assert!(turns.take(other, 1).now_or_never().is_some());
         }
-        assert!(turns.tenants.lock().unwrap().len() <= TENANTS_KEPT);
-        assert!(Arc::ptr_eq(&own, &turns.of(tenant(9))), "its bound holds while it writes");
+        assert_eq!(turns.0.keys(), 1);
+        assert!(turns.take(tenant(9), 1).now_or_never().is_none(), "its bound holds while it writes");
+        drop(held);
+        assert_eq!(turns.0.keys(), 0);
     }
 }

@@ -243,7 +243,7 @@ impl Committer {
     fn give_up(&self, plan: Plan, error: impl Fn() -> Error) {
         self.shared.with_ledger(|ledger| {
             for (requestor, more, less) in plan.counted {
-                ledger.take(&requestor, more);
+                ledger.release(&requestor, more);
                 ledger.add(&requestor, less);
             }
         });

@@ -15,8 +15,7 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
-use super::super::Error;
-use super::super::ledger::Ledger;
+use super::super::{Error, Ledger};
 use super::files::{io_error, sync_folder};
 use super::open::{self, Layout, SNAPSHOT_PREFIX};
 use super::state::{self, MarkDigest, State, StateFile};

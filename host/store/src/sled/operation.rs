@@ -7,8 +7,7 @@ use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
-use super::super::ledger::Ledger;
-use super::super::{Error, RowState, StoredCaps, Usage, banished, record};
+use super::super::{Error, Ledger, RowState, StoredCaps, Usage, banished, record};
 use super::committer::Plan;
 use super::files::NewFile;
 use super::head::{CHUNK_BYTES, PayloadLocation, RecordHeader};
@@ -251,7 +250,7 @@ impl Writer<'_> {
             return Ok(Err(Error::Exists));
         }
         let usage = head.usage();
-        if let Err(refused) = self.ledger(|ledger| ledger.admit(&key.requestor, usage.bytes, caps)) {
+        if let Err(refused) = self.ledger(|ledger| caps.admit(ledger, &key.requestor, usage)) {
             return Ok(Err(refused));
         }
         self.plan.counted.push((key.requestor, usage, Usage::default()));
@@ -316,7 +315,7 @@ impl Writer<'_> {
         let (more, less) = (new.usage(), old.usage());
         self.ledger(|ledger| {
             ledger.add(&key.requestor, more);
-            ledger.take(&key.requestor, less);
+            ledger.release(&key.requestor, less);
         });
         self.plan.counted.push((key.requestor, more, less));
         Ok(())
@@ -415,7 +414,7 @@ impl Writer<'_> {
         self.drop_place(key, Part::Output, old.output.as_ref())?;
         self.set(key.task(), None)?;
         let less = old.usage();
-        self.ledger(|ledger| ledger.take(&key.requestor, less));
+        self.ledger(|ledger| ledger.release(&key.requestor, less));
         self.plan.counted.push((key.requestor, Usage::default(), less));
         Ok(Ok(()))
     }

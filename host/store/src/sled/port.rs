@@ -8,7 +8,9 @@ use std::sync::PoisonError;
 use async_trait::async_trait;
 
 use super::super::record::{self, Owner};
-use super::super::{Change, Creation, Error, ListPosition, RowKind, RowState, RowStore, TaskStore, Usage, check_row};
+use super::super::{
+    Change, Creation, Error, ListPosition, RowKind, RowState, RowStore, TaskStore, Usage, check_row, stored,
+};
 use super::head::{self, PayloadLocation, RecordHeader};
 use super::keys::{self, Part, TaskKey, kind};
 use super::operation::{Operation, Payloads};
@@ -173,7 +175,7 @@ impl TaskStore for SledStore {
     }
 
     async fn usage(&self, requestor: &Requestor) -> Result<(Usage, Usage), Error> {
-        Ok(self.shared.with_ledger(|ledger| ledger.of(requestor)))
+        Ok(self.shared.with_ledger(|ledger| stored(ledger, requestor)))
     }
 
     async fn scan(&self, after: Option<(Requestor, TaskId)>, count_max: usize) -> Result<Vec<Task>, Error> {

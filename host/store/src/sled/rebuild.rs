@@ -12,8 +12,7 @@ use std::path::{Path, PathBuf};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 
-use super::super::ledger::Ledger;
-use super::super::{Error, record};
+use super::super::{Error, Ledger, record};
 use super::backup::{Guard, finalize_copy};
 use super::check::label;
 use super::committer::Committer;

@@ -8,9 +8,8 @@ use std::collections::HashSet;
 
 use serde::{Deserialize, Serialize};
 
-use super::super::ledger::Ledger;
 use super::super::record::{decode_checked, encode_checked};
-use super::super::{Error, Usage};
+use super::super::{Error, Ledger, Usage};
 use super::engine_error;
 use super::files::FileName;
 use super::head::{PayloadLocation, RecordHeader};
@@ -86,7 +85,9 @@ impl StoreCounts {
 
 /// The bytes of a stock.
 pub(super) fn encode(group: u64, ledger: &Ledger, orphans: Vec<String>) -> Result<Vec<u8>, Error> {
-    let usages =
-        ledger.requestors().map(|(requestor, usage)| (requestor.tenant.0, requestor.id.0, usage.tasks, usage.bytes));
+    let usages = ledger
+        .holders()
+        .iter()
+        .map(|(requestor, usage)| (requestor.tenant.0, requestor.id.0, usage.tasks, usage.bytes));
     encode_checked(&Written { group, usages: usages.collect(), orphans })
 }

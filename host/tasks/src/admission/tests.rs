@@ -66,7 +66,7 @@ fn task_limit_leaves_permits_to_plain_calls() {
     let third = task(&b).unwrap();
     assert_eq!(call.become_task().unwrap_err().limit, "tasks_running_per_tenant");
     drop((first.1, call, second, other, third));
-    assert_eq!(lock(&admission.state).all, Sums::default());
+    assert_eq!(admission.state.lock().counts.total(), Sums::default());
 }
 
 fn admission() -> Arc<Admission> {
@@ -181,8 +181,9 @@ fn admission_forgets_idle_requestors() {
         drop(ticket);
         drop(admission.hold(&who, IdleState::Queued));
     }
-    let state = lock(&admission.state);
-    assert_eq!((state.all, state.requestors.len(), state.tenants.len()), (Sums::default(), 0, 0));
+    let state = admission.state.lock();
+    assert_eq!((state.counts.total(), state.counts.holders().len(), state.counts.tenants().len()), (NOTHING, 0, 0));
+    assert!(state.queues.is_empty());
     assert!(state.turns.len() <= 1, "turns are cleared as they come up: {}", state.turns.len());
 }
 
@@ -349,7 +350,8 @@ fn random_admission_never_exceeds_tenant_limits() {
             within(held.counts(|_| true), maxima, 8, &format!("seed {seed}, the host"));
         }
         drop(held);
-        let state = lock(&admission.state);
-        assert_eq!((state.all, state.tenants.len(), state.requestors.len()), (Sums::default(), 0, 0), "seed {seed}");
+        let State { counts, queues, .. } = &*admission.state.lock();
+        let left = (counts.total(), counts.tenants().len(), counts.holders().len(), queues.len());
+        assert_eq!(left, (NOTHING, 0, 0, 0), "seed {seed}");
     }
 }

@@ -20,12 +20,12 @@ impl World {
     }
 
     /// Paused and waiting tasks, and the calls that rest.
-    fn standing_still(&self) -> (u32, u32, u32) {
-        let all = self.tasks.in_use().all;
+    fn standing_still(&self) -> (u64, u64, u64) {
+        let all = self.tasks.in_use().counts.total();
         (all.paused, all.waiting, all.resting)
     }
 
-    async fn until_standing_still(&self, wanted: (u32, u32, u32)) {
+    async fn until_standing_still(&self, wanted: (u64, u64, u64)) {
         for _ in 0..1_000 {
             if self.standing_still() == wanted {
                 return;
@@ -77,7 +77,7 @@ async fn paused_tasks_stay_paused_across_restart_under_lower_limit() {
     let second = world_on(first.store.clone(), paused_max(1));
     drop(first);
     assert_eq!(second.tasks.recover().await.unwrap().paused, 2);
-    let in_use = second.tasks.in_use().all;
+    let in_use = second.tasks.in_use().counts.total();
     assert_eq!((in_use.paused, in_use.resting), (2, 0), "no instance is held by what has to start again");
     let other = second.many("forever", 1).await[0];
     assert!(is_full(&second.tasks.pause(&ANNA, other, None).await, 1));
@@ -155,7 +155,7 @@ async fn outcome_after_pause_waits_for_resume() {
         tokio::time::sleep(Duration::from_millis(30)).await;
         let held = world.tasks.get(&ANNA, id).await.unwrap();
         assert_eq!(held.phase, Phase::Paused { before: Active::Running }, "task {task}");
-        assert_eq!(world.tasks.in_use().all.running, 2 - task, "its permit is free");
+        assert_eq!(world.tasks.in_use().counts.total().running, 2 - task, "its permit is free");
         match task {
             1 => drop(world.tasks.resume(&ANNA, id).await.unwrap()),
             _ => drop(world.tasks.cancel(&ANNA, id).await.unwrap()),

@@ -21,12 +21,12 @@ impl World {
 
     async fn until_nothing_runs(&self) {
         for _ in 0..500 {
-            if self.tasks.in_use().all.running == 0 {
+            if self.tasks.in_use().counts.total().running == 0 {
                 return;
             }
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
-        panic!("a guest runs on: {:?}", self.tasks.in_use().all);
+        panic!("a guest runs on: {:?}", self.tasks.in_use().counts.total());
     }
 }
 
@@ -49,9 +49,9 @@ async fn pause_before_run_prevents_it_and_counts() {
     world.tasks.pause(&ANNA, task.id, None).await.unwrap();
     world.tasks.inner.start_run(Arc::new(task.clone()), begin, Some(job), missed_notifications).await;
     world.until_nothing_runs().await;
-    assert_eq!(world.tasks.in_use().all.paused, 1);
+    assert_eq!(world.tasks.in_use().counts.total().paused, 1);
     world.tasks.resume(&ANNA, task.id).await.unwrap();
-    assert_eq!(world.tasks.in_use().all.paused, 0);
+    assert_eq!(world.tasks.in_use().counts.total().paused, 0);
 }
 
 #[tokio::test]
@@ -105,6 +105,6 @@ async fn cancelled_guests_clean_up_within_running_limit() {
     let tidying = &world.tidying;
     assert!(tidying.ever.load(Ordering::SeqCst) > 0, "nobody had a grace period");
     assert!(tidying.most.load(Ordering::SeqCst) <= 2, "{} computed at once", tidying.most.load(Ordering::SeqCst));
-    let all = world.tasks.in_use().all;
+    let all = world.tasks.in_use().counts.total();
     assert_eq!((all.running, all.resting), (0, 0), "everything is free again");
 }

@@ -4,19 +4,20 @@
 //! the same requestor; nobody waits behind a body that waits for its own requestor's or tenant's room.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rustc_hash::FxHashSet;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use crate::quota::{Full, QuotaCounter};
 use bulkhead_domain::requestor::Requestor;
+use bulkhead_limits::{Full, ScopedCounter};
 
 /// See the module.
 pub(super) struct MemoryBudget {
-    tally: Arc<QuotaCounter>,
+    counter: Arc<ScopedCounter>,
     line: Mutex<VecDeque<MemoryWaiter>>,
 }
 
@@ -34,12 +35,12 @@ pub(super) struct MemoryReservation {
 }
 
 impl MemoryBudget {
-    pub(super) fn new(tally: QuotaCounter) -> Arc<Self> {
-        Arc::new(Self { tally: Arc::new(tally), line: Mutex::default() })
+    pub(super) fn new(counter: Arc<ScopedCounter>) -> Arc<Self> {
+        Arc::new(Self { counter, line: Mutex::default() })
     }
 
-    pub(super) fn tally(&self) -> &Arc<QuotaCounter> {
-        &self.tally
+    pub(super) fn counter(&self) -> &Arc<ScopedCounter> {
+        &self.counter
     }
 
     /// Waits for room, but not longer than this.
@@ -59,8 +60,15 @@ impl MemoryBudget {
         };
         match timeout(wait_max, granted).await {
             Ok(Ok(held)) => Ok(held),
-            _ => Err(self.tally.blocking(requestor, bytes)),
+            _ => Err(self.blocking(requestor, bytes)),
         }
+    }
+
+    /// The limit that so much more goes beyond; the requestor's own where there is room by now.
+    fn blocking(&self, requestor: &Requestor, more: u64) -> Full {
+        let usages = self.counter.usage(Some(requestor)).map(|(_, usage)| usage);
+        let [_, own, _] = usages;
+        usages.into_iter().find(|usage| usage.in_use.saturating_add(more) > usage.max).unwrap_or(own).full()
     }
 
     fn take_or_wait(
@@ -68,9 +76,9 @@ impl MemoryBudget {
         requestor: &Requestor,
         bytes: u64,
     ) -> Result<MemoryReservation, oneshot::Receiver<MemoryReservation>> {
-        let mut line = self.line();
+        let mut line = self.line.lock();
         let is_first = !line.iter().any(|waiting| waiting.requestor == *requestor && !waiting.granted.is_closed());
-        if is_first && self.tally.try_add(requestor, bytes).is_ok() {
+        if is_first && self.counter.try_add(requestor, bytes).is_ok() {
             return Ok(self.held(requestor, bytes));
         }
         let (granted, grant) = oneshot::channel();
@@ -80,7 +88,7 @@ impl MemoryBudget {
 
     /// Gives what is free to those who wait.
     fn serve(self: &Arc<Self>) {
-        let mut line = self.line();
+        let mut line = self.line.lock();
         if line.is_empty() {
             return;
         }
@@ -90,7 +98,7 @@ impl MemoryBudget {
             if granted.is_closed() {
                 continue;
             }
-            if behind.contains(requestor) || self.tally.try_add(requestor, *bytes).is_err() {
+            if behind.contains(requestor) || self.counter.try_add(requestor, *bytes).is_err() {
                 behind.insert(*requestor);
                 line.push_back(waiting);
                 continue;
@@ -106,10 +114,6 @@ impl MemoryBudget {
     fn held(self: &Arc<Self>, requestor: &Requestor, bytes: u64) -> MemoryReservation {
         MemoryReservation { room: Arc::clone(self), requestor: *requestor, bytes }
     }
-
-    fn line(&self) -> MutexGuard<'_, VecDeque<MemoryWaiter>> {
-        self.line.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl MemoryReservation {
@@ -122,7 +126,7 @@ impl MemoryReservation {
         let unused = self.bytes.saturating_sub(bytes);
         if unused > 0 {
             self.bytes = bytes;
-            self.room.tally.give(&self.requestor, unused);
+            self.room.counter.release(&self.requestor, unused);
             self.room.serve();
         }
         unused
@@ -131,7 +135,7 @@ impl MemoryReservation {
 
 impl Drop for MemoryReservation {
     fn drop(&mut self) {
-        self.room.tally.give(&self.requestor, self.bytes);
+        self.room.counter.release(&self.requestor, self.bytes);
         self.room.serve();
     }
 }
@@ -141,8 +145,8 @@ mod tests {
     use futures::FutureExt as _;
 
     use super::*;
-    use bulkhead_domain::limits::Limits;
     use bulkhead_domain::requestor::{RequestorId, TenantId};
+    use bulkhead_limits::Scope;
 
     const WAIT: Duration = Duration::from_secs(10);
 
@@ -151,8 +155,12 @@ mod tests {
     }
 
     fn room() -> Arc<MemoryBudget> {
-        MemoryBudget::new(QuotaCounter::new(Limits::generous().into(), |_| {
-            [("tenant", 150), ("requestor", 100), ("total", 200)]
+        MemoryBudget::new(ScopedCounter::new(|_| {
+            [
+                Scope::Tenant.bound("tenant", 150_u64),
+                Scope::Requestor.bound("requestor", 100_u64),
+                Scope::Total.bound("total", 200_u64),
+            ]
         }))
     }
 
@@ -168,7 +176,7 @@ mod tests {
         assert_eq!(room.take(&bob, 60, WAIT).await.err(), full(200, "total"));
         drop(first);
         assert!(room.take(&bob, 60, WAIT).now_or_never().unwrap().is_ok());
-        assert!(room.line().is_empty());
+        assert!(room.line.lock().is_empty());
     }
 
     #[tokio::test(start_paused = true)]
@@ -184,9 +192,9 @@ mod tests {
         assert!((&mut small).now_or_never().is_none(), "it does not overtake what came before it");
         drop(first);
         let (large, small) = (large.await.unwrap(), small.await.unwrap());
-        assert_eq!(room.tally().all(), 200);
+        assert_eq!(room.counter.total(), 200);
         drop((large, small, other));
-        assert_eq!(room.tally().all(), 0);
+        assert_eq!(room.counter.total(), 0);
     }
 
     #[tokio::test(start_paused = true)]
@@ -201,8 +209,8 @@ mod tests {
         let mut granted = Box::pin(room.take(&alice, 20, WAIT));
         assert!((&mut granted).now_or_never().is_none());
         drop(first);
-        assert_eq!(room.tally().all(), 20);
+        assert_eq!(room.counter.total(), 20);
         drop(granted);
-        assert_eq!((room.tally().all(), room.line().len()), (0, 0));
+        assert_eq!((room.counter.total(), room.line.lock().len()), (0, 0));
     }
 }

@@ -12,9 +12,9 @@ use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, StatusCode, header};
 use http_body_util::BodyExt as _;
 
-use crate::quota::QuotaPermit;
 use crate::refusal::Refusal;
 use bulkhead_domain::requestor::Requestor;
+use bulkhead_limits::Permit;
 use bulkhead_protocol::INLINE_BYTES_MAX;
 
 use super::Server;
@@ -112,11 +112,7 @@ fn too_large((limit, value): (&'static str, usize)) -> Refusal {
 impl Server {
     /// Reads a large body once its request has a place, and its bytes their turn and their room. They count for as long as anybody
     /// holds what is returned.
-    pub(super) async fn take_in(
-        &self,
-        requestor: &Requestor,
-        mut large: Large,
-    ) -> Result<(Bytes, QuotaPermit), Refusal> {
+    pub(super) async fn take_in(&self, requestor: &Requestor, mut large: Large) -> Result<(Bytes, Permit), Refusal> {
         let taken = self.try_take_in(requestor, &mut large).await;
         if let Err(refusal) = &taken
             && matches!(refusal.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::PAYLOAD_TOO_LARGE)
@@ -126,7 +122,7 @@ impl Server {
         taken
     }
 
-    async fn try_take_in(&self, requestor: &Requestor, large: &mut Large) -> Result<(Bytes, QuotaPermit), Refusal> {
+    async fn try_take_in(&self, requestor: &Requestor, large: &mut Large) -> Result<(Bytes, Permit), Refusal> {
         self.quota.admit(requestor)?;
         let place = self.quota.open(requestor).map_err(Refusal::quota)?;
         let bodies = &self.quota.bodies;

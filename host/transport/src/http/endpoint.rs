@@ -11,7 +11,6 @@ use axum::body::Body;
 use axum::response::Response;
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
 
-use crate::quota::Full;
 use crate::refusal::Refusal;
 use crate::session::{self, LiveSession};
 use crate::sse::EventId;
@@ -238,7 +237,7 @@ impl Server {
 /// A quota or a failure of the session table, as the requestor may see it.
 pub(super) fn refused(error: &session::Error) -> Refusal {
     match error {
-        session::Error::Full { limit, value } => Refusal::quota(Full { limit, value: *value }),
+        session::Error::Full(full) => Refusal::quota(*full),
         session::Error::Store(error) => failure(error),
     }
 }

@@ -13,7 +13,6 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 use tokio::sync::{oneshot, watch};
 
 use crate::answer::{AnswerBody, Recipient};
-use crate::quota::{Full, QuotaPermit};
 use crate::refusal::{Refusal, request_id, retry_after};
 use crate::session::{LiveSession, SessionRequest};
 use crate::sse::EventLog;
@@ -22,6 +21,7 @@ use bulkhead_domain::requestor::Requestor;
 use bulkhead_domain::rights::Rights;
 use bulkhead_domain::task::Era;
 use bulkhead_identity::auth::{Caller, Revalidation};
+use bulkhead_limits::{Full, Permit};
 use bulkhead_protocol::{
     EncodedMessage, Envelope, Exchange, Frame, INLINE_BYTES_MAX, Peer, Received, Rejection, Session,
 };
@@ -144,7 +144,7 @@ impl Server {
     }
 
     /// A place for a request within the rate.
-    fn admit(&self, requestor: &Requestor) -> Result<QuotaPermit, Refusal> {
+    fn admit(&self, requestor: &Requestor) -> Result<Permit, Refusal> {
         self.quota.admit(requestor)?;
         self.quota.open(requestor).map_err(Refusal::quota)
     }
@@ -369,7 +369,7 @@ pub(super) enum RequestGuard {
     /// It goes on without its client.
     Session(SessionRequest),
     /// It ends with its connection.
-    Connection(#[expect(dead_code, reason = "held for its drop")] QuotaPermit),
+    Connection(#[expect(dead_code, reason = "held for its drop")] Permit),
 }
 
 /// A message on its way. If it belongs to a session and is dropped before its end, a task of its own takes over; so nothing has to be

@@ -18,12 +18,12 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 
 use crate::answer::{Chunks, Recipient};
-use crate::quota::QuotaPermit;
 use crate::session::{LiveSession, SessionRequest};
 use crate::sse::{EventLog, KEEPALIVE, Next};
 use bulkhead_domain::clock::SharedClock;
 use bulkhead_domain::rights::Rights;
 use bulkhead_identity::auth::Revalidation;
+use bulkhead_limits::Permit;
 use bulkhead_protocol::{Exchange, Frame, Mcp};
 
 use super::Phase;
@@ -59,7 +59,7 @@ pub(super) struct Direct<H> {
     keepalive: Duration,
     recipient: Recipient,
     /// What is being written, with the room for it.
-    writing: (Chunks, Option<QuotaPermit>),
+    writing: (Chunks, Option<Permit>),
     over: bool,
 }
 

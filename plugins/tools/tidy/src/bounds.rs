@@ -48,6 +48,7 @@ const OPERATORS: By = Because("operators make tokens, plugins and names, clients
 const TENANTS: By = Key("limits.tenants_total");
 const TWIN: By = Because("the twin of the store, for tests and for what needs no disk");
 const CHECKS: By = Because("operators check, one store at a time; it is gone when the check is over");
+const UNITS: By = Because("each entry holds a unit, and the bounds that the units are taken within come with them");
 const SHARES: By =
     Because("operators make tenants, and twice as many requestors are remembered as have a call that is ready");
 
@@ -67,9 +68,6 @@ const GROWS: &[(&str, &str, By)] = &[
     ("protocol/session.rs", "expected", Const("EXPECTED_MAX")),
     ("protocol/session.rs", "in_flight", Key("limits.requests_open_per_requestor")),
     ("protocol/session.rs", "subscriptions", Const("SUBSCRIPTIONS_MAX")),
-    ("runtime/blocking.rs", "tenants", TENANTS),
-    ("runtime/egress/request_quota.rs", "parts", Const("REQUESTS_TOTAL_MAX")),
-    ("runtime/egress/request_quota.rs", "tenants", Const("REQUESTS_TOTAL_MAX")),
     ("runtime/files/guarded.rs", "open", Const("HOST_RESOURCES_MAX")),
     ("runtime/files/quota.rs", "under_way", Because("of each call, no more than it may have streams at a time")),
     ("runtime/files/walk.rs", "seen", Because("files with several names in one directory; gone when it is measured")),
@@ -79,17 +77,16 @@ const GROWS: &[(&str, &str, By)] = &[
     ("runtime/threads/queue/fair_order.rs", "accounts", SHARES),
     ("runtime/threads/queue/fair_order.rs", "order", Key("limits.calls_running_total")),
     ("store/keyvalue.rs", "counts", TENANTS),
-    ("store/keyvalue/write_limiter.rs", "tenants", TENANTS),
     ("store/leases.rs", "nodes", Because("hosts on one store, which operators start")),
-    ("store/ledger.rs", "requestors", Key("limits.requestors_per_tenant")),
-    ("store/ledger.rs", "tenants", TENANTS),
     ("store/memory.rs", "aliases", TWIN),
     ("store/memory.rs", "banished", TWIN),
     ("store/memory.rs", "expiry", TWIN),
+    ("store/memory.rs", "ledger", TWIN),
     ("store/memory.rs", "list", TWIN),
     ("store/memory.rs", "rows", TWIN),
     ("store/memory.rs", "tasks", TWIN),
     ("store/memory.rs", "unfinished", TWIN),
+    ("store/sled.rs", "ledger", Key("limits.requestors_per_tenant")),
     ("store/sled.rs", "banished", Because("tenants that operators erase")),
     ("store/sled/backup.rs", "copied", Because("operators make backups; the files of one store")),
     ("store/sled/backup.rs", "touched", Because("operators make backups; keys that are written during one pass")),
@@ -99,14 +96,14 @@ const GROWS: &[(&str, &str, By)] = &[
     ("store/sled/group.rs", "writes", Const("GROUP_OPERATIONS_MAX")),
     ("store/sled/rebuild.rs", "taken", CHECKS),
     ("store/sled/sealing.rs", "known", TENANTS),
+    ("store/sled/store_counts.rs", "ledger", Key("limits.requestors_per_tenant")),
     (
         "store/sled/store_counts.rs",
         "named",
         Because("of each stored task, no more than it has payloads, while a start or an operator counts"),
     ),
+    ("tasks/admission.rs", "counts", Key("limits.tasks_queued_total")),
     ("tasks/admission.rs", "queues", Key("limits.tasks_queued_total")),
-    ("tasks/admission.rs", "requestors", Key("limits.tasks_queued_total")),
-    ("tasks/admission.rs", "tenants", TENANTS),
     ("tasks/admission.rs", "turns", Key("limits.tasks_queued_total")),
     ("tasks/tenant_fence.rs", "tenants", TENANTS),
     ("tasks/breaker.rs", "after", OPERATORS),
@@ -120,16 +117,21 @@ const GROWS: &[(&str, &str, By)] = &[
     ("tasks/feed.rs", "by_key", Key("limits.requests_open_total")),
     ("tasks/catalog_events.rs", "said", OPERATORS),
     ("limits/rate.rs", "tenants", TENANTS),
+    ("limits/scoped.rs", "holders", UNITS),
+    ("limits/scoped.rs", "table", UNITS),
+    ("limits/scoped.rs", "tenants", UNITS),
+    (
+        "limits/scoped_semaphore.rs",
+        "keys",
+        Because("what waits: calls that run, writes of theirs, and requests with a token"),
+    ),
     ("tasks/shares.rs", "by_tenant", TENANTS),
     ("tasks/shares.rs", "weights", OPERATORS),
     ("tasks/abuse.rs", "seen", Const("REQUESTORS_MAX")),
     ("tasks/canary_stats/window.rs", "of", Const("CALLS_MAX")),
     ("tasks/canary_stats/window.rs", "samples", Const("CALLS_MAX")),
     ("tasks/canary_stats.rs", "watched", Const("CANARIES_MAX")),
-    ("transport/quota.rs", "requestors", Key("limits.requests_open_total")),
-    ("transport/quota.rs", "tenants", TENANTS),
     ("identity/auth/introspection.rs", "answers", Const("ANSWERS_MAX")),
-    ("identity/auth/introspection_limiter.rs", "addresses", Key("server.connections_max")),
     ("identity/auth/token_audit.rs", "at", Const("NOTED_MAX")),
     ("transport/bodies/byte_rate.rs", "requestors", Key("limits.requestors_per_tenant")),
     ("transport/bodies/byte_rate.rs", "tenants", TENANTS),
@@ -269,7 +271,9 @@ fn wrong_collections(
 /// The fields whose type holds a collection that can grow.
 fn growing_fields(file: &syn::File) -> Vec<String> {
     // By how their names end: `FxHashMap` is one, too.
-    const COLLECTIONS: [&str; 6] = ["HashMap", "HashSet", "BTreeMap", "BTreeSet", "VecDeque", "JoinSet"];
+    // `ScopedTable` is of `limits`, and `Ledger` is the store's.
+    const COLLECTIONS: [&str; 8] =
+        ["HashMap", "HashSet", "BTreeMap", "BTreeSet", "VecDeque", "JoinSet", "ScopedTable", "Ledger"];
     struct Fields(Vec<String>);
     impl<'a> Visit<'a> for Fields {
         fn visit_item_struct(&mut self, item: &'a syn::ItemStruct) {
@@ -454,7 +458,7 @@ mod tests {
         let source = source(
             "tasks/a.rs",
             "struct A<'a> { pub(crate) listed: Mutex<FxHashMap<u8, u8>>, forgotten: std::collections::VecDeque<u8>,
-             lent: &'a HashMap<u8, u8>, plain: Vec<u8>, locked: Mutex<Vec<u8>> }",
+             lent: &'a HashMap<u8, u8>, plain: Vec<u8>, locked: Mutex<Vec<u8>>, counted: ScopedTable<u8, u8> }",
         );
         let grows = [
             ("tasks/a.rs", "listed", Key("limits.x")),
@@ -465,8 +469,8 @@ mod tests {
             let constants = constants.iter().map(|name| (*name).to_owned()).collect();
             wrong_collections(&[&source], &grows, keys, &constants).len()
         };
-        assert_eq!(found(&keys_of(&["x"]), &["X_MAX"]), 2, "one is forgotten and one is gone");
-        assert_eq!(found(&BTreeSet::new(), &[]), 4, "and two bounds do not exist");
+        assert_eq!(found(&keys_of(&["x"]), &["X_MAX"]), 3, "two are forgotten and one is gone");
+        assert_eq!(found(&BTreeSet::new(), &[]), 5, "and two bounds do not exist");
     }
 
     #[test]
