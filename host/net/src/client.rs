@@ -22,6 +22,7 @@ use hyper_util::rt::TokioIo;
 use tokio::time::timeout;
 use url::{Position, Url};
 
+use crate::AbortOnDrop;
 use crate::address::{Network, is_public, is_this_machine, normal_host};
 use crate::dial::{self, DialError};
 
@@ -158,7 +159,7 @@ pub struct Response {
     pub status: StatusCode,
     pub headers: HeaderMap,
     body: hyper::body::Incoming,
-    _connection: AbortOnDrop,
+    _connection: AbortOnDrop<()>,
 }
 
 impl Client {
@@ -246,10 +247,10 @@ impl Client {
         let stream = timeout(self.connect_max, dial::connect(&host, port, tls, may_reach)).await.map_err(slow)??;
         let handshake = http1::Builder::new().max_buf_size(HEADER_BYTES_MAX).handshake(TokioIo::new(stream));
         let (mut sender, connection) = handshake.await?;
-        let connection = AbortOnDrop(tokio::spawn(async move {
+        let connection = AbortOnDrop::spawn(async move {
             // The body, or the missing response, says what went wrong.
             let _ = connection.await;
-        }));
+        });
         let (head, body) = sender.send_request(request).await?.into_parts();
         Ok(Response { url: url.clone(), status: head.status, headers: head.headers, body, _connection: connection })
     }
@@ -298,15 +299,6 @@ impl Response {
 /// Host and port of a URL.
 pub fn place(url: &Url) -> Option<(String, u16)> {
     Some((normal_host(url.host_str()?), url.port_or_known_default()?))
-}
-
-/// The task that moves a connection's bytes; it ends with the request that reads them.
-struct AbortOnDrop(tokio::task::JoinHandle<()>);
-
-impl Drop for AbortOnDrop {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
 }
 
 /// A body whose length is known, in pieces.

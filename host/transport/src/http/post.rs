@@ -28,8 +28,8 @@ use bulkhead_protocol::{self as protocol, EncodedMessage, Exchange, Frame, INLIN
 use super::body::{self, Arrived};
 use super::endpoint::refused;
 use super::stream::{self, Direct, Reader};
-use super::workers::WorkerPreference;
 use super::{Server, checks, json_response, refuse};
+use bulkhead_net::server::WorkerPreference;
 
 impl<M: Mcp> Server<M> {
     pub(super) async fn post(
