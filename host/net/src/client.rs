@@ -84,7 +84,8 @@ impl std::fmt::Debug for Progress {
 #[derive(Debug, thiserror::Error)]
 #[error("{failure}")]
 pub struct ClientError {
-    pub url: Url,
+    /// In a box, so that what may fail stays small.
+    pub url: Box<Url>,
     #[source]
     pub failure: Failure,
 }
@@ -113,7 +114,7 @@ pub enum Failure {
 
 impl Failure {
     fn at(self, url: &Url) -> ClientError {
-        ClientError { url: url.clone(), failure: self }
+        ClientError { url: Box::new(url.clone()), failure: self }
     }
 }
 

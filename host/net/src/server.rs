@@ -185,7 +185,7 @@ where
     async fn connection(&self, stream: TcpStream, service: S) {
         match self.options.connection_max {
             None => self.serve(stream, service).await,
-            // Whoever takes longer is cut off.
+            // A connection that takes longer is cut off.
             Some(longest) => drop(tokio::time::timeout(longest, self.serve(stream, service)).await),
         }
     }
@@ -197,7 +197,7 @@ where
             shaken = tokio::time::timeout(self.options.header_read_max, acceptor.accept(stream)) => shaken,
             _ = phase.wait_for(|phase| *phase == Phase::Cut) => return,
         };
-        // Whoever shakes no hands in time, or not ours, gets nothing.
+        // A peer that shakes no hands in time, or not ours, gets nothing.
         if let Ok(Ok(stream)) = shaken {
             self.requests(stream, service).await;
         }
