@@ -3,8 +3,8 @@
 use std::net::IpAddr;
 
 use bulkhead_net::address::Network;
+use bulkhead_net::client::{Client, Request};
 use bulkhead_net::dial::{self, Stream};
-use bulkhead_net::request::Reach;
 use tests::wait::{soon, until};
 use tests::{Host, Setup};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -41,9 +41,9 @@ fn trusting(which: usize) -> std::sync::Arc<rustls::ClientConfig> {
 
 /// Whether the host can be spoken to by somebody who trusts one of the two roots.
 async fn is_trusted(host: &Host, which: usize) -> bool {
-    let reach = Reach { tls: trusting(which), named: Network::loopback().to_vec(), ms_max: 5_000, bytes_max: 1 << 16 };
-    let url = host.address("/healthz").parse().expect("an address");
-    reach.get(&url).await.is_ok_and(|(status, _)| status == 200)
+    let client = Client { networks: Network::loopback().to_vec(), ..Client::new(trusting(which)) };
+    let request = Request::new(reqwest::Method::GET, host.address("/healthz").parse().expect("an address"));
+    client.fetch_document(request, 5_000, 1 << 16).await.is_ok_and(|(status, _)| status == 200)
 }
 
 async fn health_on(stream: &mut Box<dyn Stream>) -> String {

@@ -13,30 +13,24 @@ use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::Incoming;
-use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
 use sha2::{Digest as _, Sha256};
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
-use tokio::task::{JoinHandle, JoinSet};
-use tokio_rustls::TlsAcceptor;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
 
 use super::{Command, ControlError, Operator, REQUEST_BYTES_MAX, Reply};
 use bulkhead_audit::Audit;
 use bulkhead_limits::failures::Failures;
-use bulkhead_transport::http::{Addresses, Certificate, Proxies};
+use bulkhead_net::AbortOnDrop;
+use bulkhead_net::server::{Certificate, HttpServer, HttpServerOptions, Phase, Proxies};
 
 /// Where commands are taken.
 pub const PATH: &str = "/admin";
 
 /// Connections at a time; more wait in the kernel.
-const CONNECTIONS_MAX: usize = 32;
+const CONNECTIONS_MAX: u32 = 32;
 /// Connections of administrators from one address: one address without a credential must not keep administrators out.
 const CONNECTIONS_PER_ADDRESS_MAX: u32 = 4;
-/// Accepting fails when descriptors run out; trying again at once would only burn the CPU.
-const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 /// For a handshake, for headers, and for a body.
 const ARRIVAL: Duration = Duration::from_secs(10);
 /// A whole connection. Stops those who keep the few that there are.
@@ -45,6 +39,8 @@ const CONNECTION: Duration = Duration::from_secs(300);
 const HEADER_BYTES_MAX: usize = 16 << 10;
 /// Wrong credentials of administrators from one address.
 const FAILURES_PER_MINUTE_MAX: u32 = 10;
+/// How often addresses without failures are forgotten.
+const FORGET_EVERY: Duration = Duration::from_secs(60);
 
 /// SHA-256 of the token that administrators show.
 #[derive(Clone, Copy)]
@@ -80,7 +76,7 @@ pub struct RemoteParts {
 
 /// The listener. Dropping it ends it with its connections.
 pub struct Remote {
-    tasks: Vec<JoinHandle<()>>,
+    _tasks: [AbortOnDrop<()>; 2],
 }
 
 impl Remote {
@@ -88,81 +84,38 @@ impl Remote {
     /// The certificate cannot be served with.
     pub fn spawn(parts: RemoteParts) -> Result<Self, rustls::Error> {
         let RemoteParts { listener, secret, certificate, operator, audit } = parts;
-        let acceptor = certificate.as_ref().map(Certificate::acceptor).transpose()?;
-        let desk = AdminListener { secret, operator, audit, failures: Failures::new(FAILURES_PER_MINUTE_MAX) };
-        let mut tasks = vec![tokio::spawn(accept(listener, acceptor, Arc::new(desk)))];
-        tasks.extend(certificate.map(|certificate| tokio::spawn(async move { certificate.watch().await })));
-        Ok(Self { tasks })
-    }
-}
-
-impl Drop for Remote {
-    fn drop(&mut self) {
-        self.tasks.iter().for_each(JoinHandle::abort);
-    }
-}
-
-/// The connections live in a set that dies with this future.
-async fn accept(listener: TcpListener, acceptor: Option<TlsAcceptor>, desk: Arc<AdminListener>) {
-    let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    let addresses = Addresses::new(CONNECTIONS_PER_ADDRESS_MAX, Proxies::new(Vec::new(), acceptor.is_some()));
-    let mut connections = JoinSet::new();
-    let mut forget = tokio::time::interval(Duration::from_secs(60));
-    loop {
-        let Ok(permit) = Arc::clone(&permits).acquire_owned().await else { return };
-        let accepted = loop {
-            tokio::select! {
-                accepted = listener.accept() => break accepted,
-                _ = forget.tick() => desk.failures.forget_idle(),
+        let failures = Failures::new(FAILURES_PER_MINUTE_MAX);
+        let desk = Arc::new(AdminListener { secret, operator, audit, failures });
+        let options = HttpServerOptions {
+            certificate,
+            workers: None,
+            proxies: Proxies::default(),
+            connections_max: CONNECTIONS_MAX,
+            connections_per_address: CONNECTIONS_PER_ADDRESS_MAX,
+            header_bytes_max: HEADER_BYTES_MAX,
+            buffer_bytes: HEADER_BYTES_MAX,
+            header_read_max: ARRIVAL,
+            connection_max: Some(CONNECTION),
+        };
+        let answering = Arc::clone(&desk);
+        let connect = move |peer: IpAddr, _| {
+            let (desk, peer) = (Arc::clone(&answering), peer.to_canonical());
+            service_fn(move |request| {
+                let desk = Arc::clone(&desk);
+                async move { Ok::<_, Infallible>(desk.answer(request, peer).await) }
+            })
+        };
+        let server = HttpServer::new(listener, watch::Sender::new(Phase::Serving), options, connect)?;
+        let serving = async move { server.serve_until(std::future::pending()).await };
+        let forgetting = async move {
+            let mut tick = tokio::time::interval(FORGET_EVERY);
+            loop {
+                tick.tick().await;
+                desk.failures.forget_idle();
             }
         };
-        let (stream, peer) = match accepted {
-            Ok(accepted) => accepted,
-            Err(error) => {
-                tracing::warn!(error = %error, "a connection of an administrator was not accepted");
-                tokio::time::sleep(ACCEPT_RETRY).await;
-                continue;
-            }
-        };
-        while connections.try_join_next().is_some() {}
-        // What is over its limit is closed here: its permit goes to the next one.
-        let Some(place) = addresses.enter(peer.ip()) else { continue };
-        let (acceptor, desk) = (acceptor.clone(), Arc::clone(&desk));
-        connections.spawn(async move {
-            let served = serve(stream, peer.ip().to_canonical(), acceptor, desk);
-            // Whoever takes longer is cut off.
-            let _ = tokio::time::timeout(CONNECTION, served).await;
-            drop((place, permit));
-        });
+        Ok(Self { _tasks: [AbortOnDrop::spawn(serving), AbortOnDrop::spawn(forgetting)] })
     }
-}
-
-async fn serve(stream: TcpStream, peer: IpAddr, acceptor: Option<TlsAcceptor>, desk: Arc<AdminListener>) {
-    // It fails only on a socket that is gone.
-    let _ = stream.set_nodelay(true);
-    match acceptor {
-        None => requests(stream, peer, desk).await,
-        Some(acceptor) => {
-            if let Ok(Ok(stream)) = tokio::time::timeout(ARRIVAL, acceptor.accept(stream)).await {
-                requests(stream, peer, desk).await;
-            }
-        }
-    }
-}
-
-async fn requests<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
-    stream: S,
-    peer: IpAddr,
-    desk: Arc<AdminListener>,
-) {
-    let answer = service_fn(move |request: Request<Incoming>| {
-        let desk = Arc::clone(&desk);
-        async move { Ok::<_, Infallible>(desk.answer(request, peer).await) }
-    });
-    let mut http = http1::Builder::new();
-    http.timer(TokioTimer::new()).header_read_timeout(ARRIVAL).max_buf_size(HEADER_BYTES_MAX);
-    // What ends a connection is the client's doing.
-    let _ = http.serve_connection(TokioIo::new(stream), answer).await;
 }
 
 /// Who is let in, and what is done for them.

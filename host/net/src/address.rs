@@ -3,8 +3,9 @@
 //! Owns the one rule for that, so that whatever goes out (guests, keys of issuers) obeys the same. Must not resolve a name.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::fmt;
 use std::str::FromStr;
+
+use ipnet::{IpNet, Ipv4Net};
 
 /// Lower case, without the brackets of an IPv6 address or the dot of a complete name.
 pub fn normal_host(host: &str) -> String {
@@ -60,53 +61,45 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
     }
 }
 
+/// Whether a [normal](normal_host) host is this machine by what is written, whatever a name server says.
+pub fn is_this_machine(host: &str) -> bool {
+    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.to_canonical().is_loopback())
+}
+
 /// An address, or all that begin with the same bits: `10.0.0.7`, `10.0.0.0/8`, `fd00::/8`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Network {
-    address: IpAddr,
-    bits: u8,
-}
+pub struct Network(IpNet);
 
 impl Network {
     /// One address alone.
-    pub fn of(address: IpAddr) -> Self {
-        let address = address.to_canonical();
-        Self { address, bits: if address.is_ipv4() { 32 } else { 128 } }
+    fn of(address: IpAddr) -> Self {
+        Self(address.to_canonical().into())
     }
 
     /// Every loopback address.
     pub fn loopback() -> [Self; 2] {
-        [Self { address: Ipv4Addr::LOCALHOST.into(), bits: 8 }, Self::of(Ipv6Addr::LOCALHOST.into())]
+        [Self(Ipv4Net::new_assert(Ipv4Addr::LOCALHOST, 8).into()), Self::of(Ipv6Addr::LOCALHOST.into())]
+    }
+
+    /// What is named by a [normal](normal_host) host in a URL: an address as such, or this machine.
+    pub fn written(host: &str) -> Vec<Self> {
+        match host.parse() {
+            Ok(address) => vec![Self::of(address)],
+            Err(_) if host == "localhost" => Self::loopback().to_vec(),
+            Err(_) => Vec::new(),
+        }
     }
 
     /// Whether the address is one of these; an IPv4 address counts as itself when it is wrapped in IPv6.
     pub fn contains(&self, address: IpAddr) -> bool {
-        let bits = u32::from(self.bits);
-        match (self.address, address.to_canonical()) {
-            (IpAddr::V4(of), IpAddr::V4(address)) => {
-                let differing = of.to_bits() ^ address.to_bits();
-                differing.checked_shr(32 - bits).unwrap_or_default() == 0
-            }
-            (IpAddr::V6(of), IpAddr::V6(address)) => {
-                let differing = of.to_bits() ^ address.to_bits();
-                differing.checked_shr(128 - bits).unwrap_or_default() == 0
-            }
-            _ => false,
-        }
+        self.0.contains(&address.to_canonical())
     }
 }
 
 /// Why a text is no [`Network`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is neither an address nor a network: write 10.0.0.7 or 10.0.0.0/8")]
 pub struct NotANetwork(String);
-
-impl fmt::Display for NotANetwork {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?} is neither an address nor a network: write 10.0.0.7 or 10.0.0.0/8", self.0)
-    }
-}
-
-impl std::error::Error for NotANetwork {}
 
 impl FromStr for Network {
     type Err = NotANetwork;
@@ -115,15 +108,8 @@ impl FromStr for Network {
         let wrong = || NotANetwork(text.to_owned());
         let (address, bits) = text.split_once('/').map_or((text, None), |(address, bits)| (address, Some(bits)));
         let whole = Self::of(address.parse().map_err(|_| wrong())?);
-        let Some(bits) = bits else { return Ok(whole) };
-        let bits: u8 = bits.parse().map_err(|_| wrong())?;
-        if bits > whole.bits { Err(wrong()) } else { Ok(Self { bits, ..whole }) }
-    }
-}
-
-impl fmt::Display for Network {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.address, self.bits)
+        let bits = bits.map_or(Ok(whole.0.prefix_len()), str::parse).map_err(|_| wrong())?;
+        IpNet::new(whole.0.addr(), bits).map(Self).map_err(|_| wrong())
     }
 }
 

@@ -7,13 +7,14 @@ use std::time::Duration;
 use anyhow::Context as _;
 use bulkhead_control::client::ControlClient;
 use bulkhead_control::{Command, ControlError, Operator as _, TaskFilter, remote};
+use bulkhead_net::client::{Client, Request, parse_server_url};
 use bulkhead_net::dial;
-use bulkhead_net::request::{Reach, Url};
 use bytes::Bytes;
 use clap::{Args, Subcommand};
-use http::HeaderValue;
-use http::header::{AUTHORIZATION, CONTENT_TYPE};
+use http::header::CONTENT_TYPE;
+use http::{HeaderValue, Method};
 use serde_json::{Value, json};
+use url::Url;
 
 use super::args::OperateArguments;
 use super::operate::{Absent, execute, show, task_table, token_table};
@@ -22,7 +23,7 @@ use super::{EXIT_FAILED, trust};
 
 /// A whole command.
 const COMMAND_MS_MAX: u64 = 120_000;
-const REPLY_BYTES_MAX: usize = 64 << 20;
+const REPLY_BYTES_MAX: u64 = 64 << 20;
 /// Between two looks at what is left to end.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// Tasks and requestors that are asked for at once.
@@ -57,7 +58,7 @@ struct ReachArguments {
     #[arg(long, global = true, value_name = "FILE", conflicts_with = "url")]
     config: Option<PathBuf>,
     /// The administrators' listener of a host anywhere: https://HOST:PORT (http:// for this machine only)
-    #[arg(long, global = true, value_name = "URL", requires = "token_file")]
+    #[arg(long, global = true, value_name = "URL", value_parser = parse_server_url, requires = "token_file")]
     url: Option<Url>,
     /// The file with the administrators' token
     #[arg(long, global = true, value_name = "FILE", requires = "url")]
@@ -273,13 +274,18 @@ impl ReachArguments {
         command: &Command,
     ) -> anyhow::Result<Value> {
         // Whoever types an address means it.
-        let named = ["0.0.0.0/0", "::/0"].iter().filter_map(|network| network.parse().ok()).collect();
-        let reach = Reach { tls, named, ms_max: COMMAND_MS_MAX, bytes_max: REPLY_BYTES_MAX };
-        let url: Url = format!("{}{}", url.origin(), remote::PATH).parse()?;
+        let networks = ["0.0.0.0/0", "::/0"].iter().filter_map(|network| network.parse().ok()).collect();
+        let client = Client { networks, plain: true, connect_max: Duration::MAX, ..Client::new(tls) };
+        let url = url.join(remote::PATH)?;
         let mut authorization = HeaderValue::from_str(&format!("Bearer {token}"))?;
         authorization.set_sensitive(true);
-        let headers = [(AUTHORIZATION, authorization), (CONTENT_TYPE, HeaderValue::from_static("application/json"))];
-        let (status, body) = reach.post(&url, &headers, Bytes::from(serde_json::to_vec(command)?)).await?;
+        let request = Request {
+            headers: vec![(CONTENT_TYPE, HeaderValue::from_static("application/json"))],
+            authorization: Some(authorization),
+            body: Bytes::from(serde_json::to_vec(command)?),
+            ..Request::new(Method::POST, url.clone())
+        };
+        let (status, body) = client.fetch_document(request, COMMAND_MS_MAX, REPLY_BYTES_MAX).await?;
         let reply = remote::read_reply(&body);
         match reply.with_context(|| format!("{url} answered with status {status} and nothing that a host says"))? {
             Ok(value) => Ok(value),

@@ -11,11 +11,14 @@ use bulkhead_control::operator::HostOperator;
 use bulkhead_control::remote::{self, AdminTokenDigest, Remote};
 use bulkhead_identity::auth::Authenticator;
 use bulkhead_identity::principal::Principals;
+use bulkhead_net::address::normal_host;
+use bulkhead_net::server::{Certificate, ConnectionWorkers};
 use bulkhead_store::TaskStore as _;
-use bulkhead_transport::http::{Certificate, ConnectionWorkers, HttpOptions, Server, ServerParts, bind};
+use bulkhead_transport::http::{HttpOptions, Server, ServerParts, bind};
 use bulkhead_transport::session::{Registry, SessionOptions};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
+use url::Url;
 
 use super::args::ServeArguments;
 use super::host::{self, Host, open_store};
@@ -108,6 +111,8 @@ async fn http_server(
         }
     });
     let allowed_hosts = server.allowed_hosts.iter().cloned();
+    let resource = config.auth.resource.as_deref().and_then(|text| Url::parse(text).ok());
+    let resource_host = resource.as_ref().and_then(Url::host_str).map(normal_host);
     let (store, tasks) = (Arc::clone(&host.store), host.tasks.clone());
     let unready = move || match store.read_only() {
         // Anybody may ask: why it is, with the place where it lies, is in the log.
@@ -124,7 +129,7 @@ async fn http_server(
         now: host.now.clone(),
         options: HttpOptions {
             // Clients come by the name that the metadata says.
-            allowed_hosts: allowed_hosts.chain(config.auth.resource.iter().map(|url| url.host().to_owned())).collect(),
+            allowed_hosts: allowed_hosts.chain(resource_host).collect(),
             allowed_origins: server.allowed_origins.clone(),
             drain_ms: server.drain_ms,
             connections_max: server.connections_max,

@@ -13,7 +13,8 @@ use bulkhead_identity::auth::{Authenticator, Issuer, OauthVerifier, ResourceOpti
 use bulkhead_identity::principal::{Principals, TokenVerifier};
 use bulkhead_limits::LiveLimits;
 use bulkhead_net::dial;
-use bulkhead_transport::http::{Certificate, ENDPOINT};
+use bulkhead_net::server::Certificate;
+use bulkhead_transport::http::ENDPOINT;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use sha2::{Digest as _, Sha256};

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use jsonwebtoken::Algorithm;
+use url::Url;
 
 use super::Report;
 use super::document::{Node, Reader, Table};
@@ -11,7 +12,7 @@ use bulkhead_domain::names::check_name;
 use bulkhead_domain::rights::ScopeRule;
 use bulkhead_identity::auth::{IntrospectionOptions, IssuerOptions, TenantRule};
 use bulkhead_net::address::Network;
-use bulkhead_net::request::Url;
+use bulkhead_net::client::parse_server_url;
 
 const SECOND: u64 = 1_000;
 const MINUTE: u64 = 60 * SECOND;
@@ -20,8 +21,8 @@ const DAY: u64 = 24 * 60 * MINUTE;
 /// `[auth]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct AuthConfig {
-    /// The canonical URI of this host's endpoint; there when there are issuers.
-    pub resource: Option<Url>,
+    /// The canonical URI of this host's endpoint, as it was written; there when there are issuers.
+    pub resource: Option<String>,
     pub issuers: Vec<IssuerConfig>,
     /// What each scope is good for. Empty: every authenticated requestor may do everything.
     pub scopes: Vec<ScopeRule>,
@@ -86,7 +87,7 @@ pub(super) fn read(reader: &mut Reader<'_>, node: &Node<'_>) -> AuthConfig {
         );
     }
     for node in reader.list("auth.issuer", issuers) {
-        let Some(issuer) = read_issuer(reader, node, auth.resource.as_ref()) else { continue };
+        let Some(issuer) = read_issuer(reader, node, auth.resource.as_deref()) else { continue };
         if auth.issuers.iter().any(|known| known.options.issuer == issuer.options.issuer) {
             reader.refuse(node, format!("auth.issuer: {:?} is there twice", issuer.options.issuer));
         }
@@ -104,19 +105,24 @@ pub(super) fn read(reader: &mut Reader<'_>, node: &Node<'_>) -> AuthConfig {
     auth
 }
 
-fn resource(reader: &mut Reader<'_>, node: &Node<'_>) -> Option<Url> {
-    let url = url(reader, "auth.resource", node)?;
-    let text = url.to_string();
+fn resource(reader: &mut Reader<'_>, node: &Node<'_>) -> Option<String> {
+    let (text, _) = written_url(reader, "auth.resource", node)?;
     if text.contains('?') || text.ends_with('/') {
         reader.refuse(node, format!("auth.resource: {text:?} must have neither a query nor a slash at its end"));
         return None;
     }
-    Some(url)
+    Some(text)
 }
 
 fn url(reader: &mut Reader<'_>, path: &str, node: &Node<'_>) -> Option<Url> {
-    match reader.text(path, node)?.parse() {
-        Ok(url) => Some(url),
+    written_url(reader, path, node).map(|(_, url)| url)
+}
+
+/// A URL with its text, which is what tokens are compared with.
+fn written_url(reader: &mut Reader<'_>, path: &str, node: &Node<'_>) -> Option<(String, Url)> {
+    let text = reader.text(path, node)?;
+    match parse_server_url(&text) {
+        Ok(url) => Some((text, url)),
         Err(error) => {
             reader.refuse(node, format!("{path}: {error}"));
             None
@@ -127,7 +133,7 @@ fn url(reader: &mut Reader<'_>, path: &str, node: &Node<'_>) -> Option<Url> {
 /// What an issuer's table says, before it is put together.
 #[derive(Default)]
 struct Entry {
-    url: Option<Url>,
+    issuer: Option<(String, Url)>,
     audiences: Vec<String>,
     jwks_url: Option<Url>,
     algorithms: Vec<Algorithm>,
@@ -144,11 +150,11 @@ struct Entry {
     client_secret: Option<SecretLocation>,
 }
 
-fn read_issuer(reader: &mut Reader<'_>, node: &Node<'_>, resource: Option<&Url>) -> Option<IssuerConfig> {
+fn read_issuer(reader: &mut Reader<'_>, node: &Node<'_>, resource: Option<&str>) -> Option<IssuerConfig> {
     let table = reader.table("auth.issuer", node)?;
     let mut entry = Entry { numbers: NUMBERS.map(|(_, default, ..)| default), ..Entry::default() };
     read_entry(reader, table, &mut entry);
-    let Some(url) = entry.url else {
+    let Some((issuer, url)) = entry.issuer else {
         if !table.contains_key("issuer") {
             reader.refuse(node, "auth.issuer.issuer: missing; it is the address that tokens name as `iss`");
         }
@@ -178,14 +184,14 @@ fn read_issuer(reader: &mut Reader<'_>, node: &Node<'_>, resource: Option<&Url>)
         }
     };
     if entry.audiences.is_empty() {
-        entry.audiences.extend(resource.map(Url::to_string));
+        entry.audiences.extend(resource.map(str::to_owned));
     }
     if entry.algorithms.is_empty() {
         entry.algorithms = vec![Algorithm::RS256, Algorithm::ES256, Algorithm::EdDSA];
     }
     let [clock_skew_ms, keys_fresh_ms, keys_stale_ms, keys_retry_ms, fetch_ms_max, _] = entry.numbers;
     let options = IssuerOptions {
-        issuer: url.to_string(),
+        issuer,
         url,
         audiences: entry.audiences,
         jwks_url: entry.jwks_url,
@@ -208,7 +214,7 @@ fn read_entry(reader: &mut Reader<'_>, table: &Table<'_>, entry: &mut Entry) {
     for (key, node) in table {
         let path = format!("auth.issuer.{}", key.get_ref());
         match key.get_ref().as_ref() {
-            "issuer" => entry.url = url(reader, &path, node),
+            "issuer" => entry.issuer = written_url(reader, &path, node),
             "audience" => entry.audiences.extend(reader.text(&path, node)),
             "jwks_url" => entry.jwks_url = url(reader, &path, node),
             "algorithms" => entry.algorithms = reader.texts(&path, node, algorithm),

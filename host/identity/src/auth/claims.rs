@@ -181,9 +181,16 @@ fn same_resource(audience: &str, ours: &str) -> bool {
 
 /// The canonical spelling of a resource's URI; anything else stays as it is.
 pub(super) fn canonical(uri: &str) -> String {
-    let Some((scheme, rest)) = uri.split_once("://") else { return uri.to_owned() };
-    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-    format!("{}://{}{}", scheme.to_ascii_lowercase(), authority.to_ascii_lowercase(), path.trim_end_matches('/'))
+    let Some((origin, path)) = split(uri) else { return uri.to_owned() };
+    format!("{}{path}", origin.to_ascii_lowercase())
+}
+
+/// Scheme and authority, and the path without a slash at its end.
+pub(super) fn split(uri: &str) -> Option<(&str, &str)> {
+    let authority = uri.find("://")? + 3;
+    let path = uri.get(authority..)?.find('/').map_or(uri.len(), |at| authority + at);
+    let (origin, path) = uri.split_at_checked(path)?;
+    Some((origin, path.trim_end_matches('/')))
 }
 
 #[cfg(test)]

@@ -13,19 +13,19 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use http::StatusCode;
-use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
+use http::header::{CONTENT_TYPE, HeaderValue};
+use http::{Method, StatusCode};
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 
 use super::claims::{Claims, IssuerClaim, Proof};
 use super::introspection_limiter::{IntrospectionLimiter, TokenReputation};
-use super::oauth::IntrospectionOptions;
+use super::oauth::{DOCUMENT_BYTES_MAX, IntrospectionOptions};
 use super::revalidation::look_at;
 use super::{Denied, IssuerOptions, Limited, Sender};
 use bulkhead_domain::UnixMs;
 use bulkhead_domain::clock::SharedClock;
-use bulkhead_net::request::{Reach, RequestError};
+use bulkhead_net::client::{Client, ClientError, Request};
 
 /// Answers in memory. Stops a flood of tokens from growing the host.
 const ANSWERS_MAX: usize = 10_000;
@@ -54,7 +54,7 @@ impl CachedVerdict {
 #[derive(Debug, thiserror::Error)]
 enum IntrospectionError {
     #[error(transparent)]
-    Request(#[from] RequestError),
+    Request(#[from] ClientError),
     #[error("status {0}")]
     Status(StatusCode),
     #[error("the answer does not say whether the token is active")]
@@ -68,7 +68,7 @@ pub(super) struct Introspection {
     /// Marked as sensitive.
     authorization: HeaderValue,
     options: Arc<IssuerOptions>,
-    reach: Reach,
+    client: Client,
     now: SharedClock,
     answers: Mutex<HashMap<Digest, CachedVerdict>>,
     line: IntrospectionLimiter,
@@ -87,7 +87,7 @@ impl Introspection {
         how: IntrospectionOptions,
         client_secret: &str,
         options: Arc<IssuerOptions>,
-        reach: Reach,
+        client: Client,
         now: SharedClock,
     ) -> Self {
         let credentials = format!("{}:{}", form(&how.client_id), form(client_secret));
@@ -96,7 +96,7 @@ impl Introspection {
         let mut authorization = HeaderValue::from_str(&basic).unwrap_or(HeaderValue::from_static("Basic"));
         authorization.set_sensitive(true);
         let (answers, incident) = (Mutex::default(), Mutex::default());
-        Self { how, authorization, options, reach, now, answers, line: IntrospectionLimiter::new(), incident }
+        Self { how, authorization, options, client, now, answers, line: IntrospectionLimiter::new(), incident }
     }
 
     /// What a token proves, and until when that is believed. Without a sender: of one that was good when its request began.
@@ -191,11 +191,13 @@ impl Introspection {
     /// Asks; `Ok(None)`: the issuer, or what it says of the token, refuses it.
     async fn introspect(&self, token: &str) -> Result<Option<Proof>, IntrospectionError> {
         let body = Bytes::from(format!("token={}&token_type_hint=access_token", form(token)));
-        let headers = [
-            (AUTHORIZATION, self.authorization.clone()),
-            (CONTENT_TYPE, HeaderValue::from_static("application/x-www-form-urlencoded")),
-        ];
-        let (status, body) = self.reach.post(&self.how.url, &headers, body).await?;
+        let request = Request {
+            headers: vec![(CONTENT_TYPE, HeaderValue::from_static("application/x-www-form-urlencoded"))],
+            authorization: Some(self.authorization.clone()),
+            body,
+            ..Request::new(Method::POST, self.how.url.clone())
+        };
+        let (status, body) = self.client.fetch_document(request, self.options.fetch_ms_max, DOCUMENT_BYTES_MAX).await?;
         if status != StatusCode::OK {
             return Err(IntrospectionError::Status(status));
         }

@@ -10,18 +10,20 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
-use http::StatusCode;
+use http::{Method, StatusCode};
 use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, KeyOperations, PublicKeyUse};
 use jsonwebtoken::{Algorithm, DecodingKey};
 use serde::Deserialize;
 use serde_json::Value;
 use tokio::sync::Mutex;
 use tokio::time::timeout;
+use url::Url;
 
+use super::oauth::DOCUMENT_BYTES_MAX;
 use super::{Denied, IssuerOptions};
 use bulkhead_domain::UnixMs;
 use bulkhead_domain::clock::SharedClock;
-use bulkhead_net::request::{Reach, RequestError, Url};
+use bulkhead_net::client::{Client, ClientError, NotAUrl, Request, parse_server_url};
 
 /// Keys of one issuer; the largest sets in the field have a dozen.
 const KEYS_MAX: usize = 64;
@@ -34,7 +36,7 @@ const REFRESH_TIMEOUT: Duration = Duration::from_secs(1);
 #[derive(Debug, thiserror::Error)]
 pub(super) enum FetchError {
     #[error("{url}: {source}")]
-    Request { url: String, source: RequestError },
+    Request { url: String, source: ClientError },
     #[error("{url}: status {status}")]
     Status { url: String, status: StatusCode },
     #[error("{url}: {reason}")]
@@ -78,7 +80,7 @@ impl KeySet {
 /// The keys of one issuer.
 pub(super) struct IssuerKeys {
     options: Arc<IssuerOptions>,
-    reach: Reach,
+    client: Client,
     now: SharedClock,
     held: ArcSwapOption<KeySet>,
     /// When the issuer was asked last, or when it failed to answer that; 0: never.
@@ -94,10 +96,10 @@ pub(super) struct IssuerKeys {
 }
 
 impl IssuerKeys {
-    pub(super) fn new(options: Arc<IssuerOptions>, reach: Reach, now: SharedClock) -> Arc<Self> {
+    pub(super) fn new(options: Arc<IssuerOptions>, client: Client, now: SharedClock) -> Arc<Self> {
         Arc::new(Self {
             options,
-            reach,
+            client,
             now,
             held: ArcSwapOption::empty(),
             asked_at: AtomicU64::new(0),
@@ -208,7 +210,7 @@ impl IssuerKeys {
             Some(url) => url.clone(),
             None => self.discover().await?,
         };
-        let body = document(&self.reach, &url).await?;
+        let body = self.document(&url).await?;
         let wrong = |reason: &str| FetchError::Document { url: url.to_string(), reason: reason.to_owned() };
         let keys = body.get("keys").and_then(Value::as_array).ok_or_else(|| wrong("it is no set of keys"))?;
         let known: Vec<_> = keys.iter().take(KEYS_MAX).filter_map(|key| self.known(key)).collect();
@@ -218,7 +220,7 @@ impl IssuerKeys {
     /// Where the issuer says that its keys are: RFC 8414, else OpenID Connect Discovery.
     async fn discover(&self) -> Result<Url, FetchError> {
         let issuer = &self.options.url;
-        let (origin, path) = (issuer.origin(), issuer.path());
+        let (origin, path) = (issuer.origin().ascii_serialization(), issuer.path().trim_end_matches('/'));
         let places = [
             format!("{origin}/.well-known/oauth-authorization-server{path}"),
             format!("{origin}/.well-known/openid-configuration{path}"),
@@ -237,7 +239,7 @@ impl IssuerKeys {
                 },
             }
         }
-        Err(last.unwrap_or_else(|| FetchError::Document { url: origin.to_owned(), reason: "no metadata".to_owned() }))
+        Err(last.unwrap_or_else(|| FetchError::Document { url: origin, reason: "no metadata".to_owned() }))
     }
 
     async fn discover_at(&self, place: String) -> Result<Url, FetchError> {
@@ -247,14 +249,15 @@ impl IssuerKeys {
             jwks_uri: String,
         }
         let wrong = |reason: String| FetchError::Document { url: place.clone(), reason };
-        let url: Url = place.parse().map_err(|error: bulkhead_net::request::NotAUrl| wrong(error.to_string()))?;
-        let body = document(&self.reach, &url).await?;
+        let parse = |text: &str| parse_server_url(text).map_err(|error: NotAUrl| wrong(error.to_string()));
+        let url = parse(&place)?;
+        let body = self.document(&url).await?;
         let metadata: Metadata =
             serde_json::from_value(body).map_err(|_| wrong("it names no issuer or no jwks_uri".to_owned()))?;
         if metadata.issuer != self.options.issuer {
             return Err(wrong("it is the metadata of another issuer".to_owned()));
         }
-        metadata.jwks_uri.parse().map_err(|error: bulkhead_net::request::NotAUrl| wrong(error.to_string()))
+        parse(&metadata.jwks_uri)
     }
 
     /// A key that signs, with the algorithm that belongs to its kind; others are passed over.
@@ -275,13 +278,15 @@ impl IssuerKeys {
         }
         Some(VerificationKey { kid: jwk.common.key_id.clone(), algorithm, key: DecodingKey::from_jwk(&jwk).ok()? })
     }
-}
 
-async fn document(reach: &Reach, url: &Url) -> Result<Value, FetchError> {
-    let (status, body) = reach.get(url).await.map_err(|source| FetchError::Request { url: url.to_string(), source })?;
-    if status != StatusCode::OK {
-        return Err(FetchError::Status { url: url.to_string(), status });
+    async fn document(&self, url: &Url) -> Result<Value, FetchError> {
+        let request = Request::new(Method::GET, url.clone());
+        let answer = self.client.fetch_document(request, self.options.fetch_ms_max, DOCUMENT_BYTES_MAX).await;
+        let (status, body) = answer.map_err(|source| FetchError::Request { url: url.to_string(), source })?;
+        if status != StatusCode::OK {
+            return Err(FetchError::Status { url: url.to_string(), status });
+        }
+        serde_json::from_slice(&body)
+            .map_err(|_| FetchError::Document { url: url.to_string(), reason: "it is not JSON".to_owned() })
     }
-    serde_json::from_slice(&body)
-        .map_err(|_| FetchError::Document { url: url.to_string(), reason: "it is not JSON".to_owned() })
 }

@@ -5,9 +5,11 @@
 //! that cannot be asked, and a limit that is reached, are something else.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use jsonwebtoken::Algorithm;
+use url::Url;
 
 use super::claims::{IssuerClaim, Proof};
 use super::introspection::Introspection;
@@ -20,11 +22,11 @@ use bulkhead_audit::{Audit, Entry};
 use bulkhead_domain::UnixMs;
 use bulkhead_domain::clock::SharedClock;
 use bulkhead_limits::LiveLimits;
-use bulkhead_net::address::Network;
-use bulkhead_net::request::{Reach, Url};
+use bulkhead_net::address::{Network, normal_host};
+use bulkhead_net::client::Client;
 
 /// A document of an issuer: metadata, keys, an answer about a token.
-const DOCUMENT_BYTES_MAX: usize = 256 << 10;
+pub(super) const DOCUMENT_BYTES_MAX: u64 = 256 << 10;
 
 /// How often, at most, a stream asks what an opaque token is worth.
 const ASK_EVERY_MS: u64 = 1_000;
@@ -109,18 +111,20 @@ impl Issuer {
     pub fn new(trusted: Trusted, now: &SharedClock) -> Arc<Self> {
         provider::install();
         let Trusted { options, tls, client_secret } = trusted;
-        let mut named = options.private_addresses.clone();
+        let mut networks = options.private_addresses.clone();
         // An address that stands in the configuration was named there.
-        named.extend(options.url.named());
-        named.extend(options.jwks_url.iter().flat_map(Url::named));
-        named.extend(options.introspection.iter().flat_map(|introspection| introspection.url.named()));
-        let reach = Reach { tls, named, ms_max: options.fetch_ms_max, bytes_max: DOCUMENT_BYTES_MAX };
+        let introspected = options.introspection.as_ref().map(|introspection| &introspection.url);
+        for url in [Some(&options.url), options.jwks_url.as_ref(), introspected].into_iter().flatten() {
+            networks.extend(Network::written(&normal_host(url.host_str().unwrap_or_default())));
+        }
+        // Each exchange has a deadline of its own.
+        let client = Client { networks, plain: true, connect_max: Duration::MAX, ..Client::new(tls) };
         let options = Arc::new(options);
-        let keys = IssuerKeys::new(Arc::clone(&options), reach.clone(), Arc::clone(now));
+        let keys = IssuerKeys::new(Arc::clone(&options), client.clone(), Arc::clone(now));
         let introspection = options
             .introspection
             .as_ref()
-            .map(|how| Introspection::new(how.clone(), &client_secret, Arc::clone(&options), reach, Arc::clone(now)));
+            .map(|how| Introspection::new(how.clone(), &client_secret, Arc::clone(&options), client, Arc::clone(now)));
         // Where only opaque tokens are used there may be no keys to fetch.
         if introspection.is_none() {
             let keys = Arc::clone(&keys);

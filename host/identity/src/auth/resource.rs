@@ -7,15 +7,15 @@ use http::HeaderValue;
 use serde_json::json;
 
 use super::Unauthorized;
-use bulkhead_net::request::Url;
+use super::claims::{canonical, split};
 
 const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
 
 /// What a host says about itself as an OAuth resource.
 #[derive(Clone, Debug)]
 pub struct ResourceOptions {
-    /// The canonical URI.
-    pub resource: Url,
+    /// The canonical URI, as the operator wrote it.
+    pub resource: String,
     /// Of the authorization servers.
     pub issuers: Vec<String>,
     /// What a client needs for basic use.
@@ -39,7 +39,7 @@ impl Resource {
         let ResourceOptions { resource, issuers, scopes } = options;
         let scopes: Vec<_> = scopes.iter().map(String::as_str).collect();
         let mut document = json!({
-            "resource": super::claims::canonical(&resource.to_string()),
+            "resource": canonical(resource),
             "authorization_servers": issuers,
             "bearer_methods_supported": ["header"],
             "resource_name": "Bulkhead",
@@ -47,10 +47,11 @@ impl Resource {
         if let Some(document) = document.as_object_mut().filter(|_| !scopes.is_empty()) {
             document.insert("scopes_supported".to_owned(), json!(scopes));
         }
-        let own = format!("{WELL_KNOWN}{}", resource.path());
+        let (origin, path) = split(resource).unwrap_or_default();
+        let own = format!("{WELL_KNOWN}{path}");
         let mut paths = vec![WELL_KNOWN.to_owned(), format!("{WELL_KNOWN}{endpoint}"), own.clone()];
         paths.dedup();
-        let metadata = format!(r#" resource_metadata="{}{own}""#, resource.origin());
+        let metadata = format!(r#" resource_metadata="{origin}{own}""#);
         Self { document: document.to_string(), paths, metadata, basic: scopes.join(" ") }
     }
 

@@ -12,8 +12,9 @@ use sha2::{Digest as _, Sha256};
 use url::Url;
 
 use super::signature::{SIGNATURES_BYTES_MAX, parse};
-use super::web::{Request, Response, Web, failed, shown};
+use super::web::{client, failed, shown};
 use super::{Digest, Error, FetchOptions, Fetched, Progress, Source};
+use bulkhead_net::client::{Request, Response};
 use bulkhead_runtime::wit_file;
 
 /// Reads or downloads what a source names, and its signatures if they are wanted. Nothing of it is trusted yet.
@@ -55,17 +56,17 @@ fn read(path: &Path, bytes_max: u64) -> Result<Fetched, Error> {
 }
 
 async fn download(url: &Url, fetching: &FetchOptions, requires_signature: bool) -> Result<Fetched, Error> {
-    let web = Web::new(fetching, None)?;
+    let client = client(fetching, None)?;
     let mut signatures = Vec::new();
     if requires_signature {
         let mut url = url.clone();
         url.set_path(&format!("{}.sig", url.path()));
-        let response = web.send(Request::new(Method::GET, url)).await?;
+        let response = client.send(Request::new(Method::GET, url)).await?;
         if !matches!(response.status, StatusCode::NOT_FOUND | StatusCode::GONE) {
             signatures = parse(&whole(response, SIGNATURES_BYTES_MAX, &Progress::default()).await?.0);
         }
     }
-    let response = web.send(Request::new(Method::GET, url.clone())).await?;
+    let response = client.send(Request::new(Method::GET, url.clone())).await?;
     let (bytes, origin) = whole(response, fetching.component_bytes_max, &fetching.progress).await?;
     let sha256 = Digest(Sha256::digest(&bytes).into());
     Ok(Fetched { bytes, sha256, origin, file: None, signatures, wit: None })

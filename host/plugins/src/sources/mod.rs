@@ -21,6 +21,7 @@ use std::time::Duration;
 
 pub use crate::Digest;
 pub use acquire::{ComponentFetcher, Configured};
+pub use bulkhead_net::client::Progress;
 pub use fetch::{beside, fetch};
 pub use key::PublicKey;
 pub use pattern::Pattern;
@@ -28,9 +29,6 @@ pub use signature::SigningKey;
 pub use source::{OciReference, Source, SourceError};
 pub use trust::{Refusal, Rule, Trust, Verified};
 pub use watch::Watch;
-pub use web::Progress;
-
-use bulkhead_net::address::is_public;
 
 /// What came from a source, not yet trusted.
 #[derive(Clone, Debug)]
@@ -92,11 +90,6 @@ pub struct FetchOptions {
 }
 
 impl FetchOptions {
-    /// Whether a host of this [normal](bulkhead_net::address::normal_host) name may turn out to be at this address.
-    pub fn may_reach(&self, host: &str, address: std::net::IpAddr) -> bool {
-        is_public(address) || self.private_hosts.iter().any(|named| named == host)
-    }
-
     /// Whether the operator takes it on themselves that everybody on the way can read and change what goes to a registry.
     pub fn is_plain(&self, host: &str) -> bool {
         self.plain_http_hosts.iter().any(|named| named == host)

@@ -18,8 +18,8 @@ use bulkhead_domain::requestor::Requestor;
 use bulkhead_identity::auth::{Caller, Revalidation, Sender, Unauthorized};
 
 use super::stream::{self, Reader, Source};
-use super::workers::WorkerPreference;
 use super::{Server, body, checks, refuse};
+use bulkhead_net::server::WorkerPreference;
 
 /// The methods of the endpoint.
 pub(super) const METHODS: HeaderValue = HeaderValue::from_static("GET, POST, DELETE, OPTIONS");

@@ -29,8 +29,8 @@ use bulkhead_protocol::{
 use super::body::{self, Arrived};
 use super::endpoint::refused;
 use super::stream::{self, Direct, Reader};
-use super::workers::WorkerPreference;
 use super::{Server, checks, json_response, refuse};
+use bulkhead_net::server::WorkerPreference;
 
 impl Server {
     pub(super) async fn post(

@@ -26,7 +26,7 @@ use bulkhead_identity::auth::Revalidation;
 use bulkhead_limits::Permit;
 use bulkhead_protocol::{Exchange, Frame, Mcp};
 
-use super::Phase;
+use bulkhead_net::server::Phase;
 
 /// The first revision whose clients know an event without data for what it is; older ones try to parse it.
 const PRIMING_SINCE: &str = "2025-11-25";

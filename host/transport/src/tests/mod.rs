@@ -21,10 +21,11 @@ use bulkhead_domain::clock::ManualClock;
 use bulkhead_domain::limits::Limits;
 use bulkhead_domain::requestor::{Requestor, RequestorId, TenantId};
 
-use super::http::{ConnectionWorkers, HttpOptions, Server, ServerParts, bind};
+use super::http::{HttpOptions, Server, ServerParts, bind};
 use super::quota::EdgeQuota;
 use super::session::{Registry, SessionOptions};
 use bulkhead_identity::auth::{Authenticator, Denied, Scopes, Sender, Verified, Verifier};
+use bulkhead_net::server::ConnectionWorkers;
 use client::{Client, Reply};
 use scripted::{Rows, Script};
 

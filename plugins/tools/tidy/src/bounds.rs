@@ -138,7 +138,7 @@ const GROWS: &[(&str, &str, By)] = &[
     ("transport/bodies/memory_budget.rs", "line", Key("limits.requests_open_total")),
     ("limits/failures.rs", "over", Const("ADDRESSES_MAX")),
     ("transport/http.rs", "hosts", OPERATORS),
-    ("transport/http/addresses.rs", "open", Key("server.connections_max")),
+    ("net/server/addresses.rs", "open", Key("server.connections_max")),
     ("identity/principal.rs", "ids", OPERATORS),
     ("identity/principal.rs", "names", OPERATORS),
     ("identity/principal.rs", "removed", OPERATORS),

@@ -4,7 +4,7 @@
 //! brings what is signed to [`Trust`](super::Trust). Invariant: what is fetched is what the manifest names, and the origin names the
 //! manifest by its digest, so it means the same for ever.
 //!
-//! The transfers go through `Web` rather than a client library: none of those can be told which addresses a registry
+//! The transfers go through the host's own client rather than a client library: none of those can be told which addresses a registry
 //! may send us to, nor where to stop reading.
 
 mod cosign;

@@ -13,8 +13,10 @@ use url::Url;
 
 use super::logins::{Credential, Login};
 use super::{digest_of, manifest, oci_digest};
-use crate::sources::web::{self, Progress, Request, Response, Web, failed, is_loopback};
-use crate::sources::{Digest, Error, FetchOptions, OciReference};
+use crate::sources::web::{self, failed};
+use crate::sources::{Digest, Error, FetchOptions, OciReference, Progress};
+use bulkhead_net::address::{is_this_machine, normal_host};
+use bulkhead_net::client::{Client, Request, Response};
 
 /// Bytes of a manifest or index: the specification asks registries to take 4 MiB, and ours have a few lines.
 const MANIFEST_BYTES_MAX: u64 = 1 << 20;
@@ -23,7 +25,7 @@ const ANSWER_BYTES_MAX: u64 = 64 << 10;
 
 /// A connection's worth of one repository.
 pub(super) struct Registry<'a> {
-    web: Web<'a>,
+    client: Client,
     fetching: &'a FetchOptions,
     reference: &'a OciReference,
     /// `SCHEME://HOST/v2/REPOSITORY/`.
@@ -51,12 +53,12 @@ impl<'a> Registry<'a> {
         let folder = if is_hub && !reference.repository.contains('/') { "library/" } else { "" };
         let invalid = |_| Error::Failed { what: format!("oci://{reference}"), problem: "it is no address".to_owned() };
         let host: http::uri::Authority = registry.parse().map_err(|_| invalid(()))?;
-        let host = bulkhead_net::address::normal_host(host.host());
-        let scheme = if is_loopback(&host) || fetching.is_plain(&host) { "http" } else { "https" };
+        let host = normal_host(host.host());
+        let scheme = if is_this_machine(&host) || fetching.is_plain(&host) { "http" } else { "https" };
         let base = format!("{scheme}://{registry}/v2/{folder}{}/", reference.repository);
         let base: Url = base.parse().map_err(|_| invalid(()))?;
-        let web = Web::new(fetching, Some(&base))?;
-        Ok(Self { web, fetching, reference, base, actions, authorization: None })
+        let client = web::client(fetching, Some(&base))?;
+        Ok(Self { client, fetching, reference, base, actions, authorization: None })
     }
 
     /// By tag or by `sha256:…`; `None`: there is none.
@@ -118,7 +120,7 @@ impl<'a> Registry<'a> {
         let url = self.url("blobs/uploads/")?;
         let begun = self.send(|| Request::new(Method::POST, url.clone())).await?;
         let begun = self.expect(begun, StatusCode::ACCEPTED).await?;
-        let mut to = web::location(&begun)?;
+        let mut to = begun.location()?;
         to.query_pairs_mut().append_pair("digest", &digest);
         let request = || Request {
             headers: vec![(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"))],
@@ -171,7 +173,7 @@ impl<'a> Registry<'a> {
             // An upload may go elsewhere, with what its address holds.
             first.authorization = None;
         }
-        let response = self.web.send(first).await?;
+        let response = self.client.send(first).await?;
         let is_asked = response.status == StatusCode::UNAUTHORIZED && response.url.origin() == self.base.origin();
         if !is_asked || self.authorization.is_some() {
             return Ok(response);
@@ -179,7 +181,7 @@ impl<'a> Registry<'a> {
         self.authorization = Some(self.authorize(&response).await?);
         let mut second = request();
         second.authorization.clone_from(&self.authorization);
-        self.web.send(second).await
+        Ok(self.client.send(second).await?)
     }
 
     /// What the registry wants to see, by what it asked.
@@ -241,7 +243,7 @@ impl<'a> Registry<'a> {
                 }
             }
         }
-        let response = self.web.send(request).await?;
+        let response = self.client.send(request).await?;
         if matches!(response.status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
             return Err(self.unauthorized(login));
         }

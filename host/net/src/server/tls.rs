@@ -68,7 +68,7 @@ impl Certificate {
     }
 
     /// Shakes hands with the certificate that there is at the moment. HTTP/1.1 is all that is spoken.
-    pub fn acceptor(self: &Arc<Self>) -> Result<TlsAcceptor, rustls::Error> {
+    pub(super) fn acceptor(self: &Arc<Self>) -> Result<TlsAcceptor, rustls::Error> {
         let config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
             .with_safe_default_protocol_versions()?
             .with_no_client_auth();
@@ -78,7 +78,7 @@ impl Certificate {
     }
 
     /// Takes over new files for as long as it is polled.
-    pub async fn watch(&self) {
+    pub(super) async fn watch(&self) {
         loop {
             tokio::time::sleep(LOOK_EVERY).await;
             self.look();

@@ -29,11 +29,11 @@ pub struct ConnectionWorkers {
 
 /// Where a connection would like to be served: on its lane, or aside.
 #[derive(Clone, Debug, Default)]
-pub(super) struct WorkerPreference(Option<Arc<AtomicBool>>);
+pub struct WorkerPreference(Option<Arc<AtomicBool>>);
 
 impl WorkerPreference {
     /// Goes there, unless the connection is there already or there are no lanes.
-    pub(super) async fn take(&self, aside: bool) {
+    pub async fn take(&self, aside: bool) {
         let Some(wish) = &self.0 else { return };
         if wish.load(Ordering::Relaxed) != aside {
             wish.store(aside, Ordering::Relaxed);

@@ -11,7 +11,7 @@ use bulkhead_limits::failures::subscriber;
 
 /// See the module.
 #[derive(Debug)]
-pub struct Addresses {
+pub(super) struct Addresses {
     /// `server.connections_per_address`.
     per_address: u32,
     /// Everybody's connections come from these.
@@ -21,18 +21,18 @@ pub struct Addresses {
 
 /// The right to one connection from an address, released when dropped.
 #[derive(Debug)]
-pub struct ConnectionPermit {
+pub(super) struct ConnectionPermit {
     addresses: Arc<Addresses>,
     from: Option<IpAddr>,
 }
 
 impl Addresses {
-    pub fn new(per_address: u32, proxies: Proxies) -> Arc<Self> {
+    pub(super) fn new(per_address: u32, proxies: Proxies) -> Arc<Self> {
         Arc::new(Self { per_address, proxies, open: Mutex::default() })
     }
 
     /// A place for one more connection from there, if there is one.
-    pub fn enter(self: &Arc<Self>, peer: IpAddr) -> Option<ConnectionPermit> {
+    pub(super) fn enter(self: &Arc<Self>, peer: IpAddr) -> Option<ConnectionPermit> {
         let addresses = Arc::clone(self);
         let peer = peer.to_canonical();
         if self.proxies.trusts(peer) {

@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use http::HeaderMap;
 
-use bulkhead_net::address::Network;
+use crate::address::Network;
 
 const FORWARDED_FOR: &str = "x-forwarded-for";
 
@@ -31,12 +31,12 @@ impl Proxies {
     }
 
     /// Whether requests for anything but health may come from here.
-    pub(super) fn may_ask(&self, peer: IpAddr) -> bool {
+    pub fn may_ask(&self, peer: IpAddr) -> bool {
         !self.required || self.trusts(peer)
     }
 
     /// The address of the client: the last one before the configured proxies.
-    pub(super) fn client(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
+    pub fn client(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
         let mut client = peer.to_canonical();
         let values = headers.get_all(FORWARDED_FOR).iter().rev().filter_map(|value| value.to_str().ok());
         for hop in values.flat_map(|value| value.rsplit(',')) {
