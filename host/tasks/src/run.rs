@@ -266,7 +266,7 @@ async fn visit(
 
 /// Whether a plugin may be asked after another one. One that this requestor is kept from counts as one that broke.
 fn admitted(inner: &Inner, task: &Task, plugin: &PluginVersion) -> Result<(), CallError> {
-    let admitted = inner.breakers.admit(&task.requestor, plugin, inner.clock.now());
+    let admitted = inner.admit_healthy(&task.requestor, plugin);
     admitted.map_err(|error| CallError::Fault { kind: FaultKind::Limit, reason: error.to_string() })
 }
 

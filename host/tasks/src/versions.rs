@@ -1,6 +1,6 @@
 //! Tasks by the version of the plugin that they began with.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::changes::ApplyError;
@@ -18,13 +18,6 @@ pub enum Withdrawal {
 }
 
 impl Tasks {
-    /// The versions that are offered to requestors that are in no canary.
-    pub fn versions_offered(&self) -> HashSet<PluginVersion> {
-        let catalog = self.inner.executor.catalog();
-        let tools = catalog.tools().iter().map(|tool| &tool.plugin);
-        tools.chain(catalog.libraries().iter().map(|library| &library.plugin)).cloned().collect()
-    }
-
     /// How many tasks that are not over belong to each version: those that run, wait, are paused or stand in the queue.
     pub fn by_version(&self) -> HashMap<PluginVersion, usize> {
         let mut counts = HashMap::new();

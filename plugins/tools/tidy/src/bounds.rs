@@ -13,12 +13,13 @@ use crate::code::{self, Source, Token};
 use crate::repository::Repository;
 
 /// Where clients' traffic goes, what guests do to the host, and what both leave behind.
-const MODULES: [&str; 16] = [
+const MODULES: [&str; 17] = [
     "audit",
     "control",
     "identity",
     "limits",
     "net",
+    "plugins/health",
     "protocol",
     "runtime/blocking.rs",
     "runtime/clash.rs",
@@ -54,6 +55,14 @@ const SHARES: By =
 /// Fields that hold collections, by file.
 const GROWS: &[(&str, &str, By)] = &[
     ("audit/read.rs", "first", Because("operators read the log, as many lines as they ask for")),
+    ("plugins/health/breaker.rs", "after", OPERATORS),
+    ("plugins/health/breaker.rs", "faults", Const("FAULTS_SHOWN")),
+    ("plugins/health/breaker.rs", "requestors", Const("REQUESTORS_MAX")),
+    ("plugins/health/breaker.rs", "tenants", Const("TENANTS_MAX")),
+    ("plugins/health/breaker.rs", "versions", Const("VERSIONS_MAX")),
+    ("plugins/health/canary_stats/window.rs", "of", Const("CALLS_MAX")),
+    ("plugins/health/canary_stats/window.rs", "samples", Const("CALLS_MAX")),
+    ("plugins/health/canary_stats.rs", "watched", Const("CANARIES_MAX")),
     ("protocol/legacy/sep1686_immediate.rs", "params", Key("server.body_bytes_max")),
     ("protocol/legacy/stream_router.rs", "sent", Const("INPUTS_MAX")),
     ("protocol/legacy/stream_router.rs", "tasks", Const("TASKS_MAX")),
@@ -109,11 +118,6 @@ const GROWS: &[(&str, &str, By)] = &[
     ("tasks/admission.rs", "tenants", TENANTS),
     ("tasks/admission.rs", "turns", Key("limits.tasks_queued_total")),
     ("tasks/tenant_fence.rs", "tenants", TENANTS),
-    ("tasks/breaker.rs", "after", OPERATORS),
-    ("tasks/breaker.rs", "faults", Const("FAULTS_SHOWN")),
-    ("tasks/breaker.rs", "requestors", Const("REQUESTORS_MAX")),
-    ("tasks/breaker.rs", "tenants", Const("TENANTS_MAX")),
-    ("tasks/breaker.rs", "versions", Const("VERSIONS_MAX")),
     ("tasks/poll_interval.rs", "usual_ms", Const("ENTRIES_MAX")),
     ("tasks/engine.rs", "cpu_weights", OPERATORS),
     ("tasks/engine.rs", "runs", Key("limits.tasks_queued_total")),
@@ -123,9 +127,6 @@ const GROWS: &[(&str, &str, By)] = &[
     ("tasks/shares.rs", "by_tenant", TENANTS),
     ("tasks/shares.rs", "weights", OPERATORS),
     ("tasks/abuse.rs", "seen", Const("REQUESTORS_MAX")),
-    ("tasks/canary_stats/window.rs", "of", Const("CALLS_MAX")),
-    ("tasks/canary_stats/window.rs", "samples", Const("CALLS_MAX")),
-    ("tasks/canary_stats.rs", "watched", Const("CANARIES_MAX")),
     ("transport/quota.rs", "requestors", Key("limits.requests_open_total")),
     ("transport/quota.rs", "tenants", TENANTS),
     ("identity/auth/introspection.rs", "answers", Const("ANSWERS_MAX")),
