@@ -15,16 +15,13 @@ use super::audit_events::RefusalAudit;
 use super::call_health::{CallHealth, EndedCall};
 use super::call_slot::CallSlot;
 use super::catalog_events::{CatalogEvents, ResourceUpdate};
-use super::creation::Identity;
+use super::creation::{Identity, PollIntervals, random, seed_and_id};
 use super::feed::{Feeds, lock};
 use super::guest_services::ServiceStores;
-use super::identity::{host_failure, random, seed_and_id};
 use super::plain::PlainCall;
-use super::poll_interval::PollIntervals;
 use super::run::{Run, RunStart, is_paused};
-use super::shares::Shares;
-use super::tenant_fence::TenantFence;
-use super::{CallRequest, Error, Job, Once, PluginRequest, TaskRequest, Unavailable};
+use super::usage::{Shares, TenantFence};
+use super::{CallRequest, Error, Job, Once, PluginRequest, TaskRequest, Unavailable, host_failure};
 use crate::secrets::Secrets;
 use bulkhead_audit::Audit;
 use bulkhead_domain::UnixMs;
@@ -37,7 +34,7 @@ use bulkhead_limits::LiveLimits;
 use bulkhead_limits::rate::Rates;
 use bulkhead_runtime::{CallSpec, Catalog, Executor, ListKind, MessageWorkers, Returned, ToolEntry};
 use bulkhead_store::keyvalue::KeyValues;
-use bulkhead_store::replay_guard::ReplayGuard;
+use bulkhead_store::replay_guard::{ReplayGuard, SingleUseToken};
 use bulkhead_store::{self as store, Store};
 
 /// A lease is extended every [`HEARTBEAT`], so that two may be missed.
@@ -277,6 +274,21 @@ impl Tasks {
             }
         }
         Err(host_failure("creating a task", &"its name is taken and belongs to nothing"))
+    }
+
+    /// Marks an id of this requestor as used until `until`; `false` if it was used before. Durable when this returns.
+    pub async fn use_once(&self, requestor: &Requestor, id: [u8; 16], until: UnixMs) -> Result<bool, Error> {
+        let inner = &self.inner;
+        inner.tenant_fence.admit(requestor)?;
+        let used = inner.tickets.use_once(&SingleUseToken { requestor: *requestor, id, until }).await;
+        used.map_err(|error| inner.store_error(error))
+    }
+
+    /// Takes a use back of which nothing came: the next one is the first.
+    pub async fn unuse(&self, requestor: &Requestor, id: [u8; 16], until: UnixMs) -> Result<(), Error> {
+        let inner = &self.inner;
+        let unused = inner.tickets.unuse(&SingleUseToken { requestor: *requestor, id, until }).await;
+        unused.map_err(|error| inner.store_error(error))
     }
 
     /// The time that the records are written in.

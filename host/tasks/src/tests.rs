@@ -623,7 +623,7 @@ async fn unremovable_expired_task_does_not_block_others() {
 
 #[tokio::test]
 async fn tenant_weights_change_for_shares_in_use() {
-    let shares = super::shares::Shares::new(HashMap::from([(ANNA.tenant, 2)]));
+    let shares = super::usage::Shares::new(HashMap::from([(ANNA.tenant, 2)]));
     let weight = |who: &Requestor| format!("{:?}", shares.of(who)).contains("weight: 5,");
     assert!(!weight(&ANNA));
     shares.set_weights(HashMap::from([(ANNA.tenant, 5)]));
