@@ -1,6 +1,7 @@
 //! What the engine asks and reports about the plugins that it calls.
 //!
-//! Owns the port alone: which plugin version may be called, and what follows from the ends of its calls, is for whoever implements it.
+//! Owns the port alone. Must not judge: which plugin version may be called, and what follows from the ends of its calls, is decided by
+//! the implementation that the engine gets when it is made.
 
 use std::time::Duration;
 
