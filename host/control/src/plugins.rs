@@ -19,7 +19,6 @@ use bulkhead_plugins::{
 };
 use bulkhead_runtime::{ListKind, LoadError};
 use bulkhead_store as store;
-use bulkhead_tasks::PluginHealth;
 
 /// Tasks that are read at once.
 const PAGE_TASKS: usize = 256;
@@ -206,12 +205,4 @@ impl Calls for OfflineTasks {
     fn lists_changed(&self, _: &[ListKind]) {}
 
     async fn end(&self, _: &PluginVersion, _: DrainThen) {}
-
-    fn health(&self, _: &PluginVersion) -> PluginHealth {
-        PluginHealth::default()
-    }
-
-    fn close_breaker(&self, _: &PluginVersion) {}
-
-    fn quarantine_after(&self, _: &str, _: u32) {}
 }

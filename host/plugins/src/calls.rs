@@ -8,7 +8,7 @@ use super::DrainThen;
 use bulkhead_domain::task::PluginVersion;
 use bulkhead_runtime::ListKind;
 use bulkhead_store as store;
-use bulkhead_tasks::{CallCounts, CanaryStats, PluginHealth, Tasks, Verdict, Withdrawal};
+use bulkhead_tasks::{Tasks, Withdrawal};
 
 /// The task engine of a running host, or the store of one that does not run.
 #[async_trait]
@@ -26,31 +26,6 @@ pub trait Calls: Send + Sync + 'static {
 
     /// Ends the tasks of a version.
     async fn end(&self, version: &PluginVersion, how: DrainThen);
-
-    /// Which of its calls broke lately, and who is kept from it.
-    fn health(&self, version: &PluginVersion) -> PluginHealth;
-
-    /// Lets everybody at it again.
-    fn close_breaker(&self, version: &PluginVersion);
-
-    /// Watches these versions from now on, and no others.
-    fn watch(&self, trials: Vec<CanaryStats>) {
-        let _ = trials;
-    }
-
-    /// Waits until watched versions pass a bound, and gives all that did. Where nobody calls, none ever does.
-    async fn versions_failed(&self) -> Vec<Verdict> {
-        std::future::pending().await
-    }
-
-    /// What was seen of a watched version.
-    fn call_counts(&self, version: &PluginVersion) -> Option<CallCounts> {
-        let _ = version;
-        None
-    }
-
-    /// After how many faults in a row a requestor is kept from a plugin.
-    fn quarantine_after(&self, plugin: &str, faults: u32);
 }
 
 #[async_trait]
@@ -75,29 +50,5 @@ impl Calls for Tasks {
             DrainThen::Cancel => self.withdraw(version, Withdrawal::Cancel).await,
             DrainThen::Fail => self.withdraw(version, Withdrawal::Fail).await,
         }
-    }
-
-    fn health(&self, version: &PluginVersion) -> PluginHealth {
-        self.plugin_health(version)
-    }
-
-    fn close_breaker(&self, version: &PluginVersion) {
-        self.reset_breaker(version);
-    }
-
-    fn watch(&self, trials: Vec<CanaryStats>) {
-        self.watch_versions(trials);
-    }
-
-    async fn versions_failed(&self) -> Vec<Verdict> {
-        Tasks::versions_failed(self).await
-    }
-
-    fn call_counts(&self, version: &PluginVersion) -> Option<CallCounts> {
-        Tasks::call_counts(self, version)
-    }
-
-    fn quarantine_after(&self, plugin: &str, faults: u32) {
-        Tasks::quarantine_after(self, plugin, faults);
     }
 }

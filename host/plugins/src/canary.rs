@@ -9,12 +9,12 @@ use serde::{Deserialize, Serialize};
 
 use super::change::{ChangeTarget, PluginChange};
 use super::entry::{CanaryRow, Entry, Tenant};
+use super::health::{CanaryStats, Verdict};
 use super::switch::{SwitchResult, Target};
-use super::{Digest, Error, Inner, Plugins, State, find};
+use super::{CanaryThresholds, Digest, Error, Inner, Plugins, State, find};
 use bulkhead_domain::route::WHOLE;
 use bulkhead_domain::task::PluginVersion;
 use bulkhead_runtime::LoadedPlugin;
-use bulkhead_tasks::{CanaryStats, CanaryThresholds, Verdict};
 
 /// Between two tries to take a failed canary back, while the store refuses.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -130,7 +130,7 @@ impl Plugins {
     pub(super) async fn watch_canaries(&self) {
         loop {
             let mut is_one_left = false;
-            for Verdict { version, why } in self.inner.calls.versions_failed().await {
+            for Verdict { version, why } in self.inner.health.verdicts().await {
                 if let Err(error) = self.take_back(&version, why).await {
                     tracing::warn!(plugin.name = version.name, %error, "a version that failed cannot be taken back yet");
                     is_one_left = true;
@@ -178,7 +178,7 @@ impl Inner {
             let bounds = self.policy(&plugin.version.name).canary;
             Some(CanaryStats { version: plugin.version.clone(), against: None, bounds })
         };
-        self.calls.watch(canaries.chain(state.table.iter().filter_map(new)).collect());
+        self.health.watch(canaries.chain(state.table.iter().filter_map(new)).collect());
     }
 
     /// Until when an active version is watched, if it still is.

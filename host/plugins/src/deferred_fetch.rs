@@ -111,7 +111,7 @@ impl Plugins {
             return Err(Error::Refused(clashes));
         }
         inner.sandbox.remember(&name, &policy.source);
-        inner.calls.quarantine_after(&name, policy.quarantine_after);
+        inner.health.set_quarantine_after(&name, policy.quarantine_after);
         inner.policies.rcu(|policies| {
             let mut next = Policies::clone(policies);
             next.by_name.insert(name.clone(), policy.clone());

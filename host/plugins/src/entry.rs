@@ -6,11 +6,10 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Digest, Pinning, Provenance};
+use super::{CanaryThresholds, Digest, Pinning, Provenance};
 use bulkhead_domain::UnixMs;
 use bulkhead_domain::requestor::TenantId;
 use bulkhead_domain::route::Route;
-use bulkhead_tasks::CanaryThresholds;
 
 /// Characters of a source that are kept: a row is small, and people have seen enough.
 const SOURCE_CHARS_MAX: usize = 800;

@@ -16,6 +16,7 @@ mod deferred_fetch;
 mod definition;
 mod difference;
 mod entry;
+mod health;
 mod maintenance;
 mod pinning;
 mod policy_reload;
@@ -48,12 +49,12 @@ use bulkhead_domain::requestor::TenantId;
 use bulkhead_domain::task::PluginVersion;
 use bulkhead_runtime::{Canary, LoadError, LoadedPlugin, PluginSource, Sandbox};
 use bulkhead_store::{self as store, RowStore};
-use bulkhead_tasks::CanaryThresholds;
 
 pub use calls::Calls;
 pub use canary::{CanaryRequest, CanaryThresholdOverrides};
 pub use difference::{AcceptChanges, Changes, ToolChange};
 pub use entry::{Stage, TakenBack, Tenant};
+pub use health::{CallCounts, CanaryThresholds, FAULTS_IN_A_ROW, FaultRecord, HealthMonitor, PluginHealth};
 pub use pinning::Pinning;
 pub use policy_reload::{NamedPolicy, PreparedPolicies};
 pub use registry::Digest;
@@ -145,6 +146,7 @@ pub struct Options {
     pub store: Arc<dyn RowStore>,
     pub sandbox: Arc<Sandbox>,
     pub calls: Arc<dyn Calls>,
+    pub health: Arc<HealthMonitor>,
     pub clock: Arc<dyn Clock>,
     /// Of plugins that the configuration does not name.
     pub otherwise: Policy,
@@ -163,6 +165,7 @@ struct Inner {
     store: Arc<dyn RowStore>,
     sandbox: Arc<Sandbox>,
     calls: Arc<dyn Calls>,
+    health: Arc<HealthMonitor>,
     clock: Arc<dyn Clock>,
     policies: ArcSwap<Policies>,
     audit: Audit,

@@ -134,7 +134,7 @@ impl PreparedPolicies<'_> {
         inner.sandbox.remember_others(|name| terms_of(&self.policies, name));
         for (name, policy) in &self.policies.by_name {
             inner.sandbox.remember(name, &policy.source);
-            inner.calls.quarantine_after(name, policy.quarantine_after);
+            inner.health.set_quarantine_after(name, policy.quarantine_after);
         }
         for wanted in &mut self.state.awaited {
             if let Some(policy) = self.by_label.get(&wanted.supply.label()) {

@@ -84,7 +84,7 @@ impl Plugins {
     ///
     /// The store cannot be read.
     pub async fn start(options: Options, wanted: Vec<ConfiguredPlugin>) -> Result<(Self, Vec<LoadError>), Error> {
-        let Options { store, sandbox, calls, clock, otherwise, tenants, audit } = options;
+        let Options { store, sandbox, calls, health, clock, otherwise, tenants, audit } = options;
         let book = PluginRegistry::read(&*store).await?;
         let mut refused = Vec::new();
         let mut plans: Vec<Plan> = Vec::new();
@@ -133,6 +133,7 @@ impl Plugins {
             store,
             sandbox,
             calls,
+            health,
             clock,
             policies: ArcSwap::from_pointee(Policies { by_name: policies, otherwise, tenants }),
             audit,
@@ -167,7 +168,7 @@ impl Plugins {
                 continue;
             }
             inner.sandbox.remember(&plan.name, &plan.policy.source);
-            inner.calls.quarantine_after(&plan.name, plan.policy.quarantine_after);
+            inner.health.set_quarantine_after(&plan.name, plan.policy.quarantine_after);
             let is_known = matches!(plan.origin, Origin::Known(_));
             let accepted = loaded.and_then(|plugin| match is_known {
                 true => inner.accepted(&state.book, plugin),

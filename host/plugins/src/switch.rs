@@ -215,7 +215,7 @@ impl Plugins {
             let is_fresh =
                 matches!(plugin.turn, SwitchEffect::Switched | SwitchEffect::CanaryBegun | SwitchEffect::TakenBack);
             if let Some(to) = one.to.loaded().filter(|_| is_fresh) {
-                inner.calls.close_breaker(&to.version);
+                inner.health.close_breaker(&to.version);
             }
         }
         drop(state);

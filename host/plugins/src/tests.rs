@@ -13,14 +13,11 @@ use bulkhead_domain::limits::{CallLimits, CompileLimits};
 use bulkhead_runtime::policy::{DirGrant, Grants};
 use bulkhead_runtime::{CompilerMode, Executor as _, ListKind, SandboxConfig, Source, Wit};
 use bulkhead_store::memory::MemoryStore;
-use bulkhead_tasks::{CanaryStats, PluginHealth, Verdict};
 
 /// Nobody calls; what is told is remembered.
 #[derive(Default)]
 struct Silence {
     told: std::sync::Mutex<Vec<Vec<ListKind>>>,
-    watched: std::sync::Mutex<Vec<CanaryStats>>,
-    failed: std::sync::Mutex<Vec<Verdict>>,
 }
 
 #[async_trait::async_trait]
@@ -33,24 +30,7 @@ impl Calls for Silence {
         self.told.lock().unwrap().push(kinds.to_vec());
     }
 
-    fn watch(&self, trials: Vec<CanaryStats>) {
-        *self.watched.lock().unwrap() = trials;
-    }
-
-    async fn versions_failed(&self) -> Vec<Verdict> {
-        let failed = self.failed.lock().unwrap().clone();
-        if failed.is_empty() { std::future::pending().await } else { failed }
-    }
-
     async fn end(&self, _: &PluginVersion, _: DrainThen) {}
-
-    fn health(&self, _: &PluginVersion) -> PluginHealth {
-        PluginHealth::default()
-    }
-
-    fn close_breaker(&self, _: &PluginVersion) {}
-
-    fn quarantine_after(&self, _: &str, _: u32) {}
 }
 
 fn policy() -> Policy {
@@ -93,6 +73,7 @@ pub(crate) struct World {
     pub(crate) plugins: Plugins,
     sandbox: Arc<Sandbox>,
     calls: Arc<Silence>,
+    health: Arc<HealthMonitor>,
 }
 
 /// A host on this store, as after a start.
@@ -127,17 +108,19 @@ async fn start_in(
     })
     .unwrap();
     let calls = Arc::new(Silence::default());
+    let health = Arc::new(HealthMonitor::of_running_host(None));
     let options = Options {
         store: store.clone(),
         sandbox: sandbox.clone(),
         calls: calls.clone(),
+        health: health.clone(),
         clock: clock.clone(),
         otherwise,
         tenants: HashMap::new(),
         audit: Audit::off(),
     };
     let (plugins, refused) = Plugins::start(options, wanted).await.unwrap();
-    (World { plugins, sandbox, calls }, refused)
+    (World { plugins, sandbox, calls, health }, refused)
 }
 
 /// The component of `text`, with one text in it replaced, once `cargo xtask plugins` has built it.

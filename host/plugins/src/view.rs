@@ -1,13 +1,16 @@
 //! What operators see of plugins.
 
+use std::collections::HashSet;
+
 use serde::Serialize;
 
 use super::definition::hashes;
 use super::entry::{CanaryRow, Entry, Stage, TakenBack};
+use super::health::{CallCounts, CanaryThresholds, PluginHealth};
 use super::{ConfiguredPlugin, Digest, Error, Plugins, State, version};
 use bulkhead_domain::UnixMs;
-use bulkhead_runtime::LoadedPlugin;
-use bulkhead_tasks::{CallCounts, CanaryThresholds, PluginHealth};
+use bulkhead_domain::task::PluginVersion;
+use bulkhead_runtime::{Executor as _, LoadedPlugin};
 
 /// One line of `plugin list`.
 #[derive(Clone, Debug, Serialize)]
@@ -125,12 +128,19 @@ impl Plugins {
         Ok(listed)
     }
 
+    /// The versions that are offered to requestors that are in no canary.
+    pub fn versions_offered(&self) -> HashSet<PluginVersion> {
+        let catalog = self.inner.sandbox.catalog();
+        let tools = catalog.tools().iter().map(|tool| &tool.plugin);
+        tools.chain(catalog.libraries().iter().map(|library| &library.plugin)).cloned().collect()
+    }
+
     fn line(&self, state: &State, name: &str, entry: Option<&Entry>) -> PluginView {
         let running = state.table.iter().find(|plugin| plugin.version.name == name);
         let head = entry.map(|entry| &entry.head);
         let active = running.map(|plugin| Digest(plugin.version.digest)).or(head.and_then(|head| head.active));
         let row = entry.zip(active).and_then(|(entry, active)| entry.versions.get(&active));
-        let health = running.map(|plugin| self.inner.calls.health(&plugin.version)).unwrap_or_default();
+        let health = running.map(|plugin| self.health(&plugin.version)).unwrap_or_default();
         let line_state = match (running, head.map(|head| (head.active, head.previous))) {
             (Some(_), _) if state.pinned.contains(name) => "pinned",
             (Some(_), _) if health.is_quarantined() => "quarantined",
@@ -170,9 +180,13 @@ impl Plugins {
             tenants: tenants.into_iter().map(|tenant| tenant.name).collect(),
             since,
             bounds,
-            seen: self.inner.calls.call_counts(&version),
-            health: self.inner.calls.health(&version),
+            seen: self.inner.health.call_counts(&version, self.inner.clock.now()),
+            health: self.health(&version),
         })
+    }
+
+    fn health(&self, version: &PluginVersion) -> PluginHealth {
+        self.inner.health.health(version, self.inner.clock.now())
     }
 
     /// The versions of a plugin, newest first.

@@ -12,20 +12,16 @@ use tokio::sync::{Notify, broadcast, oneshot, watch};
 use super::abuse::AbuseDetector;
 use super::admission::{Admission, IdleSlot, IdleState, Purpose};
 use super::audit_events::RefusalAudit;
-use super::breaker::{Breakers, PluginHealth};
+use super::call_health::{CallHealth, EndedCall};
 use super::call_slot::CallSlot;
-use super::canary_stats::{CallCounts, CanaryStats, CanaryWatches, End, Verdict};
 use super::catalog_events::{CatalogEvents, ResourceUpdate};
-use super::creation::Identity;
+use super::creation::{Identity, PollIntervals, random, seed_and_id};
 use super::feed::{Feeds, lock};
 use super::guest_services::ServiceStores;
-use super::identity::{host_failure, random, seed_and_id};
 use super::plain::PlainCall;
-use super::poll_interval::PollIntervals;
 use super::run::{Run, RunStart, is_paused};
-use super::shares::Shares;
-use super::tenant_fence::TenantFence;
-use super::{CallRequest, Error, Job, Once, PluginRequest, TaskRequest};
+use super::usage::{Shares, TenantFence};
+use super::{CallRequest, Error, Job, Once, PluginRequest, TaskRequest, Unavailable, host_failure};
 use crate::secrets::Secrets;
 use bulkhead_audit::Audit;
 use bulkhead_domain::UnixMs;
@@ -38,7 +34,7 @@ use bulkhead_limits::rate::Rates;
 use bulkhead_limits::{Full, LiveLimits};
 use bulkhead_runtime::{CallSpec, Catalog, Executor, ListKind, MessageWorkers, Returned, ToolEntry};
 use bulkhead_store::keyvalue::KeyValues;
-use bulkhead_store::replay_guard::ReplayGuard;
+use bulkhead_store::replay_guard::{ReplayGuard, SingleUseToken};
 use bulkhead_store::{self as store, Store};
 
 /// A lease is extended every [`HEARTBEAT`], so that two may be missed.
@@ -49,6 +45,7 @@ pub(super) const HEARTBEAT: Duration = Duration::from_secs(10);
 pub struct Options {
     pub store: Arc<dyn Store>,
     pub executor: Arc<dyn Executor>,
+    pub health: Arc<dyn CallHealth>,
     pub clock: Arc<dyn Clock>,
     pub limits: LiveLimits,
     /// Tenants with more than the usual share of the guests' threads, which is 1.
@@ -82,8 +79,7 @@ pub(super) struct Inner {
     aside: MessageWorkers,
     pub(super) node: NodeId,
     pub(super) lists: CatalogEvents,
-    pub(super) breakers: Breakers,
-    pub(super) trials: CanaryWatches,
+    health: Arc<dyn CallHealth>,
     pub(super) draining: AtomicBool,
     pub(super) tenant_fence: TenantFence,
     pub(super) abuse_detector: AbuseDetector,
@@ -100,7 +96,7 @@ pub(super) struct NotificationMark(u64);
 impl Tasks {
     /// An engine that runs nothing yet: see [`Tasks::recover`] and [`Tasks::run_maintenance`]. To be made within a runtime.
     pub fn new(options: Options) -> Result<Self, Error> {
-        let Options { store, executor, clock, limits, cpu_weights, instances_max, audit } = options;
+        let Options { store, executor, health, clock, limits, cpu_weights, instances_max, audit } = options;
         let resting_max =
             instances_max.saturating_sub(limits.base().calls_running_total).min(limits.base().calls_resting_total);
         let service_stores = ServiceStores {
@@ -125,8 +121,7 @@ impl Tasks {
             aside: start_aside()?,
             node: NodeId(random()?),
             lists: CatalogEvents::default(),
-            breakers: Breakers::default(),
-            trials: CanaryWatches::default(),
+            health,
             draining: AtomicBool::new(false),
             tenant_fence: TenantFence::default(),
             abuse_detector: AbuseDetector::default(),
@@ -179,42 +174,6 @@ impl Tasks {
         self.inner.executor.tool(version, name).await
     }
 
-    /// After how many faults in a row a requestor is kept from a plugin for a while; 0: never.
-    pub fn quarantine_after(&self, plugin: &str, faults: u32) {
-        self.inner.breakers.set_after(plugin, faults);
-    }
-
-    /// How a version has been doing lately.
-    pub fn plugin_health(&self, version: &PluginVersion) -> PluginHealth {
-        self.inner.breakers.health(version, self.inner.clock.now())
-    }
-
-    /// Lets everybody at a version again.
-    pub fn reset_breaker(&self, version: &PluginVersion) {
-        self.inner.breakers.close_breaker(version);
-    }
-
-    /// Watches these versions from now on, and no others. Those that were watched before keep what was seen of them.
-    pub fn watch_versions(&self, trials: Vec<CanaryStats>) {
-        self.inner.trials.set(trials);
-    }
-
-    /// Waits until watched versions pass a bound, and gives all that did. The same ones are given again for as long as they are
-    /// watched.
-    pub async fn versions_failed(&self) -> Vec<Verdict> {
-        self.inner.trials.verdicts().await
-    }
-
-    /// Says who the operator is, once: where nobody else calls, the operator's calls alone make a watched version fail.
-    pub fn set_operator(&self, operator: Requestor) {
-        self.inner.trials.set_operator(operator);
-    }
-
-    /// The calls of a watched version within its window.
-    pub fn call_counts(&self, version: &PluginVersion) -> Option<CallCounts> {
-        self.inner.trials.call_counts(version, self.inner.clock.now())
-    }
-
     /// Does work that grows with what a requestor sent, in the turn of its tenant and at its cost, on threads that serve no connection.
     /// Nothing comes if the work panics or the host goes down.
     pub fn aside<T: Send + 'static>(
@@ -239,7 +198,7 @@ impl Tasks {
 
     async fn begin(&self, requestor: &Requestor, request: CallRequest) -> Result<PlainCall, Error> {
         let inner = &self.inner;
-        inner.breakers.admit(requestor, &request.tool.plugin, inner.clock.now())?;
+        inner.admit_healthy(requestor, &request.tool.plugin)?;
         let call_slot = inner.occupy(requestor).await?;
         let (seed, call_id) = seed_and_id()?;
         let spec = inner.spec(requestor, &request, Identity { seed, call_id, task_id: None, attempt: 1 });
@@ -261,7 +220,7 @@ impl Tasks {
         T: TryFrom<Returned>,
     {
         let inner = &self.inner;
-        inner.breakers.admit(requestor, &request.library.plugin, inner.clock.now())?;
+        inner.admit_healthy(requestor, &request.library.plugin)?;
         let call_slot = inner.occupy(requestor).await?;
         let PluginRequest { library, operation, client } = request;
         let (seed, call_id) = seed_and_id()?;
@@ -317,6 +276,21 @@ impl Tasks {
         Err(host_failure("creating a task", &"its name is taken and belongs to nothing"))
     }
 
+    /// Marks an id of this requestor as used until `until`; `false` if it was used before. Durable when this returns.
+    pub async fn use_once(&self, requestor: &Requestor, id: [u8; 16], until: UnixMs) -> Result<bool, Error> {
+        let inner = &self.inner;
+        inner.tenant_fence.admit(requestor)?;
+        let used = inner.tickets.use_once(&SingleUseToken { requestor: *requestor, id, until }).await;
+        used.map_err(|error| inner.store_error(error))
+    }
+
+    /// Takes a use back of which nothing came: the next one is the first.
+    pub async fn unuse(&self, requestor: &Requestor, id: [u8; 16], until: UnixMs) -> Result<(), Error> {
+        let inner = &self.inner;
+        let unused = inner.tickets.unuse(&SingleUseToken { requestor: *requestor, id, until }).await;
+        unused.map_err(|error| inner.store_error(error))
+    }
+
     /// The time that the records are written in.
     pub fn now(&self) -> UnixMs {
         self.inner.clock.now()
@@ -334,7 +308,16 @@ const PLACE_RETRY_MS: u64 = 1_000;
 const STORED_RETRY_MS: u64 = 60_000;
 
 impl Inner {
-    /// Takes note of how a call ended that ran for so long.
+    /// Refuses a call of a version that its requestor is kept from.
+    pub(super) fn admit_healthy(&self, requestor: &Requestor, version: &PluginVersion) -> Result<(), Error> {
+        let admitted = self.health.admit(requestor, version, self.clock.now());
+        admitted.map_err(|retry_after_ms| Error::Unavailable {
+            why: Unavailable::Quarantined { plugin: version.name.clone() },
+            retry_after_ms: Some(retry_after_ms),
+        })
+    }
+
+    /// Reports the end of a call that ran for so long.
     pub(super) fn call_ended<T>(
         &self,
         requestor: &Requestor,
@@ -343,15 +326,8 @@ impl Inner {
         result: &Result<T, CallError>,
         busy: Duration,
     ) {
-        let now = self.clock.now();
-        let kept_away = self.breakers.ended(requestor, version, tool, result, now);
-        let is_fault = match result {
-            Err(CallError::Fault { .. }) => true,
-            // As there: says nothing about the plugin.
-            Err(CallError::Interrupted | CallError::Internal { .. } | CallError::InvalidParams(_)) => return,
-            _ => false,
-        };
-        self.trials.ended(version, tool, &End { at: now, requestor: *requestor, busy, is_fault, kept_away });
+        let (result, at) = (result.as_ref().map(drop), self.clock.now());
+        self.health.call_ended(&EndedCall { requestor, version, tool, result, busy, at });
     }
 
     async fn create_new(self: &Arc<Self>, requestor: &Requestor, request: TaskRequest) -> Result<Task, Error> {
@@ -445,7 +421,7 @@ impl Inner {
         self.refuse_if_draining()?;
         self.tenant_fence.admit(requestor)?;
         if let Some((plugin, _)) = job.first() {
-            self.breakers.admit(requestor, plugin, self.clock.now())?;
+            self.admit_healthy(requestor, plugin)?;
         }
         Ok(self.creations.load().check(requestor)?)
     }

@@ -12,9 +12,8 @@ pub mod secrets;
 mod abuse;
 mod admission;
 mod audit_events;
-mod breaker;
+mod call_health;
 mod call_slot;
-mod canary_stats;
 mod catalog_events;
 mod changes;
 mod creation;
@@ -22,18 +21,12 @@ mod engine;
 mod feed;
 mod guest_driver;
 mod guest_services;
-mod identity;
 mod job;
 mod maintenance;
 mod plain;
-mod poll_interval;
 mod reading;
-mod replay_guard;
 mod run;
-mod shares;
-mod tenant_fence;
 mod usage;
-mod versions;
 
 use std::sync::Arc;
 
@@ -47,16 +40,14 @@ use bulkhead_limits::rate;
 use bulkhead_runtime::{CatalogPlugin, Operation, ToolEntry};
 
 pub use admission::{InUse, Sums};
-pub use breaker::{FAULTS_IN_A_ROW, FaultRecord, PluginHealth};
-pub use canary_stats::{CallCounts, CanaryStats, CanaryThresholds, Verdict};
+pub use call_health::{CallHealth, EndedCall};
 pub use catalog_events::ResourceUpdate;
 pub use engine::{Options, Tasks};
 pub use guest_services::in_memory;
 pub use job::{Fallback, FallbackRequest, Job};
 pub use maintenance::Recovered;
 pub use plain::PlainCall;
-pub use usage::Unfinished;
-pub use versions::Withdrawal;
+pub use usage::{Unfinished, Withdrawal};
 
 /// Why the engine refused or failed.
 #[derive(Debug, thiserror::Error)]
@@ -98,6 +89,21 @@ impl Error {
     pub fn draining() -> Self {
         Self::Unavailable { why: Unavailable::Draining, retry_after_ms: None }
     }
+}
+
+/// Logs a failure of the host once, and gives the error that may be shown.
+pub(crate) fn host_failure(what: &str, error: &dyn std::fmt::Display) -> Error {
+    let incident = incident();
+    tracing::error!(incident, "{what} failed: {error}");
+    Error::Host { incident }
+}
+
+/// A short id that a requestor can quote and an operator can find.
+pub(crate) fn incident() -> String {
+    let mut bytes = [0; 6];
+    // Without randomness every incident has the same name, which is the smaller trouble by then.
+    let _ = getrandom::fill(&mut bytes);
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Why nothing can be begun at the moment.

@@ -19,9 +19,8 @@ use super::creation::Identity;
 use super::engine::Inner;
 use super::feed::lock;
 use super::guest_driver::{GuestDriver, Wait};
-use super::identity::{host_failure, incident};
 use super::job::{self, Attempt, visits};
-use super::{ClientContext, Error, Fallback, Job};
+use super::{ClientContext, Error, Fallback, Job, host_failure, incident};
 use bulkhead_domain::call::{CallError, ClientFeature, FaultKind};
 use bulkhead_domain::lifecycle::{Event, Refusal};
 use bulkhead_domain::task::{Active, Outcome, Phase, PluginVersion, Retention, Task, TaskOutput, Work};
@@ -266,7 +265,7 @@ async fn visit(
 
 /// Whether a plugin may be asked after another one. One that this requestor is kept from counts as one that broke.
 fn admitted(inner: &Inner, task: &Task, plugin: &PluginVersion) -> Result<(), CallError> {
-    let admitted = inner.breakers.admit(&task.requestor, plugin, inner.clock.now());
+    let admitted = inner.admit_healthy(&task.requestor, plugin);
     admitted.map_err(|error| CallError::Fault { kind: FaultKind::Limit, reason: error.to_string() })
 }
 

@@ -5,7 +5,7 @@ mod pausing;
 mod racing;
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -13,6 +13,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::admission::tests::limits;
 use super::*;
+use bulkhead_domain::UnixMs;
 use bulkhead_domain::call::{ElicitationAction, FaultKind, InputRequestKind};
 use bulkhead_domain::clock::{Clock as _, ManualClock};
 use bulkhead_domain::limits::{CallLimits, Limits};
@@ -195,8 +196,31 @@ fn entry(name: &str) -> Arc<ToolEntry> {
     })
 }
 
+/// Refuses every call once it is told to, and remembers those that ended.
+#[derive(Default)]
+struct ScriptedHealth {
+    /// Milliseconds; 0: nothing is refused.
+    retry_after_ms: AtomicU64,
+    ended: Mutex<Vec<(Requestor, String, Result<(), CallError>)>>,
+}
+
+impl CallHealth for ScriptedHealth {
+    fn admit(&self, _: &Requestor, _: &PluginVersion, _: UnixMs) -> Result<(), u64> {
+        match self.retry_after_ms.load(Ordering::SeqCst) {
+            0 => Ok(()),
+            retry_after_ms => Err(retry_after_ms),
+        }
+    }
+
+    fn call_ended(&self, call: &EndedCall<'_>) {
+        assert_eq!(call.version.name, "scripted");
+        self.ended.lock().unwrap().push((*call.requestor, call.tool.to_owned(), call.result.map_err(CallError::clone)));
+    }
+}
+
 struct World {
     tasks: Tasks,
+    health: Arc<ScriptedHealth>,
     store: Arc<MemoryStore>,
     clock: Arc<ManualClock>,
     started: Arc<Mutex<Vec<u32>>>,
@@ -214,17 +238,18 @@ fn world_on(store: Arc<MemoryStore>, limits: Limits) -> World {
     let (started, tidying) = (Arc::default(), Arc::<Tidying>::default());
     let catalog = Arc::new(Catalog::new(TOOLS.into_iter().map(entry).collect()));
     let executor = Arc::new(Scripted { catalog, started: Arc::clone(&started), tidying: tidying.clone() });
-    let clock = Arc::new(ManualClock::at(1_000_000));
+    let (clock, health) = (Arc::new(ManualClock::at(1_000_000)), Arc::<ScriptedHealth>::default());
     let options = Options {
         store: store.clone(),
         executor,
+        health: health.clone(),
         clock: clock.clone(),
         limits: limits.into(),
         cpu_weights: HashMap::new(),
         audit: bulkhead_audit::Audit::off(),
         instances_max: 100,
     };
-    World { tasks: Tasks::new(options).unwrap(), store, clock, started, tidying }
+    World { tasks: Tasks::new(options).unwrap(), health, store, clock, started, tidying }
 }
 
 impl World {
@@ -292,6 +317,42 @@ async fn task_failure_kinds_are_told_apart() {
     assert_eq!(world.tasks.get(&ANNA, failing.id).await.unwrap().status_message.as_deref(), Some("no such city"));
     let faulty = world.create(&ANNA, "faulty").await.unwrap();
     assert!(matches!(world.ended(faulty.id).await, Outcome::Error(CallError::Fault { .. })));
+}
+
+#[tokio::test]
+async fn calls_of_an_unhealthy_plugin_are_refused() {
+    let world = world();
+    world.health.retry_after_ms.store(7, Ordering::SeqCst);
+    let refused = [world.tasks.call(&ANNA, world.call("quick")).await.err(), world.create(&ANNA, "quick").await.err()];
+    for error in refused {
+        assert!(
+            matches!(&error, Some(Error::Unavailable { why: Unavailable::Quarantined { plugin }, retry_after_ms: Some(7) })
+                if plugin == "scripted"),
+            "{error:?}"
+        );
+    }
+    assert_eq!(world.started.lock().unwrap().len(), 0);
+    assert_eq!(world.tasks.list(&ANNA, None, 10).await.unwrap().len(), 0);
+    world.health.retry_after_ms.store(0, Ordering::SeqCst);
+    assert!(world.create(&ANNA, "quick").await.is_ok());
+}
+
+#[tokio::test]
+async fn ended_calls_are_reported_to_plugin_health_once() {
+    let world = world();
+    for tool in ["quick", "failing", "faulty"] {
+        let task = world.create(&ANNA, tool).await.unwrap();
+        world.ended(task.id).await;
+    }
+    let mut plain = world.tasks.call(&BOB, world.call("faulty")).await.unwrap();
+    assert!(matches!(plain.next().await, CallNews::Finished(Err(_))));
+    let dropped = world.tasks.call(&BOB, world.call("forever")).await.unwrap();
+    drop(dropped);
+    let fault = Err(CallError::Fault { kind: FaultKind::Trap, reason: "the tool trapped".into() });
+    let expected =
+        [(ANNA, "quick", Ok(())), (ANNA, "failing", Ok(())), (ANNA, "faulty", fault.clone()), (BOB, "faulty", fault)];
+    let ended = world.health.ended.lock().unwrap();
+    assert_eq!(*ended, expected.map(|(requestor, tool, result)| (requestor, tool.to_owned(), result)));
 }
 
 #[tokio::test]
@@ -562,7 +623,7 @@ async fn unremovable_expired_task_does_not_block_others() {
 
 #[tokio::test]
 async fn tenant_weights_change_for_shares_in_use() {
-    let shares = super::shares::Shares::new(HashMap::from([(ANNA.tenant, 2)]));
+    let shares = super::usage::Shares::new(HashMap::from([(ANNA.tenant, 2)]));
     let weight = |who: &Requestor| format!("{:?}", shares.of(who)).contains("weight: 5,");
     assert!(!weight(&ANNA));
     shares.set_weights(HashMap::from([(ANNA.tenant, 5)]));

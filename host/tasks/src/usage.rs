@@ -1,18 +1,29 @@
 //! How full the engine is, what it may be filled with, and whether it takes anything new.
 //!
-//! Owns what operators see and change of all that while it runs. Invariant: what has begun goes on, whatever the limits become.
+//! Owns what operators see and change of all that while it runs. Invariant: what has begun goes on, whatever the limits become; only an
+//! erased tenant's work and that of a withdrawn version are stopped.
 
-use std::collections::HashMap;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use rustc_hash::FxHashMap;
 
 use super::admission::InUse;
+use super::changes::ApplyError;
 use super::engine::Tasks;
 use super::feed::lock;
+use super::{Error, TaskNews, Unavailable};
+use bulkhead_domain::call::{CallError, FaultKind};
+use bulkhead_domain::lifecycle::Event;
 use bulkhead_domain::limits::Limits;
-use bulkhead_domain::requestor::TenantId;
-use bulkhead_domain::task::{Active, Phase};
+use bulkhead_domain::requestor::{Requestor, TenantId};
+use bulkhead_domain::task::{Active, Phase, PluginVersion, Task};
 use bulkhead_limits::rate::Rates;
+use bulkhead_runtime::Share;
+
+/// The weight of a tenant of which nobody said anything.
+const WEIGHT: u32 = 1;
 
 /// What is left to end before the host stands still.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,6 +42,70 @@ impl Unfinished {
     /// Whether nothing goes on any more that ends by itself.
     pub fn is_still(&self) -> bool {
         self.plain_calls == 0 && self.tasks_running == 0
+    }
+}
+
+/// How tasks of a version end that the operator does not want any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Withdrawal {
+    Cancel,
+    Fail,
+}
+
+/// Each tenant's share of the guests' threads: one for all of its calls, however many requestors and sessions it has. Its requestors
+/// divide it evenly. There are as many shares as there are tenants.
+#[derive(Debug)]
+pub(super) struct Shares(Mutex<TenantShares>);
+
+#[derive(Debug)]
+struct TenantShares {
+    weights: HashMap<TenantId, u32>,
+    by_tenant: FxHashMap<TenantId, Share>,
+}
+
+impl TenantShares {
+    fn weight(&self, tenant: &TenantId) -> u32 {
+        self.weights.get(tenant).copied().unwrap_or(WEIGHT)
+    }
+}
+
+impl Shares {
+    pub(super) fn new(weights: HashMap<TenantId, u32>) -> Self {
+        Self(Mutex::new(TenantShares { weights, by_tenant: FxHashMap::default() }))
+    }
+
+    /// What calls of a requestor run on: a part of its tenant's share.
+    pub(super) fn of(&self, requestor: &Requestor) -> Share {
+        let mut known = lock(&self.0);
+        let weight = known.weight(&requestor.tenant);
+        let share = known.by_tenant.entry(requestor.tenant).or_insert_with(|| Share::new(weight));
+        share.part(u128::from_ne_bytes(requestor.id.0))
+    }
+
+    /// Other weights from now on, also for calls that run.
+    pub(super) fn set_weights(&self, weights: HashMap<TenantId, u32>) {
+        let mut known = lock(&self.0);
+        known.weights = weights;
+        for (tenant, share) in &known.by_tenant {
+            share.set_weight(known.weight(tenant));
+        }
+    }
+}
+
+/// Tenants whose new work is refused, because they are being erased. A blocked tenant stays blocked for as long as the engine lives; a
+/// later tenant of the same name has another id.
+#[derive(Default)]
+pub(super) struct TenantFence {
+    any: AtomicBool,
+    tenants: Mutex<HashSet<TenantId>>,
+}
+
+impl TenantFence {
+    pub(super) fn admit(&self, requestor: &Requestor) -> Result<(), Error> {
+        if self.any.load(Ordering::Acquire) && lock(&self.tenants).contains(&requestor.tenant) {
+            return Err(Error::Unavailable { why: Unavailable::Erased, retry_after_ms: None });
+        }
+        Ok(())
     }
 }
 
@@ -91,5 +166,53 @@ impl Tasks {
             }
         }
         left
+    }
+
+    /// How many tasks that are not over belong to each version: those that run, wait, are paused or stand in the queue.
+    pub fn by_version(&self) -> HashMap<PluginVersion, usize> {
+        let mut counts = HashMap::new();
+        for task in self.unfinished() {
+            *counts.entry(task.plugin.clone()).or_default() += 1;
+        }
+        counts
+    }
+
+    /// Ends every task of a version.
+    pub async fn withdraw(&self, version: &PluginVersion, how: Withdrawal) {
+        for task in self.unfinished().into_iter().filter(|task| task.plugin == *version) {
+            let event = match how {
+                Withdrawal::Cancel => Event::Cancel,
+                Withdrawal::Fail => {
+                    let message = "the version of the plugin that this task runs was withdrawn".to_owned();
+                    let error = CallError::Fault { kind: FaultKind::Deadline, reason: message.clone() };
+                    Event::Abandon { error, message }
+                }
+            };
+            match self.inner.apply(&task.requestor, task.id, event, None).await {
+                Ok(_) | Err(ApplyError::Refused(_) | ApplyError::NotFound) => {}
+                Err(ApplyError::Store(error)) => {
+                    tracing::warn!(task.id = %task.id, %error, "a task of a withdrawn version cannot be ended yet");
+                }
+            }
+        }
+    }
+
+    fn unfinished(&self) -> Vec<Arc<Task>> {
+        let runs = lock(&self.inner.runs);
+        runs.values().filter_map(|run| run.task()).filter(|task| task.outcome().is_none()).collect()
+    }
+
+    /// Lets nobody of a tenant begin anything any more, and stops what runs. Its records stay for the caller to remove.
+    pub fn block_tenant(&self, tenant: TenantId) {
+        let inner = &self.inner;
+        lock(&inner.tenant_fence.tenants).insert(tenant);
+        inner.tenant_fence.any.store(true, Ordering::Release);
+        let runs: Vec<_> = lock(&inner.runs).values().cloned().collect();
+        for run in runs {
+            if let Some(task) = run.task().filter(|task| task.requestor.tenant == tenant) {
+                run.gone();
+                inner.feeds.publish(&task.requestor, task.id, &TaskNews::Gone(task.id));
+            }
+        }
     }
 }

@@ -16,6 +16,7 @@ use bulkhead_domain::clock::ManualClock;
 use bulkhead_domain::limits::Limits;
 use bulkhead_domain::requestor::{Requestor, RequestorId, TenantId};
 use bulkhead_domain::task::{Design, Era, Origin, Phase, Task, TaskId};
+use bulkhead_plugins::HealthMonitor;
 use bulkhead_store::memory::MemoryStore;
 use bulkhead_tasks::{CallRequest, ClientContext, Error, Job, Options, RequestedTtl, TaskRequest, Tasks};
 use tests::place::rounds;
@@ -121,6 +122,7 @@ impl Life {
         let options = Options {
             store: store.clone(),
             executor: stage.clone(),
+            health: Arc::<HealthMonitor>::default(),
             clock: clock.clone(),
             limits: limits().into(),
             cpu_weights: HashMap::new(),

@@ -22,7 +22,7 @@ use bulkhead_domain::requestor::TenantId;
 use bulkhead_identity::auth::Authenticator;
 use bulkhead_identity::principal::Principals;
 use bulkhead_limits::LiveLimits;
-use bulkhead_plugins::{self as plugins, Plugins};
+use bulkhead_plugins::{self as plugins, HealthMonitor, Plugins};
 use bulkhead_protocol::{Protocol, ProtocolOptions};
 use bulkhead_runtime::{CompilerMode, LoadError, Sandbox, SandboxConfig, TenantNames};
 use bulkhead_store::sled::{SledOptions, SledStore};
@@ -133,10 +133,13 @@ impl Host {
         let quota = Arc::new(EdgeQuota::new(limits.clone()));
 
         let instances_max = u32::try_from(sandbox.instances_max()).unwrap_or(u32::MAX);
+        // A store that takes no writes has to wait for its first local requestor, and everything else goes on.
+        let health = Arc::new(HealthMonitor::of_running_host(principals.local_requestor().await.ok()));
         let tasks = Tasks::new(Options {
             instances_max,
             store: store.clone(),
             executor: sandbox.clone(),
+            health: health.clone(),
             clock: Arc::clone(&clock),
             limits: limits.clone(),
             cpu_weights,
@@ -144,14 +147,11 @@ impl Host {
         })?;
         let secrets = super::secrets::open(config, store.clone()).await?;
         tasks.keep_secrets(Arc::clone(&secrets));
-        // A store that takes no writes has to wait for its first local requestor, and everything else goes on.
-        if let Ok(operator) = principals.local_requestor().await {
-            tasks.set_operator(operator);
-        }
         let options = plugins::Options {
             store: store.clone(),
             sandbox,
             calls: Arc::new(tasks.clone()),
+            health,
             clock: Arc::clone(&clock),
             otherwise: sources::otherwise(config, &bounds),
             tenants: pinning,
@@ -168,7 +168,7 @@ impl Host {
             }
         };
         refused.iter().for_each(&refuse);
-        for version in tasks.versions_offered() {
+        for version in plugins.versions_offered() {
             audit.note(|| Entry::new("plugin.loaded").plugin(&version));
         }
         let recovered = tasks.recover().await?;

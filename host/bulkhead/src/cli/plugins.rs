@@ -146,6 +146,7 @@ async fn alone(config: &Config, data: &Path, command: Command) -> anyhow::Result
         store: store.clone(),
         sandbox: host::sandbox(config, data, None)?,
         calls: unattended.clone(),
+        health: Arc::default(),
         clock: clock.clone(),
         otherwise: sources::otherwise(config, &tenants.bounds),
         tenants: tenants.pinning,

@@ -14,10 +14,9 @@ use bulkhead_domain::limits::CallLimits;
 use bulkhead_domain::names::check_name;
 use bulkhead_domain::tool::{TaskSupport, ToolAnnotations};
 use bulkhead_plugins::sources::{Digest, Source};
-use bulkhead_plugins::{AcceptChanges, DrainThen};
+use bulkhead_plugins::{AcceptChanges, CanaryThresholds, DrainThen, FAULTS_IN_A_ROW};
 use bulkhead_runtime::Presentation;
 use bulkhead_runtime::policy::Grants;
-use bulkhead_tasks::{CanaryThresholds, FAULTS_IN_A_ROW};
 
 /// 30 days.
 const DRAIN_MS_MAX: u64 = 2_592_000_000;

@@ -1,7 +1,10 @@
 //! Canaries over a store that fails, and what a change comes to that was reported as failed.
 
 use super::*;
+use crate::health::CanaryStats;
+use bulkhead_domain::call::{CallError, FaultKind};
 use bulkhead_domain::requestor::{Requestor, RequestorId, TenantId};
+use bulkhead_tasks::{CallHealth as _, EndedCall};
 
 const BLUE: TenantId = TenantId([2; 16]);
 const ALICE: Requestor = Requestor { tenant: TenantId([1; 16]), id: RequestorId([1; 16]) };
@@ -96,7 +99,7 @@ async fn version_failing_after_switch_is_rolled_back() {
     let two = text(SAME, "The texts are the BAD.").unwrap();
     let one = world.plugins.stage(one).await.unwrap().version;
     assert!(world.plugins.activate(&to(one.digest), false).await.unwrap().done);
-    let watched = |world: &World| world.calls.watched.lock().unwrap().clone();
+    let watched = |world: &World| world.health.watched();
     assert_eq!(watched(&world), Vec::new(), "there is nothing to go back to");
     clock.advance(1);
     let two = world.plugins.stage(two).await.unwrap().version;
@@ -221,10 +224,18 @@ async fn failed_canary_rollback_does_not_block_other_plugins() {
     let world = start(&store, &clock).await;
     let Some([one, two]) = two_versions(&world, [SAME, "The texts are the FIN."]).await else { return };
     assert!(world.plugins.begin_canary(wish(Some(two), None, Some(&[BLUE])), false).await.unwrap().done);
-    let failed =
-        |name: &str| Verdict { version: PluginVersion { name: name.into(), digest: two }, why: "broke".into() };
     // The store does not know the first one any more.
-    *world.calls.failed.lock().unwrap() = vec![failed("gone"), failed("text")];
+    let failed = ["gone", "text"].map(|name| PluginVersion { name: name.into(), digest: two });
+    let bounds = CanaryThresholds { calls_min: 2, ..CanaryThresholds::default() };
+    let watch = |version: &PluginVersion| CanaryStats { version: version.clone(), against: None, bounds };
+    world.health.watch(failed.iter().map(watch).collect());
+    let fault = CallError::Fault { kind: FaultKind::Trap, reason: "broke".into() };
+    for version in &failed {
+        for requestor in [&ALICE, &BOB, &ALICE, &BOB] {
+            let (tool, result, busy) = ("echo", Err(&fault), std::time::Duration::ZERO);
+            world.health.call_ended(&EndedCall { requestor, version, tool, result, busy, at: 1 });
+        }
+    }
     let tending = tokio::spawn({
         let plugins = world.plugins.clone();
         async move { plugins.watch_canaries().await }

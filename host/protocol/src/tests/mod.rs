@@ -25,10 +25,13 @@ use futures::StreamExt as _;
 use serde_json::{Value, json};
 
 use super::*;
+use bulkhead_domain::UnixMs;
 use bulkhead_domain::clock::ManualClock;
 use bulkhead_domain::limits::Limits;
 use bulkhead_domain::requestor::{RequestorId, TenantId};
+use bulkhead_domain::task::PluginVersion;
 use bulkhead_store::memory::MemoryStore;
+use bulkhead_tasks::{CallHealth, EndedCall};
 
 const ANNA: Requestor = Requestor { tenant: TenantId([1; 16]), id: RequestorId([1; 16]) };
 const BOB: Requestor = Requestor { tenant: TenantId([1; 16]), id: RequestorId([2; 16]) };
@@ -83,6 +86,17 @@ fn world_nowhere() -> World {
     world_of(10_000, |guests| guest::Scripted::offering(guests, 2))
 }
 
+/// Of plugins that nobody is kept from.
+struct Healthy;
+
+impl CallHealth for Healthy {
+    fn admit(&self, _: &Requestor, _: &PluginVersion, _: UnixMs) -> Result<(), u64> {
+        Ok(())
+    }
+
+    fn call_ended(&self, _: &EndedCall<'_>) {}
+}
+
 fn world_with(request_timeout_ms: u64) -> World {
     world_of(request_timeout_ms, guest::Scripted::new)
 }
@@ -101,6 +115,7 @@ fn world_on(
     let tasks = Tasks::new(bulkhead_tasks::Options {
         store: store.clone(),
         executor: Arc::new(scripted(guests.clone())),
+        health: Arc::new(Healthy),
         clock: clock.clone(),
         limits: limits().into(),
         cpu_weights: std::collections::HashMap::new(),

@@ -1,8 +1,8 @@
 //! Writers that are faster than a run, news that overtake each other, and guests that are cancelled together.
 
 use super::super::admission::Purpose;
+use super::super::creation::seed_and_id;
 use super::super::engine::NotificationMark;
-use super::super::identity::seed_and_id;
 use super::super::run::RunStart;
 use super::*;
 

@@ -9,14 +9,14 @@
 mod window;
 
 use std::collections::HashMap;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
-use super::feed::lock;
+use super::lock;
 use bulkhead_domain::UnixMs;
 use bulkhead_domain::requestor::Requestor;
 use bulkhead_domain::task::PluginVersion;
@@ -74,19 +74,19 @@ impl CanaryThresholds {
 
 /// A version that is watched.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CanaryStats {
-    pub version: PluginVersion,
+pub(crate) struct CanaryStats {
+    pub(crate) version: PluginVersion,
     /// Whose latency is the measure; none: there is none.
-    pub against: Option<PluginVersion>,
-    pub bounds: CanaryThresholds,
+    pub(crate) against: Option<PluginVersion>,
+    pub(crate) bounds: CanaryThresholds,
 }
 
 /// A version passed a bound.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Verdict {
-    pub version: PluginVersion,
+pub(crate) struct Verdict {
+    pub(crate) version: PluginVersion,
     /// For operators.
-    pub why: String,
+    pub(crate) why: String,
 }
 
 /// Calls within the window.
@@ -221,14 +221,13 @@ pub(super) struct CanaryWatches {
     any: AtomicBool,
     failed: Notify,
     /// Who may be everybody there is.
-    operator: OnceLock<Requestor>,
+    operator: Option<Requestor>,
 }
 
 impl CanaryWatches {
-    /// Says who the operator is: as long as nobody else calls, the operator's calls alone are enough for a verdict.
-    pub(super) fn set_operator(&self, operator: Requestor) {
-        // There is one in the life of a host.
-        let _ = self.operator.set(operator);
+    /// As long as nobody but the operator calls, the operator's calls alone are enough for a verdict.
+    pub(super) fn new(operator: Option<Requestor>) -> Self {
+        Self { operator, ..Self::default() }
     }
 
     pub(super) fn set(&self, trials: Vec<CanaryStats>) {
@@ -250,7 +249,7 @@ impl CanaryWatches {
         if !self.any.load(Ordering::Acquire) {
             return;
         }
-        let operator = self.operator.get();
+        let operator = self.operator.as_ref();
         for watched in lock(&self.watched).iter_mut() {
             let is_own = watched.trial.version == *version;
             let counts = is_own || watched.trial.against.as_ref() == Some(version);
@@ -280,6 +279,11 @@ impl CanaryWatches {
         watched.forget(now);
         let Count { calls, faults, .. } = watched.own.whole();
         Some(CallCounts { calls, faults })
+    }
+
+    #[cfg(test)]
+    pub(super) fn watched(&self) -> Vec<CanaryStats> {
+        lock(&self.watched).iter().map(|watched| watched.trial.clone()).collect()
     }
 }
 

@@ -11,10 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::Serialize;
 
-use super::feed::lock;
-use super::{Error, Unavailable};
+use super::lock;
 use bulkhead_domain::UnixMs;
-use bulkhead_domain::call::CallError;
 use bulkhead_domain::requestor::{Requestor, TenantId};
 use bulkhead_domain::task::PluginVersion;
 
@@ -178,46 +176,36 @@ impl Breakers {
         }
     }
 
-    /// Lets a call begin.
-    pub(super) fn admit(&self, requestor: &Requestor, version: &PluginVersion, now: UnixMs) -> Result<(), Error> {
+    /// Lets a call begin, or says how long to wait, in milliseconds.
+    pub(super) fn admit(&self, requestor: &Requestor, version: &PluginVersion, now: UnixMs) -> Result<(), u64> {
         if !self.any.load(Ordering::Acquire) {
             return Ok(());
         }
         let after = self.after(&version.name);
         let mut versions = lock(&self.versions);
-        let Some(state) = versions.get_mut(version) else { return Ok(()) };
-        state.admit(requestor, after, now).map_err(|retry_after_ms| Error::Unavailable {
-            why: Unavailable::Quarantined { plugin: version.name.clone() },
-            retry_after_ms: Some(retry_after_ms),
-        })
+        versions.get_mut(version).map_or(Ok(()), |state| state.admit(requestor, after, now))
     }
 
-    /// Takes note of how a call ended; whether its requestor is kept from the plugin from now on.
-    pub(super) fn ended<T>(
+    /// A call succeeded, as far as its plugin is concerned.
+    pub(super) fn succeeded(&self, requestor: &Requestor, version: &PluginVersion) {
+        if !self.any.load(Ordering::Acquire) {
+            return;
+        }
+        if let Some(state) = lock(&self.versions).get_mut(version) {
+            state.requestors.remove(requestor);
+            state.tenants.clear();
+        }
+    }
+
+    /// A call broke; whether its requestor is kept from the plugin from now on.
+    pub(super) fn fault(
         &self,
         requestor: &Requestor,
         version: &PluginVersion,
         tool: &str,
-        result: &Result<T, CallError>,
+        reason: &str,
         now: UnixMs,
     ) -> bool {
-        match result {
-            Err(CallError::Fault { reason, .. }) => return self.fault(requestor, version, tool, reason, now),
-            // Says nothing about the plugin: arguments may have been refused before it ran.
-            Err(CallError::Interrupted | CallError::Internal { .. } | CallError::InvalidParams(_)) => {}
-            _ if !self.any.load(Ordering::Acquire) => {}
-            _ => {
-                let mut versions = lock(&self.versions);
-                if let Some(state) = versions.get_mut(version) {
-                    state.requestors.remove(requestor);
-                    state.tenants.clear();
-                }
-            }
-        }
-        false
-    }
-
-    fn fault(&self, requestor: &Requestor, version: &PluginVersion, tool: &str, reason: &str, now: UnixMs) -> bool {
         let after = self.after(&version.name);
         self.any.store(true, Ordering::Release);
         let mut versions = lock(&self.versions);
@@ -275,7 +263,6 @@ impl Breakers {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bulkhead_domain::call::FaultKind;
     use bulkhead_domain::requestor::RequestorId;
 
     fn requestor(tenant: u8, id: u8) -> Requestor {
@@ -293,16 +280,11 @@ mod tests {
     }
 
     fn breaks(breakers: &Breakers, who: &Requestor, now: UnixMs) {
-        let fault: Result<(), _> = Err(CallError::Fault { kind: FaultKind::Trap, reason: "trapped".into() });
-        breakers.ended(who, &plugin(), "tool", &fault, now);
+        breakers.fault(who, &plugin(), "tool", "trapped", now);
     }
 
     fn retry_after(breakers: &Breakers, who: &Requestor, now: UnixMs) -> Option<u64> {
-        match breakers.admit(who, &plugin(), now) {
-            Ok(()) => None,
-            Err(Error::Unavailable { retry_after_ms, .. }) => retry_after_ms,
-            Err(other) => panic!("{other:?}"),
-        }
+        breakers.admit(who, &plugin(), now).err()
     }
 
     #[test]
@@ -325,7 +307,7 @@ mod tests {
         }
         assert_eq!(breakers.health(&plugin(), 7_001).requestors_kept_away, 1);
         assert_eq!(retry_after(&breakers, &anna, 15_000), None);
-        breakers.ended(&anna, &plugin(), "tool", &Ok(()), 15_000);
+        breakers.succeeded(&anna, &plugin());
         assert_eq!(retry_after(&breakers, &anna, 15_000), None);
         assert_eq!(breakers.health(&plugin(), 15_000).requestors_kept_away, 0);
         assert_eq!(breakers.health(&plugin(), 15_000).last_faults.len(), 7);
@@ -352,7 +334,7 @@ mod tests {
         }
         assert!(retry_after(&breakers, &anna, 0).is_some());
         assert_eq!(retry_after(&breakers, &carl, 0), None);
-        breakers.ended(&carl, &plugin(), "tool", &Ok(()), 0);
+        breakers.succeeded(&carl, &plugin());
         assert!(retry_after(&breakers, &anna, 0).is_some(), "what works for one may break for another");
     }
 
@@ -405,31 +387,9 @@ mod tests {
         assert!(retry_after(&breakers, &new, 0).is_some());
         assert!(breakers.health(&plugin(), 0).everyone_until.is_some());
         assert_eq!(retry_after(&breakers, &new, 1_000), None, "a new one may try");
-        breakers.ended(&new, &plugin(), "tool", &Ok(()), 1_000);
+        breakers.succeeded(&new, &plugin());
         assert_eq!(breakers.health(&plugin(), 1_000).everyone_until, None);
         breakers.close_breaker(&plugin());
         assert_eq!(retry_after(&breakers, &anna, 1_000), None);
-    }
-
-    #[test]
-    fn breaker_ignores_errors_that_are_no_faults() {
-        let (breakers, anna) = (breakers(), requestor(1, 1));
-        for _ in 0..9 {
-            let refused: Result<(), _> = Err(CallError::InvalidParams("x".into()));
-            breakers.ended(&anna, &plugin(), "tool", &refused, 0);
-        }
-        assert_eq!(retry_after(&breakers, &anna, 0), None);
-        // Nor do refused arguments make up for faults.
-        for _ in 0..3 {
-            breaks(&breakers, &anna, 0);
-            let refused: Result<(), _> = Err(CallError::InvalidParams("x".into()));
-            breakers.ended(&anna, &plugin(), "tool", &refused, 0);
-        }
-        assert!(retry_after(&breakers, &anna, 0).is_some());
-        breakers.set_after("p", 0);
-        for _ in 0..99 {
-            breaks(&breakers, &anna, 0);
-        }
-        assert_eq!(retry_after(&breakers, &anna, 0), None);
     }
 }

@@ -23,8 +23,7 @@ fn alone() -> Requestor {
 }
 
 fn trials(bounds: CanaryThresholds) -> CanaryWatches {
-    let trials = CanaryWatches::default();
-    trials.set_operator(alone());
+    let trials = CanaryWatches::new(Some(alone()));
     trials.set(vec![CanaryStats { version: version(2), against: Some(version(1)), bounds }]);
     trials
 }
