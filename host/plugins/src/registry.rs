@@ -48,7 +48,7 @@ impl TryFrom<String> for Digest {
     fn try_from(text: String) -> Result<Self, Self::Error> {
         let wrong = "a digest is 64 hexadecimal digits";
         let mut bytes = [0; 32];
-        if text.len() != 64 || !text.is_ascii() {
+        if text.len() != 64 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
             return Err(wrong);
         }
         for (at, byte) in bytes.iter_mut().enumerate() {

@@ -31,7 +31,7 @@ pub(crate) async fn run(arguments: InspectArguments) -> anyhow::Result<ExitCode>
     match inspected {
         Ok(inspection) => {
             // The component may be configured under its name, from another place.
-            let of_name = |plugin: &&PluginConfig| plugin.name.as_ref() == Some(&inspection.name);
+            let of_name = |plugin: &&PluginConfig| plugin.name() == Some(&inspection.name);
             let of_file = |plugin: &&PluginConfig| plugin.pinned && plugin.place != ConfigLocation::Flag("--plugin");
             let mut plugins = config.plugins.iter();
             let entry = plugins.clone().find(of_file).or_else(|| plugins.find(of_name));
