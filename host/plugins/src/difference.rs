@@ -107,7 +107,7 @@ impl ToolChange {
 mod tests {
     use super::*;
     use bulkhead_domain::Json;
-    use bulkhead_domain::tool::{TaskSupport, ToolAnnotations};
+    use bulkhead_domain::tool::ToolAnnotations;
 
     fn tool(input: &str) -> Tool {
         Tool { description: "Does it.".into(), input_schema: Json::new(input), ..Tool::sample("t") }

@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 use super::*;
 use bulkhead_domain::clock::ManualClock;
-use bulkhead_domain::limits::{CallLimits, CompileLimits};
-use bulkhead_runtime::policy::{DirGrant, Grants};
-use bulkhead_runtime::{CompilerMode, Executor as _, ListKind, SandboxConfig, Source, Wit};
+use bulkhead_domain::limits::CallLimits;
+use bulkhead_runtime::policy::DirGrant;
+use bulkhead_runtime::{Executor as _, ListKind, SandboxConfig, Source, Wit};
 use bulkhead_store::memory::MemoryStore;
 use bulkhead_tasks::{CanaryStats, PluginHealth, Verdict};
 
