@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::config::{Config, File, Flags, Insecure, PluginConfig, Problem, Problems, TrustConfig};
+use crate::config::{Config, File, Flags, Insecure, PluginConfig, Problem, Problems, SecretLocation, TrustConfig};
 use anyhow::Context as _;
 use bulkhead_audit::Audit;
 use bulkhead_domain::limits::CallLimits;
@@ -17,6 +17,7 @@ use bulkhead_plugins::sources::{
 use bulkhead_plugins::{ConfiguredPlugin, NamedPolicy, Plugins, Policy};
 use bulkhead_runtime::policy::{DirGrant, TenantBounds};
 use bulkhead_runtime::{NamedDirectory, Overlap, PluginSource, exposing, overlaps};
+use bulkhead_store::vault::VaultKeys;
 use sha2::{Digest as _, Sha256};
 
 use super::args::SourceArguments;
@@ -233,6 +234,18 @@ pub(crate) fn fetching(config: &Config) -> FetchOptions {
 /// A component by its file alone, with nothing granted.
 pub(crate) fn bare_source(file: &Path, limits: CallLimits) -> PluginSource {
     plugin_source(PluginConfig::found(file.to_owned(), limits), &Arc::default())
+}
+
+/// What stored tasks are sealed with; `None`: nothing is.
+pub(crate) fn encryption(config: &Config) -> anyhow::Result<Option<VaultKeys>> {
+    let read = |place: &SecretLocation| match place {
+        SecretLocation::File(file) => Ok(VaultKeys::from_file(file)?),
+        SecretLocation::Variable(name) => {
+            let value = variable(name).with_context(|| format!("the environment variable {name} is not set"))?;
+            Ok(VaultKeys::from_variable(name, &value)?)
+        }
+    };
+    config.encryption.as_ref().map(read).transpose().map_err(|wrong: anyhow::Error| wrong.context("[encryption]"))
 }
 
 /// One variable of the host's environment, for plugins that are granted it.

@@ -12,6 +12,7 @@ mod quick;
 mod typed;
 mod waiting;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
