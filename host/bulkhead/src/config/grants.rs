@@ -30,7 +30,7 @@ pub(super) fn quota() -> Setting {
     QUOTA
 }
 
-/// Reads `[plugin.grants]`; what is wrong in it is granted to nobody.
+/// Reads `[plugin.grants]`; what is wrong in it is not granted.
 pub(super) fn read_grants(item: Item<'_>) -> Option<Grants> {
     let section = item.section_of("grant", &["directories", "http", "env"])?;
     Some(Grants {
@@ -41,7 +41,7 @@ pub(super) fn read_grants(item: Item<'_>) -> Option<Grants> {
     })
 }
 
-/// What a tenant is left. A kind that is not named has no bound; what is wrong is left to nobody.
+/// What a tenant is left. A kind that is not named has no bound; what is wrong is not left.
 pub(super) fn read_bound(item: Item<'_>) -> Option<Bound> {
     let section = item.section_of("grant", &["directories", "http", "env", "kv"])?;
     let directories = || section.items("directories").into_iter().filter_map(read_left).collect();

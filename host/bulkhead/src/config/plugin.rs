@@ -165,7 +165,7 @@ fn read_one(mut item: Item<'_>) -> Option<PluginEntry> {
         item.path = format!("plugin.{name}");
     }
     let section = item.section(PLUGIN_KEYS)?;
-    let file = section.get("file").map(|item| read_file(&item)).unwrap_or_default();
+    let file = section.get("file").and_then(|item| read_file(&item)).unwrap_or_default();
     let mut plugin = PluginConfig::of_file(file, keys::blank_call(), section.item.place());
     for (key, scheme) in [("url", "https://"), ("oci", "oci://")] {
         if let Some(source) = section.parsed(key, |text| read_remote(text, scheme)) {
@@ -241,11 +241,12 @@ fn read_name(item: &Item<'_>) -> Option<String> {
     Some(name.to_owned())
 }
 
-fn read_file(item: &Item<'_>) -> PathBuf {
+fn read_file(item: &Item<'_>) -> Option<PathBuf> {
+    let file = item.file()?;
     if item.text() == Some("") {
         item.refuse("must not be empty");
     }
-    item.file().unwrap_or_default()
+    Some(file)
 }
 
 /// `url = "https://..."`, `oci = "REGISTRY/REPOSITORY:TAG"` with or without its scheme.

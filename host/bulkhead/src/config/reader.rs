@@ -122,7 +122,7 @@ impl<'a> Item<'a> {
         self.typed(self.node.get_ref().as_table(), "a table")
     }
 
-    /// The members of a table whose keys are anybody's.
+    /// The members of a table that may have any keys.
     pub(super) fn members(&self) -> Vec<(&'a Name<'a>, Self)> {
         let member = |(name, node): (&'a Name<'a>, &'a Spanned<DeValue<'a>>)| {
             (name, Self { reader: self.reader, path: format!("{}.{}", self.path, name.get_ref()), node })

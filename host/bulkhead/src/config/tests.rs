@@ -288,6 +288,7 @@ fn wrong_config_types_are_refused() {
     refused_once("[limits]\nttl_unlimited = 1", "etc/bulkhead.toml:2: limits.ttl_unlimited: must be true or", "");
     refused_once("[server]\nlisten = 8808", "etc/bulkhead.toml:2: server.listen: must be a string", "");
     refused_once("[server]\nallowed_hosts = ['a', 1]", "etc/bulkhead.toml:2: server.allowed_hosts: must be a list", "");
+    refused_once("[[plugin]]\nfile = 1", "etc/bulkhead.toml:2: plugin.?.file: must be a string", "not integer");
     refused_once("server = 1", "etc/bulkhead.toml:1: server: must be a table", "");
     refused_once("[plugin]\nfile = 'a'", "etc/bulkhead.toml:1: plugin: write [[plugin]]", "");
 }

@@ -13,7 +13,7 @@ macro_rules! listed {
                 self
             }
 
-            /// An image beside the name; see [`Icon`](crate::Icon).
+            /// An image next to the name; see [`Icon`](crate::Icon).
             #[must_use]
             pub fn icon(mut self, icon: crate::Icon) -> Self {
                 self.info.icons.push(icon);
