@@ -1,17 +1,15 @@
 //! A call in a sandbox without anything around it, in each language that guests are written in.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context as _, ensure};
 use bulkhead_domain::Json;
-use bulkhead_domain::call::ClientFeatures;
-use bulkhead_domain::limits::{CallLimits, CompileLimits};
+use bulkhead_domain::limits::CallLimits;
 use bulkhead_domain::requestor::TenantId;
 use bulkhead_domain::task::CallId;
-use bulkhead_runtime::{CallContext, CallEvent, CallSpec, CompilerMode, Executor as _, OnDemand, Operation, Share};
+use bulkhead_runtime::{CallContext, CallEvent, CallSpec, Executor as _, Operation, Share};
 use bulkhead_runtime::{PluginSource, Sandbox, SandboxConfig, Source};
 use tests::place;
 
@@ -47,34 +45,13 @@ pub(crate) async fn sandbox_alone(plan: &Plan, report: &mut Report) -> anyhow::R
 }
 
 fn sandbox(data: &Path) -> anyhow::Result<Arc<Sandbox>> {
-    Ok(Sandbox::new(SandboxConfig {
-        data: data.to_owned(),
-        calls_running_total: 64,
-        calls_resting_total: 64,
-        compile: CompileLimits { memory_bytes: 2 << 30, cpu_ms: 120_000, functions_max: 200_000 },
-        // The bench cannot be its own compiler.
-        compiler: CompilerMode::InProcess,
-        epoch_tick_ms: 10,
-        io: tokio::runtime::Handle::current(),
-        environment: |_| None,
-        tenant_names: None,
-    })?)
+    let totals = SandboxConfig::sample(data);
+    Ok(Sandbox::new(SandboxConfig { calls_running_total: 64, calls_resting_total: 64, ..totals })?)
 }
 
 /// One call after the other of one tool, each in a fresh instance.
 async fn calls(sandbox: &Arc<Sandbox>, plugin: &str, tool: &str, plan: &Plan) -> anyhow::Result<Measured> {
-    let source = PluginSource {
-        component: Source::File(place::component(plugin)),
-        name: None,
-        prefix: String::new(),
-        config: BTreeMap::new(),
-        grants: bulkhead_runtime::policy::Grants::default(),
-        tenants: Arc::default(),
-        manifest_required: false,
-        limits: limits(),
-        tools: BTreeMap::new(),
-        rerun: false,
-    };
+    let source = PluginSource::bare(Source::File(place::component(plugin)), CallLimits::generous());
     let loaded = sandbox.load(source).await?;
     ensure!(sandbox.publish(vec![loaded]).1.is_empty(), "the plugin is refused");
     let tool = sandbox.catalog().get(tool).context("the tool")?.clone();
@@ -87,19 +64,7 @@ async fn calls(sandbox: &Arc<Sandbox>, plugin: &str, tool: &str, plan: &Plan) ->
         },
         share: Share::default(),
         limits: tool.limits.clone(),
-        facts: CallContext {
-            call_id: CallId([1; 16]),
-            task_id: None,
-            attempt: 1,
-            idempotency_key: OnDemand::Text(String::new()),
-            requestor_alias: OnDemand::Text(String::new()),
-            features: ClientFeatures::default(),
-            log_level: None,
-            related_tasks: Vec::new(),
-            seed: [1; 32],
-            wants_progress: false,
-            guest_services: None,
-        },
+        facts: CallContext { call_id: CallId([1; 16]), seed: [1; 32], ..CallContext::detached() },
     };
     let (begin, mut times) = (Instant::now(), Vec::new());
     while begin.elapsed() < plan.each {
@@ -111,19 +76,4 @@ async fn calls(sandbox: &Arc<Sandbox>, plugin: &str, tool: &str, plan: &Plan) ->
         times.push(sent.elapsed());
     }
     Ok(Measured::new(begin.elapsed(), times))
-}
-
-fn limits() -> CallLimits {
-    CallLimits {
-        cpu_ms: 30_000,
-        wall_ms: 600_000,
-        memory_bytes: 64 << 20,
-        arguments_bytes: 1 << 20,
-        result_bytes: 4 << 20,
-        log_bytes: 1 << 18,
-        events_per_second: 50,
-        promote_after_ms: 1_000,
-        cancel_grace_ms: 200,
-        epoch_tick_ms: 10,
-    }
 }

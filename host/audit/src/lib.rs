@@ -7,20 +7,20 @@
 
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, clippy::print_stdout)]
 
-mod chain;
 mod entry;
 mod read;
 #[cfg(test)]
 mod tests;
 mod writer;
 
+use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use bulkhead_domain::UnixMs;
+use bulkhead_domain::{UnixMs, hex, unhex};
+use sha2::{Digest as _, Sha256};
 
-pub use chain::LineHash;
 pub use entry::Entry;
 pub use read::{Broken, LogLine, Tail, Verified, verify};
 
@@ -35,6 +35,36 @@ pub struct Options {
     pub file_bytes_max: u64,
     /// Older files are removed, which the log says; 0: never.
     pub files_max: u64,
+}
+
+/// SHA-256 of a line, without its line break.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct LineHash([u8; 32]);
+
+impl LineHash {
+    /// In front of the first line.
+    pub(crate) const NONE: Self = Self([0; 32]);
+
+    pub(crate) fn of(line: &[u8]) -> Self {
+        Self(Sha256::digest(line).into())
+    }
+
+    /// Reads 64 hexadecimal digits.
+    pub fn parse(text: &str) -> Option<Self> {
+        unhex(text).map(Self)
+    }
+}
+
+impl fmt::Display for LineHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&hex(&self.0))
+    }
+}
+
+impl fmt::Debug for LineHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 /// The folder of the log in a data directory.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
-use super::chain::LineHash;
+use super::LineHash;
 
 /// A line that is longer is no line of ours.
 const LINE_BYTES_MAX: u64 = 1 << 20;

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use super::chain::LineHash;
+use super::LineHash;
 use super::read::{LogLine, files};
 use super::{Entry, Options};
 use bulkhead_domain::UnixMs;

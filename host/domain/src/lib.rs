@@ -76,22 +76,22 @@ fn write_hex(bytes: &[u8; 16], f: &mut fmt::Formatter<'_>) -> fmt::Result {
     f.write_str(std::str::from_utf8(&digits).unwrap_or_default())
 }
 
-/// Reads 32 lower-case hexadecimal digits; anything else is `None`, so that every id has exactly one spelling.
-fn read_hex(text: &str) -> Option<[u8; 16]> {
+/// Reads hexadecimal digits of either case, exactly as many as fit.
+pub fn unhex<const N: usize>(text: &str) -> Option<[u8; N]> {
     let digits = text.as_bytes();
-    if digits.len() != 32 {
+    if digits.len() != 2 * N {
         return None;
     }
-    let mut bytes = [0; 16];
+    let mut bytes = [0; N];
     for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
-        *byte = pair.iter().try_fold(0u8, |value, digit| {
-            let nibble = match digit {
-                b'0'..=b'9' => digit - b'0',
-                b'a'..=b'f' => digit - b'a' + 10,
-                _ => return None,
-            };
-            Some(value << 4 | nibble)
-        })?;
+        for digit in pair {
+            *byte = *byte << 4 | u8::try_from(char::from(*digit).to_digit(16)?).ok()?;
+        }
     }
     Some(bytes)
+}
+
+/// Reads 32 lower-case hexadecimal digits; anything else is `None`, so that every id has exactly one spelling.
+fn read_hex(text: &str) -> Option<[u8; 16]> {
+    if text.bytes().any(|byte| byte.is_ascii_uppercase()) { None } else { unhex(text) }
 }

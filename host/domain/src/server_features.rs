@@ -2,13 +2,19 @@
 
 use super::tool::{Annotations, Content, Icon, Meta, Role};
 
+/// How an entry of a list, or an argument, is shown.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Described {
+    pub name: String,
+    pub title: Option<String>,
+    pub description: Option<String>,
+}
+
 /// A resource in a list.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Resource {
     pub uri: String,
-    pub name: String,
-    pub title: Option<String>,
-    pub description: Option<String>,
+    pub described: Described,
     pub mime_type: Option<String>,
     /// Bytes.
     pub size: Option<u64>,
@@ -22,9 +28,7 @@ pub struct Resource {
 pub struct ResourceTemplate {
     /// RFC 6570.
     pub uri_template: String,
-    pub name: String,
-    pub title: Option<String>,
-    pub description: Option<String>,
+    pub described: Described,
     pub mime_type: Option<String>,
     pub annotations: Option<Annotations>,
     pub icons: Vec<Icon>,
@@ -42,19 +46,15 @@ pub struct ResourcePage {
 /// An argument of a prompt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PromptArgument {
-    pub name: String,
-    pub title: Option<String>,
-    pub description: Option<String>,
+    pub described: Described,
     pub required: bool,
 }
 
 /// A prompt in a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prompt {
-    /// With the plugin's configured prefix already in front.
-    pub name: String,
-    pub title: Option<String>,
-    pub description: Option<String>,
+    /// The name has the plugin's configured prefix already in front.
+    pub described: Described,
     pub arguments: Vec<PromptArgument>,
     pub icons: Vec<Icon>,
     pub meta: Meta,

@@ -1,14 +1,16 @@
-//! Fixtures for the tests of every crate: a task, clocks that a test sets, and the replay of a fuzz corpus.
+//! Fixtures for the tests of every crate: a task, a tool, limits, clocks that a test sets, and the replay of a fuzz corpus.
 
 use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::UnixMs;
 use crate::call::ClientFeatures;
 use crate::clock::Clock;
+use crate::limits::{CallLimits, Limits};
 use crate::requestor::Requestor;
 use crate::task::{Active, CallId, Design, Era, Origin, Phase, PluginVersion, Retention, Task, TaskId, Work};
+use crate::tool::{TaskSupport, Tool};
+use crate::{Json, UnixMs};
 
 impl Task {
     /// A queued task as `tools/call` of revision 2025-11-25 makes it, created at 0, which is kept for a minute.
@@ -44,6 +46,102 @@ impl Task {
             lease: None,
             attempt: 0,
             related: Vec::new(),
+        }
+    }
+}
+
+impl Limits {
+    /// So large that no test meets them unless it wants to.
+    pub fn generous() -> Self {
+        Self {
+            calls_running_per_requestor: 16,
+            calls_running_per_tenant: 64,
+            calls_running_total: 256,
+            call_queue_ms_max: 100,
+            calls_queued_per_requestor: 64,
+            calls_queued_per_tenant: 256,
+            calls_queued_total: 1_024,
+            tasks_running_per_requestor: 16,
+            tasks_running_per_tenant: 64,
+            tasks_queued_per_requestor: 256,
+            tasks_queued_per_tenant: 1_024,
+            tasks_queued_total: 4_096,
+            tasks_waiting_per_requestor: 256,
+            tasks_waiting_per_tenant: 384,
+            tasks_paused_per_requestor: 64,
+            tasks_paused_per_tenant: 128,
+            calls_resting_per_tenant: 384,
+            calls_resting_total: 768,
+            tasks_stored_per_requestor: 10_000,
+            tasks_stored_bytes_per_requestor: 1 << 30,
+            tasks_stored_per_tenant: 100_000,
+            tasks_stored_bytes_per_tenant: 1 << 32,
+            requests_per_second: 1_000_000,
+            requests_per_second_per_tenant: 1_000_000,
+            request_bytes_per_second: 1 << 31,
+            request_bytes_per_second_per_tenant: 1 << 31,
+            task_creations_per_second: 1_000_000,
+            task_creations_per_second_per_tenant: 1_000_000,
+            requests_open_per_requestor: 1_024,
+            requests_open_per_tenant: 4_096,
+            requests_open_total: 16_384,
+            request_bytes_open_per_requestor: 1 << 30,
+            request_bytes_open_per_tenant: 1 << 31,
+            request_bytes_open_total: 1 << 32,
+            sessions_per_tenant: 10_000,
+            sessions_total: 100_000,
+            requestors_per_tenant: 1_000_000,
+            requestor_creations_per_second_per_tenant: 1_000_000,
+            tenants_total: 1_000_000,
+            event_bytes_per_requestor: 64 << 20,
+            event_bytes_per_tenant: 256 << 20,
+            event_bytes_total: 1 << 30,
+            answer_bytes_per_requestor: 64 << 20,
+            answer_bytes_per_tenant: 96 << 20,
+            answer_bytes_total: 160 << 20,
+            ttl_ms_default: 60_000,
+            ttl_ms_max: 120_000,
+            ttl_unlimited: false,
+            steer_queue: 16,
+            steer_bytes_max: 16_384,
+            failed_lookups_per_minute: 1_000_000,
+            failed_lookups_block_ms: 60_000,
+            early_polls_per_minute: 1_000_000,
+        }
+    }
+}
+
+impl CallLimits {
+    /// The defaults of the configuration.
+    pub fn generous() -> Self {
+        Self {
+            cpu_ms: 30_000,
+            wall_ms: 600_000,
+            memory_bytes: 64 << 20,
+            arguments_bytes: 1 << 20,
+            result_bytes: 4 << 20,
+            log_bytes: 256 << 10,
+            events_per_second: 50,
+            promote_after_ms: 1_000,
+            cancel_grace_ms: 200,
+            epoch_tick_ms: 10,
+        }
+    }
+}
+
+impl Tool {
+    /// A tool that takes anything and may become a task.
+    pub fn sample(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            title: None,
+            description: String::new(),
+            input_schema: Json::new("{}"),
+            output_schema: None,
+            annotations: None,
+            task_support: TaskSupport::Optional,
+            icons: Vec::new(),
+            meta: Vec::new(),
         }
     }
 }

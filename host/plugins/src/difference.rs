@@ -107,20 +107,10 @@ impl ToolChange {
 mod tests {
     use super::*;
     use bulkhead_domain::Json;
-    use bulkhead_domain::tool::{TaskSupport, ToolAnnotations};
+    use bulkhead_domain::tool::ToolAnnotations;
 
     fn tool(input: &str) -> Tool {
-        Tool {
-            name: "t".into(),
-            title: None,
-            description: "Does it.".into(),
-            input_schema: Json::new(input),
-            output_schema: None,
-            annotations: None,
-            task_support: TaskSupport::Optional,
-            icons: Vec::new(),
-            meta: Vec::new(),
-        }
+        Tool { description: "Does it.".into(), input_schema: Json::new(input), ..Tool::sample("t") }
     }
 
     const CLOSED: &str = r#"{"type":"object","properties":{"a":{"type":"string"}}}"#;

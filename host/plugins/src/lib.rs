@@ -125,7 +125,7 @@ pub enum DrainThen {
 }
 
 /// What the operator says about a plugin, whichever version of it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
     /// Name, prefix, settings, grants and limits; the component itself is that of a version.
     pub source: PluginSource,

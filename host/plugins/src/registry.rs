@@ -9,6 +9,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::entry::Entry;
+use bulkhead_domain::{hex, unhex};
 use bulkhead_store::{self as store, RowKind, RowState, RowStore};
 
 /// Rows that are read at once.
@@ -26,7 +27,7 @@ pub struct Digest(pub [u8; 32]);
 
 impl fmt::Display for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        f.write_str(&hex(&self.0))
     }
 }
 
@@ -46,16 +47,7 @@ impl TryFrom<String> for Digest {
     type Error = &'static str;
 
     fn try_from(text: String) -> Result<Self, Self::Error> {
-        let wrong = "a digest is 64 hexadecimal digits";
-        let mut bytes = [0; 32];
-        if text.len() != 64 || !text.is_ascii() {
-            return Err(wrong);
-        }
-        for (at, byte) in bytes.iter_mut().enumerate() {
-            let digits = text.get(at * 2..at * 2 + 2).ok_or(wrong)?;
-            *byte = u8::from_str_radix(digits, 16).map_err(|_| wrong)?;
-        }
-        Ok(Self(bytes))
+        unhex(&text).map(Self).ok_or("a digest is 64 hexadecimal digits")
     }
 }
 

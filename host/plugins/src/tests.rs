@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 use super::*;
 use bulkhead_domain::clock::ManualClock;
-use bulkhead_domain::limits::{CallLimits, CompileLimits};
-use bulkhead_runtime::policy::{DirGrant, Grants};
-use bulkhead_runtime::{CompilerMode, Executor as _, ListKind, SandboxConfig, Source, Wit};
+use bulkhead_domain::limits::CallLimits;
+use bulkhead_runtime::policy::DirGrant;
+use bulkhead_runtime::{Executor as _, ListKind, SandboxConfig, Source, Wit};
 use bulkhead_store::memory::MemoryStore;
 
 /// Nobody calls; what is told is remembered.
@@ -34,30 +34,7 @@ impl Calls for Silence {
 }
 
 fn policy() -> Policy {
-    let limits = CallLimits {
-        cpu_ms: 30_000,
-        wall_ms: 600_000,
-        memory_bytes: 64 << 20,
-        arguments_bytes: 1 << 20,
-        result_bytes: 4 << 20,
-        log_bytes: 256 << 10,
-        events_per_second: 50,
-        promote_after_ms: 1000,
-        cancel_grace_ms: 200,
-        epoch_tick_ms: 10,
-    };
-    let source = PluginSource {
-        component: Source::Bytes(Vec::new().into()),
-        name: None,
-        prefix: String::new(),
-        config: BTreeMap::new(),
-        grants: Grants::default(),
-        tenants: Arc::default(),
-        manifest_required: false,
-        limits,
-        tools: BTreeMap::new(),
-        rerun: false,
-    };
+    let source = PluginSource::bare(Source::Bytes(Vec::new().into()), CallLimits::generous());
     Policy {
         source,
         accept_changes: AcceptChanges::Nothing,
@@ -95,18 +72,7 @@ async fn start_in(
     otherwise: Policy,
     wanted: Vec<ConfiguredPlugin>,
 ) -> (World, Vec<LoadError>) {
-    let sandbox = Sandbox::new(SandboxConfig {
-        data: data.to_owned(),
-        calls_running_total: 8,
-        calls_resting_total: 768,
-        compile: CompileLimits { memory_bytes: 2 << 30, cpu_ms: 120_000, functions_max: 200_000 },
-        compiler: CompilerMode::InProcess,
-        epoch_tick_ms: 10,
-        io: tokio::runtime::Handle::current(),
-        environment: |_| None,
-        tenant_names: None,
-    })
-    .unwrap();
+    let sandbox = Sandbox::new(SandboxConfig::sample(data)).unwrap();
     let calls = Arc::new(Silence::default());
     let health = Arc::new(HealthMonitor::of_running_host(None));
     let options = Options {

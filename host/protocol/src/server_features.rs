@@ -43,7 +43,7 @@ pub(crate) struct CatalogReader {
 impl CatalogReader {
     /// `prompts/list`.
     pub(crate) fn prompts(&self, params: Option<&str>) -> Result<Page<Arc<PromptEntry>>, RpcError> {
-        self.page("prompts/list", params, self.catalog.prompts(), |entry| &entry.prompt.name)
+        self.page("prompts/list", params, self.catalog.prompts(), |entry| &entry.prompt.described.name)
     }
 
     /// `resources/templates/list`.
@@ -219,8 +219,8 @@ pub(crate) fn prompt(catalog: &Catalog, params: Option<&str>) -> Result<(Arc<Pro
     let entry = catalog.prompt(&params.name).ok_or_else(|| unknown_prompt(catalog, &params.name))?;
     let required = entry.prompt.arguments.iter().filter(|argument| argument.required);
     let missing: Vec<_> = required
-        .filter(|argument| !arguments.contains_key(&argument.name))
-        .map(|argument| argument.name.as_str())
+        .filter(|argument| !arguments.contains_key(&argument.described.name))
+        .map(|argument| argument.described.name.as_str())
         .collect();
     if !missing.is_empty() {
         return Err(RpcError::invalid_params(format!(
@@ -297,7 +297,7 @@ pub(crate) fn wanted(catalog: &Catalog, params: Option<&str>) -> Result<Completi
         "ref/prompt" => {
             let prompt = required(r#ref.name, "params.ref.name")?;
             let entry = catalog.prompt(&prompt).ok_or_else(|| unknown_prompt(catalog, &prompt))?;
-            let is_known = entry.prompt.arguments.iter().any(|argument| argument.name == name);
+            let is_known = entry.prompt.arguments.iter().any(|argument| argument.described.name == name);
             (&entry.library, Reference::Prompt(entry.plugin_prompt.clone()), is_known)
         }
         "ref/resource" => {
@@ -318,5 +318,5 @@ pub(crate) fn wanted(catalog: &Catalog, params: Option<&str>) -> Result<Completi
 }
 
 fn unknown_prompt(catalog: &Catalog, name: &str) -> RpcError {
-    unknown::refusal("prompt", name, catalog.prompts().iter().map(|entry| entry.prompt.name.as_str()))
+    unknown::refusal("prompt", name, catalog.prompts().iter().map(|entry| entry.prompt.described.name.as_str()))
 }

@@ -133,7 +133,7 @@ impl Catalog {
             self.templates.extend(plugin.templates);
             self.libraries.push(plugin.library);
         }
-        self.prompts.sort_by(|a, b| a.prompt.name.cmp(&b.prompt.name));
+        self.prompts.sort_by(|a, b| a.prompt.described.name.cmp(&b.prompt.described.name));
         self.templates.sort_by(|a, b| a.template.uri_template.cmp(&b.template.uri_template));
         self
     }
@@ -232,7 +232,7 @@ impl Catalog {
 
     /// The prompt of this name.
     pub fn prompt(&self, name: &str) -> Option<&Arc<PromptEntry>> {
-        let at = self.prompts.binary_search_by(|entry| entry.prompt.name.as_str().cmp(name)).ok()?;
+        let at = self.prompts.binary_search_by(|entry| entry.prompt.described.name.as_str().cmp(name)).ok()?;
         self.prompts.get(at)
     }
 

@@ -77,7 +77,7 @@ pub(super) fn accept_canaries(plugins: &[LoadedPlugin], canaries: Vec<Canary>) -
 fn claims(plugin: &LoadedPlugin) -> Vec<(&'static str, String)> {
     let offers = &plugin.offers;
     let tools = plugin.tools.iter().map(|entry| ("tool", entry.tool.name.clone()));
-    let prompts = offers.prompts.iter().map(|entry| ("prompt", entry.prompt.name.clone()));
+    let prompts = offers.prompts.iter().map(|entry| ("prompt", entry.prompt.described.name.clone()));
     let templates = offers.templates.iter().map(|entry| ("resource template", entry.template.uri_template.clone()));
     let uris = offers.resources.iter().map(|resource| ("resource", resource.uri.clone()));
     tools.chain(prompts).chain(templates).chain(uris).collect()

@@ -213,18 +213,7 @@ mod tests {
     }
 
     fn declare_all(tools: Vec<wit::Tool>) -> Result<Vec<Arc<ToolEntry>>, Vec<String>> {
-        let limits = CallLimits {
-            cpu_ms: 1,
-            wall_ms: 1,
-            memory_bytes: 1,
-            arguments_bytes: 1,
-            result_bytes: 1,
-            log_bytes: 1,
-            events_per_second: 1,
-            promote_after_ms: 1,
-            cancel_grace_ms: 1,
-            epoch_tick_ms: 1,
-        };
+        let limits = CallLimits::generous();
         let version = PluginVersion { name: "p".to_owned(), digest: [0; 32] };
         let terms = DeclarationPolicy {
             version: &version,

@@ -1,9 +1,7 @@
 //! Components and their manifests made of anything.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
-use super::policy::Grants;
 use super::schema::Validator;
 use super::{CompilerMode, PluginSource, Sandbox, SandboxConfig, Source, manifest};
 use bulkhead_domain::limits::{CallLimits, CompileLimits};
@@ -83,18 +81,8 @@ pub fn components(data: &[u8]) -> bool {
         cancel_grace_ms: 0,
         epoch_tick_ms: 10,
     };
-    let source = PluginSource {
-        component: Source::Bytes(data.into()),
-        name: Some("fuzzed".to_owned()),
-        prefix: String::new(),
-        config: BTreeMap::new(),
-        grants: Grants::default(),
-        tenants: Arc::default(),
-        limits,
-        tools: BTreeMap::new(),
-        rerun: false,
-        manifest_required: false,
-    };
+    let source =
+        PluginSource { name: Some("fuzzed".to_owned()), ..PluginSource::bare(Source::Bytes(data.into()), limits) };
     let loaded = yard.threads.block_on(yard.sandbox.load(source));
     if let Err(refused) = &loaded {
         assert!(!refused.problems.is_empty(), "a refusal says why");

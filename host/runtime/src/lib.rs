@@ -48,6 +48,9 @@ pub mod schema;
 pub mod secrets;
 mod server_features;
 mod supervise;
+#[cfg(any(test, feature = "testing"))]
+#[allow(clippy::expect_used, reason = "only tests use it, and a fixture that fails ends its test")]
+mod testing;
 #[cfg(test)]
 mod tests;
 mod threads;
@@ -114,6 +117,25 @@ pub struct CallContext {
     pub wants_progress: bool,
     /// What the plugin may keep and use here; none where nobody calls.
     pub guest_services: Option<Arc<dyn GuestServices>>,
+}
+
+impl CallContext {
+    /// Of a call that no client waits for.
+    pub fn detached() -> Self {
+        Self {
+            call_id: CallId([0; 16]),
+            task_id: None,
+            attempt: 1,
+            idempotency_key: OnDemand::Text(String::new()),
+            requestor_alias: OnDemand::Text(String::new()),
+            features: ClientFeatures::default(),
+            log_level: None,
+            related_tasks: Vec::new(),
+            seed: [0; 32],
+            wants_progress: false,
+            guest_services: None,
+        }
+    }
 }
 
 /// A text that few guests ask for, so that most calls need not make it.
@@ -217,20 +239,6 @@ impl Drop for StopOnDrop {
 #[derive(Clone, Debug, Default)]
 pub struct Control {
     pub(crate) shared: Arc<CallState>,
-}
-
-/// What a guest does with its side of the levers, for executors that tests script.
-#[cfg(any(test, feature = "testing"))]
-impl Control {
-    /// The guest reads its signals: whether it is cancelled, and whether a steering text waits.
-    pub fn look(&self) -> (bool, bool) {
-        self.shared.look()
-    }
-
-    /// The client that the guest reports to.
-    pub fn audience(&self, facts: &CallContext) -> ClientView {
-        self.shared.audience(facts)
-    }
 }
 
 /// Why a call could not even start.

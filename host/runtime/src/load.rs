@@ -25,27 +25,27 @@ use super::policy::{Granted, GrantedTo, Grants, TenantBounds};
 use super::server_features;
 use super::typed;
 use super::wasi_context::{self, escaped};
-use super::{CallContext, CatalogPlugin, OnDemand, ToolEntry};
+use super::{CallContext, CatalogPlugin, ToolEntry};
 use bulkhead_domain::Json;
-use bulkhead_domain::call::{CallError, ClientFeatures, FaultKind};
+use bulkhead_domain::call::{CallError, FaultKind};
 use bulkhead_domain::limits::CallLimits;
 use bulkhead_domain::requestor::TenantId;
 use bulkhead_domain::server_features::Resource;
-use bulkhead_domain::task::{CallId, PluginVersion};
+use bulkhead_domain::task::PluginVersion;
 use bulkhead_domain::tool::{TaskSupport, Tool, ToolAnnotations};
 
 /// Bytes of a component. Stops a compiler bomb.
 const COMPONENT_BYTES_MAX: u64 = 128 << 20;
 
 /// Where a component's bytes are.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
     File(PathBuf),
     Bytes(Arc<[u8]>),
 }
 
 /// A plugin as the operator wants it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PluginSource {
     pub component: Source,
     /// Else the name in the component's manifest, else the file's.
@@ -65,6 +65,24 @@ pub struct PluginSource {
     pub tools: BTreeMap<String, ToolPolicy>,
     /// Whether an interrupted task may run again, where the tool is idempotent.
     pub rerun: bool,
+}
+
+impl PluginSource {
+    /// A component to which nothing is granted.
+    pub fn bare(component: Source, limits: CallLimits) -> Self {
+        Self {
+            component,
+            name: None,
+            prefix: String::new(),
+            config: BTreeMap::new(),
+            grants: Grants::default(),
+            tenants: Arc::default(),
+            manifest_required: false,
+            limits,
+            tools: BTreeMap::new(),
+            rerun: false,
+        }
+    }
 }
 
 /// `[plugin.tool.NAME]`.
@@ -147,24 +165,10 @@ impl LoadedPlugin {
         self.tools.iter().map(|entry| (entry.plugin_tool.as_str(), &entry.tool))
     }
 
-    /// Whether it runs on these terms already.
+    /// Whether it runs on these terms already, whatever its component and its name are.
     pub fn is_under(&self, terms: &PluginSource) -> bool {
-        let PluginSource {
-            component: _,
-            name: _,
-            prefix,
-            config,
-            grants,
-            tenants,
-            manifest_required,
-            limits,
-            tools,
-            rerun,
-        } = terms;
-        let own = &self.source;
-        (&own.prefix, &own.config, &own.grants, &own.tenants) == (prefix, config, grants, tenants)
-            && (&own.manifest_required, &own.limits, &own.tools, &own.rerun)
-                == (manifest_required, limits, tools, rerun)
+        let PluginSource { component, name, .. } = terms.clone();
+        PluginSource { component, name, ..self.source.clone() } == *terms
     }
 
     /// Whether its tools are the component's own functions, which never change.
@@ -365,24 +369,8 @@ fn detached_call(
     let (shared, outbox) = (Arc::new(CallState::default()), Outbox::new(sender, 1, 0));
     let blocking = Blocking::of(&ground.blocking, TenantId([0; 16]));
     let files = (None, &*ground.quotas, blocking);
-    let call = Call::new(Arc::clone(name), Arc::clone(granted), nobody(), limits, shared, outbox, files);
+    let call = Call::new(Arc::clone(name), Arc::clone(granted), CallContext::detached(), limits, shared, outbox, files);
     call.map_err(|failure| failure.0)
-}
-
-fn nobody() -> CallContext {
-    CallContext {
-        call_id: CallId([0; 16]),
-        task_id: None,
-        attempt: 1,
-        idempotency_key: OnDemand::Text(String::new()),
-        requestor_alias: OnDemand::Text(String::new()),
-        features: ClientFeatures::default(),
-        log_level: None,
-        related_tasks: Vec::new(),
-        seed: [0; 32],
-        wants_progress: false,
-        guest_services: None,
-    }
 }
 
 /// A component between its checks.

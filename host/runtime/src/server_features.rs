@@ -20,7 +20,8 @@ use super::output::{
 use super::wasi_context::escaped;
 use bulkhead_domain::call::CallError;
 use bulkhead_domain::server_features::{
-    Completion, Prompt, PromptArgument, PromptMessage, PromptOutput, Resource, ResourcePage, ResourceTemplate,
+    Completion, Described, Prompt, PromptArgument, PromptMessage, PromptOutput, Resource, ResourcePage,
+    ResourceTemplate,
 };
 use bulkhead_domain::tool::{ResourceContents, Role};
 use bulkhead_domain::uri_template::UriTemplate;
@@ -103,8 +104,7 @@ fn prompt(prompt: wit_prompts::Prompt, prefix: &str) -> Result<Prompt, Vec<Strin
     let mut wrong = Vec::new();
     let name = format!("{prefix}{}", prompt.name);
     check_name(&prompt.name, &name, &mut wrong);
-    check_line("title", prompt.title.as_deref().unwrap_or_default(), NAME_BYTES_MAX, &mut wrong);
-    check_description(prompt.description.as_deref().unwrap_or_default(), &mut wrong);
+    let described = described("", name, prompt.title, prompt.description, &mut wrong);
     check_extras(&prompt.icons, &prompt.meta, &mut wrong);
     let meta = accept_meta(prompt.meta).map_err(|problem| wrong.push(problem)).unwrap_or_default();
     if prompt.arguments.len() > ARGUMENTS_MAX {
@@ -112,20 +112,33 @@ fn prompt(prompt: wit_prompts::Prompt, prefix: &str) -> Result<Prompt, Vec<Strin
     }
     let mut arguments: Vec<PromptArgument> = Vec::new();
     for argument in prompt.arguments {
-        if argument.name.is_empty() || arguments.iter().any(|other| other.name == argument.name) {
+        if argument.name.is_empty() || arguments.iter().any(|other| other.described.name == argument.name) {
             wrong.push(format!("its argument {:?} has no name of its own", escaped(&argument.name).to_string()));
         }
         check_line("argument's name", &argument.name, NAME_BYTES_MAX, &mut wrong);
-        check_line("argument's title", argument.title.as_deref().unwrap_or_default(), NAME_BYTES_MAX, &mut wrong);
-        check_description(argument.description.as_deref().unwrap_or_default(), &mut wrong);
         let wit_prompts::PromptArgument { name, title, description, required } = argument;
-        arguments.push(PromptArgument { name, title, description, required });
+        arguments.push(PromptArgument {
+            described: self::described("argument's ", name, title, description, &mut wrong),
+            required,
+        });
     }
     if !wrong.is_empty() {
         return Err(wrong);
     }
-    let icons = icons(prompt.icons);
-    Ok(Prompt { name, title: prompt.title, description: prompt.description, arguments, icons, meta })
+    Ok(Prompt { described, arguments, icons: icons(prompt.icons), meta })
+}
+
+/// Checks how an entry is shown, apart from its name. What is wrong begins with `whose`.
+fn described(
+    whose: &str,
+    name: String,
+    title: Option<String>,
+    description: Option<String>,
+    wrong: &mut Vec<String>,
+) -> Described {
+    check_line(&format!("{whose}title"), title.as_deref().unwrap_or_default(), NAME_BYTES_MAX, wrong);
+    check_description(description.as_deref().unwrap_or_default(), wrong);
+    Described { name, title, description }
 }
 
 fn template(template: wit_resources::ResourceTemplate) -> Result<(ResourceTemplate, UriTemplate), Vec<String>> {
@@ -133,8 +146,7 @@ fn template(template: wit_resources::ResourceTemplate) -> Result<(ResourceTempla
     let parsed = UriTemplate::parse(&template.uri_template).map_err(|problem| wrong.push(problem));
     check_line("text", &template.uri_template, URI_BYTES_MAX, &mut wrong);
     check_line("name", &template.name, NAME_BYTES_MAX, &mut wrong);
-    check_line("title", template.title.as_deref().unwrap_or_default(), NAME_BYTES_MAX, &mut wrong);
-    check_description(template.description.as_deref().unwrap_or_default(), &mut wrong);
+    let described = described("", template.name, template.title, template.description, &mut wrong);
     let mime_type = template.mime_type.map(mime_type).transpose().map_err(|problem| wrong.push(problem));
     check_extras(&template.icons, &template.meta, &mut wrong);
     let meta = accept_meta(template.meta).map_err(|problem| wrong.push(problem));
@@ -143,9 +155,7 @@ fn template(template: wit_resources::ResourceTemplate) -> Result<(ResourceTempla
     };
     let checked = ResourceTemplate {
         uri_template: template.uri_template,
-        name: template.name,
-        title: template.title,
-        description: template.description,
+        described,
         mime_type,
         annotations: template.annotations.map(annotate),
         icons: icons(template.icons),
@@ -193,9 +203,7 @@ fn listed(item: wit_resources::ResourceInfo) -> Result<Resource, String> {
     }
     Ok(Resource {
         uri: uri(item.uri)?,
-        name: item.name,
-        title: item.title,
-        description: item.description,
+        described: Described { name: item.name, title: item.title, description: item.description },
         mime_type: item.mime_type.map(mime_type).transpose()?,
         size: item.size,
         annotations: item.annotations.map(annotate),

@@ -18,9 +18,8 @@ use bulkhead_domain::call::{ElicitationAction, FaultKind, InputRequestKind};
 use bulkhead_domain::clock::{Clock as _, ManualClock};
 use bulkhead_domain::limits::{CallLimits, Limits};
 use bulkhead_domain::requestor::{Requestor, RequestorId, TenantId};
-use bulkhead_domain::task::{Active, Design, Era, Outcome, Phase, PluginVersion, TaskOutput};
-use bulkhead_domain::tool::{TaskSupport, Tool};
-use bulkhead_runtime::schema::Validator;
+use bulkhead_domain::task::{Active, Design, Era, Outcome, Phase, TaskOutput};
+use bulkhead_domain::tool::Tool;
 use bulkhead_runtime::{
     CallEvent, CallSpec, Catalog, Control, Executor, Operation, Returned, RunningCall, StartError, StopOnDrop,
 };
@@ -162,38 +161,10 @@ async fn ask(events: &Events, keys: &[&str]) -> Result<Vec<InputResponse>, Input
 }
 
 fn entry(name: &str) -> Arc<ToolEntry> {
-    let tool = Tool {
-        name: name.into(),
-        title: None,
-        description: String::new(),
-        input_schema: Json::new("{}"),
-        output_schema: None,
-        annotations: None,
-        task_support: TaskSupport::Optional,
-        icons: Vec::new(),
-        meta: Vec::new(),
-    };
-    let limits = CallLimits {
-        cpu_ms: 1_000,
-        wall_ms: 1_000,
-        memory_bytes: 1 << 20,
-        arguments_bytes: 1 << 20,
-        result_bytes: 1 << 20,
-        log_bytes: 1 << 10,
-        events_per_second: 50,
-        promote_after_ms: 10,
-        cancel_grace_ms: 20,
-        epoch_tick_ms: 10,
-    };
-    Arc::new(ToolEntry {
-        tool,
-        plugin: PluginVersion { name: "scripted".into(), digest: [1; 32] },
-        plugin_tool: name.into(),
-        limits,
-        rerun_on_restart: name == "again",
-        input: Validator::compile_any("{}").unwrap(),
-        output: None,
-    })
+    let limits =
+        CallLimits { result_bytes: 1 << 20, promote_after_ms: 10, cancel_grace_ms: 20, ..CallLimits::generous() };
+    let rerun_on_restart = name == "again";
+    Arc::new(ToolEntry { rerun_on_restart, ..ToolEntry::sample("scripted", Tool::sample(name), limits) })
 }
 
 /// Refuses every call once it is told to, and remembers those that ended.

@@ -6,9 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use bulkhead_domain::Json;
 use bulkhead_domain::call::{CallError, FaultKind, InputRequest, InputRequestKind};
 use bulkhead_domain::limits::CallLimits;
-use bulkhead_domain::task::PluginVersion;
-use bulkhead_domain::tool::{TaskSupport, Tool, ToolOutput};
-use bulkhead_runtime::schema::Validator;
+use bulkhead_domain::tool::{Tool, ToolOutput};
 use bulkhead_runtime::{
     CallEvent, CallSpec, Catalog, Control, Executor, Returned, RunningCall, StartError, StopOnDrop, ToolEntry,
 };
@@ -171,36 +169,7 @@ async fn play(
 }
 
 fn entry(name: &str, rerun: bool) -> Arc<ToolEntry> {
-    let tool = Tool {
-        name: name.to_owned(),
-        title: None,
-        description: String::new(),
-        input_schema: Json::new("{}"),
-        output_schema: None,
-        annotations: None,
-        task_support: TaskSupport::Optional,
-        icons: Vec::new(),
-        meta: Vec::new(),
-    };
-    let limits = CallLimits {
-        cpu_ms: 1_000,
-        wall_ms: 1_000,
-        memory_bytes: 1 << 20,
-        arguments_bytes: 1 << 20,
-        result_bytes: 1 << 16,
-        log_bytes: 1 << 10,
-        events_per_second: 50,
-        promote_after_ms: 10,
-        cancel_grace_ms: 0,
-        epoch_tick_ms: 10,
-    };
-    Arc::new(ToolEntry {
-        tool,
-        plugin: PluginVersion { name: "stage".to_owned(), digest: [1; 32] },
-        plugin_tool: name.to_owned(),
-        limits,
-        rerun_on_restart: rerun,
-        input: Validator::compile(r#"{"type": "object"}"#).expect("a schema"),
-        output: None,
-    })
+    let limits =
+        CallLimits { result_bytes: 1 << 16, promote_after_ms: 10, cancel_grace_ms: 0, ..CallLimits::generous() };
+    Arc::new(ToolEntry { rerun_on_restart: rerun, ..ToolEntry::sample("stage", Tool::sample(name), limits) })
 }

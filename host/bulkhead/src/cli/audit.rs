@@ -9,10 +9,10 @@ use bulkhead_audit::{self as audit, Audit, LineHash, LogLine, Options, Tail};
 use clap::Subcommand;
 use serde_json::{Value, json};
 
-use super::args::{OperateArguments, SourceArguments};
+use super::args::OperateArguments;
 use super::serve::stop_signal;
 use super::table::{cell, fields, now, when};
-use super::{EXIT_FAILED, print_error, print_line, sources};
+use super::{EXIT_FAILED, print_error, print_line};
 
 /// Between two looks at a log that is followed.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
@@ -71,9 +71,7 @@ pub(crate) fn of_idle(config: &Config) -> anyhow::Result<Audit> {
 }
 
 fn folder(operate: &OperateArguments) -> anyhow::Result<PathBuf> {
-    let sources =
-        SourceArguments { config: operate.config.clone(), data: operate.data.clone(), ..SourceArguments::default() };
-    Ok(audit::folder(&sources::load(&sources, None)?.server.data))
+    Ok(audit::folder(&super::operate::load(operate)?.server.data))
 }
 
 fn verify(anchor: Option<(u64, LineHash)>, operate: &OperateArguments) -> anyhow::Result<ExitCode> {

@@ -116,10 +116,10 @@ fn plugin(config: &Config, arguments: &CallArguments) -> anyhow::Result<PluginCo
     let plugin = config.plugins.iter().find(|plugin| plugin.pinned).cloned();
     let mut plugin = plugin.context("the component is not in the configuration")?;
     for text in &arguments.directories {
-        plugin.grants.directories.push(directory(text)?);
+        plugin.policy.source.grants.directories.push(directory(text)?);
     }
     for text in &arguments.http {
-        plugin.grants.http.push(text.parse().context("--http")?);
+        plugin.policy.source.grants.http.push(text.parse().context("--http")?);
     }
     sources::refuse_overlaps(std::slice::from_ref(&plugin))?;
     Ok(plugin)
@@ -163,16 +163,14 @@ fn spec(tool: &ToolEntry, arguments: &str) -> anyhow::Result<CallSpec> {
         limits: tool.limits.clone(),
         facts: CallContext {
             call_id: CallId(id),
-            task_id: None,
-            attempt: 1,
             idempotency_key: OnDemand::Text(CallId(id).to_string()),
             requestor_alias: OnDemand::Text("command-line".to_owned()),
             features: features.into_iter().fold(ClientFeatures::default(), ClientFeatures::with),
             log_level: Some(LogLevel::Debug),
-            related_tasks: Vec::new(),
             seed,
             wants_progress: true,
             guest_services: Some(bulkhead_tasks::in_memory(Arc::new(SystemClock::default()))),
+            ..CallContext::detached()
         },
     })
 }

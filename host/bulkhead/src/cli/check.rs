@@ -263,22 +263,11 @@ fn as_text(report: &Report) -> String {
 #[cfg(test)]
 mod tests {
     use bulkhead_domain::Json;
-    use bulkhead_domain::tool::TaskSupport;
 
     use super::*;
 
     fn found(schema: &Value) -> Findings {
-        let tool = Tool {
-            name: "greet".to_owned(),
-            title: None,
-            description: "Greets.".to_owned(),
-            input_schema: Json::new(schema.to_string()),
-            output_schema: None,
-            annotations: None,
-            task_support: TaskSupport::Forbidden,
-            icons: Vec::new(),
-            meta: Vec::new(),
-        };
+        let tool = Tool { input_schema: Json::new(schema.to_string()), ..Tool::sample("greet") };
         let mut found = Findings::default();
         of_tools(&[tool], &mut found);
         found

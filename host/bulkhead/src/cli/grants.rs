@@ -33,9 +33,9 @@ impl Table {
         let anything = RequestedPolicy::default();
         let requested = requested.unwrap_or(&anything);
         let none = Grants::default();
-        let granted = entry.map_or(&none, |entry| &entry.grants);
+        let granted = entry.map_or(&none, |entry| &entry.policy.source.grants);
         let mut rows = grants(&requested.grants, granted, None);
-        rows.extend(limits(&requested.limits, entry.map_or(&config.call, |entry| &entry.call)));
+        rows.extend(limits(&requested.limits, entry.map_or(&config.call, |entry| &entry.policy.source.limits)));
         let bounded = config.tenant_grants.iter().filter(|(_, bound)| **bound != Bound::default());
         let tenants = bounded.map(|(name, bound)| (name.clone(), grants(&requested.grants, granted, Some(bound))));
         Self { rows, tenants: tenants.collect() }

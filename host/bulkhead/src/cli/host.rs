@@ -67,7 +67,7 @@ pub(crate) struct Host {
 pub(crate) async fn open_store(config: &Config, data: &Path) -> anyhow::Result<Arc<SledStore>> {
     super::make_private_files();
     private_folder(data)?;
-    let options = SledOptions { keys: super::keys::encryption(config)?, ..SledOptions::new(data) };
+    let options = SledOptions { keys: sources::encryption(config)?, ..SledOptions::new(data) };
     let opened = tokio::task::spawn_blocking(move || SledStore::open(options)).await?;
     opened.with_context(|| format!("the store in {} cannot be opened", data.display()))
 }

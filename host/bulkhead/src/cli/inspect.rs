@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use crate::config::{ConfigLocation, PluginConfig};
-use bulkhead_domain::server_features::{Prompt, PromptArgument};
+use bulkhead_domain::server_features::{Described, Prompt, PromptArgument};
 use bulkhead_protocol::{prompt_json, resource_json, template_json, tool_json};
 use bulkhead_runtime::LoadError;
 use bulkhead_runtime::inspect::Inspection;
@@ -31,7 +31,7 @@ pub(crate) async fn run(arguments: InspectArguments) -> anyhow::Result<ExitCode>
     match inspected {
         Ok(inspection) => {
             // The component may be configured under its name, from another place.
-            let of_name = |plugin: &&PluginConfig| plugin.name.as_ref() == Some(&inspection.name);
+            let of_name = |plugin: &&PluginConfig| plugin.name() == Some(&inspection.name);
             let of_file = |plugin: &&PluginConfig| plugin.pinned && plugin.place != ConfigLocation::Flag("--plugin");
             let mut plugins = config.plugins.iter();
             let entry = plugins.clone().find(of_file).or_else(|| plugins.find(of_name));
@@ -132,20 +132,19 @@ fn offers(inspection: &Inspection, lines: &mut Vec<String>) {
     let prompt = |prompt: &Prompt| {
         let argument = |argument: &PromptArgument| {
             let mark = if argument.required { "" } else { "?" };
-            format!("{}{mark}", argument.name)
+            format!("{}{mark}", argument.described.name)
         };
         let arguments: Vec<_> = prompt.arguments.iter().map(argument).collect();
-        format!("{}({})", prompt.name, arguments.join(", "))
+        format!("{}({})", prompt.described.name, arguments.join(", "))
     };
-    let typed = |uri: &str, name: &str, mime_type: Option<&String>| {
-        format!("{uri}  ({name}{})", mime_type.map(|text| format!(", {text}")).unwrap_or_default())
-    };
-    list("prompts", inspection.prompts.iter().map(|it| (prompt(it), it.description.as_ref())).collect());
-    let resources = inspection.resources.iter();
-    let shown = resources.map(|it| (typed(&it.uri, &it.name, it.mime_type.as_ref()), it.description.as_ref()));
+    fn typed<'a>(uri: &str, shown: &'a Described, mime_type: Option<&String>) -> (String, Option<&'a String>) {
+        let mime_type = mime_type.map(|text| format!(", {text}")).unwrap_or_default();
+        (format!("{uri}  ({}{mime_type})", shown.name), shown.description.as_ref())
+    }
+    list("prompts", inspection.prompts.iter().map(|it| (prompt(it), it.described.description.as_ref())).collect());
+    let shown = inspection.resources.iter().map(|it| typed(&it.uri, &it.described, it.mime_type.as_ref()));
     list("resources (those listed without grants)", shown.collect());
-    let templates = inspection.templates.iter();
-    let shown = templates.map(|it| (typed(&it.uri_template, &it.name, it.mime_type.as_ref()), it.description.as_ref()));
+    let shown = inspection.templates.iter().map(|it| typed(&it.uri_template, &it.described, it.mime_type.as_ref()));
     list("resource templates", shown.collect());
 }
 

@@ -17,7 +17,6 @@ mod grants;
 mod host;
 mod input_answers;
 mod inspect;
-mod keys;
 mod logging;
 mod operate;
 mod plugins;

@@ -16,7 +16,7 @@ use clap::Subcommand;
 use serde_json::Value;
 
 use super::args::{OperateArguments, SourceArguments};
-use super::table::{cell, fields, now, table, when};
+use super::table::{cell, cells, fields, list, now, when};
 use super::values::duration_ms;
 use super::{EXIT_FAILED, print_error, print_line, sources};
 
@@ -206,12 +206,10 @@ pub(crate) async fn token(command: TokenCommand) -> anyhow::Result<ExitCode> {
             );
         }
         TokenCommand::List { operate } => {
-            let value = execute(&operate, Command::TokenList, Absent::Refuse).await?;
-            show(&operate, &value, || token_table(&value));
+            answer(&operate, Command::TokenList, token_table).await?;
         }
         TokenCommand::Revoke { id, operate } => {
-            let value = execute(&operate, Command::TokenRevoke { id }, Absent::Refuse).await?;
-            show(&operate, &value, || fields(&value));
+            answer(&operate, Command::TokenRevoke { id }, fields).await?;
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -230,8 +228,7 @@ pub(crate) async fn store(command: StoreCommand) -> anyhow::Result<ExitCode> {
             (Command::StoreBackup { directory: absolute(&directory)? }, operate)
         }
     };
-    let value = execute(&operate, command, Absent::Refuse).await?;
-    show(&operate, &value, || fields(&value));
+    let value = answer(&operate, command, fields).await?;
     // A check that found something has done its work, but scripts must see it.
     Ok(if value.get("sound") == Some(&Value::Bool(false)) { ExitCode::from(EXIT_FAILED) } else { ExitCode::SUCCESS })
 }
@@ -239,16 +236,14 @@ pub(crate) async fn store(command: StoreCommand) -> anyhow::Result<ExitCode> {
 pub(crate) async fn tenant(command: TenantCommand) -> anyhow::Result<ExitCode> {
     match command {
         TenantCommand::List { operate } => {
-            let value = execute(&operate, Command::TenantList, Absent::Refuse).await?;
-            show(&operate, &value, || tenant_table(&value));
+            answer(&operate, Command::TenantList, tenant_table).await?;
         }
         TenantCommand::Purge { name, yes, operate } => {
             if !yes && !is_sure(&name)? {
                 print_error("nothing was done");
                 return Ok(ExitCode::from(EXIT_FAILED));
             }
-            let value = execute(&operate, Command::TenantPurge { tenant: name }, Absent::Refuse).await?;
-            show(&operate, &value, || fields(&value));
+            let value = answer(&operate, Command::TenantPurge { tenant: name }, fields).await?;
             let left = value.get("directories").and_then(Value::as_array).into_iter().flatten();
             let left: Vec<_> = left.map(cell).collect();
             if !left.is_empty() {
@@ -275,36 +270,22 @@ fn is_sure(name: &str) -> anyhow::Result<bool> {
 }
 
 fn tenant_table(value: &Value) -> String {
-    let columns = ["name", "requestors", "tokens", "tasks", "bytes", "id"];
-    let row = |tenant: &Value| columns.map(|column| cell(&tenant[column])).to_vec();
-    let rows: Vec<_> = value["tenants"].as_array().into_iter().flatten().map(row).collect();
-    table(&["NAME", "REQUESTORS", "TOKENS", "TASKS", "BYTES", "ID"], &rows)
+    let row = |tenant: &Value| cells(tenant, ["name", "requestors", "tokens", "tasks", "bytes", "id"]).to_vec();
+    list(value, "tenants", &["NAME", "REQUESTORS", "TOKENS", "TASKS", "BYTES", "ID"], row)
 }
 
 pub(crate) async fn tasks(command: TasksCommand) -> anyhow::Result<ExitCode> {
-    match command {
+    let (command, operate) = match command {
         TasksCommand::List { requestor, tenant, max, operate } => {
-            let command = Command::TasksList { requestor, tenant, count_max: max };
-            let value = execute(&operate, command, Absent::Refuse).await?;
-            show(&operate, &value, || task_table(&value));
+            answer(&operate, Command::TasksList { requestor, tenant, count_max: max }, task_table).await?;
+            return Ok(ExitCode::SUCCESS);
         }
-        TasksCommand::Show { id, operate } => {
-            let value = execute(&operate, Command::TasksShow { id }, Absent::Refuse).await?;
-            show(&operate, &value, || fields(&value));
-        }
-        TasksCommand::Cancel { id, operate } => {
-            let value = execute(&operate, Command::TasksCancel { id }, Absent::Refuse).await?;
-            show(&operate, &value, || fields(&value));
-        }
-        TasksCommand::Pause { id, message, operate } => {
-            let value = execute(&operate, Command::TasksPause { id, message }, Absent::Refuse).await?;
-            show(&operate, &value, || fields(&value));
-        }
-        TasksCommand::Resume { id, operate } => {
-            let value = execute(&operate, Command::TasksResume { id }, Absent::Refuse).await?;
-            show(&operate, &value, || fields(&value));
-        }
-    }
+        TasksCommand::Show { id, operate } => (Command::TasksShow { id }, operate),
+        TasksCommand::Cancel { id, operate } => (Command::TasksCancel { id }, operate),
+        TasksCommand::Pause { id, message, operate } => (Command::TasksPause { id, message }, operate),
+        TasksCommand::Resume { id, operate } => (Command::TasksResume { id }, operate),
+    };
+    answer(&operate, command, fields).await?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -317,9 +298,31 @@ pub(super) enum Absent {
 
 /// Asks the running host, or does it here when none runs.
 pub(super) async fn execute(operate: &OperateArguments, command: Command, absent: Absent) -> anyhow::Result<Value> {
-    let sources =
-        SourceArguments { config: operate.config.clone(), data: operate.data.clone(), ..SourceArguments::default() };
-    execute_at(&sources::load(&sources, None)?, command, absent).await
+    execute_at(&load(operate)?, command, absent).await
+}
+
+/// Does it on a data directory that is there, and shows what came of it.
+pub(super) async fn answer(
+    operate: &OperateArguments,
+    command: Command,
+    text: impl FnOnce(&Value) -> String,
+) -> anyhow::Result<Value> {
+    let value = execute(operate, command, Absent::Refuse).await?;
+    show(operate, &value, || text(&value));
+    Ok(value)
+}
+
+/// The configuration that says where the data is.
+pub(super) fn load(operate: &OperateArguments) -> anyhow::Result<Config> {
+    let (config, data) = (operate.config.clone(), operate.data.clone());
+    sources::load(&SourceArguments { config, data, ..SourceArguments::default() }, None)
+}
+
+/// The host that runs on the data directory, if one does.
+pub(super) async fn running_host(config: &Config) -> anyhow::Result<Option<ControlClient>> {
+    let data = &config.server.data;
+    let client = ControlClient::connect(data).await;
+    client.with_context(|| format!("the host at {} cannot be reached", data.display()))
 }
 
 /// Whether there is a token that could authenticate at a host on this data directory.
@@ -335,10 +338,7 @@ pub(super) async fn any_active_token(config: &Config) -> anyhow::Result<bool> {
 
 async fn execute_at(config: &Config, command: Command, absent: Absent) -> anyhow::Result<Value> {
     let data = &config.server.data;
-    let client = ControlClient::connect(data)
-        .await
-        .with_context(|| format!("the host at {} cannot be reached", data.display()))?;
-    if let Some(host) = client {
+    if let Some(host) = running_host(config).await? {
         return Ok(host.execute(command).await?);
     }
     if absent == Absent::Refuse && !bulkhead_store::sled::is_there(data) {
@@ -387,36 +387,21 @@ pub(super) fn token_table(value: &Value) -> String {
             "active"
         };
         let expires = if token["expires_at"].is_null() { "never".to_owned() } else { when(&token["expires_at"], now) };
-        vec![
-            cell(&token["id"]),
-            cell(&token["name"]),
-            cell(&token["requestor"]),
-            cell(&token["tenant"]),
-            state.to_owned(),
-            when(&token["created_at"], now),
-            expires,
-            if token["last_used_at"].is_null() { "-".to_owned() } else { when(&token["last_used_at"], now) },
-        ]
+        let [id, name, requestor, tenant] = cells(token, ["id", "name", "requestor", "tenant"]);
+        let [created, used] = ["created_at", "last_used_at"].map(|key| when(&token[key], now));
+        vec![id, name, requestor, tenant, state.to_owned(), created, expires, used]
     };
-    let rows: Vec<_> = value["tokens"].as_array().into_iter().flatten().map(row).collect();
-    table(&["ID", "NAME", "REQUESTOR", "TENANT", "STATE", "CREATED", "EXPIRES", "LAST USED"], &rows)
+    list(value, "tokens", &["ID", "NAME", "REQUESTOR", "TENANT", "STATE", "CREATED", "EXPIRES", "LAST USED"], row)
 }
 
 pub(super) fn task_table(value: &Value) -> String {
     let now = now();
     let row = |task: &Value| {
-        vec![
-            cell(&task["id"]),
-            cell(&task["status"]),
-            cell(&task["tool"]),
-            cell(&task["requestor"]),
-            cell(&task["tenant"]),
-            when(&task["created_at"], now),
-            cell(&task["status_message"]),
-        ]
+        let [id, status, tool, requestor] = cells(task, ["id", "status", "tool", "requestor"]);
+        let [tenant, message] = cells(task, ["tenant", "status_message"]);
+        vec![id, status, tool, requestor, tenant, when(&task["created_at"], now), message]
     };
-    let rows: Vec<_> = value["tasks"].as_array().into_iter().flatten().map(row).collect();
-    let mut text = table(&["ID", "STATUS", "TOOL", "REQUESTOR", "TENANT", "CREATED", "MESSAGE"], &rows);
+    let mut text = list(value, "tasks", &["ID", "STATUS", "TOOL", "REQUESTOR", "TENANT", "CREATED", "MESSAGE"], row);
     if value["more"] == Value::Bool(true) {
         text.push_str("\n(there are more: use --max or --json)");
     }

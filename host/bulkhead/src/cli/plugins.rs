@@ -6,8 +6,6 @@ use std::sync::Arc;
 
 use crate::config::Config;
 use crate::system_clock::SystemClock;
-use anyhow::Context as _;
-use bulkhead_control::client::ControlClient;
 use bulkhead_control::operator::{HostOperator, OfflineTasks};
 use bulkhead_control::plugins::PluginAdmin;
 use bulkhead_control::{Command, Operator as _, PluginTarget};
@@ -17,12 +15,12 @@ use bulkhead_plugins::{CanaryThresholdOverrides, Options, Plugins};
 use bulkhead_store::TaskStore as _;
 use serde_json::Value;
 
-use super::args::{CanaryArguments, OperateArguments, PluginCommand, SourceArguments};
+use super::args::{CanaryArguments, OperateArguments, PluginCommand};
 use super::inspect::EXIT_REFUSED;
 use super::store_maintenance::SledMaintenance;
-use super::table::{cell, now, table, when};
+use super::table::{self, cell, cells, now, when};
 use super::tenants::Tenants;
-use super::{EXIT_FAILED, host, logging, print_error, print_line, sources};
+use super::{EXIT_FAILED, host, logging, operate, print_error, print_line, sources};
 
 /// How much of a digest people see.
 const DIGEST_SHOWN: usize = 12;
@@ -112,14 +110,9 @@ async fn answer(
 
 /// Asks the running host, or does it here when none runs.
 async fn execute(operate: &OperateArguments, command: Command) -> anyhow::Result<Value> {
-    let sources =
-        SourceArguments { config: operate.config.clone(), data: operate.data.clone(), ..SourceArguments::default() };
-    let config = sources::load(&sources, None)?;
+    let config = operate::load(operate)?;
     let data = &config.server.data;
-    let client = ControlClient::connect(data)
-        .await
-        .with_context(|| format!("the host at {} cannot be reached", data.display()))?;
-    if let Some(host) = client {
+    if let Some(host) = operate::running_host(&config).await? {
         return Ok(host.execute(command).await?);
     }
     let takes_in = matches!(command, Command::PluginStage { .. } | Command::PluginAdd { .. });
@@ -175,21 +168,13 @@ fn digest(value: &Value) -> String {
 fn list(value: &Value) -> String {
     let now = now();
     let row = |plugin: &Value| {
-        vec![
-            cell(&plugin["name"]),
-            cell(&plugin["state"]),
-            digest(&plugin["active"]),
-            cell(&plugin["tools"]),
-            cell(&plugin["versions"]),
-            cell(&plugin["calls"]),
-            cell(&plugin["tasks"]),
-            when(&plugin["activated_at"], now),
-            cell(&plugin["source"]),
-        ]
+        let [name, state, tools, versions] = cells(plugin, ["name", "state", "tools", "versions"]);
+        let [calls, tasks, source] = cells(plugin, ["calls", "tasks", "source"]);
+        let since = when(&plugin["activated_at"], now);
+        vec![name, state, digest(&plugin["active"]), tools, versions, calls, tasks, since, source]
     };
-    let rows: Vec<_> = items(value, "plugins").map(row).collect();
     let head = ["NAME", "STATE", "ACTIVE", "TOOLS", "VERSIONS", "CALLS", "TASKS", "SINCE", "SOURCE"];
-    let mut lines = vec![table(&head, &rows)];
+    let mut lines = vec![table::list(value, "plugins", &head, row)];
     for plugin in items(value, "plugins") {
         let name = cell(&plugin["name"]);
         lines.extend(items(plugin, "problems").map(|problem| format!("{name}: {}", cell(problem))));
@@ -251,23 +236,14 @@ fn versions(value: &Value) -> String {
     let row = |version: &Value| {
         let signers: Vec<_> = items(version, "signed_by").map(cell).collect();
         let origin = Some(cell(&version["origin"])).filter(|origin| !matches!(origin.as_str(), "" | "-"));
-        vec![
-            digest(&version["version"]),
-            cell(&version["state"]),
-            cell(&version["tools"]),
-            cell(&version["calls"]),
-            cell(&version["tasks"]),
-            when(&version["staged_at"], now),
-            when(&version["activated_at"], now),
-            if signers.is_empty() { "-".to_owned() } else { signers.join(" ") },
-            origin.unwrap_or_else(|| cell(&version["source"])),
-        ]
+        let [state, tools, calls, tasks, source] = cells(version, ["state", "tools", "calls", "tasks", "source"]);
+        let [staged, active] = ["staged_at", "activated_at"].map(|member| when(&version[member], now));
+        let signers = if signers.is_empty() { "-".to_owned() } else { signers.join(" ") };
+        let origin = origin.unwrap_or(source);
+        vec![digest(&version["version"]), state, tools, calls, tasks, staged, active, signers, origin]
     };
-    let rows: Vec<_> = items(value, "versions").map(row).collect();
-    let mut lines = vec![table(
-        &["VERSION", "STATE", "TOOLS", "CALLS", "TASKS", "STAGED", "ACTIVE SINCE", "SIGNED BY", "ORIGIN"],
-        &rows,
-    )];
+    let head = ["VERSION", "STATE", "TOOLS", "CALLS", "TASKS", "STAGED", "ACTIVE SINCE", "SIGNED BY", "ORIGIN"];
+    let mut lines = vec![table::list(value, "versions", &head, row)];
     for version in items(value, "versions") {
         if let Some(gone) = version.get("taken_back").filter(|gone| gone.is_object()) {
             let at = when(&gone["at"], now);

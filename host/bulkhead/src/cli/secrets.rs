@@ -15,8 +15,8 @@ use clap::Subcommand;
 use serde_json::Value;
 
 use super::args::OperateArguments;
-use super::operate::{Absent, execute, show};
-use super::table::{cell, fields, now, table, when};
+use super::operate::{Absent, answer, execute, show};
+use super::table::{cell, cells, fields, list, now, when};
 
 /// Works with a running host (over DATA/control.sock) and without. Secrets are sealed with the keys of [secrets] key_file, or of
 /// the variable BULKHEAD_SECRET_KEY.
@@ -83,16 +83,13 @@ pub(crate) async fn run(command: SecretCommand) -> anyhow::Result<ExitCode> {
             show(&operate, &value, || fields(&value));
         }
         SecretCommand::List { operate } => {
-            let value = execute(&operate, Command::SecretList, Absent::Refuse).await?;
-            show(&operate, &value, || secret_table(&value));
+            answer(&operate, Command::SecretList, secret_table).await?;
         }
         SecretCommand::Remove { name, plugin, tenant, operate } => {
-            let value = execute(&operate, Command::SecretRemove { name, plugin, tenant }, Absent::Refuse).await?;
-            show(&operate, &value, || fields(&value));
+            answer(&operate, Command::SecretRemove { name, plugin, tenant }, fields).await?;
         }
         SecretCommand::Rotate { operate } => {
-            let value = execute(&operate, Command::SecretRotate, Absent::Refuse).await?;
-            show(&operate, &value, || fields(&value));
+            answer(&operate, Command::SecretRotate, fields).await?;
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -141,16 +138,11 @@ fn secret_table(value: &Value) -> String {
         texts.join(" ")
     };
     let row = |secret: &Value| {
-        vec![
-            cell(&secret["name"]),
-            cell(&secret["plugin"]),
-            if secret["tenant"].is_null() { "(all)".to_owned() } else { cell(&secret["tenant"]) },
-            joined(&secret["destinations"]),
-            joined(&secret["places"]),
-            when(&secret["set_at"], now),
-            format!("{}{}", cell(&secret["key"]), if secret["outdated"] == true { " (rotate)" } else { "" }),
-        ]
+        let [name, plugin, key] = cells(secret, ["name", "plugin", "key"]);
+        let tenant = if secret["tenant"].is_null() { "(all)".to_owned() } else { cell(&secret["tenant"]) };
+        let key = if secret["outdated"] == true { format!("{key} (rotate)") } else { key };
+        let [to, places] = ["destinations", "places"].map(|member| joined(&secret[member]));
+        vec![name, plugin, tenant, to, places, when(&secret["set_at"], now), key]
     };
-    let rows: Vec<_> = value["secrets"].as_array().into_iter().flatten().map(row).collect();
-    table(&["NAME", "PLUGIN", "TENANT", "TO", "IN", "SET", "KEY"], &rows)
+    list(value, "secrets", &["NAME", "PLUGIN", "TENANT", "TO", "IN", "SET", "KEY"], row)
 }

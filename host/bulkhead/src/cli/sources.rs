@@ -5,9 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::config::{
-    Config, File, Flags, Insecure, OnRestart, PluginConfig, Problem, Problems, ToolConfig, TrustConfig,
-};
+use crate::config::{Config, File, Flags, Insecure, PluginConfig, Problem, Problems, SecretLocation, TrustConfig};
 use anyhow::Context as _;
 use bulkhead_audit::Audit;
 use bulkhead_domain::limits::CallLimits;
@@ -18,7 +16,8 @@ use bulkhead_plugins::sources::{
 };
 use bulkhead_plugins::{ConfiguredPlugin, NamedPolicy, Plugins, Policy};
 use bulkhead_runtime::policy::{DirGrant, TenantBounds};
-use bulkhead_runtime::{NamedDirectory, Overlap, PluginSource, Source, ToolPolicy, exposing, overlaps};
+use bulkhead_runtime::{NamedDirectory, Overlap, PluginSource, exposing, overlaps};
+use bulkhead_store::vault::VaultKeys;
 use sha2::{Digest as _, Sha256};
 
 use super::args::SourceArguments;
@@ -82,7 +81,7 @@ pub(crate) fn plugins(config: &Config) -> anyhow::Result<Vec<PluginConfig>> {
 
 /// Every directory that plugins are granted.
 pub(crate) fn directories(config: &Config) -> Vec<DirGrant> {
-    config.plugins.iter().flat_map(|plugin| plugin.grants.directories.iter().cloned()).collect()
+    config.plugins.iter().flat_map(|plugin| plugin.policy.source.grants.directories.iter().cloned()).collect()
 }
 
 /// Refuses directories by which one plugin could lead another one, or itself, to where nothing was granted.
@@ -101,7 +100,7 @@ fn refuse_directories(
 ) -> anyhow::Result<()> {
     let (mut places, mut granted) = (Vec::new(), Vec::new());
     for plugin in plugins {
-        for grant in &plugin.grants.directories {
+        for grant in &plugin.policy.source.grants.directories {
             let key = format!("plugin.{}.grants.directories ({})", plugin.label(), grant.guest);
             granted.push(NamedDirectory { key, grant });
             places.push(&plugin.place);
@@ -134,40 +133,14 @@ fn same_file(a: &Path, b: &Path) -> bool {
 
 /// What the runtime needs to know of a plugin.
 pub(crate) fn plugin_source(plugin: PluginConfig, tenants: &Arc<TenantBounds>) -> PluginSource {
-    let policy = |tool: ToolConfig| ToolPolicy {
-        task_support: tool.task_support,
-        presentation: tool.presentation,
-        limits: tool.call,
-    };
-    PluginSource {
-        component: match plugin.source {
-            sources::Source::File(path) => Source::File(path),
-            // Fetched by whoever loads it.
-            sources::Source::Https(_) | sources::Source::Oci(_) => Source::Bytes(Vec::new().into()),
-        },
-        name: plugin.name,
-        prefix: plugin.prefix,
-        config: plugin.settings,
-        grants: plugin.grants,
-        tenants: Arc::clone(tenants),
-        manifest_required: plugin.manifest_required,
-        limits: plugin.call,
-        tools: plugin.tools.into_iter().map(|(name, tool)| (name, policy(tool))).collect(),
-        rerun: plugin.on_restart == OnRestart::Rerun,
-    }
+    policy(plugin, tenants).source
 }
 
-/// What is known of a plugin beside its component, and how it changes.
+/// What the configuration says of a plugin, with the bounds of tenants.
 fn policy(plugin: PluginConfig, tenants: &Arc<TenantBounds>) -> Policy {
-    Policy {
-        accept_changes: plugin.accept_changes,
-        drain_ms: plugin.drain_ms,
-        drain_then: plugin.drain_then,
-        quarantine_after: plugin.quarantine_after,
-        canary: plugin.canary,
-        watch_switch_ms: plugin.watch_switch_ms,
-        source: plugin_source(plugin, tenants),
-    }
+    let mut policy = plugin.policy;
+    policy.source.tenants = Arc::clone(tenants);
+    policy
 }
 
 /// A plugin that the configuration does not name: nothing is granted to it.
@@ -183,7 +156,7 @@ pub(crate) fn wanted(
 ) -> anyhow::Result<Vec<ConfiguredPlugin>> {
     let wanted = |plugin: PluginConfig| {
         let source = plugin.source.clone().absolute().with_context(|| format!("plugin {}", plugin.label()))?;
-        let (intake, name) = (Arc::clone(intake), plugin.name.clone());
+        let (intake, name) = (Arc::clone(intake), plugin.name().cloned());
         let supply = Arc::new(Configured { intake, source, sha256: plugin.sha256, name });
         Ok(ConfiguredPlugin { pinned: plugin.pinned, supply, policy: policy(plugin, tenants) })
     };
@@ -194,7 +167,7 @@ pub(crate) fn wanted(
 pub(crate) fn terms(config: &Config, tenants: &Arc<TenantBounds>) -> anyhow::Result<Vec<NamedPolicy>> {
     let terms = |plugin: PluginConfig| {
         let source = plugin.source.clone().absolute().with_context(|| format!("plugin {}", plugin.label()))?;
-        Ok(NamedPolicy { name: plugin.name.clone(), label: source.to_string(), policy: policy(plugin, tenants) })
+        Ok(NamedPolicy { name: plugin.name().cloned(), label: source.to_string(), policy: policy(plugin, tenants) })
     };
     plugins(config)?.into_iter().map(terms).collect()
 }
@@ -203,7 +176,7 @@ pub(crate) fn terms(config: &Config, tenants: &Arc<TenantBounds>) -> anyhow::Res
 pub(crate) fn intake(config: &Config) -> anyhow::Result<Arc<ComponentFetcher>> {
     let mut configured = HashMap::new();
     for plugin in &config.plugins {
-        if let Some(name) = &plugin.name {
+        if let Some(name) = plugin.name() {
             configured.insert(name.clone(), (plugin.source.clone().absolute()?, plugin.sha256));
         }
     }
@@ -261,6 +234,18 @@ pub(crate) fn fetching(config: &Config) -> FetchOptions {
 /// A component by its file alone, with nothing granted.
 pub(crate) fn bare_source(file: &Path, limits: CallLimits) -> PluginSource {
     plugin_source(PluginConfig::found(file.to_owned(), limits), &Arc::default())
+}
+
+/// What stored tasks are sealed with; `None`: nothing is.
+pub(crate) fn encryption(config: &Config) -> anyhow::Result<Option<VaultKeys>> {
+    let read = |place: &SecretLocation| match place {
+        SecretLocation::File(file) => Ok(VaultKeys::from_file(file)?),
+        SecretLocation::Variable(name) => {
+            let value = variable(name).with_context(|| format!("the environment variable {name} is not set"))?;
+            Ok(VaultKeys::from_variable(name, &value)?)
+        }
+    };
+    config.encryption.as_ref().map(read).transpose().map_err(|wrong: anyhow::Error| wrong.context("[encryption]"))
 }
 
 /// One variable of the host's environment, for plugins that are granted it.

@@ -28,6 +28,17 @@ pub(crate) fn table(head: &[&str], rows: &[Vec<String>]) -> String {
     lines.join("\n")
 }
 
+/// A table of the objects in one member of a reply.
+pub(crate) fn list(value: &Value, member: &str, head: &[&str], row: impl Fn(&Value) -> Vec<String>) -> String {
+    let rows: Vec<_> = value[member].as_array().into_iter().flatten().map(row).collect();
+    table(head, &rows)
+}
+
+/// Some members of an object as cells.
+pub(crate) fn cells<const N: usize>(object: &Value, members: [&str; N]) -> [String; N] {
+    members.map(|member| cell(&object[member]))
+}
+
 /// One line for each field that has a value.
 pub(crate) fn fields(value: &Value) -> String {
     let Some(object) = value.as_object() else { return value.to_string() };

@@ -3,15 +3,12 @@
 use std::path::PathBuf;
 
 use jsonwebtoken::Algorithm;
-use url::Url;
 
 use super::Report;
-use super::document::{Node, Reader, Table};
-use super::scopes::read_scopes;
-use bulkhead_domain::names::check_name;
+use super::reader::Item;
+use bulkhead_domain::names::{check_name, check_scope};
 use bulkhead_domain::rights::ScopeRule;
 use bulkhead_identity::auth::{IntrospectionOptions, IssuerOptions, TenantRule};
-use bulkhead_net::address::Network;
 use bulkhead_net::client::parse_server_url;
 
 const SECOND: u64 = 1_000;
@@ -63,193 +60,149 @@ pub(super) fn numbers() -> impl Iterator<Item = (&'static str, u64, u64, &'stati
 }
 
 /// Reads `[auth]`.
-pub(super) fn read(reader: &mut Reader<'_>, node: &Node<'_>) -> AuthConfig {
-    let mut auth = AuthConfig::default();
-    let Some(table) = reader.table("auth", node) else { return auth };
-    let mut issuers = None;
-    for (key, node) in table {
-        match key.get_ref().as_ref() {
-            "resource" => auth.resource = resource(reader, node),
-            "issuer" => issuers = Some(node),
-            "scope" => auth.scopes = read_scopes(reader, node),
-            other => reader.refuse(
-                key,
-                format!("auth.{other}: no such key; there are resource, [[auth.issuer]] and [[auth.scope]]"),
-            ),
-        }
-    }
-    let Some(issuers) = issuers else { return auth };
-    if auth.resource.is_none() && !table.contains_key("resource") {
-        reader.refuse(
-            node,
-            "auth.resource: missing; it is the URI that clients know this host by, like \
-             \"https://mcp.example.com/mcp\", and tokens must be meant for it",
+pub(super) fn read(item: Item<'_>) -> Option<AuthConfig> {
+    let section = item.section(&["resource", "issuer", "scope"])?;
+    let scopes = section.items("scope").into_iter().filter_map(read_scope).collect();
+    let mut auth = AuthConfig { resource: section.parsed("resource", resource), issuers: Vec::new(), scopes };
+    if section.has("issuer") && !section.has("resource") {
+        section.refuse(
+            "resource",
+            "missing; it is the URI that clients know this host by, like \"https://mcp.example.com/mcp\", and tokens must \
+             be meant for it",
         );
     }
-    for node in reader.list("auth.issuer", issuers) {
-        let Some(issuer) = read_issuer(reader, node, auth.resource.as_deref()) else { continue };
+    for item in section.items("issuer") {
+        let Some(issuer) = read_issuer(item.clone(), auth.resource.as_deref()) else { continue };
         if auth.issuers.iter().any(|known| known.options.issuer == issuer.options.issuer) {
-            reader.refuse(node, format!("auth.issuer: {:?} is there twice", issuer.options.issuer));
+            item.refuse(format_args!("{:?} is there twice", issuer.options.issuer));
         }
-        if issuer.options.introspection.is_some()
-            && auth.issuers.iter().any(|known| known.options.introspection.is_some())
-        {
-            reader.refuse(
-                node,
+        let has_introspection = |issuer: &IssuerConfig| issuer.options.introspection.is_some();
+        if has_introspection(&issuer) && auth.issuers.iter().any(has_introspection) {
+            item.reader.refuse(
+                item.node,
                 "auth.issuer.introspection_url: only one issuer can have it: an opaque token does not say whose it is, \
                  and must not be shown to anybody else",
             );
         }
         auth.issuers.push(issuer);
     }
-    auth
+    Some(auth)
 }
 
-fn resource(reader: &mut Reader<'_>, node: &Node<'_>) -> Option<String> {
-    let (text, _) = written_url(reader, "auth.resource", node)?;
+fn resource(text: &str) -> Result<String, String> {
+    parse_server_url(text).map_err(|wrong| wrong.to_string())?;
     if text.contains('?') || text.ends_with('/') {
-        reader.refuse(node, format!("auth.resource: {text:?} must have neither a query nor a slash at its end"));
-        return None;
+        return Err(format!("{text:?} must have neither a query nor a slash at its end"));
     }
-    Some(text)
+    Ok(text.to_owned())
 }
 
-fn url(reader: &mut Reader<'_>, path: &str, node: &Node<'_>) -> Option<Url> {
-    written_url(reader, path, node).map(|(_, url)| url)
-}
-
-/// A URL with its text, which is what tokens are compared with.
-fn written_url(reader: &mut Reader<'_>, path: &str, node: &Node<'_>) -> Option<(String, Url)> {
-    let text = reader.text(path, node)?;
-    match parse_server_url(&text) {
-        Ok(url) => Some((text, url)),
-        Err(error) => {
-            reader.refuse(node, format!("{path}: {error}"));
-            None
-        }
+/// What a scope is good for; a rule without a name grants nothing.
+fn read_scope(item: Item<'_>) -> Option<ScopeRule> {
+    let section =
+        item.section(&["name", "tools", "plugins", "tasks", "steer", "basic", "includes", "tenants", "requestors"])?;
+    if !section.has("name") {
+        section.refuse("name", "missing");
     }
+    let is_on = |key| section.switch(key).unwrap_or_default();
+    Some(ScopeRule {
+        tools: section.texts("tools", any),
+        plugins: section.texts("plugins", any),
+        tasks: is_on("tasks"),
+        steer: is_on("steer"),
+        basic: is_on("basic"),
+        includes: section.texts("includes", check_scope),
+        tenants: section.texts("tenants", name),
+        requestors: section.texts("requestors", any),
+        name: section.parsed("name", check_scope)?,
+    })
 }
 
-/// What an issuer's table says, before it is put together.
-#[derive(Default)]
-struct Entry {
-    issuer: Option<(String, Url)>,
-    audiences: Vec<String>,
-    jwks_url: Option<Url>,
-    algorithms: Vec<Algorithm>,
-    tenant: Option<String>,
-    tenant_claim: Option<String>,
-    tenants: Vec<String>,
-    client_id_in_principal: bool,
-    require_at_jwt: bool,
-    numbers: [u64; NUMBERS.len()],
-    private_addresses: Vec<Network>,
-    root_certificate: Option<PathBuf>,
-    introspection_url: Option<Url>,
-    client_id: Option<String>,
-    client_secret: Option<SecretLocation>,
+fn any(text: &str) -> Result<String, &'static str> {
+    if text.is_empty() { Err("must not be empty") } else { Ok(text.to_owned()) }
 }
 
-fn read_issuer(reader: &mut Reader<'_>, node: &Node<'_>, resource: Option<&str>) -> Option<IssuerConfig> {
-    let table = reader.table("auth.issuer", node)?;
-    let mut entry = Entry { numbers: NUMBERS.map(|(_, default, ..)| default), ..Entry::default() };
-    read_entry(reader, table, &mut entry);
-    let Some((issuer, url)) = entry.issuer else {
-        if !table.contains_key("issuer") {
-            reader.refuse(node, "auth.issuer.issuer: missing; it is the address that tokens name as `iss`");
-        }
-        return None;
-    };
-    let tenant = match (entry.tenant, entry.tenant_claim, entry.tenants) {
-        (Some(name), None, allowed) if allowed.is_empty() => TenantRule::Fixed(name),
-        (None, Some(claim), allowed) if !allowed.is_empty() => TenantRule::Claim { claim, allowed },
+/// The numbers are those of [`NUMBERS`].
+const ISSUER_KEYS: &[&str] = &[
+    "issuer",
+    "audience",
+    "jwks_url",
+    "algorithms",
+    "tenant",
+    "tenant_claim",
+    "tenants",
+    "client_id_in_principal",
+    "require_at_jwt",
+    "private_addresses",
+    "root_certificate",
+    "introspection_url",
+    "client_id",
+    "client_secret_file",
+    "client_secret_env",
+    "clock_skew_ms",
+    "keys_fresh_ms",
+    "keys_stale_ms",
+    "keys_retry_ms",
+    "fetch_ms_max",
+    "introspection_cache_ms",
+];
+
+fn read_issuer(item: Item<'_>, resource: Option<&str>) -> Option<IssuerConfig> {
+    let section = item.section_of("key in [[auth.issuer]]", ISSUER_KEYS)?;
+    // Tokens are compared with the text as it is written.
+    let issuer = section.parsed("issuer", |text| parse_server_url(text).map(|url| (text.to_owned(), url)));
+    if !section.has("issuer") {
+        section.refuse("issuer", "missing; it is the address that tokens name as `iss`");
+    }
+    let names = (section.parsed("tenant", name), section.parsed("tenant_claim", tenant_claim));
+    let tenant = match (names, section.texts("tenants", name_or_any)) {
+        ((Some(name), None), allowed) if allowed.is_empty() => Some(TenantRule::Fixed(name)),
+        ((None, Some(claim)), allowed) if !allowed.is_empty() => Some(TenantRule::Claim { claim, allowed }),
         _ => {
-            reader.refuse(
-                node,
-                "auth.issuer: needs either tenant = \"NAME\", or tenant_claim = \"CLAIM\" together with \
-                 tenants = [\"NAME\", …], the tenants that this issuer may name (\"*\" for any)",
+            section.item.refuse(
+                "needs either tenant = \"NAME\", or tenant_claim = \"CLAIM\" together with tenants = [\"NAME\", …], the \
+                 tenants that this issuer may name (\"*\" for any)",
             );
-            return None;
-        }
-    };
-    let introspection = match (entry.introspection_url, entry.client_id) {
-        (None, None) => None,
-        (Some(url), Some(client_id)) => {
-            let [.., cache_ms] = entry.numbers;
-            Some(IntrospectionOptions { url, client_id, cache_ms })
-        }
-        _ => {
-            reader.refuse(node, "auth.issuer: introspection_url and client_id belong together");
             None
         }
     };
-    if entry.audiences.is_empty() {
-        entry.audiences.extend(resource.map(str::to_owned));
-    }
-    if entry.algorithms.is_empty() {
-        entry.algorithms = vec![Algorithm::RS256, Algorithm::ES256, Algorithm::EdDSA];
-    }
-    let [clock_skew_ms, keys_fresh_ms, keys_stale_ms, keys_retry_ms, fetch_ms_max, _] = entry.numbers;
-    let options = IssuerOptions {
-        issuer,
-        url,
-        audiences: entry.audiences,
-        jwks_url: entry.jwks_url,
-        algorithms: entry.algorithms,
-        tenant,
-        client_id_in_principal: entry.client_id_in_principal,
-        require_at_jwt: entry.require_at_jwt,
-        clock_skew_ms,
-        keys_fresh_ms,
-        keys_stale_ms,
-        keys_retry_ms,
-        fetch_ms_max,
-        private_addresses: entry.private_addresses,
-        introspection,
-    };
-    Some(IssuerConfig { options, root_certificate: entry.root_certificate, client_secret: entry.client_secret })
-}
-
-fn read_entry(reader: &mut Reader<'_>, table: &Table<'_>, entry: &mut Entry) {
-    for (key, node) in table {
-        let path = format!("auth.issuer.{}", key.get_ref());
-        match key.get_ref().as_ref() {
-            "issuer" => entry.issuer = written_url(reader, &path, node),
-            "audience" => entry.audiences.extend(reader.text(&path, node)),
-            "jwks_url" => entry.jwks_url = url(reader, &path, node),
-            "algorithms" => entry.algorithms = reader.texts(&path, node, algorithm),
-            "tenant" => entry.tenant = reader.parsed(&path, node, name),
-            "tenant_claim" => entry.tenant_claim = reader.parsed(&path, node, tenant_claim),
-            "tenants" => entry.tenants = reader.texts(&path, node, name_or_any),
-            "client_id_in_principal" => entry.client_id_in_principal = reader.switch(&path, node),
-            "require_at_jwt" => entry.require_at_jwt = reader.switch(&path, node),
-            "private_addresses" => entry.private_addresses = reader.texts(&path, node, network),
-            "root_certificate" => entry.root_certificate = reader.text(&path, node).map(|text| reader.path(&text)),
-            "introspection_url" => entry.introspection_url = url(reader, &path, node),
-            "client_id" => entry.client_id = reader.text(&path, node),
-            "client_secret_file" => {
-                entry.client_secret = reader.text(&path, node).map(|text| SecretLocation::File(reader.path(&text)));
-            }
-            "client_secret_env" => entry.client_secret = reader.text(&path, node).map(SecretLocation::Variable),
-            "client_secret" => reader.refuse(
-                node,
-                format!(
-                    "{path}: secrets are not kept in the configuration; use client_secret_file or client_secret_env"
-                ),
-            ),
-            other => {
-                let numbers = NUMBERS.iter().zip(&mut entry.numbers);
-                match numbers.into_iter().find(|((name, ..), _)| *name == other) {
-                    Some(((_, _, min, max, _), number)) => {
-                        if let Some(value) = reader.number(&path, node, *min, *max) {
-                            *number = value;
-                        }
-                    }
-                    None => reader.refuse(key, format!("{path}: no such key in [[auth.issuer]]")),
-                }
-            }
+    let number = |(name, default, min, max, _): NumberSetting| section.number(name, min..=max).unwrap_or(default);
+    let [clock_skew_ms, keys_fresh_ms, keys_stale_ms, keys_retry_ms, fetch_ms_max, cache_ms] = NUMBERS.map(number);
+    let introspection = match (section.parsed("introspection_url", parse_server_url), section.text("client_id")) {
+        (None, None) => None,
+        (Some(url), Some(client_id)) => Some(IntrospectionOptions { url, client_id, cache_ms }),
+        _ => {
+            section.item.refuse("introspection_url and client_id belong together");
+            None
         }
+    };
+    let mut algorithms = section.texts("algorithms", algorithm);
+    if algorithms.is_empty() {
+        algorithms = vec![Algorithm::RS256, Algorithm::ES256, Algorithm::EdDSA];
     }
+    let client_secret = section.file("client_secret_file").map(SecretLocation::File);
+    let is_on = |key| section.switch(key).unwrap_or_default();
+    Some(IssuerConfig {
+        root_certificate: section.file("root_certificate"),
+        client_secret: section.text("client_secret_env").map(SecretLocation::Variable).or(client_secret),
+        options: IssuerOptions {
+            audiences: section.text("audience").or_else(|| resource.map(str::to_owned)).into_iter().collect(),
+            jwks_url: section.parsed("jwks_url", parse_server_url),
+            algorithms,
+            client_id_in_principal: is_on("client_id_in_principal"),
+            require_at_jwt: is_on("require_at_jwt"),
+            clock_skew_ms,
+            keys_fresh_ms,
+            keys_stale_ms,
+            keys_retry_ms,
+            fetch_ms_max,
+            private_addresses: section.texts("private_addresses", str::parse),
+            introspection,
+            issuer: issuer.as_ref()?.0.clone(),
+            url: issuer?.1,
+            tenant: tenant?,
+        },
+    })
 }
 
 fn algorithm(text: &str) -> Result<Algorithm, String> {
@@ -280,12 +233,8 @@ fn name_or_any(text: &str) -> Result<String, String> {
     if text == "*" { Ok(text.to_owned()) } else { name(text) }
 }
 
-pub(super) fn network(text: &str) -> Result<Network, String> {
-    text.parse().map_err(|error: bulkhead_net::address::NotANetwork| error.to_string())
-}
-
 /// Scopes that grant what others do must exist.
-pub(super) fn check(auth: &AuthConfig, report: &mut Report) {
+pub(super) fn check(auth: &AuthConfig, report: &Report) {
     for rule in &auth.scopes {
         for included in &rule.includes {
             if !auth.scopes.iter().any(|other| other.name == *included) {

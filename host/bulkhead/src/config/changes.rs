@@ -90,7 +90,7 @@ fn section<S: Clone>(bounds: &[Bound<S>], ours: &S, theirs: &S, names: &mut Vec<
 }
 
 fn is_same(one: &PluginConfig, other: &PluginConfig) -> bool {
-    let which = |plugin: &PluginConfig| (plugin.name.clone(), plugin.source.clone(), plugin.sha256, plugin.pinned);
+    let which = |plugin: &PluginConfig| (plugin.name().cloned(), plugin.source.clone(), plugin.sha256, plugin.pinned);
     which(one) == which(other)
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::document::{Node, Reader};
+use super::reader::Item;
 use super::{Config, Problem};
 
 /// `[server] tls`.
@@ -23,27 +23,16 @@ pub(crate) struct Insecure {
     pub anonymous: bool,
 }
 
-pub(super) fn read_tls(reader: &mut Reader<'_>, node: &Node<'_>) -> Option<TlsConfig> {
-    read_tls_of(reader, "server.tls", node)
-}
-
-/// The same for another listener.
-pub(super) fn read_tls_of(reader: &mut Reader<'_>, name: &str, node: &Node<'_>) -> Option<TlsConfig> {
-    let table = reader.table(name, node)?;
-    let (mut certificate, mut private) = (None, None);
-    for (key, node) in table {
-        let path = format!("{name}.{}", key.get_ref());
-        match key.get_ref().as_ref() {
-            "certificate" => certificate = reader.text(&path, node).map(|text| reader.path(&text)),
-            "key" => private = reader.text(&path, node).map(|text| reader.path(&text)),
-            _ => reader.refuse(key, format!("{path}: no such key; there are certificate and key")),
+/// Reads the certificate and the key of a listener.
+pub(super) fn read_tls(item: Item<'_>) -> Option<TlsConfig> {
+    let section = item.section(&["certificate", "key"])?;
+    match (section.file("certificate"), section.file("key")) {
+        (Some(certificate), Some(key)) => Some(TlsConfig { certificate, key }),
+        _ => {
+            section.item.refuse("needs `certificate` and `key`, the names of two PEM files");
+            None
         }
     }
-    let (Some(certificate), Some(key)) = (certificate, private) else {
-        reader.refuse(node, format!("{name}: needs `certificate` and `key`, the names of two PEM files"));
-        return None;
-    };
-    Some(TlsConfig { certificate, key })
 }
 
 impl Config {

@@ -1,74 +1,83 @@
-//! `[plugin.grants]`: what a plugin may reach, and `[tenant.NAME.grants]`: what plugins may reach at most for a tenant.
+//! `[plugin.grants]`: what a plugin may reach, `[plugin.kv]`: what it may keep, and `[tenant.NAME.grants]`: what plugins may reach at
+//! most for a tenant.
 
 use std::path::Component;
 
-use super::document::{Node, Reader};
-use bulkhead_runtime::policy::{Bound, DirBound, DirGrant, Grants, HttpGrant, TENANT_MARK};
+use super::reader::Item;
+use bulkhead_domain::limits::KeyValueLimits;
+use bulkhead_runtime::policy::{Bound, DirBound, DirGrant, Grants, TENANT_MARK};
+use bulkhead_store::keyvalue::VALUE_BYTES_MAX;
 
-const QUOTA: (&str, u64, u64, &str) =
+/// A number with its default, its maximum and its meaning.
+pub(super) type Setting = (&'static str, u64, u64, &'static str);
+
+const QUOTA: Setting =
     ("bytes_max", 1 << 30, 1 << 50, "what plugins may make of one writable directory; each tenant's own one by itself");
+const KEYS: Setting =
+    ("keys_max", 10_000, 1_000_000, "keys that one plugin may keep in one tenant, expired ones until they are removed");
+const BYTES: Setting = ("bytes_max", 16 << 20, 16 << 30, "keys and values of one plugin in one tenant");
+const VALUE_BYTES: Setting = ("value_bytes_max", 64 << 10, VALUE_BYTES_MAX, "one kept value");
 
-/// Name, default, maximum and meaning of the one number.
+/// The numbers of `[plugin.kv]`.
 #[cfg(test)]
-pub(super) fn quota() -> (&'static str, u64, u64, &'static str) {
+pub(super) fn keyvalue_numbers() -> [Setting; 3] {
+    [KEYS, BYTES, VALUE_BYTES]
+}
+
+/// The one number of a directory.
+#[cfg(test)]
+pub(super) fn quota() -> Setting {
     QUOTA
 }
 
-/// Reads the table; what is wrong in it is granted to nobody.
-pub(super) fn read_grants(reader: &mut Reader<'_>, path: &str, node: &Node<'_>) -> Grants {
-    let mut grants = Grants::default();
-    let Some(table) = reader.table(path, node) else { return grants };
-    for (key, node) in table {
-        let path = format!("{path}.{}", key.get_ref());
-        match key.get_ref().as_ref() {
-            "directories" => {
-                let nodes = reader.list(&path, node);
-                grants.directories = nodes.iter().filter_map(|node| read_directory(reader, &path, node)).collect();
-            }
-            "http" => grants.http = read_texts(reader, &path, node, destination),
-            "env" => grants.env = read_texts(reader, &path, node, variable),
-            _ => reader.refuse(key, format!("{path}: no such grant; there are directories, http and env")),
-        }
-    }
-    grants
+/// Reads `[plugin.grants]`; what is wrong in it is not granted.
+pub(super) fn read_grants(item: Item<'_>) -> Option<Grants> {
+    let section = item.section_of("grant", &["directories", "http", "env"])?;
+    Some(Grants {
+        directories: section.items("directories").into_iter().filter_map(read_directory).collect(),
+        http: section.texts("http", str::parse),
+        env: section.texts("env", variable),
+        keyvalue: None,
+    })
 }
 
-/// What a tenant is left. A kind that is not named has no bound; what is wrong is left to nobody.
-pub(super) fn read_bound(reader: &mut Reader<'_>, path: &str, node: &Node<'_>) -> Bound {
-    let mut bound = Bound::default();
-    let Some(table) = reader.table(path, node) else { return bound };
-    for (key, node) in table {
-        let path = format!("{path}.{}", key.get_ref());
-        match key.get_ref().as_ref() {
-            "directories" => {
-                let nodes = reader.list(&path, node);
-                bound.directories = Some(nodes.iter().filter_map(|node| read_left(reader, &path, node)).collect());
-            }
-            "http" => bound.http = Some(read_texts(reader, &path, node, destination)),
-            "env" => bound.env = Some(read_texts(reader, &path, node, variable)),
-            "kv" => bound.keyvalue = Some(reader.switch(&path, node)),
-            _ => reader.refuse(key, format!("{path}: no such grant; there are directories, http, env and kv")),
-        }
-    }
-    bound
+/// What a tenant is left. A kind that is not named has no bound; what is wrong is not left.
+pub(super) fn read_bound(item: Item<'_>) -> Option<Bound> {
+    let section = item.section_of("grant", &["directories", "http", "env", "kv"])?;
+    let directories = || section.items("directories").into_iter().filter_map(read_left).collect();
+    Some(Bound {
+        directories: section.has("directories").then(directories),
+        http: section.has("http").then(|| section.texts("http", str::parse)),
+        env: section.has("env").then(|| section.texts("env", variable)),
+        keyvalue: section.switch("kv"),
+    })
 }
 
 /// A directory by its name in the sandbox.
-fn read_left(reader: &mut Reader<'_>, path: &str, node: &Node<'_>) -> Option<DirBound> {
-    let table = reader.table(path, node)?;
-    let (mut guest, mut write) = (None, false);
-    for (key, node) in table {
-        let path = format!("{path}.{}", key.get_ref());
-        match key.get_ref().as_ref() {
-            "guest" => guest = reader.parsed(&path, node, absolute),
-            "write" => write = reader.switch(&path, node),
-            _ => reader.refuse(key, format!("{path}: no such key; there are guest and write")),
-        }
+fn read_left(item: Item<'_>) -> Option<DirBound> {
+    let section = item.section(&["guest", "write"])?;
+    if !section.has("guest") {
+        section.item.refuse("each directory needs `guest` (its name in the sandbox)");
     }
-    if !table.contains_key("guest") {
-        reader.refuse(node, format!("{path}: each directory needs `guest` (its name in the sandbox)"));
-    }
-    Some(DirBound { guest: guest?, write, optional: false })
+    let write = section.switch("write").unwrap_or_default();
+    Some(DirBound { guest: section.parsed("guest", absolute)?, write, optional: false })
+}
+
+/// `[plugin.kv]`: what a plugin may keep. Writing the table is the grant, with the defaults for what is not in it.
+pub(super) fn read_keyvalue(item: Item<'_>) -> Option<KeyValueLimits> {
+    let section = item.section(&["keys_max", "bytes_max", "value_bytes_max"])?;
+    let KeyValueLimits { keys_max, bytes_max, value_bytes_max } = keyvalue_defaults();
+    Some(KeyValueLimits {
+        keys_max: section.number("keys_max", 1..=KEYS.2).unwrap_or(keys_max),
+        bytes_max: section.number("bytes_max", 1..=BYTES.2).unwrap_or(bytes_max),
+        value_bytes_max: section.number("value_bytes_max", 1..=VALUE_BYTES.2).unwrap_or(value_bytes_max),
+    })
+}
+
+/// The grant that an empty table is.
+pub(super) fn keyvalue_defaults() -> KeyValueLimits {
+    let (keys_max, bytes_max, value_bytes_max) = (KEYS.1, BYTES.1, VALUE_BYTES.1);
+    KeyValueLimits { keys_max: u32::try_from(keys_max).unwrap_or(u32::MAX), bytes_max, value_bytes_max }
 }
 
 fn absolute(guest: &str) -> Result<String, String> {
@@ -79,62 +88,31 @@ fn absolute(guest: &str) -> Result<String, String> {
     }
 }
 
-fn read_texts<T>(reader: &mut Reader<'_>, path: &str, node: &Node<'_>, parse: fn(&str) -> Result<T, String>) -> Vec<T> {
-    let mut values = Vec::new();
-    for node in reader.list(path, node) {
-        let Some(text) = reader.text(path, node) else { continue };
-        match parse(&text) {
-            Ok(value) => values.push(value),
-            Err(message) => reader.refuse(node, format!("{path}: {message}")),
-        }
-    }
-    values
-}
-
-fn read_directory(reader: &mut Reader<'_>, path: &str, node: &Node<'_>) -> Option<DirGrant> {
-    let table = reader.table(path, node)?;
-    let (mut host, mut guest, mut write, mut bytes_max) = (None, None, false, None);
-    for (key, node) in table {
-        let path = format!("{path}.{}", key.get_ref());
-        match key.get_ref().as_ref() {
-            "host" => host = reader.text(&path, node).map(|text| reader.path(&text)),
-            "guest" => guest = reader.text(&path, node),
-            "write" => match node.get_ref().as_bool() {
-                Some(value) => write = value,
-                None => reader.refuse(node, format!("{path}: must be true or false")),
-            },
-            "bytes_max" => bytes_max = reader.number(&path, node, 1, QUOTA.2),
-            _ => reader.refuse(key, format!("{path}: no such key; there are host, guest, write and bytes_max")),
-        }
-    }
-    let (Some(host), Some(guest)) = (host, guest) else {
-        reader.refuse(
-            node,
-            format!("{path}: each directory needs `host` (the folder) and `guest` (its name in the sandbox)"),
-        );
+fn read_directory(item: Item<'_>) -> Option<DirGrant> {
+    let section = item.section(&["host", "guest", "write", "bytes_max"])?;
+    let write = section.switch("write").unwrap_or_default();
+    let bytes_max = section.number("bytes_max", 1..=QUOTA.2);
+    let (Some(host), Some(guest)) = (section.file("host"), section.text("guest")) else {
+        section.item.refuse("each directory needs `host` (the folder) and `guest` (its name in the sandbox)");
         return None;
     };
     if let Err(message) = absolute(&guest) {
-        reader.refuse(node, format!("{path}.guest: {message}"));
+        section.refuse("guest", message);
     }
     let marks = host.to_string_lossy().replace(TENANT_MARK, "");
     if marks.contains(['{', '}']) {
-        reader.refuse(node, format!("{path}.host: braces stand for {TENANT_MARK} only"));
+        section.refuse("host", format_args!("braces stand for {TENANT_MARK} only"));
     }
     let below = host.components().skip_while(|part| !part.as_os_str().to_string_lossy().contains(TENANT_MARK));
     if below.into_iter().any(|part| part == Component::ParentDir) {
-        reader.refuse(node, format!("{path}.host: no \"..\" behind {TENANT_MARK}"));
+        section.refuse("host", format_args!("no \"..\" behind {TENANT_MARK}"));
     }
     if bytes_max.is_some() && !write {
-        reader.refuse(node, format!("{path}.bytes_max: nothing is written to it; set write = true"));
+        section.refuse("bytes_max", "nothing is written to it; set write = true");
     }
     // A guest that fills the disk makes the store read-only for everybody.
     let bytes_max = write.then(|| bytes_max.unwrap_or(QUOTA.1));
     Some(DirGrant { host, guest, write, bytes_max })
-}
-
-fn destination(text: &str) -> Result<HttpGrant, String> {
-    text.parse().map_err(|error: bulkhead_runtime::policy::GrantError| error.to_string())
 }
 
 fn variable(name: &str) -> Result<String, String> {

@@ -3,9 +3,8 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use super::{AuditConfig, LogConfig, ServerConfig, SourcesConfig};
 use bulkhead_domain::limits::{CallLimits, CompileLimits, Limits};
-use bulkhead_net::address::Network;
+use bulkhead_net::address::{Network, NotANetwork};
 
 /// What a number counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -195,79 +194,35 @@ pub(super) struct Bound<S> {
     pub(super) field: fn(&mut S) -> &mut dyn Field,
 }
 
-macro_rules! number_field {
-    ($type:ty) => {
-        impl Field for $type {
-            fn blank() -> Self {
-                0
-            }
-            fn set(&mut self, value: &Value) -> Result<(), String> {
-                let Value::Number(number) = value else { return Err("must be an integer".to_owned()) };
-                *self = <$type>::try_from(*number).map_err(|_| format!("{number} is too large"))?;
-                Ok(())
-            }
-        }
-    };
-}
-number_field!(u32);
-number_field!(u64);
-
-macro_rules! text_field {
-    ($type:ty, $blank:expr, $parse:expr) => {
+macro_rules! field {
+    ($type:ty, $blank:expr, $kind:ident, $parse:expr) => {
         impl Field for $type {
             fn blank() -> Self {
                 $blank
             }
             fn set(&mut self, value: &Value) -> Result<(), String> {
-                let Value::Text(text) = value else { return Err("must be a string".to_owned()) };
-                let parse: fn(&str) -> Result<$type, String> = $parse;
-                *self = parse(text)?;
+                let Value::$kind(value) = value else { return Err(format!("cannot be {}", value.article())) };
+                let parse: fn(&_) -> Result<$type, String> = $parse;
+                *self = parse(value)?;
                 Ok(())
             }
         }
     };
 }
-text_field!(String, Self::new(), |text| Ok(text.to_owned()));
-text_field!(PathBuf, Self::new(), |text| Ok(Self::from(text)));
-text_field!(SocketAddr, Self::from(([127, 0, 0, 1], 0)), |text| {
+field!(u32, 0, Number, |number: &u64| Self::try_from(*number).map_err(|_| format!("{number} is too large")));
+field!(u64, 0, Number, |number| Ok(*number));
+field!(bool, false, Switch, |switch| Ok(*switch));
+field!(String, Self::new(), Text, |text: &String| Ok(text.clone()));
+field!(PathBuf, Self::new(), Text, |text: &String| Ok(Self::from(text)));
+field!(LogFormat, Self::Text, Text, |text: &String| Ok(if text == "json" { Self::Json } else { Self::Text }));
+field!(SocketAddr, Self::from(([127, 0, 0, 1], 0)), Text, |text: &String| {
     text.parse()
         .map_err(|_| format!("{text:?} is not ADDR:PORT with a numeric address, like 127.0.0.1:8808 or [::1]:8808"))
 });
-text_field!(LogFormat, Self::Text, |text| Ok(if text == "json" { Self::Json } else { Self::Text }));
-
-impl Field for bool {
-    fn blank() -> Self {
-        false
-    }
-    fn set(&mut self, value: &Value) -> Result<(), String> {
-        let Value::Switch(switch) = value else { return Err("must be true or false".to_owned()) };
-        *self = *switch;
-        Ok(())
-    }
-}
-
-impl Field for Vec<String> {
-    fn blank() -> Self {
-        Self::new()
-    }
-    fn set(&mut self, value: &Value) -> Result<(), String> {
-        let Value::List(list) = value else { return Err("must be a list".to_owned()) };
-        self.clone_from(list);
-        Ok(())
-    }
-}
-
-/// Addresses and networks.
-impl Field for Vec<Network> {
-    fn blank() -> Self {
-        Self::new()
-    }
-    fn set(&mut self, value: &Value) -> Result<(), String> {
-        let Value::List(list) = value else { return Err("must be a list".to_owned()) };
-        *self = list.iter().map(|text| super::auth::network(text)).collect::<Result<_, _>>()?;
-        Ok(())
-    }
-}
+field!(Vec<String>, Self::new(), List, |list: &Vec<String>| Ok(list.clone()));
+field!(Vec<Network>, Self::new(), List, |list: &Vec<String>| {
+    list.iter().map(|text| text.parse()).collect::<Result<_, NotANetwork>>().map_err(|error| error.to_string())
+});
 
 const fn count(default: u64, min: u64, max: u64) -> Kind {
     Kind::Number { unit: Unit::Count, default, min, max }
@@ -292,8 +247,19 @@ const TIB: u64 = 1 << 40;
 const HOUR: u64 = 3_600_000;
 const DAY: u64 = 24 * HOUR;
 
-/// Binds each field of a struct to its key. A field without a key does not compile.
+/// Binds each field of a struct to its key; a field without a key does not compile. With the types of the fields, makes the struct too.
 macro_rules! section {
+    ($keys:ident, $blank:ident, struct $type:ident, $section:literal, {
+        $($field:ident: $field_type:ty = $kind:expr, $scope:ident, $doc:literal;)+
+    }) => {
+        #[doc = concat!("`[", $section, "]`.")]
+        #[derive(Clone, Debug, PartialEq, Eq)]
+        pub(crate) struct $type {
+            $(#[doc = $doc] pub $field: $field_type),+
+        }
+
+        section!($keys, $blank, $type, $section, { $($field: $kind, $scope, $doc;)+ });
+    };
     ($keys:ident, $blank:ident, $type:ident, $section:literal, {
         $($field:ident: $kind:expr, $scope:ident, $doc:literal;)+
     }) => {
@@ -308,38 +274,38 @@ macro_rules! section {
     };
 }
 
-section!(SERVER, blank_server, ServerConfig, "server", {
-    listen: Kind::Text { default: "127.0.0.1:8808", allowed: &[] }, Host,
+section!(SERVER, blank_server, struct ServerConfig, "server", {
+    listen: SocketAddr = Kind::Text { default: "127.0.0.1:8808", allowed: &[] }, Host,
         "ADDR:PORT to listen on; port 0 picks a free one; anything but a loopback address needs authentication and TLS";
-    data: Kind::Text { default: "./bulkhead-data", allowed: &[] }, Host,
+    data: PathBuf = Kind::Text { default: "./bulkhead-data", allowed: &[] }, Host,
         "The data directory: tasks, tokens, compiled plugins, the control socket";
-    allowed_hosts: Kind::List, Host,
+    allowed_hosts: Vec<String> = Kind::List, Host,
         "Host names that requests may be sent to, besides the loopback names";
-    allowed_origins: Kind::List, Host,
+    allowed_origins: Vec<String> = Kind::List, Host,
         "Exact origins of web pages that may call the host; also answered by CORS";
-    trusted_proxies: Kind::List, Host,
+    trusted_proxies: Vec<Network> = Kind::List, Host,
         "Addresses and networks of proxies that have TLS in front of this host; only they say who is behind them";
-    drain_ms: ms(10_000, 0, 600_000), Host,
+    drain_ms: u64 = ms(10_000, 0, 600_000), Host,
         "How long running calls may go on after SIGTERM";
-    connections_max: count(10_000, 1, 1_000_000), Host,
+    connections_max: u32 = count(10_000, 1, 1_000_000), Host,
         "Open connections; more wait to be accepted";
-    connections_per_address: count(1_000, 1, 1_000_000), Host,
+    connections_per_address: u32 = count(1_000, 1, 1_000_000), Host,
         "Open connections from one address, or one IPv6 network of 64 bits; more are closed at once. Configured proxies have no such limit";
-    header_bytes_max: bytes(32 * KIB, KIB, MIB), Host,
+    header_bytes_max: u32 = bytes(32 * KIB, KIB, MIB), Host,
         "All headers of one request together";
-    header_read_ms_max: ms(10_000, 1, 600_000), Host,
+    header_read_ms_max: u64 = ms(10_000, 1, 600_000), Host,
         "How long a client may take to send its headers";
-    body_bytes_max: bytes(4 * MIB, KIB, 64 * MIB), Host,
+    body_bytes_max: u64 = bytes(4 * MIB, KIB, 64 * MIB), Host,
         "One request body, and one line over stdio";
-    sse_after_ms: ms(5_000, 0, HOUR), Host,
+    sse_after_ms: u64 = ms(5_000, 0, HOUR), Host,
         "A request that has sent nothing for this long goes on as an event stream, if the client accepts one";
-    sse_keepalive_ms: ms(15_000, 1, HOUR), Host,
+    sse_keepalive_ms: u64 = ms(15_000, 1, HOUR), Host,
         "A comment is sent on an event stream that has been silent for this long";
-    session_idle_ms_max: ms(HOUR, 1, 30 * DAY), Host,
+    session_idle_ms_max: u64 = ms(HOUR, 1, 30 * DAY), Host,
         "A session without a request for this long is forgotten";
-    sessions_per_requestor: count(1_000, 1, 1_000_000), Host,
+    sessions_per_requestor: u32 = count(1_000, 1, 1_000_000), Host,
         "Sessions of one requestor at a time";
-    credential_failures_per_minute: count(60, 1, 1_000_000), Host,
+    credential_failures_per_minute: u32 = count(60, 1, 1_000_000), Host,
         "Credentials from one address (of IPv6: one /64) that may be invalid, before the answer is 429; valid ones are not counted";
 });
 
@@ -484,34 +450,34 @@ section!(COMPILE, blank_compile, CompileLimits, "compile", {
         "Functions of one component, over all its modules";
 });
 
-section!(LOG, blank_log, LogConfig, "log", {
-    level: Kind::Text { default: "info", allowed: &["off", "error", "warn", "info", "debug", "trace"] }, Host,
+section!(LOG, blank_log, struct LogConfig, "log", {
+    level: String = Kind::Text { default: "info", allowed: &["off", "error", "warn", "info", "debug", "trace"] }, Host,
         "What is logged: off, error, warn, info, debug or trace";
-    format: Kind::Text { default: "text", allowed: &["text", "json"] }, Host,
+    format: LogFormat = Kind::Text { default: "text", allowed: &["text", "json"] }, Host,
         "How it is logged, on stderr: text or json";
 });
 
-section!(AUDIT, blank_audit, AuditConfig, "audit", {
-    enabled: Kind::Switch { default: false }, Host,
+section!(AUDIT, blank_audit, struct AuditConfig, "audit", {
+    enabled: bool = Kind::Switch { default: false }, Host,
         "Whether an audit log is kept in the data directory: who did what, never with which arguments";
-    file_bytes_max: bytes(64 * MIB, 64 * KIB, GIB), Host,
+    file_bytes_max: u64 = bytes(64 * MIB, 64 * KIB, GIB), Host,
         "A file of the audit log that is longer is followed by another one";
-    files_max: count(64, 0, 1_000_000), Host,
+    files_max: u64 = count(64, 0, 1_000_000), Host,
         "Files of the audit log that are kept; older ones are removed, and the log says so; 0 keeps all";
 });
 
-section!(SOURCES, blank_sources, SourcesConfig, "sources", {
-    component_bytes_max: bytes(128 * MIB, KIB, 128 * MIB), Host,
+section!(SOURCES, blank_sources, struct SourcesConfig, "sources", {
+    component_bytes_max: u64 = bytes(128 * MIB, KIB, 128 * MIB), Host,
         "A component that is fetched, or found in a watched folder";
-    fetch_ms_max: ms(120_000, 1, HOUR), Host,
+    fetch_ms_max: u64 = ms(120_000, 1, HOUR), Host,
         "How long fetching a component may take, its redirects and signatures included";
-    watch: Kind::List, Host,
+    watch: Vec<String> = Kind::List, Host,
         "Folders whose *.wasm files become plugins, and new versions of them, while the host runs";
-    private_hosts: Kind::List, Host,
+    private_hosts: Vec<String> = Kind::List, Host,
         "Hosts (names or addresses) that components may be fetched from although their addresses are not public";
-    plain_http_hosts: Kind::List, Host,
+    plain_http_hosts: Vec<String> = Kind::List, Host,
         "Hosts whose registries are spoken to over http, which anybody on the way can change; those on this machine always are";
-    roots: Kind::List, Host,
+    roots: Vec<String> = Kind::List, Host,
         "Files with more certificates (PEM) that servers of components may be certified by";
 });
 
@@ -522,14 +488,10 @@ pub(super) fn is_path(key: &Key) -> bool {
 
 /// Every key, in the order of the file.
 pub(crate) fn all() -> impl Iterator<Item = &'static Key> {
-    let server = SERVER.iter().map(|bound| &bound.key);
-    let limits = LIMITS.iter().map(|bound| &bound.key);
-    let call = CALL.iter().map(|bound| &bound.key);
-    let compile = COMPILE.iter().map(|bound| &bound.key);
-    let log = LOG.iter().map(|bound| &bound.key);
-    let audit = AUDIT.iter().map(|bound| &bound.key);
-    let sources = SOURCES.iter().map(|bound| &bound.key);
-    server.chain(limits).chain(call).chain(compile).chain(log).chain(audit).chain(sources)
+    fn of<S>(bounds: &'static [Bound<S>]) -> impl Iterator<Item = &'static Key> {
+        bounds.iter().map(|bound| &bound.key)
+    }
+    of(SERVER).chain(of(LIMITS)).chain(of(CALL)).chain(of(COMPILE)).chain(of(LOG)).chain(of(AUDIT)).chain(of(SOURCES))
 }
 
 /// The key of this name.

@@ -8,6 +8,9 @@ use super::{ConfigLocation, Report};
 /// (section, name)
 type Path = (&'static str, &'static str);
 
+/// A number, another that it may not be larger than, and why.
+type Rule = (Path, Path, &'static str);
+
 /// What one source set.
 pub(super) type Values = BTreeMap<Path, (Value, ConfigLocation)>;
 
@@ -24,7 +27,7 @@ pub(super) struct Layer<'a> {
 
 /// The first may not be larger than the second, and why. The second follows the first up when nobody set it: who lets one requestor do
 /// more cannot want its tenant to stop it.
-const FOLLOWS_UP: &[(Path, Path, &str)] = &[
+const FOLLOWS_UP: &[Rule] = &[
     requestor_of_tenant("calls_queued_per_requestor", "calls_queued_per_tenant"),
     tenant_of_host("calls_queued_per_tenant", "calls_queued_total"),
     requestor_of_tenant("tasks_running_per_requestor", "tasks_running_per_tenant"),
@@ -51,54 +54,34 @@ const FOLLOWS_UP: &[(Path, Path, &str)] = &[
     tenant_of_host("answer_bytes_per_tenant", "answer_bytes_total"),
 ];
 
-const fn requestor_of_tenant(requestor: &'static str, tenant: &'static str) -> (Path, Path, &'static str) {
-    (("limits", requestor), ("limits", tenant), "a requestor cannot have more than its tenant")
+const fn limits(low: &'static str, high: &'static str, why: &'static str) -> Rule {
+    (("limits", low), ("limits", high), why)
 }
 
-const fn tenant_of_host(tenant: &'static str, total: &'static str) -> (Path, Path, &'static str) {
-    (("limits", tenant), ("limits", total), "a tenant cannot have more than the whole host")
+const fn requestor_of_tenant(requestor: &'static str, tenant: &'static str) -> Rule {
+    limits(requestor, tenant, "a requestor cannot have more than its tenant")
+}
+
+const fn tenant_of_host(tenant: &'static str, total: &'static str) -> Rule {
+    limits(tenant, total, "a tenant cannot have more than the whole host")
 }
 
 /// The first may not be larger than the second, and why.
-const NOT_OVER: &[(Path, Path, &str)] = &[
+const NOT_OVER: &[Rule] = &[
     // From the outside in: a value that nobody set follows the one above it down.
-    (
-        ("limits", "calls_running_per_tenant"),
-        ("limits", "calls_running_total"),
-        "a tenant cannot run more than the whole host",
-    ),
-    (
-        ("limits", "calls_running_per_requestor"),
-        ("limits", "calls_running_per_tenant"),
-        "a requestor cannot run more than its tenant",
-    ),
-    (
-        ("limits", "tasks_running_per_requestor"),
-        ("limits", "calls_running_per_requestor"),
-        "a running task is a running call",
-    ),
-    (
-        ("limits", "tasks_running_per_tenant"),
-        ("limits", "calls_running_per_tenant"),
-        "a running task is a running call",
-    ),
+    limits("calls_running_per_tenant", "calls_running_total", "a tenant cannot run more than the whole host"),
+    limits("calls_running_per_requestor", "calls_running_per_tenant", "a requestor cannot run more than its tenant"),
+    limits("tasks_running_per_requestor", "calls_running_per_requestor", "a running task is a running call"),
+    limits("tasks_running_per_tenant", "calls_running_per_tenant", "a running task is a running call"),
     tenant_of_host("calls_resting_per_tenant", "calls_resting_total"),
     (("server", "connections_per_address"), ("server", "connections_max"), "they are connections"),
-    (
-        ("limits", "tasks_stored_per_requestor"),
-        ("limits", "tasks_stored_per_tenant"),
+    limits("tasks_stored_per_requestor", "tasks_stored_per_tenant", "a requestor cannot store more than its tenant"),
+    limits(
+        "tasks_stored_bytes_per_requestor",
+        "tasks_stored_bytes_per_tenant",
         "a requestor cannot store more than its tenant",
     ),
-    (
-        ("limits", "tasks_stored_bytes_per_requestor"),
-        ("limits", "tasks_stored_bytes_per_tenant"),
-        "a requestor cannot store more than its tenant",
-    ),
-    (
-        ("limits", "ttl_ms_default"),
-        ("limits", "ttl_ms_max"),
-        "a task that says nothing cannot be kept longer than any other",
-    ),
+    limits("ttl_ms_default", "ttl_ms_max", "a task that says nothing cannot be kept longer than any other"),
     (("limits", "steer_bytes_max"), ("server", "body_bytes_max"), "a message arrives in one request body"),
     (("call", "arguments_bytes"), ("server", "body_bytes_max"), "arguments arrive in one request body"),
     (("call", "arguments_bytes"), ("limits", "tasks_stored_bytes_per_requestor"), "the arguments of a task are stored"),
@@ -117,7 +100,7 @@ impl<'a> Layer<'a> {
     }
 
     /// A checked layer above this one.
-    pub(super) fn overlaid(&'a self, prefix: String, values: Values, report: &mut Report) -> Layer<'a> {
+    pub(super) fn overlaid(&'a self, prefix: String, values: Values, report: &Report) -> Layer<'a> {
         let mut layer = Layer { below: Some(self), prefix, values, followed: BTreeSet::new() };
         layer.settle(report);
         layer
@@ -130,7 +113,7 @@ impl<'a> Layer<'a> {
         name: &'static str,
         text: &str,
         place: &ConfigLocation,
-        report: &mut Report,
+        report: &Report,
     ) {
         let Some(key) = keys::find(section, name) else { return };
         match key.parse(text) {
@@ -140,7 +123,7 @@ impl<'a> Layer<'a> {
     }
 
     /// Takes a value from the file.
-    pub(super) fn set(&mut self, key: &'static Key, value: Value, place: &ConfigLocation, report: &mut Report) {
+    pub(super) fn set(&mut self, key: &'static Key, value: Value, place: &ConfigLocation, report: &Report) {
         set(&mut self.values, key, value, &self.prefix, place, report);
     }
 
@@ -163,7 +146,7 @@ impl<'a> Layer<'a> {
 
     /// Applies the rules between limits. What this layer set itself must keep them; what it did not set follows down, so that
     /// lowering one limit does not oblige anybody to lower everything below it.
-    pub(super) fn settle(&mut self, report: &mut Report) {
+    pub(super) fn settle(&mut self, report: &Report) {
         self.follow_up();
         for &(low, high, why) in NOT_OVER.iter().chain(FOLLOWS_UP) {
             let ((Value::Number(low_value), low_place), (Value::Number(high_value), high_place)) =
@@ -216,13 +199,14 @@ impl<'a> Layer<'a> {
     }
 
     /// Writes the values that hold here into a section's struct.
-    pub(super) fn fill<S>(&self, bounds: &[Bound<S>], section: &mut S, report: &mut Report) {
+    pub(super) fn fill<S>(&self, bounds: &[Bound<S>], mut section: S, report: &Report) -> S {
         for bound in bounds {
             let (value, place) = self.get((bound.key.section, bound.key.name));
-            if let Err(message) = (bound.field)(section).set(&value) {
+            if let Err(message) = (bound.field)(&mut section).set(&value) {
                 report.add(&place, format!("{}{}: {message}", self.prefix, bound.key.path()));
             }
         }
+        section
     }
 }
 
@@ -233,7 +217,7 @@ pub(super) fn set(
     value: Value,
     prefix: &str,
     place: &ConfigLocation,
-    report: &mut Report,
+    report: &Report,
 ) {
     match key.check(&value) {
         Ok(()) => {

@@ -8,36 +8,33 @@ mod admin;
 mod auth;
 mod changes;
 mod document;
-mod encryption;
 mod exposure;
 mod grants;
 mod keys;
-mod keyvalue;
 mod layer;
 mod plugin;
+mod reader;
 mod reference;
-mod scopes;
 #[cfg(test)]
 mod tests;
 mod trust;
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use bulkhead_domain::limits::{CallLimits, CompileLimits, Limits};
-use bulkhead_net::address::Network;
 use bulkhead_plugins::Pinning;
 use bulkhead_runtime::policy::Bound;
 
 pub(crate) use admin::{AdminConfig, AdminSecret};
 pub(crate) use auth::{AuthConfig, IssuerConfig, SecretLocation};
 pub(crate) use exposure::{Insecure, TlsConfig};
-pub(crate) use keys::LogFormat;
+pub(crate) use keys::{AuditConfig, LogConfig, LogFormat, ServerConfig, SourcesConfig};
 #[cfg(test)]
 pub(crate) use keys::{Kind, all as all_keys};
-pub(crate) use plugin::{OnRestart, PluginConfig, ToolConfig};
+pub(crate) use plugin::PluginConfig;
 pub(crate) use reference::keys_help;
 #[cfg(test)]
 pub(crate) use reference::limits_table_markdown;
@@ -87,53 +84,6 @@ pub(crate) struct TenantConfig {
     pub limits: Limits,
     /// How much of the processors the tenant gets against one of weight 1, when there is not enough for both.
     pub cpu_weight: u32,
-}
-
-/// `[server]`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ServerConfig {
-    pub listen: SocketAddr,
-    pub data: PathBuf,
-    pub allowed_hosts: Vec<String>,
-    pub allowed_origins: Vec<String>,
-    pub trusted_proxies: Vec<Network>,
-    pub drain_ms: u64,
-    pub connections_max: u32,
-    pub connections_per_address: u32,
-    pub header_bytes_max: u32,
-    pub header_read_ms_max: u64,
-    pub body_bytes_max: u64,
-    pub sse_after_ms: u64,
-    pub sse_keepalive_ms: u64,
-    pub session_idle_ms_max: u64,
-    pub sessions_per_requestor: u32,
-    pub credential_failures_per_minute: u32,
-}
-
-/// `[log]`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct LogConfig {
-    pub level: String,
-    pub format: LogFormat,
-}
-
-/// `[audit]`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct AuditConfig {
-    pub enabled: bool,
-    pub file_bytes_max: u64,
-    pub files_max: u64,
-}
-
-/// `[sources]`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct SourcesConfig {
-    pub component_bytes_max: u64,
-    pub fetch_ms_max: u64,
-    pub watch: Vec<String>,
-    pub private_hosts: Vec<String>,
-    pub plain_http_hosts: Vec<String>,
-    pub roots: Vec<String>,
 }
 
 /// `[secrets]`.
@@ -215,11 +165,15 @@ impl std::error::Error for Problems {}
 
 /// Collects problems while reading goes on.
 #[derive(Debug, Default)]
-struct Report(Vec<Problem>);
+struct Report(RefCell<Vec<Problem>>);
 
 impl Report {
-    fn add(&mut self, place: &ConfigLocation, message: impl Into<String>) {
-        self.0.push(Problem { place: place.clone(), message: message.into() });
+    fn add(&self, place: &ConfigLocation, message: impl Into<String>) {
+        self.0.borrow_mut().push(Problem { place: place.clone(), message: message.into() });
+    }
+
+    fn len(&self) -> usize {
+        self.0.borrow().len()
     }
 }
 
@@ -236,59 +190,50 @@ impl Config {
         variables: impl IntoIterator<Item = (String, String)>,
         flags: &Flags,
     ) -> Result<Self, Problems> {
-        let mut report = Report::default();
+        let report = Report::default();
         let mut base = layer::Layer::base();
-        let parsed = file.map(|file| document::read(file, &mut base, &mut report)).unwrap_or_default();
+        let parsed = file.map(|file| document::read(file, &mut base, &report)).unwrap_or_default();
         let keys = match &parsed.encryption {
             Some(SecretLocation::Variable(name)) => Some(name.as_str()),
             _ => None,
         };
         let variables = variables.into_iter().filter(|(name, _)| Some(name.as_str()) != keys);
-        read_variables(variables, &mut base, &mut report);
+        read_variables(variables, &mut base, &report);
         if let Some(listen) = &flags.listen {
-            base.set_text("server", "listen", listen, &ConfigLocation::Flag("--listen"), &mut report);
+            base.set_text("server", "listen", listen, &ConfigLocation::Flag("--listen"), &report);
         }
         if let Some(data) = &flags.data {
-            base.set_text("server", "data", &data.to_string_lossy(), &ConfigLocation::Flag("--data"), &mut report);
+            base.set_text("server", "data", &data.to_string_lossy(), &ConfigLocation::Flag("--data"), &report);
         }
-        base.settle(&mut report);
+        base.settle(&report);
 
         let data_named = base.place("server", "data") != ConfigLocation::Default;
         let listen_place = base.place("server", "listen");
-        let mut server = keys::blank_server();
-        base.fill(keys::SERVER, &mut server, &mut report);
-        let mut limits = keys::blank_limits();
-        base.fill(keys::LIMITS, &mut limits, &mut report);
-        let mut call = keys::blank_call();
-        base.fill(keys::CALL, &mut call, &mut report);
-        let mut compile = keys::blank_compile();
-        base.fill(keys::COMPILE, &mut compile, &mut report);
-        let mut log = keys::blank_log();
-        base.fill(keys::LOG, &mut log, &mut report);
-        let mut audit = keys::blank_audit();
-        base.fill(keys::AUDIT, &mut audit, &mut report);
-
-        let mut sources = keys::blank_sources();
-        base.fill(keys::SOURCES, &mut sources, &mut report);
+        let server = base.fill(keys::SERVER, keys::blank_server(), &report);
+        let limits = base.fill(keys::LIMITS, keys::blank_limits(), &report);
+        let call = base.fill(keys::CALL, keys::blank_call(), &report);
+        let compile = base.fill(keys::COMPILE, keys::blank_compile(), &report);
+        let log = base.fill(keys::LOG, keys::blank_log(), &report);
+        let audit = base.fill(keys::AUDIT, keys::blank_audit(), &report);
+        let sources = base.fill(keys::SOURCES, keys::blank_sources(), &report);
 
         let (mut tenants, mut changed_definitions, mut tenant_grants) =
             (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
         for tenant in parsed.tenants {
-            let layer = base.overlaid(format!("tenant.{}.", tenant.name), tenant.values, &mut report);
-            let mut limits = keys::blank_limits();
-            layer.fill(keys::LIMITS, &mut limits, &mut report);
+            let layer = base.overlaid(format!("tenant.{}.", tenant.name), tenant.values, &report);
+            let limits = layer.fill(keys::LIMITS, keys::blank_limits(), &report);
             changed_definitions.extend(tenant.changed_definitions.map(|word| (tenant.name.clone(), word)));
             tenant_grants.insert(tenant.name.clone(), tenant.grants);
             tenants.insert(tenant.name, TenantConfig { limits, cpu_weight: tenant.cpu_weight });
         }
         let mut plugins: Vec<_> =
-            parsed.plugins.into_iter().map(|entry| entry.resolve(&base, &call, &mut report)).collect();
+            parsed.plugins.into_iter().map(|entry| entry.resolve(&base, &call, &report)).collect();
         plugin::add_pinned(&mut plugins, &flags.plugins, &call);
-        plugin::refuse_same_names(&plugins, &mut report);
+        plugin::refuse_same_names(&plugins, &report);
 
-        auth::check(&parsed.auth, &mut report);
+        auth::check(&parsed.auth, &report);
 
-        let Report(mut problems) = report;
+        let mut problems = report.0.into_inner();
         // Those of the file in its order, however it was read.
         problems.sort_by_key(|problem| match problem.place {
             ConfigLocation::File { line, .. } => line,
@@ -325,11 +270,7 @@ impl Config {
 }
 
 /// Every `BULKHEAD_*` variable is a key, or a mistake.
-fn read_variables(
-    variables: impl IntoIterator<Item = (String, String)>,
-    base: &mut layer::Layer<'_>,
-    report: &mut Report,
-) {
+fn read_variables(variables: impl IntoIterator<Item = (String, String)>, base: &mut layer::Layer<'_>, report: &Report) {
     for (name, text) in variables {
         if !name.starts_with("BULKHEAD_") || name == SECRET_KEY_VARIABLE {
             continue;

@@ -27,7 +27,7 @@ pub(crate) fn limits_table_markdown() -> String {
     let (name, default, max, doc) = super::grants::quota();
     let (unit, default, max) = (Unit::Bytes.name(), grouped(default), grouped(max));
     let _ = writeln!(table, "| `plugin.grants.directories.{name}` | {unit} | {default} | {max} | {doc} |");
-    for (name, default, max, doc) in super::keyvalue::numbers() {
+    for (name, default, max, doc) in super::grants::keyvalue_numbers() {
         let unit = if name == "keys_max" { Unit::Count } else { Unit::Bytes }.name();
         let _ = writeln!(table, "| `plugin.kv.{name}` | {unit} | {} | {} | {doc} |", grouped(default), grouped(max));
     }

@@ -1,3 +1,7 @@
+//! The configuration as an operator writes it, and every way to get it wrong.
+
+mod access;
+
 use std::path::Path;
 
 use super::*;
@@ -175,14 +179,14 @@ fn contract_config_loads_and_states_the_defaults() {
 
     let plugin = &config.plugins[0];
     assert_eq!(plugin.source, Source::File("etc/plugins/csv.wasm".into()));
-    assert_eq!(plugin.on_restart, OnRestart::Rerun);
-    assert_eq!(plugin.settings["rows"].as_str(), "10");
-    assert_eq!(plugin.settings["names"].as_str(), r#"["a",{"b":1.5}]"#);
-    assert_eq!(plugin.grants.directories[0].host, Path::new("/srv/data"));
-    assert_eq!(plugin.call.cpu_ms, 120_000);
-    let tool = &plugin.tools["csv_profile"];
+    assert!(plugin.policy.source.rerun);
+    assert_eq!(plugin.policy.source.config["rows"].as_str(), "10");
+    assert_eq!(plugin.policy.source.config["names"].as_str(), r#"["a",{"b":1.5}]"#);
+    assert_eq!(plugin.policy.source.grants.directories[0].host, Path::new("/srv/data"));
+    assert_eq!(plugin.policy.source.limits.cpu_ms, 120_000);
+    let tool = &plugin.policy.source.tools["csv_profile"];
     assert_eq!(tool.task_support, Some(TaskSupport::Optional));
-    assert_eq!((tool.call.cpu_ms, tool.call.promote_after_ms, tool.call.wall_ms), (120_000, 500, 600_000));
+    assert_eq!((tool.limits.cpu_ms, tool.limits.promote_after_ms, tool.limits.wall_ms), (120_000, 500, 600_000));
 }
 
 #[test]
@@ -191,10 +195,10 @@ fn plugin_change_policy_is_read() {
         [[plugin]]\nfile='b'";
     let config = load(text).unwrap();
     let [plugin, other] = config.plugins.as_slice() else { panic!() };
-    assert_eq!((plugin.accept_changes, plugin.drain_ms), (AcceptChanges::Compatible, 5_000));
-    assert_eq!((plugin.drain_then, plugin.quarantine_after), (DrainThen::Fail, 0));
-    assert_eq!((other.accept_changes, other.drain_ms), (AcceptChanges::Nothing, 0));
-    assert_eq!((other.drain_then, other.quarantine_after), (DrainThen::Wait, 10));
+    assert_eq!((plugin.policy.accept_changes, plugin.policy.drain_ms), (AcceptChanges::Compatible, 5_000));
+    assert_eq!((plugin.policy.drain_then, plugin.policy.quarantine_after), (DrainThen::Fail, 0));
+    assert_eq!((other.policy.accept_changes, other.policy.drain_ms), (AcceptChanges::Nothing, 0));
+    assert_eq!((other.policy.drain_then, other.policy.quarantine_after), (DrainThen::Wait, 10));
     let refused = |line: &str, why: &str| {
         refused_once(&format!("[[plugin]]\nfile='a'\n{line}"), "etc/bulkhead.toml:3: plugin.?.", why);
     };
@@ -209,8 +213,8 @@ fn plugin_change_policy_is_read() {
 fn canary_bounds_are_read() {
     let text = "[[plugin]]\nfile='a'\n[plugin.canary]\nfault_percent_max=1\nlatency_percent_max=150\nwindow_ms=60000\ncalls_min=50\nwatch_switch_ms=9";
     let plugin = &load(text).unwrap().plugins[0];
-    let bounds = plugin.canary;
-    assert_eq!(plugin.watch_switch_ms, 9);
+    let bounds = plugin.policy.canary;
+    assert_eq!(plugin.policy.watch_switch_ms, 9);
     assert_eq!((bounds.fault_percent_max, bounds.latency_percent_max), (1, 150));
     assert_eq!((bounds.window_ms, bounds.calls_min), (60_000, 50));
     for (line, why) in [
@@ -232,7 +236,7 @@ fn tool_presentation_is_configured_by_operator() {
          annotations = { read_only = true, idempotent = false }",
     )
     .unwrap();
-    let tool = &config.plugins[0].tools["a.b.c"];
+    let tool = &config.plugins[0].policy.source.tools["a.b.c"];
     let presentation = &tool.presentation;
     assert_eq!((presentation.title.as_deref(), presentation.description.as_deref()), (Some("T"), Some("D")));
     let annotations = presentation.annotations.as_ref().unwrap();
@@ -240,7 +244,7 @@ fn tool_presentation_is_configured_by_operator() {
         (annotations.read_only, annotations.idempotent, annotations.open_world),
         (Some(true), Some(false), None)
     );
-    assert_eq!(tool.call.cpu_ms, 5);
+    assert_eq!(tool.limits.cpu_ms, 5);
     let refused = |line: &str, why: &str| {
         refused_once(&format!("[[plugin]]\nfile='a'\n[plugin.tool.t]\n{line}"), "etc/bulkhead.toml:4:", why);
     };
@@ -284,6 +288,7 @@ fn wrong_config_types_are_refused() {
     refused_once("[limits]\nttl_unlimited = 1", "etc/bulkhead.toml:2: limits.ttl_unlimited: must be true or", "");
     refused_once("[server]\nlisten = 8808", "etc/bulkhead.toml:2: server.listen: must be a string", "");
     refused_once("[server]\nallowed_hosts = ['a', 1]", "etc/bulkhead.toml:2: server.allowed_hosts: must be a list", "");
+    refused_once("[[plugin]]\nfile = 1", "etc/bulkhead.toml:2: plugin.?.file: must be a string", "not integer");
     refused_once("server = 1", "etc/bulkhead.toml:1: server: must be a table", "");
     refused_once("[plugin]\nfile = 'a'", "etc/bulkhead.toml:1: plugin: write [[plugin]]", "");
 }
@@ -487,7 +492,11 @@ fn plugin_entries_are_checked() {
 fn writable_directory_grant_has_a_default_quota() {
     let quota = |more: &str| {
         let directory = format!("directories = [{{ host = '/x', guest = '/y'{more} }}]");
-        load(&format!("[[plugin]]\nfile = 'a'\n[plugin.grants]\n{directory}")).unwrap().plugins[0].grants.directories[0]
+        load(&format!("[[plugin]]\nfile = 'a'\n[plugin.grants]\n{directory}")).unwrap().plugins[0]
+            .policy
+            .source
+            .grants
+            .directories[0]
             .bytes_max
     };
     assert_eq!(quota(", write = true"), Some(1 << 30));
@@ -542,93 +551,6 @@ fn plugin_flags_pin_named_plugins() {
 }
 
 #[test]
-fn open_addresses_need_authentication_and_tls() {
-    let flags = Flags { listen: Some("0.0.0.0:8808".to_owned()), ..Flags::default() };
-    let config = |text: &str, insecure: Insecure| load_all(text, &[], &Flags { insecure, ..flags.clone() }).unwrap();
-    let bare = config("", Insecure::default());
-    assert!(bare.check_exposure(false).unwrap_err().message.contains("bulkhead token create"));
-    assert!(bare.check_exposure(true).unwrap_err().message.contains("trusted_proxies"));
-    let tls = "[server]\ntls = { certificate = 'c.pem', key = 'k.pem' }";
-    for text in [tls, "[server]\ntrusted_proxies = ['10.0.0.0/8']"] {
-        assert!(config(text, Insecure::default()).check_exposure(false).is_err());
-        config(text, Insecure::default()).check_exposure(true).unwrap();
-        config(&format!("{text}\n{ISSUER}"), Insecure::default()).check_exposure(false).unwrap();
-    }
-    config("", Insecure { plaintext: true, anonymous: false }).check_exposure(true).unwrap();
-    config("", Insecure { plaintext: true, anonymous: true }).check_exposure(false).unwrap();
-    Config::load(None, [], &Flags::default()).unwrap().check_exposure(false).unwrap();
-    // A proxy on this machine brings others.
-    let behind = load("[server]\ntrusted_proxies = ['127.0.0.1']").unwrap();
-    assert!(!behind.is_local() && behind.check_exposure(false).is_err());
-    behind.check_exposure(true).unwrap();
-}
-
-const ISSUER: &str = "[auth]\nresource = 'https://MCP.example.com/mcp'\n[[auth.issuer]]\n\
-    issuer = 'https://login.example.com'\ntenant = 'acme'";
-
-#[test]
-fn token_issuer_config_has_defaults() {
-    let config = load(ISSUER).unwrap();
-    let [issuer] = config.auth.issuers.as_slice() else { panic!() };
-    assert_eq!(issuer.options.audiences, ["https://MCP.example.com/mcp"]);
-    assert_eq!(issuer.options.algorithms.len(), 3);
-    assert_eq!((issuer.options.keys_fresh_ms, issuer.options.keys_stale_ms), (300_000, 3_600_000));
-    let refused = |line: &str, why: &str| refused_once(&format!("{ISSUER}\n{line}"), "etc/bulkhead.toml:", why);
-    refused("algorithms = ['HS256']", "RS256, ES256, EdDSA");
-    refused("algorithms = ['none']", "RS256, ES256, EdDSA");
-    refused("client_secret = 'x'", "secrets are not kept in the configuration");
-    refused("clock_skew_ms = 600001", "from 0 to 600000");
-    refused("private_addresses = ['intranet']", "neither an address nor a network");
-    refused("client_id = 'x'", "belong together");
-    refused("tenants = ['a']", "tenant_claim");
-    let claiming = ISSUER.replace("tenant = 'acme'", "tenants = ['*']");
-    for claim in ["iss", "aud", "exp", "nbf", "iat", "scope", "scp"] {
-        let problems = load(&format!("{claiming}\ntenant_claim = '{claim}'")).unwrap_err().join("; ");
-        assert!(problems.contains("names no tenant"), "{problems}");
-    }
-    for claim in ["org", "sub", "azp", "client_id"] {
-        load(&format!("{claiming}\ntenant_claim = '{claim}'")).unwrap();
-    }
-    refused("jwks_url = 'http://keys.example.com'", "https://");
-    refused("color = 1", "no such key in [[auth.issuer]]");
-    refused("[[auth.issuer]]\nissuer = 'https://login.example.com'\ntenant = 'b'", "there twice");
-    refused("[[auth.scope]]\nname = 'a'\nadminister = true", "no such key");
-    refused("[[auth.scope]]\ntools = ['x']", "auth.scope.name: missing");
-    refused("[[auth.scope]]\nname = 'a b'", "is no scope");
-    refused("[[auth.scope]]\nname = 'offline_access'", "between clients and their issuer");
-    let problems = load(&format!("{ISSUER}\n[[auth.scope]]\nname = 'a'\nincludes = ['b']")).unwrap_err();
-    assert!(problems[0].contains("includes \"b\""), "{problems:?}");
-    refused_once("[auth]\nresource = 'https://a/mcp/'", "etc/bulkhead.toml:2: auth.resource", "slash");
-    refused_once(
-        "[[auth.issuer]]\nissuer = 'https://a'\ntenant = 'b'",
-        "etc/bulkhead.toml:1: auth.resource: missing",
-        "",
-    );
-    refused_once("[server]\ntls = { certificate = 'a' }", "etc/bulkhead.toml:2: server.tls: needs", "key");
-    refused_once("[server]\ntrusted_proxies = ['proxy']", "etc/bulkhead.toml:2: server.trusted_proxies:", "network");
-}
-
-#[test]
-fn admin_listener_needs_credential_and_remote_tls() {
-    let admin = |text: &str| load(&format!("[admin]\n{text}")).map(|config| config.admin.unwrap());
-    let found = admin("listen = '127.0.0.1:8809'\ntoken_file = 'admin.token'").unwrap();
-    assert_eq!(found.secret, AdminSecret::File("etc/admin.token".into()));
-    let digest = "ab".repeat(32);
-    let tls = "tls = { certificate = 'c', key = 'k' }";
-    let found = admin(&format!("listen = '0.0.0.0:8809'\ntoken_sha256 = '{digest}'\n{tls}")).unwrap();
-    assert_eq!(found.secret, AdminSecret::Sha256([0xab; 32]));
-    let refused = |text: &str, why: &str| refused_once(&format!("[admin]\n{text}"), "etc/bulkhead.toml:", why);
-    refused("token_file = 'x'", "admin.listen: missing");
-    refused("listen = '127.0.0.1:1'", "credential");
-    refused(&format!("listen = '127.0.0.1:1'\ntoken_file = 'x'\ntoken_sha256 = '{digest}'"), "credential");
-    refused("listen = '127.0.0.1:1'\ntoken_sha256 = 'abc'", "64 hexadecimal digits");
-    refused("listen = 'localhost:1'\ntoken_file = 'x'", "numeric address");
-    refused("listen = '0.0.0.0:1'\ntoken_file = 'x'", "admin.tls");
-    refused("listen = '127.0.0.1:1'\ntoken_file = 'x'\ntoken = 'y'", "no such key");
-    refused("listen = '127.0.0.1:1'\ntoken_file = 'x'\ntls = { key = 'k' }", "admin.tls: needs");
-}
-
-#[test]
 fn limits_table_and_help_name_every_key() {
     let (table, help) = (limits_table_markdown(), keys_help());
     for key in all_keys() {
@@ -658,7 +580,9 @@ fn readme_has_the_table_of_limits() {
 
 #[test]
 fn plugin_kv_table_grants_keyvalue_quota() {
-    let grants = |line: &str| load(&format!("[[plugin]]\nfile='a'\n{line}")).unwrap().plugins.remove(0).grants.keyvalue;
+    let grants = |line: &str| {
+        load(&format!("[[plugin]]\nfile='a'\n{line}")).unwrap().plugins.remove(0).policy.source.grants.keyvalue
+    };
     assert_eq!(grants(""), None);
     let by_default = grants("[plugin.kv]").unwrap();
     assert_eq!((by_default.keys_max, by_default.bytes_max, by_default.value_bytes_max), (10_000, 16 << 20, 64 << 10));
@@ -672,18 +596,4 @@ fn plugin_kv_table_grants_keyvalue_quota() {
     ] {
         refused_once(&format!("[[plugin]]\nfile='a'\n{line}"), "etc/bulkhead.toml:3:", why);
     }
-}
-
-#[test]
-fn secret_key_comes_from_file_or_variable_only() {
-    assert_eq!(load("").unwrap().secrets.key_file, None);
-    let config = load("[secrets]\nkey_file = 'secrets.key'").unwrap();
-    assert_eq!(config.secrets.key_file, Some("etc/secrets.key".into()));
-    refused_once("[secrets]\nkey = 'x'", "etc/bulkhead.toml:2: secrets.key: no such key", "key_file");
-    assert!(Config::load(None, [("BULKHEAD_SECRET_KEY".to_owned(), "x".to_owned())], &Flags::default()).is_ok());
-    refused_once(
-        "[[plugin]]\nfile = 'a'\n[plugin.grants]\nenv = ['BULKHEAD_SECRET_KEY']",
-        "etc/bulkhead.toml:4: plugin.?.grants.env:",
-        "granted to nobody",
-    );
 }

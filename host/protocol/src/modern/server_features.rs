@@ -132,8 +132,11 @@ pub(super) fn get_prompt(request: Request<'_>) -> Result<Exchange, RpcError> {
     let bound = json!(arguments).to_string();
     let operation = Operation::GetPrompt { prompt: entry.plugin_prompt.clone(), arguments };
     let requests = vec![PluginRequest { library: Arc::clone(&entry.library), operation, client: client(&request) }];
-    let visits =
-        PluginRequests { label: format!("prompts/get {}", entry.prompt.name), arguments: Json::new(bound), requests };
+    let visits = PluginRequests {
+        label: format!("prompts/get {}", entry.prompt.described.name),
+        arguments: Json::new(bound),
+        requests,
+    };
     converse(request, visits)
 }
 

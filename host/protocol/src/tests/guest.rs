@@ -12,9 +12,7 @@ use bulkhead_domain::call::{
     CallError, ClientFeature, FaultKind, InputRequest, InputRequestError, InputRequestKind, InputResponse, LogLevel,
 };
 use bulkhead_domain::limits::CallLimits;
-use bulkhead_domain::task::PluginVersion;
 use bulkhead_domain::tool::{TaskSupport, Tool, ToolOutput};
-use bulkhead_runtime::schema::Validator;
 use bulkhead_runtime::{
     CallEvent, CallSpec, Catalog, Control, Executor, ListKind, Operation, Returned, RunningCall, StartError,
     StopOnDrop, ToolEntry,
@@ -113,44 +111,26 @@ fn entry(name: &str, task_support: TaskSupport) -> Arc<ToolEntry> {
         _ => json!({"type": "object"}),
     };
     let tool = Tool {
-        name: name.into(),
-        title: None,
         description: format!("Plays {name}."),
         input_schema: Json::new(serde_json::to_string_pretty(&schema).unwrap()),
-        output_schema: None,
-        annotations: None,
         task_support,
-        icons: Vec::new(),
-        meta: Vec::new(),
+        ..Tool::sample(name)
     };
-    let limits = limits(name);
-    Arc::new(ToolEntry {
-        tool,
-        plugin: PluginVersion { name: "scripted".into(), digest: [1; 32] },
-        plugin_tool: name.into(),
-        limits,
-        rerun_on_restart: name == "two_forms",
-        input: Validator::compile(&schema.to_string()).unwrap(),
-        output: None,
-    })
+    let rerun_on_restart = name == "two_forms";
+    Arc::new(ToolEntry { rerun_on_restart, ..ToolEntry::sample("scripted", tool, limits(name)) })
 }
 
 fn limits(name: &str) -> CallLimits {
     CallLimits {
-        cpu_ms: 1_000,
         wall_ms: 60_000,
-        memory_bytes: 1 << 20,
-        arguments_bytes: 1 << 20,
-        result_bytes: 1 << 20,
-        log_bytes: 1 << 10,
-        events_per_second: 50,
         promote_after_ms: match name {
             "at_once" => 0,
             "detaches" | "form" | "two_forms" | "quick" | "reports" => 60_000,
             _ => 10,
         },
+        result_bytes: 1 << 20,
         cancel_grace_ms: 20,
-        epoch_tick_ms: 10,
+        ..CallLimits::generous()
     }
 }
 

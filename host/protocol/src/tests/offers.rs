@@ -6,7 +6,8 @@ use super::*;
 use bulkhead_domain::call::{CallError, ClientFeature, InputRequest, InputRequestKind, InputResponse};
 use bulkhead_domain::limits::CallLimits;
 use bulkhead_domain::server_features::{
-    Completion, Prompt, PromptArgument, PromptMessage, PromptOutput, Resource, ResourcePage, ResourceTemplate,
+    Completion, Described, Prompt, PromptArgument, PromptMessage, PromptOutput, Resource, ResourcePage,
+    ResourceTemplate,
 };
 use bulkhead_domain::task::PluginVersion;
 use bulkhead_domain::tool::{Content, ContentKind, ResourceBody, ResourceContents, Role};
@@ -34,16 +35,12 @@ pub(super) fn offers(limits: &CallLimits) -> Vec<PluginFeatures> {
         |library: Arc<CatalogPlugin>| PluginFeatures { library, prompts: vec![], templates: vec![], resources: vec![] };
     let first = library("first", true, true, limits);
     let argument = |name: &str, required| PromptArgument {
-        name: name.into(),
-        title: None,
-        description: Some("An argument.".into()),
+        described: Described { name: name.into(), title: None, description: Some("An argument.".into()) },
         required,
     };
     let prompt = |name: &str, arguments| {
         let prompt = Prompt {
-            name: format!("x_{name}"),
-            title: Some("A prompt".into()),
-            description: None,
+            described: Described { name: format!("x_{name}"), title: Some("A prompt".into()), description: None },
             arguments,
             icons: Vec::new(),
             meta: vec![("example.com/a".into(), Json::new("1"))],
@@ -52,9 +49,7 @@ pub(super) fn offers(limits: &CallLimits) -> Vec<PluginFeatures> {
     };
     let template = ResourceTemplate {
         uri_template: "a://{id}/data".into(),
-        name: "data".into(),
-        title: None,
-        description: None,
+        described: Described { name: "data".into(), ..Described::default() },
         mime_type: Some("text/plain".into()),
         annotations: None,
         icons: Vec::new(),
@@ -70,9 +65,9 @@ pub(super) fn offers(limits: &CallLimits) -> Vec<PluginFeatures> {
 }
 
 fn resource(uri: String) -> Resource {
-    let (name, mime_type) = (uri.clone(), Some("text/plain".into()));
-    let (title, description, size, annotations) = (None, None, Some(1), None);
-    Resource { uri, name, title, description, mime_type, size, annotations, icons: Vec::new(), meta: Vec::new() }
+    let described = Described { name: uri.clone(), ..Described::default() };
+    let (mime_type, size, annotations) = (Some("text/plain".into()), Some(1), None);
+    Resource { uri, described, mime_type, size, annotations, icons: Vec::new(), meta: Vec::new() }
 }
 
 /// Plays a plugin that is asked for something else than a tool.

@@ -9,7 +9,7 @@ use super::output::{AnnotationsView, Block, ContentsView, role_name};
 use super::{IconView, MetaView, RelatedTask, entry_if};
 use bulkhead_domain::Json;
 use bulkhead_domain::server_features::{
-    Completion, Prompt, PromptArgument, PromptMessage, PromptOutput, Resource, ResourceTemplate,
+    Completion, Described, Prompt, PromptArgument, PromptMessage, PromptOutput, Resource, ResourceTemplate,
 };
 use bulkhead_domain::tool::{Icon, ResourceContents};
 
@@ -124,9 +124,7 @@ impl Serialize for ResourceView<'_> {
         let resource = self.resource;
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("uri", &resource.uri)?;
-        map.serialize_entry("name", &resource.name)?;
-        entry_if(&mut map, "title", resource.title.as_ref())?;
-        entry_if(&mut map, "description", resource.description.as_ref())?;
+        described(&mut map, &resource.described)?;
         entry_if(&mut map, "mimeType", resource.mime_type.as_ref())?;
         entry_if(&mut map, "size", resource.size)?;
         entry_if(&mut map, "annotations", resource.annotations.as_ref().map(AnnotationsView))?;
@@ -147,9 +145,7 @@ impl Serialize for TemplateView<'_> {
         let template = self.template;
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("uriTemplate", &template.uri_template)?;
-        map.serialize_entry("name", &template.name)?;
-        entry_if(&mut map, "title", template.title.as_ref())?;
-        entry_if(&mut map, "description", template.description.as_ref())?;
+        described(&mut map, &template.described)?;
         entry_if(&mut map, "mimeType", template.mime_type.as_ref())?;
         entry_if(&mut map, "annotations", template.annotations.as_ref().map(AnnotationsView))?;
         icons(&mut map, &template.icons, self.icons)?;
@@ -168,11 +164,9 @@ impl Serialize for PromptView<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let prompt = self.prompt;
         let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("name", &prompt.name)?;
-        entry_if(&mut map, "title", prompt.title.as_ref())?;
-        entry_if(&mut map, "description", prompt.description.as_ref())?;
+        described(&mut map, &prompt.described)?;
         if !prompt.arguments.is_empty() {
-            map.serialize_entry("arguments", &prompt.arguments.iter().map(ArgumentView::from).collect::<Vec<_>>())?;
+            map.serialize_entry("arguments", &prompt.arguments.iter().map(ArgumentView).collect::<Vec<_>>())?;
         }
         icons(&mut map, &prompt.icons, self.icons)?;
         entry_if(&mut map, "_meta", MetaView::new(&prompt.meta, None))?;
@@ -180,21 +174,21 @@ impl Serialize for PromptView<'_> {
     }
 }
 
-#[derive(Serialize)]
-struct ArgumentView<'a> {
-    name: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    title: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    description: Option<&'a str>,
-    required: bool,
+struct ArgumentView<'a>(&'a PromptArgument);
+
+impl Serialize for ArgumentView<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        described(&mut map, &self.0.described)?;
+        map.serialize_entry("required", &self.0.required)?;
+        map.end()
+    }
 }
 
-impl<'a> From<&'a PromptArgument> for ArgumentView<'a> {
-    fn from(argument: &'a PromptArgument) -> Self {
-        let PromptArgument { name, title, description, required } = argument;
-        Self { name, title: title.as_deref(), description: description.as_deref(), required: *required }
-    }
+fn described<M: SerializeMap>(map: &mut M, described: &Described) -> Result<(), M::Error> {
+    map.serialize_entry("name", &described.name)?;
+    entry_if(map, "title", described.title.as_ref())?;
+    entry_if(map, "description", described.description.as_ref())
 }
 
 fn icons<M: SerializeMap>(map: &mut M, icons: &[Icon], known: bool) -> Result<(), M::Error> {

@@ -19,9 +19,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
-use super::policy::Grants;
 use super::*;
-use bulkhead_domain::limits::CompileLimits;
 use bulkhead_domain::tool::{ContentKind, ToolOutput};
 
 fn kept() -> std::path::PathBuf {
@@ -50,17 +48,8 @@ impl House {
     }
 
     fn with(data: &Path, tenant_names: Option<Arc<dyn TenantNames>>) -> Self {
-        let config = SandboxConfig {
-            data: data.to_owned(),
-            calls_running_total: 8,
-            calls_resting_total: 768,
-            compile: CompileLimits { memory_bytes: 2 << 30, cpu_ms: 120_000, functions_max: 200_000 },
-            compiler: CompilerMode::InProcess,
-            epoch_tick_ms: 10,
-            io: tokio::runtime::Handle::current(),
-            environment: |key| (key == "GRANTED").then(|| "yes".to_owned()),
-            tenant_names,
-        };
+        let environment = |key: &str| (key == "GRANTED").then(|| "yes".to_owned());
+        let config = SandboxConfig { environment, tenant_names, ..SandboxConfig::sample(data) };
         Self { sandbox: Sandbox::new(config).unwrap() }
     }
 
@@ -101,48 +90,21 @@ const TENANT: TenantId = TenantId([7; 16]);
 fn facts() -> CallContext {
     CallContext {
         call_id: CallId([1; 16]),
-        task_id: None,
-        attempt: 1,
         idempotency_key: OnDemand::Text("key".to_owned()),
         requestor_alias: OnDemand::Text("alias".to_owned()),
-        features: ClientFeatures::default(),
-        log_level: None,
-        related_tasks: Vec::new(),
         seed: [7; 32],
         wants_progress: true,
-        guest_services: None,
+        ..CallContext::detached()
     }
 }
 
 /// The defaults of the configuration.
 pub(crate) fn limits() -> CallLimits {
-    CallLimits {
-        cpu_ms: 30_000,
-        wall_ms: 600_000,
-        memory_bytes: 64 << 20,
-        arguments_bytes: 1 << 20,
-        result_bytes: 4 << 20,
-        log_bytes: 256 << 10,
-        events_per_second: 50,
-        promote_after_ms: 1000,
-        cancel_grace_ms: 200,
-        epoch_tick_ms: 10,
-    }
+    CallLimits::generous()
 }
 
 fn source(component: Source) -> PluginSource {
-    PluginSource {
-        component,
-        name: None,
-        prefix: String::new(),
-        config: BTreeMap::new(),
-        grants: Grants::default(),
-        tenants: Arc::default(),
-        manifest_required: false,
-        limits: limits(),
-        tools: BTreeMap::new(),
-        rerun: false,
-    }
+    PluginSource::bare(component, limits())
 }
 
 /// One of the sample plugins, once `cargo xtask plugins` has built them.

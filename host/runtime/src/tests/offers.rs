@@ -90,7 +90,7 @@ async fn prompt_prefix_applies_and_resource_clashes_are_refused() {
     second.prefix = "again_".to_owned();
     let house = House::new();
     let (first, second) = (house.sandbox.load(first).await.unwrap(), house.sandbox.load(second).await.unwrap());
-    assert!(second.offers.prompts.iter().all(|entry| entry.prompt.name.starts_with("again_test_")));
+    assert!(second.offers.prompts.iter().all(|entry| entry.prompt.described.name.starts_with("again_test_")));
     let (_, refused) = house.sandbox.publish(vec![first, second]);
     assert_eq!(refused.len(), 1);
     let problems = refused[0].problems.join("\n");

@@ -82,6 +82,7 @@ pub mod config;
 mod error;
 mod input;
 pub mod kv;
+mod listing;
 mod output;
 mod plugin;
 mod prompt;

@@ -58,7 +58,7 @@ impl Output {
     /// One more text block.
     #[must_use]
     pub fn and_text(self, text: impl Into<String>) -> Self {
-        self.content(Content::Text(TextContent { text: text.into(), annotations: None, meta: Vec::new() }))
+        self.content(self::text(text.into()))
     }
 
     /// An image, by its bytes and media type.
@@ -91,13 +91,7 @@ impl Output {
     /// A text resource inside the result.
     #[must_use]
     pub fn resource(self, uri: impl Into<String>, mime_type: impl Into<String>, text: impl Into<String>) -> Self {
-        let contents = ResourceContents {
-            uri: uri.into(),
-            mime_type: Some(mime_type.into()),
-            body: ResourceBody::Text(text.into()),
-            meta: Vec::new(),
-        };
-        self.content(Content::Resource(EmbeddedResource { contents, annotations: None, meta: Vec::new() }))
+        self.content(text_resource(uri.into(), mime_type.into(), text.into()))
     }
 
     /// Any content block of the WIT package.
@@ -136,7 +130,20 @@ impl Output {
     }
 }
 
-fn media(data: Vec<u8>, mime_type: String) -> MediaContent {
+/// A text block.
+pub(crate) fn text(text: String) -> Content {
+    Content::Text(TextContent { text, annotations: None, meta: Vec::new() })
+}
+
+/// A block with a text resource in it.
+pub(crate) fn text_resource(uri: String, mime_type: String, text: String) -> Content {
+    let body = ResourceBody::Text(text);
+    let contents = ResourceContents { uri, mime_type: Some(mime_type), body, meta: Vec::new() };
+    Content::Resource(EmbeddedResource { contents, annotations: None, meta: Vec::new() })
+}
+
+/// What an image and a sound are made of.
+pub(crate) fn media(data: Vec<u8>, mime_type: String) -> MediaContent {
     MediaContent { data, mime_type, annotations: None, meta: Vec::new() }
 }
 

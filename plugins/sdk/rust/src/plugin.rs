@@ -4,12 +4,12 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::bindings::bulkhead::plugin::types::ResourceContents;
-use crate::bindings::bulkhead::plugin::types::{CallError, Icon};
+use crate::bindings::bulkhead::plugin::types::{CallError, ResourceContents};
 use crate::bindings::completions::{Completion, PartialArgument, Reference};
 use crate::bindings::exports::bulkhead::plugin::tools;
 use crate::bindings::prompts::{Prompt as PromptInfo, PromptOutput};
 use crate::bindings::resources::{ResourcePage, ResourceTemplate as TemplateInfo};
+use crate::listing::listed;
 use crate::output::{IntoOutput, Output};
 use crate::{Prompt, Resource, ResourceTemplate, TaskSupport, complete, input, prompt, resource, schema};
 
@@ -236,13 +236,6 @@ impl Tool {
         }
     }
 
-    /// A name for people.
-    #[must_use]
-    pub fn title(mut self, title: impl Into<String>) -> Self {
-        self.info.title = Some(title.into());
-        self
-    }
-
     /// Says what clients may send in place of the schema that the arguments' type has. The host checks arguments against it, so
     /// the type must take whatever it allows.
     #[must_use]
@@ -290,20 +283,6 @@ impl Tool {
         self.hint(|hints| hints.open_world_hint = Some(open))
     }
 
-    /// An image beside the name; see [`Icon`].
-    #[must_use]
-    pub fn icon(mut self, icon: Icon) -> Self {
-        self.info.icons.push(icon);
-        self
-    }
-
-    /// An entry of the tool's `_meta`.
-    #[must_use]
-    pub fn meta(mut self, key: impl Into<String>, value: &Value) -> Self {
-        self.info.meta.push((key.into(), value.to_string()));
-        self
-    }
-
     fn hint(mut self, set: impl FnOnce(&mut tools::ToolAnnotations)) -> Self {
         set(self.info.annotations.get_or_insert(tools::ToolAnnotations {
             title: None,
@@ -322,3 +301,5 @@ impl Tool {
         info
     }
 }
+
+listed!(Tool);

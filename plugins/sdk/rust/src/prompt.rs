@@ -2,14 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
-
-use crate::Error;
-use crate::bindings::bulkhead::plugin::types::{
-    CallError, Content, EmbeddedResource, Icon, MediaContent, ResourceBody, ResourceContents, Role, TextContent,
-};
+use crate::bindings::bulkhead::plugin::types::{CallError, Content, Role};
 use crate::bindings::prompts::{Prompt as Info, PromptArgument, PromptMessage, PromptOutput};
-use crate::complete::{Completer, Partial};
+use crate::complete::Completer;
+use crate::listing::{completed, listed};
+use crate::{Error, output};
 
 /// What the user filled in.
 #[derive(Debug, Clone, Default)]
@@ -55,21 +52,13 @@ impl Messages {
     /// An image that the user shows.
     #[must_use]
     pub fn image(self, data: impl Into<Vec<u8>>, mime_type: impl Into<String>) -> Self {
-        let media =
-            MediaContent { data: data.into(), mime_type: mime_type.into(), annotations: None, meta: Vec::new() };
-        self.content(Role::User, Content::Image(media))
+        self.content(Role::User, Content::Image(output::media(data.into(), mime_type.into())))
     }
 
     /// A text resource that the user shows.
     #[must_use]
     pub fn resource(self, uri: impl Into<String>, mime_type: impl Into<String>, text: impl Into<String>) -> Self {
-        let contents = ResourceContents {
-            uri: uri.into(),
-            mime_type: Some(mime_type.into()),
-            body: ResourceBody::Text(text.into()),
-            meta: Vec::new(),
-        };
-        self.content(Role::User, Content::Resource(EmbeddedResource { contents, annotations: None, meta: Vec::new() }))
+        self.content(Role::User, output::text_resource(uri.into(), mime_type.into(), text.into()))
     }
 
     /// Any content block of the WIT package.
@@ -80,7 +69,7 @@ impl Messages {
     }
 
     fn text(self, role: Role, text: String) -> Self {
-        self.content(role, Content::Text(TextContent { text, annotations: None, meta: Vec::new() }))
+        self.content(role, output::text(text))
     }
 }
 
@@ -171,13 +160,6 @@ impl Prompt {
         Self { info, completers: Vec::new(), fill_in: Box::new(move |arguments| fill_in(arguments).into_messages()) }
     }
 
-    /// A name for people.
-    #[must_use]
-    pub fn title(mut self, title: impl Into<String>) -> Self {
-        self.info.title = Some(title.into());
-        self
-    }
-
     /// An argument that may be left out.
     #[must_use]
     pub fn argument(self, name: impl Into<String>, description: impl Into<String>) -> Self {
@@ -190,37 +172,15 @@ impl Prompt {
         self.add(name.into(), description.into(), true)
     }
 
-    /// Suggests values for an argument, best first.
-    #[must_use]
-    pub fn complete(
-        mut self,
-        argument: impl Into<String>,
-        suggest: impl Fn(&Partial) -> Vec<String> + 'static,
-    ) -> Self {
-        self.completers.push((argument.into(), Box::new(suggest)));
-        self
-    }
-
-    /// An image beside the name; see [`Icon`].
-    #[must_use]
-    pub fn icon(mut self, icon: Icon) -> Self {
-        self.info.icons.push(icon);
-        self
-    }
-
-    /// An entry of the prompt's `_meta`.
-    #[must_use]
-    pub fn meta(mut self, key: impl Into<String>, value: &Value) -> Self {
-        self.info.meta.push((key.into(), value.to_string()));
-        self
-    }
-
     fn add(mut self, name: String, description: String, required: bool) -> Self {
         let description = Some(description);
         self.info.arguments.push(PromptArgument { name, title: None, description, required });
         self
     }
 }
+
+listed!(Prompt);
+completed!(Prompt);
 
 /// Fills in the prompt of this name.
 pub(crate) fn get(prompts: &[Prompt], name: &str, arguments: Vec<(String, String)>) -> Result<PromptOutput, CallError> {

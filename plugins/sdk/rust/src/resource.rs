@@ -2,11 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
-
-use crate::bindings::bulkhead::plugin::types::{Annotations, CallError, Icon, ResourceBody, ResourceContents};
+use crate::bindings::bulkhead::plugin::types::{Annotations, CallError, ResourceBody, ResourceContents};
 use crate::bindings::resources::{ResourceInfo, ResourcePage, ResourceTemplate as TemplateInfo};
-use crate::complete::{Completer, Partial};
+use crate::complete::Completer;
+use crate::listing::{completed, listed};
 use crate::{Error, uri_template};
 
 /// Resources on one page of the list.
@@ -161,30 +160,12 @@ impl ResourceTemplate {
         };
         Self { info, completers: Vec::new(), read: Box::new(move |variables| read(variables).into_body()) }
     }
-
-    /// Suggests values for a variable, best first.
-    #[must_use]
-    pub fn complete(
-        mut self,
-        variable: impl Into<String>,
-        suggest: impl Fn(&Partial) -> Vec<String> + 'static,
-    ) -> Self {
-        self.completers.push((variable.into(), Box::new(suggest)));
-        self
-    }
 }
 
 /// What clients are told of one resource and of a family alike.
 macro_rules! told {
     ($type:ident) => {
         impl $type {
-            /// A name for people.
-            #[must_use]
-            pub fn title(mut self, title: impl Into<String>) -> Self {
-                self.info.title = Some(title.into());
-                self
-            }
-
             /// What is in it.
             #[must_use]
             pub fn description(mut self, description: impl Into<String>) -> Self {
@@ -205,26 +186,14 @@ macro_rules! told {
                 self.info.annotations = Some(annotations);
                 self
             }
-
-            /// An image beside the name; see [`Icon`].
-            #[must_use]
-            pub fn icon(mut self, icon: Icon) -> Self {
-                self.info.icons.push(icon);
-                self
-            }
-
-            /// An entry of its `_meta`.
-            #[must_use]
-            pub fn meta(mut self, key: impl Into<String>, value: &Value) -> Self {
-                self.info.meta.push((key.into(), value.to_string()));
-                self
-            }
         }
     };
 }
 
 told!(Resource);
 told!(ResourceTemplate);
+listed!(Resource, ResourceTemplate);
+completed!(ResourceTemplate);
 
 /// One page of the list. The cursor is where it begins.
 pub(crate) fn page(resources: &[Resource], cursor: Option<&str>) -> Result<ResourcePage, CallError> {
