@@ -9,7 +9,6 @@ const QUOTA: (&str, u64, u64, &str) =
     ("bytes_max", 1 << 30, 1 << 50, "what plugins may make of one writable directory; each tenant's own one by itself");
 
 /// Name, default, maximum and meaning of the one number.
-#[cfg(test)]
 pub(super) fn quota() -> (&'static str, u64, u64, &'static str) {
     QUOTA
 }

@@ -12,7 +12,6 @@ const BYTES: (&str, u64, u64, &str) = ("bytes_max", 16 << 20, 16 << 30, "keys an
 const VALUE_BYTES: (&str, u64, u64, &str) = ("value_bytes_max", 64 << 10, VALUE_BYTES_MAX, "one kept value");
 
 /// Name, default, maximum and meaning of each number.
-#[cfg(test)]
 pub(super) fn numbers() -> [(&'static str, u64, u64, &'static str); 3] {
     [KEYS, BYTES, VALUE_BYTES]
 }

@@ -38,9 +38,7 @@ pub(crate) use keys::LogFormat;
 #[cfg(test)]
 pub(crate) use keys::{Kind, all as all_keys};
 pub(crate) use plugin::{OnRestart, PluginConfig, ToolConfig};
-pub(crate) use reference::keys_help;
-#[cfg(test)]
-pub(crate) use reference::limits_table_markdown;
+pub(crate) use reference::{configuration_markdown, keys_help};
 pub(crate) use trust::TrustConfig;
 
 /// Everything that an operator decided.
