@@ -39,7 +39,12 @@ fn newest_below(folder: &Path) -> SystemTime {
     entries
         .map(|entry| {
             let path = entry.expect("the sources can be read").path();
-            if path.is_dir() { newest_below(&path) } else { modified(&path) }
+            // Documents are no sources.
+            match path.extension().is_some_and(|extension| extension == "md" || extension == "svg") {
+                true => SystemTime::UNIX_EPOCH,
+                false if path.is_dir() => newest_below(&path),
+                false => modified(&path),
+            }
         })
         .max()
         .unwrap_or(SystemTime::UNIX_EPOCH)

@@ -1,21 +1,27 @@
-//! The messages in the README, sent as they stand there.
+//! What stands in the documents, done as it stands there: the messages of clients.md, the commands of quickstart.md.
 
 use std::collections::HashMap;
 
 use serde_json::{Value, json};
 use tests::client::Client;
 use tests::modern::Modern;
-use tests::{Host, Setup};
+use tests::{Host, Setup, command, place};
 
-use tests::place::root;
+const SERVED_AT: &str = "http://127.0.0.1:8808/mcp";
 
-/// The messages of a section, in order.
-fn messages(section: &str) -> Vec<Value> {
-    let readme = std::fs::read_to_string(root().join("README.md")).expect("the README");
-    let (_, rest) = readme.split_once(&format!("\n## {section}\n")).expect("the section");
-    let text = rest.split("\n## ").next().unwrap_or_default();
-    let blocks = text.split("```json\n").skip(1).map(|rest| rest.split("```").next().unwrap_or_default());
-    blocks.map(|block| serde_json::from_str(block).unwrap_or_else(|error| panic!("{error}: {block}"))).collect()
+/// The blocks of this language on a page, in order.
+fn blocks(page: &str, language: &str) -> Vec<String> {
+    let text = std::fs::read_to_string(place::root().join("host/docs").join(page)).expect("the page");
+    let fence = format!("```{language}\n");
+    let blocks = text.split(fence.as_str()).skip(1).filter_map(|rest| rest.split("```").next());
+    blocks.map(str::to_owned).collect()
+}
+
+/// The messages of clients.md, in order.
+fn messages() -> Vec<Value> {
+    let parse =
+        |block: &String| -> Value { serde_json::from_str(block).unwrap_or_else(|error| panic!("{error}: {block}")) };
+    blocks("clients.md", "json").iter().map(parse).collect()
 }
 
 /// Puts the id of a task where the text says that one stands.
@@ -23,7 +29,7 @@ fn filled(message: &Value, task: &str) -> Value {
     serde_json::from_str(&message.to_string().replace('…', task)).expect("JSON")
 }
 
-/// Whether everything that the text shows is there; a text may go on where the README's ends.
+/// Whether everything that the text shows is there; a text may go on where the page's ends.
 fn is_shown(shown: &Value, said: &Value) -> bool {
     match (shown, said) {
         (Value::Object(shown), Value::Object(said)) => {
@@ -50,10 +56,10 @@ async fn sent(host: &Host, client: &mut Client, request: &Value) -> Value {
 }
 
 #[tokio::test]
-async fn readme_client_examples_match_the_host() {
+async fn client_examples_match_the_host() {
     let host = Setup::with(&["primes", "desk"]).start().await;
     let mut client = Client::connect(&host).await;
-    let messages = messages("For authors of clients");
+    let messages = messages();
     assert!(
         messages.len() >= 14 && messages.len().is_multiple_of(2),
         "requests with their answers: {}",
@@ -78,4 +84,41 @@ async fn readme_client_examples_match_the_host() {
     for method in ["initialize", "tools/call", "tasks/steer", "tasks/pause", "tasks/resume"] {
         assert!(seen.contains_key(method), "{method} is shown");
     }
+}
+
+/// `cargo xtask run` is what the gate has built the host with; everything else on the page is run.
+#[tokio::test]
+async fn quickstart_commands_work_as_written() {
+    let host = Setup::with(&["text", "primes", "desk"]).start().await;
+    let commands: Vec<_> =
+        blocks("quickstart.md", "sh").into_iter().filter(|block| block != "cargo xtask run\n").collect();
+    assert!(commands.len() >= 5, "{commands:?}");
+    let script = commands.concat();
+    for part in [SERVED_AT, "target/release/bulkhead ", "target/plugins/"] {
+        assert!(script.contains(part), "{part}");
+    }
+    let program = format!("{} ", place::host_binary().display());
+    let script = script.replace(SERVED_AT, &host.url).replace("target/release/bulkhead ", &program);
+    let mut shell = tokio::process::Command::new("sh");
+    shell.current_dir(place::root()).env("XDG_CACHE_HOME", place::root().join("target/test-code"));
+    let output = command::output(shell.arg("-euc"), &[&script], None).await;
+    let (said, wrong) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{said}\n{wrong}");
+    let lines = said.lines().map(|line| line.strip_prefix("data: ").unwrap_or(line));
+    let answers: Vec<Value> = lines
+        .filter(|line| line.contains("\"jsonrpc\""))
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect();
+    for answer in &answers {
+        assert!(answer.get("error").is_none(), "{answer}");
+    }
+    let results: Vec<_> = answers.iter().filter_map(|answer| answer.get("result")).collect();
+    assert_eq!(results.len(), 6, "{said}");
+    let [got, result, listed, echoed, waiting, seen] = results[..] else { unreachable!() };
+    assert!(got["taskId"].is_string(), "{got}");
+    assert_eq!(result["structuredContent"]["count"], 348_513, "{result}");
+    assert_eq!(listed["tasks"].as_array().map(Vec::len), Some(1), "{listed}");
+    assert!(echoed.to_string().contains("hello"), "{echoed}");
+    assert_eq!((&waiting["taskId"], &waiting["status"]), (&seen["taskId"], &json!("working")), "{waiting} {seen}");
+    assert!(said.contains("word_count") && said.contains("words"), "{said}");
 }

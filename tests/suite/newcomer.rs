@@ -1,4 +1,4 @@
-//! What somebody sees who comes for the first time: the examples of README.md, and what the program says next.
+//! What a new user sees first: the example of README.md, and what the program says next.
 
 use serde_json::{Value, json};
 use tests::{Setup, command, place};

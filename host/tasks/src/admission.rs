@@ -8,6 +8,7 @@
 //! What may wait and what must not: a task waits in its requestor's queue for as long as its TTL; a plain call waits for
 //! `call_queue_ms_max`, because a client is holding a connection open for it; a call that already holds an instance (it slept or
 //! asked) goes before new ones of the same requestor, because its memory is taken anyway.
+//! Plain calls do not stand behind the same requestor's queued tasks.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -4,6 +4,10 @@
 //! resources only; subscribers are selected by the plugin's name, and none learns what another requestor's call did
 //! to a resource that may be that requestor's alone. A report about lists reaches no subscriber before the publisher
 //! of lists has read them.
+//!
+//! An update of a resource goes to all subscribers only if its plugin lists the resource at load, which the host does for no requestor
+//! in particular. Any other resource may be different for each requestor, and the news itself would tell what others do: it goes to the
+//! requestor alone whose call made it.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Mutex;

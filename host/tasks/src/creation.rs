@@ -2,6 +2,10 @@
 //!
 //! Invariant: a record and its place among the stored tasks are one atomic write, and nobody hears of a task before that write is
 //! durable.
+//!
+//! A task reserves its share of the stored bytes at admission, not the largest possible output: with the largest one, the defaults for
+//! queued and stored tasks would contradict each other. An output beyond the reservation is stored and blocks new tasks until there is
+//! room.
 
 use std::cell::RefCell;
 use std::collections::HashMap;

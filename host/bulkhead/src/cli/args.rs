@@ -69,6 +69,12 @@ pub(crate) enum Subcommand {
         #[command(subcommand)]
         command: AuditCommand,
     },
+    /// Print a page of the documentation that the program writes
+    #[command(hide = true)]
+    Reference {
+        /// Which one
+        page: super::reference::Page,
+    },
 }
 
 /// Where configuration, plugins and data come from.

@@ -20,6 +20,7 @@ mod inspect;
 mod logging;
 mod operate;
 mod plugins;
+mod reference;
 mod registry;
 mod reload;
 mod secrets;
@@ -79,6 +80,10 @@ async fn dispatch(command: Subcommand) -> anyhow::Result<ExitCode> {
         Subcommand::Tenant { command } => operate::tenant(command).await,
         Subcommand::Tasks { command } => operate::tasks(command).await,
         Subcommand::Audit { command } => audit::run(command).await,
+        Subcommand::Reference { page } => {
+            reference::print(page);
+            Ok(ExitCode::SUCCESS)
+        }
         Subcommand::Admin(arguments) => admin::run(arguments).await,
     }
 }

@@ -19,13 +19,11 @@ const BYTES: Setting = ("bytes_max", 16 << 20, 16 << 30, "keys and values of one
 const VALUE_BYTES: Setting = ("value_bytes_max", 64 << 10, VALUE_BYTES_MAX, "one kept value");
 
 /// The numbers of `[plugin.kv]`.
-#[cfg(test)]
 pub(super) fn keyvalue_numbers() -> [Setting; 3] {
     [KEYS, BYTES, VALUE_BYTES]
 }
 
 /// The one number of a directory.
-#[cfg(test)]
 pub(super) fn quota() -> Setting {
     QUOTA
 }

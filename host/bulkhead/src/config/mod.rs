@@ -35,9 +35,7 @@ pub(crate) use keys::{AuditConfig, LogConfig, LogFormat, ServerConfig, SourcesCo
 #[cfg(test)]
 pub(crate) use keys::{Kind, all as all_keys};
 pub(crate) use plugin::PluginConfig;
-pub(crate) use reference::keys_help;
-#[cfg(test)]
-pub(crate) use reference::limits_table_markdown;
+pub(crate) use reference::{configuration_markdown, keys_help};
 pub(crate) use trust::TrustConfig;
 
 /// Everything that an operator decided.

@@ -1,78 +1,316 @@
-//! The table of keys as documents: for `--help` and for the README.
+//! The keys as documents: for `bulkhead serve --help` and for the page `host/docs/reference/configuration.md`.
+//!
+//! Owns the description of the tables whose keys are not in [`keys`]. Must not decide what a key means: the readers do. Invariant:
+//! every key that a reader takes is described here once.
 
 use std::fmt::Write as _;
 
-#[cfg(test)]
-use super::keys::Unit;
-use super::keys::{self, Key, Kind, Scope};
+use super::keys::{self, Key, Kind, Scope, Unit};
 
-/// The README's table of limits: every number, with unit, default and bounds.
-#[cfg(test)]
-pub(crate) fn limits_table_markdown() -> String {
-    let mut table =
-        String::from("| key | unit | default | maximum | what it bounds |\n| --- | --- | --- | --- | --- |\n");
-    for key in keys::all() {
-        let (unit, default, max) = match key.kind {
-            Kind::Number { unit, default, max, .. } => (unit.name(), grouped(default), grouped(max)),
-            Kind::Switch { default } => ("switch", default.to_string(), "".to_owned()),
-            Kind::Text { .. } | Kind::List => continue,
-        };
-        let doc = key.doc;
-        // Writing to a String cannot fail.
-        let _ = writeln!(table, "| `{}` | {unit} | {default} | {max} | {doc} |", key.path());
-    }
-    for (name, default, max, doc) in super::auth::numbers() {
-        let _ = writeln!(table, "| `auth.issuer.{name}` | ms | {} | {} | {doc} |", grouped(default), grouped(max));
-    }
-    let (name, default, max, doc) = super::grants::quota();
-    let (unit, default, max) = (Unit::Bytes.name(), grouped(default), grouped(max));
-    let _ = writeln!(table, "| `plugin.grants.directories.{name}` | {unit} | {default} | {max} | {doc} |");
-    for (name, default, max, doc) in super::grants::keyvalue_numbers() {
-        let unit = if name == "keys_max" { Unit::Count } else { Unit::Bytes }.name();
-        let _ = writeln!(table, "| `plugin.kv.{name}` | {unit} | {} | {} | {doc} |", grouped(default), grouped(max));
-    }
-    table
+/// A table of the file whose keys are not plain values with bounds.
+pub(super) struct Table {
+    /// As it is written in the file: `[[auth.scope]]`.
+    pub(super) header: &'static str,
+    purpose: &'static str,
+    /// Name, default (empty: none) and meaning. A name may be several that belong together.
+    pub(super) keys: &'static [(&'static str, &'static str, &'static str)],
 }
 
-/// The sections whose keys are not simple.
-const AUTH_HELP: &str = r#"
-[server]
-  tls = { certificate = "cert.pem", key = "key.pem" }
-      Serve HTTPS; both files are read again when they change
+pub(super) const TABLES: &[Table] = &[
+    Table {
+        header: "[server] tls",
+        purpose: "Serves HTTPS. Also a table of [admin].",
+        keys: &[
+            ("certificate", "", "PEM file with the certificate and its chain; read again when it changes"),
+            ("key", "", "PEM file with the private key; read again when it changes"),
+        ],
+    },
+    Table {
+        header: "[admin]",
+        purpose: "A listener for administrators (`bulkhead admin --url`) and the one credential that it takes.",
+        keys: &[
+            ("listen", "", "ADDR:PORT to listen on"),
+            ("token_file", "", "File with the token that administrators show, at least 32 characters"),
+            ("token_sha256", "", "In place of token_file: the SHA-256 of the token, as 64 hexadecimal digits"),
+            ("tls", "", "As of [server]; required for anything but a loopback address"),
+        ],
+    },
+    Table {
+        header: "[secrets]",
+        purpose: "The keys that secrets of plugins are sealed with. Without key_file the variable BULKHEAD_SECRET_KEY has them.",
+        keys: &[(
+            "key_file",
+            "",
+            "File with one key a line, 32 random bytes in base64 (`openssl rand -base64 32`); the first one seals",
+        )],
+    },
+    Table {
+        header: "[encryption]",
+        purpose: "Seals the arguments, results, input requests, answers and steering of stored tasks, and what plugins keep.",
+        keys: &[
+            (
+                "key_file",
+                "",
+                "File with one key a line, 32 random bytes in base64; the first one seals; only its owner may read the file",
+            ),
+            ("key_env", "", "In place of key_file: the name of an environment variable with the keys"),
+        ],
+    },
+    Table {
+        header: "[auth]",
+        purpose: "How clients know this host.",
+        keys: &[(
+            "resource",
+            "",
+            "The URI that clients call this endpoint by, like https://mcp.example.com/mcp; access tokens must be meant for it",
+        )],
+    },
+    Table {
+        header: "[[auth.scope]]",
+        purpose: "What one scope is good for. Without any, an authenticated requestor may call every tool, have tasks and steer them.",
+        keys: &[
+            ("name", "", "The scope, as it stands in tokens"),
+            ("tools", "[]", "Tools that it lets call; `*` stands for any text"),
+            (
+                "plugins",
+                "[]",
+                "Plugins whose resources and prompts it lets use, beside those of its tools; `*` stands for any text",
+            ),
+            ("tasks", "false", "Whether it lets have tasks: create, read, list, follow, answer and cancel them"),
+            ("steer", "false", "Whether it lets steer, pause and resume tasks"),
+            ("basic", "false", "Whether clients are asked to get it at first"),
+            ("includes", "[]", "Scopes that it contains"),
+            ("tenants", "[]", "Tenants for whose requestors it counts; without any, for all"),
+            ("requestors", "[]", "Requestors for whom it counts; without any, for all"),
+        ],
+    },
+    Table {
+        header: "[[auth.issuer]]",
+        purpose: "An authorization server whose access tokens are accepted.",
+        keys: &[
+            ("issuer", "", "Its address, as tokens name it in `iss`"),
+            ("tenant", "", "The tenant of every requestor that it names"),
+            ("tenant_claim", "", "In place of tenant: the claim of a token that names the tenant"),
+            ("tenants", "[]", "With tenant_claim: the tenants that this issuer may name; `*` for any"),
+            ("audience", "auth.resource", "What tokens must name in `aud`"),
+            ("jwks_url", "from its metadata", "Where its keys are"),
+            ("algorithms", "all three", "Of RS256, ES256 and EdDSA, those that it signs with"),
+            ("client_id_in_principal", "false", "Whether the same subject with another client is another requestor"),
+            ("require_at_jwt", "false", "Whether a signed token must say `typ: at+jwt` (RFC 9068)"),
+            ("private_addresses", "[]", "Addresses and networks that are not public and on which it may be"),
+            ("root_certificate", "", "PEM file with a certificate that its own may be certified by"),
+            ("introspection_url", "", "Where opaque tokens are asked about (RFC 7662); only one issuer can have it"),
+            ("client_id", "", "With introspection_url: the name of this host there"),
+            ("client_secret_file", "", "File with the password of this host there"),
+            ("client_secret_env", "", "In place of client_secret_file: the name of an environment variable"),
+        ],
+    },
+    Table {
+        header: "[[trust]]",
+        purpose: "Who must have signed what comes from where. The first rule that fits a source decides.",
+        keys: &[
+            (
+                "source",
+                "",
+                "Pattern of files, addresses and references; `*` stands for anything but a slash, `**` for anything",
+            ),
+            ("keys", "[]", "Files of public keys, one of which must have signed"),
+            ("unsigned", "false", "In place of keys: nobody has to sign"),
+            (
+                "same_repository",
+                "false",
+                "Whether a signature in a registry must name the repository that it was found in",
+            ),
+            ("changed_definitions", "", "What becomes of changes of accepted tools: `hold`, `show` or `allow`"),
+        ],
+    },
+    Table {
+        header: "[tenant.NAME]",
+        purpose: "What is different for one tenant.",
+        keys: &[
+            ("limits", "", "Table with keys of [limits] for its requestors and for itself"),
+            (
+                "grants",
+                "",
+                "Table with directories, http, env and kv: what is left to its calls of what plugins are granted",
+            ),
+            (
+                "cpu_weight",
+                "1",
+                "Its share of processor time against other tenants when there is not enough, 1 to 1000",
+            ),
+            ("changed_definitions", "", "As of [[trust]]; the strictest of all who would get a version decides"),
+        ],
+    },
+    Table {
+        header: "[[plugin]]",
+        purpose: "A plugin: where its component comes from, and on which terms it runs.",
+        keys: &[
+            ("name", "as the component says, else the file's name", "Its name; required with url, oci and sha256"),
+            ("file", "", "The component: a file"),
+            ("url", "", "In place of file: an https address"),
+            ("oci", "", "In place of file: REGISTRY/REPOSITORY:TAG"),
+            ("sha256", "", "The digest that the component must have"),
+            ("prefix", "", "Text that is put before the names of its tools"),
+            ("config", "", "Table of settings that the plugin reads"),
+            (
+                "on_restart",
+                "\"fail\"",
+                "`rerun`: interrupted tasks of idempotent tools run again; steering that the lost run had taken is not repeated",
+            ),
+            (
+                "accept_changes",
+                "\"none\"",
+                "What a switch may change of accepted tools without --accept: `compatible` allows other descriptions, wider inputs \
+                 and narrower outputs, `any` everything",
+            ),
+            ("drain_ms", "0", "How long calls of a replaced version may go on; 0: as long as they like"),
+            ("drain_then", "\"wait\"", "What happens to them then: `wait`, `cancel` or `fail`"),
+            (
+                "manifest",
+                "\"optional\"",
+                "`required`: a component without a manifest is refused; otherwise it wants all that it is granted",
+            ),
+            (
+                "quarantine_after",
+                "10",
+                "Faults in a row (traps and limits) after which a requestor is kept from the plugin for a while; 0: never",
+            ),
+            ("grants", "nothing", "Table [plugin.grants]: what its calls may reach"),
+            ("kv", "nothing", "Table [plugin.kv]: what it may keep from call to call"),
+            ("call", "", "Table [plugin.call] with keys of [call] for this plugin"),
+            ("tool", "", "Tables [plugin.tool.NAME]: what is different for one tool"),
+            ("canary", "", "Table [plugin.canary]: when a canary is taken back"),
+        ],
+    },
+    Table {
+        header: "[plugin.grants]",
+        purpose: "What the plugin may reach, as far as its manifest asks for it. By default nothing.",
+        keys: &[
+            (
+                "directories",
+                "[]",
+                "List of tables with host, guest, write and bytes_max; `{tenant}` in host is the caller's tenant",
+            ),
+            ("http", "[]", "Destinations of outgoing HTTP: `[METHODS ]SCHEME://HOST[:PORT][/PATH]`"),
+            ("env", "[]", "Environment variables that it may read"),
+        ],
+    },
+    Table {
+        header: "[plugin.canary]",
+        purpose: "When a canary is taken back by itself.",
+        keys: &[
+            ("fault_percent_max", "5", "More calls than this break; 100: never"),
+            (
+                "latency_percent_max",
+                "0",
+                "The slowest twentieth of a tool's calls takes more than this percentage of the active version's time, like 150; 0: never",
+            ),
+            ("window_ms", "600000", "How far back calls count"),
+            ("calls_min", "20", "Calls that a verdict needs, without those of any one requestor"),
+            ("watch_switch_ms", "0", "How long the bound on faults also holds for a new version after a switch"),
+        ],
+    },
+    Table {
+        header: "[plugin.tool.NAME]",
+        purpose: "One tool; takes the keys of [call] as well. The last three are for functions of typed components.",
+        keys: &[
+            (
+                "task_support",
+                "as the tool says",
+                "`forbidden`, `optional` or `required`; only narrower than the tool says",
+            ),
+            ("title", "", "Its title"),
+            ("description", "", "Its description"),
+            ("annotations", "", "Table with read_only, destructive, idempotent and open_world"),
+        ],
+    },
+];
 
-[admin]
-  listen = "127.0.0.1:8809", token_file = "FILE" or token_sha256 = "DIGEST"
-      Where administrators may come in (`bulkhead admin --url`), and the token that they must show: at least 32 characters
-  tls = { certificate = "cert.pem", key = "key.pem" }
-      As of [server]; anything but a loopback address needs it
+/// A number of a table that is not in [`keys`]: table, name, unit, default, maximum and meaning.
+type Number = (&'static str, &'static str, Unit, u64, u64, &'static str);
 
-[secrets]
-  key_file = "secrets.key"
-      Keys that secrets of plugins are sealed with, one a line, the first one seals; else the variable BULKHEAD_SECRET_KEY
-      has them. `openssl rand -base64 32` makes one
+fn numbers() -> Vec<Number> {
+    let issuer = super::auth::numbers();
+    let issuer = issuer.map(|(name, default, max, doc)| ("auth.issuer", name, Unit::Milliseconds, default, max, doc));
+    let (name, default, max, doc) = super::grants::quota();
+    let quota = ("plugin.grants.directories", name, Unit::Bytes, default, max, doc);
+    let kept = super::grants::keyvalue_numbers().map(|(name, default, max, doc)| {
+        let unit = if name == "keys_max" { Unit::Count } else { Unit::Bytes };
+        ("plugin.kv", name, unit, default, max, doc)
+    });
+    issuer.chain([quota]).chain(kept).collect()
+}
 
-[encryption]
-  key_file = "store.key" or key_env = "NAME"
-      Seal the arguments, results, questions, answers and steering of stored tasks. One key a line, 32 random bytes in base64
-      (`openssl rand -base64 32`), the one that seals first; only its owner may read the file
+/// The page of every key.
+pub(crate) fn configuration_markdown() -> String {
+    let mut page = String::from(INTRODUCTION);
+    let mut section = "";
+    for key in keys::all() {
+        if key.section != section {
+            section = key.section;
+            let head = "| key | unit | default | minimum | maximum | set for | meaning |\n| --- | --- | --- | --- | --- | --- | --- |";
+            // Writing to a String cannot fail.
+            let _ = writeln!(page, "\n## \\[{section}]\n\n{head}");
+        }
+        let (unit, default, min, max) = match key.kind {
+            Kind::Number { unit, default, min, max } => (unit.name(), grouped(default), grouped(min), grouped(max)),
+            Kind::Switch { default } => ("switch", default.to_string(), String::new(), String::new()),
+            Kind::Text { default, .. } => ("text", format!("`{default}`"), String::new(), String::new()),
+            Kind::List => ("list", "empty".to_owned(), String::new(), String::new()),
+        };
+        let place = match (key.scope, section) {
+            (Scope::Host, _) => "host",
+            (Scope::Override, "limits") => "host, tenant",
+            (Scope::Override, _) => "host, plugin, tool",
+        };
+        let _ = writeln!(
+            page,
+            "| `{}` | {unit} | {default} | {min} | {max} | {place} | {} |",
+            key.path(),
+            escaped(key.doc)
+        );
+    }
+    page.push_str("\n## Numbers of other tables\n\n| key | unit | default | maximum | meaning |\n| --- | --- | --- | --- | --- |\n");
+    for (table, name, unit, default, max, doc) in numbers() {
+        let (unit, default, max) = (unit.name(), grouped(default), grouped(max));
+        let _ = writeln!(page, "| `{table}.{name}` | {unit} | {default} | {max} | {} |", escaped(doc));
+    }
+    for Table { header, purpose, keys } in TABLES {
+        let head = "| key | default | meaning |\n| --- | --- | --- |";
+        let _ = writeln!(page, "\n## {}\n\n{}\n\n{head}", escaped(header), escaped(purpose));
+        for (name, default, doc) in *keys {
+            let _ = writeln!(page, "| `{name}` | {} | {} |", escaped(default), escaped(doc));
+        }
+    }
+    page
+}
 
-[auth]
-  resource = "https://mcp.example.com/mcp"
-      What clients know this endpoint by; access tokens must be meant for it
+/// Text in a cell of a Markdown table, with what Markdown would read as a link.
+fn escaped(text: &str) -> String {
+    text.replace('|', "\\|").replace('[', "\\[")
+}
 
-[[auth.scope]]
-  name, tools = ["csv_*"], plugins = ["csv"], tasks, steer, basic, includes = [], tenants = [], requestors = []
-      What a scope is good for. Without any, whoever is let in may call every tool, have tasks and steer them
+const INTRODUCTION: &str = "\
+# Configuration
 
-[[auth.issuer]]
-  issuer = "https://login.example.com", tenant = "NAME" or tenant_claim = "CLAIM" and tenants = ["NAME"]
-      An authorization server whose access tokens are accepted
-  audience, jwks_url, algorithms = ["RS256", "ES256", "EdDSA"], client_id_in_principal, require_at_jwt,
-  root_certificate, private_addresses = ["10.0.0.0/8"]
-      What differs from its metadata and from the usual
-  introspection_url, client_id, client_secret_file or client_secret_env
-      For opaque tokens (RFC 7662)
-"#;
+For operators. This page lists every key of the configuration file. `cargo xtask docs` writes it from the program; do not edit it.
+
+`bulkhead serve --config bulkhead.toml` reads the file. A flag wins over the environment, the environment wins over the file.
+
+Each scalar key of the sections `server`, `limits`, `call`, `compile`, `log`, `audit` and `sources` is also a variable:
+`limits.ttl_ms_max` is `BULKHEAD_LIMITS_TTL_MS_MAX`. Lists can be set in the file only. Relative paths start at the file's folder.
+
+An unknown key, a wrong type, a value out of bounds or a contradiction is an error that names its place.
+`bulkhead serve --check` looks at the configuration and every plugin, and exits.
+
+A key of `[limits]` holds for one requestor unless its name says `per_tenant` or `total`. `[tenant.NAME.limits]` sets it for one
+tenant. A default that is over a limit that you lowered follows it down; a limit of a tenant or of the host that you did not set
+follows a lower level up.
+
+\"Set for\" says where a key may stand: `host` in its section, `tenant` in `[tenant.NAME.limits]`, `plugin` in `[plugin.call]`, `tool` in
+`[plugin.tool.NAME]`.
+";
 
 /// Every key with its variable, for the long help.
 pub(crate) fn keys_help() -> String {
@@ -80,23 +318,19 @@ pub(crate) fn keys_help() -> String {
         "Configuration keys. A key is set in the file as [SECTION] KEY, or by the variable BULKHEAD_SECTION_KEY\n\
          (limits.ttl_ms_max is BULKHEAD_LIMITS_TTL_MS_MAX; lists only in the file). Flags win over the environment,\n\
          the environment over the file. A default that is over a limit that you lowered follows it down. Relative\n\
-         paths in the file start at the file's folder.\n\
-         [tenant.NAME] takes cpu_weight (1 to 1000, 1 if not said): how much of the processors a tenant gets against others\n\
-         when there is not enough. [tenant.NAME.limits] takes the keys of [limits], [plugin.call] and [plugin.tool.NAME] those of [call], except\n\
-         the ones marked (host). [plugin.tool.NAME] also takes task_support and, where the tools are the functions of a\n\
-         component that knows nothing of this host, title, description and annotations.\n\
-         [[plugin]] has one of file, url (https://...) and oci (REGISTRY/REPOSITORY:TAG), and optionally sha256.\n\
-         [plugin.kv] lets the plugin keep bytes under keys; keys_max, bytes_max and value_bytes_max bound what, for each tenant.\n\
-         [[trust]] has source, a pattern in which * stands for anything but a slash and ** for anything, and keys, files of\n\
-         public keys one of which must have signed, or unsigned = true; with same_repository = true, a signature in a registry must\n\
-         also name the repository that it was found in. The first rule that fits a source decides; without one, files are taken,\n\
-         and what comes over a network needs a digest. [[trust]] and [tenant.NAME] take changed_definitions: whether\n\
-         definitions of accepted tools that a new version changes are held back (\"hold\"), taken and noted (\"show\"), or\n\
-         taken (\"allow\"); the strictest of those who would get it decides.\n",
+         paths in the file start at the file's folder. [tenant.NAME.limits] takes the keys of [limits], [plugin.call] and\n\
+         [plugin.tool.NAME] those of [call], except the ones marked (host).\n",
     );
-    help.push_str(AUTH_HELP);
-    for (name, default, max, doc) in super::auth::numbers() {
-        let _ = writeln!(help, "  {name} = {default}  [ms, up to {max}]\n      {doc}");
+    for Table { header, purpose, keys } in TABLES {
+        let _ = write!(help, "\n{header}\n  {purpose}\n");
+        for (name, default, doc) in *keys {
+            let default = if default.is_empty() { String::new() } else { format!("  [default: {default}]") };
+            let _ = writeln!(help, "  {name}{default}\n      {doc}");
+        }
+    }
+    help.push('\n');
+    for (table, name, unit, default, max, doc) in numbers() {
+        let _ = writeln!(help, "  {table}.{name} = {default}  [{}, up to {max}]\n      {doc}", unit.name());
     }
     let mut section = "";
     for key in keys::all() {
@@ -121,7 +355,6 @@ fn bounds(key: &Key) -> String {
 }
 
 /// 86400000 as 86,400,000.
-#[cfg(test)]
 fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();

@@ -6,6 +6,10 @@
 //! the database first.
 //!
 //! The rest of the log is not read: a page in it has a checksum that the engine compares whenever it reads the page.
+//!
+//! The mark lies behind the slots of `state`, and the counts (who has stored how much, which payload files no task names) in the file
+//! `counts`. The mark belongs to one slot, and every program that opens the store writes another one, older programs included. This
+//! program removes the mark durably before the engine opens. What the file system says of a file is its inode, length and times.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};

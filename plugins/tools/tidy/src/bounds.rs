@@ -4,7 +4,6 @@
 
 use std::collections::BTreeSet;
 
-use anyhow::Context as _;
 use quote::ToTokens as _;
 use syn::visit::Visit;
 
@@ -175,12 +174,12 @@ const KINDS: [&str; 8] = [
     "tasks_queued",
 ];
 
-const TABLE: &str = "README.md";
-const MARKERS: (&str, &str) = ("<!-- bounds:begin -->\n", "<!-- bounds:end -->");
+/// The page of every key, which the program writes.
+const KEYS_PAGE: &str = "host/docs/reference/configuration.md";
 
 pub(crate) fn check(repository: &Repository) -> anyhow::Result<Vec<Finding>> {
-    let readme = repository.text(TABLE)?;
-    let keys = keys(&readme).with_context(|| format!("{TABLE} has no table of limits"))?;
+    let keys = keys(&repository.text(KEYS_PAGE)?);
+    anyhow::ensure!(keys.contains("limits.requests_open_total"), "{KEYS_PAGE} has no table of limits");
     let sources = sources(repository);
     let constants: BTreeSet<_> =
         repository.host().flat_map(|source| constants(&source.file)).map(|it| it.name).collect();
@@ -191,30 +190,25 @@ pub(crate) fn check(repository: &Repository) -> anyhow::Result<Vec<Finding>> {
         findings.extend(unknown_limits(source, &keys));
     }
     findings.extend(missing_levels(&keys));
-    let (table, without_sentence) = fixed_table(&sources);
+    let (_, without_sentence) = fixed_table(&sources);
     findings.extend(without_sentence);
-    let (_, there, _) = parts(&readme)?;
-    if there != table {
-        findings.push(format!("{TABLE} has another table of fixed bounds: run `cargo xtask tidy --write`"));
-    }
     Ok(findings)
 }
 
-/// Writes the table of fixed bounds between its markers.
-pub(crate) fn write_table(repository: &Repository) -> anyhow::Result<()> {
-    let text = repository.text(TABLE)?;
-    let (head, _, tail) = parts(&text)?;
+/// The page `host/docs/reference/bounds.md`.
+pub(crate) fn page(repository: &Repository) -> String {
     let (table, _) = fixed_table(&sources(repository));
-    let (begin, end) = MARKERS;
-    repository.write(TABLE, &format!("{head}{begin}{table}{end}{tail}"))
+    format!("{INTRODUCTION}\n{table}")
 }
 
-fn parts(text: &str) -> anyhow::Result<(&str, &str, &str)> {
-    let (begin, end) = MARKERS;
-    let (head, rest) = text.split_once(begin).with_context(|| format!("{TABLE} has no {begin}"))?;
-    let (table, tail) = rest.split_once(end).with_context(|| format!("{TABLE} has no {end}"))?;
-    Ok((head, table, tail))
-}
+const INTRODUCTION: &str = "\
+# Fixed bounds
+
+For operators and contributors. These bounds are constants in the code, each with what it bounds; the ones that you can set are in
+[configuration.md](configuration.md). `cargo xtask docs` writes this page from the source; do not edit it.
+
+Values are counts, bytes or milliseconds, as the name or the sentence says. A value is left out where it is computed from others.
+";
 
 /// The sources that are looked at.
 fn sources(repository: &Repository) -> Vec<&Source> {
@@ -225,11 +219,10 @@ fn sources(repository: &Repository) -> Vec<&Source> {
     repository.host().filter(is_within).collect()
 }
 
-/// The keys of the generated table of limits, with their section: `limits.requests_open_total`.
-fn keys(readme: &str) -> Option<BTreeSet<String>> {
-    let (_, rest) = readme.split_once("<!-- limits:begin -->")?;
-    let (table, _) = rest.split_once("<!-- limits:end -->")?;
-    Some(table.lines().filter_map(|line| Some(line.strip_prefix("| `")?.split_once('`')?.0.to_owned())).collect())
+/// The keys of the generated page, with their section: `limits.requests_open_total`.
+fn keys(page: &str) -> BTreeSet<String> {
+    let names = page.lines().filter_map(|line| Some(line.strip_prefix("| `")?.split_once('`')?.0));
+    names.filter(|name| name.contains('.')).map(str::to_owned).collect()
 }
 
 /// A key's name without its section.

@@ -1,4 +1,4 @@
-//! The architecture's rules that Cargo's graph of crates does not already prove (`host/ARCHITECTURE.md`).
+//! The architecture's rules that Cargo's graph of crates does not already prove (`host/docs/contributing/architecture.md`).
 
 use std::collections::BTreeMap;
 

@@ -6,6 +6,7 @@
 
 mod bounds;
 mod code;
+mod errors;
 mod layers;
 mod nightly;
 mod repository;
@@ -24,12 +25,13 @@ type Finding = String;
 type Check = fn(&Repository) -> anyhow::Result<Vec<Finding>>;
 
 /// Every check, with the subject that it is listed under.
-const CHECKS: [(&str, Check); 6] = [
+const CHECKS: [(&str, Check); 7] = [
     ("layers", layers::check),
     ("bounds", bounds::check),
     ("words", words::check),
     ("requirements", requirements::check),
     ("security", security::check),
+    ("errors", errors::check),
     ("nightly", nightly::check),
 ];
 
@@ -37,9 +39,12 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let outcome = match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         [] => check(),
-        ["--write"] => Repository::read().and_then(|repository| bounds::write_table(&repository)).map(|()| 0),
+        ["--bounds"] => Repository::read().map(|repository| {
+            print!("{}", bounds::page(&repository));
+            0
+        }),
         _ => {
-            eprintln!("usage: cargo xtask tidy [--write]");
+            eprintln!("usage: tidy [--bounds], to check the repository or to print the page of fixed bounds");
             return ExitCode::from(2);
         }
     };

@@ -46,11 +46,6 @@ impl Repository {
         fs::read_to_string(self.root.join(path)).with_context(|| format!("cannot read {path}"))
     }
 
-    /// Replaces a file of the repository.
-    pub(crate) fn write(&self, path: &str, text: &str) -> anyhow::Result<()> {
-        fs::write(self.root.join(path), text).with_context(|| format!("cannot write {path}"))
-    }
-
     /// The paths of all files below a folder of the repository, relative to that folder, in order.
     pub(crate) fn files(&self, folder: &str) -> anyhow::Result<Vec<PathBuf>> {
         let root = self.root.join(folder);

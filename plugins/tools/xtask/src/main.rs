@@ -5,6 +5,7 @@
 mod apt;
 mod bench;
 mod debian;
+mod docs;
 mod guests;
 mod layout;
 mod manifest;
@@ -44,6 +45,7 @@ Examples:
   cargo xtask run                     build everything, serve the sample plugins on 127.0.0.1:8808
   cargo xtask plugins text csv        put two guests into target/plugins
   cargo xtask tidy                    what the code and the documents say of each other
+  cargo xtask docs                    write the reference pages, check every page
   cargo xtask test                    format, tidy, clippy, docs, guests, every test
   cargo xtask test --quick -- csv     guests and the tests whose names contain `csv`";
 
@@ -60,11 +62,9 @@ enum Command {
     /// Run everything that a change must pass.
     Test(suite::Options),
     /// Check the repository's own text: architecture, bounds, refused words, and the tests that documents name.
-    Tidy {
-        /// Write the generated tables instead.
-        #[arg(long)]
-        write: bool,
-    },
+    Tidy,
+    /// Write the reference pages that are generated, and check the links, snippets and length of every page.
+    Docs(docs::Options),
     /// Measure the host, each number as a ratio to something measured in the same run.
     Bench {
         /// Passed on to the bench program; `cargo xtask bench -- --help` lists what it takes.
@@ -78,7 +78,8 @@ fn main() -> ExitCode {
         Command::Plugins { names } => guests::build(&names),
         Command::Run(options) => serve::run(&options),
         Command::Test(options) => suite::run(&options),
-        Command::Tidy { write } => suite::tidy(write),
+        Command::Tidy => suite::tidy(),
+        Command::Docs(options) => docs::run(&options),
         Command::Bench { arguments } => bench::run(&arguments),
     };
     match outcome {

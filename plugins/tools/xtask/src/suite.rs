@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::{guests, scripted, steps};
+use crate::{docs, guests, scripted, steps};
 
 /// What to leave out and what to pass on.
 #[derive(clap::Args)]
@@ -15,18 +15,16 @@ pub(crate) struct Options {
     arguments: Vec<String>,
 }
 
-/// Checks the repository's text, or writes the tables that are generated from it.
-pub(crate) fn tidy(write: bool) -> anyhow::Result<()> {
-    let mut tidy = steps::cargo();
-    tidy.args(["run", "--quiet", "--package", "tidy", "--"]).args(write.then_some("--write"));
-    steps::run("tidy", &mut tidy)
+/// Checks the repository's text.
+pub(crate) fn tidy() -> anyhow::Result<()> {
+    steps::run("tidy", steps::cargo().args(["run", "--quiet", "--package", "tidy"]))
 }
 
 /// Runs the steps and stops at the first that fails.
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     if !options.quick {
         steps::run("format", steps::cargo().args(["fmt", "--all", "--check"]))?;
-        tidy(false)?;
+        tidy()?;
     }
     guests::build(&[])?;
     scripted::test()?;
@@ -45,5 +43,11 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let mut tests = steps::cargo();
     // Tests of guests that could not be built say that they are not run.
     tests.args(["test", "--workspace"]).args(&options.arguments).env("XTASK_WITHOUT", scripted::missing().join(","));
-    steps::run("tests", &mut tests)
+    steps::run("tests", &mut tests)?;
+    if !options.quick {
+        eprintln!("xtask: documents");
+        // The host that the tests were built with: another selection of packages would compile it again.
+        docs::run(&docs::Options { check: true, host: Some(docs::built_host()?) })?;
+    }
+    Ok(())
 }
