@@ -487,12 +487,12 @@ mod tests {
     fn concurrent_acquires_never_exceed_a_limit() {
         let (counter, granted) = (counter(), AtomicU64::new(0));
         std::thread::scope(|scope| {
-            for thread in 0..4 {
+            for thread in 0..4_u32 {
                 let (counter, granted) = (&counter, &granted);
                 scope.spawn(move || {
                     let mut held = Vec::new();
                     for round in 0..5_000_u32 {
-                        let who = requestor((round % 2) as u8, (thread + round as u8) % 3);
+                        let who = requestor((round % 2) as u8, ((round + thread) % 3) as u8);
                         if let Ok(permit) = counter.acquire(&who, 1) {
                             granted.fetch_add(1, Ordering::Relaxed);
                             held.push(permit);
