@@ -47,8 +47,9 @@ pub fn parse_server_url(text: &str) -> Result<Url, NotAUrl> {
     let wrong = || NotAUrl(text.to_owned());
     // `Url` repairs much of what is wrong, and the text is compared as it was written.
     let strict: http::Uri = text.parse().map_err(|_| wrong())?;
+    let authority = strict.scheme().and_then(|_| strict.authority());
     let is_written_out =
-        strict.authority().is_some_and(|authority| !authority.as_str().contains('@') && !authority.host().is_empty());
+        authority.is_some_and(|authority| !authority.as_str().contains('@') && !authority.host().is_empty());
     let url = Url::parse(text).map_err(|_| wrong())?;
     let is_safe = match url.scheme() {
         "https" => true,
