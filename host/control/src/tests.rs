@@ -1,3 +1,5 @@
+mod wire;
+
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
