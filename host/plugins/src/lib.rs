@@ -52,7 +52,7 @@ use bulkhead_tasks::CanaryThresholds;
 
 pub use calls::Calls;
 pub use canary::{CanaryRequest, CanaryThresholdOverrides};
-pub use difference::{AcceptChanges, Changes, ToolChange};
+pub use difference::{AcceptChanges, Changes, ToolChange, ToolPart};
 pub use entry::{Stage, TakenBack, Tenant};
 pub use pinning::Pinning;
 pub use policy_reload::{NamedPolicy, PreparedPolicies};
@@ -62,7 +62,7 @@ pub use staging::{Candidate, ComponentSource, Provenance, Staged};
 pub use start::{ConfiguredPlugin, component};
 pub use switch::{SwitchEffect, SwitchResult, SwitchedPlugin, Target};
 pub use tenant_removal::forget_tenant;
-pub use view::{CanaryView, IntegrityProblem, PluginView, Verified, VersionView};
+pub use view::{CanaryView, IntegrityProblem, PluginState, PluginView, TakenBackView, Verified, VersionView};
 
 /// The first pause after a failure that may pass, and the longest.
 const AGAIN: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(300));
@@ -171,6 +171,7 @@ struct Inner {
     /// Something began to drain.
     drains: Notify,
     arriving: Arriving,
+    adding: Arriving,
 }
 
 #[derive(Default)]

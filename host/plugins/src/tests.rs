@@ -385,7 +385,7 @@ async fn unaccepted_definition_does_not_run_after_lost_acknowledgement() {
     world.plugins.look().await.unwrap();
     assert!(world.sandbox.catalog().get("extra").is_none(), "nobody accepted that");
     let line = world.plugins.list().await.unwrap().remove(0);
-    assert_eq!(line.state, "broken");
+    assert_eq!(line.state, PluginState::Broken);
     assert!(line.problems.iter().any(|problem| problem.contains("bulkhead plugin activate probe@")), "{line:?}");
     // The operator's word, as after a start.
     let version = line.active.unwrap().to_string();

@@ -9,11 +9,16 @@ use crate::config::Config;
 use crate::system_clock::SystemClock;
 use anyhow::Context as _;
 use bulkhead_control::client::ControlClient;
+use bulkhead_control::commands::{
+    SecretCommand, StoreBackup, StoreCheck, StoreExport, StoreRebuild, StoreRekey, TasksCancel, TasksList, TasksPause,
+    TasksResume, TasksShow, TenantList, TenantPurge, TokenCreate, TokenList, TokenRevoke,
+};
 use bulkhead_control::operator::{HostOperator, OfflineTasks};
-use bulkhead_control::{Command, Operator};
+use bulkhead_control::views::{TaskView, TenantListView, TenantView, TokenListView};
+use bulkhead_control::{Command, Operator as _, Request, WITHOUT_HOST};
 use bulkhead_identity::principal::{TENANT_DEFAULT, TokenInfo};
 use clap::Subcommand;
-use serde_json::Value;
+use serde::Serialize;
 
 use super::args::{OperateArguments, SourceArguments};
 use super::table::{cell, fields, now, table, when};
@@ -196,70 +201,67 @@ pub(crate) async fn token(command: TokenCommand) -> anyhow::Result<ExitCode> {
         TokenCommand::Create { requestor, tenant, expires, name, scopes, operate } => {
             let expires_at = expires.map(|ms| now().saturating_add(ms));
             let scopes = (!scopes.is_empty()).then_some(scopes);
-            let command = Command::TokenCreate { requestor, tenant, expires_at, name, scopes };
-            let value = execute(&operate, command, Absent::Create).await?;
-            show(&operate, &value, || cell(value.get("token").unwrap_or(&Value::Null)));
+            let request = TokenCreate { requestor, tenant, expires_at, name, scopes };
+            let view = execute(&operate, request, Absent::Create).await?;
+            let code = show(&operate, &view, || cell(view.token.as_str()))?;
             print_error("this token is not stored and will not be shown again");
             print_error(
                 "authentication is on: the host answers 401 to every request without a token from now on, also to clients that \
                  are connected, and also after this token is revoked",
             );
+            Ok(code)
         }
         TokenCommand::List { operate } => {
-            let value = execute(&operate, Command::TokenList, Absent::Refuse).await?;
-            show(&operate, &value, || token_table(&value));
+            let view = execute(&operate, TokenList {}, Absent::Refuse).await?;
+            show(&operate, &view, || token_table(&view, now()))
         }
-        TokenCommand::Revoke { id, operate } => {
-            let value = execute(&operate, Command::TokenRevoke { id }, Absent::Refuse).await?;
-            show(&operate, &value, || fields(&value));
-        }
+        TokenCommand::Revoke { id, operate } => show_fields(&operate, TokenRevoke { id }).await,
     }
-    Ok(ExitCode::SUCCESS)
 }
 
 pub(crate) async fn store(command: StoreCommand) -> anyhow::Result<ExitCode> {
-    let (command, operate) = match command {
-        StoreCommand::Check { operate } => (Command::StoreCheck, operate),
-        StoreCommand::Export { file, operate } => (Command::StoreExport { file: absolute(&file)? }, operate),
+    match command {
+        StoreCommand::Check { operate } => {
+            let view = execute(&operate, StoreCheck {}, Absent::Refuse).await?;
+            let code = show(&operate, &view, || fields(&view))?;
+            // A check that found something has done its work, but scripts must see it.
+            Ok(if view.sound { code } else { ExitCode::from(EXIT_FAILED) })
+        }
+        StoreCommand::Export { file, operate } => show_fields(&operate, StoreExport { file: absolute(&file)? }).await,
         StoreCommand::Rebuild { from, operate } => {
             let from = from.as_deref().map(absolute).transpose()?;
-            (Command::StoreRebuild { from }, operate)
+            show_fields(&operate, StoreRebuild { from }).await
         }
-        StoreCommand::Rekey { operate } => (Command::StoreRekey, operate),
+        StoreCommand::Rekey { operate } => show_fields(&operate, StoreRekey {}).await,
         StoreCommand::Backup { directory, operate } => {
-            (Command::StoreBackup { directory: absolute(&directory)? }, operate)
+            show_fields(&operate, StoreBackup { directory: absolute(&directory)? }).await
         }
-    };
-    let value = execute(&operate, command, Absent::Refuse).await?;
-    show(&operate, &value, || fields(&value));
-    // A check that found something has done its work, but scripts must see it.
-    Ok(if value.get("sound") == Some(&Value::Bool(false)) { ExitCode::from(EXIT_FAILED) } else { ExitCode::SUCCESS })
+    }
 }
 
 pub(crate) async fn tenant(command: TenantCommand) -> anyhow::Result<ExitCode> {
     match command {
         TenantCommand::List { operate } => {
-            let value = execute(&operate, Command::TenantList, Absent::Refuse).await?;
-            show(&operate, &value, || tenant_table(&value));
+            let view = execute(&operate, TenantList {}, Absent::Refuse).await?;
+            show(&operate, &view, || tenant_table(&view))
         }
         TenantCommand::Purge { name, yes, operate } => {
             if !yes && !is_sure(&name)? {
                 print_error("nothing was done");
                 return Ok(ExitCode::from(EXIT_FAILED));
             }
-            let value = execute(&operate, Command::TenantPurge { tenant: name }, Absent::Refuse).await?;
-            show(&operate, &value, || fields(&value));
-            let left = value.get("directories").and_then(Value::as_array).into_iter().flatten();
-            let left: Vec<_> = left.map(cell).collect();
+            let view = execute(&operate, TenantPurge { tenant: name }, Absent::Refuse).await?;
+            let code = show(&operate, &view, || fields(&view))?;
+            let left: Vec<_> = view.directories.iter().map(|path| cell(path.as_str())).collect();
             if !left.is_empty() {
                 print_error(format_args!(
                     "its files are left, for you to remove before anybody else gets its name and reads them: {}",
                     left.join(" ")
                 ));
             }
+            Ok(code)
         }
     }
-    Ok(ExitCode::SUCCESS)
 }
 
 /// Asks a person to write the name once more; a script says `--yes`.
@@ -274,38 +276,40 @@ fn is_sure(name: &str) -> anyhow::Result<bool> {
     Ok(line.trim() == name)
 }
 
-fn tenant_table(value: &Value) -> String {
-    let columns = ["name", "requestors", "tokens", "tasks", "bytes", "id"];
-    let row = |tenant: &Value| columns.map(|column| cell(&tenant[column])).to_vec();
-    let rows: Vec<_> = value["tenants"].as_array().into_iter().flatten().map(row).collect();
+pub(super) fn tenant_table(view: &TenantListView) -> String {
+    let row = |tenant: &TenantView| {
+        let TenantView { name, id, requestors, tokens, tasks, bytes } = tenant;
+        let counts = [*requestors as u64, *tokens as u64, *tasks, *bytes];
+        let mut cells = vec![cell(name.as_str())];
+        cells.extend(counts.map(|count| count.to_string()));
+        cells.push(cell(id.as_str()));
+        cells
+    };
+    let rows: Vec<_> = view.tenants.iter().map(row).collect();
     table(&["NAME", "REQUESTORS", "TOKENS", "TASKS", "BYTES", "ID"], &rows)
 }
 
 pub(crate) async fn tasks(command: TasksCommand) -> anyhow::Result<ExitCode> {
     match command {
         TasksCommand::List { requestor, tenant, max, operate } => {
-            let command = Command::TasksList { requestor, tenant, count_max: max };
-            let value = execute(&operate, command, Absent::Refuse).await?;
-            show(&operate, &value, || task_table(&value));
+            let request = TasksList { requestor, tenant, count_max: max };
+            let view = execute(&operate, request, Absent::Refuse).await?;
+            show(&operate, &view, || {
+                let more = if view.more { "\n(there are more: use --max or --json)" } else { "" };
+                format!("{}{more}", task_table(&view.tasks, now()))
+            })
         }
-        TasksCommand::Show { id, operate } => {
-            let value = execute(&operate, Command::TasksShow { id }, Absent::Refuse).await?;
-            show(&operate, &value, || fields(&value));
-        }
-        TasksCommand::Cancel { id, operate } => {
-            let value = execute(&operate, Command::TasksCancel { id }, Absent::Refuse).await?;
-            show(&operate, &value, || fields(&value));
-        }
-        TasksCommand::Pause { id, message, operate } => {
-            let value = execute(&operate, Command::TasksPause { id, message }, Absent::Refuse).await?;
-            show(&operate, &value, || fields(&value));
-        }
-        TasksCommand::Resume { id, operate } => {
-            let value = execute(&operate, Command::TasksResume { id }, Absent::Refuse).await?;
-            show(&operate, &value, || fields(&value));
-        }
+        TasksCommand::Show { id, operate } => show_fields(&operate, TasksShow { id }).await,
+        TasksCommand::Cancel { id, operate } => show_fields(&operate, TasksCancel { id }).await,
+        TasksCommand::Pause { id, message, operate } => show_fields(&operate, TasksPause { id, message }).await,
+        TasksCommand::Resume { id, operate } => show_fields(&operate, TasksResume { id }).await,
     }
-    Ok(ExitCode::SUCCESS)
+}
+
+/// Has it done on a store that is there, and shows the members of the answer.
+async fn show_fields<R: Request>(operate: &OperateArguments, request: R) -> anyhow::Result<ExitCode> {
+    let view = execute(operate, request, Absent::Refuse).await?;
+    show(operate, &view, || fields(&view))
 }
 
 /// What to do about a data directory that is not there.
@@ -316,10 +320,14 @@ pub(super) enum Absent {
 }
 
 /// Asks the running host, or does it here when none runs.
-pub(super) async fn execute(operate: &OperateArguments, command: Command, absent: Absent) -> anyhow::Result<Value> {
+pub(super) async fn execute<R: Request>(
+    operate: &OperateArguments,
+    request: R,
+    absent: Absent,
+) -> anyhow::Result<R::Answer> {
     let sources =
         SourceArguments { config: operate.config.clone(), data: operate.data.clone(), ..SourceArguments::default() };
-    execute_at(&sources::load(&sources, None)?, command, absent).await
+    execute_at(&sources::load(&sources, None)?, request, absent).await
 }
 
 /// Whether there is a token that could authenticate at a host on this data directory.
@@ -327,25 +335,24 @@ pub(super) async fn any_active_token(config: &Config) -> anyhow::Result<bool> {
     if !bulkhead_store::sled::is_there(&config.server.data) {
         return Ok(false);
     }
-    let value = execute_at(config, Command::TokenList, Absent::Refuse).await?;
-    let tokens = value.get("tokens").and_then(Value::as_array).cloned().unwrap_or_default();
-    let tokens = tokens.into_iter().map(serde_json::from_value).collect::<Result<Vec<TokenInfo>, _>>()?;
-    Ok(tokens.iter().any(|token| token.is_active(now())))
+    let listed = execute_at(config, TokenList {}, Absent::Refuse).await?;
+    Ok(listed.tokens.iter().any(|token| token.is_active(now())))
 }
 
-async fn execute_at(config: &Config, command: Command, absent: Absent) -> anyhow::Result<Value> {
+async fn execute_at<R: Request>(config: &Config, request: R, absent: Absent) -> anyhow::Result<R::Answer> {
     let data = &config.server.data;
     let client = ControlClient::connect(data)
         .await
         .with_context(|| format!("the host at {} cannot be reached", data.display()))?;
     if let Some(host) = client {
-        return Ok(host.execute(command).await?);
+        return Ok(host.execute(request).await?);
     }
     if absent == Absent::Refuse && !bulkhead_store::sled::is_there(data) {
         anyhow::bail!("there is no store in {}: name the data directory with --data", data.display());
     }
-    if let Some(done) = super::store_maintenance::on_files(data, &command).await {
-        return Ok(done?);
+    let command: Command = request.into();
+    if let Some(answer) = super::store_maintenance::on_files(data, &command).await? {
+        return Ok(answer.read::<R>()?);
     }
     let store = super::host::open_store(config, data).await?;
     let maintenance =
@@ -356,15 +363,16 @@ async fn execute_at(config: &Config, command: Command, absent: Absent) -> anyhow
     let mut operator = HostOperator::new(store.clone(), maintenance, task_control, clock)
         .with_directories(sources::directories(config))
         .with_audit(audit.clone());
-    if matches!(command, Command::SecretList | Command::SecretRemove { .. }) {
-        operator = operator.with_secrets(super::secrets::unopened(config, store.clone()));
-    } else if command.is_about_secrets() {
-        operator = operator.with_secrets(super::secrets::open(config, store.clone()).await?);
+    if let Command::Secret(command) = &command {
+        operator = operator.with_secrets(match command {
+            SecretCommand::List(_) | SecretCommand::Remove(_) => super::secrets::unopened(config, store.clone()),
+            SecretCommand::Set(_) | SecretCommand::Rotate(_) => super::secrets::open(config, store.clone()).await?,
+        });
     }
-    let done = operator.execute(command).await;
+    let done = operator.execute_for(WITHOUT_HOST, command).await;
     bulkhead_store::TaskStore::close(&*store).await?;
     audit.close();
-    Ok(done?)
+    Ok(done?.read::<R>()?)
 }
 
 /// Paths go to another process: they must not depend on where this one stands.
@@ -372,53 +380,50 @@ pub(super) fn absolute(path: &Path) -> anyhow::Result<PathBuf> {
     std::path::absolute(path).with_context(|| format!("{} is no path", path.display()))
 }
 
-pub(super) fn show(operate: &OperateArguments, value: &Value, text: impl FnOnce() -> String) {
-    if operate.json { print_line(value) } else { print_line(text()) }
+/// Shows an answer as it is asked for.
+pub(super) fn show(
+    operate: &OperateArguments,
+    view: &impl Serialize,
+    text: impl FnOnce() -> String,
+) -> anyhow::Result<ExitCode> {
+    print_line(if operate.json { serde_json::to_string(view)? } else { text() });
+    Ok(ExitCode::SUCCESS)
 }
 
-pub(super) fn token_table(value: &Value) -> String {
-    let now = now();
-    let row = |token: &Value| {
-        let state = if token["revoked_at"].is_u64() {
-            "revoked"
-        } else if token["expires_at"].as_u64().is_some_and(|at| at <= now) {
-            "expired"
-        } else {
-            "active"
+pub(super) fn token_table(view: &TokenListView, now: u64) -> String {
+    let row = |token: &TokenInfo| {
+        let state = match token {
+            TokenInfo { revoked_at: Some(_), .. } => "revoked",
+            token if token.is_active(now) => "active",
+            _ => "expired",
         };
-        let expires = if token["expires_at"].is_null() { "never".to_owned() } else { when(&token["expires_at"], now) };
         vec![
-            cell(&token["id"]),
-            cell(&token["name"]),
-            cell(&token["requestor"]),
-            cell(&token["tenant"]),
+            cell(&*token.id),
+            cell(token.name.as_deref()),
+            cell(&*token.requestor),
+            cell(&*token.tenant),
             state.to_owned(),
-            when(&token["created_at"], now),
-            expires,
-            if token["last_used_at"].is_null() { "-".to_owned() } else { when(&token["last_used_at"], now) },
+            when(token.created_at, now),
+            token.expires_at.map_or_else(|| "never".to_owned(), |at| when(at, now)),
+            when(token.last_used_at, now),
         ]
     };
-    let rows: Vec<_> = value["tokens"].as_array().into_iter().flatten().map(row).collect();
+    let rows: Vec<_> = view.tokens.iter().map(row).collect();
     table(&["ID", "NAME", "REQUESTOR", "TENANT", "STATE", "CREATED", "EXPIRES", "LAST USED"], &rows)
 }
 
-pub(super) fn task_table(value: &Value) -> String {
-    let now = now();
-    let row = |task: &Value| {
+pub(super) fn task_table(tasks: &[TaskView], now: u64) -> String {
+    let row = |task: &TaskView| {
         vec![
-            cell(&task["id"]),
-            cell(&task["status"]),
-            cell(&task["tool"]),
-            cell(&task["requestor"]),
-            cell(&task["tenant"]),
-            when(&task["created_at"], now),
-            cell(&task["status_message"]),
+            cell(&*task.id),
+            task.status.name().to_owned(),
+            cell(&*task.tool),
+            cell(task.requestor.as_deref()),
+            cell(task.tenant.as_deref()),
+            when(task.created_at, now),
+            cell(task.status_message.as_deref()),
         ]
     };
-    let rows: Vec<_> = value["tasks"].as_array().into_iter().flatten().map(row).collect();
-    let mut text = table(&["ID", "STATUS", "TOOL", "REQUESTOR", "TENANT", "CREATED", "MESSAGE"], &rows);
-    if value["more"] == Value::Bool(true) {
-        text.push_str("\n(there are more: use --max or --json)");
-    }
-    text
+    let rows: Vec<_> = tasks.iter().map(row).collect();
+    table(&["ID", "STATUS", "TOOL", "REQUESTOR", "TENANT", "CREATED", "MESSAGE"], &rows)
 }

@@ -111,3 +111,86 @@ fn summaries_for_the_audit_log_hold_no_value_and_no_tenant_that_is_erased() {
         }
     }
 }
+
+#[tokio::test]
+async fn another_protocol_is_refused_with_both_versions() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = socket_path(folder.path());
+    let operator = Arc::new(operator(&Arc::new(MemoryStore::new())));
+    let _server = Server::spawn(&path, operator, Arc::new(Shouting)).unwrap();
+    let mut stream = BufReader::new(UnixStream::connect(&path).await.unwrap());
+    let here = concat!("bulkhead ", env!("CARGO_PKG_VERSION"), " (protocol 1)");
+    for (sent, says) in [
+        // Today's command line, one that says nothing, and one that is newer but means the same.
+        (r#"{"command":"token_list","client":{"version":"0.1.0","protocol":1}}"#, vec![r#"{"ok":{"tokens":[]}}"#]),
+        (r#"{"command":"token_list"}"#, vec![r#"{"ok":{"tokens":[]}}"#]),
+        (r#"{"command":"token_list","client":{"version":"0.9.0","protocol":1,"more":0}}"#, vec![r#"{"ok""#]),
+        // Whatever comes with another protocol is not looked at.
+        (
+            r#"{"command":"token_list","client":{"version":"9.8.7","protocol":2}}"#,
+            vec![r#"{"error":{"kind":"invalid""#, here, "bulkhead 9.8.7 (protocol 2)"],
+        ),
+        (r#"{"orders":[],"client":{"version":"9.8.7","protocol":2}}"#, vec![here, "bulkhead 9.8.7 (protocol 2)"]),
+        (r#"{"command":"token_list","client":"new"}"#, vec![here, "a program of an unknown version"]),
+        // What is not known of the same protocol is refused with the versions, too.
+        (
+            r#"{"command":"token_fly","client":{"version":"0.9.0","protocol":1}}"#,
+            vec!["token_fly", here, "bulkhead 0.9.0 (protocol 1)"],
+        ),
+        (r#"{"command":"token_revoke"}"#, vec!["`id`", here, "does not say its version (protocol 1)"]),
+    ] {
+        stream.write_all(format!("{sent}\n").as_bytes()).await.unwrap();
+        let mut line = String::new();
+        stream.read_line(&mut line).await.unwrap();
+        for part in says {
+            assert!(line.contains(part), "{sent}: {line}");
+        }
+    }
+}
+
+/// A host of another version, which answers each line with one of its own.
+async fn host_that_answers(path: &Path, answer: &'static str) -> tokio::task::JoinHandle<String> {
+    let listener = super::super::socket::listen(path).unwrap();
+    tokio::spawn(async move {
+        let mut stream = BufReader::new(listener.accept().await.unwrap().0);
+        let mut line = String::new();
+        stream.read_line(&mut line).await.unwrap();
+        stream.write_all(format!("{answer}\n").as_bytes()).await.unwrap();
+        line
+    })
+}
+
+#[tokio::test]
+async fn a_host_of_another_version_is_named_with_the_command_lines_own() {
+    let here = concat!("bulkhead ", env!("CARGO_PKG_VERSION"), " (protocol 1)");
+    let refusal = r#"{"error":{"kind":"invalid","message":"the host is bulkhead 9.8.7 (protocol 2), ..."}}"#;
+    for (answer, says) in [
+        (refusal, vec!["bulkhead 9.8.7 (protocol 2)"]),
+        (r#"{"ok":{"list":[]}}"#, vec![here, "older version"]),
+        ("[]", vec!["no reply"]),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let host = host_that_answers(&socket_path(folder.path()), answer).await;
+        let client = ControlClient::connect(folder.path()).await.unwrap().unwrap();
+        let refused = client.execute(TokenList {}).await.unwrap_err().to_string();
+        for part in says {
+            assert!(refused.contains(part), "{refused}");
+        }
+        // What is sent says who sends it, behind what hosts of before read.
+        let version = env!("CARGO_PKG_VERSION");
+        let sent = format!("{{\"command\":\"token_list\",\"client\":{{\"version\":\"{version}\",\"protocol\":1}}}}\n");
+        assert_eq!(host.await.unwrap(), sent);
+    }
+}
+
+#[test]
+fn all_that_is_sent_is_the_command_and_who_sends_it() {
+    for sent in COMMANDS {
+        let command: Command = serde_json::from_str(sent).unwrap();
+        let line = String::from_utf8(crate::wire::write_request(&command).unwrap()).unwrap();
+        let (before, who) = line.split_once(r#","client":"#).unwrap();
+        assert_eq!(format!("{before}}}"), sent);
+        assert!(who.ends_with(r#""protocol":1}}"#), "{who}");
+        assert_eq!(crate::wire::read_request(line.as_bytes()).unwrap(), command);
+    }
+}
