@@ -372,27 +372,27 @@ impl ReachArguments {
 
 /// What came of one order for each of several tasks.
 #[derive(Serialize)]
-struct Orders<T> {
-    tasks: Vec<T>,
-    refused: Vec<RefusedTask>,
+pub(super) struct Orders<T> {
+    pub(super) tasks: Vec<T>,
+    pub(super) refused: Vec<RefusedTask>,
 }
 
 /// A task of which an order was not carried out.
 #[derive(Serialize)]
-struct RefusedTask {
-    id: String,
-    why: String,
+pub(super) struct RefusedTask {
+    pub(super) id: String,
+    pub(super) why: String,
 }
 
 impl<T: AsRef<TaskView>> Orders<T> {
-    fn text(&self, now: u64) -> String {
+    pub(super) fn text(&self, now: u64) -> String {
         let tasks: Vec<_> = self.tasks.iter().map(|task| task.as_ref().clone()).collect();
         let refused = self.refused.iter().map(|RefusedTask { id, why }| format!("\n{}: {}", cell(&**id), cell(&**why)));
         task_table(&tasks, now) + &refused.collect::<String>()
     }
 }
 
-fn left(view: &DrainView) -> String {
+pub(super) fn left(view: &DrainView) -> String {
     let DrainView { plain_calls, tasks_running, tasks_queued, tasks_waiting, tasks_paused, .. } = view;
     format!(
         "left: {plain_calls} calls, {tasks_running} running tasks (and {tasks_queued} queued, {tasks_waiting} waiting, \
@@ -400,12 +400,12 @@ fn left(view: &DrainView) -> String {
     )
 }
 
-fn task_list(view: &TaskPageView, now: u64) -> String {
+pub(super) fn task_list(view: &TaskPageView, now: u64) -> String {
     let next = view.next.iter().map(|next| format!("\n(there are more: --after {next})"));
     task_table(&view.tasks, now) + &next.collect::<String>()
 }
 
-fn limits_table(view: &LimitsView) -> String {
+pub(super) fn limits_table(view: &LimitsView) -> String {
     let mut rows = Vec::new();
     let mut add = |whose: String, limits: &LimitCounts| {
         for (name, limit) in limits {
@@ -426,7 +426,7 @@ fn limits_table(view: &LimitsView) -> String {
     text
 }
 
-fn reloaded(view: &ReloadView) -> String {
+pub(super) fn reloaded(view: &ReloadView) -> String {
     let changed: Vec<_> = view.changed.iter().map(|key| cell(&**key)).collect();
     match (changed.is_empty(), view.done) {
         (true, _) => "nothing is different".to_owned(),

@@ -14,7 +14,7 @@ use bulkhead_control::commands::{
     TasksResume, TasksShow, TenantList, TenantPurge, TokenCreate, TokenList, TokenRevoke,
 };
 use bulkhead_control::operator::{HostOperator, OfflineTasks};
-use bulkhead_control::views::{TaskView, TenantListView, TenantView, TokenListView};
+use bulkhead_control::views::{TaskListView, TaskView, TenantListView, TenantView, TokenListView};
 use bulkhead_control::{Command, Operator as _, Request, WITHOUT_HOST};
 use bulkhead_identity::principal::{TENANT_DEFAULT, TokenInfo};
 use clap::Subcommand;
@@ -294,10 +294,7 @@ pub(crate) async fn tasks(command: TasksCommand) -> anyhow::Result<ExitCode> {
         TasksCommand::List { requestor, tenant, max, operate } => {
             let request = TasksList { requestor, tenant, count_max: max };
             let view = execute(&operate, request, Absent::Refuse).await?;
-            show(&operate, &view, || {
-                let more = if view.more { "\n(there are more: use --max or --json)" } else { "" };
-                format!("{}{more}", task_table(&view.tasks, now()))
-            })
+            show(&operate, &view, || task_list(&view, now()))
         }
         TasksCommand::Show { id, operate } => show_fields(&operate, TasksShow { id }).await,
         TasksCommand::Cancel { id, operate } => show_fields(&operate, TasksCancel { id }).await,
@@ -410,6 +407,11 @@ pub(super) fn token_table(view: &TokenListView, now: u64) -> String {
     };
     let rows: Vec<_> = view.tokens.iter().map(row).collect();
     table(&["ID", "NAME", "REQUESTOR", "TENANT", "STATE", "CREATED", "EXPIRES", "LAST USED"], &rows)
+}
+
+pub(super) fn task_list(view: &TaskListView, now: u64) -> String {
+    let more = if view.more { "\n(there are more: use --max or --json)" } else { "" };
+    task_table(&view.tasks, now) + more
 }
 
 pub(super) fn task_table(tasks: &[TaskView], now: u64) -> String {

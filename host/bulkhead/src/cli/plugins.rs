@@ -198,7 +198,7 @@ fn digest(digest: impl Into<Option<Digest>>) -> String {
     text.map_or_else(|| "-".to_owned(), |text| text.chars().take(DIGEST_SHOWN).collect())
 }
 
-fn list(view: &PluginListView, now: u64) -> String {
+pub(super) fn list(view: &PluginListView, now: u64) -> String {
     let row = |plugin: &PluginView| {
         vec![
             cell(&*plugin.name),
@@ -267,7 +267,7 @@ fn canary(name: &str, plugin: &PluginView, now: u64) -> Vec<String> {
     lines
 }
 
-fn versions(view: &PluginVersionsView, now: u64) -> String {
+pub(super) fn versions(view: &PluginVersionsView, now: u64) -> String {
     let row = |version: &VersionView| {
         let signers: Vec<_> = version.signed_by.iter().map(|signer| cell(&**signer)).collect();
         let origin = Some(&version.origin).filter(|origin| !matches!(origin.as_str(), "" | "-"));
@@ -295,14 +295,14 @@ fn versions(view: &PluginVersionsView, now: u64) -> String {
     lines.join("\n")
 }
 
-fn staged(view: &StagedView) -> String {
+pub(super) fn staged(view: &StagedView) -> String {
     let mut lines = vec![format!("{} {} is {}", cell(&*view.name), digest(view.version), word(&view.state))];
     lines.extend(changes(view.changes.as_ref()));
     lines.extend(held(&view.held));
     lines.join("\n")
 }
 
-fn switched(view: &SwitchResult) -> String {
+pub(super) fn switched(view: &SwitchResult) -> String {
     let mut lines = Vec::new();
     for plugin in &view.plugins {
         let turn = match plugin.turn {
@@ -322,14 +322,14 @@ fn switched(view: &SwitchResult) -> String {
     lines.join("\n")
 }
 
-fn updated(view: &PluginUpdateView) -> String {
+pub(super) fn updated(view: &PluginUpdateView) -> String {
     match view {
         PluginUpdateView::Staged(view) => staged(view),
         PluginUpdateView::Switched(view) => switched(view),
     }
 }
 
-fn removed(view: &PluginRemoveView) -> String {
+pub(super) fn removed(view: &PluginRemoveView) -> String {
     match view {
         PluginRemoveView::Version(gone) => format!("{} {} is gone", cell(&*gone.name), digest(gone.removed)),
         PluginRemoveView::Plugin(view) => switched(view),
@@ -359,7 +359,7 @@ fn changes(changes: Option<&Changes>) -> Vec<String> {
     lines
 }
 
-fn verified(view: &Verified) -> String {
+pub(super) fn verified(view: &Verified) -> String {
     let mut lines = vec![format!("{} versions, {} bytes", view.versions, view.bytes)];
     lines.extend(
         view.problems

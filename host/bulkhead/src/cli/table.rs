@@ -31,13 +31,17 @@ pub(crate) fn table(head: &[&str], rows: &[Vec<String>]) -> String {
 
 /// One line for each member that has a value.
 pub(crate) fn fields(view: &impl Serialize) -> String {
+    fields_at(view, now())
+}
+
+pub(super) fn fields_at(view: &impl Serialize, now: u64) -> String {
     let object = match serde_json::to_value(view) {
         Ok(Value::Object(object)) => object,
         other => return other.map_or_else(|error| error.to_string(), |value| value.to_string()),
     };
     let width = object.keys().map(String::len).max().unwrap_or(0);
     let lines = object.iter().filter(|(_, value)| !value.is_null()).map(|(name, value)| {
-        let text = if name.ends_with("_at") { when(value.as_u64(), now()) } else { member(value) };
+        let text = if name.ends_with("_at") { when(value.as_u64(), now) } else { member(value) };
         format!("{name:<width$}  {text}")
     });
     lines.collect::<Vec<_>>().join("\n")
