@@ -21,7 +21,7 @@ use bulkhead_tasks::secrets::SecretInfo;
 pub trait Request: Into<Command> + Send + 'static {
     type Answer: Serialize + DeserializeOwned + Send;
 
-    /// The answer as it goes to whoever ordered it.
+    /// The answer as it goes to the operator.
     ///
     /// # Errors
     ///

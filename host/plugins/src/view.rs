@@ -40,7 +40,7 @@ pub enum PluginState {
     Active,
     /// It runs because `--plugin` says so, whatever the store remembers.
     Pinned,
-    /// It runs, and somebody is kept from it for a while.
+    /// It runs, and a requestor is kept from it for a while.
     Quarantined,
     Broken,
     /// Its component is still to be fetched.
