@@ -3,9 +3,10 @@
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use bulkhead_control::Operator as _;
 use bulkhead_control::client::ControlClient as Control;
-use bulkhead_control::{Command, Operator as _, PluginTarget};
-use serde_json::{Value, json};
+use bulkhead_control::commands::{PluginActivate, PluginTarget};
+use serde_json::json;
 use tests::client::{Client, text};
 use tests::place::variant;
 use tests::{Host, Setup, command};
@@ -30,10 +31,12 @@ pub(crate) async fn swaps(plan: &Plan, report: &mut Report) -> anyhow::Result<()
     let versions = [&first["versions"][0]["version"], &second["version"]];
     let versions = versions.map(|version| version.as_str().unwrap_or_default().to_owned());
     let control = Control::connect(&setup.data()).await?.context("the host has no socket")?;
-    let switch = async |to: usize| -> anyhow::Result<Value> {
+    let switch = async |to: usize| -> anyhow::Result<()> {
         let version = versions.get(to).cloned();
         let targets = vec![PluginTarget { name: "text".to_owned(), version }];
-        Ok(control.execute(Command::PluginActivate { targets, accept: false }).await?)
+        let done = control.execute(PluginActivate { targets, accept: false }).await?;
+        anyhow::ensure!(done.is_done(), "not switched: {done:?}");
+        Ok(())
     };
 
     let client = Client::connect(&host).await;

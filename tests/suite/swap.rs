@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use bulkhead_control::Operator as _;
 use bulkhead_control::client::ControlClient as Control;
-use bulkhead_control::{Command, Operator as _, PluginTarget};
+use bulkhead_control::commands::{PluginActivate, PluginTarget};
 use serde_json::{Value, json};
 use tests::client::{Client, text};
 use tests::modern::Modern;
@@ -167,10 +168,10 @@ async fn no_call_fails_or_mixes_versions_during_switches() {
         let targets = versions[usize::try_from(swap % 2).expect("0 or 1")].clone();
         course.steps.fetch_add(1, Ordering::SeqCst);
         let start = Instant::now();
-        let done = control.execute(Command::PluginActivate { targets, accept: false }).await.expect("it is done");
+        let done = control.execute(PluginActivate { targets, accept: false }).await.expect("it is done");
         took.push(start.elapsed());
         course.steps.fetch_add(1, Ordering::SeqCst);
-        assert_eq!(done["done"], true, "{done}");
+        assert!(done.is_done(), "{done:?}");
         // Some switches follow each other at once, others leave time for whole calls.
         if swap % 3 != 0 {
             tokio::time::sleep(Duration::from_millis(80)).await;
@@ -236,8 +237,8 @@ async fn many_switches_leak_no_memory_or_files() {
     for switch in 1..=switches {
         let to = usize::try_from(switch % 2).expect("0 or 1");
         let targets = vec![PluginTarget { name: "text".to_owned(), version: versions[to].clone() }];
-        let done = control.execute(Command::PluginActivate { targets, accept: false }).await.expect("it is done");
-        assert_eq!(done["done"], true, "{done}");
+        let done = control.execute(PluginActivate { targets, accept: false }).await.expect("it is done");
+        assert!(done.is_done(), "{done:?}");
         if switch % 10 == 0 {
             let said = client.tool("diff", json!({"before": "a", "after": "a"})).await.expect("no call fails");
             assert_eq!(text(&said), DIFF[to], "after {switch} switches");

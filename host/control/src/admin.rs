@@ -7,10 +7,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use serde_json::{Map, Value, json};
 
-use super::operator::{HostOperator, STATUSES, is_expired, status, summary};
-use super::{ControlError, TaskFilter};
+use super::ControlError;
+use super::commands::TaskFilter;
+use super::operator::{HostOperator, is_expired, summary};
+use super::views::{
+    DrainView, LimitCount, LimitCounts, LimitsView, ReloadView, RequestorLimitsView, TaskPageView, TaskPurgeView,
+    TaskStatus, TenantLimitsView,
+};
 use bulkhead_domain::limits::Limits;
 use bulkhead_domain::requestor::{Requestor, RequestorId, TenantId};
 use bulkhead_domain::task::{Task, TaskId};
@@ -38,7 +42,7 @@ pub struct RunningHost {
 #[async_trait]
 pub trait Reload: Send + Sync + 'static {
     /// Reads the configuration again and takes it over, all of it or nothing; with `check` only says what would come of it.
-    async fn reload(&self, who: &str, check: bool) -> Result<Value, ControlError>;
+    async fn reload(&self, who: &str, check: bool) -> Result<ReloadView, ControlError>;
 
     /// The directories that plugins are granted now.
     async fn directories(&self) -> Vec<DirGrant>;
@@ -108,7 +112,7 @@ impl Walk<'_> {
         let TaskFilter { plugin, status: wanted, .. } = self.filter;
         !is_expired(task, self.now)
             && plugin.as_ref().is_none_or(|name| task.plugin.name == *name)
-            && wanted.as_ref().is_none_or(|name| status(task) == name)
+            && wanted.as_ref().is_none_or(|name| TaskStatus::from(&task.phase).name() == name)
     }
 }
 
@@ -129,11 +133,12 @@ impl HostOperator {
         filter: &TaskFilter,
         after: Option<&str>,
         count_max: usize,
-    ) -> Result<Value, ControlError> {
-        if let Some(name) = filter.status.as_deref().filter(|name| !STATUSES.contains(name)) {
+    ) -> Result<TaskPageView, ControlError> {
+        let statuses = TaskStatus::ALL.map(TaskStatus::name);
+        if let Some(name) = filter.status.as_deref().filter(|name| !statuses.contains(name)) {
             return Err(ControlError::Invalid(format!(
                 "there is no status {name:?}; there are {}",
-                STATUSES.join(", ")
+                statuses.join(", ")
             )));
         }
         let after = after.map(position).transpose()?;
@@ -163,26 +168,26 @@ impl HostOperator {
                 }
             }
         }
-        let tasks: Vec<_> = walk.found.iter().map(|task| summary(task, &names)).collect();
+        let tasks = walk.found.iter().map(|task| summary(task, &names)).collect();
         let next = if ended { None } else { walk.last.or(after).map(shown) };
-        Ok(json!({ "tasks": tasks, "more": !ended, "next": next }))
+        Ok(TaskPageView { tasks, more: !ended, next })
     }
 
     /// Removes a task with everything that belongs to it, whatever it is doing.
-    pub(super) async fn purge(&self, id: &str) -> Result<Value, ControlError> {
+    pub(super) async fn purge(&self, id: &str) -> Result<TaskPurgeView, ControlError> {
         let task = self.find(id).await?;
         let purged = self.task_control.purge(&task.requestor, task.id).await;
         purged.map_err(|error| ControlError::Failed(error.to_string()))?;
         tracing::info!(task.id = %task.id, "an operator removed a task");
-        let mut value = summary(&task, &self.principals.names().await?);
-        if let Some(fields) = value.as_object_mut() {
-            fields.insert("purged".to_owned(), Value::Bool(true));
-        }
-        Ok(value)
+        Ok(TaskPurgeView { task: summary(&task, &self.principals.names().await?), purged: true })
     }
 
     /// What is in use of each limit that counts something, and how much there may be.
-    pub(super) async fn limits_in_use(&self, filter: &TaskFilter, count_max: usize) -> Result<Value, ControlError> {
+    pub(super) async fn limits_in_use(
+        &self,
+        filter: &TaskFilter,
+        count_max: usize,
+    ) -> Result<LimitsView, ControlError> {
         let RunningHost { tasks, edge, .. } = self.running_host()?;
         let count_max = count_max.clamp(1, ENTRIES_MAX);
         let in_use = tasks.in_use();
@@ -211,40 +216,47 @@ impl HostOperator {
                 continue;
             }
             let limits = requestor_limits(counts, &limits, own, &at_edge.requestor);
-            requestors.push(json!({ "requestor": named.name, "tenant": named.tenant, "limits": limits }));
+            requestors.push(RequestorLimitsView {
+                requestor: named.name.clone(),
+                tenant: named.tenant.clone(),
+                limits,
+            });
         }
-        let tenants = tenants.into_iter().map(|(name, limits)| json!({ "tenant": name, "limits": limits }));
+        let tenants = tenants.into_iter().map(|(name, limits)| TenantLimitsView { tenant: name.to_owned(), limits });
         let (all, base) = (in_use.counts.total(), tasks.base_limits());
-        Ok(json!({
-            "host": counted([
-                ("calls_running_total", all.running, base.calls_running_total.into()),
-                ("calls_queued_total", all.lined_up, base.calls_queued_total.into()),
-                ("calls_resting_total", all.resting, in_use.resting_max.into()),
-                ("tasks_queued_total", all.queued, base.tasks_queued_total.into()),
-            ], &edge.in_use_of_all()),
-            "tenants": tenants.collect::<Vec<_>>(),
-            "requestors": requestors,
-            "more": more,
-        }))
+        Ok(LimitsView {
+            host: counted(
+                [
+                    ("calls_running_total", all.running, base.calls_running_total.into()),
+                    ("calls_queued_total", all.lined_up, base.calls_queued_total.into()),
+                    ("calls_resting_total", all.resting, in_use.resting_max.into()),
+                    ("tasks_queued_total", all.queued, base.tasks_queued_total.into()),
+                ],
+                &edge.in_use_of_all(),
+            ),
+            tenants: tenants.collect(),
+            requestors,
+            more,
+        })
     }
 
     /// What is left to end.
-    pub(super) fn unfinished(&self) -> Result<Value, ControlError> {
+    pub(super) fn unfinished(&self) -> Result<DrainView, ControlError> {
         let RunningHost { tasks, .. } = self.running_host()?;
         let left = tasks.left_to_end();
-        Ok(json!({
-            "draining": tasks.is_draining(),
-            "still": left.is_still(),
-            "plain_calls": left.plain_calls,
-            "tasks_running": left.tasks_running,
-            "tasks_queued": left.tasks_queued,
-            "tasks_waiting": left.tasks_waiting,
-            "tasks_paused": left.tasks_paused,
-        }))
+        Ok(DrainView {
+            draining: tasks.is_draining(),
+            still: left.is_still(),
+            plain_calls: left.plain_calls,
+            tasks_running: left.tasks_running,
+            tasks_queued: left.tasks_queued,
+            tasks_waiting: left.tasks_waiting,
+            tasks_paused: left.tasks_paused,
+        })
     }
 
     /// Takes nothing new from now on, or everything again; what has begun goes on.
-    pub(super) fn drain(&self, on: bool) -> Result<Value, ControlError> {
+    pub(super) fn drain(&self, on: bool) -> Result<DrainView, ControlError> {
         let RunningHost { tasks, .. } = self.running_host()?;
         if on {
             tasks.stop_accepting();
@@ -256,7 +268,7 @@ impl HostOperator {
         self.unfinished()
     }
 
-    pub(super) async fn reload(&self, who: &str, check: bool) -> Result<Value, ControlError> {
+    pub(super) async fn reload(&self, who: &str, check: bool) -> Result<ReloadView, ControlError> {
         self.running_host()?.reload.reload(who, check).await
     }
 }
@@ -267,7 +279,7 @@ fn tenant_limits(
     limits: &Limits,
     stored: Usage,
     at_edge: &[LimitUsage],
-) -> Value {
+) -> LimitCounts {
     let sums = in_use.counts.held(requestor).tenant;
     counted(
         [
@@ -285,7 +297,7 @@ fn tenant_limits(
     )
 }
 
-fn requestor_limits(counts: Sums, limits: &Limits, stored: Usage, at_edge: &[LimitUsage]) -> Value {
+fn requestor_limits(counts: Sums, limits: &Limits, stored: Usage, at_edge: &[LimitUsage]) -> LimitCounts {
     let Sums { running, running_tasks, lined_up, queued, waiting, paused, .. } = counts;
     counted(
         [
@@ -302,10 +314,10 @@ fn requestor_limits(counts: Sums, limits: &Limits, stored: Usage, at_edge: &[Lim
     )
 }
 
-fn counted<const N: usize>(limits: [(&'static str, u64, u64); N], at_edge: &[LimitUsage]) -> Value {
+fn counted<const N: usize>(limits: [(&'static str, u64, u64); N], at_edge: &[LimitUsage]) -> LimitCounts {
     let limits = limits.into_iter().map(|(limit, in_use, max)| LimitUsage { limit, in_use, max });
-    let one = |LimitUsage { limit, in_use, max }| (limit.to_owned(), json!({ "in_use": in_use, "max": max }));
-    Value::Object(limits.chain(at_edge.iter().copied()).map(one).collect::<Map<_, _>>())
+    let one = |LimitUsage { limit, in_use, max }| (limit.to_owned(), LimitCount { in_use, max });
+    limits.chain(at_edge.iter().copied()).map(one).collect()
 }
 
 #[cfg(test)]

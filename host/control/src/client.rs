@@ -4,13 +4,13 @@ use std::io;
 use std::path::Path;
 
 use async_trait::async_trait;
-use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::Mutex;
 
-use super::{Command, ControlError, Operator, REPLY_BYTES_MAX, Reply, socket, socket_path};
+use super::commands::StdioAttach;
+use super::{Answer, Command, ControlError, Operator, REPLY_BYTES_MAX, socket, socket_path, wire};
 
 /// A running host, seen from outside.
 pub struct ControlClient {
@@ -42,7 +42,7 @@ impl ControlClient {
     /// # Errors
     /// The host refused, or went away.
     pub async fn attach(self) -> Result<(BufReader<OwnedReadHalf>, OwnedWriteHalf), ControlError> {
-        self.execute(Command::StdioAttach).await?;
+        self.execute(StdioAttach {}).await?;
         let Connection { reader, writer } = self.connection.into_inner();
         Ok((reader, writer))
     }
@@ -50,9 +50,10 @@ impl ControlClient {
 
 #[async_trait]
 impl Operator for ControlClient {
-    async fn execute(&self, command: Command) -> Result<Value, ControlError> {
+    /// Who ordered it is the user of this process, whom the host asks the kernel for.
+    async fn execute_for(&self, _: &str, command: Command) -> Result<Answer, ControlError> {
         let mut connection = self.connection.lock().await;
-        let mut line = serde_json::to_vec(&command).map_err(broken)?;
+        let mut line = wire::write_request(&command).map_err(broken)?;
         line.push(b'\n');
         connection.writer.write_all(&line).await.map_err(broken)?;
         let mut line = Vec::new();
@@ -60,10 +61,7 @@ impl Operator for ControlClient {
         if line.last() != Some(&b'\n') {
             return Err(broken("the host ended it before it had answered"));
         }
-        match serde_json::from_slice(&line).map_err(broken)? {
-            Reply::Ok(value) => Ok(value),
-            Reply::Error(error) => Err(error),
-        }
+        wire::read_reply(&line).ok_or_else(|| broken("the host said something that is no reply"))?
     }
 }
 

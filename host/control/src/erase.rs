@@ -6,10 +6,10 @@
 use std::sync::{Mutex, PoisonError};
 
 use futures::future::try_join_all;
-use serde_json::{Value, json};
 
 use super::ControlError;
 use super::operator::HostOperator;
+use super::views::{StoreRebuildView, TenantListView, TenantPurgeView, TenantView};
 use bulkhead_audit::Entry;
 use bulkhead_domain::requestor::{Requestor, RequestorId, TenantId};
 use bulkhead_plugins as plugins;
@@ -60,41 +60,40 @@ impl Removed {
 }
 
 /// What could not be read may belong to another tenant, and is in the old store alone: only the operator can let that go.
-fn refuse_losses(rebuilt: &Value) -> Result<(), ControlError> {
-    let lost: Vec<_> =
-        rebuilt.get("lost").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
+fn refuse_losses(StoreRebuildView { moved, old_store }: &StoreRebuildView) -> Result<(), ControlError> {
+    let lost = &moved.lost;
     if lost.is_empty() {
         return Ok(());
     }
-    let (count, shown) = (lost.len(), lost.iter().take(LOST_SHOWN).copied().collect::<Vec<_>>().join("; "));
-    let old_store = rebuilt.get("old_store").and_then(Value::as_str).unwrap_or("the data directory");
+    let (count, shown) = (lost.len(), lost.get(..LOST_SHOWN).unwrap_or(lost).join("; "));
     Err(ControlError::Failed(format!(
         "the tenant is not erased: the database was made anew, but not all of the old one could be read ({count}: {shown}). It is left \
-         in {old_store}, with what it holds of everybody: copy that away if you need it, then do this once more, which removes it"
+         in {}, with what it holds of everybody: copy that away if you need it, then do this once more, which removes it",
+        old_store.display()
     )))
 }
 
 impl HostOperator {
-    pub(super) async fn list_tenants(&self) -> Result<Value, ControlError> {
+    pub(super) async fn list_tenants(&self) -> Result<TenantListView, ControlError> {
         let (names, tokens, now) = (self.principals.names().await?, self.principals.tokens().await?, self.clock.now());
         let mut tenants = Vec::new();
         for (name, id) in self.principals.tenants().await? {
             // What a tenant has is the same whichever of its requestors is asked about.
             let (_, usage) = self.store.usage(&Requestor { tenant: id, id: RequestorId([0; 16]) }).await?;
-            tenants.push(json!({
-                "name": name,
-                "id": id.to_string(),
-                "requestors": names.iter().filter(|named| named.requestor.tenant == id).count(),
-                "tokens": tokens.iter().filter(|token| token.tenant == name && token.is_active(now)).count(),
-                "tasks": usage.tasks,
-                "bytes": usage.bytes,
-            }));
+            tenants.push(TenantView {
+                id: id.to_string(),
+                requestors: names.iter().filter(|named| named.requestor.tenant == id).count(),
+                tokens: tokens.iter().filter(|token| token.tenant == name && token.is_active(now)).count(),
+                tasks: usage.tasks,
+                bytes: usage.bytes,
+                name,
+            });
         }
-        Ok(json!({ "tenants": tenants }))
+        Ok(TenantListView { tenants })
     }
 
     /// Stops and removes everything of a tenant, then makes the database anew, so that no byte of it is left in the files.
-    pub(super) async fn purge_tenant(&self, name: &str) -> Result<Value, ControlError> {
+    pub(super) async fn purge_tenant(&self, name: &str) -> Result<TenantPurgeView, ControlError> {
         let _one_at_a_time = self.purging.lock().await;
         let found = self.principals.find_tenant(name).await?;
         let mut tenants = self.maintenance.erasing().await?;
@@ -133,17 +132,17 @@ impl HostOperator {
             tracing::info!(%tenant, "a tenant was erased");
             self.audit.note(|| Entry::new("tenant.purged").of_tenant(*tenant).count(removed.total()));
         }
-        Ok(json!({
-            "tenants": tenants.iter().map(ToString::to_string).collect::<Vec<_>>(),
-            "tasks": removed.tasks,
-            "tokens": removed.tokens,
-            "principals": removed.principals,
-            "sessions": removed.sessions,
-            "rows": removed.rows,
-            "canaries": removed.canaries,
-            "old_stores": old_stores,
-            "directories": self.directories_of(name).await,
-        }))
+        Ok(TenantPurgeView {
+            tenants: tenants.iter().map(ToString::to_string).collect(),
+            tasks: removed.tasks,
+            tokens: removed.tokens,
+            principals: removed.principals,
+            sessions: removed.sessions,
+            rows: removed.rows,
+            canaries: removed.canaries,
+            old_stores,
+            directories: self.directories_of(name).await,
+        })
     }
 
     /// What the host made by the tenant's name where plugins may write: it is the operator's.

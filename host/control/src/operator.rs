@@ -4,19 +4,29 @@ use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use serde_json::{Value, json};
 
 use super::admin::RunningHost;
+use super::commands::{
+    ConfigReload, DrainBegin, DrainEnd, DrainShow, HostCommand, LimitsInUse, StoreBackup, StoreCheck, StoreCommand,
+    StoreExport, StoreRebuild, StoreRekey, TasksCancel, TasksCommand, TasksList, TasksPage, TasksPause, TasksPurge,
+    TasksResume, TasksShow, TenantCommand, TenantList, TenantPurge, TokenCommand, TokenCreate, TokenList, TokenRevoke,
+};
 use super::erase::EraseHooks;
 use super::plugins::PluginAdmin;
-use super::{Command, ControlError, Operator};
+use super::views::{
+    InputView, StoreBackupView, StoreCheckView, StoreRebuildView, TaskDetailsView, TaskListView, TaskView,
+    TokenCreateView, TokenListView,
+};
+use super::{Answer, Command, ControlError, Operator, Request as _};
 use bulkhead_audit::{Audit, Entry};
 use bulkhead_domain::clock::Clock;
+use bulkhead_domain::hex;
 use bulkhead_domain::lifecycle::{self, Event, Refusal};
 use bulkhead_domain::requestor::{Requestor, TenantId};
-use bulkhead_domain::task::{Active, Outcome, Phase, Task, TaskId};
+use bulkhead_domain::task::{Input, Outcome, Task, TaskId};
 use bulkhead_identity::principal::{self, PrincipalNames, Principals, TokenSpec};
 use bulkhead_runtime::policy::DirGrant;
+use bulkhead_store::sled::{Moved, Rekeyed};
 use bulkhead_store::{self as store, Change, Store};
 use bulkhead_tasks::secrets::Secrets;
 use bulkhead_tasks::{self as tasks, Tasks};
@@ -31,23 +41,19 @@ const PAUSED: &str = "paused by the operator";
 /// What an operator may say about a pause, in bytes.
 const PAUSE_MESSAGE_BYTES_MAX: usize = 1_000;
 
-/// What [`status`] says.
-pub(super) const STATUSES: [&str; 8] =
-    ["queued", "running", "input_required", "paused", "succeeded", "tool_error", "failed", "cancelled"];
-
 /// What only the engine behind the store can do for itself.
 #[async_trait]
 pub trait StoreMaintenance: Send + Sync + 'static {
     /// Reads everything; what is there, or the first thing that is wrong.
-    async fn check(&self) -> Result<Value, store::Error>;
+    async fn check(&self) -> Result<StoreCheckView, store::Error>;
     /// Writes everything that can be read to a new file.
-    async fn export(&self, file: &Path) -> Result<Value, store::Error>;
+    async fn export(&self, file: &Path) -> Result<Moved, store::Error>;
     /// Puts a new database in the place of the old one, made of an export or of what can be read.
-    async fn rebuild(&self, from: Option<&Path>) -> Result<Value, store::Error>;
+    async fn rebuild(&self, from: Option<&Path>) -> Result<StoreRebuildView, store::Error>;
     /// Copies the store into a new data directory.
-    async fn backup(&self, directory: &Path) -> Result<Value, store::Error>;
+    async fn backup(&self, directory: &Path) -> Result<(), store::Error>;
     /// Seals the keys of tenants with the operator's first key.
-    async fn rekey(&self) -> Result<Value, store::Error>;
+    async fn rekey(&self) -> Result<Rekeyed, store::Error>;
     /// Removes what rebuilds have left beside the store; gives how many old stores there were.
     async fn remove_old_stores(&self) -> Result<u64, store::Error>;
     /// Tenants whose erasure was begun and is not over.
@@ -233,18 +239,17 @@ impl HostOperator {
         self
     }
 
-    async fn create_token(&self, wish: TokenSpec<'_>) -> Result<Value, ControlError> {
-        let now = self.clock.now();
+    async fn create_token(&self, request: &TokenCreate) -> Result<TokenCreateView, ControlError> {
+        let TokenCreate { requestor, tenant, expires_at, name, scopes } = request;
+        let (expires_at, now) = (*expires_at, self.clock.now());
+        let (label, scopes) = (name.as_deref(), scopes.as_deref());
+        let wish = TokenSpec { requestor, tenant, expires_at, label, scopes };
         if wish.expires_at.is_some_and(|at| at <= self.clock.system()) {
             return Err(ControlError::Invalid("the token would have expired already".to_owned()));
         }
         let new = self.principals.create(wish, now).await?;
         tracing::info!(token.id = new.info.id, "a token was made");
-        let mut value = json!(new.info);
-        if let Some(fields) = value.as_object_mut() {
-            fields.insert("token".to_owned(), Value::String(new.token));
-        }
-        Ok(value)
+        Ok(TokenCreateView { info: new.info, token: new.token })
     }
 
     async fn list_tasks(
@@ -252,7 +257,7 @@ impl HostOperator {
         requestor: Option<&str>,
         tenant: Option<&str>,
         count_max: usize,
-    ) -> Result<Value, ControlError> {
+    ) -> Result<TaskListView, ControlError> {
         let count_max = count_max.min(TASKS_MAX);
         let names = self.principals.names().await?;
         let wanted = |named: &PrincipalNames| {
@@ -271,9 +276,8 @@ impl HostOperator {
         let more = tasks.len() > count_max;
         tasks.truncate(count_max);
         let now = self.clock.now();
-        let tasks: Vec<_> =
-            tasks.iter().filter(|task| !is_expired(task, now)).map(|task| summary(task, &names)).collect();
-        Ok(json!({ "tasks": tasks, "more": more }))
+        let tasks = tasks.iter().filter(|task| !is_expired(task, now)).map(|task| summary(task, &names)).collect();
+        Ok(TaskListView { tasks, more })
     }
 
     async fn scan(&self, count_max: usize) -> Result<Vec<Task>, ControlError> {
@@ -301,12 +305,12 @@ impl HostOperator {
         Err(absent())
     }
 
-    async fn show(&self, id: &str) -> Result<Value, ControlError> {
+    async fn show(&self, id: &str) -> Result<TaskDetailsView, ControlError> {
         let task = self.find(id).await?;
         Ok(details(&task, &self.principals.names().await?))
     }
 
-    async fn order(&self, id: &str, order: TaskAction) -> Result<Value, ControlError> {
+    async fn order(&self, id: &str, order: TaskAction) -> Result<TaskDetailsView, ControlError> {
         let task = self.find(id).await?;
         let changed =
             self.task_control.apply(&task.requestor, task.id, order.clone()).await.map_err(|error| match error {
@@ -339,18 +343,14 @@ fn pause_message(message: Option<String>) -> Result<String, ControlError> {
 
 #[async_trait]
 impl Operator for HostOperator {
-    async fn execute(&self, command: Command) -> Result<Value, ControlError> {
-        self.execute_for("the command line, without a host", command).await
-    }
-
-    async fn execute_for(&self, who: &str, command: Command) -> Result<Value, ControlError> {
+    async fn execute_for(&self, who: &str, command: Command) -> Result<Answer, ControlError> {
         let what = self.audit.is_on().then(|| command.summary());
         let done = self.dispatch(who, command).await;
         if let Some(what) = what {
             self.audit.note(|| {
                 let entry = Entry::new("operator.command").named(&what).operator(who);
                 match &done {
-                    Ok(value) if value.get("done") == Some(&Value::Bool(false)) => entry.outcome("refused"),
+                    Ok(answer) if answer.is_refusal => entry.outcome("refused"),
                     Ok(_) => entry.outcome("succeeded"),
                     Err(error) => entry.outcome("failed").because(&error.to_string()),
                 }
@@ -361,71 +361,94 @@ impl Operator for HostOperator {
 }
 
 impl HostOperator {
-    async fn dispatch(&self, who: &str, command: Command) -> Result<Value, ControlError> {
+    async fn dispatch(&self, who: &str, command: Command) -> Result<Answer, ControlError> {
         match command {
-            Command::TokenCreate { requestor, tenant, expires_at, name, scopes } => {
-                self.create_token(TokenSpec {
-                    requestor: &requestor,
-                    tenant: &tenant,
-                    expires_at,
-                    label: name.as_deref(),
-                    scopes: scopes.as_deref(),
-                })
-                .await
-            }
-            Command::TokenList => Ok(json!({ "tokens": self.principals.tokens().await? })),
-            Command::TokenRevoke { id } => {
-                let revoked = self.principals.revoke_token(&id, self.clock.now()).await?;
-                tracing::info!(token.id = revoked.id, "a token was revoked");
-                Ok(json!(revoked))
-            }
-            command @ (Command::SecretSet { .. }
-            | Command::SecretList
-            | Command::SecretRemove { .. }
-            | Command::SecretRotate) => match &self.secrets {
+            Command::Token(command) => self.token(command).await,
+            Command::Secret(command) => match &self.secrets {
                 Some(secrets) => super::secrets::execute(secrets, &self.principals, command, self.clock.now()).await,
                 None => Err(ControlError::Invalid("there are no secrets here".to_owned())),
             },
-            Command::StoreCheck => Ok(self.maintenance.check().await?),
-            Command::StoreExport { file } => Ok(self.maintenance.export(&file).await?),
-            Command::StoreRebuild { from } => Ok(self.maintenance.rebuild(from.as_deref()).await?),
-            Command::StoreBackup { directory } => Ok(self.maintenance.backup(&directory).await?),
-            Command::TenantList => self.list_tenants().await,
-            Command::TenantPurge { tenant } => self.purge_tenant(&tenant).await,
-            Command::StoreRekey => Ok(self.maintenance.rekey().await?),
-            Command::TasksList { requestor, tenant, count_max } => {
-                self.list_tasks(requestor.as_deref(), tenant.as_deref(), count_max).await
-            }
-            Command::TasksShow { id } => self.show(&id).await,
-            Command::TasksCancel { id } => self.order(&id, TaskAction::Cancel).await,
-            Command::TasksPause { id, message } => {
-                self.order(&id, TaskAction::Pause { message: pause_message(message)? }).await
-            }
-            Command::TasksResume { id } => self.order(&id, TaskAction::Resume).await,
-            Command::TasksPurge { id } => self.purge(&id).await,
-            Command::TasksPage { filter, after, count_max } => {
-                self.task_page(&filter, after.as_deref(), count_max).await
-            }
-            Command::LimitsInUse { filter, count_max } => self.limits_in_use(&filter, count_max).await,
-            Command::DrainBegin => self.drain(true),
-            Command::DrainEnd => self.drain(false),
-            Command::DrainShow => self.unfinished(),
-            Command::Reload { check } => self.reload(who, check).await,
-            command @ (Command::PluginList
-            | Command::PluginVersions { .. }
-            | Command::PluginStage { .. }
-            | Command::PluginAdd { .. }
-            | Command::PluginUpdate { .. }
-            | Command::PluginActivate { .. }
-            | Command::PluginCanary { .. }
-            | Command::PluginPromote { .. }
-            | Command::PluginRollback { .. }
-            | Command::PluginRemove { .. }
-            | Command::PluginVerify { .. }) => match &self.plugin_admin {
+            Command::Store(command) => self.store(command).await,
+            Command::Tenant(command) => self.tenant(command).await,
+            Command::Tasks(command) => self.tasks(command).await,
+            Command::Host(command) => self.host(who, command).await,
+            Command::Plugin(command) => match &self.plugin_admin {
                 Some(plugin_admin) => super::plugins::execute(plugin_admin, &self.principals, command).await,
                 None => Err(ControlError::Invalid("there are no plugins here".to_owned())),
             },
-            Command::StdioAttach => Err(ControlError::Invalid("only a running host can be attached to".to_owned())),
+        }
+    }
+
+    async fn token(&self, command: TokenCommand) -> Result<Answer, ControlError> {
+        match command {
+            TokenCommand::Create(request) => TokenCreate::answer(&self.create_token(&request).await?),
+            TokenCommand::List(_) => TokenList::answer(&TokenListView { tokens: self.principals.tokens().await? }),
+            TokenCommand::Revoke(TokenRevoke { id }) => {
+                let revoked = self.principals.revoke_token(&id, self.clock.now()).await?;
+                tracing::info!(token.id = revoked.id, "a token was revoked");
+                TokenRevoke::answer(&revoked)
+            }
+        }
+    }
+
+    async fn store(&self, command: StoreCommand) -> Result<Answer, ControlError> {
+        match command {
+            StoreCommand::Check(_) => StoreCheck::answer(&self.maintenance.check().await?),
+            StoreCommand::Export(StoreExport { file }) => StoreExport::answer(&self.maintenance.export(&file).await?),
+            StoreCommand::Rebuild(StoreRebuild { from }) => {
+                StoreRebuild::answer(&self.maintenance.rebuild(from.as_deref()).await?)
+            }
+            StoreCommand::Backup(StoreBackup { directory }) => {
+                self.maintenance.backup(&directory).await?;
+                StoreBackup::answer(&StoreBackupView { directory })
+            }
+            StoreCommand::Rekey(_) => StoreRekey::answer(&self.maintenance.rekey().await?),
+        }
+    }
+
+    async fn tenant(&self, command: TenantCommand) -> Result<Answer, ControlError> {
+        match command {
+            TenantCommand::List(_) => TenantList::answer(&self.list_tenants().await?),
+            TenantCommand::Purge(TenantPurge { tenant }) => TenantPurge::answer(&self.purge_tenant(&tenant).await?),
+        }
+    }
+
+    async fn tasks(&self, command: TasksCommand) -> Result<Answer, ControlError> {
+        match command {
+            TasksCommand::List(TasksList { requestor, tenant, count_max }) => {
+                TasksList::answer(&self.list_tasks(requestor.as_deref(), tenant.as_deref(), count_max).await?)
+            }
+            TasksCommand::Show(TasksShow { id }) => TasksShow::answer(&self.show(&id).await?),
+            TasksCommand::Cancel(TasksCancel { id }) => {
+                TasksCancel::answer(&self.order(&id, TaskAction::Cancel).await?)
+            }
+            TasksCommand::Pause(TasksPause { id, message }) => {
+                let pause = TaskAction::Pause { message: pause_message(message)? };
+                TasksPause::answer(&self.order(&id, pause).await?)
+            }
+            TasksCommand::Resume(TasksResume { id }) => {
+                TasksResume::answer(&self.order(&id, TaskAction::Resume).await?)
+            }
+            TasksCommand::Purge(TasksPurge { id }) => TasksPurge::answer(&self.purge(&id).await?),
+            TasksCommand::Page(TasksPage { filter, after, count_max }) => {
+                TasksPage::answer(&self.task_page(&filter, after.as_deref(), count_max).await?)
+            }
+        }
+    }
+
+    async fn host(&self, who: &str, command: HostCommand) -> Result<Answer, ControlError> {
+        match command {
+            HostCommand::Limits(LimitsInUse { filter, count_max }) => {
+                LimitsInUse::answer(&self.limits_in_use(&filter, count_max).await?)
+            }
+            HostCommand::DrainBegin(_) => DrainBegin::answer(&self.drain(true)?),
+            HostCommand::DrainEnd(_) => DrainEnd::answer(&self.drain(false)?),
+            HostCommand::DrainShow(_) => DrainShow::answer(&self.unfinished()?),
+            HostCommand::Reload(ConfigReload { check }) => {
+                let view = self.reload(who, check).await?;
+                Ok(Answer { is_refusal: !view.done, ..ConfigReload::answer(&view)? })
+            }
+            HostCommand::Attach(_) => Err(ControlError::Invalid("only a running host can be attached to".to_owned())),
         }
     }
 }
@@ -435,57 +458,34 @@ pub(super) fn is_expired(task: &Task, now: u64) -> bool {
 }
 
 /// One line of a list.
-pub(super) fn summary(task: &Task, names: &[PrincipalNames]) -> Value {
+pub(super) fn summary(task: &Task, names: &[PrincipalNames]) -> TaskView {
     let named = names.iter().find(|named| named.requestor == task.requestor);
-    json!({
-        "id": task.id.to_string(),
-        "status": status(task),
-        "tool": task.work.label(),
-        "requestor": named.map(|named| named.name.as_str()),
-        "tenant": named.map(|named| named.tenant.as_str()),
-        "created_at": task.created_at,
-        "updated_at": task.updated_at,
-        "expires_at": task.expires_at(),
-        "status_message": task.status_message,
-    })
+    TaskView {
+        id: task.id.to_string(),
+        status: (&task.phase).into(),
+        tool: task.work.label().to_owned(),
+        requestor: named.map(|named| named.name.clone()),
+        tenant: named.map(|named| named.tenant.clone()),
+        created_at: task.created_at,
+        updated_at: task.updated_at,
+        expires_at: task.expires_at(),
+        status_message: task.status_message.clone(),
+    }
 }
 
 /// Everything but what belongs to the requestor alone: arguments, answers and results.
-fn details(task: &Task, names: &[PrincipalNames]) -> Value {
-    let inputs: Vec<_> = task
-        .inputs
-        .iter()
-        .map(|input| json!({ "key": input.issued_key, "answered": input.answer.is_some() }))
-        .collect();
-    let mut value = summary(task, names);
-    if let (Some(fields), Value::Object(more)) = (
-        value.as_object_mut(),
-        json!({
-            "plugin": task.plugin.name,
-            "plugin_sha256": task.plugin.digest.iter().map(|byte| format!("{byte:02x}")).collect::<String>(),
-            "call_id": task.call_id.to_string(),
-            "attempt": task.attempt,
-            "revision": task.revision,
-            "inputs": inputs,
-            "steering_waiting": task.steering.len(),
-            "error": error_text(task),
-        }),
-    ) {
-        fields.extend(more);
-    }
-    value
-}
-
-pub(super) fn status(task: &Task) -> &'static str {
-    match &task.phase {
-        Phase::Active(Active::Queued) => "queued",
-        Phase::Active(Active::Running) => "running",
-        Phase::Active(Active::InputRequired) => "input_required",
-        Phase::Paused { .. } => "paused",
-        Phase::Ended(Outcome::Output { is_error: false }) => "succeeded",
-        Phase::Ended(Outcome::Output { is_error: true }) => "tool_error",
-        Phase::Ended(Outcome::Error(_)) => "failed",
-        Phase::Ended(Outcome::Cancelled) => "cancelled",
+fn details(task: &Task, names: &[PrincipalNames]) -> TaskDetailsView {
+    let input = |input: &Input| InputView { key: input.issued_key.clone(), answered: input.answer.is_some() };
+    TaskDetailsView {
+        task: summary(task, names),
+        plugin: task.plugin.name.clone(),
+        plugin_sha256: hex(&task.plugin.digest),
+        call_id: task.call_id.to_string(),
+        attempt: task.attempt,
+        revision: task.revision,
+        inputs: task.inputs.iter().map(input).collect(),
+        steering_waiting: task.steering.len(),
+        error: error_text(task),
     }
 }
 

@@ -1,21 +1,28 @@
 //! The commands about plugins.
 //!
-//! What cannot be done because of the components themselves is an answer, not a failure: `done` is false, and `refused` or `held`
-//! say why.
+//! What cannot be done because of the components themselves is an answer, not a failure: see [`PluginOutcome`].
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use serde_json::{Value, json};
 
+use super::commands::{
+    PluginActivate, PluginAdd, PluginCanary, PluginCommand, PluginList, PluginPromote, PluginRemove, PluginRollback,
+    PluginStage, PluginTarget, PluginUpdate, PluginVerify, PluginVersions,
+};
 use super::operator::OfflineTasks;
-use super::{Command, ControlError, PluginTarget};
+use super::views::{
+    PluginListView, PluginOutcome, PluginRemoveView, PluginResult, PluginUpdateView, PluginVersionsView, RefusedPlugin,
+    RefusedView, StagedView, VersionRemovedView,
+};
+use super::{Answer, ControlError, Request};
 use bulkhead_domain::task::PluginVersion;
 use bulkhead_identity::principal::Principals;
 use bulkhead_plugins::sources::{ComponentFetcher, Source, SourceError};
 use bulkhead_plugins::{
-    Calls, CanaryRequest, CanaryThresholdOverrides, Digest, DrainThen, Error, Plugins, Stage, Staged, Target, Tenant,
+    Calls, CanaryRequest, CanaryThresholdOverrides, Candidate, Digest, DrainThen, Error, Plugins, Stage, Staged,
+    SwitchResult, Target, Tenant,
 };
 use bulkhead_runtime::{ListKind, LoadError};
 use bulkhead_store as store;
@@ -33,64 +40,48 @@ pub struct PluginAdmin {
 pub(super) async fn execute(
     plugin_admin: &PluginAdmin,
     principals: &Principals,
-    command: Command,
-) -> Result<Value, ControlError> {
+    command: PluginCommand,
+) -> Result<Answer, ControlError> {
     let plugins = &plugin_admin.plugins;
-    let done = match command {
-        Command::PluginList => plugins.list().await.map(|plugins| json!({ "plugins": plugins })),
-        Command::PluginVersions { name } => {
-            plugins.versions(&name).await.map(|versions| json!({ "name": name, "versions": versions }))
+    match command {
+        PluginCommand::List(_) => {
+            let plugins = plugins.list().await.map_err(failed)?;
+            PluginList::answer(&PluginListView { plugins })
         }
-        Command::PluginStage { source, sha256, name } => {
+        PluginCommand::Versions(PluginVersions { name }) => {
+            let versions = plugins.versions(&name).await.map_err(failed)?;
+            PluginVersions::answer(&PluginVersionsView { name, versions })
+        }
+        PluginCommand::Stage(PluginStage { source, sha256, name }) => {
             let (source, pinned) = (parsed(&source)?, digest(sha256)?);
-            plugin_admin.stage(&source, pinned, name).await.map(|staged| shown(&staged))
+            outcome::<PluginStage, _>(plugin_admin.stage(source, pinned, name).await.map(StagedView::from))
         }
-        Command::PluginUpdate { name, activate, accept } => {
-            let (source, pinned) = plugin_admin.source_of(&name).await?;
-            match plugin_admin.stage(&source, pinned, Some(name)).await {
-                Ok(staged) if activate && staged.stage != Stage::Active => {
-                    plugins.activate(&[target(&staged.version)], accept).await.map(|switched| json!(switched))
-                }
-                staged => staged.map(|staged| shown(&staged)),
-            }
+        PluginCommand::Add(request) => outcome::<PluginAdd, _>(plugin_admin.add(request).await?),
+        PluginCommand::Update(request) => outcome::<PluginUpdate, _>(plugin_admin.update(request).await?),
+        PluginCommand::Activate(PluginActivate { targets, accept }) => {
+            let targets: Vec<_> = targets.into_iter().map(Target::from).collect();
+            outcome::<PluginActivate, _>(plugins.activate(&targets, accept).await)
         }
-        Command::PluginAdd { sources, sha256, name, accept } => {
-            if (name.is_some() || sha256.is_some()) && sources.len() > 1 {
-                return Err(ControlError::Invalid(
-                    "one name or digest cannot be that of several components".to_owned(),
-                ));
-            }
-            let pinned = digest(sha256)?;
-            let sources: Vec<_> = sources.iter().map(|source| parsed(source)).collect::<Result<_, _>>()?;
-            let mut targets = Vec::new();
-            for source in &sources {
-                match plugin_admin.stage(source, pinned, name.clone()).await {
-                    Ok(staged) => targets.push(target(&staged.version)),
-                    Err(error) => return outcome(Err(error)),
-                }
-            }
-            plugins.activate(&targets, accept).await.map(|switched| json!(switched))
-        }
-        Command::PluginActivate { targets, accept } => {
-            let targets: Vec<_> =
-                targets.into_iter().map(|PluginTarget { name, version }| Target { name, version }).collect();
-            plugins.activate(&targets, accept).await.map(|switched| json!(switched))
-        }
-        Command::PluginCanary { targets, share, tenants, bounds, accept } => {
+        PluginCommand::Canary(PluginCanary { targets, share, tenants, bounds, accept }) => {
             let wish = wish(principals, targets, share, tenants, bounds).await?;
-            plugins.begin_canary(wish, accept).await.map(|switched| json!(switched))
+            outcome::<PluginCanary, _>(plugins.begin_canary(wish, accept).await)
         }
-        Command::PluginPromote { names } => plugins.promote(&names).await.map(|switched| json!(switched)),
-        Command::PluginRollback { names } => plugins.rollback(&names).await.map(|switched| json!(switched)),
-        Command::PluginRemove { name, version: None } => plugins.remove(&name).await.map(|switched| json!(switched)),
-        Command::PluginRemove { name, version: Some(version) } => {
+        PluginCommand::Promote(PluginPromote { names }) => outcome::<PluginPromote, _>(plugins.promote(&names).await),
+        PluginCommand::Rollback(PluginRollback { names }) => {
+            outcome::<PluginRollback, _>(plugins.rollback(&names).await)
+        }
+        PluginCommand::Remove(PluginRemove { name, version: None }) => {
+            outcome::<PluginRemove, _>(plugins.remove(&name).await.map(PluginRemoveView::Plugin))
+        }
+        PluginCommand::Remove(PluginRemove { name, version: Some(version) }) => {
             let removed = plugins.remove_version(&name, &version).await;
-            removed.map(|version| json!({ "done": true, "name": name, "removed": version }))
+            let view = |removed| PluginRemoveView::Version(VersionRemovedView { done: true, name, removed });
+            outcome::<PluginRemove, _>(removed.map(view))
         }
-        Command::PluginVerify { name } => plugins.verify(name.as_deref()).await.map(|verified| json!(verified)),
-        _ => return Err(ControlError::Invalid("not a command about plugins".to_owned())),
-    };
-    outcome(done)
+        PluginCommand::Verify(PluginVerify { name }) => {
+            PluginVerify::answer(&plugins.verify(name.as_deref()).await.map_err(failed)?)
+        }
+    }
 }
 
 /// Who is to get a version, with the ids of the tenants. One that nobody was ever of begins to exist with that, as one does that the
@@ -102,7 +93,7 @@ async fn wish(
     names: Vec<String>,
     bounds: CanaryThresholdOverrides,
 ) -> Result<CanaryRequest, ControlError> {
-    let [PluginTarget { name, version }] = <[PluginTarget; 1]>::try_from(targets).map_err(|targets| {
+    let [target] = <[PluginTarget; 1]>::try_from(targets).map_err(|targets| {
         let names: Vec<_> = targets.iter().map(|target| target.name.as_str()).collect();
         ControlError::Invalid(format!(
             "a canary is of one plugin, and a set ({}) is switched as a whole: begin one canary after the other",
@@ -115,18 +106,22 @@ async fn wish(
         tenants.push(Tenant { name, id });
     }
     let tenants = (!tenants.is_empty()).then_some(tenants);
-    Ok(CanaryRequest { target: Target { name, version }, share, tenants, bounds })
+    Ok(CanaryRequest { target: target.into(), share, tenants, bounds })
 }
 
-fn outcome(done: Result<Value, Error>) -> Result<Value, ControlError> {
-    match done {
+fn outcome<R, T>(done: Result<T, Error>) -> Result<Answer, ControlError>
+where
+    R: Request<Answer = PluginOutcome<T>>,
+    T: PluginResult,
+{
+    let view = match done {
         Err(Error::Refused(errors)) => {
-            let refused: Vec<_> =
-                errors.iter().map(|error| json!({ "plugin": error.plugin, "problems": error.problems })).collect();
-            Ok(json!({ "done": false, "refused": refused }))
+            let refused = |LoadError { plugin, problems, .. }| RefusedPlugin { plugin, problems };
+            PluginOutcome::Refused(RefusedView { done: false, refused: errors.into_iter().map(refused).collect() })
         }
-        done => done.map_err(failed),
-    }
+        done => PluginOutcome::Result(done.map_err(failed)?),
+    };
+    Ok(Answer { is_refusal: !view.is_done(), ..R::answer(&view)? })
 }
 
 pub(super) fn failed(error: Error) -> ControlError {
@@ -139,12 +134,38 @@ pub(super) fn failed(error: Error) -> ControlError {
 }
 
 impl PluginAdmin {
-    async fn stage(&self, source: &Source, pinned: Option<Digest>, name: Option<String>) -> Result<Staged, Error> {
-        let verified = self.intake.take(source, pinned).await.map_err(|error| {
+    async fn fetch(&self, source: Source, pinned: Option<Digest>, name: Option<String>) -> Result<Candidate, Error> {
+        let verified = self.intake.take(&source, pinned).await.map_err(|error| {
             let plugin = name.clone().unwrap_or_else(|| source.to_string());
             Error::Refused(vec![LoadError::refused(plugin, vec![error.to_string()])])
         })?;
-        self.plugins.stage(verified.candidate(name)).await
+        Ok(verified.candidate(name))
+    }
+
+    async fn stage(&self, source: Source, pinned: Option<Digest>, name: Option<String>) -> Result<Staged, Error> {
+        self.plugins.stage(self.fetch(source, pinned, name).await?).await
+    }
+
+    async fn add(&self, request: PluginAdd) -> Result<Result<SwitchResult, Error>, ControlError> {
+        let PluginAdd { sources, sha256, name, accept } = request;
+        if (name.is_some() || sha256.is_some()) && sources.len() > 1 {
+            return Err(ControlError::Invalid("one name or digest cannot be that of several components".to_owned()));
+        }
+        let pinned = digest(sha256)?;
+        let sources: Vec<_> = sources.iter().map(|source| parsed(source)).collect::<Result<_, _>>()?;
+        // One after the other: a component may be large, and is in memory until it is staged.
+        let candidates = sources.into_iter().map(|source| self.fetch(source, pinned, name.clone()));
+        Ok(self.plugins.add(candidates, accept).await)
+    }
+
+    async fn update(&self, request: PluginUpdate) -> Result<Result<PluginUpdateView, Error>, ControlError> {
+        let PluginUpdate { name, activate, accept } = request;
+        let (source, pinned) = self.source_of(&name).await?;
+        let staged = match self.stage(source, pinned, Some(name)).await {
+            Ok(staged) if activate && staged.stage != Stage::Active => staged,
+            staged => return Ok(staged.map(|staged| PluginUpdateView::Staged(staged.into()))),
+        };
+        Ok(self.plugins.switch(&[staged.version], accept).await.map(PluginUpdateView::Switched))
     }
 
     /// Where a plugin comes from: as the configuration says, else as its newest version came.
@@ -167,20 +188,10 @@ fn digest(text: Option<String>) -> Result<Option<Digest>, ControlError> {
     text.map(parse).transpose().map_err(|wrong| ControlError::Invalid(format!("sha256: {wrong}")))
 }
 
-fn target(version: &PluginVersion) -> Target {
-    Target { name: version.name.clone(), version: Some(Digest(version.digest).to_string()) }
-}
-
-fn shown(staged: &Staged) -> Value {
-    json!({
-        "done": true,
-        "name": staged.version.name,
-        "version": Digest(staged.version.digest),
-        "state": staged.stage,
-        "tools": staged.tools,
-        "changes": staged.changes,
-        "held": staged.held,
-    })
+impl From<PluginTarget> for Target {
+    fn from(PluginTarget { name, version }: PluginTarget) -> Self {
+        Self { name, version }
+    }
 }
 
 /// Without a host there are no calls, only records.

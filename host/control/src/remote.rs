@@ -18,7 +18,7 @@ use sha2::{Digest as _, Sha256};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-use super::{Command, ControlError, Operator, REQUEST_BYTES_MAX, Reply};
+use super::{Answer, ControlError, Operator, REQUEST_BYTES_MAX, wire};
 use bulkhead_audit::Audit;
 use bulkhead_limits::failures::Failures;
 use bulkhead_net::AbortOnDrop;
@@ -156,9 +156,9 @@ impl AdminListener {
         let Ok(Ok(body)) = body.await else {
             return refusal(StatusCode::BAD_REQUEST, "a command is one JSON object of bounded size");
         };
-        let command: Command = match serde_json::from_slice(&body.to_bytes()) {
+        let command = match wire::read_request(&body.to_bytes()) {
             Ok(command) => command,
-            Err(error) => return refusal(StatusCode::BAD_REQUEST, &format!("not a command of this version: {error}")),
+            Err(refused) => return refusal(StatusCode::BAD_REQUEST, &refused.to_string()),
         };
         if !command.is_for_administrators() {
             return refusal(StatusCode::FORBIDDEN, "this command is for the machine of the host only");
@@ -171,7 +171,7 @@ impl AdminListener {
         });
         let done =
             done.await.unwrap_or_else(|_| Err(ControlError::Failed("the host failed at this command".to_owned())));
-        respond(StatusCode::OK, &done.map_or_else(Reply::Error, Reply::Ok))
+        respond(StatusCode::OK, done)
     }
 }
 
@@ -184,26 +184,18 @@ fn bearer(headers: &http::HeaderMap) -> Option<&str> {
 
 /// Ends the connection, too: a refused client must not keep it.
 fn refusal(status: StatusCode, message: &str) -> Response<Full<Bytes>> {
-    let mut response = respond(status, &Reply::Error(ControlError::Invalid(message.to_owned())));
+    let mut response = respond(status, Err(ControlError::Invalid(message.to_owned())));
     response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     response
 }
 
-fn respond(status: StatusCode, reply: &Reply) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::from(serde_json::to_vec(reply).unwrap_or_default()));
+fn respond(status: StatusCode, done: Result<Answer, ControlError>) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::from(wire::write_reply(done).unwrap_or_default()));
     *response.status_mut() = status;
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
-}
-
-/// What a reply of the listener says; `None`: it is none.
-pub fn read_reply(body: &[u8]) -> Option<Result<serde_json::Value, ControlError>> {
-    match serde_json::from_slice(body).ok()? {
-        Reply::Ok(value) => Some(Ok(value)),
-        Reply::Error(error) => Some(Err(error)),
-    }
 }
 
 #[cfg(test)]

@@ -3,9 +3,10 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 
-use super::{Command, ControlError};
+use super::commands::{SecretCommand, SecretList, SecretRemove, SecretRotate, SecretSet};
+use super::views::{SecretListView, SecretRemoveView, SecretRotateView};
+use super::{Answer, ControlError, Request as _};
 use bulkhead_domain::UnixMs;
 use bulkhead_identity::principal::Principals;
 use bulkhead_runtime::secrets::InjectionPoints;
@@ -27,11 +28,11 @@ impl fmt::Debug for SecretText {
 pub(super) async fn execute(
     secrets: &Secrets,
     principals: &Principals,
-    command: Command,
+    command: SecretCommand,
     now: UnixMs,
-) -> Result<Value, ControlError> {
+) -> Result<Answer, ControlError> {
     match command {
-        Command::SecretSet { name, plugin, tenant, destinations, places, value } => {
+        SecretCommand::Set(SecretSet { name, plugin, tenant, destinations, places, value }) => {
             let which = which(principals, name, plugin, tenant).await?;
             let read = |text: &String| text.parse().map_err(|error| ControlError::Invalid(format!("{error}")));
             let wish = NewSecret {
@@ -43,21 +44,20 @@ pub(super) async fn execute(
             };
             let shown = secrets.set(wish, now).await?;
             tracing::info!(secret = shown.name, plugin.name = shown.plugin, "a secret was set");
-            Ok(json!(shown))
+            SecretSet::answer(&shown)
         }
-        Command::SecretList => Ok(json!({ "secrets": secrets.list().await? })),
-        Command::SecretRemove { name, plugin, tenant } => {
+        SecretCommand::List(_) => SecretList::answer(&SecretListView { secrets: secrets.list().await? }),
+        SecretCommand::Remove(SecretRemove { name, plugin, tenant }) => {
             let which = which(principals, name, plugin, tenant).await?;
             secrets.remove(&which).await?;
             tracing::info!(secret = which.name, plugin.name = which.plugin, "a secret was removed");
-            Ok(json!({ "removed": which.name, "plugin": which.plugin }))
+            SecretRemove::answer(&SecretRemoveView { removed: which.name, plugin: which.plugin })
         }
-        Command::SecretRotate => {
+        SecretCommand::Rotate(_) => {
             let rotated = secrets.rotate().await?;
             tracing::info!(rotated, "secrets were sealed with the first key");
-            Ok(json!({ "rotated": rotated }))
+            SecretRotate::answer(&SecretRotateView { rotated })
         }
-        _ => Err(ControlError::Invalid("this is no command about secrets".to_owned())),
     }
 }
 

@@ -11,7 +11,8 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 use tokio::task::{JoinHandle, JoinSet};
 
-use super::{Command, ControlError, Operator, REQUEST_BYTES_MAX, Reply, socket};
+use super::commands::{HostCommand, StdioAttach};
+use super::{Answer, Command, ControlError, Operator, REQUEST_BYTES_MAX, Request as _, socket, wire};
 
 /// Connections at a time; more wait in the kernel.
 const CONNECTIONS_MAX: usize = 64;
@@ -110,28 +111,22 @@ async fn converse(stream: UnixStream, who: &str, operator: &dyn Operator, attach
         }
         if line.last() != Some(&b'\n') {
             let refusal = ControlError::Invalid(format!("a request is one line of at most {REQUEST_BYTES_MAX} bytes"));
-            return reply(&mut writer, &Reply::Error(refusal)).await;
+            return reply(&mut writer, Err(refusal)).await;
         }
-        match serde_json::from_slice(&line) {
-            Ok(Command::StdioAttach) => {
-                reply(&mut writer, &Reply::Ok(serde_json::Value::Null)).await?;
+        match wire::read_request(&line) {
+            Ok(Command::Host(HostCommand::Attach(_))) => {
+                reply(&mut writer, StdioAttach::answer(&())).await?;
                 attach.attach(Box::new(reader), Box::new(writer)).await;
                 return Ok(());
             }
-            Ok(command) => {
-                let done = operator.execute_for(who, command).await;
-                reply(&mut writer, &done.map_or_else(Reply::Error, Reply::Ok)).await?;
-            }
-            Err(error) => {
-                let refusal = ControlError::Invalid(format!("not a command of this version: {error}"));
-                reply(&mut writer, &Reply::Error(refusal)).await?;
-            }
+            Ok(command) => reply(&mut writer, operator.execute_for(who, command).await).await?,
+            Err(refusal) => reply(&mut writer, Err(refusal)).await?,
         }
     }
 }
 
-async fn reply(writer: &mut (impl AsyncWrite + Unpin), reply: &Reply) -> io::Result<()> {
-    let mut line = serde_json::to_vec(reply)?;
+async fn reply(writer: &mut (impl AsyncWrite + Unpin), done: Result<Answer, ControlError>) -> io::Result<()> {
+    let mut line = wire::write_reply(done)?;
     line.push(b'\n');
     writer.write_all(&line).await?;
     writer.flush().await

@@ -1,14 +1,17 @@
+mod wire;
+
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio::sync::Notify;
 
 use super::client::ControlClient;
+use super::commands::*;
 use super::operator::{HostOperator, OfflineTasks, StoreMaintenance};
 use super::server::{Attach, AttachedReader, AttachedWriter, Server};
+use super::views::{StoreCheckView, StoreRebuildView, TaskStatus};
 use super::*;
 use bulkhead_domain::Json;
 use bulkhead_domain::clock::ManualClock;
@@ -16,31 +19,32 @@ use bulkhead_domain::requestor::{Requestor, TenantId};
 use bulkhead_domain::task::*;
 use bulkhead_identity::principal::Principals;
 use bulkhead_store::memory::MemoryStore;
+use bulkhead_store::sled::{Moved, Rekeyed, Report};
 use bulkhead_store::{self as store, Creation, Store, StoredCaps, TaskStore};
 
 /// The memory store has nothing to keep up: what a rebuild would have said, and what was asked for.
 #[derive(Default)]
 struct NoUpkeep {
-    rebuilt: Mutex<Option<Value>>,
+    rebuilt: Mutex<Option<StoreRebuildView>>,
     erasing: Mutex<Vec<TenantId>>,
     removals: AtomicU64,
 }
 
 #[async_trait]
 impl StoreMaintenance for NoUpkeep {
-    async fn check(&self) -> Result<Value, store::Error> {
-        Ok(json!({ "sound": true }))
+    async fn check(&self) -> Result<StoreCheckView, store::Error> {
+        Ok(Report { tasks: 3, ..Report::default() }.into())
     }
-    async fn export(&self, _: &Path) -> Result<Value, store::Error> {
+    async fn export(&self, _: &Path) -> Result<Moved, store::Error> {
         Err(store::Error::Exists)
     }
-    async fn rebuild(&self, _: Option<&Path>) -> Result<Value, store::Error> {
+    async fn rebuild(&self, _: Option<&Path>) -> Result<StoreRebuildView, store::Error> {
         self.rebuilt.lock().unwrap().clone().ok_or_else(|| store::Error::Engine("no".to_owned()))
     }
-    async fn backup(&self, _: &Path) -> Result<Value, store::Error> {
+    async fn backup(&self, _: &Path) -> Result<(), store::Error> {
         Err(store::Error::Locked("x".to_owned()))
     }
-    async fn rekey(&self) -> Result<Value, store::Error> {
+    async fn rekey(&self) -> Result<Rekeyed, store::Error> {
         Err(store::Error::Sealed("no key".to_owned()))
     }
     async fn remove_old_stores(&self) -> Result<u64, store::Error> {
@@ -86,17 +90,20 @@ async fn tenant_purge_keeps_old_store_with_unreadable_tasks() {
     let (store, maintenance) = (Arc::new(MemoryStore::new()), Arc::new(NoUpkeep::default()));
     let operator = operator_with(&store, maintenance.clone());
     let tenant = Principals::new(store.clone()).tenant("acme").await.unwrap();
-    *maintenance.rebuilt.lock().unwrap() =
-        Some(json!({ "lost": ["task 7 is damaged"], "old_store": "/data/store.old-1" }));
-    let purge = || operator.execute(Command::TenantPurge { tenant: "acme".to_owned() });
+    let rebuilt = |lost: &[&str], old_store: &str| StoreRebuildView {
+        moved: Moved { lost: lost.iter().map(ToString::to_string).collect(), ..Moved::default() },
+        old_store: old_store.into(),
+    };
+    *maintenance.rebuilt.lock().unwrap() = Some(rebuilt(&["task 7 is damaged"], "/data/store.old-1"));
+    let purge = || operator.execute(TenantPurge { tenant: "acme".to_owned() });
     let refused = purge().await.unwrap_err().to_string();
     assert!(refused.contains("task 7 is damaged") && refused.contains("/data/store.old-1"), "{refused}");
     assert_eq!(maintenance.removals.load(Ordering::Relaxed), 0);
     assert_eq!(*maintenance.erasing.lock().unwrap(), [tenant], "it is not over");
 
-    *maintenance.rebuilt.lock().unwrap() = Some(json!({ "lost": [], "old_store": "/data/store.old-2" }));
+    *maintenance.rebuilt.lock().unwrap() = Some(rebuilt(&[], "/data/store.old-2"));
     let purged = purge().await.unwrap();
-    assert_eq!(purged["tenants"], json!([tenant.to_string()]));
+    assert_eq!(purged.tenants, [tenant.to_string()]);
     assert!(maintenance.removals.load(Ordering::Relaxed) > 0 && maintenance.erasing.lock().unwrap().is_empty());
 }
 
@@ -118,10 +125,10 @@ async fn put_task(store: &MemoryStore, requestor: Requestor, id: u8) -> Task {
     store.create(Creation { task, arguments, output: None, reserved_bytes: 0, caps }).await.unwrap()
 }
 
-async fn listed(operator: &dyn Operator, requestor: Option<&str>, tenant: Option<&str>) -> Vec<String> {
+async fn listed(operator: &HostOperator, requestor: Option<&str>, tenant: Option<&str>) -> Vec<String> {
     let (requestor, tenant) = (requestor.map(str::to_owned), tenant.map(str::to_owned));
-    let reply = operator.execute(Command::TasksList { requestor, tenant, count_max: 100 }).await.unwrap();
-    reply["tasks"].as_array().unwrap().iter().map(|task| task["id"].as_str().unwrap().to_owned()).collect()
+    let reply = operator.execute(TasksList { requestor, tenant, count_max: 100 }).await.unwrap();
+    reply.tasks.into_iter().map(|task| task.id).collect()
 }
 
 #[tokio::test]
@@ -141,30 +148,40 @@ async fn operator_lists_and_cancels_tasks_of_all_requestors() {
     assert_eq!(listed(&operator, None, Some("default")).await, std::slice::from_ref(&first));
     assert!(listed(&operator, Some("nobody"), None).await.is_empty());
 
-    let shown = operator.execute(Command::TasksShow { id: second.clone() }).await.unwrap();
-    assert_eq!((&shown["requestor"], &shown["status"]), (&json!("alice"), &json!("queued")));
-    assert!(!shown.to_string().contains("argument"));
+    let shown = operator.execute(TasksShow { id: second.clone() }).await.unwrap();
+    assert_eq!((shown.task.requestor.as_deref(), shown.task.status), (Some("alice"), TaskStatus::Queued));
+    let json = serde_json::to_string(&shown).unwrap();
+    assert!(!json.contains("argument"));
+    // The order of the members is that of the table and of `--json`.
+    let digest = "07".repeat(32);
+    assert_eq!(
+        json,
+        format!(
+            r#"{{"id":"{second}","status":"queued","tool":"count_primes","requestor":"alice","tenant":"acme","created_at":902,"updated_at":902,"expires_at":60902,"status_message":null,"plugin":"primes","plugin_sha256":"{digest}","call_id":"{second}","attempt":0,"revision":1,"inputs":[],"steering_waiting":0,"error":null}}"#
+        )
+    );
     for id in [expired, "00".repeat(16), "x".to_owned()] {
-        let refused = operator.execute(Command::TasksShow { id }).await.unwrap_err();
+        let refused = operator.execute(TasksShow { id }).await.unwrap_err();
         assert!(matches!(refused, ControlError::NotFound(_)), "{refused:?}");
     }
-    let pause = |message: Option<&str>| Command::TasksPause { id: second.clone(), message: message.map(str::to_owned) };
+    let pause = |message: Option<&str>| TasksPause { id: second.clone(), message: message.map(str::to_owned) };
     for wrong in ["", "two\nlines", &"x".repeat(1_001)] {
         let refused = operator.execute(pause(Some(wrong))).await.unwrap_err();
         assert!(matches!(refused, ControlError::Invalid(_)), "{refused:?}");
     }
     let paused = operator.execute(pause(None)).await.unwrap();
-    assert_eq!((&paused["status"], &paused["status_message"]), (&json!("paused"), &json!("paused by the operator")));
+    let says = paused.task.status_message.as_deref();
+    assert_eq!((paused.task.status, says), (TaskStatus::Paused, Some("paused by the operator")));
     let again = operator.execute(pause(Some("once more"))).await.unwrap_err();
     assert!(matches!(&again, ControlError::Invalid(why) if why.contains("already paused")), "{again:?}");
-    let resume = Command::TasksResume { id: second.clone() };
+    let resume = TasksResume { id: second.clone() };
     let resumed = operator.execute(resume.clone()).await.unwrap();
-    assert_eq!((&resumed["status"], &resumed["status_message"]), (&json!("queued"), &json!(null)));
+    assert_eq!((resumed.task.status, resumed.task.status_message), (TaskStatus::Queued, None));
     let again = operator.execute(resume).await.unwrap_err();
     assert!(matches!(&again, ControlError::Invalid(why) if why.contains("not paused")), "{again:?}");
-    let cancelled = operator.execute(Command::TasksCancel { id: second.clone() }).await.unwrap();
-    assert_eq!(cancelled["status"], json!("cancelled"));
-    let again = operator.execute(Command::TasksCancel { id: second }).await.unwrap_err();
+    let cancelled = operator.execute(TasksCancel { id: second.clone() }).await.unwrap();
+    assert_eq!(cancelled.task.status, TaskStatus::Cancelled);
+    let again = operator.execute(TasksCancel { id: second }).await.unwrap_err();
     assert!(matches!(again, ControlError::Invalid(_)), "{again:?}");
 }
 
@@ -175,7 +192,7 @@ async fn control_socket_tokens_are_stored() {
     assert!(ControlClient::connect(folder.path()).await.unwrap().is_none());
     let server = Server::spawn(&socket_path(folder.path()), Arc::new(operator(&store)), Arc::new(Shouting)).unwrap();
     let client = ControlClient::connect(folder.path()).await.unwrap().unwrap();
-    let create = |expires_at| Command::TokenCreate {
+    let create = |expires_at| TokenCreate {
         requestor: "bob".to_owned(),
         tenant: "acme".to_owned(),
         expires_at,
@@ -183,12 +200,12 @@ async fn control_socket_tokens_are_stored() {
         scopes: None,
     };
     let made = client.execute(create(None)).await.unwrap();
-    let token = made["token"].as_str().unwrap();
-    assert!(Principals::new(store).resolve_token(token, 1).await.unwrap().is_some());
-    let listed = client.execute(Command::TokenList).await.unwrap();
-    assert!(!listed.to_string().contains(token) && listed["tokens"][0]["requestor"] == "bob");
+    assert!(Principals::new(store).resolve_token(&made.token, 1).await.unwrap().is_some());
+    let listed = client.execute(TokenList {}).await.unwrap();
+    assert!(!format!("{listed:?}").contains(&made.token));
+    assert_eq!(listed.tokens.iter().map(|token| &token.requestor).collect::<Vec<_>>(), ["bob"]);
     assert!(matches!(client.execute(create(Some(1_000))).await, Err(ControlError::Invalid(_))));
-    client.execute(Command::TokenRevoke { id: made["id"].as_str().unwrap().to_owned() }).await.unwrap();
+    client.execute(TokenRevoke { id: made.info.id }).await.unwrap();
     drop(server);
     assert!(!socket_path(folder.path()).exists());
 }
@@ -208,7 +225,8 @@ async fn control_socket_is_private_and_replaces_a_dead_one() {
             Server::spawn(&path, Arc::new(operator(&Arc::new(MemoryStore::new()))), Arc::new(Shouting)).unwrap();
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         let client = ControlClient::connect(data).await.unwrap().unwrap();
-        assert_eq!(client.execute(Command::StoreCheck).await.unwrap(), json!({ "sound": true }));
+        let checked = client.execute(StoreCheck {}).await.unwrap();
+        assert!(checked.sound && checked.report.tasks == 3);
         drop(server);
     }
     std::fs::write(socket_path(folder.path()), "mine").unwrap();
@@ -260,15 +278,11 @@ struct Slow {
 
 #[async_trait]
 impl Operator for Slow {
-    async fn execute(&self, command: Command) -> Result<Value, ControlError> {
-        self.execute_for("nobody", command).await
-    }
-
-    async fn execute_for(&self, who: &str, _: Command) -> Result<Value, ControlError> {
+    async fn execute_for(&self, who: &str, _: Command) -> Result<Answer, ControlError> {
         self.begun.notify_one();
         self.go_on.notified().await;
         self.done.lock().unwrap().push(who.to_owned());
-        Ok(Value::Null)
+        Answer::of(&())
     }
 }
 

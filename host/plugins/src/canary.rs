@@ -11,7 +11,7 @@ use super::change::{ChangeTarget, PluginChange};
 use super::entry::{CanaryRow, Entry, Tenant};
 use super::health::{CanaryStats, Verdict};
 use super::switch::{SwitchResult, Target};
-use super::{CanaryThresholds, Digest, Error, Inner, Plugins, State, find};
+use super::{CanaryThresholds, Digest, Error, Inner, Plugins, State, find, version};
 use bulkhead_domain::route::WHOLE;
 use bulkhead_domain::task::PluginVersion;
 use bulkhead_runtime::LoadedPlugin;
@@ -70,8 +70,8 @@ impl Plugins {
                 None => entry.head.canary.as_ref().map(|canary| canary.version),
             }
         };
-        let digest = match known {
-            Some(digest) => digest,
+        let version = match known {
+            Some(digest) => version(&name, digest),
             None => self
                 .resolve(std::slice::from_ref(&wish.target))
                 .await?
@@ -79,7 +79,7 @@ impl Plugins {
                 .next()
                 .ok_or_else(|| Error::NotFound(format!("no version of {name} is staged: name a version")))?,
         };
-        let loaded = self.ready(&name, digest).await?;
+        let (loaded, digest) = (self.ready(&version).await?, Digest(version.digest));
         let row = {
             let state = self.settled().await?;
             self.row(&name, state.entry(&name)?, digest, wish)?
@@ -113,16 +113,16 @@ impl Plugins {
     ///
     /// One of the plugins has no canary, or it cannot run any more.
     pub async fn promote(&self, names: &[String]) -> Result<SwitchResult, Error> {
-        let mut targets = Vec::new();
+        let mut canaries = Vec::new();
         {
             let state = self.settled().await?;
             for name in names {
                 let canary = state.entry(name)?.head.canary.as_ref();
                 let canary = canary.ok_or_else(|| Error::Invalid(format!("{name} has no canary to promote")))?;
-                targets.push(Target { name: name.clone(), version: Some(canary.version.to_string()) });
+                canaries.push(version(name, canary.version));
             }
         }
-        self.activate(&targets, false).await
+        self.switch(&canaries, false).await
     }
 
     /// Takes versions back that fail, as soon as they do. One that cannot be taken back is tried again, and keeps no other waiting
@@ -156,7 +156,7 @@ impl Plugins {
             entry.head.previous.filter(|_| !entry.is_canary(&from))
         };
         let to = match previous {
-            Some(previous) => ChangeTarget::Back { to: self.ready(&name, previous).await?, from, why },
+            Some(previous) => ChangeTarget::Back { to: self.ready(&super::version(&name, previous)).await?, from, why },
             None => ChangeTarget::NoCanary { version: Some(from), why: Some(why) },
         };
         self.exchange(vec![PluginChange { name, to }], true).await.map(drop)

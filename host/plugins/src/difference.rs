@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::definition::{annotations, schema};
 use super::schema::{Difference, Direction, compare};
@@ -22,7 +22,7 @@ pub enum AcceptChanges {
 }
 
 /// The difference between two versions of a plugin.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Changes {
     pub tools_added: Vec<String>,
     pub tools_removed: Vec<String>,
@@ -30,13 +30,36 @@ pub struct Changes {
 }
 
 /// One tool that both versions have, with another definition.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolChange {
     pub tool: String,
-    /// `description`, `title`, `annotations`, `input_schema`, `output_schema`.
-    pub changed: Vec<&'static str>,
+    pub changed: Vec<ToolPart>,
     pub input: Vec<Difference>,
     pub output: Vec<Difference>,
+}
+
+/// A part of a tool's definition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ToolPart {
+    Title,
+    Description,
+    Annotations,
+    InputSchema,
+    OutputSchema,
+}
+
+impl ToolPart {
+    /// As it is in JSON and in sentences.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Title => "title",
+            Self::Description => "description",
+            Self::Annotations => "annotations",
+            Self::InputSchema => "input_schema",
+            Self::OutputSchema => "output_schema",
+        }
+    }
 }
 
 impl Changes {
@@ -74,11 +97,11 @@ impl ToolChange {
         let ((input_before, output_before), (input_after, output_after)) = (value(old), value(new));
         let free = serde_json::Value::Bool(true);
         let changed: Vec<_> = [
-            ("title", old.title != new.title),
-            ("description", old.description != new.description),
-            ("annotations", annotations(old) != annotations(new)),
-            ("input_schema", input_before != input_after),
-            ("output_schema", output_before != output_after),
+            (ToolPart::Title, old.title != new.title),
+            (ToolPart::Description, old.description != new.description),
+            (ToolPart::Annotations, annotations(old) != annotations(new)),
+            (ToolPart::InputSchema, input_before != input_after),
+            (ToolPart::OutputSchema, output_before != output_after),
         ]
         .into_iter()
         .filter_map(|(what, differs)| differs.then_some(what))
@@ -91,14 +114,17 @@ impl ToolChange {
     fn held_back(&self, policy: AcceptChanges) -> Vec<&'static str> {
         let narrowed = self.input.iter().any(|difference| difference.direction == Direction::Narrowed);
         let promises_less = self.output.iter().any(|difference| difference.direction != Direction::Narrowed);
-        let wrong = |what: &&'static str| match (policy, *what) {
+        let wrong = |part: &ToolPart| match (policy, part) {
             (AcceptChanges::Anything, _) => false,
-            (AcceptChanges::Nothing, _) | (AcceptChanges::Compatible, "annotations") => true,
-            (AcceptChanges::Compatible, "input_schema") => narrowed,
-            (AcceptChanges::Compatible, "output_schema") => promises_less,
+            (AcceptChanges::Nothing, _) | (AcceptChanges::Compatible, ToolPart::Annotations) => true,
+            (AcceptChanges::Compatible, ToolPart::InputSchema) => narrowed,
+            (AcceptChanges::Compatible, ToolPart::OutputSchema) => promises_less,
             (AcceptChanges::Compatible, _) => false,
         };
-        let word = |what: &'static str| if what == "input_schema" && narrowed { "narrowed input_schema" } else { what };
+        let word = |part: ToolPart| match part {
+            ToolPart::InputSchema if narrowed => "narrowed input_schema",
+            part => part.name(),
+        };
         self.changed.iter().copied().filter(wrong).map(word).collect()
     }
 }

@@ -52,7 +52,7 @@ use bulkhead_store::{self as store, RowStore};
 
 pub use calls::Calls;
 pub use canary::{CanaryRequest, CanaryThresholdOverrides};
-pub use difference::{AcceptChanges, Changes, ToolChange};
+pub use difference::{AcceptChanges, Changes, ToolChange, ToolPart};
 pub use entry::{Stage, TakenBack, Tenant};
 pub use health::{CallCounts, CanaryThresholds, FAULTS_IN_A_ROW, FaultRecord, HealthMonitor, PluginHealth};
 pub use pinning::Pinning;
@@ -63,7 +63,7 @@ pub use staging::{Candidate, ComponentSource, Provenance, Staged};
 pub use start::{ConfiguredPlugin, component};
 pub use switch::{SwitchEffect, SwitchResult, SwitchedPlugin, Target};
 pub use tenant_removal::forget_tenant;
-pub use view::{CanaryView, IntegrityProblem, PluginView, Verified, VersionView};
+pub use view::{CanaryView, IntegrityProblem, PluginState, PluginView, TakenBackView, Verified, VersionView};
 
 /// The first pause after a failure that may pass, and the longest.
 const AGAIN: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(300));
@@ -174,6 +174,7 @@ struct Inner {
     /// Something began to drain.
     drains: Notify,
     arriving: Arriving,
+    adding: Arriving,
 }
 
 #[derive(Default)]

@@ -9,7 +9,8 @@ use async_trait::async_trait;
 use super::difference::Changes;
 use super::entry::{Stage, Version};
 use super::registry::Draft;
-use super::{Digest, Error, Inner, Pinning, Plugins, State, version};
+use super::switch::SwitchResult;
+use super::{Digest, Error, Inner, Pinning, Plugins, State};
 use bulkhead_domain::task::PluginVersion;
 use bulkhead_runtime::policy::Grants;
 use bulkhead_runtime::{LoadError, LoadedPlugin, PluginSource, Sandbox, Source, Wit};
@@ -29,12 +30,13 @@ pub struct Candidate {
     pub is_attended: bool,
 }
 
-/// Components that are being written and that no row names yet. Their files stay, even if a version is removed meanwhile.
+/// Components on their way: those that are being written and that no row names yet, whose files stay even if a version is removed
+/// meanwhile, and those that are being added, whose versions stay.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Arriving(Arc<Mutex<Vec<[u8; 32]>>>);
 
 impl Arriving {
-    /// Announces a component. The removal of files reads this under the lock of the state, so this is called under it, too.
+    /// Announces a component. Removals read this under the lock of the state, so this is called under it, too.
     pub(super) fn announce(&self, digest: [u8; 32]) -> Arrival {
         self.digests().push(digest);
         Arrival { of: self.clone(), digest }
@@ -145,6 +147,33 @@ impl Plugins {
     /// [`Error::Refused`] with everything that is wrong with it.
     pub async fn stage(&self, candidate: Candidate) -> Result<Staged, Error> {
         let version = self.identify(&candidate).await?;
+        self.stage_as(version, candidate).await
+    }
+
+    /// Stages components, one after the other, and switches to all of them at once or to none. What was staged here cannot be
+    /// removed until it was switched to.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::stage`] and [`Self::activate`]. What was staged until then can be switched to.
+    pub async fn add<F>(&self, candidates: impl Iterator<Item = F> + Send, accept: bool) -> Result<SwitchResult, Error>
+    where
+        F: Future<Output = Result<Candidate, Error>> + Send,
+    {
+        let (mut versions, mut kept) = (Vec::new(), Vec::new());
+        for candidate in candidates {
+            let candidate = candidate.await?;
+            let version = self.identify(&candidate).await?;
+            {
+                let _state = self.inner.state.lock().await;
+                kept.push(self.inner.adding.announce(version.digest));
+            }
+            versions.push(self.stage_as(version, candidate).await?.version);
+        }
+        self.switch(&versions, accept).await
+    }
+
+    async fn stage_as(&self, version: PluginVersion, candidate: Candidate) -> Result<Staged, Error> {
         let digest = Digest(version.digest);
         let granted = &self.inner.policy(&version.name).source;
         let is_final = candidate.is_attended || granted.grants == Grants::default();
@@ -232,17 +261,17 @@ impl Plugins {
     }
 
     /// A version that is in the book, ready to be published.
-    pub(super) async fn ready(&self, name: &str, digest: Digest) -> Result<LoadedPlugin, Error> {
-        let version = version(name, digest);
+    pub(super) async fn ready(&self, version: &PluginVersion) -> Result<LoadedPlugin, Error> {
+        let name = &version.name;
         {
             let state = self.inner.state.lock().await;
-            let fresh = state.fresh.get(name).filter(|fresh| fresh.version == version);
+            let fresh = state.fresh.get(name).filter(|fresh| fresh.version == *version);
             // A canary with the lists that it has by now.
-            if let Some(ready) = state.running(&version).or(fresh) {
+            if let Some(ready) = state.running(version).or(fresh) {
                 return Ok(ready.clone());
             }
         }
-        let loaded = self.inner.sandbox.load_kept(&version, &self.inner.policy(name).source).await;
+        let loaded = self.inner.sandbox.load_kept(version, &self.inner.policy(name).source).await;
         loaded.map_err(|error| Error::Refused(vec![error]))
     }
 }

@@ -140,6 +140,7 @@ impl Plugins {
             state: Mutex::new(State { book, names, awaited, broken, ..State::default() }),
             drains: Notify::new(),
             arriving: Arriving::default(),
+            adding: Arriving::default(),
         };
         let plugins = Self { inner: Arc::new(inner) };
         refused.extend(plugins.begin(plans).await);

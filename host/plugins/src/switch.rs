@@ -1,17 +1,16 @@
 //! The switch from one table of plugins to another.
 
-use std::collections::HashMap;
-
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::change::{ChangeTarget, PluginChange};
 use super::definition::hashes;
 use super::difference::Changes;
 use super::entry::{CanaryRow, Entry, Stage};
 use super::{AcceptChanges, Digest, Error, Inner, Plugins, State, find, pinning, version};
+use bulkhead_domain::task::PluginVersion;
 use bulkhead_runtime::{Canary, LoadedPlugin};
 
-/// What to switch to.
+/// What to switch to, as an operator names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
     pub name: String,
@@ -20,7 +19,7 @@ pub struct Target {
 }
 
 /// What a switch did, or what it would have done.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SwitchResult {
     /// Whether it was done. Else `held` says what needs the operator's word.
     pub done: bool,
@@ -29,7 +28,7 @@ pub struct SwitchResult {
 }
 
 /// One plugin of a switch.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SwitchedPlugin {
     pub name: String,
     pub from: Option<Digest>,
@@ -40,7 +39,7 @@ pub struct SwitchedPlugin {
 }
 
 /// What a change means for clients.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SwitchEffect {
     /// All of them have another version now.
@@ -66,12 +65,28 @@ impl Plugins {
     ///
     /// A plugin or version is not there, cannot be loaded, or offers what another plugin offers.
     pub async fn activate(&self, targets: &[Target], accept: bool) -> Result<SwitchResult, Error> {
-        let mut moves = Vec::new();
-        for (target, digest) in targets.iter().zip(self.resolve(targets).await?) {
-            let to = ChangeTarget::Version(self.ready(&target.name, digest).await?);
-            moves.push(PluginChange { name: target.name.clone(), to });
+        self.switch(&self.resolve(targets).await?, accept).await
+    }
+
+    /// As [`Self::activate`], for versions that nobody has to look up.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::activate`].
+    pub async fn switch(&self, versions: &[PluginVersion], accept: bool) -> Result<SwitchResult, Error> {
+        self.exchange(self.moves(versions).await?, accept).await
+    }
+
+    async fn moves(&self, versions: &[PluginVersion]) -> Result<Vec<PluginChange>, Error> {
+        let mut moves: Vec<PluginChange> = Vec::new();
+        for version in versions {
+            let name = version.name.clone();
+            if moves.iter().any(|known| known.name == name) {
+                return Err(Error::Invalid(format!("{name} is named twice")));
+            }
+            moves.push(PluginChange { name, to: ChangeTarget::Version(self.ready(version).await?) });
         }
-        self.exchange(moves, accept).await
+        Ok(moves)
     }
 
     /// Takes the canaries of these plugins back; where one has none, goes back to the version that was active before. No compiler
@@ -81,7 +96,7 @@ impl Plugins {
     ///
     /// As [`Self::activate`].
     pub async fn rollback(&self, names: &[String]) -> Result<SwitchResult, Error> {
-        let (mut targets, mut moves) = (Vec::new(), Vec::new());
+        let (mut versions, mut moves) = (Vec::new(), Vec::new());
         {
             let state = self.settled().await?;
             for name in names {
@@ -104,13 +119,10 @@ impl Plugins {
                         gone.why
                     )));
                 }
-                targets.push(Target { name: name.clone(), version: Some(previous.to_string()) });
+                versions.push(version(name, previous));
             }
         }
-        for (target, digest) in targets.iter().zip(self.resolve(&targets).await?) {
-            let to = ChangeTarget::Version(self.ready(&target.name, digest).await?);
-            moves.push(PluginChange { name: target.name.clone(), to });
-        }
+        moves.extend(self.moves(&versions).await?);
         self.exchange(moves, true).await
     }
 
@@ -140,6 +152,9 @@ impl Plugins {
         let entry = state.entry(name)?;
         let digest = find(name, entry, begins)?;
         let gone = version(name, digest);
+        if self.inner.adding.contains(&digest.0) {
+            return Err(Error::Invalid(format!("{digest} is being added at this moment: try again")));
+        }
         if self.inner.in_use(&gone, &self.inner.calls.tasks().await?) > 0 {
             return Err(Error::Invalid(format!("calls of {digest} are left: `bulkhead plugin versions {name}`")));
         }
@@ -153,24 +168,23 @@ impl Plugins {
         self.exchange(vec![PluginChange { name: name.to_owned(), to: ChangeTarget::Version(to) }], false).await
     }
 
-    pub(super) async fn resolve(&self, targets: &[Target]) -> Result<Vec<Digest>, Error> {
+    pub(super) async fn resolve(&self, targets: &[Target]) -> Result<Vec<PluginVersion>, Error> {
         let state = self.settled().await?;
-        let mut found = HashMap::new();
-        let mut digests = Vec::new();
-        for Target { name, version } in targets {
+        let mut versions: Vec<PluginVersion> = Vec::new();
+        for Target { name, version: named } in targets {
             let entry = state.entry(name)?;
-            let digest = match version {
+            let digest = match named {
                 Some(begins) => find(name, entry, begins)?,
                 None => latest(entry).ok_or_else(|| {
                     Error::Invalid(format!("no version of {name} is staged that was not active yet: name a version"))
                 })?,
             };
-            if found.insert(name.clone(), digest).is_some() {
+            if versions.iter().any(|known| known.name == *name) {
                 return Err(Error::Invalid(format!("{name} is named twice")));
             }
-            digests.push(digest);
+            versions.push(version(name, digest));
         }
-        Ok(digests)
+        Ok(versions)
     }
 
     /// The one place where the table changes: check, commit, publish, tell.

@@ -7,6 +7,8 @@ mod policy_reload;
 use std::path::Path;
 use std::sync::Arc;
 
+use futures::future::BoxFuture;
+
 use super::*;
 use bulkhead_domain::clock::ManualClock;
 use bulkhead_domain::limits::CallLimits;
@@ -175,11 +177,40 @@ async fn active_version_is_not_removed_nor_removed_one_activated() {
     assert!(matches!(refused, Err(Error::Invalid(_))), "{refused:?}");
     // Between loading a version and switching to it, somebody removes it.
     let other = world.plugins.stage(other).await.unwrap().version;
-    let loaded = world.plugins.ready("text", Digest(other.digest)).await.unwrap();
+    let loaded = world.plugins.ready(&other).await.unwrap();
     world.plugins.remove_version("text", &Digest(other.digest).to_string()).await.unwrap();
     let refused = world.plugins.switch_to("text", loaded).await;
     assert!(matches!(refused, Err(Error::NotFound(_))), "{refused:?}");
     assert_eq!(active(&world).await, Some(Digest(one.digest)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_added_stays_until_it_was_switched_to() {
+    let (Some(one), Some(probe)) = (text(SAME, "The texts are added."), probe()) else { return };
+    let (store, clock) = (Arc::new(MemoryStore::new()), Arc::new(ManualClock::at(1)));
+    let world = start(&store, &clock).await;
+    let digest = Digest(world.plugins.identify(&one).await.unwrap().digest);
+    let published = || world.sandbox.catalog().get("echo").map(|entry| Digest(entry.plugin.digest));
+    let remove = async || world.plugins.remove_version("text", &digest.to_string()).await;
+    let first: BoxFuture<'_, _> = Box::pin(async { Ok(one.clone()) });
+    let second: BoxFuture<'_, _> = Box::pin(async {
+        let refused = remove().await;
+        assert!(matches!(&refused, Err(Error::Invalid(why)) if why.contains("being added")), "{refused:?}");
+        Ok(probe)
+    });
+    let switched = world.plugins.add([first, second].into_iter(), false).await.unwrap();
+    assert!(switched.done);
+    assert_eq!(switched.plugins.iter().map(|plugin| &*plugin.name).collect::<Vec<_>>(), ["text", "probe"]);
+    assert_eq!(published(), Some(digest));
+
+    // Of one name there is one version; what was staged for the others is kept, and is no longer held.
+    let other = text(SAME, "The texts are not added.").unwrap();
+    let both = [other.clone(), one].map(|candidate| std::future::ready(Ok(candidate)));
+    let refused = world.plugins.add(both.into_iter(), false).await;
+    assert!(matches!(&refused, Err(Error::Invalid(why)) if why == "text is named twice"), "{refused:?}");
+    let other = world.plugins.identify(&other).await.unwrap();
+    world.plugins.remove_version("text", &Digest(other.digest).to_string()).await.unwrap();
+    assert_eq!(published(), Some(digest));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -334,7 +365,7 @@ async fn unaccepted_definition_does_not_run_after_lost_acknowledgement() {
     world.plugins.look().await.unwrap();
     assert!(world.sandbox.catalog().get("extra").is_none(), "nobody accepted that");
     let line = world.plugins.list().await.unwrap().remove(0);
-    assert_eq!(line.state, "broken");
+    assert_eq!(line.state, PluginState::Broken);
     assert!(line.problems.iter().any(|problem| problem.contains("bulkhead plugin activate probe@")), "{line:?}");
     // The operator's word, as after a start.
     let version = line.active.unwrap().to_string();

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::definition::hashes;
 use super::entry::{CanaryRow, Entry, Stage, TakenBack};
@@ -13,11 +13,10 @@ use bulkhead_domain::task::PluginVersion;
 use bulkhead_runtime::{Executor as _, LoadedPlugin};
 
 /// One line of `plugin list`.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PluginView {
     pub name: String,
-    /// `active`, `pinned`, `quarantined`, `broken`, `awaited`, `unconfigured`, `removed` or `staged`.
-    pub state: &'static str,
+    pub state: PluginState,
     pub active: Option<Digest>,
     pub previous: Option<Digest>,
     pub tools: usize,
@@ -37,8 +36,27 @@ pub struct PluginView {
     pub taken_back: Option<TakenBackView>,
 }
 
+/// Whether a plugin runs, or why it does not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PluginState {
+    Active,
+    /// It runs because `--plugin` says so, whatever the store remembers.
+    Pinned,
+    /// It runs, and a requestor is kept from it for a while.
+    Quarantined,
+    Broken,
+    /// Its component is still to be fetched.
+    Awaited,
+    /// The configuration has named it and does so no more.
+    Unconfigured,
+    Removed,
+    /// No version of it was ever switched to.
+    Staged,
+}
+
 /// A version that a part of the requestors gets.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CanaryView {
     pub version: Digest,
     /// Of the requestors that are in none of the tenants.
@@ -52,7 +70,7 @@ pub struct CanaryView {
 }
 
 /// A version that the host took out of service by itself.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct TakenBackView {
     pub version: Digest,
     #[serde(flatten)]
@@ -60,7 +78,7 @@ pub struct TakenBackView {
 }
 
 /// One line of `plugin versions`.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct VersionView {
     pub version: Digest,
     pub state: Stage,
@@ -82,7 +100,7 @@ pub struct VersionView {
 }
 
 /// What `plugin verify` read.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Verified {
     pub versions: usize,
     pub bytes: u64,
@@ -91,7 +109,7 @@ pub struct Verified {
 }
 
 /// Something that is wrong.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct IntegrityProblem {
     pub name: String,
     pub version: Option<Digest>,
@@ -142,14 +160,14 @@ impl Plugins {
         let row = entry.zip(active).and_then(|(entry, active)| entry.versions.get(&active));
         let health = running.map(|plugin| self.health(&plugin.version)).unwrap_or_default();
         let line_state = match (running, head.map(|head| (head.active, head.previous))) {
-            (Some(_), _) if state.pinned.contains(name) => "pinned",
-            (Some(_), _) if health.is_quarantined() => "quarantined",
-            (Some(_), _) => "active",
-            _ if state.broken.contains_key(name) || state.noticed.contains_key(name) => "broken",
-            (None, _) if state.awaited(name).is_some() => "awaited",
-            (None, Some((Some(_), _))) => "unconfigured",
-            (None, Some((None, Some(_)))) => "removed",
-            (None, _) => "staged",
+            (Some(_), _) if state.pinned.contains(name) => PluginState::Pinned,
+            (Some(_), _) if health.is_quarantined() => PluginState::Quarantined,
+            (Some(_), _) => PluginState::Active,
+            _ if state.broken.contains_key(name) || state.noticed.contains_key(name) => PluginState::Broken,
+            (None, _) if state.awaited(name).is_some() => PluginState::Awaited,
+            (None, Some((Some(_), _))) => PluginState::Unconfigured,
+            (None, Some((None, Some(_)))) => PluginState::Removed,
+            (None, _) => PluginState::Staged,
         };
         let digests = entry.map(|entry| entry.versions.keys().copied().collect::<Vec<_>>()).unwrap_or_default();
         let known = digests.iter().chain(active.as_ref().filter(|active| !digests.contains(active)));

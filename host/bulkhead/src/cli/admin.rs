@@ -6,19 +6,24 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use bulkhead_control::client::ControlClient;
-use bulkhead_control::{Command, ControlError, Operator as _, TaskFilter, remote};
-use bulkhead_net::client::{Client, Request, parse_server_url};
+use bulkhead_control::commands::{
+    ConfigReload, DrainBegin, DrainEnd, DrainShow, LimitsInUse, TaskFilter, TasksCancel, TasksPage, TasksPause,
+    TasksPurge, TasksResume, TasksShow, TokenList, TokenRevoke,
+};
+use bulkhead_control::views::{DrainView, LimitCounts, LimitsView, ReloadView, TaskPageView, TaskView};
+use bulkhead_control::{ControlError, Operator as _, Request, remote, wire};
+use bulkhead_net::client::{self, Client, parse_server_url};
 use bulkhead_net::dial;
 use bytes::Bytes;
 use clap::{Args, Subcommand};
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Method};
-use serde_json::{Value, json};
+use serde::Serialize;
 use url::Url;
 
 use super::args::OperateArguments;
 use super::operate::{Absent, execute, show, task_table, token_table};
-use super::table::{cell, fields, table};
+use super::table::{cell, fields, now, table};
 use super::{EXIT_FAILED, trust};
 
 /// A whole command.
@@ -210,23 +215,20 @@ pub(crate) async fn run(arguments: AdminArguments) -> anyhow::Result<ExitCode> {
         AdminCommand::Tasks { command } => reach.tasks(command).await,
         AdminCommand::Limits { tenant, requestor, max } => {
             let filter = TaskFilter { tenant, requestor, ..TaskFilter::default() };
-            let value = reach.order(Command::LimitsInUse { filter, count_max: max }).await?;
-            reach.show(&value, || limits_table(&value));
-            Ok(ExitCode::SUCCESS)
+            let view = reach.order(LimitsInUse { filter, count_max: max }).await?;
+            reach.show(&view, || limits_table(&view))
         }
         AdminCommand::Tokens { command: AdminTokens::List } => {
-            let value = reach.order(Command::TokenList).await?;
-            reach.show(&value, || token_table(&value));
-            Ok(ExitCode::SUCCESS)
+            let view = reach.order(TokenList {}).await?;
+            reach.show(&view, || token_table(&view, now()))
         }
-        AdminCommand::Tokens { command: AdminTokens::Revoke { id } } => reach.plain(Command::TokenRevoke { id }).await,
-        AdminCommand::Drain { undo: true, .. } => reach.plain(Command::DrainEnd).await,
-        AdminCommand::Drain { status: true, .. } => reach.plain(Command::DrainShow).await,
+        AdminCommand::Tokens { command: AdminTokens::Revoke { id } } => reach.plain(TokenRevoke { id }).await,
+        AdminCommand::Drain { undo: true, .. } => reach.plain(DrainEnd {}).await,
+        AdminCommand::Drain { status: true, .. } => reach.plain(DrainShow {}).await,
         AdminCommand::Drain { no_wait, .. } => reach.drain(!no_wait).await,
         AdminCommand::Reload { check } => {
-            let value = reach.order(Command::Reload { check }).await?;
-            reach.show(&value, || reloaded(&value));
-            Ok(ExitCode::SUCCESS)
+            let view = reach.order(ConfigReload { check }).await?;
+            reach.show(&view, || reloaded(&view))
         }
     }
 }
@@ -236,96 +238,97 @@ impl ReachArguments {
         OperateArguments { data: self.data.clone(), config: self.config.clone(), json: self.json }
     }
 
-    fn show(&self, value: &Value, text: impl FnOnce() -> String) {
-        show(&self.operate(), value, text);
+    fn show(&self, view: &impl Serialize, text: impl FnOnce() -> String) -> anyhow::Result<ExitCode> {
+        show(&self.operate(), view, text)
     }
 
-    async fn plain(&self, command: Command) -> anyhow::Result<ExitCode> {
-        let value = self.order(command).await?;
-        self.show(&value, || fields(&value));
-        Ok(ExitCode::SUCCESS)
+    async fn plain<R: Request>(&self, request: R) -> anyhow::Result<ExitCode> {
+        let view = self.order(request).await?;
+        self.show(&view, || fields(&view))
     }
 
     /// Has a command carried out, wherever the host is.
-    async fn order(&self, command: Command) -> anyhow::Result<Value> {
+    async fn order<R: Request>(&self, request: R) -> anyhow::Result<R::Answer> {
         match (&self.url, &self.token_file) {
             (Some(url), Some(file)) => {
                 let token = trust::admin_token(file).context("--token-file")?;
                 let roots = self.ca.as_deref().map(trust::certificates).transpose()?.unwrap_or_default();
-                self.send(url, &token, dial::tls_config(&roots).context("--ca")?, &command).await
+                self.send(url, &token, dial::tls_config(&roots).context("--ca")?, request).await
             }
             _ => {
                 // A file that is wrong must not keep anybody from the host that runs, which says what is wrong with it.
                 if let Some(data) = &self.data
                     && let Some(host) = ControlClient::connect(data).await.context("the host cannot be reached")?
                 {
-                    return Ok(host.execute(command).await?);
+                    return Ok(host.execute(request).await?);
                 }
-                execute(&self.operate(), command, Absent::Refuse).await
+                execute(&self.operate(), request, Absent::Refuse).await
             }
         }
     }
 
-    async fn send(
+    async fn send<R: Request>(
         &self,
         url: &Url,
         token: &str,
         tls: std::sync::Arc<rustls::ClientConfig>,
-        command: &Command,
-    ) -> anyhow::Result<Value> {
+        request: R,
+    ) -> anyhow::Result<R::Answer> {
         // Whoever types an address means it.
         let networks = ["0.0.0.0/0", "::/0"].iter().filter_map(|network| network.parse().ok()).collect();
         let client = Client { networks, plain: true, connect_max: Duration::MAX, ..Client::new(tls) };
         let url = url.join(remote::PATH)?;
         let mut authorization = HeaderValue::from_str(&format!("Bearer {token}"))?;
         authorization.set_sensitive(true);
-        let request = Request {
+        let request = client::Request {
             headers: vec![(CONTENT_TYPE, HeaderValue::from_static("application/json"))],
             authorization: Some(authorization),
-            body: Bytes::from(serde_json::to_vec(command)?),
-            ..Request::new(Method::POST, url.clone())
+            body: Bytes::from(wire::write_request(&request.into())?),
+            ..client::Request::new(Method::POST, url.clone())
         };
         let (status, body) = client.fetch_document(request, COMMAND_MS_MAX, REPLY_BYTES_MAX).await?;
-        let reply = remote::read_reply(&body);
-        match reply.with_context(|| format!("{url} answered with status {status} and nothing that a host says"))? {
-            Ok(value) => Ok(value),
-            Err(error) => Err(anyhow::Error::new(error).context(format!("{url} refused"))),
-        }
+        let reply = wire::read_reply(&body);
+        let reply =
+            reply.with_context(|| format!("{url} answered with status {status} and nothing that a host says"))?;
+        let answer = reply.with_context(|| format!("{url} refused"))?;
+        Ok(answer.read::<R>()?)
     }
 
     async fn tasks(&self, command: AdminTasks) -> anyhow::Result<ExitCode> {
         match command {
             AdminTasks::List { filter, max, after } => {
-                let value = self.list(&filter.filter(), after, max).await?;
-                self.show(&value, || task_list(&value));
-                Ok(ExitCode::SUCCESS)
+                let view = self.list(&filter.filter(), after, max).await?;
+                self.show(&view, || task_list(&view, now()))
             }
-            AdminTasks::Inspect { id } => self.plain(Command::TasksShow { id }).await,
+            AdminTasks::Inspect { id } => self.plain(TasksShow { id }).await,
             AdminTasks::Pause { which, message } => {
-                self.each(which, |id| Command::TasksPause { id, message: message.clone() }).await
+                self.each(which, |id| TasksPause { id, message: message.clone() }).await
             }
-            AdminTasks::Resume(which) => self.each(which, |id| Command::TasksResume { id }).await,
-            AdminTasks::Cancel(which) => self.each(which, |id| Command::TasksCancel { id }).await,
-            AdminTasks::Purge(which) => self.each(which, |id| Command::TasksPurge { id }).await,
+            AdminTasks::Resume(which) => self.each(which, |id| TasksResume { id }).await,
+            AdminTasks::Cancel(which) => self.each(which, |id| TasksCancel { id }).await,
+            AdminTasks::Purge(which) => self.each(which, |id| TasksPurge { id }).await,
         }
     }
 
     /// As many pages as it takes.
-    async fn list(&self, filter: &TaskFilter, after: Option<String>, max: usize) -> anyhow::Result<Value> {
+    async fn list(&self, filter: &TaskFilter, after: Option<String>, max: usize) -> anyhow::Result<TaskPageView> {
         let (mut tasks, mut after) = (Vec::new(), after);
         loop {
             let count_max = (max - tasks.len()).clamp(1, PAGE);
-            let page = self.order(Command::TasksPage { filter: filter.clone(), after, count_max }).await?;
-            tasks.extend(listed_in(&page));
-            after = page.get("next").and_then(Value::as_str).map(str::to_owned);
+            let page = self.order(TasksPage { filter: filter.clone(), after, count_max }).await?;
+            tasks.extend(page.tasks);
+            after = page.next;
             if after.is_none() || tasks.len() >= max {
-                return Ok(json!({ "tasks": tasks, "more": after.is_some(), "next": after }));
+                return Ok(TaskPageView { tasks, more: after.is_some(), next: after });
             }
         }
     }
 
     /// Gives one order for each task. What cannot be done to one does not keep it from the others.
-    async fn each(&self, which: Which, order: impl Fn(String) -> Command) -> anyhow::Result<ExitCode> {
+    async fn each<R>(&self, which: Which, order: impl Fn(String) -> R) -> anyhow::Result<ExitCode>
+    where
+        R: Request<Answer: AsRef<TaskView>>,
+    {
         let Which { ids, filter, all } = which;
         let filter = filter.filter();
         let ids = match (ids.is_empty(), filter == TaskFilter::default()) {
@@ -334,7 +337,7 @@ impl ReachArguments {
             (true, true) if !all => anyhow::bail!("name tasks by their ids or by a filter, or say --all"),
             (true, _) => {
                 let listed = self.list(&filter, None, usize::MAX).await?;
-                listed_in(&listed).iter().filter_map(|task| task["id"].as_str().map(str::to_owned)).collect()
+                listed.tasks.into_iter().map(|task| task.id).collect()
             }
         };
         let (mut done, mut refused) = (Vec::new(), Vec::new());
@@ -342,31 +345,30 @@ impl ReachArguments {
             match self.order(order(id.clone())).await {
                 Ok(task) => done.push(task),
                 Err(error) if error.is::<ControlError>() => {
-                    refused.push(json!({ "id": id, "why": error.root_cause().to_string() }));
+                    refused.push(RefusedTask { id, why: error.root_cause().to_string() });
                 }
                 Err(error) => return Err(error),
             }
         }
         let code = if refused.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(EXIT_FAILED) };
-        let value = json!({ "tasks": done, "refused": refused });
-        self.show(&value, || orders(&value));
+        let orders = Orders { tasks: done, refused };
+        self.show(&orders, || orders.text(now()))?;
         Ok(code)
     }
 
     async fn drain(&self, wait: bool) -> anyhow::Result<ExitCode> {
-        let mut value = self.order(Command::DrainBegin).await?;
+        let mut view = self.order(DrainBegin {}).await?;
         loop {
-            self.show(&value, || left(&value));
-            let is = |name: &str| value.get(name) == Some(&Value::Bool(true));
-            if !wait || is("still") || !is("draining") {
-                return Ok(ExitCode::SUCCESS);
+            let code = self.show(&view, || left(&view))?;
+            if !wait || view.still || !view.draining {
+                return Ok(code);
             }
-            let before = value;
+            let before = view;
             // Nothing is said twice.
             loop {
                 tokio::time::sleep(LOOK_EVERY).await;
-                value = self.order(Command::DrainShow).await?;
-                if value != before {
+                view = self.order(DrainShow {}).await?;
+                if view != before {
                     break;
                 }
             }
@@ -374,61 +376,65 @@ impl ReachArguments {
     }
 }
 
-fn listed_in(page: &Value) -> Vec<Value> {
-    page["tasks"].as_array().cloned().unwrap_or_default()
+/// What came of one order for each of several tasks.
+#[derive(Serialize)]
+pub(super) struct Orders<T> {
+    pub(super) tasks: Vec<T>,
+    pub(super) refused: Vec<RefusedTask>,
 }
 
-fn left(value: &Value) -> String {
-    let [calls, running, queued, waiting, paused] =
-        ["plain_calls", "tasks_running", "tasks_queued", "tasks_waiting", "tasks_paused"]
-            .map(|name| cell(&value[name]));
+/// A task of which an order was not carried out.
+#[derive(Serialize)]
+pub(super) struct RefusedTask {
+    pub(super) id: String,
+    pub(super) why: String,
+}
+
+impl<T: AsRef<TaskView>> Orders<T> {
+    pub(super) fn text(&self, now: u64) -> String {
+        let tasks: Vec<_> = self.tasks.iter().map(|task| task.as_ref().clone()).collect();
+        let refused = self.refused.iter().map(|RefusedTask { id, why }| format!("\n{}: {}", cell(&**id), cell(&**why)));
+        task_table(&tasks, now) + &refused.collect::<String>()
+    }
+}
+
+pub(super) fn left(view: &DrainView) -> String {
+    let DrainView { plain_calls, tasks_running, tasks_queued, tasks_waiting, tasks_paused, .. } = view;
     format!(
-        "left: {calls} calls, {running} running tasks (and {queued} queued, {waiting} waiting, {paused} paused, which stay)"
+        "left: {plain_calls} calls, {tasks_running} running tasks (and {tasks_queued} queued, {tasks_waiting} waiting, \
+         {tasks_paused} paused, which stay)"
     )
 }
 
-fn task_list(value: &Value) -> String {
-    let mut text = task_table(&json!({ "tasks": value["tasks"] }));
-    if let Some(next) = value["next"].as_str() {
-        text.push_str(&format!("\n(there are more: --after {next})"));
-    }
-    text
+pub(super) fn task_list(view: &TaskPageView, now: u64) -> String {
+    let next = view.next.iter().map(|next| format!("\n(there are more: --after {next})"));
+    task_table(&view.tasks, now) + &next.collect::<String>()
 }
 
-fn orders(value: &Value) -> String {
-    let mut text = task_table(&json!({ "tasks": value["tasks"] }));
-    for one in value["refused"].as_array().into_iter().flatten() {
-        text.push_str(&format!("\n{}: {}", cell(&one["id"]), cell(&one["why"])));
-    }
-    text
-}
-
-fn limits_table(value: &Value) -> String {
+pub(super) fn limits_table(view: &LimitsView) -> String {
     let mut rows = Vec::new();
-    let mut add = |whose: String, limits: &Value| {
-        for (name, limit) in limits.as_object().into_iter().flatten() {
-            rows.push(vec![whose.clone(), name.clone(), cell(&limit["in_use"]), cell(&limit["max"])]);
+    let mut add = |whose: String, limits: &LimitCounts| {
+        for (name, limit) in limits {
+            rows.push(vec![whose.clone(), name.clone(), limit.in_use.to_string(), limit.max.to_string()]);
         }
     };
-    add("host".to_owned(), &value["host"]);
-    for tenant in value["tenants"].as_array().into_iter().flatten() {
-        add(format!("tenant {}", cell(&tenant["tenant"])), &tenant["limits"]);
+    add("host".to_owned(), &view.host);
+    for one in &view.tenants {
+        add(format!("tenant {}", cell(&*one.tenant)), &one.limits);
     }
-    for requestor in value["requestors"].as_array().into_iter().flatten() {
-        let whose = format!("requestor {} ({})", cell(&requestor["requestor"]), cell(&requestor["tenant"]));
-        add(whose, &requestor["limits"]);
+    for one in &view.requestors {
+        add(format!("requestor {} ({})", cell(&*one.requestor), cell(&*one.tenant)), &one.limits);
     }
     let mut text = table(&["WHOSE", "LIMIT", "IN USE", "MAXIMUM"], &rows);
-    if value["more"] == Value::Bool(true) {
+    if view.more {
         text.push_str("\n(there are more requestors: use --tenant, --requestor or --max)");
     }
     text
 }
 
-fn reloaded(value: &Value) -> String {
-    let changed: Vec<_> = value["changed"].as_array().into_iter().flatten().map(cell).collect();
-    let done = value["done"] == Value::Bool(true);
-    match (changed.is_empty(), done) {
+pub(super) fn reloaded(view: &ReloadView) -> String {
+    let changed: Vec<_> = view.changed.iter().map(|key| cell(&**key)).collect();
+    match (changed.is_empty(), view.done) {
         (true, _) => "nothing is different".to_owned(),
         (false, true) => format!("changed: {}", changed.join(", ")),
         (false, false) => format!("would change: {}", changed.join(", ")),

@@ -7,11 +7,11 @@ use std::time::Duration;
 use crate::config::Config;
 use bulkhead_audit::{self as audit, Audit, LineHash, LogLine, Options, Tail};
 use clap::Subcommand;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::args::OperateArguments;
 use super::serve::stop_signal;
-use super::table::{cell, fields, now, when};
+use super::table::{fields, member, now, when};
 use super::{EXIT_FAILED, print_error, print_line};
 
 /// Between two looks at a log that is followed.
@@ -92,7 +92,7 @@ fn verify(anchor: Option<(u64, LineHash)>, operate: &OperateArguments) -> anyhow
     if operate.json {
         print_line(&value);
     } else if let Some(problem) = value.get("problem") {
-        print_error(cell(problem));
+        print_error(member(problem));
     } else {
         print_line(fields(&value));
     }
@@ -123,13 +123,13 @@ fn readable(line: &[u8]) -> String {
     };
     let facts = line.facts.iter().map(|(name, value)| {
         let text: String = match name.as_str() {
-            "arguments_sha256" | "version" => cell(value).chars().take(12).collect(),
-            _ => cell(value),
+            "arguments_sha256" | "version" => member(value).chars().take(12).collect(),
+            _ => member(value),
         };
         format!("{name}={text}")
     });
     let facts: Vec<_> = facts.collect();
-    let at = when(&Value::from(line.at_ms), now());
+    let at = when(line.at_ms, now());
     format!("{:>8}  {:>9}  {:<18}  {}", line.sequence, at, line.event, facts.join(" "))
 }
 

@@ -6,6 +6,8 @@
 )]
 
 mod admin;
+#[cfg(test)]
+mod answers;
 mod args;
 mod audit;
 mod author;

@@ -9,14 +9,19 @@ use crate::config::Config;
 use crate::system_clock::SystemClock;
 use anyhow::Context as _;
 use bulkhead_control::client::ControlClient;
+use bulkhead_control::commands::{
+    SecretCommand, StoreBackup, StoreCheck, StoreExport, StoreRebuild, StoreRekey, TasksCancel, TasksList, TasksPause,
+    TasksResume, TasksShow, TenantList, TenantPurge, TokenCreate, TokenList, TokenRevoke,
+};
 use bulkhead_control::operator::{HostOperator, OfflineTasks};
-use bulkhead_control::{Command, Operator};
+use bulkhead_control::views::{TaskListView, TaskView, TenantListView, TenantView, TokenListView};
+use bulkhead_control::{Command, Operator as _, Request, WITHOUT_HOST};
 use bulkhead_identity::principal::{TENANT_DEFAULT, TokenInfo};
 use clap::Subcommand;
-use serde_json::Value;
+use serde::Serialize;
 
 use super::args::{OperateArguments, SourceArguments};
-use super::table::{cell, cells, fields, list, now, when};
+use super::table::{cell, fields, now, table, when};
 use super::values::duration_ms;
 use super::{EXIT_FAILED, print_error, print_line, sources};
 
@@ -196,65 +201,67 @@ pub(crate) async fn token(command: TokenCommand) -> anyhow::Result<ExitCode> {
         TokenCommand::Create { requestor, tenant, expires, name, scopes, operate } => {
             let expires_at = expires.map(|ms| now().saturating_add(ms));
             let scopes = (!scopes.is_empty()).then_some(scopes);
-            let command = Command::TokenCreate { requestor, tenant, expires_at, name, scopes };
-            let value = execute(&operate, command, Absent::Create).await?;
-            show(&operate, &value, || cell(value.get("token").unwrap_or(&Value::Null)));
+            let request = TokenCreate { requestor, tenant, expires_at, name, scopes };
+            let view = execute(&operate, request, Absent::Create).await?;
+            let code = show(&operate, &view, || cell(view.token.as_str()))?;
             print_error("this token is not stored and will not be shown again");
             print_error(
                 "authentication is on: the host answers 401 to every request without a token from now on, also to clients that \
                  are connected, and also after this token is revoked",
             );
+            Ok(code)
         }
         TokenCommand::List { operate } => {
-            answer(&operate, Command::TokenList, token_table).await?;
+            let view = execute(&operate, TokenList {}, Absent::Refuse).await?;
+            show(&operate, &view, || token_table(&view, now()))
         }
-        TokenCommand::Revoke { id, operate } => {
-            answer(&operate, Command::TokenRevoke { id }, fields).await?;
-        }
+        TokenCommand::Revoke { id, operate } => show_fields(&operate, TokenRevoke { id }).await,
     }
-    Ok(ExitCode::SUCCESS)
 }
 
 pub(crate) async fn store(command: StoreCommand) -> anyhow::Result<ExitCode> {
-    let (command, operate) = match command {
-        StoreCommand::Check { operate } => (Command::StoreCheck, operate),
-        StoreCommand::Export { file, operate } => (Command::StoreExport { file: absolute(&file)? }, operate),
+    match command {
+        StoreCommand::Check { operate } => {
+            let view = execute(&operate, StoreCheck {}, Absent::Refuse).await?;
+            let code = show(&operate, &view, || fields(&view))?;
+            // A check that found something has done its work, but scripts must see it.
+            Ok(if view.sound { code } else { ExitCode::from(EXIT_FAILED) })
+        }
+        StoreCommand::Export { file, operate } => show_fields(&operate, StoreExport { file: absolute(&file)? }).await,
         StoreCommand::Rebuild { from, operate } => {
             let from = from.as_deref().map(absolute).transpose()?;
-            (Command::StoreRebuild { from }, operate)
+            show_fields(&operate, StoreRebuild { from }).await
         }
-        StoreCommand::Rekey { operate } => (Command::StoreRekey, operate),
+        StoreCommand::Rekey { operate } => show_fields(&operate, StoreRekey {}).await,
         StoreCommand::Backup { directory, operate } => {
-            (Command::StoreBackup { directory: absolute(&directory)? }, operate)
+            show_fields(&operate, StoreBackup { directory: absolute(&directory)? }).await
         }
-    };
-    let value = answer(&operate, command, fields).await?;
-    // A check that found something has done its work, but scripts must see it.
-    Ok(if value.get("sound") == Some(&Value::Bool(false)) { ExitCode::from(EXIT_FAILED) } else { ExitCode::SUCCESS })
+    }
 }
 
 pub(crate) async fn tenant(command: TenantCommand) -> anyhow::Result<ExitCode> {
     match command {
         TenantCommand::List { operate } => {
-            answer(&operate, Command::TenantList, tenant_table).await?;
+            let view = execute(&operate, TenantList {}, Absent::Refuse).await?;
+            show(&operate, &view, || tenant_table(&view))
         }
         TenantCommand::Purge { name, yes, operate } => {
             if !yes && !is_sure(&name)? {
                 print_error("nothing was done");
                 return Ok(ExitCode::from(EXIT_FAILED));
             }
-            let value = answer(&operate, Command::TenantPurge { tenant: name }, fields).await?;
-            let left = value.get("directories").and_then(Value::as_array).into_iter().flatten();
-            let left: Vec<_> = left.map(cell).collect();
+            let view = execute(&operate, TenantPurge { tenant: name }, Absent::Refuse).await?;
+            let code = show(&operate, &view, || fields(&view))?;
+            let left: Vec<_> = view.directories.iter().map(|path| cell(path.as_str())).collect();
             if !left.is_empty() {
                 print_error(format_args!(
                     "its files are left, for you to remove before anybody else gets its name and reads them: {}",
                     left.join(" ")
                 ));
             }
+            Ok(code)
         }
     }
-    Ok(ExitCode::SUCCESS)
 }
 
 /// Asks a person to write the name once more; a script says `--yes`.
@@ -269,24 +276,37 @@ fn is_sure(name: &str) -> anyhow::Result<bool> {
     Ok(line.trim() == name)
 }
 
-fn tenant_table(value: &Value) -> String {
-    let row = |tenant: &Value| cells(tenant, ["name", "requestors", "tokens", "tasks", "bytes", "id"]).to_vec();
-    list(value, "tenants", &["NAME", "REQUESTORS", "TOKENS", "TASKS", "BYTES", "ID"], row)
+pub(super) fn tenant_table(view: &TenantListView) -> String {
+    let row = |tenant: &TenantView| {
+        let TenantView { name, id, requestors, tokens, tasks, bytes } = tenant;
+        let counts = [*requestors as u64, *tokens as u64, *tasks, *bytes];
+        let mut cells = vec![cell(name.as_str())];
+        cells.extend(counts.map(|count| count.to_string()));
+        cells.push(cell(id.as_str()));
+        cells
+    };
+    let rows: Vec<_> = view.tenants.iter().map(row).collect();
+    table(&["NAME", "REQUESTORS", "TOKENS", "TASKS", "BYTES", "ID"], &rows)
 }
 
 pub(crate) async fn tasks(command: TasksCommand) -> anyhow::Result<ExitCode> {
-    let (command, operate) = match command {
+    match command {
         TasksCommand::List { requestor, tenant, max, operate } => {
-            answer(&operate, Command::TasksList { requestor, tenant, count_max: max }, task_table).await?;
-            return Ok(ExitCode::SUCCESS);
+            let request = TasksList { requestor, tenant, count_max: max };
+            let view = execute(&operate, request, Absent::Refuse).await?;
+            show(&operate, &view, || task_list(&view, now()))
         }
-        TasksCommand::Show { id, operate } => (Command::TasksShow { id }, operate),
-        TasksCommand::Cancel { id, operate } => (Command::TasksCancel { id }, operate),
-        TasksCommand::Pause { id, message, operate } => (Command::TasksPause { id, message }, operate),
-        TasksCommand::Resume { id, operate } => (Command::TasksResume { id }, operate),
-    };
-    answer(&operate, command, fields).await?;
-    Ok(ExitCode::SUCCESS)
+        TasksCommand::Show { id, operate } => show_fields(&operate, TasksShow { id }).await,
+        TasksCommand::Cancel { id, operate } => show_fields(&operate, TasksCancel { id }).await,
+        TasksCommand::Pause { id, message, operate } => show_fields(&operate, TasksPause { id, message }).await,
+        TasksCommand::Resume { id, operate } => show_fields(&operate, TasksResume { id }).await,
+    }
+}
+
+/// Has it done on a store that is there, and shows the members of the answer.
+async fn show_fields<R: Request>(operate: &OperateArguments, request: R) -> anyhow::Result<ExitCode> {
+    let view = execute(operate, request, Absent::Refuse).await?;
+    show(operate, &view, || fields(&view))
 }
 
 /// What to do about a data directory that is not there.
@@ -297,19 +317,12 @@ pub(super) enum Absent {
 }
 
 /// Asks the running host, or does it here when none runs.
-pub(super) async fn execute(operate: &OperateArguments, command: Command, absent: Absent) -> anyhow::Result<Value> {
-    execute_at(&load(operate)?, command, absent).await
-}
-
-/// Does it on a data directory that is there, and shows what came of it.
-pub(super) async fn answer(
+pub(super) async fn execute<R: Request>(
     operate: &OperateArguments,
-    command: Command,
-    text: impl FnOnce(&Value) -> String,
-) -> anyhow::Result<Value> {
-    let value = execute(operate, command, Absent::Refuse).await?;
-    show(operate, &value, || text(&value));
-    Ok(value)
+    request: R,
+    absent: Absent,
+) -> anyhow::Result<R::Answer> {
+    execute_at(&load(operate)?, request, absent).await
 }
 
 /// The configuration that says where the data is.
@@ -330,22 +343,21 @@ pub(super) async fn any_active_token(config: &Config) -> anyhow::Result<bool> {
     if !bulkhead_store::sled::is_there(&config.server.data) {
         return Ok(false);
     }
-    let value = execute_at(config, Command::TokenList, Absent::Refuse).await?;
-    let tokens = value.get("tokens").and_then(Value::as_array).cloned().unwrap_or_default();
-    let tokens = tokens.into_iter().map(serde_json::from_value).collect::<Result<Vec<TokenInfo>, _>>()?;
-    Ok(tokens.iter().any(|token| token.is_active(now())))
+    let listed = execute_at(config, TokenList {}, Absent::Refuse).await?;
+    Ok(listed.tokens.iter().any(|token| token.is_active(now())))
 }
 
-async fn execute_at(config: &Config, command: Command, absent: Absent) -> anyhow::Result<Value> {
+async fn execute_at<R: Request>(config: &Config, request: R, absent: Absent) -> anyhow::Result<R::Answer> {
     let data = &config.server.data;
     if let Some(host) = running_host(config).await? {
-        return Ok(host.execute(command).await?);
+        return Ok(host.execute(request).await?);
     }
     if absent == Absent::Refuse && !bulkhead_store::sled::is_there(data) {
         anyhow::bail!("there is no store in {}: name the data directory with --data", data.display());
     }
-    if let Some(done) = super::store_maintenance::on_files(data, &command).await {
-        return Ok(done?);
+    let command: Command = request.into();
+    if let Some(answer) = super::store_maintenance::on_files(data, &command).await? {
+        return Ok(answer.read::<R>()?);
     }
     let store = super::host::open_store(config, data).await?;
     let maintenance =
@@ -356,15 +368,16 @@ async fn execute_at(config: &Config, command: Command, absent: Absent) -> anyhow
     let mut operator = HostOperator::new(store.clone(), maintenance, task_control, clock)
         .with_directories(sources::directories(config))
         .with_audit(audit.clone());
-    if matches!(command, Command::SecretList | Command::SecretRemove { .. }) {
-        operator = operator.with_secrets(super::secrets::unopened(config, store.clone()));
-    } else if command.is_about_secrets() {
-        operator = operator.with_secrets(super::secrets::open(config, store.clone()).await?);
+    if let Command::Secret(command) = &command {
+        operator = operator.with_secrets(match command {
+            SecretCommand::List(_) | SecretCommand::Remove(_) => super::secrets::unopened(config, store.clone()),
+            SecretCommand::Set(_) | SecretCommand::Rotate(_) => super::secrets::open(config, store.clone()).await?,
+        });
     }
-    let done = operator.execute(command).await;
+    let done = operator.execute_for(WITHOUT_HOST, command).await;
     bulkhead_store::TaskStore::close(&*store).await?;
     audit.close();
-    Ok(done?)
+    Ok(done?.read::<R>()?)
 }
 
 /// Paths go to another process: they must not depend on where this one stands.
@@ -372,38 +385,55 @@ pub(super) fn absolute(path: &Path) -> anyhow::Result<PathBuf> {
     std::path::absolute(path).with_context(|| format!("{} is no path", path.display()))
 }
 
-pub(super) fn show(operate: &OperateArguments, value: &Value, text: impl FnOnce() -> String) {
-    if operate.json { print_line(value) } else { print_line(text()) }
+/// Shows an answer as it is asked for.
+pub(super) fn show(
+    operate: &OperateArguments,
+    view: &impl Serialize,
+    text: impl FnOnce() -> String,
+) -> anyhow::Result<ExitCode> {
+    print_line(if operate.json { serde_json::to_string(view)? } else { text() });
+    Ok(ExitCode::SUCCESS)
 }
 
-pub(super) fn token_table(value: &Value) -> String {
-    let now = now();
-    let row = |token: &Value| {
-        let state = if token["revoked_at"].is_u64() {
-            "revoked"
-        } else if token["expires_at"].as_u64().is_some_and(|at| at <= now) {
-            "expired"
-        } else {
-            "active"
+pub(super) fn token_table(view: &TokenListView, now: u64) -> String {
+    let row = |token: &TokenInfo| {
+        let state = match token {
+            TokenInfo { revoked_at: Some(_), .. } => "revoked",
+            token if token.is_active(now) => "active",
+            _ => "expired",
         };
-        let expires = if token["expires_at"].is_null() { "never".to_owned() } else { when(&token["expires_at"], now) };
-        let [id, name, requestor, tenant] = cells(token, ["id", "name", "requestor", "tenant"]);
-        let [created, used] = ["created_at", "last_used_at"].map(|key| when(&token[key], now));
-        vec![id, name, requestor, tenant, state.to_owned(), created, expires, used]
+        vec![
+            cell(&*token.id),
+            cell(token.name.as_deref()),
+            cell(&*token.requestor),
+            cell(&*token.tenant),
+            state.to_owned(),
+            when(token.created_at, now),
+            token.expires_at.map_or_else(|| "never".to_owned(), |at| when(at, now)),
+            when(token.last_used_at, now),
+        ]
     };
-    list(value, "tokens", &["ID", "NAME", "REQUESTOR", "TENANT", "STATE", "CREATED", "EXPIRES", "LAST USED"], row)
+    let rows: Vec<_> = view.tokens.iter().map(row).collect();
+    table(&["ID", "NAME", "REQUESTOR", "TENANT", "STATE", "CREATED", "EXPIRES", "LAST USED"], &rows)
 }
 
-pub(super) fn task_table(value: &Value) -> String {
-    let now = now();
-    let row = |task: &Value| {
-        let [id, status, tool, requestor] = cells(task, ["id", "status", "tool", "requestor"]);
-        let [tenant, message] = cells(task, ["tenant", "status_message"]);
-        vec![id, status, tool, requestor, tenant, when(&task["created_at"], now), message]
+pub(super) fn task_list(view: &TaskListView, now: u64) -> String {
+    let more = if view.more { "\n(there are more: use --max or --json)" } else { "" };
+    task_table(&view.tasks, now) + more
+}
+
+pub(super) fn task_table(tasks: &[TaskView], now: u64) -> String {
+    let row = |task: &TaskView| {
+        vec![
+            cell(&*task.id),
+            task.status.name().to_owned(),
+            cell(&*task.tool),
+            cell(task.requestor.as_deref()),
+            cell(task.tenant.as_deref()),
+            when(task.created_at, now),
+            cell(task.status_message.as_deref()),
+        ]
     };
-    let mut text = list(value, "tasks", &["ID", "STATUS", "TOOL", "REQUESTOR", "TENANT", "CREATED", "MESSAGE"], row);
-    if value["more"] == Value::Bool(true) {
-        text.push_str("\n(there are more: use --max or --json)");
-    }
-    text
+    let rows: Vec<_> = tasks.iter().map(row).collect();
+    table(&["ID", "STATUS", "TOOL", "REQUESTOR", "TENANT", "CREATED", "MESSAGE"], &rows)
 }

@@ -6,21 +6,32 @@ use std::sync::Arc;
 
 use crate::config::Config;
 use crate::system_clock::SystemClock;
+use bulkhead_control::commands::{
+    PluginActivate, PluginAdd, PluginCanary, PluginCommand as PluginRequest, PluginList, PluginPromote, PluginRemove,
+    PluginRollback, PluginStage, PluginTarget, PluginUpdate, PluginVerify, PluginVersions,
+};
 use bulkhead_control::operator::{HostOperator, OfflineTasks};
 use bulkhead_control::plugins::PluginAdmin;
-use bulkhead_control::{Command, Operator as _, PluginTarget};
+use bulkhead_control::views::{
+    PluginListView, PluginOutcome, PluginRemoveView, PluginResult, PluginUpdateView, PluginVersionsView, StagedView,
+};
+use bulkhead_control::{Answer, Command, Operator as _, Request, WITHOUT_HOST};
 use bulkhead_identity::principal::Principals;
 use bulkhead_plugins::sources::Source;
-use bulkhead_plugins::{CanaryThresholdOverrides, Options, Plugins};
+use bulkhead_plugins::{
+    CanaryThresholdOverrides, Changes, Digest, FaultRecord, Options, PluginHealth, PluginView, Plugins, SwitchEffect,
+    SwitchResult, Verified, VersionView,
+};
 use bulkhead_store::TaskStore as _;
-use serde_json::Value;
+use serde::Serialize;
 
 use super::args::{CanaryArguments, OperateArguments, PluginCommand};
 use super::inspect::EXIT_REFUSED;
+use super::operate::show;
 use super::store_maintenance::SledMaintenance;
-use super::table::{self, cell, cells, now, when};
+use super::table::{cell, now, table, when, word};
 use super::tenants::Tenants;
-use super::{EXIT_FAILED, host, logging, operate, print_error, print_line, sources};
+use super::{EXIT_FAILED, host, logging, operate, print_error, sources};
 
 /// How much of a digest people see.
 const DIGEST_SHOWN: usize = 12;
@@ -30,20 +41,25 @@ pub(crate) async fn run(command: PluginCommand) -> anyhow::Result<ExitCode> {
         PluginCommand::Inspect(arguments) => super::inspect::run(arguments).await,
         PluginCommand::Call(arguments) => super::call::run(arguments).await,
         PluginCommand::Author(command) => super::author::run(command).await,
-        PluginCommand::List { operate } => answer(&operate, Command::PluginList, list).await,
-        PluginCommand::Versions { name, operate } => answer(&operate, Command::PluginVersions { name }, versions).await,
+        PluginCommand::List { operate } => {
+            let view = execute(&operate, PluginList {}).await?;
+            show(&operate, &view, || list(&view, now()))
+        }
+        PluginCommand::Versions { name, operate } => {
+            let view = execute(&operate, PluginVersions { name }).await?;
+            show(&operate, &view, || versions(&view, now()))
+        }
         PluginCommand::Stage { source, name, sha256, operate } => {
             let source = source.absolute()?.to_string();
-            answer(&operate, Command::PluginStage { source, sha256, name }, staged).await
+            answer(&operate, PluginStage { source, sha256, name }, staged).await
         }
         PluginCommand::Add { sources, name, sha256, accept, operate } => {
             let absolute = |source: Source| source.absolute().map(|source| source.to_string());
             let sources = sources.into_iter().map(absolute).collect::<Result<_, _>>()?;
-            answer(&operate, Command::PluginAdd { sources, sha256, name, accept }, switched).await
+            answer(&operate, PluginAdd { sources, sha256, name, accept }, switched).await
         }
         PluginCommand::Update { name, activate, accept, operate } => {
-            let text = if activate { updated } else { staged };
-            answer(&operate, Command::PluginUpdate { name, activate, accept }, text).await
+            answer(&operate, PluginUpdate { name, activate, accept }, updated).await
         }
         PluginCommand::Activate { targets, accept, canary, operate } => {
             let target = |text: &String| match text.split_once('@') {
@@ -51,21 +67,32 @@ pub(crate) async fn run(command: PluginCommand) -> anyhow::Result<ExitCode> {
                 None => PluginTarget { name: text.clone(), version: None },
             };
             let targets = targets.iter().map(target).collect();
-            answer(&operate, activation(targets, accept, *canary)?, switched).await
+            match activation(targets, accept, *canary)? {
+                Activation::Switch(request) => answer(&operate, request, switched).await,
+                Activation::Canary(request) => answer(&operate, request, switched).await,
+            }
         }
-        PluginCommand::Promote { names, operate } => answer(&operate, Command::PluginPromote { names }, switched).await,
-        PluginCommand::Rollback { names, operate } => {
-            answer(&operate, Command::PluginRollback { names }, switched).await
-        }
+        PluginCommand::Promote { names, operate } => answer(&operate, PluginPromote { names }, switched).await,
+        PluginCommand::Rollback { names, operate } => answer(&operate, PluginRollback { names }, switched).await,
         PluginCommand::Remove { name, version, operate } => {
-            answer(&operate, Command::PluginRemove { name, version }, removed).await
+            answer(&operate, PluginRemove { name, version }, removed).await
         }
-        PluginCommand::Verify { name, operate } => answer(&operate, Command::PluginVerify { name }, verified).await,
+        PluginCommand::Verify { name, operate } => {
+            let view = execute(&operate, PluginVerify { name }).await?;
+            let code = show(&operate, &view, || verified(&view))?;
+            Ok(if view.sound { code } else { ExitCode::from(EXIT_FAILED) })
+        }
     }
 }
 
+/// What `plugin activate` asks for.
+enum Activation {
+    Switch(PluginActivate),
+    Canary(PluginCanary),
+}
+
 /// A switch for everybody, or a canary.
-fn activation(targets: Vec<PluginTarget>, accept: bool, canary: CanaryArguments) -> anyhow::Result<Command> {
+fn activation(targets: Vec<PluginTarget>, accept: bool, canary: CanaryArguments) -> anyhow::Result<Activation> {
     let CanaryArguments { share, tenants, max_fault_percent, max_latency_ratio, window, min_calls } = canary;
     let bounds = CanaryThresholdOverrides {
         fault_percent_max: max_fault_percent,
@@ -74,59 +101,61 @@ fn activation(targets: Vec<PluginTarget>, accept: bool, canary: CanaryArguments)
         calls_min: min_calls,
     };
     if share.is_some() || !tenants.is_empty() {
-        return Ok(Command::PluginCanary { targets, share, tenants, bounds, accept });
+        return Ok(Activation::Canary(PluginCanary { targets, share, tenants, bounds, accept }));
     }
     anyhow::ensure!(
         bounds == CanaryThresholdOverrides::default(),
         "bounds are for canaries: say who gets the version with --canary PERCENT or --tenant TENANT"
     );
-    Ok(Command::PluginActivate { targets, accept })
+    Ok(Activation::Switch(PluginActivate { targets, accept }))
 }
 
 /// Does it and shows what came of it. What was refused or needs the operator's word has an exit code of its own.
-async fn answer(
+async fn answer<R, T>(
     operate: &OperateArguments,
-    command: Command,
-    text: impl FnOnce(&Value) -> String,
-) -> anyhow::Result<ExitCode> {
-    let value = execute(operate, command).await?;
-    if operate.json {
-        print_line(&value);
-    } else if let Some(refused) = value.get("refused").and_then(Value::as_array) {
-        for error in refused {
-            for problem in error["problems"].as_array().into_iter().flatten() {
-                print_error(format_args!("plugin {}: {}", cell(&error["plugin"]), cell(problem)));
+    request: R,
+    text: impl FnOnce(&T) -> String,
+) -> anyhow::Result<ExitCode>
+where
+    R: Request<Answer = PluginOutcome<T>>,
+    T: PluginResult + Serialize,
+{
+    let view = execute(operate, request).await?;
+    let code = match &view {
+        PluginOutcome::Refused(refused) if !operate.json => {
+            for one in &refused.refused {
+                for problem in &one.problems {
+                    print_error(format_args!("plugin {}: {}", cell(&*one.plugin), cell(&**problem)));
+                }
             }
+            ExitCode::SUCCESS
         }
-    } else {
-        print_line(text(&value));
-    }
-    Ok(match (value.get("done"), value.get("sound")) {
-        (Some(Value::Bool(false)), _) => ExitCode::from(EXIT_REFUSED),
-        (_, Some(Value::Bool(false))) => ExitCode::from(EXIT_FAILED),
-        _ => ExitCode::SUCCESS,
-    })
+        PluginOutcome::Refused(_) => show(operate, &view, String::new)?,
+        PluginOutcome::Result(result) => show(operate, result, || text(result))?,
+    };
+    Ok(if view.is_done() { code } else { ExitCode::from(EXIT_REFUSED) })
 }
 
 /// Asks the running host, or does it here when none runs.
-async fn execute(operate: &OperateArguments, command: Command) -> anyhow::Result<Value> {
+async fn execute<R: Request>(operate: &OperateArguments, request: R) -> anyhow::Result<R::Answer> {
     let config = operate::load(operate)?;
     let data = &config.server.data;
     if let Some(host) = operate::running_host(&config).await? {
-        return Ok(host.execute(command).await?);
+        return Ok(host.execute(request).await?);
     }
-    let takes_in = matches!(command, Command::PluginStage { .. } | Command::PluginAdd { .. });
+    let command: Command = request.into();
+    let takes_in = matches!(command, Command::Plugin(PluginRequest::Stage(_) | PluginRequest::Add(_)));
     anyhow::ensure!(
         takes_in || data.join("store").exists(),
         "there is no store in {}: name the data directory with --data",
         data.display()
     );
     logging::start_for_a_person();
-    alone(&config, data, command).await
+    Ok(alone(&config, data, command).await?.read::<R>()?)
 }
 
 /// On the data directory itself, with the plugins that a host would begin with.
-async fn alone(config: &Config, data: &Path, command: Command) -> anyhow::Result<Value> {
+async fn alone(config: &Config, data: &Path, command: Command) -> anyhow::Result<Answer> {
     sources::refuse_exposing(&config.plugins, data)?;
     let store = host::open_store(config, data).await?;
     let clock = Arc::new(SystemClock::default());
@@ -150,181 +179,185 @@ async fn alone(config: &Config, data: &Path, command: Command) -> anyhow::Result
     let maintenance = Arc::new(SledMaintenance { store: Arc::clone(&store), data: data.to_owned() });
     let operator = HostOperator::new(store.clone(), maintenance, unattended, clock);
     let operator = operator.with_plugins(PluginAdmin { plugins, intake }).with_audit(audit.clone());
-    let done = operator.execute(command).await;
+    let done = operator.execute_for(WITHOUT_HOST, command).await;
     store.close().await?;
     audit.close();
     Ok(done?)
 }
 
-fn items<'a>(value: &'a Value, key: &str) -> impl Iterator<Item = &'a Value> {
-    value.get(key).and_then(Value::as_array).into_iter().flatten()
-}
-
 /// The beginning of a digest, which is enough for commands.
-fn digest(value: &Value) -> String {
-    value.as_str().map_or_else(|| "-".to_owned(), |text| text.chars().take(DIGEST_SHOWN).collect())
+fn digest(digest: impl Into<Option<Digest>>) -> String {
+    let text = digest.into().map(|digest| digest.to_string());
+    text.map_or_else(|| "-".to_owned(), |text| text.chars().take(DIGEST_SHOWN).collect())
 }
 
-fn list(value: &Value) -> String {
-    let now = now();
-    let row = |plugin: &Value| {
-        let [name, state, tools, versions] = cells(plugin, ["name", "state", "tools", "versions"]);
-        let [calls, tasks, source] = cells(plugin, ["calls", "tasks", "source"]);
-        let since = when(&plugin["activated_at"], now);
-        vec![name, state, digest(&plugin["active"]), tools, versions, calls, tasks, since, source]
+pub(super) fn list(view: &PluginListView, now: u64) -> String {
+    let row = |plugin: &PluginView| {
+        vec![
+            cell(&*plugin.name),
+            word(&plugin.state),
+            digest(plugin.active),
+            plugin.tools.to_string(),
+            plugin.versions.to_string(),
+            plugin.calls.to_string(),
+            plugin.tasks.to_string(),
+            when(plugin.activated_at, now),
+            cell(plugin.source.as_deref()),
+        ]
     };
+    let rows: Vec<_> = view.plugins.iter().map(row).collect();
     let head = ["NAME", "STATE", "ACTIVE", "TOOLS", "VERSIONS", "CALLS", "TASKS", "SINCE", "SOURCE"];
-    let mut lines = vec![table::list(value, "plugins", &head, row)];
-    for plugin in items(value, "plugins") {
-        let name = cell(&plugin["name"]);
-        lines.extend(items(plugin, "problems").map(|problem| format!("{name}: {}", cell(problem))));
-        lines.extend(kept_away(&name, &plugin["health"], now));
-        lines.extend(faults(&name, &plugin["health"], now));
+    let mut lines = vec![table(&head, &rows)];
+    for plugin in &view.plugins {
+        let name = cell(&*plugin.name);
+        lines.extend(plugin.problems.iter().map(|problem| format!("{name}: {}", cell(&**problem))));
+        lines.extend(kept_away(&name, &plugin.health, now));
+        lines.extend(faults(&name, &plugin.health, now));
         lines.extend(canary(&name, plugin, now));
     }
     lines.join("\n")
 }
 
 /// Who is kept from a version for now.
-fn kept_away(name: &str, health: &Value, now: u64) -> Option<String> {
-    let until = &health["everyone_until"];
-    if until.is_u64() {
-        return Some(format!("{name}: kept from everyone, next try {}", when(until, now)));
+fn kept_away(name: &str, health: &PluginHealth, now: u64) -> Option<String> {
+    if health.everyone_until.is_some() {
+        return Some(format!("{name}: kept from everyone, next try {}", when(health.everyone_until, now)));
     }
-    let count = health["requestors_kept_away"].as_u64().filter(|count| *count > 0)?;
+    let count = Some(health.requestors_kept_away).filter(|count| *count > 0)?;
     Some(format!("{name}: kept from {count} requestors for now"))
 }
 
-fn faults(name: &str, health: &Value, now: u64) -> Vec<String> {
-    let line = |fault: &Value| {
-        format!("{name}: {} in {}: {}", when(&fault["at"], now), cell(&fault["tool"]), cell(&fault["reason"]))
+fn faults(name: &str, health: &PluginHealth, now: u64) -> Vec<String> {
+    let line = |fault: &FaultRecord| {
+        format!("{name}: {} in {}: {}", when(fault.at, now), cell(&*fault.tool), cell(&*fault.reason))
     };
-    items(health, "last_faults").map(line).collect()
+    health.last_faults.iter().map(line).collect()
 }
 
 /// What is tried beside the active version, and what was taken back.
-fn canary(name: &str, plugin: &Value, now: u64) -> Vec<String> {
+fn canary(name: &str, plugin: &PluginView, now: u64) -> Vec<String> {
     let mut lines = Vec::new();
-    if let Some(canary) = plugin.get("canary").filter(|canary| canary.is_object()) {
-        let mut who: Vec<_> = items(canary, "tenants").map(|tenant| format!("tenant {}", cell(tenant))).collect();
-        if canary["percent"].as_f64().is_some_and(|percent| percent > 0.0) {
-            who.insert(0, format!("{} %", canary["percent"]));
-        }
-        let seen = match canary["seen"].as_object() {
-            Some(seen) => format!("{} calls lately, {} broke", seen["calls"], seen["faults"]),
+    if let Some(canary) = &plugin.canary {
+        // As JSON has it, with a digit behind the point.
+        let share = (canary.percent > 0.0).then(|| format!("{:?} %", canary.percent));
+        let tenants = canary.tenants.iter().map(|tenant| format!("tenant {}", cell(&**tenant)));
+        let who: Vec<_> = share.into_iter().chain(tenants).collect();
+        let seen = match &canary.seen {
+            Some(seen) => format!("{} calls lately, {} broke", seen.calls, seen.faults),
             None => "no calls are counted".to_owned(),
         };
-        let since = when(&canary["since"], now);
-        lines.push(format!(
-            "{name}: canary {} for {} since {since}: {seen}",
-            digest(&canary["version"]),
-            who.join(", ")
-        ));
+        let since = when(canary.since, now);
+        lines.push(format!("{name}: canary {} for {} since {since}: {seen}", digest(canary.version), who.join(", ")));
         let name = format!("{name} (canary)");
-        lines.extend(kept_away(&name, &canary["health"], now));
-        lines.extend(faults(&name, &canary["health"], now));
+        lines.extend(kept_away(&name, &canary.health, now));
+        lines.extend(faults(&name, &canary.health, now));
     }
-    if let Some(gone) = plugin.get("taken_back").filter(|gone| gone.is_object()) {
-        let at = when(&gone["at"], now);
-        lines.push(format!("{name}: {} was taken back {at}: {}", digest(&gone["version"]), cell(&gone["why"])));
+    if let Some(gone) = &plugin.taken_back {
+        let at = when(gone.taken_back.at, now);
+        let why = cell(&*gone.taken_back.why);
+        lines.push(format!("{name}: {} was taken back {at}: {why}", digest(gone.version)));
     }
     lines
 }
 
-fn versions(value: &Value) -> String {
-    let now = now();
-    let row = |version: &Value| {
-        let signers: Vec<_> = items(version, "signed_by").map(cell).collect();
-        let origin = Some(cell(&version["origin"])).filter(|origin| !matches!(origin.as_str(), "" | "-"));
-        let [state, tools, calls, tasks, source] = cells(version, ["state", "tools", "calls", "tasks", "source"]);
-        let [staged, active] = ["staged_at", "activated_at"].map(|member| when(&version[member], now));
-        let signers = if signers.is_empty() { "-".to_owned() } else { signers.join(" ") };
-        let origin = origin.unwrap_or(source);
-        vec![digest(&version["version"]), state, tools, calls, tasks, staged, active, signers, origin]
+pub(super) fn versions(view: &PluginVersionsView, now: u64) -> String {
+    let row = |version: &VersionView| {
+        let signers: Vec<_> = version.signed_by.iter().map(|signer| cell(&**signer)).collect();
+        let origin = Some(&version.origin).filter(|origin| !matches!(origin.as_str(), "" | "-"));
+        vec![
+            digest(version.version),
+            word(&version.state),
+            version.tools.to_string(),
+            version.calls.to_string(),
+            version.tasks.to_string(),
+            when(version.staged_at, now),
+            when(version.activated_at, now),
+            if signers.is_empty() { cell(None::<&str>) } else { signers.join(" ") },
+            cell(origin.unwrap_or(&version.source).as_str()),
+        ]
     };
+    let rows: Vec<_> = view.versions.iter().map(row).collect();
     let head = ["VERSION", "STATE", "TOOLS", "CALLS", "TASKS", "STAGED", "ACTIVE SINCE", "SIGNED BY", "ORIGIN"];
-    let mut lines = vec![table::list(value, "versions", &head, row)];
-    for version in items(value, "versions") {
-        if let Some(gone) = version.get("taken_back").filter(|gone| gone.is_object()) {
-            let at = when(&gone["at"], now);
-            lines.push(format!("{} was taken back {at}: {}", digest(&version["version"]), cell(&gone["why"])));
+    let mut lines = vec![table(&head, &rows)];
+    for version in &view.versions {
+        if let Some(gone) = &version.taken_back {
+            let at = when(gone.at, now);
+            lines.push(format!("{} was taken back {at}: {}", digest(version.version), cell(&*gone.why)));
         }
     }
     lines.join("\n")
 }
 
-fn staged(value: &Value) -> String {
-    let name = cell(&value["name"]);
-    let mut lines = vec![format!("{name} {} is {}", digest(&value["version"]), cell(&value["state"]))];
-    lines.extend(changes(&value["changes"]));
-    lines.extend(held(value));
+pub(super) fn staged(view: &StagedView) -> String {
+    let mut lines = vec![format!("{} {} is {}", cell(&*view.name), digest(view.version), word(&view.state))];
+    lines.extend(changes(view.changes.as_ref()));
+    lines.extend(held(&view.held));
     lines.join("\n")
 }
 
-fn switched(value: &Value) -> String {
+pub(super) fn switched(view: &SwitchResult) -> String {
     let mut lines = Vec::new();
-    for plugin in items(value, "plugins") {
-        let turn = match plugin["turn"].as_str() {
-            Some("promoted") => " (promoted)",
-            Some("canary_begun" | "canary_changed") => " (canary)",
-            Some("canary_ended") => " (canary taken back)",
-            Some("taken_back") => " (taken back)",
-            _ => "",
+    for plugin in &view.plugins {
+        let turn = match plugin.turn {
+            SwitchEffect::Switched => "",
+            SwitchEffect::Promoted => " (promoted)",
+            SwitchEffect::CanaryBegun | SwitchEffect::CanaryChanged => " (canary)",
+            SwitchEffect::CanaryEnded => " (canary taken back)",
+            SwitchEffect::TakenBack => " (taken back)",
         };
-        lines.push(format!(
-            "{}: {} -> {}{turn}",
-            cell(&plugin["name"]),
-            digest(&plugin["from"]),
-            digest(&plugin["to"])
-        ));
-        lines.extend(changes(&plugin["changes"]));
+        lines.push(format!("{}: {} -> {}{turn}", cell(&*plugin.name), digest(plugin.from), digest(plugin.to)));
+        lines.extend(changes(plugin.changes.as_ref()));
     }
-    if value["done"] == Value::Bool(false) {
+    if !view.done {
         lines.push("not switched".to_owned());
-        lines.extend(held(value));
+        lines.extend(held(&view.held));
     }
     lines.join("\n")
 }
 
-/// Switched to, or active already.
-fn updated(value: &Value) -> String {
-    if value.get("plugins").is_some() { switched(value) } else { staged(value) }
-}
-
-fn removed(value: &Value) -> String {
-    match value.get("removed") {
-        Some(version) => format!("{} {} is gone", cell(&value["name"]), digest(version)),
-        None => switched(value),
+pub(super) fn updated(view: &PluginUpdateView) -> String {
+    match view {
+        PluginUpdateView::Staged(view) => staged(view),
+        PluginUpdateView::Switched(view) => switched(view),
     }
 }
 
-fn held(value: &Value) -> Vec<String> {
-    let reasons: Vec<_> = items(value, "held").map(|reason| format!("  {}", cell(reason))).collect();
-    let head = (!reasons.is_empty()).then(|| "this needs your word (--accept):".to_owned());
-    head.into_iter().chain(reasons).collect()
+pub(super) fn removed(view: &PluginRemoveView) -> String {
+    match view {
+        PluginRemoveView::Version(gone) => format!("{} {} is gone", cell(&*gone.name), digest(gone.removed)),
+        PluginRemoveView::Plugin(view) => switched(view),
+    }
 }
 
-fn changes(changes: &Value) -> Vec<String> {
-    let added = items(changes, "tools_added").map(|tool| format!("  + {}", cell(tool)));
-    let gone = items(changes, "tools_removed").map(|tool| format!("  - {}", cell(tool)));
+fn held(reasons: &[String]) -> Vec<String> {
+    let head = (!reasons.is_empty()).then(|| "this needs your word (--accept):".to_owned());
+    head.into_iter().chain(reasons.iter().map(|reason| format!("  {}", cell(&**reason)))).collect()
+}
+
+fn changes(changes: Option<&Changes>) -> Vec<String> {
+    let Some(changes) = changes else { return Vec::new() };
+    let added = changes.tools_added.iter().map(|tool| format!("  + {}", cell(&**tool)));
+    let gone = changes.tools_removed.iter().map(|tool| format!("  - {}", cell(&**tool)));
     let mut lines: Vec<_> = added.chain(gone).collect();
-    for tool in items(changes, "tools_changed") {
-        let what: Vec<_> = items(tool, "changed").map(cell).collect();
-        lines.push(format!("  ~ {}: {}", cell(&tool["tool"]), what.join(", ")));
-        for side in ["input", "output"] {
-            lines.extend(items(tool, side).map(|difference| {
-                let path = difference["path"].as_str().filter(|path| !path.is_empty()).unwrap_or("/");
-                format!("      {side} {} {}: {}", cell(&difference["direction"]), path, cell(&difference["what"]))
+    for tool in &changes.tools_changed {
+        let what: Vec<_> = tool.changed.iter().map(|part| part.name()).collect();
+        lines.push(format!("  ~ {}: {}", cell(&*tool.tool), what.join(", ")));
+        for (side, differences) in [("input", &tool.input), ("output", &tool.output)] {
+            lines.extend(differences.iter().map(|difference| {
+                let path = if difference.path.is_empty() { "/" } else { &difference.path };
+                format!("      {side} {} {path}: {}", word(&difference.direction), cell(&*difference.what))
             }));
         }
     }
     lines
 }
 
-fn verified(value: &Value) -> String {
-    let mut lines = vec![format!("{} versions, {} bytes", value["versions"], value["bytes"])];
-    lines.extend(items(value, "problems").map(|problem| {
-        format!("{} {}: {}", cell(&problem["name"]), digest(&problem["version"]), cell(&problem["problem"]))
-    }));
+pub(super) fn verified(view: &Verified) -> String {
+    let mut lines = vec![format!("{} versions, {} bytes", view.versions, view.bytes)];
+    lines.extend(
+        view.problems
+            .iter()
+            .map(|one| format!("{} {}: {}", cell(&*one.name), digest(one.version), cell(&*one.problem))),
+    );
     lines.join("\n")
 }

@@ -7,7 +7,7 @@ mod errors;
 
 use std::fmt::Write as _;
 
-use clap::{Arg, Command, CommandFactory as _, ValueEnum};
+use clap::{Arg, ArgAction, Command, CommandFactory as _, ValueEnum};
 
 use super::args::Arguments;
 
@@ -86,7 +86,8 @@ fn describe(page: &mut String, command: &Command, parent: &str) {
 }
 
 fn is_described(argument: &Arg) -> bool {
-    !argument.is_hide_set() && !matches!(argument.get_id().as_str(), "help" | "version")
+    !argument.is_hide_set()
+        && !matches!(argument.get_action(), ArgAction::Help | ArgAction::HelpShort | ArgAction::HelpLong)
 }
 
 /// What an argument means, with its words and its default.

@@ -12,6 +12,7 @@ use async_trait::async_trait;
 use bulkhead_audit::{Audit, Entry};
 use bulkhead_control::ControlError;
 use bulkhead_control::admin::Reload;
+use bulkhead_control::views::ReloadView;
 use bulkhead_domain::hex;
 use bulkhead_identity::auth::{Authenticator, Trusted};
 use bulkhead_identity::principal::Principals;
@@ -21,7 +22,6 @@ use bulkhead_plugins::sources::ComponentFetcher;
 use bulkhead_runtime::policy::DirGrant;
 use bulkhead_tasks::Tasks;
 use bulkhead_transport::quota::EdgeQuota;
-use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
@@ -165,7 +165,7 @@ impl ConfigReloader {
         Ok(Ready { config, digest, changed: found.live, tenants, verifiers, intake })
     }
 
-    async fn change(&self, who: &str, check: bool) -> anyhow::Result<Value> {
+    async fn change(&self, who: &str, check: bool) -> anyhow::Result<ReloadView> {
         let mut current = self.current.lock().await;
         let ready = self.prepare(&current).await?;
         let parts = &self.parts;
@@ -177,12 +177,12 @@ impl ConfigReloader {
         } else {
             Some(parts.watch(&ready.config)?)
         };
-        let said = json!({
-            "done": !check,
-            "changed": ready.changed,
-            "configuration_sha256": hex(&ready.digest),
-            "configuration_sha256_before": hex(&current.digest),
-        });
+        let said = ReloadView {
+            done: !check,
+            changed: ready.changed.clone(),
+            configuration_sha256: hex(&ready.digest),
+            configuration_sha256_before: hex(&current.digest),
+        };
         if check {
             return Ok(said);
         }
@@ -220,7 +220,7 @@ impl ReloadTargets {
 
 #[async_trait]
 impl Reload for ConfigReloader {
-    async fn reload(&self, who: &str, check: bool) -> Result<Value, ControlError> {
+    async fn reload(&self, who: &str, check: bool) -> Result<ReloadView, ControlError> {
         self.change(who, check).await.map_err(|error| {
             let said = match error.downcast_ref::<Problems>() {
                 Some(problems) => problems.to_string(),

@@ -6,17 +6,19 @@ use std::sync::Arc;
 
 use crate::config::{Config, SECRET_KEY_VARIABLE};
 use anyhow::Context as _;
-use bulkhead_control::{Command, SecretText};
+use bulkhead_control::SecretText;
+use bulkhead_control::commands::{SecretList, SecretRemove, SecretRotate, SecretSet};
+use bulkhead_control::views::SecretListView;
 use bulkhead_runtime::secrets::VALUE_BYTES;
 use bulkhead_store::Store;
 use bulkhead_store::vault::VaultKeys;
+use bulkhead_tasks::secrets::SecretInfo;
 use bulkhead_tasks::secrets::{KeySource, Secrets};
 use clap::Subcommand;
-use serde_json::Value;
 
 use super::args::OperateArguments;
-use super::operate::{Absent, answer, execute, show};
-use super::table::{cell, cells, fields, list, now, when};
+use super::operate::{Absent, execute, show};
+use super::table::{cell, fields, now, table, when};
 
 /// Works with a running host (over DATA/control.sock) and without. Secrets are sealed with the keys of [secrets] key_file, or of
 /// the variable BULKHEAD_SECRET_KEY.
@@ -78,21 +80,23 @@ pub(crate) async fn run(command: SecretCommand) -> anyhow::Result<ExitCode> {
     match command {
         SecretCommand::Set { name, plugin, tenant, destinations, places, operate } => {
             let value = read_value()?;
-            let command = Command::SecretSet { name, plugin, tenant, destinations, places, value };
-            let value = execute(&operate, command, Absent::Create).await?;
-            show(&operate, &value, || fields(&value));
+            let request = SecretSet { name, plugin, tenant, destinations, places, value };
+            let view = execute(&operate, request, Absent::Create).await?;
+            show(&operate, &view, || fields(&view))
         }
         SecretCommand::List { operate } => {
-            answer(&operate, Command::SecretList, secret_table).await?;
+            let view = execute(&operate, SecretList {}, Absent::Refuse).await?;
+            show(&operate, &view, || secret_table(&view, now()))
         }
         SecretCommand::Remove { name, plugin, tenant, operate } => {
-            answer(&operate, Command::SecretRemove { name, plugin, tenant }, fields).await?;
+            let view = execute(&operate, SecretRemove { name, plugin, tenant }, Absent::Refuse).await?;
+            show(&operate, &view, || fields(&view))
         }
         SecretCommand::Rotate { operate } => {
-            answer(&operate, Command::SecretRotate, fields).await?;
+            let view = execute(&operate, SecretRotate {}, Absent::Refuse).await?;
+            show(&operate, &view, || fields(&view))
         }
     }
-    Ok(ExitCode::SUCCESS)
 }
 
 /// From stdin, without the end of its line: an argument would be in the shell's history and in every list of processes.
@@ -131,18 +135,19 @@ pub(super) fn unopened(config: &Config, store: Arc<dyn Store>) -> Arc<Secrets> {
     Arc::new(Secrets::unopened(store, source(config)))
 }
 
-fn secret_table(value: &Value) -> String {
-    let now = now();
-    let joined = |list: &Value| {
-        let texts: Vec<_> = list.as_array().into_iter().flatten().map(cell).collect();
-        texts.join(" ")
+pub(super) fn secret_table(view: &SecretListView, now: u64) -> String {
+    let joined = |texts: &[String]| texts.iter().map(|text| cell(text.as_str())).collect::<Vec<_>>().join(" ");
+    let row = |secret: &SecretInfo| {
+        vec![
+            cell(&*secret.name),
+            cell(&*secret.plugin),
+            cell(secret.tenant.as_deref().unwrap_or("(all)")),
+            joined(&secret.destinations),
+            joined(&secret.places),
+            when(secret.set_at, now),
+            format!("{}{}", cell(&*secret.key), if secret.outdated { " (rotate)" } else { "" }),
+        ]
     };
-    let row = |secret: &Value| {
-        let [name, plugin, key] = cells(secret, ["name", "plugin", "key"]);
-        let tenant = if secret["tenant"].is_null() { "(all)".to_owned() } else { cell(&secret["tenant"]) };
-        let key = if secret["outdated"] == true { format!("{key} (rotate)") } else { key };
-        let [to, places] = ["destinations", "places"].map(|member| joined(&secret[member]));
-        vec![name, plugin, tenant, to, places, when(&secret["set_at"], now), key]
-    };
-    list(value, "secrets", &["NAME", "PLUGIN", "TENANT", "TO", "IN", "SET", "KEY"], row)
+    let rows: Vec<_> = view.secrets.iter().map(row).collect();
+    table(&["NAME", "PLUGIN", "TENANT", "TO", "IN", "SET", "KEY"], &rows)
 }

@@ -7,12 +7,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use bulkhead_control::Command;
+use bulkhead_control::commands::{StoreCheck, StoreCommand, StoreExport, StoreRebuild};
 use bulkhead_control::operator::StoreMaintenance;
+use bulkhead_control::views::{StoreCheckView, StoreRebuildView};
+use bulkhead_control::{Answer, Command, Request as _};
 use bulkhead_domain::requestor::TenantId;
-use bulkhead_store::sled::{self, SledStore};
-use bulkhead_store::{self as store, Error};
-use serde_json::{Value, json};
+use bulkhead_store::Error;
+use bulkhead_store::sled::{self, Moved, Rekeyed, SledStore};
 
 /// The store of a running host, or of a command that opened one.
 pub(crate) struct SledMaintenance {
@@ -26,31 +27,30 @@ const ERASING: &str = "erasing";
 
 #[async_trait]
 impl StoreMaintenance for SledMaintenance {
-    async fn check(&self) -> Result<Value, Error> {
+    async fn check(&self) -> Result<StoreCheckView, Error> {
         let store = Arc::clone(&self.store);
-        blocking(move || report(&sled::check_running(&store)?)).await
+        Ok(blocking(move || sled::check_running(&store)).await?.into())
     }
 
-    async fn export(&self, file: &Path) -> Result<Value, Error> {
+    async fn export(&self, file: &Path) -> Result<Moved, Error> {
         let (store, file) = (Arc::clone(&self.store), file.to_owned());
         blocking(move || export_to(&file, |out| sled::export_running(&store, out))).await
     }
 
-    async fn rebuild(&self, from: Option<&Path>) -> Result<Value, Error> {
+    async fn rebuild(&self, from: Option<&Path>) -> Result<StoreRebuildView, Error> {
         if from.is_some() {
             let why = "a running host would forget what it has acknowledged since that export: stop it, then rebuild";
             return Err(Error::Locked(why.to_owned()));
         }
-        rebuilt(sled::rebuild_running(&self.store).await?)
+        Ok(rebuilt(sled::rebuild_running(&self.store).await?))
     }
 
-    async fn backup(&self, directory: &Path) -> Result<Value, Error> {
-        sled::backup(&self.store, directory).await?;
-        Ok(json!({ "directory": directory }))
+    async fn backup(&self, directory: &Path) -> Result<(), Error> {
+        sled::backup(&self.store, directory).await
     }
 
-    async fn rekey(&self) -> Result<Value, Error> {
-        to_value(&sled::rekey(&self.store).await?)
+    async fn rekey(&self) -> Result<Rekeyed, Error> {
+        sled::rekey(&self.store).await
     }
 
     async fn remove_old_stores(&self) -> Result<u64, Error> {
@@ -93,34 +93,32 @@ pub(crate) fn erasing(data: &Path) -> Result<Vec<TenantId>, Error> {
 }
 
 /// What is done to the files themselves, because a damaged store cannot be opened. `None`: the command needs an open store.
-pub(crate) async fn on_files(data: &Path, command: &Command) -> Option<Result<Value, Error>> {
+pub(crate) async fn on_files(data: &Path, command: &Command) -> anyhow::Result<Option<Answer>> {
+    let Command::Store(command) = command else { return Ok(None) };
     let data = data.to_owned();
-    match command.clone() {
-        Command::StoreCheck => Some(blocking(move || report(&sled::check(&data)?)).await),
-        Command::StoreExport { file } => Some(blocking(move || export_to(&file, |out| sled::export(&data, out))).await),
-        Command::StoreRebuild { from } => Some(blocking(move || rebuild(&data, from)).await),
-        _ => None,
-    }
+    Ok(Some(match command.clone() {
+        StoreCommand::Check(_) => StoreCheck::answer(&blocking(move || sled::check(&data)).await?.into())?,
+        StoreCommand::Export(StoreExport { file }) => {
+            let moved = blocking(move || export_to(&file, |out| sled::export(&data, out))).await?;
+            StoreExport::answer(&moved)?
+        }
+        StoreCommand::Rebuild(StoreRebuild { from }) => {
+            StoreRebuild::answer(&blocking(move || rebuild(&data, from)).await?)?
+        }
+        StoreCommand::Backup(_) | StoreCommand::Rekey(_) => return Ok(None),
+    }))
 }
 
-async fn blocking(act: impl FnOnce() -> Result<Value, Error> + Send + 'static) -> Result<Value, Error> {
+async fn blocking<T: Send + 'static>(act: impl FnOnce() -> Result<T, Error> + Send + 'static) -> Result<T, Error> {
     let done = tokio::task::spawn_blocking(act).await;
     done.unwrap_or_else(|error| Err(Error::Engine(format!("the work on the store broke: {error}"))))
-}
-
-fn report(report: &sled::Report) -> Result<Value, store::Error> {
-    let mut value = to_value(report)?;
-    if let Some(fields) = value.as_object_mut() {
-        fields.insert("sound".to_owned(), Value::Bool(report.problems.is_empty()));
-    }
-    Ok(value)
 }
 
 /// An export never replaces a file: it may be the last good one. It holds everything of everybody, so nobody else may read it.
 fn export_to(
     file: &Path,
-    export: impl FnOnce(&mut dyn std::io::Write) -> Result<sled::Moved, Error>,
-) -> Result<Value, Error> {
+    export: impl FnOnce(&mut dyn std::io::Write) -> Result<Moved, Error>,
+) -> Result<Moved, Error> {
     let made = File::options().write(true).create_new(true).mode(0o600).open(file);
     let made = made.map_err(|error| Error::Engine(format!("{}: {error}", file.display())))?;
     let mut out = BufWriter::new(made);
@@ -130,27 +128,19 @@ fn export_to(
         .map_err(|error| error.to_string())
         .and_then(|file| file.sync_all().map_err(|error| error.to_string()));
     synced.map_err(|error| Error::Engine(format!("{}: {error}", file.display())))?;
-    to_value(&moved)
+    Ok(moved)
 }
 
-fn rebuild(data: &Path, from: Option<PathBuf>) -> Result<Value, Error> {
+fn rebuild(data: &Path, from: Option<PathBuf>) -> Result<StoreRebuildView, Error> {
     match from {
         Some(file) => {
             let opened = File::open(&file).map_err(|error| Error::Engine(format!("{}: {error}", file.display())))?;
-            rebuilt(sled::rebuild(data, Some(&mut BufReader::new(opened)))?)
+            sled::rebuild(data, Some(&mut BufReader::new(opened))).map(rebuilt)
         }
-        None => rebuilt(sled::rebuild(data, None)?),
+        None => sled::rebuild(data, None).map(rebuilt),
     }
 }
 
-fn rebuilt((moved, kept): sled::Rebuilt) -> Result<Value, Error> {
-    let mut value = to_value(&moved)?;
-    if let Some(fields) = value.as_object_mut() {
-        fields.insert("old_store".to_owned(), json!(kept));
-    }
-    Ok(value)
-}
-
-fn to_value(value: &impl serde::Serialize) -> Result<Value, Error> {
-    serde_json::to_value(value).map_err(|error| Error::Engine(error.to_string()))
+fn rebuilt((moved, old_store): sled::Rebuilt) -> StoreRebuildView {
+    StoreRebuildView { moved, old_store }
 }

@@ -2,6 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use serde::Serialize;
 use serde_json::Value;
 
 /// Milliseconds since the Unix epoch.
@@ -28,41 +29,47 @@ pub(crate) fn table(head: &[&str], rows: &[Vec<String>]) -> String {
     lines.join("\n")
 }
 
-/// A table of the objects in one member of a reply.
-pub(crate) fn list(value: &Value, member: &str, head: &[&str], row: impl Fn(&Value) -> Vec<String>) -> String {
-    let rows: Vec<_> = value[member].as_array().into_iter().flatten().map(row).collect();
-    table(head, &rows)
+/// One line for each member that has a value.
+pub(crate) fn fields(view: &impl Serialize) -> String {
+    fields_at(view, now())
 }
 
-/// Some members of an object as cells.
-pub(crate) fn cells<const N: usize>(object: &Value, members: [&str; N]) -> [String; N] {
-    members.map(|member| cell(&object[member]))
-}
-
-/// One line for each field that has a value.
-pub(crate) fn fields(value: &Value) -> String {
-    let Some(object) = value.as_object() else { return value.to_string() };
+pub(super) fn fields_at(view: &impl Serialize, now: u64) -> String {
+    let object = match serde_json::to_value(view) {
+        Ok(Value::Object(object)) => object,
+        other => return other.map_or_else(|error| error.to_string(), |value| value.to_string()),
+    };
     let width = object.keys().map(String::len).max().unwrap_or(0);
     let lines = object.iter().filter(|(_, value)| !value.is_null()).map(|(name, value)| {
-        let text = if name.ends_with("_at") { when(value, now()) } else { cell(value) };
+        let text = if name.ends_with("_at") { when(value.as_u64(), now) } else { member(value) };
         format!("{name:<width$}  {text}")
     });
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// A value in a cell: no quotes around texts, nothing for null, no control characters.
-pub(crate) fn cell(value: &Value) -> String {
-    let text = match value {
-        Value::Null => "-".to_owned(),
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
-    };
+/// A member of an object in a cell: no quotes around texts.
+pub(crate) fn member(value: &Value) -> String {
+    match value {
+        Value::Null => cell(None::<&str>),
+        Value::String(text) => cell(text.as_str()),
+        other => cell(other.to_string().as_str()),
+    }
+}
+
+/// A text in a cell, without control characters.
+pub(crate) fn cell<'a>(text: impl Into<Option<&'a str>>) -> String {
+    let text = text.into().unwrap_or("-");
     text.chars().map(|character| if character.is_control() { ' ' } else { character }).collect()
 }
 
+/// The word for a state, as it is in JSON.
+pub(crate) fn word(state: &impl Serialize) -> String {
+    serde_json::to_value(state).as_ref().map_or_else(|error| error.to_string(), member)
+}
+
 /// A time in milliseconds as "3m ago" or "in 2h".
-pub(crate) fn when(value: &Value, now: u64) -> String {
-    let Some(at) = value.as_u64() else { return "-".to_owned() };
+pub(crate) fn when(at: impl Into<Option<u64>>, now: u64) -> String {
+    let Some(at) = at.into() else { return "-".to_owned() };
     let (ms, ago) = if at <= now { (now - at, true) } else { (at - now, false) };
     let seconds = ms / 1_000;
     let span = match seconds {
@@ -88,9 +95,9 @@ mod tests {
 
     #[test]
     fn table_times_are_shown_as_spans() {
-        assert_eq!(when(&json!(1_000), 61_000), "60s ago");
-        assert_eq!(when(&json!(10_000_000), 0), "in 2h");
-        assert_eq!(when(&json!(null), 0), "-");
+        assert_eq!(when(1_000, 61_000), "60s ago");
+        assert_eq!(when(10_000_000, 0), "in 2h");
+        assert_eq!(when(None::<u64>, 0), "-");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::lock;
 use bulkhead_domain::UnixMs;
@@ -34,7 +34,7 @@ const TENANTS_MIN: usize = 2;
 const TENANTS_MAX: usize = 1_024;
 
 /// A call that broke.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FaultRecord {
     pub at: UnixMs,
     pub tool: String,
@@ -42,7 +42,7 @@ pub struct FaultRecord {
 }
 
 /// How a version has been doing lately.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PluginHealth {
     /// Requestors that are kept from it at the moment.
     pub requestors_kept_away: usize,

@@ -90,7 +90,7 @@ pub(crate) struct Verdict {
 }
 
 /// Calls within the window.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallCounts {
     pub calls: usize,
     pub faults: usize,

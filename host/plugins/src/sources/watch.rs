@@ -20,7 +20,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::{ComponentFetcher, Source, beside};
-use crate::{Candidate, Digest, Error, Plugins, Stage, Target, pause_after};
+use crate::{Candidate, Digest, Error, Plugins, Stage, pause_after};
 use bulkhead_audit::{Audit, Entry};
 use bulkhead_domain::task::PluginVersion;
 
@@ -292,12 +292,11 @@ impl Watch {
         if !staged.held.is_empty() {
             return Ok(word(staged.held));
         }
-        let target = Target { name: name.to_owned(), version: Some(digest.to_string()) };
-        let switched = self.plugins.activate(&[target], false).await?;
+        let version = PluginVersion { name: name.to_owned(), digest: digest.0 };
+        let switched = self.plugins.switch(std::slice::from_ref(&version), false).await?;
         if !switched.done {
             return Ok(word(switched.held));
         }
-        let version = PluginVersion { name: name.to_owned(), digest: digest.0 };
         self.audit.note(|| Entry::new("plugin.switched").plugin(&version).named(&source.to_string()));
         Ok(Vec::new())
     }

@@ -265,7 +265,7 @@ async fn broken_plugin_with_canary_reports_its_problem() {
     let (again, refused) = start_with(&store, &clock, policy()).await;
     let line = again.plugins.list().await.unwrap().remove(0);
     std::fs::remove_file(&path).unwrap();
-    assert_eq!(line.state, "broken");
+    assert_eq!(line.state, PluginState::Broken);
     assert!(line.problems.iter().any(|problem| problem.contains("has been changed")), "{:?}", line.problems);
     assert_eq!(line.problems.len(), 1, "what follows from it is no news: {:?}", line.problems);
     assert_eq!(refused.len(), 1, "{refused:?}");

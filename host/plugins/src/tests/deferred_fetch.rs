@@ -96,7 +96,7 @@ async fn repaired_file_keeps_problems_of_a_broken_plugin() {
     world.plugins.note_problems("text", vec!["the file is cut off".to_owned()]).await;
     assert_eq!(problems().await, [why.clone(), vec!["the file is cut off".to_owned()]].concat());
     world.plugins.note_problems("text", Vec::new()).await;
-    assert_eq!((problems().await, line(&world, "text").await.unwrap().state), (why, "broken"));
+    assert_eq!((problems().await, line(&world, "text").await.unwrap().state), (why, PluginState::Broken));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -107,7 +107,7 @@ async fn fetched_plugin_joins_and_list_change_is_notified() {
     let (world, refused) = bench.start(vec![(named("text", "late."), Arc::clone(&late))]).await;
     assert_eq!(refused, Vec::new());
     let awaited = line(&world, "text").await.unwrap();
-    assert_eq!(awaited.state, "awaited");
+    assert_eq!(awaited.state, PluginState::Awaited);
     assert!(awaited.problems[0].contains("not there yet"), "{:?}", awaited.problems);
     world.calls.told.lock().unwrap().clear();
     late.may_come.add_permits(1);
@@ -115,7 +115,7 @@ async fn fetched_plugin_joins_and_list_change_is_notified() {
     assert_eq!(*world.calls.told.lock().unwrap(), [vec![ListKind::Tools]]);
     assert!(world.sandbox.catalog().get("late.echo").is_some());
     let [there] = <[PluginView; 1]>::try_from(world.plugins.list().await.unwrap()).unwrap();
-    assert_eq!((there.name.as_str(), there.state, there.problems), ("text", "active", Vec::new()));
+    assert_eq!((there.name.as_str(), there.state, there.problems), ("text", PluginState::Active, Vec::new()));
     let other = super::text(SAME, "The texts are the SAME.").unwrap();
     let other = world.plugins.stage(other).await.unwrap().version;
     assert!(world.plugins.activate(&to(other.digest), false).await.unwrap().done);
@@ -131,10 +131,10 @@ async fn version_activated_during_fetch_stays_active() {
     let other = world.plugins.stage(other).await.unwrap().version;
     assert!(world.plugins.activate(&to(other.digest), false).await.unwrap().done);
     let now = line(&world, "text").await.unwrap();
-    assert_eq!((now.state, now.problems), ("active", Vec::new()), "nothing is missing any more");
+    assert_eq!((now.state, now.problems), (PluginState::Active, Vec::new()), "nothing is missing any more");
     world.plugins.fetch_awaited(|error| panic!("{error}")).await;
     let line = line(&world, "text").await.unwrap();
-    assert_eq!((line.active, line.state, line.versions), (Some(Digest(other.digest)), "active", 1));
+    assert_eq!((line.active, line.state, line.versions), (Some(Digest(other.digest)), PluginState::Active, 1));
     assert!(world.sandbox.catalog().get("p.echo").is_some());
 }
 
@@ -148,7 +148,7 @@ async fn refused_fetched_plugin_is_not_retried() {
     world.plugins.fetch_awaited(|error| failed.lock().unwrap().push(error.problems.join("; "))).await;
     let failed = failed.into_inner().unwrap();
     assert!(matches!(failed.as_slice(), [why] if why.contains("/nowhere/at/all is not there")), "{failed:?}");
-    assert_eq!(line(&world, "text").await.unwrap().state, "broken");
+    assert_eq!(line(&world, "text").await.unwrap().state, PluginState::Broken);
     let kept = bench.data.path().join("components").read_dir().unwrap().count();
     assert_eq!(kept, 0, "nothing of it is left");
 }

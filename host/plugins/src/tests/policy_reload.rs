@@ -53,11 +53,11 @@ async fn version_prepared_under_old_policy_is_not_switched_to() {
     let one = world.plugins.stage(one).await.unwrap().version;
     assert!(world.plugins.activate(&to(one.digest), false).await.unwrap().done);
     let two = world.plugins.stage(two).await.unwrap().version;
-    let loaded = world.plugins.ready("text", Digest(two.digest)).await.unwrap();
+    let loaded = world.plugins.ready(&two).await.unwrap();
     let mut less = policy();
     less.source.tenants = Arc::new([(ACME, Bound { http: Some(Vec::new()), ..Bound::default() })].into());
     world.take_over(less.clone(), &[]).await;
-    let running = || async { world.plugins.ready("text", active(&world).await.unwrap()).await.unwrap() };
+    let running = || async { world.plugins.ready(&version("text", active(&world).await.unwrap())).await.unwrap() };
     assert!(running().await.is_under(&less.source), "what runs has the new terms");
     let refused = world.plugins.switch_to("text", loaded).await;
     assert!(matches!(&refused, Err(Error::Invalid(why)) if why.contains("changed meanwhile")), "{refused:?}");

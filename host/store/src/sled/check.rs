@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::super::{Error, record};
 use super::SledStore;
@@ -21,7 +21,7 @@ const CACHE_BYTES: u64 = 32 << 20;
 const PAGE_ROWS: usize = 512;
 
 /// What a check found.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Report {
     pub tasks: u64,
     /// Small rows: sessions, tokens, principals and the like.

@@ -56,7 +56,7 @@ pub(super) enum ExportLine {
 pub(super) const EXPORT_FORMAT: u32 = 1;
 
 /// What an export or a rebuild did.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Moved {
     pub tasks: u64,
     pub rows: u64,

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::super::{Error, RowKind, RowStore as _};
 use super::head::verify_checksum;
@@ -99,7 +99,7 @@ fn lost() -> Error {
 }
 
 /// What a change of keys did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rekeyed {
     /// Tenants with a key of their own.
     pub tenants: u64,

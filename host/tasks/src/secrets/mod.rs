@@ -11,7 +11,7 @@ mod tests;
 use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use self::row::{Row, Scope};
 use bulkhead_domain::UnixMs;
@@ -71,7 +71,7 @@ pub struct NewSecret {
 }
 
 /// What may be shown of a secret.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SecretInfo {
     pub name: String,
     pub plugin: String,

@@ -1,0 +1,196 @@
+//! The wire form of commands: what command lines and hosts of other versions, and administrators' scripts, send.
+
+use super::*;
+
+/// Every command with all of its members, as it is sent.
+const COMMANDS: [&str; 38] = [
+    r#"{"command":"token_create","requestor":"alice","tenant":"acme","expires_at":7,"name":"laptop","scopes":["tools"]}"#,
+    r#"{"command":"token_list"}"#,
+    r#"{"command":"token_revoke","id":"t1"}"#,
+    r#"{"command":"secret_set","name":"KEY","plugin":"csv","tenant":"acme","destinations":["https://a.example"],"places":["header"],"value":"v"}"#,
+    r#"{"command":"secret_list"}"#,
+    r#"{"command":"secret_remove","name":"KEY","plugin":"csv","tenant":null}"#,
+    r#"{"command":"secret_rotate"}"#,
+    r#"{"command":"store_check"}"#,
+    r#"{"command":"store_export","file":"/tmp/x"}"#,
+    r#"{"command":"store_rebuild","from":"/tmp/x"}"#,
+    r#"{"command":"store_backup","directory":"/tmp/d"}"#,
+    r#"{"command":"store_rekey"}"#,
+    r#"{"command":"tenant_list"}"#,
+    r#"{"command":"tenant_purge","tenant":"acme"}"#,
+    r#"{"command":"tasks_list","requestor":"alice","tenant":null,"count_max":100}"#,
+    r#"{"command":"tasks_show","id":"i"}"#,
+    r#"{"command":"tasks_cancel","id":"i"}"#,
+    r#"{"command":"tasks_pause","id":"i","message":"m"}"#,
+    r#"{"command":"tasks_resume","id":"i"}"#,
+    r#"{"command":"tasks_purge","id":"i"}"#,
+    r#"{"command":"tasks_page","filter":{"tenant":"acme","requestor":null,"plugin":"csv","status":"queued"},"after":"a.b.c","count_max":5}"#,
+    r#"{"command":"limits_in_use","filter":{"tenant":null,"requestor":"alice","plugin":null,"status":null},"count_max":5}"#,
+    r#"{"command":"drain_begin"}"#,
+    r#"{"command":"drain_end"}"#,
+    r#"{"command":"drain_show"}"#,
+    r#"{"command":"reload","check":true}"#,
+    r#"{"command":"plugin_list"}"#,
+    r#"{"command":"plugin_versions","name":"csv"}"#,
+    r#"{"command":"plugin_stage","source":"/p/csv.wasm","sha256":"00","name":"csv"}"#,
+    r#"{"command":"plugin_add","sources":["/p/csv.wasm"],"sha256":null,"name":null,"accept":true}"#,
+    r#"{"command":"plugin_update","name":"csv","activate":true,"accept":false}"#,
+    r#"{"command":"plugin_activate","targets":[{"name":"csv","version":"3f2a"},{"name":"text","version":null}],"accept":false}"#,
+    r#"{"command":"plugin_canary","targets":[{"name":"csv","version":null}],"share":1000,"tenants":["acme"],"bounds":{"fault_percent_max":5,"latency_percent_max":150,"window_ms":600000,"calls_min":20},"accept":false}"#,
+    r#"{"command":"plugin_promote","names":["csv"]}"#,
+    r#"{"command":"plugin_rollback","names":["csv"]}"#,
+    r#"{"command":"plugin_remove","name":"csv","version":"3f2a"}"#,
+    r#"{"command":"plugin_verify","name":"csv"}"#,
+    r#"{"command":"stdio_attach"}"#,
+];
+
+#[test]
+fn every_command_keeps_its_wire_form() {
+    for sent in COMMANDS {
+        let command: Command = serde_json::from_str(sent).unwrap_or_else(|error| panic!("{sent}: {error}"));
+        assert_eq!(serde_json::to_string(&command).unwrap(), sent);
+    }
+}
+
+#[test]
+fn commands_may_leave_out_what_has_a_default() {
+    for (short, long) in [
+        (
+            r#"{"requestor":"a","tenant":"b","command":"token_create"}"#,
+            r#"{"command":"token_create","requestor":"a","tenant":"b","expires_at":null,"name":null,"scopes":null}"#,
+        ),
+        (
+            r#"{"command":"tasks_page","count_max":5,"unknown":1}"#,
+            r#"{"command":"tasks_page","filter":{"tenant":null,"requestor":null,"plugin":null,"status":null},"after":null,"count_max":5}"#,
+        ),
+        (r#"{"command":"reload"}"#, r#"{"command":"reload","check":false}"#),
+        (r#"{"command":"drain_show","unknown":1}"#, r#"{"command":"drain_show"}"#),
+        (r#"{"command":"plugin_verify"}"#, r#"{"command":"plugin_verify","name":null}"#),
+    ] {
+        let command: Command = serde_json::from_str(short).unwrap_or_else(|error| panic!("{short}: {error}"));
+        assert_eq!(serde_json::to_string(&command).unwrap(), long);
+    }
+    for wrong in [r#"{"command":"tasks_show"}"#, r#"{"command":"plugin_fly"}"#, r#"{"id":"x"}"#, "[]", "1"] {
+        assert!(serde_json::from_str::<Command>(wrong).is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn only_what_is_about_the_running_host_may_come_over_the_network() {
+    let remote = COMMANDS
+        .into_iter()
+        .filter(|sent| serde_json::from_str::<Command>(sent).is_ok_and(|command| command.is_for_administrators()));
+    let remote: Vec<_> = remote.filter_map(|sent| sent.split('"').nth(3)).collect();
+    let expected = [
+        "token_list",
+        "token_revoke",
+        "tasks_show",
+        "tasks_cancel",
+        "tasks_pause",
+        "tasks_resume",
+        "tasks_purge",
+        "tasks_page",
+        "limits_in_use",
+        "drain_begin",
+        "drain_end",
+        "drain_show",
+        "reload",
+    ];
+    assert_eq!(remote, expected);
+}
+
+#[test]
+fn summaries_for_the_audit_log_hold_no_value_and_no_tenant_that_is_erased() {
+    for sent in COMMANDS {
+        let command: Command = serde_json::from_str(sent).unwrap();
+        let summary = command.summary();
+        match sent.split('"').nth(3) {
+            Some("secret_set") => assert_eq!(summary, sent.replace(r#""value":"v""#, r#""value":"""#)),
+            Some("tenant_purge") => assert_eq!(summary, r#"{"command":"tenant_purge"}"#),
+            _ => assert_eq!(summary, sent),
+        }
+    }
+}
+
+#[tokio::test]
+async fn another_protocol_is_refused_with_both_versions() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = socket_path(folder.path());
+    let operator = Arc::new(operator(&Arc::new(MemoryStore::new())));
+    let _server = Server::spawn(&path, operator, Arc::new(Shouting)).unwrap();
+    let mut stream = BufReader::new(UnixStream::connect(&path).await.unwrap());
+    let here = concat!("bulkhead ", env!("CARGO_PKG_VERSION"), " (protocol 1)");
+    for (sent, says) in [
+        // Today's command line, one that says nothing, and one that is newer but means the same.
+        (r#"{"command":"token_list","client":{"version":"0.1.0","protocol":1}}"#, vec![r#"{"ok":{"tokens":[]}}"#]),
+        (r#"{"command":"token_list"}"#, vec![r#"{"ok":{"tokens":[]}}"#]),
+        (r#"{"command":"token_list","client":{"version":"0.9.0","protocol":1,"more":0}}"#, vec![r#"{"ok""#]),
+        // Whatever comes with another protocol is not looked at.
+        (
+            r#"{"command":"token_list","client":{"version":"9.8.7","protocol":2}}"#,
+            vec![r#"{"error":{"kind":"invalid""#, here, "bulkhead 9.8.7 (protocol 2)"],
+        ),
+        (r#"{"orders":[],"client":{"version":"9.8.7","protocol":2}}"#, vec![here, "bulkhead 9.8.7 (protocol 2)"]),
+        (r#"{"command":"token_list","client":"new"}"#, vec![here, "a program of an unknown version"]),
+        // What is not known of the same protocol is refused with the versions, too.
+        (
+            r#"{"command":"token_fly","client":{"version":"0.9.0","protocol":1}}"#,
+            vec!["token_fly", here, "bulkhead 0.9.0 (protocol 1)"],
+        ),
+        (r#"{"command":"token_revoke"}"#, vec!["`id`", here, "does not say its version (protocol 1)"]),
+    ] {
+        stream.write_all(format!("{sent}\n").as_bytes()).await.unwrap();
+        let mut line = String::new();
+        stream.read_line(&mut line).await.unwrap();
+        for part in says {
+            assert!(line.contains(part), "{sent}: {line}");
+        }
+    }
+}
+
+/// A host of another version, which answers each line with one of its own.
+async fn host_that_answers(path: &Path, answer: &'static str) -> tokio::task::JoinHandle<String> {
+    let listener = super::super::socket::listen(path).unwrap();
+    tokio::spawn(async move {
+        let mut stream = BufReader::new(listener.accept().await.unwrap().0);
+        let mut line = String::new();
+        stream.read_line(&mut line).await.unwrap();
+        stream.write_all(format!("{answer}\n").as_bytes()).await.unwrap();
+        line
+    })
+}
+
+#[tokio::test]
+async fn a_host_of_another_version_is_named_with_the_command_lines_own() {
+    let here = concat!("bulkhead ", env!("CARGO_PKG_VERSION"), " (protocol 1)");
+    let refusal = r#"{"error":{"kind":"invalid","message":"the host is bulkhead 9.8.7 (protocol 2), ..."}}"#;
+    for (answer, says) in [
+        (refusal, vec!["bulkhead 9.8.7 (protocol 2)"]),
+        (r#"{"ok":{"list":[]}}"#, vec![here, "older version"]),
+        ("[]", vec!["no reply"]),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let host = host_that_answers(&socket_path(folder.path()), answer).await;
+        let client = ControlClient::connect(folder.path()).await.unwrap().unwrap();
+        let refused = client.execute(TokenList {}).await.unwrap_err().to_string();
+        for part in says {
+            assert!(refused.contains(part), "{refused}");
+        }
+        // What is sent says who sends it, behind what hosts of before read.
+        let version = env!("CARGO_PKG_VERSION");
+        let sent = format!("{{\"command\":\"token_list\",\"client\":{{\"version\":\"{version}\",\"protocol\":1}}}}\n");
+        assert_eq!(host.await.unwrap(), sent);
+    }
+}
+
+#[test]
+fn all_that_is_sent_is_the_command_and_who_sends_it() {
+    for sent in COMMANDS {
+        let command: Command = serde_json::from_str(sent).unwrap();
+        let line = String::from_utf8(crate::wire::write_request(&command).unwrap()).unwrap();
+        let (before, who) = line.split_once(r#","client":"#).unwrap();
+        assert_eq!(format!("{before}}}"), sent);
+        assert!(who.ends_with(r#""protocol":1}}"#), "{who}");
+        assert_eq!(crate::wire::read_request(line.as_bytes()).unwrap(), command);
+    }
+}
