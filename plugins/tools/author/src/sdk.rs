@@ -35,6 +35,7 @@ const RUST: &[File] = files![
     "plugins/sdk/rust/src/input.rs",
     "plugins/sdk/rust/src/kv.rs",
     "plugins/sdk/rust/src/lib.rs",
+    "plugins/sdk/rust/src/listing.rs",
     "plugins/sdk/rust/src/output.rs",
     "plugins/sdk/rust/src/plugin.rs",
     "plugins/sdk/rust/src/prompt.rs",

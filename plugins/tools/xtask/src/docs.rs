@@ -70,7 +70,7 @@ fn generated(options: &Options) -> anyhow::Result<Vec<(String, String)>> {
     let host = match &options.host {
         Some(host) => host.clone(),
         None => {
-            steps::run("build the host", steps::cargo().args(["build", "--package", "bulkhead"]))?;
+            steps::run("build the host", steps::cargo().args(["build", "--workspace", "--bin", "bulkhead"]))?;
             built_host()?
         }
     };
@@ -88,7 +88,7 @@ fn generated(options: &Options) -> anyhow::Result<Vec<(String, String)>> {
 pub(crate) fn built_host() -> anyhow::Result<PathBuf> {
     let here = std::env::current_exe().context("this program has no path")?;
     let host = here.with_file_name("bulkhead");
-    anyhow::ensure!(host.is_file(), "{} is missing: run `cargo build --package bulkhead`", host.display());
+    anyhow::ensure!(host.is_file(), "{} is missing: run `cargo build --workspace --bin bulkhead`", host.display());
     Ok(host)
 }
 
