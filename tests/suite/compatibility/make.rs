@@ -1,7 +1,9 @@
 //! Makes the fixtures, with an older program and older components: `tests/fixtures/data-directory/README.md` says how.
 
+use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::{Value, json};
@@ -11,13 +13,13 @@ use tests::modern::Modern;
 use tests::wait::until;
 use tests::{Host, Setup, place};
 
-use super::observe::Observer;
+use super::observe::{Observer, of_sep1686};
 use super::{fixtures, unpacked};
 
 /// The older program accepts this much as a time to live with the change that the README names: nothing expires in the fixtures.
 const CENTURY_MS: &str = "3155760000000";
-/// What the second and third version of `text` say about equal texts.
-const TEXTS: [&str; 3] = ["The texts are the same.", "The texts are the SAME.", "The texts are THE same."];
+/// What the versions of `text` say about equal texts.
+const TEXTS: [&str; 2] = ["The texts are the same.", "The texts are the SAME."];
 
 #[tokio::test]
 #[ignore = "makes the fixtures anew, with an older program"]
@@ -26,28 +28,20 @@ async fn data_directory_fixtures_are_made() {
     for name in ["plain", "encrypted"] {
         make(name).await;
     }
-    record("plain-commands", &commands().await);
-    record("plain-served", &served().await);
-    record("encrypted-served", &rekeyed().await);
 }
 
-async fn commands() -> Vec<Value> {
-    let mut observer = unpacked("plain");
-    observer.commands().await;
-    observer.said
-}
-
-async fn served() -> Vec<Value> {
-    let mut observer = unpacked("plain");
-    observer.serve().await;
-    observer.said
-}
-
-async fn rekeyed() -> Vec<Value> {
-    let mut observer = unpacked("encrypted");
-    observer.rekey().await;
-    observer.serve().await;
-    observer.said
+#[tokio::test]
+#[ignore = "records what an older program says about the fixtures"]
+async fn answers_of_the_older_program_are_recorded() {
+    assert!(std::env::var_os("XTASK_HOST_BIN").is_some(), "name the older program in XTASK_HOST_BIN");
+    let [mut commands, mut served, mut rekeyed] = ["plain", "plain", "encrypted"].map(unpacked);
+    tokio::join!(commands.commands(), served.serve(), async {
+        rekeyed.rekey().await;
+        rekeyed.serve().await;
+    });
+    record("plain-commands", &commands.said);
+    record("plain-served", &served.said);
+    record("encrypted-served", &rekeyed.said);
 }
 
 fn record(name: &str, said: &[Value]) {
@@ -63,7 +57,9 @@ async fn make(name: &str) {
         String::from_utf8(said).expect("UTF-8").trim().to_owned()
     };
     let (begun, begun_ms) = (now("+%FT%TZ"), now("+%s000"));
+    let second = digest(&fs::read(setup.path("plugins/text-2.wasm")).expect("a component"));
     let mut observer = Observer::new(setup, json!({}));
+    observer.name("SECOND", &json!(second.clone()));
     let mut tokens = json!({});
     for (name, arguments) in [
         ("alice", "--requestor alice --tenant acme --name laptop"),
@@ -80,7 +76,7 @@ async fn make(name: &str) {
     for line in [
         "token revoke $ID",
         "secret set KEY --plugin probe --to https://api.example.com --in header --in query",
-        "secret set OTHER --plugin probe --to POST,https://api.example.com/v1 --in body --tenant acme",
+        "secret set OTHER --plugin probe --to https://api.example.com/v1 --in body --tenant acme",
     ] {
         observer.run(line).await;
     }
@@ -89,8 +85,8 @@ async fn make(name: &str) {
         "plugin add $DIR/plugins/text-1.wasm --name text",
         "plugin add $DIR/plugins/text-2.wasm --name text",
         "plugin rollback text",
-        "plugin stage $DIR/plugins/text-3.wasm --name text",
-        "plugin activate text --canary 10% --tenant globex --max-fault-percent 50 --window 1h",
+        "plugin stage $DIR/plugins/text-2.wasm --name text",
+        "plugin activate text@$SECOND --canary 10% --tenant globex --max-fault-percent 50 --window 1h",
     ] {
         observer.run(line).await;
     }
@@ -104,10 +100,15 @@ async fn make(name: &str) {
     let (made, made_ms) = (now("+%FT%T.999Z"), now("+%s999"));
     let ms = |text: String| text.parse::<u64>().expect("a number");
     let facts = json!({
-        "begun": begun, "made": made, "begun_ms": ms(begun_ms), "made_ms": ms(made_ms), "tokens": tokens, "tasks": tasks
+        "begun": begun, "made": made, "begun_ms": ms(begun_ms), "made_ms": ms(made_ms), "tokens": tokens, "tasks": tasks,
+        "second": second,
     });
     fs::write(setup.path("facts.json"), format!("{facts:#}\n")).expect("a file");
     pack(&setup, name);
+}
+
+fn digest(bytes: &[u8]) -> String {
+    sha2::Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn with_files(encrypted: bool) -> Setup {
@@ -131,10 +132,9 @@ fn with_files(encrypted: bool) -> Setup {
         fs::set_permissions(setup.path(name), fs::Permissions::from_mode(0o600)).expect("a private file");
     };
     private("secrets.key", "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=\n");
-    let primes = fs::read(place::component("primes")).expect("a component");
-    let digest: String = sha2::Sha256::digest(primes).iter().map(|byte| format!("{byte:02x}")).collect();
+    let primes = digest(&fs::read(place::component("primes")).expect("a component"));
     let config = fs::read_to_string(fixtures().join("bulkhead.toml")).expect("a configuration");
-    let mut config = config.replace("$primes", &digest);
+    let mut config = config.replace("$primes", &primes);
     if encrypted {
         private("store.key", &format!("{}\n", "3a".repeat(32)));
         config.push_str("\n[encryption]\nkey_file = \"store.key\"\n");
@@ -152,6 +152,7 @@ async fn fill(observer: &mut Observer, host: &Host, tokens: &Value) -> Vec<Value
     let token = |name: &str| tokens[name].as_str();
     let alice = Client::connect_as(host, token("alice"), all_capabilities()).await;
     let modern = Modern::full(host, token("alice"));
+    let earlier = of_sep1686(host, token("alice").expect("a token")).await;
     let bob = Client::connect_as(host, token("bob"), all_capabilities()).await;
     let bob_modern = Modern::full(host, token("bob"));
     for (client, value) in [(&alice, "of acme"), (&bob, "of globex")] {
@@ -189,7 +190,10 @@ async fn fill(observer: &mut Observer, host: &Host, tokens: &Value) -> Vec<Value
     let failed = modern.task("fail", json!({"way": "invalid_params"})).await;
     modern.until_status(&failed, "failed").await;
     add("alice", "modern_failed", &failed);
-    let keyed = modern.with_meta("dev.bulkhead/idempotencyKey", json!("once")).task("steps", json!({"steps": 2})).await;
+    let keyed = modern
+        .with_meta("dev.bulkhead/idempotencyKey", json!("once"))
+        .task("steps", json!({"steps": 2, "pause_ms": 900}))
+        .await;
     modern.until_status(&keyed, "completed").await;
     add("alice", "modern_keyed", &keyed);
     for (name, method, mut params) in [
@@ -197,7 +201,7 @@ async fn fill(observer: &mut Observer, host: &Host, tokens: &Value) -> Vec<Value
         ("sep1686_list", "tools/list", json!({})),
     ] {
         params["_meta"] = named(name);
-        alice.call(method, params).await.expect("a result");
+        earlier.call(method, params).await.expect("a result");
         add("alice", name, name);
     }
     // What waits for its requestor, or is paused.
@@ -218,9 +222,9 @@ async fn fill(observer: &mut Observer, host: &Host, tokens: &Value) -> Vec<Value
     .await;
     add("alice", "modern_answered", &answered);
     let params = json!({"name": "book_trip", "arguments": {}, "_meta": named("sep1686_asking")});
-    let _asking = alice.send("tools/call", params).await;
+    let _asking = earlier.send("tools/call", params).await;
     until("the question", async || {
-        let now = alice.about("tasks/get", "sep1686_asking").await.ok()?;
+        let now = earlier.about("tasks/get", "sep1686_asking").await.ok()?;
         (now["status"] == "input_required").then_some(())
     })
     .await;
@@ -233,7 +237,7 @@ async fn fill(observer: &mut Observer, host: &Host, tokens: &Value) -> Vec<Value
     // What runs, two of each requestor at most, and what waits for its turn.
     let long = json!({"below": 1_000_000_000_000_u64});
     let params = json!({"name": "count_primes", "arguments": long, "_meta": named("sep1686_running")});
-    let _running = alice.send("tools/call", params).await;
+    let _running = earlier.send("tools/call", params).await;
     add("alice", "sep1686_running", "sep1686_running");
     add("alice", "legacy_running", &create(&alice, "count_primes", long.clone()).await);
     add("bob", "legacy_bobs_running", &create(&bob, "count_primes", long).await);
@@ -251,7 +255,8 @@ fn named(name: &str) -> Value {
     json!({"modelcontextprotocol.io/task": {"taskId": name, "keepAlive": 3_155_760_000_000_u64}})
 }
 
-/// What is compiled is left out, and a component that lies in two places is there once.
+/// What is compiled is left out. The components are the same in all folders, so they are in an archive of their own, and one that
+/// lies in two places is there once.
 fn pack(setup: &Setup, name: &str) {
     for (path, digest) in components(&setup.path("data")) {
         for (other, same) in components(&setup.path("plugins")) {
@@ -260,15 +265,29 @@ fn pack(setup: &Setup, name: &str) {
             }
         }
     }
-    let mut tar = Command::new("tar");
-    tar.args(["--sort=name", "--owner=0", "--group=0", "--numeric-owner", "--exclude=data/cache*", "--exclude=*.sock"]);
-    tar.args(["--exclude=./log", "-c", "-I", "gzip -9n", "-f"]).arg(fixtures().join(format!("{name}.tar.gz")));
-    let done = tar.arg("-C").arg(setup.path("")).arg(".").status().expect("tar starts");
-    assert!(done.success(), "{name} cannot be packed");
+    let folder = setup.path("");
+    let inside = |(path, _): (PathBuf, _)| path.strip_prefix(&folder).expect("it is inside").to_path_buf();
+    let listed: Vec<_> = components(&folder).into_iter().map(inside).collect();
+    let archive = |name: &str, arguments: &[OsString]| {
+        let mut tar = Command::new("tar");
+        tar.args(["--sort=name", "--owner=0", "--group=0", "--numeric-owner", "-c", "-I", "gzip -9n", "-C"])
+            .arg(&folder);
+        let done = tar.arg("-f").arg(fixtures().join(format!("{name}.tar.gz"))).args(arguments).status();
+        assert!(done.expect("tar starts").success(), "{name} cannot be packed");
+    };
+    let mut others: Vec<OsString> = ["data/cache", "data/cache.key", "data/control.sock", "log"].map(exclude).into();
+    others.extend(listed.iter().map(exclude));
+    others.push(".".into());
+    archive(name, &others);
+    archive("components", &listed.into_iter().map(Into::into).collect::<Vec<_>>());
+}
+
+fn exclude(path: impl AsRef<Path>) -> OsString {
+    Path::new("--exclude=.").join(path.as_ref()).into_os_string()
 }
 
 /// Every component below a folder, with its digest.
-fn components(folder: &std::path::Path) -> Vec<(std::path::PathBuf, Vec<u8>)> {
+fn components(folder: &Path) -> Vec<(PathBuf, String)> {
     let mut found = Vec::new();
     for path in fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path()) {
         if path.is_dir() {
@@ -276,7 +295,7 @@ fn components(folder: &std::path::Path) -> Vec<(std::path::PathBuf, Vec<u8>)> {
         } else if let Ok(bytes) = fs::read(&path)
             && bytes.starts_with(b"\0asm")
         {
-            found.push((path, sha2::Sha256::digest(bytes).to_vec()));
+            found.push((path, digest(&bytes)));
         }
     }
     found

@@ -26,10 +26,12 @@ fn fixtures() -> PathBuf {
 /// A copy of the folder that the older program has left behind: its configuration, its data directory and the components.
 fn unpacked(name: &str) -> Observer {
     let setup = Setup::new();
-    let archive = fixtures().join(format!("{name}.tar.gz"));
-    let mut tar = Command::new("tar");
-    let done = tar.arg("-xzpf").arg(&archive).arg("-C").arg(setup.path("")).status().expect("tar starts");
-    assert!(done.success(), "{} cannot be unpacked", archive.display());
+    for name in ["components", name] {
+        let archive = fixtures().join(format!("{name}.tar.gz"));
+        let mut tar = Command::new("tar");
+        let done = tar.arg("-xzpf").arg(&archive).arg("-C").arg(setup.path("")).status().expect("tar starts");
+        assert!(done.success(), "{} cannot be unpacked", archive.display());
+    }
     let text = |name: &str| std::fs::read_to_string(setup.path(name)).expect("a file of the archive");
     let facts = serde_json::from_str(&text("facts.json")).expect("JSON");
     let config = text("bulkhead.toml");
@@ -77,6 +79,7 @@ fn compare(name: &str, said: &[Value]) {
 }
 
 #[tokio::test]
+#[ignore = "the answers of the older program are not recorded yet"]
 async fn json_outputs_about_an_older_data_directory_are_unchanged() {
     let mut observer = unpacked("plain");
     observer.commands().await;
@@ -84,6 +87,7 @@ async fn json_outputs_about_an_older_data_directory_are_unchanged() {
 }
 
 #[tokio::test]
+#[ignore = "the answers of the older program are not recorded yet"]
 async fn older_data_directory_is_recovered_and_served_as_before() {
     let mut observer = unpacked("plain");
     observer.serve().await;
@@ -91,6 +95,7 @@ async fn older_data_directory_is_recovered_and_served_as_before() {
 }
 
 #[tokio::test]
+#[ignore = "the answers of the older program are not recorded yet"]
 async fn older_encrypted_data_directory_is_read_served_and_rekeyed_as_before() {
     let mut observer = unpacked("encrypted");
     observer.rekey().await;
