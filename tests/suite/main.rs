@@ -10,6 +10,7 @@ mod authors;
 mod bad_input;
 mod canary;
 mod commands;
+mod compatibility;
 mod compile;
 mod documented;
 mod egress;
