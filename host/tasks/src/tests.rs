@@ -167,12 +167,15 @@ fn entry(name: &str) -> Arc<ToolEntry> {
     Arc::new(ToolEntry { rerun_on_restart, ..ToolEntry::sample("scripted", Tool::sample(name), limits) })
 }
 
+/// Who called which tool, and how that ended.
+type EndedOnce = (Requestor, String, Result<(), CallError>);
+
 /// Refuses every call once it is told to, and remembers those that ended.
 #[derive(Default)]
 struct ScriptedHealth {
     /// Milliseconds; 0: nothing is refused.
     retry_after_ms: AtomicU64,
-    ended: Mutex<Vec<(Requestor, String, Result<(), CallError>)>>,
+    ended: Mutex<Vec<EndedOnce>>,
 }
 
 impl CallHealth for ScriptedHealth {

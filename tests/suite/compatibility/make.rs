@@ -155,14 +155,7 @@ async fn fill(observer: &mut Observer, host: &Host, tokens: &Value) -> Vec<Value
     let earlier = of_sep1686(host, token("alice").expect("a token")).await;
     let bob = Client::connect_as(host, token("bob"), all_capabilities()).await;
     let bob_modern = Modern::full(host, token("bob"));
-    for (client, value) in [(&alice, "of acme"), (&bob, "of globex")] {
-        for arguments in [
-            json!({"what": "set", "key": "k", "value": value}),
-            json!({"what": "fill", "key": "large", "bytes": 9_000}),
-        ] {
-            client.tool("keep", arguments).await.expect("it is kept");
-        }
-    }
+    keep_values([(&alice, "of acme"), (&bob, "of globex")]).await;
     let create = async |client: &Client, tool: &str, arguments: Value| {
         let task = client.create_with(tool, arguments, json!({"ttl": null})).await.expect("a task");
         task["taskId"].as_str().expect("an id").to_owned()
@@ -249,6 +242,18 @@ async fn fill(observer: &mut Observer, host: &Host, tokens: &Value) -> Vec<Value
     add("alice", "legacy_paused_before_its_turn", &paused);
     add("alice", "modern_run_again", &again);
     tasks
+}
+
+/// What a plugin keeps for the tenant of each client.
+async fn keep_values(clients: [(&Client, &str); 2]) {
+    for (client, value) in clients {
+        for arguments in [
+            json!({"what": "set", "key": "k", "value": value}),
+            json!({"what": "fill", "key": "large", "bytes": 9_000}),
+        ] {
+            client.tool("keep", arguments).await.expect("it is kept");
+        }
+    }
 }
 
 fn named(name: &str) -> Value {
