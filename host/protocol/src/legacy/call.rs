@@ -86,7 +86,7 @@ impl StreamedRequest {
         };
         match started {
             Ok(running) => {
-                // The call keeps its permit until its result is rendered: results that wait for that are as many as calls may run.
+                // The guest is dropped after its result is rendered. Its permit is free as soon as it has finished (`PlainCall`).
                 let (result, _call) = self.converse(running, &mut progress, in_flight).await?;
                 Some(finished(id, &result))
             }

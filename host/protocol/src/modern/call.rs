@@ -76,7 +76,7 @@ pub(super) struct RoundTrip {
     turn: Option<StateLease>,
     /// When the call becomes a task, if it may.
     promote_at: Option<Instant>,
-    /// The guest that is over, with its permit: results that wait to be rendered are as many as calls may run.
+    /// The guest that is over, dropped after its result is rendered. Its permit is free as soon as it has finished (`PlainCall`).
     _over: Option<CallHandle>,
 }
 
