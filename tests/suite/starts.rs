@@ -59,7 +59,13 @@ fn ended(number: u64, now: u64) -> Creation {
         bytes_per_tenant: u64::MAX,
     };
     let output = ToolOutput { is_error: false, ..ToolOutput::failure("a line of text. ".repeat(600)) };
-    Creation { task, arguments: Json::new(r#"{"below":10}"#), output: Some(output.into()), reserved_bytes: 0, caps }
+    Creation {
+        task,
+        arguments: Json::new(r#"{"below":10}"#),
+        output: Some(Arc::new(output.into())),
+        reserved_bytes: 0,
+        caps,
+    }
 }
 
 /// Kills a host so long after its start, and returns as soon as it is gone.

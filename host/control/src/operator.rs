@@ -76,7 +76,7 @@ pub enum TaskAction {
 /// Carries out orders.
 #[async_trait]
 pub trait TaskControl: Send + Sync + 'static {
-    async fn apply(&self, requestor: &Requestor, id: TaskId, order: TaskAction) -> Result<Task, tasks::Error>;
+    async fn apply(&self, requestor: &Requestor, id: TaskId, order: TaskAction) -> Result<Arc<Task>, tasks::Error>;
     /// Stops what runs for a tenant, and begins nothing more for it.
     fn block_tenant(&self, tenant: TenantId);
 
@@ -86,7 +86,7 @@ pub trait TaskControl: Send + Sync + 'static {
 
 #[async_trait]
 impl TaskControl for Tasks {
-    async fn apply(&self, requestor: &Requestor, id: TaskId, order: TaskAction) -> Result<Task, tasks::Error> {
+    async fn apply(&self, requestor: &Requestor, id: TaskId, order: TaskAction) -> Result<Arc<Task>, tasks::Error> {
         match order {
             TaskAction::Cancel => self.cancel(requestor, id).await,
             TaskAction::Pause { message } => self.pause(requestor, id, Some(message)).await,
@@ -111,7 +111,7 @@ pub struct OfflineTasks {
 
 #[async_trait]
 impl TaskControl for OfflineTasks {
-    async fn apply(&self, requestor: &Requestor, id: TaskId, order: TaskAction) -> Result<Task, tasks::Error> {
+    async fn apply(&self, requestor: &Requestor, id: TaskId, order: TaskAction) -> Result<Arc<Task>, tasks::Error> {
         let failed = |error: store::Error| {
             tracing::error!(task.id = %id, error = %error, "a task was not changed");
             tasks::Error::Host { incident: "offline".to_owned() }
@@ -131,7 +131,7 @@ impl TaskControl for OfflineTasks {
             };
             match self.store.commit(Change { task, output: None }).await {
                 Err(store::Error::Conflict) => {}
-                done => return done.map_err(failed),
+                done => return done.map(Arc::new).map_err(failed),
             }
         }
         Err(failed(store::Error::Conflict))

@@ -128,18 +128,11 @@ impl<K: Hash + Eq + Copy> Buckets<K> {
     /// # Errors
     /// The bucket is empty.
     pub fn check(&self, key: &K) -> Result<(), Exceeded> {
-        self.take(key).map(|_| ())
-    }
-
-    /// Takes a token; gives the level from before.
-    fn take(&self, key: &K) -> Result<Option<Nanos>, Exceeded> {
-        let before = self.levels.all().get(key).copied();
         self.limiter.check_key(key).map_err(|until| {
             let wait_ms = u64::try_from(until.wait_time_from(DefaultClock::default().now()).as_millis());
             let retry_after_ms = wait_ms.unwrap_or(u64::MAX).saturating_add(1);
             Exceeded { limit: self.limit, value: self.per_second, retry_after_ms }
-        })?;
-        Ok(before)
+        })
     }
 
     fn forget_idle(&self) {
@@ -155,10 +148,10 @@ impl Pair {
 
     fn take(&self, requestor: &Requestor) -> Result<(), Exceeded> {
         let _taking = &self.taking.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = self.tenants.take(&requestor.tenant)?;
-        self.requestors.take(&requestor.id).map(drop).inspect_err(|_| {
-            self.tenants.levels.put_back(requestor.tenant, before);
-        })
+        let before = self.tenants.levels.all().get(&requestor.tenant).copied();
+        self.tenants.check(&requestor.tenant)?;
+        let checked = self.requestors.check(&requestor.id);
+        checked.inspect_err(|_| self.tenants.levels.put_back(requestor.tenant, before))
     }
 
     fn forget_idle(&self) {

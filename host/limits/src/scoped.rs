@@ -104,10 +104,21 @@ impl<A> Bound<A> {
         Self { reserved: self.max.checked_div(share).unwrap_or(0), ..self }
     }
 
-    fn usage(&self, held: &Held<A>) -> LimitUsage {
-        let reserved = if (self.number)(&held.tenant) > 0 { self.reserved } else { 0 };
+    fn usage(&self, held: Held<&A>) -> LimitUsage {
+        let reserved = if (self.number)(held.tenant) > 0 { self.reserved } else { 0 };
         LimitUsage { limit: self.limit, in_use: (self.number)(held.of(self.scope)), max: self.max - reserved }
     }
+}
+
+/// Whether so much more fits into every bound. A bound on a number of which nothing more is wanted is not asked.
+fn check<A>(held: Held<&A>, more: &A, bounds: impl IntoIterator<Item = Bound<A>>) -> Result<(), Full> {
+    for bound in bounds {
+        let (wanted, usage) = ((bound.number)(more), bound.usage(held));
+        if wanted > 0 && usage.in_use.saturating_add(wanted) > usage.max {
+            return Err(usage.full());
+        }
+    }
+    Ok(())
 }
 
 /// What the scopes of one key hold.
@@ -119,12 +130,16 @@ pub struct Held<A> {
 }
 
 impl<A> Held<A> {
-    fn of(&self, scope: Scope) -> &A {
+    fn of(self, scope: Scope) -> A {
         match scope {
-            Scope::Requestor => &self.requestor,
-            Scope::Tenant => &self.tenant,
-            Scope::Total => &self.total,
+            Scope::Requestor => self.requestor,
+            Scope::Tenant => self.tenant,
+            Scope::Total => self.total,
         }
+    }
+
+    fn as_ref(&self) -> Held<&A> {
+        Held { requestor: &self.requestor, tenant: &self.tenant, total: &self.total }
     }
 }
 
@@ -148,9 +163,19 @@ impl<K: ScopeKey, A: Amount> ScopedTable<K, A> {
     /// # Errors
     /// The first of the bounds that has none; nothing was taken then.
     pub fn try_add(&mut self, key: &K, more: A, bounds: impl IntoIterator<Item = Bound<A>>) -> Result<(), Full> {
-        self.check(key, more, bounds)?;
-        self.add(key, more);
-        Ok(())
+        let Self { total, tenants, holders } = self;
+        let (tenant, requestor) = (tenants.entry(key.tenant()).or_default(), holders.entry(*key).or_default());
+        let checked = check(Held { requestor: &*requestor, tenant: &*tenant, total: &*total }, &more, bounds);
+        match checked {
+            Ok(()) => {
+                for held in [total, tenant, requestor] {
+                    *held = held.zip(more, u64::saturating_add);
+                }
+            }
+            // What was refused leaves no entry.
+            Err(_) => self.release(key, A::default()),
+        }
+        checked
     }
 
     /// Whether so much more could be taken. A bound on a number of which nothing more is wanted is not asked.
@@ -158,14 +183,7 @@ impl<K: ScopeKey, A: Amount> ScopedTable<K, A> {
     /// # Errors
     /// The first of the bounds that has no room.
     pub fn check(&self, key: &K, more: A, bounds: impl IntoIterator<Item = Bound<A>>) -> Result<(), Full> {
-        let held = self.held(key);
-        for bound in bounds {
-            let (wanted, usage) = ((bound.number)(&more), bound.usage(&held));
-            if wanted > 0 && usage.in_use.saturating_add(wanted) > usage.max {
-                return Err(usage.full());
-            }
-        }
-        Ok(())
+        check(self.held(key).as_ref(), &more, bounds)
     }
 
     /// Takes so much more, room or not.
@@ -304,7 +322,7 @@ impl<K: ScopeKey> ScopedCounter<K> {
     pub fn usage(&self, key: Option<&K>) -> [(Scope, LimitUsage); 3] {
         let (bounds, table) = ((self.bounds)(key), self.table.lock());
         let held = key.map_or(Held { total: table.total, ..Held::default() }, |key| table.held(key));
-        bounds.map(|bound| (bound.scope, bound.usage(&held)))
+        bounds.map(|bound| (bound.scope, bound.usage(held.as_ref())))
     }
 }
 

@@ -3,6 +3,8 @@
 //! A key belongs to its requestor and its tool, and is bound to the arguments; it is kept for as long as the task that was made
 //! under it.
 
+use std::sync::Arc;
+
 use sha2::{Digest, Sha256};
 
 use super::digest::digest;
@@ -43,7 +45,7 @@ pub(crate) async fn once(
     requestor: &Requestor,
     request: TaskRequest,
     key: &str,
-) -> Result<Task, RpcError> {
+) -> Result<Arc<Task>, RpcError> {
     let alias = alias(request.job.work().label(), key);
     made_once(tasks, requestor, request, &alias).await?.ok_or_else(RpcError::idempotency_conflict)
 }
@@ -54,7 +56,7 @@ pub(crate) async fn made_once(
     requestor: &Requestor,
     request: TaskRequest,
     alias: &str,
-) -> Result<Option<Task>, RpcError> {
+) -> Result<Option<Arc<Task>>, RpcError> {
     let (work, arguments) = (request.job.work(), request.job.request().clone());
     let made = tasks.create_once(requestor, request, alias).await;
     let Once { task, found } = made.map_err(|error| RpcError::from(&error))?;

@@ -9,6 +9,7 @@
 //! ended within `limits.ttl_ms_max` of its creation.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -115,12 +116,12 @@ pub(crate) fn wire_id(task: &Task) -> Cow<'_, str> {
 }
 
 /// The requestor's task behind an id on the wire. What is no id at all is answered like an id that nobody has.
-pub(crate) async fn find(tasks: &Tasks, requestor: &Requestor, wire_id: &str) -> Result<Task, tasks::Error> {
+pub(crate) async fn find(tasks: &Tasks, requestor: &Requestor, wire_id: &str) -> Result<Arc<Task>, tasks::Error> {
     tasks.find(requestor, TaskId::parse(wire_id), Some(|| alias(wire_id))).await
 }
 
 /// The same for designs in which a task is a tool call: tasks of other requests are absent.
-pub(crate) async fn find_call(tasks: &Tasks, requestor: &Requestor, wire_id: &str) -> Result<Task, tasks::Error> {
+pub(crate) async fn find_call(tasks: &Tasks, requestor: &Requestor, wire_id: &str) -> Result<Arc<Task>, tasks::Error> {
     let task = find(tasks, requestor, wire_id).await?;
     if task.work.tool().is_some() { Ok(task) } else { Err(tasks::Error::NotFound) }
 }
@@ -130,7 +131,7 @@ pub(crate) async fn find_with_output(
     tasks: &Tasks,
     requestor: &Requestor,
     wire_id: &str,
-) -> Result<(Task, Option<ToolOutput>), tasks::Error> {
+) -> Result<(Arc<Task>, Option<ToolOutput>), tasks::Error> {
     let found = tasks.find_with_output(requestor, TaskId::parse(wire_id), Some(|| alias(wire_id))).await;
     match found? {
         (task, _) if task.work.tool().is_none() => Err(tasks::Error::NotFound),

@@ -32,6 +32,8 @@ pub mod sled;
 #[cfg(test)]
 mod suite;
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 
 use crate::vault::SealingKey;
@@ -122,7 +124,7 @@ pub struct Creation {
     pub task: Task,
     pub arguments: Json,
     /// Set for a task that is over from the start.
-    pub output: Option<TaskOutput>,
+    pub output: Option<Arc<TaskOutput>>,
     /// Counted against the bytes quota until the output is there (or the task ends without one).
     pub reserved_bytes: u64,
     pub caps: StoredCaps,
@@ -134,7 +136,7 @@ pub struct Change {
     /// The whole new record; its `revision` is the one it was read at, which is the precondition.
     pub task: Task,
     /// Set with the change that ends the task with an output.
-    pub output: Option<TaskOutput>,
+    pub output: Option<Arc<TaskOutput>>,
 }
 
 /// A place in a requestor's list of tasks, newest first: strictly after this one comes the next page.

@@ -221,7 +221,7 @@ impl State {
         }
         self.alias_free(&task)?;
         let reserved_bytes = if task.outcome().is_some() { 0 } else { reserved_bytes };
-        let output = output.as_ref().map(record::encode_output).transpose()?;
+        let output = output.as_deref().map(record::encode_output).transpose()?;
         let entry = Entry { record: record::encode_task(&task)?, arguments, output, reserved_bytes };
         caps.admit(&mut self.ledger, &task.requestor, entry.usage())?;
         if let Some(lease) = task.lease {
@@ -261,7 +261,7 @@ impl State {
         if let Some(lease) = task.lease.filter(|lease| old.lease.is_none_or(|was| was.node != lease.node)) {
             self.leases.given(lease.node);
         }
-        let output = output.as_ref().map(record::encode_output).transpose()?;
+        let output = output.as_deref().map(record::encode_output).transpose()?;
         self.replace(&old, &task, output)?;
         Ok(task)
     }

@@ -1,5 +1,7 @@
 //! Values for the store's tests.
 
+use std::sync::Arc;
+
 use super::{Change, Creation, StoredCaps};
 use bulkhead_domain::Json;
 use bulkhead_domain::call::*;
@@ -57,7 +59,7 @@ pub fn output(text: impl Into<String>) -> TaskOutput {
 /// The change that completes a task.
 pub fn completion(task: &Task, output: TaskOutput) -> Change {
     let phase = Phase::Ended(Outcome::Output { is_error: output.is_error() });
-    Change { task: Task { phase, lease: None, ..task.clone() }, output: Some(output) }
+    Change { task: Task { phase, lease: None, ..task.clone() }, output: Some(Arc::new(output)) }
 }
 
 /// A task in which every field and every kind of question, answer and id is used.

@@ -283,7 +283,8 @@ async fn task_may_be_created_already_ended(bed: Bed) {
     let over = |number| Task { phase: Phase::Ended(Outcome::Output { is_error: true }), ..task(owner, number) };
     for (number, bytes) in [(1, 100), (2, 5_000), (3, 70_000)] {
         let said = output("x".repeat(bytes));
-        let wanted = Creation { output: Some(said.clone()), reserved_bytes: 10_000_000, ..creation(over(number)) };
+        let wanted =
+            Creation { output: Some(Arc::new(said.clone())), reserved_bytes: 10_000_000, ..creation(over(number)) };
         let created = store.create(wanted).await.unwrap();
         assert_eq!(store.get(&owner, created.id).await.unwrap(), Some(created.clone()));
         assert_eq!(store.output(&owner, created.id).await.unwrap(), Some(said));
@@ -292,7 +293,7 @@ async fn task_may_be_created_already_ended(bed: Bed) {
     let usage = store.usage(&owner).await.unwrap().0;
     assert!((75_000..80_000).contains(&usage.bytes), "{usage:?}");
     let caps = StoredCaps { bytes_per_requestor: usage.bytes + 1_000, ..creation(over(4)).caps };
-    let wanted = Creation { output: Some(output("x".repeat(2_000))), caps, ..creation(over(4)) };
+    let wanted = Creation { output: Some(Arc::new(output("x".repeat(2_000)))), caps, ..creation(over(4)) };
     assert!(matches!(store.create(wanted).await, Err(Error::Quota { .. })));
     assert_eq!(store.output(&owner, task_id(4)).await.unwrap(), None);
     let lease = Lease { node: NodeId([1; 16]), until: 9 };

@@ -21,7 +21,7 @@ const NOT_OUTSTANDING: &str = "no question with this key is waiting for an answe
 
 /// A change that was made: the record before and after.
 pub(super) struct Applied {
-    pub(super) before: Task,
+    pub(super) before: Arc<Task>,
     pub(super) after: Arc<Task>,
 }
 
@@ -35,7 +35,7 @@ pub(super) enum ApplyError {
 
 impl Tasks {
     /// Cancels. The record says so when this returns; the guest gets its grace period.
-    pub async fn cancel(&self, requestor: &Requestor, id: TaskId) -> Result<Task, Error> {
+    pub async fn cancel(&self, requestor: &Requestor, id: TaskId) -> Result<Arc<Task>, Error> {
         self.change(requestor, id, Event::Cancel).await
     }
 
@@ -46,7 +46,7 @@ impl Tasks {
         id: TaskId,
         key: &str,
         answer: InputResponse,
-    ) -> Result<Task, Error> {
+    ) -> Result<Arc<Task>, Error> {
         match self.change(requestor, id, Event::Answer { key: key.to_owned(), answer }).await {
             Err(Error::Illegal(NOT_OUTSTANDING)) => self.get(requestor, id).await,
             result => result,
@@ -54,7 +54,7 @@ impl Tasks {
     }
 
     /// Queues a message for the run.
-    pub async fn steer(&self, requestor: &Requestor, id: TaskId, message: String) -> Result<Task, Error> {
+    pub async fn steer(&self, requestor: &Requestor, id: TaskId, message: String) -> Result<Arc<Task>, Error> {
         let limits = self.limits(requestor);
         if message.len() > limits.steer_bytes_max as usize {
             return Err(Error::Invalid(format!("a message may have at most {} bytes", limits.steer_bytes_max)));
@@ -63,7 +63,7 @@ impl Tasks {
     }
 
     /// Stops the run for a while, wherever it is. `message` is shown as the status.
-    pub async fn pause(&self, requestor: &Requestor, id: TaskId, message: Option<String>) -> Result<Task, Error> {
+    pub async fn pause(&self, requestor: &Requestor, id: TaskId, message: Option<String>) -> Result<Arc<Task>, Error> {
         let inner = &self.inner;
         let event = Event::Pause { message };
         let place = match inner.admission.hold(requestor, IdleState::Paused) {
@@ -71,7 +71,9 @@ impl Tasks {
             Err(full) => {
                 inner.may_look(requestor)?;
                 // What cannot be paused says that, however many others are.
-                let next = inner.next(requestor, id, &event).await;
+                let task = inner.read(requestor, id).await;
+                let next =
+                    task.and_then(|task| lifecycle::step(&task, event, inner.clock.now()).map_err(ApplyError::Refused));
                 self.changed(requestor, id, next)?;
                 return Err(refused(full, None));
             }
@@ -84,7 +86,7 @@ impl Tasks {
     }
 
     /// Lets a paused run go on.
-    pub async fn resume(&self, requestor: &Requestor, id: TaskId) -> Result<Task, Error> {
+    pub async fn resume(&self, requestor: &Requestor, id: TaskId) -> Result<Arc<Task>, Error> {
         self.change(requestor, id, Event::Resume).await
     }
 
@@ -103,10 +105,10 @@ impl Tasks {
         self.discard(requestor, id).await
     }
 
-    async fn change(&self, requestor: &Requestor, id: TaskId, event: Event) -> Result<Task, Error> {
+    async fn change(&self, requestor: &Requestor, id: TaskId, event: Event) -> Result<Arc<Task>, Error> {
         self.inner.may_look(requestor)?;
         let applied = self.inner.apply(requestor, id, event, None).await;
-        Ok(Task::clone(&self.changed(requestor, id, applied)?.after))
+        Ok(self.changed(requestor, id, applied)?.after)
     }
 
     /// Takes note of a change that found no task.
@@ -121,20 +123,32 @@ impl Tasks {
 }
 
 impl Inner {
-    /// Reads, steps, commits, until nobody was faster; then tells the run and the watchers.
+    /// Reads, steps, commits, until no other change was faster; then tells the run and the watchers. The record that a run holds is as
+    /// good as a read: a commit refuses what is not the newest.
     pub(super) async fn apply(
         &self,
         requestor: &Requestor,
         id: TaskId,
         event: Event,
-        output: Option<TaskOutput>,
+        output: Option<Arc<TaskOutput>>,
     ) -> Result<Applied, ApplyError> {
+        let held = self.run(id).and_then(|run| run.task());
+        let mut held = held.filter(|task| task.requestor == *requestor && !self.is_expired(task));
         for _ in 0..CONFLICTS_MAX {
-            let (before, task) = self.next(requestor, id, &event).await?;
+            let held = held.take();
+            let (before, may_be_old) = match held {
+                Some(task) => (task, true),
+                None => (Arc::new(self.read(requestor, id).await?), false),
+            };
+            let task = match lifecycle::step(&before, event.clone(), self.clock.now()) {
+                Ok(task) => task,
+                Err(_) if may_be_old => continue,
+                Err(refusal) => return Err(ApplyError::Refused(refusal)),
+            };
             match self.store.commit(Change { task, output: output.clone() }).await {
                 Ok(after) => {
                     let after = Arc::new(after);
-                    self.note_changed(&event, &after, output.as_ref());
+                    self.note_changed(&event, &after, output.as_deref());
                     self.tell(&after);
                     return Ok(Applied { before, after });
                 }
@@ -145,12 +159,9 @@ impl Inner {
         Err(ApplyError::Store(store::Error::Conflict))
     }
 
-    /// The task as it is, and as it would be after an event.
-    async fn next(&self, requestor: &Requestor, id: TaskId, event: &Event) -> Result<(Task, Task), ApplyError> {
-        let before = self.store.get(requestor, id).await.map_err(ApplyError::Store)?;
-        let before = before.filter(|task| !self.is_expired(task)).ok_or(ApplyError::NotFound)?;
-        let after = lifecycle::step(&before, event.clone(), self.clock.now()).map_err(ApplyError::Refused)?;
-        Ok((before, after))
+    async fn read(&self, requestor: &Requestor, id: TaskId) -> Result<Task, ApplyError> {
+        let task = self.store.get(requestor, id).await.map_err(ApplyError::Store)?;
+        task.filter(|task| !self.is_expired(task)).ok_or(ApplyError::NotFound)
     }
 
     fn tell(&self, task: &Arc<Task>) {

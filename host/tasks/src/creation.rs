@@ -139,9 +139,10 @@ impl Inner {
         requestor: &Requestor,
         request: TaskRequest,
         alias: Option<String>,
-    ) -> Result<Option<Task>, Error> {
-        if request.job.output().is_some() {
-            return self.record(requestor, &request, Active::Queued, seed_and_id()?, alias).await;
+    ) -> Result<Option<Arc<Task>>, Error> {
+        if let Some(output) = request.job.output() {
+            let output = Some(Arc::new(output));
+            return self.record(requestor, &request, Active::Queued, seed_and_id()?, alias, output).await;
         }
         let turn = match self.admission.try_permit(requestor, Purpose::Task) {
             Some(permit) => StartOrder::Now(permit),
@@ -153,17 +154,16 @@ impl Inner {
         let active = if let StartOrder::Now(_) = turn { Active::Running } else { Active::Queued };
         let (seed, call_id) = seed_and_id()?;
         let missed_notifications = self.missed_notifications();
-        let Some(task) = self.record(requestor, &request, active, (seed, call_id), alias).await? else {
+        let Some(task) = self.record(requestor, &request, active, (seed, call_id), alias, None).await? else {
             return Ok(None);
         };
-        let task = Arc::new(task);
         let begin = match turn {
             StartOrder::Now(permit) => RunStart::Running(permit),
             StartOrder::Later(place) => self.queue(requestor, place),
         };
         self.start_run(task.clone(), begin, Some(request.job), missed_notifications).await;
         self.may_expire(&task);
-        Ok(Some(Task::clone(&task)))
+        Ok(Some(task))
     }
 
     /// Writes the record of a call that runs already.
@@ -173,10 +173,10 @@ impl Inner {
         request: TaskRequest,
         seed: [u8; 32],
         call_id: CallId,
-    ) -> Result<Task, Error> {
+    ) -> Result<Arc<Task>, Error> {
         self.refuse_if_draining()?;
         self.creations.load().check(requestor)?;
-        let task = self.record(requestor, &request, Active::Running, (seed, call_id), None).await?;
+        let task = self.record(requestor, &request, Active::Running, (seed, call_id), None, None).await?;
         let task = task.ok_or_else(|| host_failure("promoting a call", &"an id was drawn twice"))?;
         self.may_expire(&task);
         Ok(task)
@@ -190,7 +190,8 @@ impl Inner {
         active: Active,
         (seed, call_id): ([u8; 32], CallId),
         alias: Option<String>,
-    ) -> Result<Option<Task>, Error> {
+        output: Option<Arc<TaskOutput>>,
+    ) -> Result<Option<Arc<Task>>, Error> {
         let limits = self.admission.limits(requestor);
         let now = self.clock.now();
         let (work, arguments) = (request.job.work(), request.job.stored());
@@ -225,14 +226,13 @@ impl Inner {
             attempt: u32::from(starts),
             related: request.job.related().to_vec(),
         };
-        let output = request.job.output();
         if let Some(output) = &output {
             task = over_at_once(&task, output, now)?;
         }
         let creation = Creation {
             task,
             arguments: arguments.clone(),
-            output,
+            output: output.clone(),
             reserved_bytes: self.reserved_bytes(requestor, result_bytes),
             caps: self.stored_caps(requestor),
         };
@@ -246,9 +246,9 @@ impl Inner {
             Ok(task) => {
                 self.note_created(&task, arguments.as_str());
                 if task.outcome().is_some() {
-                    self.note_completed(&task, request.job.output().as_ref());
+                    self.note_completed(&task, output.as_deref());
                 }
-                Ok(Some(task))
+                Ok(Some(Arc::new(task)))
             }
             Err(store::Error::Exists) => Ok(None),
             Err(error) => Err(self.store_error(error)),

@@ -243,7 +243,7 @@ impl Tasks {
     }
 
     /// Creates a task: durable when this returns, and running or queued.
-    pub async fn create(&self, requestor: &Requestor, request: TaskRequest) -> Result<Task, Error> {
+    pub async fn create(&self, requestor: &Requestor, request: TaskRequest) -> Result<Arc<Task>, Error> {
         let asked = request.job.asked(&self.inner.audit, requestor);
         self.inner.create_new(requestor, request).await.inspect_err(|error| asked.refused(error))
     }
@@ -330,7 +330,7 @@ impl Inner {
         self.health.call_ended(&EndedCall { requestor, version, tool, result, busy, at });
     }
 
-    async fn create_new(self: &Arc<Self>, requestor: &Requestor, request: TaskRequest) -> Result<Task, Error> {
+    async fn create_new(self: &Arc<Self>, requestor: &Requestor, request: TaskRequest) -> Result<Arc<Task>, Error> {
         self.admit_task(requestor, &request.job)?;
         let created = self.create(requestor, request, None).await?;
         created.ok_or_else(|| host_failure("creating a task", &"an id was drawn twice"))

@@ -26,6 +26,7 @@ mod maintenance;
 mod plain;
 mod reading;
 mod run;
+mod task_call;
 mod usage;
 
 use std::sync::Arc;
@@ -167,7 +168,7 @@ pub struct TaskRequest {
 /// What became of a request for a task that is to be made once.
 #[derive(Clone, Debug)]
 pub struct Once {
-    pub task: Task,
+    pub task: Arc<Task>,
     /// It was there before.
     pub found: bool,
 }

@@ -3,6 +3,8 @@
 //! Must not change anything. Invariant: an absent, expired or foreign task reads the same, and a running task shows what
 //! its run last reported.
 
+use std::sync::Arc;
+
 use tokio::sync::broadcast;
 
 use super::engine::Inner;
@@ -23,15 +25,15 @@ impl Tasks {
     }
 
     /// The record, with what the run last said about itself.
-    pub async fn get(&self, requestor: &Requestor, id: TaskId) -> Result<Task, Error> {
+    pub async fn get(&self, requestor: &Requestor, id: TaskId) -> Result<Arc<Task>, Error> {
         self.find(requestor, Some(id), None::<fn() -> String>).await
     }
 
     /// The task that its requestor created under this alias, if there is one. For callers that create the task otherwise, so finding
     /// none does not count as a failed look-up.
-    pub async fn named(&self, requestor: &Requestor, alias: &str) -> Result<Option<Task>, Error> {
+    pub async fn named(&self, requestor: &Requestor, alias: &str) -> Result<Option<Arc<Task>>, Error> {
         let task = self.inner.look(requestor, self.inner.behind(requestor, alias).await?).await?;
-        Ok(task.map(|task| self.inner.with_live_status(task)))
+        Ok(task.map(|task| Arc::new(self.inner.with_live_status(task))))
     }
 
     /// The task of this id, or else that of this name. However it ends, this is one look.
@@ -40,7 +42,7 @@ impl Tasks {
         requestor: &Requestor,
         id: Option<TaskId>,
         alias: Option<impl FnOnce() -> String>,
-    ) -> Result<Task, Error> {
+    ) -> Result<Arc<Task>, Error> {
         let inner = &self.inner;
         inner.may_look(requestor)?;
         let mut task = inner.look(requestor, id).await?;
@@ -48,7 +50,7 @@ impl Tasks {
             task = inner.look(requestor, inner.behind(requestor, &alias()).await?).await?;
         }
         let task = inner.noted(requestor, id, task)?;
-        Ok(inner.with_live_status(task))
+        Ok(Arc::new(inner.with_live_status(task)))
     }
 
     /// The same with the output of a task that ended with one.
@@ -57,7 +59,7 @@ impl Tasks {
         requestor: &Requestor,
         id: Option<TaskId>,
         alias: Option<impl FnOnce() -> String>,
-    ) -> Result<(Task, Option<TaskOutput>), Error> {
+    ) -> Result<(Arc<Task>, Option<TaskOutput>), Error> {
         let inner = &self.inner;
         inner.may_look(requestor)?;
         let mut found = inner.look_with_output(requestor, id).await?;
@@ -69,10 +71,10 @@ impl Tasks {
         match (task.outcome(), output.flatten()) {
             (Some(Outcome::Output { .. }), Some(output)) => {
                 inner.note_task("task.result_read", requestor, task.id);
-                Ok((task, Some(output)))
+                Ok((Arc::new(task), Some(output)))
             }
             (Some(Outcome::Output { .. }), None) => Err(Error::NotFound),
-            _ => Ok((inner.with_live_status(task), None)),
+            _ => Ok((Arc::new(inner.with_live_status(task)), None)),
         }
     }
 
@@ -113,7 +115,7 @@ impl Tasks {
         &self,
         requestor: &Requestor,
         id: TaskId,
-    ) -> Result<(Task, broadcast::Receiver<TaskNews>), Error> {
+    ) -> Result<(Arc<Task>, broadcast::Receiver<TaskNews>), Error> {
         let news = self.inner.feeds.task(requestor, id);
         Ok((self.get(requestor, id).await?, news))
     }

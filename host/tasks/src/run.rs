@@ -18,14 +18,15 @@ use super::changes::ApplyError;
 use super::creation::Identity;
 use super::engine::Inner;
 use super::feed::lock;
-use super::guest_driver::{GuestDriver, Wait};
+use super::guest_driver::{GuestDriver, Started};
 use super::job::{self, Attempt, visits};
+use super::task_call::TaskCall;
 use super::{ClientContext, Error, Fallback, Job, host_failure, incident};
 use bulkhead_domain::call::{CallError, ClientFeature, FaultKind};
 use bulkhead_domain::lifecycle::{Event, Refusal};
 use bulkhead_domain::task::{Active, Outcome, Phase, PluginVersion, Retention, Task, TaskOutput, Work};
 use bulkhead_domain::tool::{ContentKind, ToolOutput};
-use bulkhead_runtime::{CallSpec, Operation, RunningCall};
+use bulkhead_runtime::{CallSpec, Operation};
 
 /// Between two tries to write an outcome to a store that refuses: the result exists, so it is kept until it is written.
 pub(super) const OUTCOME_RETRY: Duration = Duration::from_secs(1);
@@ -56,13 +57,6 @@ struct RunStatus {
     paused: Option<IdleSlot>,
 }
 
-/// A call that runs, and what it gets when it is cancelled.
-pub(super) struct Started {
-    pub(super) running: RunningCall,
-    pub(super) plugin: PluginVersion,
-    pub(super) cancel_grace: Duration,
-}
-
 /// How a run begins.
 pub(super) enum RunStart {
     /// The record already says that it runs.
@@ -70,7 +64,7 @@ pub(super) enum RunStart {
     /// It waits for its turn; the place counts as queued. A paused task has no ticket yet.
     Queued(IdleSlot, Option<PermitRequest>),
     /// A plain call that became a task on the way.
-    Promoted(Box<(Started, CallSlot, Wait)>),
+    Promoted(Box<GuestDriver>),
 }
 
 impl Run {
@@ -195,10 +189,8 @@ async fn give_up(inner: &Arc<Inner>, run: &Run, task: &Task) {
 
 async fn drive(inner: &Arc<Inner>, run: &Arc<Run>, task: &Arc<Task>, begin: RunStart, job: Option<Job>) {
     let (permit, task) = match begin {
-        RunStart::Promoted(call) => {
-            let (started, call_slot, wait) = *call;
-            let result = live(inner, run, task, started, call_slot, wait).await.map(|(result, _)| result);
-            if let Some(result) = result {
+        RunStart::Promoted(guest) => {
+            if let Some((result, _)) = follow(run, task, *guest).await {
                 finish(inner, run, task, result).await;
             }
             return;
@@ -249,8 +241,9 @@ async fn visit(
         };
         let result = match started {
             Ok(started) => {
-                let (result, place) = live(inner, run, task, started, call_slot, Wait::Nothing).await?;
-                call_slot = place;
+                let guest = GuestDriver::new(inner.clone(), task.requestor, Some(task.id), started, call_slot);
+                let (result, slot) = follow(run, task, guest).await?;
+                call_slot = slot;
                 result
             }
             Err(error) => Err(error),
@@ -269,24 +262,18 @@ fn admitted(inner: &Inner, task: &Task, plugin: &PluginVersion) -> Result<(), Ca
     admitted.map_err(|error| CallError::Fault { kind: FaultKind::Limit, reason: error.to_string() })
 }
 
-/// The guest's result and the place that it took up; `None`: the task is over.
-async fn live(
-    inner: &Arc<Inner>,
+/// The guest's result and the slot that it occupied; `None`: the task is over.
+async fn follow(
     run: &Arc<Run>,
     task: &Arc<Task>,
-    started: Started,
-    call_slot: CallSlot,
-    wait: Wait,
+    guest: GuestDriver,
 ) -> Option<(Result<TaskOutput, CallError>, CallSlot)> {
-    // Other plugins may have been asked before, in the same place.
-    let (started_at, before, plugin) = (inner.clock.now(), call_slot.busy(), started.plugin.clone());
-    let live = GuestDriver::new(inner.clone(), run.clone(), task.clone(), started, call_slot, wait);
-    let (result, call_slot) = live.until_over().await?;
-    let busy = call_slot.busy().saturating_sub(before);
-    let (now, label) = (inner.clock.now(), task.work.label());
-    inner.call_ended(&task.requestor, &plugin, label, &result, busy);
-    inner.poll_intervals.learn(&task.requestor, label, now.saturating_sub(started_at));
-    Some((result, call_slot))
+    let inner = guest.inner.clone();
+    let started_at = inner.clock.now();
+    let ended = TaskCall::new(run.clone(), task.clone(), guest).run().await?;
+    let took_ms = inner.clock.now().saturating_sub(started_at);
+    inner.poll_intervals.learn(&task.requestor, task.work.label(), took_ms);
+    Some(ended)
 }
 
 /// Waits in the queue, and marks the record as running when it is this task's turn. `None`: the task is over.
@@ -344,17 +331,16 @@ fn start(inner: &Arc<Inner>, task: &Task, visit: Attempt) -> Result<Started, Cal
     let identity = Identity { seed: task.seed, call_id: task.call_id, task_id: Some(task.id), attempt: task.attempt };
     let facts = inner.facts(&task.requestor, client, identity, &task.related);
     let Attempt { plugin, operation, limits } = visit;
-    let cancel_grace = Duration::from_millis(limits.cancel_grace_ms);
     let (tenant, share) = (task.requestor.tenant, inner.shares.of(&task.requestor));
-    let spec = CallSpec { plugin: plugin.clone(), tenant, operation, limits, share, facts };
-    let running = inner.executor.start(spec).map_err(|error| broken("starting a call", &error))?;
-    Ok(Started { running, plugin, cancel_grace })
+    Started::new(inner, CallSpec { plugin, tenant, operation, limits, share, facts }).map_err(internal)
 }
 
 /// What a task from before a restart needs to run: its work as the version offers it that it was created with.
 async fn recall(inner: &Arc<Inner>, task: &Task) -> Result<Vec<Attempt>, CallError> {
     let arguments = inner.store.arguments(&task.requestor, task.id).await;
-    let arguments = arguments.map_err(|error| broken("reading arguments", &error))?.ok_or(CallError::Interrupted)?;
+    let arguments = arguments
+        .map_err(|error| internal(host_failure("reading arguments", &error)))?
+        .ok_or(CallError::Interrupted)?;
     if let Work::Tool(name) = &task.work {
         let tool = inner.executor.tool(&task.plugin, name).await;
         let tool = tool.ok_or_else(|| {
@@ -378,8 +364,8 @@ async fn recall(inner: &Arc<Inner>, task: &Task) -> Result<Vec<Attempt>, CallErr
     Ok(visits(&operation, first, others))
 }
 
-fn broken(what: &str, error: &dyn std::fmt::Display) -> CallError {
-    match host_failure(what, error) {
+fn internal(error: Error) -> CallError {
+    match error {
         Error::Host { incident } => CallError::Internal { incident },
         _ => CallError::Interrupted,
     }
@@ -390,7 +376,7 @@ async fn finish(inner: &Arc<Inner>, run: &Run, task: &Task, result: Result<TaskO
     let (outcome, message, output) = match result {
         Ok(output) => {
             let (outcome, message) = outcome(&output);
-            (outcome, message, Some(output))
+            (outcome, message, Some(Arc::new(output)))
         }
         Err(error) => {
             let message = Some(line(&error.to_string()));
@@ -411,7 +397,7 @@ pub(super) fn outcome(output: &TaskOutput) -> (Outcome, Option<String>) {
 
 /// Commits an end, however often the store refuses. A call that ended just before its pause has an outcome that waits for the resume:
 /// a paused task does not complete.
-async fn write(inner: &Arc<Inner>, run: &Run, task: &Task, end: &Event, output: Option<TaskOutput>) {
+async fn write(inner: &Arc<Inner>, run: &Run, task: &Task, end: &Event, output: Option<Arc<TaskOutput>>) {
     let mut warned = false;
     loop {
         match inner.apply(&task.requestor, task.id, end.clone(), output.clone()).await {

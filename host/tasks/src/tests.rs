@@ -232,13 +232,13 @@ impl World {
         CallRequest { tool, arguments: Json::new("{}"), client: ClientContext::default(), related: Vec::new() }
     }
 
-    async fn create(&self, requestor: &Requestor, tool: &str) -> Result<Task, Error> {
+    async fn create(&self, requestor: &Requestor, tool: &str) -> Result<Arc<Task>, Error> {
         let request = TaskRequest { job: Job::Call(self.call(tool)), origin: origin(), ttl: RequestedTtl::Ms(5_000) };
         self.tasks.create(requestor, request).await
     }
 
     /// Waits until the record satisfies `wanted`; the time of day stands still meanwhile.
-    async fn until(&self, id: TaskId, wanted: impl Fn(&Task) -> bool) -> Task {
+    async fn until(&self, id: TaskId, wanted: impl Fn(&Task) -> bool) -> Arc<Task> {
         for _ in 0..2_000 {
             let task = self.tasks.get(&ANNA, id).await.unwrap();
             if wanted(&task) {

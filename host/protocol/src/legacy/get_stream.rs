@@ -177,7 +177,7 @@ impl GetStream {
     async fn know(&mut self, id: TaskId) -> Option<&mut FollowedTask> {
         if !self.known.contains_key(&id) {
             let task = self.shared.tasks.get(self.session.requestor(), id).await.ok()?;
-            self.note(Arc::new(task));
+            self.note(task);
         }
         self.known.get_mut(&id)?.as_mut()
     }

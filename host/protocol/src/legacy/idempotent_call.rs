@@ -3,6 +3,8 @@
 //! To its client it is a plain call like any other: its notifications and input requests come on its own stream, its output is the response. But
 //! it has a record from the start and goes on without its client; only one that cancels the request cancels the call.
 
+use std::sync::Arc;
+
 use futures::future::BoxFuture;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
@@ -65,7 +67,7 @@ enum Next {
 
 impl StreamedRequest {
     /// Makes the call or finds it; its news are heard from here on.
-    async fn once(&self, call: Call, key: &str) -> Result<(ProgressReports, Task, Receiver<TaskNews>), RpcError> {
+    async fn once(&self, call: Call, key: &str) -> Result<(ProgressReports, Arc<Task>, Receiver<TaskNews>), RpcError> {
         let progress = ProgressReports::new(call.progress_token.clone(), None);
         // No session's: nothing of it is said anywhere but here.
         let origin = Origin { session: None, ..idempotency::heard_by_all(call.origin(Design::Core2025)) };
@@ -81,7 +83,7 @@ impl StreamedRequest {
         &self,
         id: &RequestId,
         mut progress: ProgressReports,
-        mut task: Task,
+        mut task: Arc<Task>,
         mut news: Receiver<TaskNews>,
         in_flight: &InFlight,
     ) -> Option<EncodedMessage> {
@@ -152,7 +154,7 @@ impl StreamedRequest {
         task: &Task,
         asked: Option<PendingTaskInput>,
         answers: Result<Vec<InputResponse>, InputRequestError>,
-    ) -> Result<Option<Task>, RpcError> {
+    ) -> Result<Option<Arc<Task>>, RpcError> {
         let answers = answers.map_err(|error| match error {
             InputRequestError::Unsupported(feature) => RpcError::from(&CallError::MissingCapability(feature)),
             InputRequestError::Invalid(_) | InputRequestError::Unreachable(_) | InputRequestError::Cancelled => {
@@ -179,9 +181,9 @@ impl StreamedRequest {
         news: Result<TaskNews, RecvError>,
         task: &Task,
         progress: &mut ProgressReports,
-    ) -> Result<Option<Task>, RpcError> {
+    ) -> Result<Option<Arc<Task>>, RpcError> {
         match news {
-            Ok(TaskNews::Changed(changed)) => return Ok(Some(Task::clone(&changed))),
+            Ok(TaskNews::Changed(changed)) => return Ok(Some(changed)),
             Ok(TaskNews::Progress { progress: at, total, message, .. }) => {
                 self.frames.send(progress.report(at, total, message.as_deref()));
             }

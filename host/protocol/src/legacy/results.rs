@@ -105,7 +105,6 @@ impl ResultWaiter {
         in_flight: &InFlight,
     ) -> Result<Option<Arc<Task>>, tasks::Error> {
         let (task, news) = self.shared.tasks.watch(self.session.requestor(), self.id).await?;
-        let task = Arc::new(task);
         if task.outcome().is_some() {
             return Ok(Some(task));
         }
@@ -163,7 +162,7 @@ impl ResultWaiter {
                     continue;
                 }
                 Next::News(Err(RecvError::Lagged(_))) => {
-                    task = Arc::new(self.shared.tasks.get(self.session.requestor(), self.id).await?);
+                    task = self.shared.tasks.get(self.session.requestor(), self.id).await?;
                 }
                 Next::News(Err(RecvError::Closed)) => return Err(tasks::Error::draining()),
             }

@@ -89,7 +89,7 @@ impl TaskAugmentedRequest {
     }
 
     /// The task that was made of the same request before.
-    async fn found(&self, asked: &Json) -> Result<Option<Task>, RpcError> {
+    async fn found(&self, asked: &Json) -> Result<Option<Arc<Task>>, RpcError> {
         let (tasks, requestor) = (&self.shared.tasks, self.session.requestor());
         let named = tasks.named(requestor, &self.wish.alias()).await;
         let Some(task) = named.map_err(|error| RpcError::from(&error))? else { return Ok(None) };

@@ -138,7 +138,7 @@ impl TaskAugmentedRequest {
     }
 
     /// The task, made now or before.
-    pub(super) async fn once(&self, job: Job, origin: Origin) -> Result<Task, RpcError> {
+    pub(super) async fn once(&self, job: Job, origin: Origin) -> Result<Arc<Task>, RpcError> {
         let (tasks, requestor) = (&self.shared.tasks, self.session.requestor());
         // An id of the host's must stay the name of its own task.
         if let Some(id) = TaskId::parse(&self.wish.task_id) {

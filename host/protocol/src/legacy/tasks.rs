@@ -47,7 +47,7 @@ pub(super) fn create(request: Request<'_>, mut call: Call, ttl: RequestedTtl) ->
                 created.map_err(|error| RpcError::from(&error))?
             }
         };
-        let created = Created { task: TaskView::from(&task), meta: ImmediateResponse { tool } };
+        let created = Created { task: TaskView::from(&*task), meta: ImmediateResponse { tool } };
         Ok(move |id: &RequestId| response(id, &created))
     })
 }
@@ -73,7 +73,7 @@ impl TaskQuery {
     }
 
     /// The task that it names.
-    pub(super) async fn task(&self) -> Result<Task, RpcError> {
+    pub(super) async fn task(&self) -> Result<Arc<Task>, RpcError> {
         let found = sep1686::find(&self.shared.tasks, self.requestor(), &self.wire_id).await;
         let found = found.and_then(|task| match knows(&self.session, &task) {
             true => Ok(task),
@@ -95,7 +95,7 @@ fn knows(session: &Session, task: &Task) -> bool {
 /// An exchange whose response is a task as it stands after `change`.
 fn showing<W>(request: Request<'_>, change: impl FnOnce(TaskQuery) -> W) -> Result<Exchange, RpcError>
 where
-    W: Future<Output = Result<Task, RpcError>> + Send + 'static,
+    W: Future<Output = Result<Arc<Task>, RpcError>> + Send + 'static,
 {
     let version = request.session.settled.version;
     let changed = change(TaskQuery::read(&request)?);
@@ -115,7 +115,7 @@ pub(super) fn cancel(request: Request<'_>) -> Result<Exchange, RpcError> {
     showing(request, |about| async move {
         let task = about.task().await?;
         match about.shared.tasks.cancel(about.requestor(), task.id).await {
-            Err(tasks::Error::Ended) => Err(over(&about.task().await?, about.session.settled.version)),
+            Err(tasks::Error::Ended) => Err(over(&*about.task().await?, about.session.settled.version)),
             cancelled => cancelled.map_err(|error| RpcError::from(&error)),
         }
     })
@@ -168,7 +168,7 @@ pub(super) fn delete(request: Request<'_>) -> Result<Exchange, RpcError> {
         }
         let deleted = about.shared.tasks.delete(about.requestor(), task.id).await;
         deleted.map_err(|error| RpcError::from(&error))?;
-        Ok(move |id: &RequestId| response(id, &OnlyRelated::from(&task)))
+        Ok(move |id: &RequestId| response(id, &OnlyRelated::from(&*task)))
     }))
 }
 

@@ -178,7 +178,7 @@ impl RoundTrip {
         // Tasks of this era report nothing on any stream.
         call.client.wants_progress = false;
         let request = TaskRequest { job: Job::Call(call), origin: self.origin(), ttl: RequestedTtl::Default };
-        call_handle::create(&self.shared, self.requestor, request).await.map(|task| Ending::Task(Box::new(task)))
+        call_handle::create(&self.shared, self.requestor, request).await.map(|task| Ending::Task(task))
     }
 
     async fn begin(&mut self, frames: &FrameSender) -> Result<Ending, RoundTripError> {
@@ -345,7 +345,7 @@ impl RoundTrip {
                     }
                     let origin = self.origin();
                     match Box::pin(running.guest.promote(&self.shared, self.requestor, origin)).await? {
-                        Ok(task) => return Ok(Ending::Task(Box::new(task))),
+                        Ok(task) => return Ok(Ending::Task(task)),
                         Err(guest) => running.guest = guest,
                     }
                 }

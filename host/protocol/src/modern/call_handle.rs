@@ -49,13 +49,13 @@ impl CallHandle {
         shared: &Arc<ProtocolContext>,
         requestor: Requestor,
         origin: Origin,
-    ) -> Result<Result<Task, Self>, RpcError> {
+    ) -> Result<Result<Arc<Task>, Self>, RpcError> {
         let Some(call) = self.0.take() else {
             return Err(RpcError::host_failure(format_args!("a call that is over cannot become a task")));
         };
         let promoted = async move {
             match call.promote(origin, RequestedTtl::Default).await {
-                Ok(task) => Made::Task(Box::new(task)),
+                Ok(task) => Made::Task(task),
                 Err((call, error)) => {
                     tracing::debug!(%error, "a call goes on plainly, because it cannot become a task");
                     Made::Other(Ok(Self::new(call)))
@@ -63,7 +63,7 @@ impl CallHandle {
             }
         };
         match making(shared, requestor, promoted).await? {
-            Made::Task(task) => Ok(Ok(*task)),
+            Made::Task(task) => Ok(Ok(task)),
             Made::Other(Ok(guest)) => Ok(Err(guest)),
             Made::Other(Err(error)) => Err(RpcError::from(&error)),
         }
@@ -84,23 +84,23 @@ pub(super) async fn create(
     shared: &Arc<ProtocolContext>,
     requestor: Requestor,
     request: TaskRequest,
-) -> Result<Task, RpcError> {
+) -> Result<Arc<Task>, RpcError> {
     let tasks = shared.tasks.clone();
     let created = async move {
         match tasks.create(&requestor, request).await {
-            Ok(task) => Made::Task(Box::new(task)),
+            Ok(task) => Made::Task(task),
             Err(error) => Made::Other(Err(error)),
         }
     };
     match making(shared, requestor, created).await? {
-        Made::Task(task) => Ok(*task),
+        Made::Task(task) => Ok(task),
         Made::Other(Err(error)) => Err(RpcError::from(&error)),
         Made::Other(Ok(_)) => Err(RpcError::host_failure(format_args!("a task that was not created is a call"))),
     }
 }
 
 enum Made {
-    Task(Box<Task>),
+    Task(Arc<Task>),
     /// No task: the call as it was, or why.
     Other(Result<CallHandle, Error>),
 }

@@ -311,7 +311,7 @@ impl Listener {
                 }
                 Next::News(TaskNews::Changed(task)) => {
                     if self.shown.get(&task.id).is_some_and(|shown| shown.revision <= task.revision) {
-                        self.show(Task::clone(&task)).await;
+                        self.show(task).await;
                     }
                 }
                 Next::News(TaskNews::Gone(id)) => {
@@ -380,7 +380,7 @@ impl Listener {
     }
 
     /// Says how a task stands, unless that is what was said last.
-    async fn show(&mut self, task: Task) {
+    async fn show(&mut self, task: Arc<Task>) {
         // One result waits to be taken, and no more.
         self.frames.taken().await;
         let (id, revision) = (task.id, task.revision);

@@ -1,6 +1,7 @@
 //! Results of the modern era: each says what it is, and who answers.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use serde::ser::{Error as _, Serialize, SerializeMap, Serializer};
 use serde_json::value::RawValue;
@@ -100,7 +101,7 @@ fn write_plugin_meta<M: SerializeMap>(map: &mut M, meta: &[(String, bulkhead_dom
 pub(super) enum Ending {
     Output(Returned),
     /// A task, with which the call goes on.
-    Task(Box<Task>),
+    Task(Arc<Task>),
     /// Questions that have to be answered first, under their issued keys, and the state to come back with, where one is needed.
     InputRequired {
         input_requests: Vec<(String, InputRequest)>,

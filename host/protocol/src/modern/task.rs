@@ -1,5 +1,7 @@
 //! A task as the extension shows it.
 
+use std::sync::Arc;
+
 use serde::Serialize;
 use serde::ser::SerializeMap;
 
@@ -70,14 +72,14 @@ pub(super) fn write_task<M: SerializeMap>(map: &mut M, task: &Task, face: Face) 
 
 /// `DetailedTask`: with what it came to, or what it asks.
 pub(super) struct Detailed {
-    pub(super) task: Task,
+    pub(super) task: Arc<Task>,
     output: Option<ToolOutput>,
     face: Face,
 }
 
 impl Detailed {
     /// A task with the output that it ended with.
-    pub(super) fn new(task: Task, output: Option<ToolOutput>, face: Face) -> Self {
+    pub(super) fn new(task: Arc<Task>, output: Option<ToolOutput>, face: Face) -> Self {
         Self { task, output, face }
     }
 
@@ -85,7 +87,7 @@ impl Detailed {
     pub(super) async fn read(
         shared: &ProtocolContext,
         requestor: &Requestor,
-        task: Task,
+        task: Arc<Task>,
         face: Face,
     ) -> Result<Self, tasks::Error> {
         let output = match task.outcome() {

@@ -28,7 +28,7 @@ fn named(request: &Request<'_>) -> Result<String, RpcError> {
 /// An exchange whose response is a task as it stands after `change`.
 fn showing<W>(request: Request<'_>, change: impl FnOnce(Arc<ProtocolContext>, Requestor) -> W) -> Exchange
 where
-    W: Future<Output = Result<Task, tasks::Error>> + Send + 'static,
+    W: Future<Output = Result<Arc<Task>, tasks::Error>> + Send + 'static,
 {
     let face = Face::of(&request);
     let (shared, requestor, id) = (Arc::clone(request.shared), request.requestor, request.id);

@@ -8,7 +8,7 @@ use super::*;
 
 impl World {
     /// Writes the record of a task that is to run, as far as the moment before its run begins.
-    async fn written(&self, tool: &str) -> (Task, RunStart, Job, NotificationMark) {
+    async fn written(&self, tool: &str) -> (Arc<Task>, RunStart, Job, NotificationMark) {
         let inner = &self.tasks.inner;
         let permit = inner.admission.try_permit(&ANNA, Purpose::Task).unwrap();
         let job = Job::Call(self.call(tool));
@@ -36,7 +36,7 @@ async fn cancel_before_run_prevents_it() {
     let mut news = world.tasks.feed(&ANNA);
     let (task, begin, job, missed_notifications) = world.written("forever").await;
     world.tasks.cancel(&ANNA, task.id).await.unwrap();
-    world.tasks.inner.start_run(Arc::new(task), begin, Some(job), missed_notifications).await;
+    world.tasks.inner.start_run(task, begin, Some(job), missed_notifications).await;
     world.until_nothing_runs().await;
     let Ok(TaskNews::Changed(told)) = news.try_recv() else { panic!("nobody was told") };
     assert_eq!(told.outcome(), Some(&Outcome::Cancelled));
@@ -47,7 +47,7 @@ async fn pause_before_run_prevents_it_and_counts() {
     let world = world();
     let (task, begin, job, missed_notifications) = world.written("forever").await;
     world.tasks.pause(&ANNA, task.id, None).await.unwrap();
-    world.tasks.inner.start_run(Arc::new(task.clone()), begin, Some(job), missed_notifications).await;
+    world.tasks.inner.start_run(task.clone(), begin, Some(job), missed_notifications).await;
     world.until_nothing_runs().await;
     assert_eq!(world.tasks.in_use().counts.total().paused, 1);
     world.tasks.resume(&ANNA, task.id).await.unwrap();
@@ -59,7 +59,7 @@ async fn removed_task_does_not_run() {
     let world = world();
     let (task, begin, job, missed_notifications) = world.written("forever").await;
     world.tasks.discard(&ANNA, task.id).await.unwrap();
-    world.tasks.inner.start_run(Arc::new(task), begin, Some(job), missed_notifications).await;
+    world.tasks.inner.start_run(task, begin, Some(job), missed_notifications).await;
     world.until_nothing_runs().await;
 }
 

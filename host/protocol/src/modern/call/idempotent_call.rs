@@ -4,6 +4,8 @@
 //! the key gets what it came to. To a client without tasks, or of a tool that must not be one, it looks like a plain call; what it
 //! asks is answered by another request with the same key, which needs no state.
 
+use std::sync::Arc;
+
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 
@@ -32,7 +34,7 @@ impl RoundTrip {
         let request = TaskRequest { job: Job::Call(call), origin, ttl: RequestedTtl::Default };
         let made = idempotency::once(&tasks, &self.requestor, request, key).await?;
         if is_task_at_once {
-            return Ok(Ending::Task(Box::new(made)));
+            return Ok(Ending::Task(made));
         }
         let watched = tasks.watch(&self.requestor, made.id).await;
         let (mut task, mut news) = watched.map_err(|error| RpcError::from(&error))?;
@@ -43,13 +45,13 @@ impl RoundTrip {
             let promote_at = self.promote_at;
             tokio::select! {
                 next = self.next(&mut news, &task, frames) => task = next?,
-                () = at(promote_at) => return Ok(Ending::Task(Box::new(task))),
+                () = at(promote_at) => return Ok(Ending::Task(task)),
             }
         }
     }
 
     /// What the call has come to, if it has, or what it needs.
-    async fn ending(&mut self, task: &mut Task) -> Result<Option<Ending>, RpcError> {
+    async fn ending(&mut self, task: &mut Arc<Task>) -> Result<Option<Ending>, RpcError> {
         match &task.phase {
             Phase::Ended(Outcome::Output { .. }) => match self.shared.tasks.output(&self.requestor, task.id).await {
                 Ok(TaskOutput::Tool(output)) => Ok(Some(Ending::Output(Returned::Tool(output)))),
@@ -61,7 +63,7 @@ impl RoundTrip {
             Phase::Active(Active::InputRequired) => {
                 // It waits as a task for those who can answer one.
                 if self.promote_at.is_some() {
-                    return Ok(Some(Ending::Task(Box::new(task.clone()))));
+                    return Ok(Some(Ending::Task(task.clone())));
                 }
                 self.answer_input_requests(task).await
             }
@@ -70,7 +72,7 @@ impl RoundTrip {
     }
 
     /// Gives the answers that this request brought; questions that are left are asked.
-    async fn answer_input_requests(&mut self, task: &mut Task) -> Result<Option<Ending>, RpcError> {
+    async fn answer_input_requests(&mut self, task: &mut Arc<Task>) -> Result<Option<Ending>, RpcError> {
         let mut given = Vec::new();
         for input in task.outstanding() {
             let Some(raw) = self.fresh.get(&input.issued_key) else { continue };
@@ -95,11 +97,11 @@ impl RoundTrip {
         news: &mut Receiver<TaskNews>,
         task: &Task,
         frames: &FrameSender,
-    ) -> Result<Task, RpcError> {
+    ) -> Result<Arc<Task>, RpcError> {
         loop {
             match news.recv().await {
                 Ok(TaskNews::Changed(changed)) if changed.revision >= task.revision => {
-                    return Ok(Task::clone(&changed));
+                    return Ok(changed);
                 }
                 Ok(TaskNews::Changed(_)) => {}
                 Ok(TaskNews::Progress { progress, total, message, .. }) => {

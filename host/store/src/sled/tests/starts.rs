@@ -39,7 +39,7 @@ fn ended(number: u64) -> Creation {
     let phase = Phase::Ended(Outcome::Output { is_error: false });
     let retention = Retention::FromCreation { ttl_ms: u64::MAX >> 16 };
     let bytes = [100, 1_000, 3_000, 70_000][number as usize % 4];
-    let output = Some(output(format!("{number} ").repeat(bytes / 4)));
+    let output = Some(Arc::new(output(format!("{number} ").repeat(bytes / 4))));
     Creation { output, ..creation(Task { phase, retention, ..task(owner, number) }) }
 }
 
@@ -89,7 +89,7 @@ fn read(store: &SledStore) -> Result<(), Error> {
             let owner = wanted.task.requestor;
             let found = store.with_output(&owner, task_id(number)).await?;
             let (task, output) = found.unwrap_or_else(|| panic!("task {number} is lost, and nobody says so"));
-            assert_eq!((task.created_at, output), (number, wanted.output), "task {number}");
+            assert_eq!((task.created_at, output.map(Arc::new)), (number, wanted.output), "task {number}");
             let listed = store.list(&owner, None, 1_000).await?;
             assert!(listed.iter().any(|task| task.id == task_id(number)), "task {number} is not listed");
         }
@@ -470,7 +470,7 @@ async fn fill_small(store: &Arc<SledStore>, tasks: u64) {
         let store = Arc::clone(store);
         tokio::spawn(async move {
             for number in (writer..tasks).step_by(256) {
-                let small = Some(output("an output of ordinary length"));
+                let small = Some(Arc::new(output("an output of ordinary length")));
                 let mut creation = Creation { output: small, ..ended(number * 4) };
                 creation.task.requestor = requestor((number % 2) as u8, (number % 4) as u8);
                 creation.task.created_at = now;

@@ -1,0 +1,195 @@
+//! The call of a task: its guest, and the record that decides what becomes of it.
+//!
+//! Must not write an outcome. Invariant: cancelling, pausing, answering and steering are commits first; the call reads the new record
+//! and acts on it.
+
+use std::sync::Arc;
+
+use tokio::sync::{oneshot, watch};
+use tokio::time::Instant;
+
+use super::TaskNews;
+use super::call_slot::CallSlot;
+use super::changes::ApplyError;
+use super::guest_driver::{Answers, GuestDriver};
+use super::plain::of_kind;
+use super::run::{Run, Seen, is_paused, is_running};
+use bulkhead_domain::call::{CallError, InputRequest, InputRequestError};
+use bulkhead_domain::lifecycle::{Event, Refusal};
+use bulkhead_domain::task::{Outcome, Phase, Task, TaskOutput};
+use bulkhead_runtime::CallEvent;
+
+pub(super) struct TaskCall {
+    guest: GuestDriver,
+    run: Arc<Run>,
+    seen: watch::Receiver<Seen>,
+    /// The record as it was seen last.
+    task: Arc<Task>,
+    /// The issued keys of the input requests that the guest waits for.
+    asked: Vec<String>,
+    /// The task is over, and the guest has until then to notice.
+    grace_until: Option<Instant>,
+}
+
+/// What happens next.
+enum Next {
+    Record,
+    GraceOver,
+    Event(Option<CallEvent>),
+}
+
+impl TaskCall {
+    pub(super) fn new(run: Arc<Run>, task: Arc<Task>, guest: GuestDriver) -> Self {
+        let mut seen = run.watch();
+        seen.mark_changed();
+        Self { guest, run, seen, task, asked: Vec::new(), grace_until: None }
+    }
+
+    /// The guest's result and the slot that it occupied, or `None` when the record is over before the guest is. The guest is stopped
+    /// either way.
+    pub(super) async fn run(mut self) -> Option<(Result<TaskOutput, CallError>, CallSlot)> {
+        let result = loop {
+            match self.next().await {
+                Next::Record => self.observe()?,
+                Next::GraceOver => return None,
+                Next::Event(Some(CallEvent::Finished(result))) => break result.and_then(of_kind),
+                Next::Event(Some(event)) => self.take(event).await,
+                // The sandbox ends every call with `Finished`; a closed stream is a bug there, and the task must not hang on it.
+                Next::Event(None) => break Err(CallError::Interrupted),
+            }
+        };
+        self.guest.report_end(self.task.work.label(), &result);
+        Some((result, self.guest.call_slot))
+    }
+
+    async fn next(&mut self) -> Next {
+        let grace_until = self.grace_until;
+        let grace = async {
+            match grace_until {
+                Some(at) => tokio::time::sleep_until(at).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            changed = self.seen.changed() => if changed.is_ok() { Next::Record } else { Next::GraceOver },
+            () = grace => Next::GraceOver,
+            event = self.guest.next() => Next::Event(event),
+        }
+    }
+
+    /// Acts on the record as it is now. `None`: stop the guest at once.
+    fn observe(&mut self) -> Option<()> {
+        let Seen::Record(task) = self.seen.borrow_and_update().clone() else { return None };
+        self.task = task;
+        if self.grace_until.is_some() {
+            return Some(());
+        }
+        match self.task.outcome() {
+            // The task is over for its requestor: the guest gets its grace period if it ever looked for signals.
+            Some(Outcome::Cancelled) => self.grace_until = Some(Instant::now() + self.guest.cancel()?),
+            Some(_) => return None,
+            // Given up, and queued again for another run.
+            None if !is_running(&self.task) => return None,
+            None => {
+                // First: a guest that is paused takes no message any more, also none that came with the pause.
+                self.guest.set_paused(is_paused(&self.task));
+                self.guest.set_steering_pending(!self.task.steering.is_empty());
+                self.pass_answers();
+            }
+        }
+        Some(())
+    }
+
+    /// Lets the guest have its answers once all of them are there.
+    fn pass_answers(&mut self) {
+        if self.asked.is_empty() {
+            return;
+        }
+        let answer = |key: &String| {
+            let input = self.task.inputs.iter().find(|input| input.issued_key == *key);
+            input.and_then(|input| input.answer.clone())
+        };
+        if let Some(answers) = self.asked.iter().map(answer).collect::<Option<Vec<_>>>() {
+            self.asked.clear();
+            self.guest.answer(Ok(answers));
+        }
+    }
+
+    async fn take(&mut self, event: CallEvent) {
+        let id = self.task.id;
+        match event {
+            CallEvent::Progress { progress, total, message } => {
+                if let Some(message) = &message {
+                    self.run.set_status(message.clone());
+                }
+                self.report(TaskNews::Progress { id, progress, total, message });
+            }
+            CallEvent::Status(status) => {
+                self.run.set_status(status);
+                self.report_status();
+            }
+            CallEvent::Log { level, logger, data } => self.report(TaskNews::Log { id, level, logger, data }),
+            CallEvent::InputRequests { requests, reply } => self.ask(requests, reply).await,
+            CallEvent::Detach { reply } => drop(reply.send(Some(id.to_string()))),
+            CallEvent::Steering { reply } => self.deliver(reply).await,
+            // The driver deals with all others.
+            _ => {}
+        }
+    }
+
+    async fn ask(&mut self, requests: Vec<InputRequest>, reply: oneshot::Sender<Answers>) {
+        let count = requests.len();
+        let event = Event::RequestInput { attempt: self.task.attempt, requests };
+        let error = match self.guest.inner.apply(&self.task.requestor, self.task.id, event, None).await {
+            Ok(applied) => {
+                let inputs = &applied.after.inputs;
+                let first = inputs.len().saturating_sub(count);
+                self.asked = inputs.iter().skip(first).map(|input| input.issued_key.clone()).collect();
+                self.guest.await_answers(reply);
+                return;
+            }
+            Err(ApplyError::Refused(Refusal::TooManyInputs)) => {
+                InputRequestError::Invalid("this task has asked too many questions".into())
+            }
+            Err(ApplyError::Refused(_) | ApplyError::NotFound) => InputRequestError::Cancelled,
+            Err(ApplyError::Store(error)) => {
+                tracing::warn!(task.id = %self.task.id, "a question cannot be stored: {error}");
+                InputRequestError::Unreachable("the host cannot store the question now".into())
+            }
+        };
+        drop(reply.send(Err(error)));
+    }
+
+    /// Each message is delivered once at most: it leaves the record before the guest gets it. What a run took that was lost with its host
+    /// is not given to the next one.
+    async fn deliver(&mut self, reply: oneshot::Sender<Vec<String>>) {
+        let mut messages = Vec::new();
+        if self.run.task().is_some_and(|task| !task.steering.is_empty()) {
+            let event = Event::Deliver { attempt: self.task.attempt };
+            match self.guest.inner.apply(&self.task.requestor, self.task.id, event, None).await {
+                Ok(applied) => messages = applied.before.steering.clone(),
+                Err(ApplyError::Refused(_) | ApplyError::NotFound) => {}
+                Err(ApplyError::Store(error)) => {
+                    tracing::warn!(task.id = %self.task.id, "messages stay in the queue, the store refuses: {error}");
+                }
+            }
+        }
+        drop(reply.send(messages));
+    }
+
+    fn report(&self, news: TaskNews) {
+        self.run.report(|task, _| self.guest.inner.feeds.publish(&task.requestor, task.id, &news));
+    }
+
+    /// Tells the newest record that there is, which may be one that this run has yet to act on.
+    fn report_status(&self) {
+        self.run.report(|task, status| {
+            if let Phase::Active(_) = task.phase {
+                let mut said = Task::clone(task);
+                said.status_message = status.map(str::to_owned);
+                self.guest.inner.feeds.publish(&task.requestor, task.id, &TaskNews::Changed(Arc::new(said)));
+            }
+        });
+    }
+}
