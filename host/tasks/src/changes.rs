@@ -79,7 +79,7 @@ impl Tasks {
             }
         };
         let task = self.change(requestor, id, event).await?;
-        if let Some(run) = inner.run(id) {
+        if let Some(run) = inner.watchers.run(id) {
             run.keep_paused(place);
         }
         Ok(task)
@@ -132,7 +132,7 @@ impl Inner {
         event: Event,
         output: Option<Arc<TaskOutput>>,
     ) -> Result<Applied, ApplyError> {
-        let held = self.run(id).and_then(|run| run.task());
+        let held = self.watchers.run(id).and_then(|run| run.task());
         let mut held = held.filter(|task| task.requestor == *requestor && !self.is_expired(task));
         for _ in 0..CONFLICTS_MAX {
             let held = held.take();
@@ -168,20 +168,13 @@ impl Inner {
         if task.retention_starts_with_end() {
             self.may_expire(task);
         }
-        // Without a run the task is over, which was told, or its run is about to begin and will look.
-        if let Some(run) = self.run_to_tell(task.id) {
-            self.show(&run, task);
-        }
-    }
-
-    fn show(&self, run: &Run, task: &Arc<Task>) {
-        run.see(task, || self.feeds.publish(&task.requestor, task.id, &TaskNews::Changed(task.clone())));
+        self.watchers.tell(task);
     }
 
     /// Shows a run what became of its record before the run could be told.
     pub(super) async fn catch_up(&self, run: &Run, task: &Task) {
         match self.store.get(&task.requestor, task.id).await {
-            Ok(Some(task)) => self.show(run, &Arc::new(task)),
+            Ok(Some(task)) => self.watchers.show(run, &Arc::new(task)),
             Ok(None) => run.gone(),
             Err(error) => tracing::warn!(task.id = %task.id, "a run goes by the record that it has: {error}"),
         }
@@ -189,11 +182,9 @@ impl Inner {
 
     /// Removes a task that is over its time, and stops its run.
     pub(super) async fn expire(&self, requestor: &Requestor, id: TaskId) -> Result<(), store::Error> {
-        if let Some(run) = self.run_to_tell(id) {
-            run.gone();
-        }
+        self.watchers.stop(id);
         self.store.remove(requestor, id).await?;
-        self.feeds.publish(requestor, id, &TaskNews::Gone(id));
+        self.watchers.publish(requestor, id, &TaskNews::Gone(id));
         Ok(())
     }
 

@@ -153,7 +153,7 @@ impl Inner {
         };
         let active = if let StartOrder::Now(_) = turn { Active::Running } else { Active::Queued };
         let (seed, call_id) = seed_and_id()?;
-        let missed_notifications = self.missed_notifications();
+        let missed_notifications = self.watchers.mark();
         let Some(task) = self.record(requestor, &request, active, (seed, call_id), alias, None).await? else {
             return Ok(None);
         };
@@ -174,8 +174,10 @@ impl Inner {
         seed: [u8; 32],
         call_id: CallId,
     ) -> Result<Arc<Task>, Error> {
-        self.refuse_if_draining()?;
-        self.creations.load().check(requestor)?;
+        if self.availability.is_draining() {
+            return Err(Error::draining());
+        }
+        self.availability.take_creation(requestor)?;
         let task = self.record(requestor, &request, Active::Running, (seed, call_id), None, None).await?;
         let task = task.ok_or_else(|| host_failure("promoting a call", &"an id was drawn twice"))?;
         self.may_expire(&task);

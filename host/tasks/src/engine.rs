@@ -1,26 +1,24 @@
 //! The engine itself: what callers can do with tasks and plain calls.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
-use rustc_hash::FxHashMap;
 use tokio::sync::{Notify, broadcast, oneshot, watch};
 
 use super::abuse::AbuseDetector;
 use super::admission::{Admission, IdleSlot, IdleState, Purpose};
 use super::audit_events::RefusalAudit;
+use super::availability::Availability;
 use super::call_health::{CallHealth, EndedCall};
 use super::call_slot::CallSlot;
 use super::catalog_events::{CatalogEvents, ResourceUpdate};
 use super::creation::{Identity, PollIntervals, random, seed_and_id};
-use super::feed::{Feeds, lock};
 use super::guest_services::ServiceStores;
 use super::plain::PlainCall;
 use super::run::{Run, RunStart, is_paused};
-use super::usage::{Shares, TenantFence};
+use super::usage::Shares;
+use super::watchers::{NotificationMark, Watchers};
 use super::{CallRequest, Error, Job, Once, PluginRequest, TaskRequest, Unavailable, host_failure};
 use crate::secrets::Secrets;
 use bulkhead_audit::Audit;
@@ -29,8 +27,7 @@ use bulkhead_domain::call::CallError;
 use bulkhead_domain::clock::Clock;
 use bulkhead_domain::limits::Limits;
 use bulkhead_domain::requestor::{Requestor, TenantId};
-use bulkhead_domain::task::{Lease, NodeId, PluginVersion, Task, TaskId};
-use bulkhead_limits::rate::Rates;
+use bulkhead_domain::task::{Lease, NodeId, PluginVersion, Task};
 use bulkhead_limits::{Full, LiveLimits};
 use bulkhead_runtime::{CallSpec, Catalog, Executor, ListKind, MessageWorkers, Returned, ToolEntry};
 use bulkhead_store::keyvalue::KeyValues;
@@ -69,29 +66,18 @@ pub(super) struct Inner {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) audit: Audit,
     pub(super) admission: Arc<Admission>,
-    pub(super) feeds: Feeds,
-    pub(super) runs: Mutex<FxHashMap<TaskId, Arc<Run>>>,
-    /// Counts the changes that found no run to tell; it moves only while the runs are locked.
-    missed_notifications: AtomicU64,
+    pub(super) availability: Availability,
+    pub(super) watchers: Watchers,
     pub(super) poll_intervals: PollIntervals,
-    pub(super) creations: ArcSwap<Rates>,
     pub(super) shares: Shares,
     aside: MessageWorkers,
     pub(super) node: NodeId,
     pub(super) lists: CatalogEvents,
     health: Arc<dyn CallHealth>,
-    pub(super) draining: AtomicBool,
-    pub(super) tenant_fence: TenantFence,
     pub(super) abuse_detector: AbuseDetector,
-    /// Plain calls that a client holds, running or resting.
-    pub(super) plain_calls: AtomicUsize,
     /// A task was created that may expire before the sweeper's next look.
     pub(super) sooner: Notify,
 }
-
-/// How many changes had found no run to tell at some moment.
-#[derive(Clone, Copy)]
-pub(super) struct NotificationMark(u64);
 
 impl Tasks {
     /// An engine that runs nothing yet: see [`Tasks::recover`] and [`Tasks::run_maintenance`]. To be made within a runtime.
@@ -111,21 +97,16 @@ impl Tasks {
             executor,
             clock,
             audit,
-            creations: ArcSwap::from_pointee(Rates::of_creations(&limits.table())),
+            availability: Availability::new(&limits.table()),
+            watchers: Watchers::default(),
             admission: Admission::new(limits, resting_max),
-            feeds: Feeds::default(),
-            runs: Mutex::default(),
-            missed_notifications: AtomicU64::new(0),
             poll_intervals: PollIntervals::default(),
             shares: Shares::new(cpu_weights),
             aside: start_aside()?,
             node: NodeId(random()?),
             lists: CatalogEvents::default(),
             health,
-            draining: AtomicBool::new(false),
-            tenant_fence: TenantFence::default(),
             abuse_detector: AbuseDetector::default(),
-            plain_calls: AtomicUsize::new(0),
             sooner: Notify::new(),
         };
         Ok(Self { inner: Arc::new(inner) })
@@ -279,7 +260,7 @@ impl Tasks {
     /// Marks an id of this requestor as used until `until`; `false` if it was used before. Durable when this returns.
     pub async fn use_once(&self, requestor: &Requestor, id: [u8; 16], until: UnixMs) -> Result<bool, Error> {
         let inner = &self.inner;
-        inner.tenant_fence.admit(requestor)?;
+        inner.availability.admit_tenant(requestor)?;
         let used = inner.tickets.use_once(&SingleUseToken { requestor: *requestor, id, until }).await;
         used.map_err(|error| inner.store_error(error))
     }
@@ -336,25 +317,6 @@ impl Inner {
         created.ok_or_else(|| host_failure("creating a task", &"an id was drawn twice"))
     }
 
-    pub(super) fn run(&self, id: TaskId) -> Option<Arc<Run>> {
-        lock(&self.runs).get(&id).cloned()
-    }
-
-    /// The run that is to be told of a change of its task. Where there is none, one that is about to begin will look.
-    pub(super) fn run_to_tell(&self, id: TaskId) -> Option<Arc<Run>> {
-        let runs = lock(&self.runs);
-        let run = runs.get(&id).cloned();
-        if run.is_none() {
-            self.missed_notifications.fetch_add(1, Ordering::Release);
-        }
-        run
-    }
-
-    /// What [`start_run`](Self::start_run) has to know from before the task was stored or read.
-    pub(super) fn missed_notifications(&self) -> NotificationMark {
-        NotificationMark(self.missed_notifications.load(Ordering::Acquire))
-    }
-
     /// Starts the run of a stored task. A change that was committed before the run existed found no run to notify: if there was one
     /// since this moment, the run reads its record again.
     pub(super) async fn start_run(
@@ -362,16 +324,12 @@ impl Inner {
         task: Arc<Task>,
         begin: RunStart,
         known: Option<Job>,
-        NotificationMark(before): NotificationMark,
+        before: NotificationMark,
     ) {
         let run = Arc::new(Run::new(task.clone()));
-        let now = {
-            let mut runs = lock(&self.runs);
-            runs.insert(task.id, run.clone());
-            self.missed_notifications.load(Ordering::Acquire)
-        };
+        let knows_all = self.watchers.start(task.id, run.clone(), before);
         super::run::spawn(self.clone(), run.clone(), task.clone(), begin, known);
-        if now != before {
+        if !knows_all {
             self.catch_up(&run, &task).await;
         }
         if run.task().is_some_and(|task| is_paused(&task)) {
@@ -394,8 +352,7 @@ impl Inner {
 
     /// A permit for a call that is no task.
     async fn occupy(&self, requestor: &Requestor) -> Result<CallSlot, Error> {
-        self.refuse_if_draining()?;
-        self.tenant_fence.admit(requestor)?;
+        self.availability.admit(requestor)?;
         let permit = match self.admission.try_permit(requestor, Purpose::Plain) {
             Some(permit) => permit,
             None => {
@@ -418,16 +375,11 @@ impl Inner {
 
     /// Whether a task may be made now.
     fn admit_task(&self, requestor: &Requestor, job: &Job) -> Result<(), Error> {
-        self.refuse_if_draining()?;
-        self.tenant_fence.admit(requestor)?;
+        self.availability.admit(requestor)?;
         if let Some((plugin, _)) = job.first() {
             self.admit_healthy(requestor, plugin)?;
         }
-        Ok(self.creations.load().check(requestor)?)
-    }
-
-    pub(super) fn refuse_if_draining(&self) -> Result<(), Error> {
-        if self.draining.load(Ordering::Acquire) { Err(Error::draining()) } else { Ok(()) }
+        self.availability.take_creation(requestor)
     }
 
     fn no_permit(&self, requestor: &Requestor, queue_ms_max: u64) -> Error {

@@ -12,6 +12,7 @@ pub mod secrets;
 mod abuse;
 mod admission;
 mod audit_events;
+mod availability;
 mod call_health;
 mod call_slot;
 mod catalog_events;
@@ -28,6 +29,7 @@ mod reading;
 mod run;
 mod task_call;
 mod usage;
+mod watchers;
 
 use std::sync::Arc;
 

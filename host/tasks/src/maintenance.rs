@@ -1,12 +1,10 @@
 //! What the engine does by itself: recover at start, expire on time, keep leases, and drain at the end.
 
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::Error;
 use super::admission::IdleState;
 use super::engine::{HEARTBEAT, Inner, LEASE_MS, Tasks};
-use super::feed::lock;
 use super::run::{RunStart, is_running, may_rerun};
 use bulkhead_domain::lifecycle::Event;
 use bulkhead_domain::task::{Active, Phase, Task};
@@ -52,7 +50,7 @@ impl Tasks {
         let inner = &self.inner;
         let mut recovered = Recovered::default();
         loop {
-            let missed_notifications = inner.missed_notifications();
+            let missed_notifications = inner.watchers.mark();
             let claimed = inner.store.claim(inner.clock.steady(), inner.lease(), BATCH).await;
             let claimed = claimed.map_err(|error| inner.store_error(error))?;
             let last = claimed.len() < BATCH;
@@ -105,7 +103,7 @@ impl Tasks {
                         tracing::warn!("the lease could not be extended: {error}");
                     }
                 }
-                _ = forget.tick() => self.inner.creations.load().forget_idle(),
+                _ = forget.tick() => self.inner.availability.forget_idle(),
             }
         }
     }
@@ -174,8 +172,7 @@ impl Tasks {
     /// Whether anything may still end by itself: what runs or sleeps does, what waits for an answer or is paused does not.
     pub(super) fn works(&self) -> bool {
         let inner = &self.inner;
-        let runs = || lock(&inner.runs).values().any(|run| run.task().is_some_and(|task| is_active(&task)));
-        inner.plain_calls.load(Ordering::Acquire) > 0 || runs()
+        inner.availability.plain_calls() > 0 || inner.watchers.tasks().iter().any(|task| is_active(task))
     }
 
     /// Refuses new calls, lets running ones end for up to `grace`, then marks what is left as interrupted and closes the store.
@@ -189,8 +186,7 @@ impl Tasks {
             }
         };
         let _ = tokio::time::timeout(grace, over).await;
-        let left: Vec<_> = lock(&inner.runs).values().filter_map(|run| run.task()).collect();
-        for task in left.into_iter().filter(|task| is_running(task)) {
+        for task in inner.watchers.tasks().into_iter().filter(|task| is_running(task)) {
             let event = Event::Interrupt { rerun: may_rerun(inner, &task).await };
             if let Err(error) = inner.apply(&task.requestor, task.id, event, None).await {
                 tracing::warn!(task.id = %task.id, "a running task could not be marked as interrupted: {error:?}");

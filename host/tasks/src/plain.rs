@@ -3,7 +3,6 @@
 
 use std::marker::PhantomData;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use tokio::sync::oneshot;
 
@@ -58,8 +57,8 @@ impl Counted {
 
     fn set(&mut self, counts: bool) {
         match (std::mem::replace(&mut self.counts, counts), counts) {
-            (false, true) => drop(self.inner.plain_calls.fetch_add(1, Ordering::AcqRel)),
-            (true, false) => drop(self.inner.plain_calls.fetch_sub(1, Ordering::AcqRel)),
+            (false, true) => self.inner.availability.plain_call_begins(),
+            (true, false) => self.inner.availability.plain_call_ends(),
             _ => {}
         }
     }
@@ -100,7 +99,7 @@ impl<T> PlainCall<T> {
             return Err((self, refused(full, None)));
         }
         let request = TaskRequest { job: Job::Call(call), origin, ttl };
-        let missed_notifications = work.guest.inner.missed_notifications();
+        let missed_notifications = work.guest.inner.watchers.mark();
         let recorded = work.guest.inner.record_running(&work.guest.requestor, request, work.seed, work.call_id).await;
         let task = match recorded {
             Ok(task) => task,
@@ -119,7 +118,7 @@ impl<T> PlainCall<T> {
         guest.answer(Err(InputRequestError::Unreachable("there is no way to reach the client".to_owned())));
         let inner = guest.inner.clone();
         inner.start_run(task.clone(), RunStart::Promoted(Box::new(guest)), None, missed_notifications).await;
-        if let Some((status, run)) = status.zip(inner.run(task.id)) {
+        if let Some((status, run)) = status.zip(inner.watchers.run(task.id)) {
             run.set_status(status);
         }
         Ok(task)

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use tokio::sync::broadcast;
 
 use super::engine::Inner;
-use super::feed::lock;
 use super::{Error, TaskNews, Tasks, job};
 use bulkhead_domain::Json;
 use bulkhead_domain::requestor::Requestor;
@@ -116,13 +115,13 @@ impl Tasks {
         requestor: &Requestor,
         id: TaskId,
     ) -> Result<(Arc<Task>, broadcast::Receiver<TaskNews>), Error> {
-        let news = self.inner.feeds.task(requestor, id);
+        let news = self.inner.watchers.listen_to_task(requestor, id);
         Ok((self.get(requestor, id).await?, news))
     }
 
     /// Everything that happens to this requestor's tasks.
     pub fn feed(&self, requestor: &Requestor) -> broadcast::Receiver<TaskNews> {
-        self.inner.feeds.requestor(requestor)
+        self.inner.watchers.listen(requestor)
     }
 }
 
@@ -167,7 +166,7 @@ impl Inner {
 
     fn with_live_status(&self, mut task: Task) -> Task {
         if let Phase::Active(_) = task.phase
-            && let Some(run) = lock(&self.runs).get(&task.id)
+            && let Some(run) = self.watchers.run(task.id)
             && let Some(status) = run.status()
         {
             task.status_message = Some(status);

@@ -149,7 +149,7 @@ pub(super) fn spawn(inner: Arc<Inner>, run: Arc<Run>, task: Arc<Task>, begin: Ru
             let message = line(&error.to_string());
             write(&inner, &run, &task, &Event::Abandon { error, message }, None).await;
         }
-        lock(&inner.runs).remove(&task.id);
+        inner.watchers.end(task.id);
     };
     // The log tells whose request began it.
     tokio::spawn(work.in_current_span());

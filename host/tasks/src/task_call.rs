@@ -179,7 +179,7 @@ impl TaskCall {
     }
 
     fn report(&self, news: TaskNews) {
-        self.run.report(|task, _| self.guest.inner.feeds.publish(&task.requestor, task.id, &news));
+        self.run.report(|task, _| self.guest.inner.watchers.publish(&task.requestor, task.id, &news));
     }
 
     /// Tells the newest record that there is, which may be one that this run has yet to act on.
@@ -188,7 +188,7 @@ impl TaskCall {
             if let Phase::Active(_) = task.phase {
                 let mut said = Task::clone(task);
                 said.status_message = status.map(str::to_owned);
-                self.guest.inner.feeds.publish(&task.requestor, task.id, &TaskNews::Changed(Arc::new(said)));
+                self.guest.inner.watchers.publish(&task.requestor, task.id, &TaskNews::Changed(Arc::new(said)));
             }
         });
     }

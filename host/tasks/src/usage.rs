@@ -3,8 +3,7 @@
 //! Owns what operators see and change of all that while it runs. Invariant: what has begun goes on, whatever the limits become; only an
 //! erased tenant's work and that of a withdrawn version are stopped.
 
-use std::collections::{HashMap, HashSet};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use rustc_hash::FxHashMap;
@@ -13,13 +12,11 @@ use super::admission::InUse;
 use super::changes::ApplyError;
 use super::engine::Tasks;
 use super::feed::lock;
-use super::{Error, TaskNews, Unavailable};
 use bulkhead_domain::call::{CallError, FaultKind};
 use bulkhead_domain::lifecycle::Event;
 use bulkhead_domain::limits::Limits;
 use bulkhead_domain::requestor::{Requestor, TenantId};
 use bulkhead_domain::task::{Active, Phase, PluginVersion, Task};
-use bulkhead_limits::rate::Rates;
 use bulkhead_runtime::Share;
 
 /// The weight of a tenant of which nobody said anything.
@@ -92,23 +89,6 @@ impl Shares {
     }
 }
 
-/// Tenants whose new work is refused, because they are being erased. A blocked tenant stays blocked for as long as the engine lives; a
-/// later tenant of the same name has another id.
-#[derive(Default)]
-pub(super) struct TenantFence {
-    any: AtomicBool,
-    tenants: Mutex<HashSet<TenantId>>,
-}
-
-impl TenantFence {
-    pub(super) fn admit(&self, requestor: &Requestor) -> Result<(), Error> {
-        if self.any.load(Ordering::Acquire) && lock(&self.tenants).contains(&requestor.tenant) {
-            return Err(Error::Unavailable { why: Unavailable::Erased, retry_after_ms: None });
-        }
-        Ok(())
-    }
-}
-
 impl Tasks {
     /// What is in use of the limits that count calls.
     pub fn in_use(&self) -> InUse {
@@ -122,11 +102,7 @@ impl Tasks {
 
     /// Goes by the limits that were [set](bulkhead_limits::LiveLimits::set). What runs and is stored stays, also where it is more than they allow by now.
     pub fn limits_changed(&self) {
-        let rates = Rates::of_creations(&self.inner.admission.live_limits().table());
-        // Buckets that are half empty stay so, unless their size changes.
-        if self.inner.creations.load().differ(&rates) {
-            self.inner.creations.store(Arc::new(rates));
-        }
+        self.inner.availability.set_limits(&self.inner.admission.live_limits().table());
         self.inner.admission.dispatch_waiting();
     }
 
@@ -137,26 +113,25 @@ impl Tasks {
 
     /// Refuses new calls and tasks from now on, and leaves queued tasks in their queues. What runs goes on.
     pub fn stop_accepting(&self) {
-        self.inner.draining.store(true, Ordering::Release);
+        self.inner.availability.set_draining(true);
         self.inner.admission.hold_queues(true);
     }
 
     /// Takes [`stop_accepting`](Self::stop_accepting) back.
     pub fn accept_again(&self) {
-        self.inner.draining.store(false, Ordering::Release);
+        self.inner.availability.set_draining(false);
         self.inner.admission.hold_queues(false);
     }
 
     /// Whether nothing new is taken.
     pub fn is_draining(&self) -> bool {
-        self.inner.draining.load(Ordering::Acquire)
+        self.inner.availability.is_draining()
     }
 
     /// What has not ended yet.
     pub fn left_to_end(&self) -> Unfinished {
-        let mut left =
-            Unfinished { plain_calls: self.inner.plain_calls.load(Ordering::Acquire), ..Unfinished::default() };
-        for task in lock(&self.inner.runs).values().filter_map(|run| run.task()) {
+        let mut left = Unfinished { plain_calls: self.inner.availability.plain_calls(), ..Unfinished::default() };
+        for task in self.inner.watchers.tasks() {
             match task.phase {
                 Phase::Active(Active::Running) => left.tasks_running += 1,
                 Phase::Active(Active::Queued) => left.tasks_queued += 1,
@@ -198,21 +173,14 @@ impl Tasks {
     }
 
     fn unfinished(&self) -> Vec<Arc<Task>> {
-        let runs = lock(&self.inner.runs);
-        runs.values().filter_map(|run| run.task()).filter(|task| task.outcome().is_none()).collect()
+        let mut tasks = self.inner.watchers.tasks();
+        tasks.retain(|task| task.outcome().is_none());
+        tasks
     }
 
     /// Lets nobody of a tenant begin anything any more, and stops what runs. Its records stay for the caller to remove.
     pub fn block_tenant(&self, tenant: TenantId) {
-        let inner = &self.inner;
-        lock(&inner.tenant_fence.tenants).insert(tenant);
-        inner.tenant_fence.any.store(true, Ordering::Release);
-        let runs: Vec<_> = lock(&inner.runs).values().cloned().collect();
-        for run in runs {
-            if let Some(task) = run.task().filter(|task| task.requestor.tenant == tenant) {
-                run.gone();
-                inner.feeds.publish(&task.requestor, task.id, &TaskNews::Gone(task.id));
-            }
-        }
+        self.inner.availability.block(tenant);
+        self.inner.watchers.stop_tenant(tenant);
     }
 }

@@ -2,8 +2,8 @@
 
 use super::super::admission::Purpose;
 use super::super::creation::seed_and_id;
-use super::super::engine::NotificationMark;
 use super::super::run::RunStart;
+use super::super::watchers::NotificationMark;
 use super::*;
 
 impl World {
@@ -14,7 +14,7 @@ impl World {
         let job = Job::Call(self.call(tool));
         let request = TaskRequest { job: job.clone(), origin: origin(), ttl: RequestedTtl::Ms(5_000) };
         let (seed, call_id) = seed_and_id().unwrap();
-        let missed_notifications = inner.missed_notifications();
+        let missed_notifications = inner.watchers.mark();
         let task = inner.record_running(&ANNA, request, seed, call_id).await.unwrap();
         (task, RunStart::Running(permit), job, missed_notifications)
     }

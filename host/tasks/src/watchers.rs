@@ -1,0 +1,108 @@
+//! Who is told of tasks: the runs that act on their records, and those who listen to the news.
+//!
+//! Owns the runs of this host by task, and the channels of the listeners. Must not change a record. Invariant: a run is told of every
+//! change that is committed after the [mark](Watchers::mark) with which it started, or knows that it has to read its record again.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use rustc_hash::FxHashMap;
+use tokio::sync::broadcast;
+
+use super::TaskNews;
+use super::feed::{Feeds, lock};
+use super::run::Run;
+use bulkhead_domain::requestor::{Requestor, TenantId};
+use bulkhead_domain::task::{Task, TaskId};
+
+#[derive(Default)]
+pub(super) struct Watchers {
+    feeds: Feeds,
+    runs: Mutex<FxHashMap<TaskId, Arc<Run>>>,
+    /// Counts the changes that found no run to tell; it moves only while the runs are locked.
+    missed: AtomicU64,
+}
+
+/// How many changes had found no run to tell at some moment.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct NotificationMark(u64);
+
+impl Watchers {
+    /// What [`start`](Self::start) has to know from before the task was stored or read.
+    pub(super) fn mark(&self) -> NotificationMark {
+        NotificationMark(self.missed.load(Ordering::Acquire))
+    }
+
+    /// Tells a run of changes from now on. `false`: a change since `before` found no run, so the run has to read its record again.
+    pub(super) fn start(&self, id: TaskId, run: Arc<Run>, before: NotificationMark) -> bool {
+        let mut runs = lock(&self.runs);
+        runs.insert(id, run);
+        self.mark() == before
+    }
+
+    pub(super) fn end(&self, id: TaskId) {
+        lock(&self.runs).remove(&id);
+    }
+
+    pub(super) fn run(&self, id: TaskId) -> Option<Arc<Run>> {
+        lock(&self.runs).get(&id).cloned()
+    }
+
+    /// The records that the runs hold.
+    pub(super) fn tasks(&self) -> Vec<Arc<Task>> {
+        lock(&self.runs).values().filter_map(|run| run.task()).collect()
+    }
+
+    /// Tells of a change. Without a run the task is over, which was told, or its run is about to begin and will look.
+    pub(super) fn tell(&self, task: &Arc<Task>) {
+        if let Some(run) = self.run_to_tell(task.id) {
+            self.show(&run, task);
+        }
+    }
+
+    /// Shows a run its record, and tells the listeners if it is news.
+    pub(super) fn show(&self, run: &Run, task: &Arc<Task>) {
+        run.see(task, || self.publish(&task.requestor, task.id, &TaskNews::Changed(task.clone())));
+    }
+
+    /// Stops the run of a task that is to be removed.
+    pub(super) fn stop(&self, id: TaskId) {
+        if let Some(run) = self.run_to_tell(id) {
+            run.gone();
+        }
+    }
+
+    /// Stops the runs of a tenant.
+    pub(super) fn stop_tenant(&self, tenant: TenantId) {
+        let runs: Vec<_> = lock(&self.runs).values().cloned().collect();
+        for run in runs {
+            if let Some(task) = run.task().filter(|task| task.requestor.tenant == tenant) {
+                run.gone();
+                self.publish(&task.requestor, task.id, &TaskNews::Gone(task.id));
+            }
+        }
+    }
+
+    fn run_to_tell(&self, id: TaskId) -> Option<Arc<Run>> {
+        let runs = lock(&self.runs);
+        let run = runs.get(&id).cloned();
+        if run.is_none() {
+            self.missed.fetch_add(1, Ordering::Release);
+        }
+        run
+    }
+
+    pub(super) fn publish(&self, requestor: &Requestor, id: TaskId, news: &TaskNews) {
+        self.feeds.publish(requestor, id, news);
+    }
+
+    /// What happens to one task.
+    pub(super) fn listen_to_task(&self, requestor: &Requestor, id: TaskId) -> broadcast::Receiver<TaskNews> {
+        self.feeds.task(requestor, id)
+    }
+
+    /// What happens to the tasks of a requestor.
+    pub(super) fn listen(&self, requestor: &Requestor) -> broadcast::Receiver<TaskNews> {
+        self.feeds.requestor(requestor)
+    }
+}
