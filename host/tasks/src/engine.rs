@@ -76,7 +76,7 @@ pub(super) struct Inner {
     pub(super) poll_intervals: PollIntervals,
     pub(super) creations: ArcSwap<Rates>,
     pub(super) shares: Shares,
-    aside: MessageWorkers,
+    message_workers: MessageWorkers,
     pub(super) node: NodeId,
     pub(super) lists: CatalogEvents,
     health: Arc<dyn CallHealth>,
@@ -118,7 +118,7 @@ impl Tasks {
             missed_notifications: AtomicU64::new(0),
             poll_intervals: PollIntervals::default(),
             shares: Shares::new(cpu_weights),
-            aside: start_aside()?,
+            message_workers: start_message_workers()?,
             node: NodeId(random()?),
             lists: CatalogEvents::default(),
             health,
@@ -176,12 +176,12 @@ impl Tasks {
 
     /// Does work that grows with what a requestor sent, in the turn of its tenant and at its cost, on threads that serve no connection.
     /// Nothing comes if the work panics or the host goes down.
-    pub fn aside<T: Send + 'static>(
+    pub fn offload<T: Send + 'static>(
         &self,
         requestor: &Requestor,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> oneshot::Receiver<T> {
-        self.inner.aside.run(&self.inner.shares.of(requestor), work)
+        self.inner.message_workers.run(&self.inner.shares.of(requestor), work)
     }
 
     /// The limits that hold for a requestor.
@@ -297,7 +297,7 @@ impl Tasks {
     }
 }
 
-fn start_aside() -> Result<MessageWorkers, Error> {
+fn start_message_workers() -> Result<MessageWorkers, Error> {
     let io = tokio::runtime::Handle::try_current().map_err(|error| host_failure("finding the runtime", &error))?;
     MessageWorkers::start(&io).map_err(|error| host_failure("starting threads", &error))
 }
